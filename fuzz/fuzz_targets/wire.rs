@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use thalweg_fuzz as _;
 
 fuzz_target!(|bytes: &[u8]| {
-    let buffer = MessageBuffer::of(bytes);
+    let buffer = MessageBuffer::copied_from(bytes);
     let _ = read(buffer.bytes());
     let _ = control::decode_request(buffer.bytes());
     let _ = control::decode_answer(buffer.bytes());

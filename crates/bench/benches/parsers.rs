@@ -116,7 +116,7 @@ fn text_against_tokens(criterion: &mut Criterion) {
         let block = Outgoing { measurement: 0, slots: &slots, tokens, timestamps_ns, columns: &columns };
         let mut frame = Vec::new();
         Encoder::default().batch(1, &[block], &mut frame).unwrap();
-        MessageBuffer::of(&frame[HEADER_BYTES..])
+        MessageBuffer::copied_from(&frame[HEADER_BYTES..])
     };
     let (whole, single) = (message(0, LINES), (0..LINES).map(|place| message(place, place + 1)).collect::<Vec<_>>());
     let read = |buffer: &MessageBuffer, rows: &mut Rows| {

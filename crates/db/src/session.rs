@@ -98,10 +98,11 @@ impl Session for DbSession<'_> {
             WriteError::Refused(message) => QueryError::Storage(message),
         })?;
         let line = errors.first.first();
-        let line = line.map(|error| RefusedRow { place: format!("line {}", error.line), reason: error.reason.clone() });
+        let line =
+            line.map(|error| RefusedRow { position: format!("line {}", error.line), reason: error.reason.clone() });
         let row = || {
             let row = report.rejected.first()?;
-            Some(RefusedRow { place: format!("row {}", row.line), reason: row.reason.clone() })
+            Some(RefusedRow { position: format!("row {}", row.line), reason: row.reason.clone() })
         };
         Ok(line.or_else(row))
     }

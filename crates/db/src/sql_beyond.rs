@@ -29,8 +29,8 @@ impl Db {
         client: &ClientContext,
         budget: &Arc<Budget>,
     ) -> Result<(Relation, Vec<Plan>), SqlError> {
-        let asked = asked(parsed, place, client)?;
-        let answer = sql_datafusion::run(&asked, &self.session(budget), budget).map_err(error_of)?;
+        let query = query_of(parsed, place, client)?;
+        let answer = sql_datafusion::run(&query, &self.session(budget), budget).map_err(error_of)?;
         Ok((Relation::of_batches(&answer.schema, answer.batches)?, answer.plans))
     }
 
@@ -42,8 +42,8 @@ impl Db {
         client: &ClientContext,
         budget: &Arc<Budget>,
     ) -> Result<Vec<Column>, SqlError> {
-        let asked = asked(parsed, place, client)?;
-        let schema = sql_datafusion::describe(&asked, &self.session(budget), budget);
+        let query = query_of(parsed, place, client)?;
+        let schema = sql_datafusion::describe(&query, &self.session(budget), budget);
         Ok(sql::columns_of(&schema.map_err(error_of)?))
     }
 }
@@ -58,7 +58,7 @@ const DIFFERENT: [(&[&str], &str); 5] = [
     (&["percentile_cont("], "percentile_cont in such a statement"),
 ];
 
-fn asked(parsed: &Parsed, place: usize, client: &ClientContext) -> Result<SqlQuery, SqlError> {
+fn query_of(parsed: &Parsed, place: usize, client: &ClientContext) -> Result<SqlQuery, SqlError> {
     let Some(text) = parsed.query_text(place) else {
         return Err(SqlError::Unsupported("a statement that is no query of standard SQL".to_owned()));
     };

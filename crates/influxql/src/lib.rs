@@ -9,45 +9,31 @@
 //!                                           └─ manage   databases, deletes
 //! ```
 //!
-//! * `syntax`: text to statements, and back · `validate`: what a selection must satisfy before tables are looked at
-//! * `resolve`: a selection with all names resolved · `names`: wildcards and names of columns
-//! * `condition`: times in conditions become a range · `lower`: tags select series, fields are tried by the plan; the language tries the rest
-//! * `groups`: groups of tables that a condition on tags selects, for `SHOW` and `DELETE`
-//! * `reduce`, `transform`, `holt_winters` with `simplex`: functions that the plan does not have · `fill`: windows without a value
+//! * `syntax`: text to statements, and back
+//! * `statements`: `execute` runs one, within its `request` · `explain`, `into`, `show`, `manage` · `answer`: series with named columns
+//! * `resolve`: a selection with all names resolved (`selection`, `code`) · `validate`: what must hold before tables are looked at ·
+//!   `names`: wildcards and names of columns · `condition`: times in conditions become a range · `lower`: tags select series, fields are
+//!   tried by the plan · `groups`: groups of tables that a condition on tags selects, for `SHOW` and `DELETE`
+//! * `select`: rows of a selection: `plan_aggregates` where the plan has all calls, else `scan` reads `input`s (of a `subquery` too), `calls`
+//!   computes over them, `fill` adds missing windows, `joined` puts results side by side
+//! * `functions`: functions that the plan does not have: `reduce`, `transform`, `holt_winters` with `simplex`
 //! * `value`: InfluxQL's rules of values and its types · `time`: zones, windows and texts of time
-//! * `rows`, `answer`: what a statement gives: values, or rows as they were read
 //!
 //! Data comes from a [`query::Session`]; there is no clock, no I/O and no thread in here.
 
-mod answer;
-mod condition;
-mod execute;
-mod explain;
-mod fill;
-mod groups;
-mod holt_winters;
-mod into;
-mod lower;
-mod manage;
-mod names;
-mod plan_aggregates;
-mod reduce;
+mod functions;
 mod resolve;
-mod rows;
-mod scan;
 mod select;
-mod show;
-mod simplex;
+mod statements;
 mod syntax;
 mod time;
-mod transform;
-mod validate;
 mod value;
 
-pub use answer::{Answer, Series, TimeFormat, Zone};
-pub use execute::{Query, RequestContext};
 pub use query::Value;
-pub use rows::Rows;
+pub use select::rows::Rows;
+pub use statements::answer::{Answer, Series, TimeFormat, Zone};
+pub use statements::execute::Query;
+pub use statements::request::RequestContext;
 pub use syntax::{Parameter, TEXT_BYTES_MAX};
 
 /// Nanoseconds of a duration such as `1h30m`; `None` if it is none.

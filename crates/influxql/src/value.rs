@@ -34,6 +34,17 @@ impl DataType {
             Self::Unknown => "unknown",
         }
     }
+
+    /// Returns whether a cell has a value of the type.
+    pub(crate) fn admits(self, cell: &Value) -> bool {
+        match self {
+            Self::Float => cell.as_number().is_some(),
+            Self::Integer => matches!(cell, Value::Int(_)),
+            Self::Unsigned => matches!(cell, Value::Unsigned(_)),
+            Self::Boolean => matches!(cell, Value::Bool(_)),
+            Self::Text | Self::Tag | Self::Unknown => matches!(cell, Value::Text(_)),
+        }
+    }
 }
 
 /// InfluxQL's own rules of values.

@@ -59,7 +59,7 @@ pub struct Budget {
     /// The most that were held.
     peak: AtomicU64,
     /// All that were ever taken.
-    taken: AtomicU64,
+    samples_taken: AtomicU64,
     /// Bytes that are held beside samples.
     other_bytes: AtomicU64,
     stop: AtomicU8,
@@ -82,9 +82,19 @@ impl Budget {
     }
 
     const fn with_memory(samples_max: u64, memory: Option<Arc<MemoryPool>>) -> Self {
-        let [samples, peak, taken, other_bytes] = [const { AtomicU64::new(0) }; 4];
+        let [samples, peak, samples_taken, other_bytes] = [const { AtomicU64::new(0) }; 4];
         let (stop, computes_all) = (AtomicU8::new(0), AtomicBool::new(false));
-        Self { samples_max, samples, peak, taken, other_bytes, stop, computes_all, memory, pace: OnceLock::new() }
+        Self {
+            samples_max,
+            samples,
+            peak,
+            samples_taken,
+            other_bytes,
+            stop,
+            computes_all,
+            memory,
+            pace: OnceLock::new(),
+        }
     }
 
     /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped; then it takes
@@ -102,7 +112,7 @@ impl Budget {
             self.samples.fetch_sub(samples, Ordering::Relaxed);
             return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
         }
-        self.taken.fetch_add(samples, Ordering::Relaxed);
+        self.samples_taken.fetch_add(samples, Ordering::Relaxed);
         self.peak.fetch_max(self.samples(), Ordering::Relaxed);
         Ok(())
     }
@@ -187,7 +197,7 @@ impl Budget {
 
     /// Samples that were taken so far, also those that were given back: how much work it was.
     pub fn samples_taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+        self.samples_taken.load(Ordering::Relaxed)
     }
 
     /// The most samples that were held at once.

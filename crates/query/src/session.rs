@@ -18,8 +18,8 @@ pub struct TableGroup {
 /// The first of the rows that were not written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedRow {
-    /// Which one, such as `line 3`.
-    pub place: String,
+    /// The row, such as `line 3`.
+    pub position: String,
     /// Why not.
     pub reason: String,
 }

@@ -23,9 +23,9 @@ use crate::{Answer, SqlQuery, SqlQueryError};
 const WATCH_MS: u64 = 20;
 
 /// Runs a query. Its rows stay taken out of the budget.
-pub fn run(asked: &SqlQuery, session: &dyn Session, budget: &Arc<Budget>) -> Result<Answer, SqlQueryError> {
+pub fn run(query: &SqlQuery, session: &dyn Session, budget: &Arc<Budget>) -> Result<Answer, SqlQueryError> {
     let budget_of_rows = budget.clone();
-    let (done, plans) = on_a_thread(asked, session, budget, |statement| async move {
+    let (done, plans) = on_a_thread(query, session, budget, |statement| async move {
         let plan = statement.plan().await?;
         let schema = schema_of(&plan);
         let mut stream = DataFrame::new(statement.state, plan).execute_stream().await?;
@@ -43,14 +43,14 @@ pub fn run(asked: &SqlQuery, session: &dyn Session, budget: &Arc<Budget>) -> Res
 }
 
 /// The columns that a query will give, without running it.
-pub fn describe(asked: &SqlQuery, session: &dyn Session, budget: &Arc<Budget>) -> Result<SchemaRef, SqlQueryError> {
+pub fn describe(query: &SqlQuery, session: &dyn Session, budget: &Arc<Budget>) -> Result<SchemaRef, SqlQueryError> {
     let work = |statement: Statement| async move { Ok(schema_of(&statement.plan().await?)) };
-    on_a_thread(asked, session, budget, work)?.0
+    on_a_thread(query, session, budget, work)?.0
 }
 
 /// Drives work of DataFusion, and runs the scans that it asks for; what it gave, and the plans of the scans.
 fn on_a_thread<T, F>(
-    asked: &SqlQuery,
+    query: &SqlQuery,
     session: &dyn Session,
     budget: &Arc<Budget>,
     work: impl FnOnce(Statement) -> F + Send + 'static,
@@ -60,7 +60,7 @@ where
     F: Future<Output = Result<T, DataFusionError>>,
 {
     let (requests, scans) = mpsc::channel();
-    let statement = Statement::new(asked, session, budget, &requests)?;
+    let statement = Statement::new(query, session, budget, &requests)?;
     let pool = statement.pool.clone();
     let (stop, stopped) = oneshot::channel();
     // Scans are served until the thread has ended: it holds one of the ends by which they are asked for, whatever tables there are.
@@ -76,7 +76,7 @@ where
         })
     });
     let thread = thread?;
-    let plans = serve(&scans, session, &asked.database, stop);
+    let plans = serve(&scans, session, &query.database, stop);
     let done = thread.join().map_err(|_| {
         SqlQueryError::Query(QueryError::Execution("DataFusion gave up on the statement: simplify it".to_owned()))
     })?;

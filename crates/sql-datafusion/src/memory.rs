@@ -14,11 +14,11 @@ const SAMPLE_BYTES: usize = 16;
 #[derive(Debug)]
 pub(crate) struct BudgetPool {
     budget: Arc<Budget>,
-    held: Mutex<Held>,
+    reservation: Mutex<Reservation>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Reservation {
     bytes: usize,
     /// Those of the budget.
     samples: usize,
@@ -28,29 +28,29 @@ struct Held {
 
 impl BudgetPool {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
-        Self { budget, held: Mutex::new(Held::default()) }
+        Self { budget, reservation: Mutex::new(Reservation::default()) }
     }
 
     /// Why there was no room, if there was none: operators that cannot do with less say so in words of their own.
     pub(crate) fn refused(&self) -> Option<QueryError> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).refused.clone()
+        self.reservation.lock().unwrap_or_else(PoisonError::into_inner).refused.clone()
     }
 
     /// Holds so many bytes more. Without room for them they count only if they `must`.
     fn add(&self, bytes: usize, must: bool) -> Result<(), QueryError> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = held.bytes.saturating_add(bytes).div_ceil(SAMPLE_BYTES);
-        let taken = self.budget.take(wanted.saturating_sub(held.samples));
-        if taken.is_ok() {
-            held.samples = held.samples.max(wanted);
+        let mut reservation = self.reservation.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = reservation.bytes.saturating_add(bytes).div_ceil(SAMPLE_BYTES);
+        let reserved = self.budget.take(wanted.saturating_sub(reservation.samples));
+        if reserved.is_ok() {
+            reservation.samples = reservation.samples.max(wanted);
         }
-        if let Err(error) = &taken {
-            held.refused = Some(error.clone());
+        if let Err(error) = &reserved {
+            reservation.refused = Some(error.clone());
         }
-        if taken.is_ok() || must {
-            held.bytes = held.bytes.saturating_add(bytes);
+        if reserved.is_ok() || must {
+            reservation.bytes = reservation.bytes.saturating_add(bytes);
         }
-        taken
+        reserved
     }
 }
 
@@ -65,11 +65,11 @@ impl MemoryPool for BudgetPool {
     }
 
     fn shrink(&self, _: &MemoryReservation, shrink: usize) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.bytes = held.bytes.saturating_sub(shrink);
-        let wanted = held.bytes.div_ceil(SAMPLE_BYTES);
-        let spare = held.samples.saturating_sub(wanted);
-        held.samples -= spare;
+        let mut reservation = self.reservation.lock().unwrap_or_else(PoisonError::into_inner);
+        reservation.bytes = reservation.bytes.saturating_sub(shrink);
+        let wanted = reservation.bytes.div_ceil(SAMPLE_BYTES);
+        let spare = reservation.samples.saturating_sub(wanted);
+        reservation.samples -= spare;
         self.budget.give_back(spare);
     }
 
@@ -78,7 +78,7 @@ impl MemoryPool for BudgetPool {
     }
 
     fn reserved(&self) -> usize {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).bytes
+        self.reservation.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 }
 
@@ -90,8 +90,8 @@ impl fmt::Display for BudgetPool {
 
 impl Drop for BudgetPool {
     fn drop(&mut self) {
-        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.budget.give_back(held.samples);
+        let reservation = self.reservation.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.budget.give_back(reservation.samples);
     }
 }
 

@@ -25,13 +25,13 @@ use crate::{SqlQuery, SqlQueryError};
 pub(crate) struct Statement {
     pub(crate) state: SessionState,
     pub(crate) pool: Arc<BudgetPool>,
-    asked: SqlQuery,
+    query: SqlQuery,
 }
 
 impl Statement {
     /// Reads the statement and looks its tables up. DataFusion reports those that do not exist when it plans the statement.
     pub(crate) fn new(
-        asked: &SqlQuery,
+        query: &SqlQuery,
         session: &dyn Session,
         budget: &Arc<Budget>,
         requests: &Sender<ScanRequest>,
@@ -40,25 +40,25 @@ impl Statement {
         let planner = planner(pool.clone()).map_err(|error| of_datafusion(&error))?;
         let mut state = planner.state();
         let statement =
-            state.sql_to_statement(&asked.text, &Dialect::PostgreSQL).map_err(|error| of_datafusion(&error))?;
+            state.sql_to_statement(&query.text, &Dialect::PostgreSQL).map_err(|error| of_datafusion(&error))?;
         let references = state.resolve_table_references(&statement).map_err(|error| of_datafusion(&error))?;
         for reference in references {
-            if let Some(schema) = session.table(&asked.database, reference.table())? {
-                let table = Table::new(&schema, asked.time_name, requests.clone(), budget.clone());
+            if let Some(schema) = session.table(&query.database, reference.table())? {
+                let table = Table::new(&schema, query.time_name, requests.clone(), budget.clone());
                 planner.register_table(reference, Arc::new(table)).map_err(|error| of_datafusion(&error))?;
             }
         }
-        let now = DateTime::from_timestamp_nanos(asked.now_ns);
+        let now = DateTime::from_timestamp_nanos(query.now_ns);
         *state.execution_props_mut() = ExecutionProps::new().with_query_execution_start_time(now);
-        Ok(Self { state, pool, asked: asked.clone() })
+        Ok(Self { state, pool, query: query.clone() })
     }
 
     /// The statement as DataFusion plans it. Statements that do more than read are refused.
     pub(crate) async fn plan(&self) -> Result<LogicalPlan, DataFusionError> {
-        let plan = self.state.create_logical_plan(&self.asked.text).await?;
+        let plan = self.state.create_logical_plan(&self.query.text).await?;
         let reads_only = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         reads_only.verify_plan(&plan)?;
-        let values: Vec<ScalarValue> = self.asked.parameters.iter().map(scalar).collect();
+        let values: Vec<ScalarValue> = self.query.parameters.iter().map(scalar).collect();
         if values.is_empty() { Ok(plan) } else { plan.with_param_values(values) }
     }
 }

@@ -181,9 +181,9 @@ pub(crate) fn is_empty(table: &str) -> bool {
 }
 
 fn empty() -> Relation {
-    let of = |names: &'static [&'static str], sql_type| names.iter().map(move |name| (*name, sql_type));
-    let columns = of(&EMPTY_NUMBERS, SqlType::Int).chain(of(&EMPTY_TEXTS, SqlType::Text));
-    relation(&columns.chain(of(&EMPTY_FLAGS, SqlType::Bool)).collect::<Vec<_>>(), Vec::new())
+    let typed = |names: &'static [&'static str], sql_type| names.iter().map(move |name| (*name, sql_type));
+    let columns = typed(&EMPTY_NUMBERS, SqlType::Int).chain(typed(&EMPTY_TEXTS, SqlType::Text));
+    relation(&columns.chain(typed(&EMPTY_FLAGS, SqlType::Bool)).collect::<Vec<_>>(), Vec::new())
 }
 
 /// The types that values have.

@@ -1,44 +1,39 @@
 //! SQL: statements in, tables out, by way of the plan.
 //!
-//! A measurement is a table of its time, its tags and its fields; a Prometheus metric one of its time, its labels and `value`. The way of a
-//! statement, file by file:
+//! A measurement is a table of its time, its tags and its fields; a Prometheus metric is one of its time, its labels and `value`.
 //!
-//! * [`parse()`]: text to the grammar's tree; what time-series databases add to SELECT is taken out of the tokens before, as is what is said of
-//!   databases (`settings`) · `access`: which statements only read
-//! * `statement`: which kind · `change`, `insert`, `copy`: statements that write · `catalog`: tables about tables
-//! * `run`: queries as wholes · `select`: FROM, WHERE, groups, order · `scope`: the columns that a name may mean
-//! * `expression`: names to places, values of rows · `order`: rows in order
-//! * `relation`: rows of values · `table_rows`: rows as they were read · `arrow`: record batches · `error`: why there is no answer
+//! * `syntax`: [`parse()`] turns text into the grammar's tree, and takes the clauses out that only time-series databases have ·
+//!   `settings`: those of databases · `access`: which statements only read
+//! * `statement`: which kind a statement is · `change`, `insert`: statements that write · `copy`: COPY in text, CSV and Parquet
+//! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables
+//! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is
+//!   done on rows · `table_rows`: rows as they were read
+//! * `scope`: the columns that a name may mean · `expression`: names to columns, values of rows
+//! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer
 //!
-//! What the plan can do it does: conditions on time, tags and fields (`select/filter`), groups by tags and bins of time (`select/pushed`), the
-//! newest rows (`select/latest`). The rest is done on rows here. What this layer does not have is refused with [`SqlError::Unsupported`].
+//! The plan does what it can: conditions on time, tags and fields, groups by tags and bins of time, the last rows. The rest is done on rows
+//! here. A statement that needs more is refused with [`SqlError::Unsupported`].
 
-mod access;
 mod arrow;
 mod catalog;
-mod change;
 mod copy;
 mod error;
 mod expression;
-mod insert;
-mod order;
-mod parse;
 mod relation;
 mod run;
 mod scope;
 mod select;
-mod settings;
 mod statement;
-mod table_rows;
+mod syntax;
 
 pub use arrow::{RelationBatches, arrow_schema, columns_of, extent_of};
 pub use catalog::{table_columns, type_number};
 pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, fuzz_copy_text, fuzz_parquet};
 pub use error::SqlError;
-pub use parse::{Parsed, TEXT_BYTES_MAX, parse};
 pub use query::time::format_rfc3339_us;
 pub use query::{Interval, SqlType, Value};
 pub use relation::{Column, Relation};
 pub use run::Manner;
+pub use select::table_rows::TableRows;
 pub use statement::{Answer, ClientContext, copy_in, describe, insert_rows, run};
-pub use table_rows::TableRows;
+pub use syntax::parse::{Parsed, TEXT_BYTES_MAX, parse};

@@ -11,11 +11,11 @@ use sqlparser::ast::{
 
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Binder, Environment, Subqueries, Typed};
-use crate::order::{Order, sort};
-use crate::parse::Parsed;
 use crate::relation::{Column, Relation};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::select::QueryOutput;
+use crate::select::order::{Order, ordinal, sort};
+use crate::syntax::parse::Parsed;
 
 /// Queries within queries.
 const DEPTH_MAX: usize = 32;
@@ -51,17 +51,17 @@ impl Subqueries for Run<'_> {
 }
 
 impl Run<'_> {
-    pub(crate) fn bind(&mut self, scope: &Scope, of: &Expr) -> Result<Typed, SqlError> {
+    pub(crate) fn bind(&mut self, scope: &Scope, expression: &Expr) -> Result<Typed, SqlError> {
         let environment = self.environment.clone();
         let parameters = self.parameters;
-        Binder { scope, environment: &environment, parameters, subqueries: self, depth: 0 }.bind(of)
+        Binder { scope, environment: &environment, parameters, subqueries: self, depth: 0 }.bind(expression)
     }
 
-    pub(crate) fn constant(&mut self, of: &Expr) -> Result<Value, SqlError> {
+    pub(crate) fn constant(&mut self, expression: &Expr) -> Result<Value, SqlError> {
         let environment = self.environment.clone();
         let parameters = self.parameters;
         Binder { scope: &Scope::default(), environment: &environment, parameters, subqueries: self, depth: 0 }
-            .constant(of)
+            .constant(expression)
     }
 
     /// Runs a plan, unless only columns are wanted.
@@ -176,7 +176,8 @@ impl Run<'_> {
     fn values(&mut self, values: &Values) -> Result<Relation, SqlError> {
         let mut relation = Relation::default();
         for row in &values.rows {
-            let row = row.content.iter().map(|of| self.constant(of)).collect::<Result<Vec<Value>, _>>()?;
+            let row =
+                row.content.iter().map(|expression| self.constant(expression)).collect::<Result<Vec<Value>, _>>()?;
             if relation.columns.is_empty() {
                 let column =
                     |(place, value): (usize, &Value)| Column::new(format!("column{}", place + 1), value.sql_type());
@@ -209,7 +210,7 @@ impl Run<'_> {
             }
             Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(limit), Some(offset)),
         };
-        let mut count = |of: &Expr| match self.constant(of)? {
+        let mut count = |expression: &Expr| match self.constant(expression)? {
             Value::Null => Ok(None),
             value => match value.number() {
                 Some(number) if number >= 0.0 => Ok(Some(number as usize)),
@@ -229,11 +230,11 @@ impl Run<'_> {
         let scope = scope_of(relation, None);
         let mut keys = Vec::with_capacity(order.len());
         for by in order {
-            let of = match ordinal(&by.expr, relation.columns.len())? {
+            let key = match ordinal(&by.expr, relation.columns.len())? {
                 Some(place) => crate::expression::Bound::Column(place),
                 None => self.bind(&scope, &by.expr)?.expression,
             };
-            keys.push(Order::new(of, &by.options));
+            keys.push(Order::new(key, &by.options));
         }
         let rows = std::mem::take(&mut relation.rows);
         relation.rows = sort(rows, &keys, &self.environment, &|samples| self.charge(samples))?;
@@ -298,16 +299,6 @@ fn order_expressions(order: Option<&OrderBy>) -> Result<&[OrderByExpr], SqlError
         None => Ok(&[]),
         Some(OrderByKind::Expressions(expressions)) => Ok(expressions),
         Some(OrderByKind::All(_)) => unsupported("ORDER BY ALL"),
-    }
-}
-
-/// The column that a whole number means in ORDER BY and GROUP BY.
-pub(crate) fn ordinal(of: &Expr, columns: usize) -> Result<Option<usize>, SqlError> {
-    let Expr::Value(value) = of else { return Ok(None) };
-    let sqlparser::ast::Value::Number(text, _) = &value.value else { return Ok(None) };
-    match text.parse::<usize>().ok().and_then(|number| number.checked_sub(1)).filter(|place| *place < columns) {
-        Some(place) => Ok(Some(place)),
-        None => invalid(format!("position {text} is not in the select list")),
     }
 }
 

@@ -47,14 +47,14 @@ impl Scope {
                 column.qualifier.as_ref().is_some_and(|found| found.eq_ignore_ascii_case(&wanted.value))
             })
         };
-        let exact = self.places(|column| of_table(column) && column.name == name.value);
+        let exact = self.indexes_where(|column| of_table(column) && column.name == name.value);
         let loose = || {
             let same = |column: &ScopeColumn| column.name.eq_ignore_ascii_case(&name.value);
-            self.places(|column| of_table(column) && name.quote_style.is_none() && same(column))
+            self.indexes_where(|column| of_table(column) && name.quote_style.is_none() && same(column))
         };
         let time = || {
             let is_time = ["time", "timestamp"].contains(&name.value.to_lowercase().as_str());
-            self.places(|column| of_table(column) && is_time && column.role == Role::Time)
+            self.indexes_where(|column| of_table(column) && is_time && column.role == Role::Time)
         };
         let found = [exact, loose(), time()].into_iter().find(|found| !found.is_empty()).unwrap_or_default();
         match found.as_slice() {
@@ -64,7 +64,7 @@ impl Scope {
         }
     }
 
-    fn places(&self, is_meant: impl Fn(&ScopeColumn) -> bool) -> Vec<usize> {
+    fn indexes_where(&self, is_meant: impl Fn(&ScopeColumn) -> bool) -> Vec<usize> {
         self.columns.iter().enumerate().filter(|(_, column)| is_meant(column)).map(|(place, _)| place).collect()
     }
 

@@ -110,7 +110,7 @@ impl MessageBuffer {
     }
 
     /// A copy of bytes, aligned.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn copied_from(bytes: &[u8]) -> Self {
         let mut buffer = Self::default();
         buffer.resize(bytes.len()).copy_from_slice(bytes);
         buffer

@@ -16,7 +16,7 @@ use super::rows::{Rows, Run};
 fn message(frame: &[u8]) -> MessageBuffer {
     let bytes = frame::message_bytes(frame[..HEADER_BYTES].try_into().unwrap(), 1 << 26).unwrap();
     assert_eq!(frame.len(), HEADER_BYTES + bytes);
-    MessageBuffer::of(&frame[HEADER_BYTES..])
+    MessageBuffer::copied_from(&frame[HEADER_BYTES..])
 }
 
 /// Everything a batch says, or the first thing wrong with it.
@@ -232,12 +232,12 @@ fn cut_messages_and_flipped_bits_never_do_more_than_fail() {
     for frame in [mixed(), histogram_frame(&histograms(), &[0b110])] {
         let bytes = &frame[HEADER_BYTES..];
         for end in (0..bytes.len()).step_by(8) {
-            assert!(read_all(MessageBuffer::of(&bytes[..end]).bytes()).is_err(), "{end}");
+            assert!(read_all(MessageBuffer::copied_from(&bytes[..end]).bytes()).is_err(), "{end}");
         }
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.to_vec();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let _ = read_all(MessageBuffer::of(&damaged).bytes());
+            let _ = read_all(MessageBuffer::copied_from(&damaged).bytes());
         }
     }
 }
@@ -255,14 +255,14 @@ fn few_bytes_cannot_stand_for_many() {
     words[0] = 6 << 32;
     words.push(((1u64 << 29) - 1) << 2); // its tag: 2^29 - 1 items of no size
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let error = read_all(MessageBuffer::of(&bytes).bytes()).unwrap_err();
+    let error = read_all(MessageBuffer::copied_from(&bytes).bytes()).unwrap_err();
     assert!(error.contains("limit"), "{error}");
 }
 
 proptest! {
     #[test]
     fn any_bytes_are_an_error_or_a_message(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let buffer = MessageBuffer::of(&bytes);
+        let buffer = MessageBuffer::copied_from(&bytes);
         let _ = read_all(buffer.bytes());
         let _ = control::decode_request(buffer.bytes());
         let _ = control::decode_answer(buffer.bytes());

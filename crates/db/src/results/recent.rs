@@ -174,12 +174,12 @@ impl RecentSource<'_> {
         budget: &Budget,
     ) -> Result<Option<Arc<Recent>>, QueryError> {
         let chosen = self.inner.choose(selection.matchers, budget)?;
-        if !chosen.is_simple() || chosen.places() * SERIES_BYTES > self.recents.bytes_max {
+        if !chosen.is_simple() || chosen.sets() * SERIES_BYTES > self.recents.bytes_max {
             return Ok(None);
         }
         let span_ms = span_ms.max(selection.end_ms - selection.start_ms);
         let range_ms = (selection.end_ms - span_ms, selection.end_ms);
-        let series = self.read(selection.matchers, range_ms, chosen.places(), budget)?;
+        let series = self.read(selection.matchers, range_ms, chosen.sets(), budget)?;
         let recent = Recent { chosen, stamp, range_ms, span_ms, series };
         Ok(self.insert(recent, (key, known)))
     }
@@ -194,7 +194,7 @@ impl RecentSource<'_> {
         budget: &Budget,
     ) -> Result<Recent, QueryError> {
         let end_ms = selection.end_ms.max(recent.range_ms.1);
-        let read = self.read(selection.matchers, (changed_ms, end_ms), recent.chosen.places(), budget)?;
+        let read = self.read(selection.matchers, (changed_ms, end_ms), recent.chosen.sets(), budget)?;
         // Nothing is copied unless another query still reads it.
         let mut recent = Arc::try_unwrap(recent).unwrap_or_else(|shared| shared.copied());
         recent.span_ms = recent.span_ms.max(selection.end_ms - selection.start_ms);
@@ -231,7 +231,7 @@ impl RecentSource<'_> {
         stamp: u64,
         budget: &Budget,
     ) -> Result<Recent, QueryError> {
-        let series = self.read(matchers, range_ms, recent.chosen.places(), budget)?;
+        let series = self.read(matchers, range_ms, recent.chosen.sets(), budget)?;
         Ok(Recent { stamp, range_ms, series, ..recent })
     }
 

@@ -301,7 +301,7 @@ pub(crate) enum ShowTarget {
     Diagnostics,
     /// How many there are; `exact` or as good as that.
     Cardinality {
-        of: Counted,
+        counted: Counted,
         exact: bool,
     },
 }

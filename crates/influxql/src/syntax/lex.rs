@@ -155,7 +155,7 @@ fn number(rest: &str, at: Offset) -> (Token<'_>, Offset) {
 
 impl Token<'_> {
     /// As it stands in errors.
-    pub(crate) fn found(&self) -> String {
+    pub(crate) fn error_text(&self) -> String {
         match self {
             Self::Word(text) | Self::Integer(text) | Self::Number(text) | Self::Duration(text) => (*text).to_owned(),
             Self::Name(text) | Self::Text(text) | Self::Bad(text) => text.clone(),

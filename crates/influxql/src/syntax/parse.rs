@@ -177,7 +177,7 @@ impl<'t> Parser<'t> {
         let before = self.text.get(..self.at).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
-        let found: String = self.peek().found().chars().take(100).collect();
+        let found: String = self.peek().error_text().chars().take(100).collect();
         format!("found {found}, expected {expected} at line {line}, char {column}")
     }
 

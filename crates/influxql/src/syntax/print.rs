@@ -237,15 +237,15 @@ impl ShowTarget {
             Self::ContinuousQueries => "CONTINUOUS QUERIES",
             Self::Stats => "STATS",
             Self::Diagnostics => "DIAGNOSTICS",
-            Self::Cardinality { of, exact } => {
-                let of = match of {
+            Self::Cardinality { counted, exact } => {
+                let words = match counted {
                     Counted::Series => "SERIES",
                     Counted::Measurements => "MEASUREMENT",
                     Counted::TagKeys => "TAG KEY",
                     Counted::TagValues => "TAG VALUES",
                     Counted::FieldKeys => "FIELD KEY",
                 };
-                return format!("{of}{} CARDINALITY", if exact { " EXACT" } else { "" });
+                return format!("{words}{} CARDINALITY", if exact { " EXACT" } else { "" });
             }
         };
         words.to_owned()

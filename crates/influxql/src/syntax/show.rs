@@ -5,7 +5,7 @@ use super::parse::{Parsed, Parser};
 
 impl Parser<'_> {
     pub(super) fn show(&mut self) -> Parsed<Show> {
-        let what = self.shown()?;
+        let what = self.show_target()?;
         let mut show = Show {
             what,
             database: None,
@@ -34,7 +34,7 @@ impl Parser<'_> {
         if self.accept_words(&["with", "measurement"]) {
             show.with_measurement = Some(self.with_measurement()?);
         }
-        if matches!(what, ShowTarget::TagValues | ShowTarget::Cardinality { of: Counted::TagValues, .. }) {
+        if matches!(what, ShowTarget::TagValues | ShowTarget::Cardinality { counted: Counted::TagValues, .. }) {
             self.expect_word("with")?;
             self.expect_word("key")?;
             show.with_key = Some(self.with_key()?);
@@ -46,7 +46,7 @@ impl Parser<'_> {
         Ok(show)
     }
 
-    fn shown(&mut self) -> Parsed<ShowTarget> {
+    fn show_target(&mut self) -> Parsed<ShowTarget> {
         let named: [(&[&str], ShowTarget); 15] = [
             (&["databases"], ShowTarget::Databases),
             (&["tag", "keys"], ShowTarget::TagKeys),
@@ -82,19 +82,19 @@ impl Parser<'_> {
     }
 
     fn cardinality(&mut self) -> Option<ShowTarget> {
-        let counted: [(&[&str], Counted); 5] = [
+        let named: [(&[&str], Counted); 5] = [
             (&["series"], Counted::Series),
             (&["measurement"], Counted::Measurements),
             (&["tag", "key"], Counted::TagKeys),
             (&["tag", "values"], Counted::TagValues),
             (&["field", "key"], Counted::FieldKeys),
         ];
-        for (words, of) in counted {
+        for (words, counted) in named {
             if self.accept_words(&[words, &["exact", "cardinality"]].concat()) {
-                return Some(ShowTarget::Cardinality { of, exact: true });
+                return Some(ShowTarget::Cardinality { counted, exact: true });
             }
             if self.accept_words(&[words, &["cardinality"]].concat()) {
-                return Some(ShowTarget::Cardinality { of, exact: false });
+                return Some(ShowTarget::Cardinality { counted, exact: false });
             }
         }
         None

@@ -65,7 +65,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(cells: &[u64], number: impl Fn(u64) -> f64 + Copy, nothing: u64) -> Self {
+    fn from_cells(cells: &[u64], number: impl Fn(u64) -> f64 + Copy, nothing: u64) -> Self {
         // What adding to leaves as it is, zeros with a sign too.
         let (mut sum, mut magnitude, mut fractions) = ([-0.0; LANES], [0.0; LANES], [0_u64; LANES]);
         let mut add = |cells: &[u64; LANES]| {
@@ -118,7 +118,7 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(cells: &[u64], number: impl Fn(u64) -> f64 + Copy) -> Self {
+    fn from_cells(cells: &[u64], number: impl Fn(u64) -> f64 + Copy) -> Self {
         let (mut increase, mut falls, mut rises) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut add = |before: &[u64; LANES], after: &[u64; LANES]| {
             let (before, after) = (before.map(number), after.map(number));
@@ -240,17 +240,18 @@ struct Counted {
 
 impl Counted {
     /// `None` of no samples, or if the totals will not do.
-    fn of<const EXTREMES: bool, const STEPS: bool>(
+    fn count<const EXTREMES: bool, const STEPS: bool>(
         (value_type, timestamps_ns, cells): (ValueType, &[i64], &[u64]),
         nothing: u64,
         number: impl Fn(u64) -> f64 + Copy,
         will_do: impl Fn(&Totals) -> bool,
     ) -> Option<Self> {
         let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
-        let totals = Some(Totals::of(cells, number, nothing)).filter(will_do)?;
+        let totals = Some(Totals::from_cells(cells, number, nothing)).filter(will_do)?;
         let value = number(first.1);
         let (min, max) = if EXTREMES { extremes(cells, (first.1, value), number) } else { (value, value) };
-        let Steps { increase, resets, changes } = if STEPS { Steps::of(cells, number) } else { Steps::default() };
+        let Steps { increase, resets, changes } =
+            if STEPS { Steps::from_cells(cells, number) } else { Steps::default() };
         let count = cells.len() as u64;
         let summary = Summary { count, first, last, increase, resets, changes, ..Summary::empty(value_type) };
         Some(Self { totals, value, min, max, summary })
@@ -261,7 +262,7 @@ impl Counted {
 fn floats<const EXTREMES: bool, const STEPS: bool>(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
     let samples = (ValueType::F64, timestamps_ns, cells);
     let is_number = |totals: &Totals| !totals.sum.is_nan();
-    let counted = Counted::of::<EXTREMES, STEPS>(samples, (-0.0_f64).to_bits(), f64::from_bits, is_number)?;
+    let counted = Counted::count::<EXTREMES, STEPS>(samples, (-0.0_f64).to_bits(), f64::from_bits, is_number)?;
     // Zeros of both signs are equal: the first counts.
     let first_zero = || cells.iter().copied().find(|bits| bits << 1 == 0).unwrap_or_default();
     let bits = |value: f64| if value.to_bits() << 1 == 0 { first_zero() } else { value.to_bits() };
@@ -282,7 +283,7 @@ fn integers<const EXTREMES: bool, const STEPS: bool>(
 ) -> Option<Summary> {
     // Of integers that a float rounds one alone is as large.
     let samples = (value_type, timestamps_ns, cells);
-    let counted = Counted::of::<EXTREMES, STEPS>(samples, 0, number, Totals::is_exact)?;
+    let counted = Counted::count::<EXTREMES, STEPS>(samples, 0, number, Totals::is_exact)?;
     // Positive ones have the same bits in both types.
     let bits = |value: f64| value as i64 as u64;
     let sum_integer = counted.totals.sum as i128;

@@ -128,7 +128,7 @@ impl Frame {
 #[derive(Default)]
 struct Series<'a> {
     all: Vec<Joining<'a>>,
-    places: HashMap<&'a Labels, usize>,
+    indexes: HashMap<&'a Labels, usize>,
 }
 
 impl<'a> Series<'a> {
@@ -138,7 +138,7 @@ impl<'a> Series<'a> {
         let place = if is_it {
             expected
         } else {
-            *self.places.entry(&frame.labels).or_insert_with(|| {
+            *self.indexes.entry(&frame.labels).or_insert_with(|| {
                 self.all.push(Joining::new(&frame.labels));
                 self.all.len() - 1
             })
@@ -291,9 +291,9 @@ mod tests {
             whole(&[Cell::I64(5), Cell::Null]),
             whole(&[Cell::F64(0.5)]),
         ];
-        let joined = |places: &[usize]| {
+        let joined = |indexes: &[usize]| {
             let stretches: Vec<(&[Frame], TimeRange)> =
-                places.iter().map(|place| (std::slice::from_ref(&parts[*place]), TimeRange::new(0, 1))).collect();
+                indexes.iter().map(|place| (std::slice::from_ref(&parts[*place]), TimeRange::new(0, 1))).collect();
             let joined = Frame::join(&stretches).unwrap().remove(0);
             (joined.columns[0].cells.values.clone(), joined.columns[0].cells.validity.clone())
         };

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use model::{Cell, Values};
 
 use crate::QueryError;
-use crate::frame::Frame;
 use crate::plan::{Expression, Operator};
+use crate::result::frame::Frame;
 
 /// The rows for which a condition holds: null does not.
 pub(super) fn filtered(frame: Frame, condition: &Expression) -> Result<Frame, QueryError> {

@@ -14,8 +14,8 @@ use super::narrow::Wanted;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table, unreadable};
 use crate::QueryError;
-use crate::frame::{Frame, FrameColumn, VALUE};
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
+use crate::result::frame::{Frame, FrameColumn, VALUE};
 
 /// Bins between the first and the last row of a series that are asked of summaries; with more, its rows are read.
 const WINDOWS_MAX: i64 = 200_000;
@@ -43,7 +43,7 @@ impl Run<'_> {
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
         let wanted = scan.wanted_by(grouping, None);
         match head_bins::windows_of(scan, grouping) {
-            Some(pieces) => self.group_head_rows(scan, &wanted, &pieces, grouping, &bin),
+            Some(bin_ranges) => self.group_head_rows(scan, &wanted, &bin_ranges, grouping, &bin),
             None => self.gather(scan, &wanted, grouping, &bin),
         }
     }
@@ -112,22 +112,23 @@ impl Reader<'_> {
         grouping: &Grouping,
     ) -> Result<Vec<Binned>, QueryError> {
         let every_row = scan.is_of_every_row();
-        let read = self.narrowing.of(group);
+        let read = self.narrowing.narrow(group);
         if every_row && grouping.width_ns.is_none() && !has_wanted(&read, grouping) && !grouping.keeps_times() {
             return self.all_in_one(scan, group);
         }
         if from_summaries(scan, &read, grouping) {
-            let few = has_few_bins(&scan.range, grouping).then(|| pieces(&scan.range, &scan.range, grouping)).flatten();
+            let few =
+                has_few_bins(&scan.range, grouping).then(|| bin_ranges(&scan.range, &scan.range, grouping)).flatten();
             let all = match few {
                 Some(few) => Some(few),
                 None => {
                     let extent = self.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))?;
                     let Some(extent) = extent else { return Ok(Vec::new()) };
-                    pieces(&extent, &scan.range, grouping)
+                    bin_ranges(&extent, &scan.range, grouping)
                 }
             };
-            if let Some(pieces) = all {
-                return self.sum_group(scan, &read, &pieces, grouping);
+            if let Some(bin_ranges) = all {
+                return self.sum_group(scan, &read, &bin_ranges, grouping);
             }
         }
         let frames = self.read_group(scan, group, &scan.range)?;
@@ -151,12 +152,12 @@ impl Reader<'_> {
         &mut self,
         scan: &Scan,
         group: &SelectedGroup,
-        pieces: &[Windows],
+        bin_ranges: &[Windows],
         grouping: &Grouping,
     ) -> Result<Vec<Binned>, QueryError> {
         let mut columns: Vec<Bins> = vec![Bins::default(); group.columns.len()];
         let mut rows = RowBins::default();
-        for windows in pieces {
+        for windows in bin_ranges {
             let samples = windows.count * group.columns.len() * BIN_SAMPLES;
             self.context.budget.take(samples)?;
             let summed = self.context.store.aggregate_parts(group, windows, parts_of(grouping));
@@ -180,7 +181,7 @@ impl Reader<'_> {
             if named.len() > 1 {
                 // Members with labels of their own share the group's rows.
                 let bins = columns.iter().flat_map(Bins::iter);
-                bins.for_each(|(start_ns, bin)| rows::add_row(&mut rows.found, *start_ns, bin.first_ns()));
+                bins.for_each(|(start_ns, bin)| rows::add_row(&mut rows.starts, *start_ns, bin.first_ns()));
             }
         }
         let mut binned = Vec::new();
@@ -189,7 +190,7 @@ impl Reader<'_> {
                 .into_iter()
                 .map(|(place, name)| (name, columns.get_mut(place).map(std::mem::take).unwrap_or_default()));
             let columns = bins.filter(|(_, bins)| !bins.is_empty()).collect();
-            binned.push(Binned { labels, columns, rows: rows.found.clone() });
+            binned.push(Binned { labels, columns, rows: rows.starts.clone() });
         }
         binned.retain(|series| !series.is_empty());
         Ok(binned)
@@ -201,14 +202,14 @@ pub(super) struct Gathered<'a> {
     pub(super) grouping: &'a Grouping,
     pub(super) binned: Vec<Binned>,
     /// By the labels by which rows are grouped, one after the other.
-    places: HashMap<Vec<u8>, usize>,
+    indexes: HashMap<Vec<u8>, usize>,
     /// Those that were looked up last.
     key: Vec<u8>,
 }
 
 impl<'a> Gathered<'a> {
     pub(super) fn new(grouping: &'a Grouping) -> Self {
-        Self { grouping, binned: Vec::new(), places: HashMap::new(), key: Vec::new() }
+        Self { grouping, binned: Vec::new(), indexes: HashMap::new(), key: Vec::new() }
     }
 
     pub(super) fn add(&mut self, series: Binned) {
@@ -231,11 +232,11 @@ impl<'a> Gathered<'a> {
             self.key.extend_from_slice(&text.len().to_le_bytes());
             self.key.extend_from_slice(text.as_bytes());
         }
-        let place = match self.places.get(&self.key) {
+        let place = match self.indexes.get(&self.key) {
             Some(place) => *place,
             None => {
                 self.binned.push(Binned { labels: labels.retain(is_by), columns: Vec::new(), rows: Starts::new() });
-                self.places.insert(self.key.clone(), self.binned.len() - 1);
+                self.indexes.insert(self.key.clone(), self.binned.len() - 1);
                 self.binned.len() - 1
             }
         };
@@ -318,7 +319,7 @@ pub(super) fn has_few_bins(range: &TimeRange, grouping: &Grouping) -> bool {
 
 /// Windows that hold every row of the extent that is in the range, each within one bin: a first and a last one that the range cuts, and those
 /// between. `None` if there are too many.
-pub(super) fn pieces(extent: &TimeRange, range: &TimeRange, grouping: &Grouping) -> Option<Vec<Windows>> {
+pub(super) fn bin_ranges(extent: &TimeRange, range: &TimeRange, grouping: &Grouping) -> Option<Vec<Windows>> {
     let whole = |start_ns: i64, end_ns: i64| {
         let width_ns = end_ns.checked_sub(start_ns)?.checked_add(1)?;
         Some(Windows { start_ns, width_ns, count: 1 })
@@ -335,24 +336,24 @@ pub(super) fn pieces(extent: &TimeRange, range: &TimeRange, grouping: &Grouping)
     let (start_ns, behind_ns) = (first_bin.max(range.start_ns), (behind_bins - 1).min(range.end_ns).checked_add(1)?);
     let full_start = if start_ns == first_bin { first_bin } else { first_bin.checked_add(width_ns)? };
     let full_behind = if behind_ns == behind_bins { behind_bins } else { behind_bins - width_ns };
-    let mut pieces = Vec::new();
+    let mut bin_ranges = Vec::new();
     if full_start > full_behind {
         return Some(vec![whole(start_ns, behind_ns - 1)?]);
     }
     if start_ns < full_start {
-        pieces.push(whole(start_ns, full_start - 1)?);
+        bin_ranges.push(whole(start_ns, full_start - 1)?);
     }
     let count = full_behind.checked_sub(full_start)? / width_ns;
     if count > WINDOWS_MAX {
         return None;
     }
     if count > 0 {
-        pieces.push(Windows { start_ns: full_start, width_ns, count: count as usize });
+        bin_ranges.push(Windows { start_ns: full_start, width_ns, count: count as usize });
     }
     if full_behind < behind_ns {
-        pieces.push(whole(full_behind, behind_ns - 1)?);
+        bin_ranges.push(whole(full_behind, behind_ns - 1)?);
     }
-    Some(pieces)
+    Some(bin_ranges)
 }
 
 /// The bins of the columns that are wanted.
@@ -487,11 +488,12 @@ mod tests {
         ];
         for (extent, range, (width_ns, offset_ns), expected) in cases {
             let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: Vec::new(), by: None };
-            let found = pieces(&extent, &range, &grouping).unwrap();
-            let found: Vec<_> = found.iter().map(|piece| (piece.start_ns, piece.width_ns, piece.count)).collect();
+            let found = bin_ranges(&extent, &range, &grouping).unwrap();
+            let found: Vec<_> =
+                found.iter().map(|windows| (windows.start_ns, windows.width_ns, windows.count)).collect();
             assert_eq!(found, expected, "{extent:?} of {range:?}");
         }
         let narrow = Grouping { width_ns: Some(1), offset_ns: 0, aggregates: Vec::new(), by: None };
-        assert_eq!(pieces(&TimeRange::new(0, i64::MAX - 100), &TimeRange::ALL, &narrow), None);
+        assert_eq!(bin_ranges(&TimeRange::new(0, i64::MAX - 100), &TimeRange::ALL, &narrow), None);
     }
 }

@@ -19,7 +19,7 @@ const GROUPS_PER_CHECK: usize = 1024;
 pub(super) fn windows_of(scan: &Scan, grouping: &Grouping) -> Option<Vec<Windows>> {
     let is_plain = scan.table.is_some() && grouping.by.is_some();
     let is_recent = is_plain && group::has_few_bins(&scan.range, grouping);
-    if is_recent { group::pieces(&scan.range, &scan.range, grouping) } else { None }
+    if is_recent { group::bin_ranges(&scan.range, &scan.range, grouping) } else { None }
 }
 
 impl Run<'_> {
@@ -39,7 +39,7 @@ impl Run<'_> {
             _ => HeadRows::default(),
         };
         let is_found = |(index, group): (usize, &SelectedGroup)| {
-            let read = narrowing.of(group);
+            let read = narrowing.narrow(group);
             let has_own_labels = read.columns.iter().any(|column| !column.labels.is_empty());
             !has_own_labels && group::from_summaries(scan, &read, grouping) && head_rows.has_all(index, &read.columns)
         };
@@ -52,7 +52,7 @@ impl Run<'_> {
                 self.context.budget.check()?;
             }
             if found {
-                self.add_head_rows(scan, &head_rows, index, &narrowing.of(group), windows, &mut gathered);
+                self.add_head_rows(scan, &head_rows, index, &narrowing.narrow(group), windows, &mut gathered);
             } else {
                 others.next().unwrap_or_default().into_iter().for_each(|binned| gathered.add(binned));
             }
@@ -70,7 +70,7 @@ impl Run<'_> {
         head_rows: &HeadRows,
         index: usize,
         group: &SelectedGroup,
-        pieces: &[Windows],
+        bin_ranges: &[Windows],
         gathered: &mut Gathered<'_>,
     ) {
         let rows = head_rows.rows(index) as u64;
@@ -82,7 +82,7 @@ impl Run<'_> {
         let grouping = gathered.grouping;
         let parts = group::parts_of(grouping);
         let Some(target) = gathered.target(&group.labels) else { return };
-        for windows in pieces {
+        for windows in bin_ranges {
             for column in group.columns.iter() {
                 head_rows.sum(index, column, windows, parts, |number, summary| {
                     let start_ns = grouping.bin_start(windows.start_of(number));

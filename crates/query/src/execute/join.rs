@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use model::{Cell, Labels, METRIC_NAME};
 
-use crate::frame::{Frame, FrameColumn, VALUE};
 use crate::plan::{Join, JoinKind};
+use crate::result::frame::{Frame, FrameColumn, VALUE};
 use crate::{Budget, QueryError};
 
 /// Joins each series of the left with the one of the right that agrees in labels.

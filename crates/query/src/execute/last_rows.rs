@@ -9,7 +9,7 @@ use super::narrow::Narrowing;
 use super::scan::{Reader, Reads, unreadable};
 use super::{Context, Run};
 use crate::plan::Scan;
-use crate::series_labels::SeriesLabels;
+use crate::result::series_labels::SeriesLabels;
 use crate::{Frame, FrameColumn, QueryError};
 
 /// Cost of finding a group's last row, as that of reading so many samples.
@@ -156,7 +156,7 @@ impl Batch {
         let mut batch = Self::default();
         let (first_index, batch_groups) = groups.batch(number);
         let Some(first) = batch_groups.first() else { return Ok(batch) };
-        let is_all_read = Arc::ptr_eq(&reader.narrowing.of(first).columns, &first.columns);
+        let is_all_read = Arc::ptr_eq(&reader.narrowing.narrow(first).columns, &first.columns);
         if is_all_read && first.columns.iter().all(|column| column.labels.is_empty()) {
             batch.add_together(reader, &scan.range, groups, number)?;
         } else {

@@ -12,11 +12,14 @@ mod last_rows;
 mod narrow;
 mod rows;
 mod scan;
+mod tables;
 
 pub use cached_bins::{BinCache, BinsRequest, BinsResponse, ComputeBins};
 use end_bins::EndBins;
+pub use fill::{fill_gaps, interpolated};
 pub use last_rows::{LastRow, LastRows, last_rows};
 pub use scan::{CachedBinReads, Reads};
+pub use tables::table_groups;
 
 use std::cmp::Ordering;
 
@@ -24,8 +27,8 @@ use store::{End, Store};
 
 use model::Cell;
 
-use crate::frame::FrameColumn;
 use crate::plan::{Expression, Grouping, Plan, Scan};
+use crate::result::frame::FrameColumn;
 use crate::{Budget, Frame, Helpers, QueryError};
 
 /// The store, the limits and the caches that a plan runs with.

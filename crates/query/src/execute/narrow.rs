@@ -35,7 +35,7 @@ impl Narrowing {
     }
 
     /// The group with the columns that are read.
-    pub(super) fn of<'a>(&self, group: &'a SelectedGroup) -> Cow<'a, SelectedGroup> {
+    pub(super) fn narrow<'a>(&self, group: &'a SelectedGroup) -> Cow<'a, SelectedGroup> {
         let found = self.0.binary_search_by_key(&Arc::as_ptr(&group.columns), |(all, _)| Arc::as_ptr(all));
         match found.ok().and_then(|place| self.0.get(place)) {
             Some((_, read)) => Cow::Owned(group.with_columns(read.clone())),
@@ -44,8 +44,8 @@ impl Narrowing {
     }
 }
 
-/// What is wanted of each member block and of each set of labels that columns have of their own; of those that have nothing of it one
-/// column, a number if there is one: it says which rows there are.
+/// The wanted columns of each member block, and of each set of labels that columns have of their own. A set without any is read by one of
+/// its columns, a number if there is one, which says which rows there are.
 fn narrowed(group: &SelectedGroup, wanted: &[&str]) -> Vec<SelectedColumn> {
     let mut read = Vec::new();
     for block in group.clone().by_block() {
@@ -55,17 +55,17 @@ fn narrowed(group: &SelectedGroup, wanted: &[&str]) -> Vec<SelectedColumn> {
         }
         let at = |place: &usize| block.columns.get(*place);
         let is_wanted = |place: &usize| at(place).is_some_and(|column| wanted.contains(&&*column.field));
-        let mut kept: Vec<usize> = Vec::new();
+        let mut read_columns: Vec<usize> = Vec::new();
         for places in sets.values() {
-            let before = kept.len();
-            kept.extend(places.iter().copied().filter(is_wanted));
-            if kept.len() == before {
+            let before = read_columns.len();
+            read_columns.extend(places.iter().copied().filter(is_wanted));
+            if read_columns.len() == before {
                 let is_number = |place: &&usize| at(place).is_some_and(|column| is_number(column.value_type));
-                kept.extend(places.iter().find(is_number).or(places.first()));
+                read_columns.extend(places.iter().find(is_number).or(places.first()));
             }
         }
-        kept.sort_unstable();
-        read.extend(kept.iter().filter_map(at).cloned());
+        read_columns.sort_unstable();
+        read.extend(read_columns.iter().filter_map(at).cloned());
     }
     read
 }

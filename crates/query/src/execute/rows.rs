@@ -19,7 +19,7 @@ pub(super) type Starts = BTreeMap<i64, i64>;
 #[derive(Debug, Default)]
 pub(super) struct RowBins {
     /// Where bins begin that have rows and no values.
-    pub(super) found: Starts,
+    pub(super) starts: Starts,
     /// Where no values are: rows may be.
     open: Vec<TimeRange>,
 }
@@ -35,7 +35,7 @@ impl RowBins {
                 continue;
             }
             if let Some(stale) = summaries.find(|summary| summary.stale_count > 0) {
-                add_row(&mut self.found, grouping.bin_start(start_ns), stale.first.0);
+                add_row(&mut self.starts, grouping.bin_start(start_ns), stale.first.0);
                 continue;
             }
             let end_ns = start_ns.saturating_add(windows.width_ns - 1);
@@ -69,7 +69,7 @@ impl Reader<'_> {
             };
             self.context.budget.give_back(frames.iter().map(Frame::samples).sum());
             let starts = frames.iter().flat_map(|frame| starts_of(&frame.timestamps_ns, grouping));
-            starts.for_each(|(start_ns, first_ns)| add_row(&mut rows.found, start_ns, first_ns));
+            starts.for_each(|(start_ns, first_ns)| add_row(&mut rows.starts, start_ns, first_ns));
         }
         Ok(())
     }

@@ -13,9 +13,10 @@ use store::{
 
 use super::narrow::{Narrowing, Wanted};
 use super::{Context, Run, evaluate};
-use crate::frame::VALUE;
 use crate::plan::{Expression, Operator, Scan, Selector};
-use crate::{Frame, FrameColumn, QueryError, selection};
+use crate::result::frame::VALUE;
+use crate::series::selection;
+use crate::{Frame, FrameColumn, QueryError};
 
 /// Columns that a condition compares are read first if there are so many times as many.
 const COMPARED_SHARE: usize = 4;
@@ -270,7 +271,7 @@ impl Reader<'_> {
         let Some(compared) = compared else { return Ok(Some(scan.range)) };
         let is_compared = |column: &&SelectedColumn| compared.contains(&&*column.field);
         let columns: Vec<SelectedColumn> = group.columns.iter().filter(is_compared).cloned().collect();
-        if columns.len() * COMPARED_SHARE > self.narrowing.of(group).columns.len() {
+        if columns.len() * COMPARED_SHARE > self.narrowing.narrow(group).columns.len() {
             return Ok(Some(scan.range));
         }
         let mut found: Option<TimeRange> = None;
@@ -292,7 +293,7 @@ impl Reader<'_> {
         group: &SelectedGroup,
         wanted: &EndRows,
     ) -> Result<Vec<Frame>, QueryError> {
-        let read = self.narrowing.of(group);
+        let read = self.narrowing.narrow(group);
         let rows = self.groups.end_rows(&read, wanted).map_err(|error| unreadable(&error))?;
         let frames = frames_of_rows(scan, &read, rows);
         let read: usize = frames.iter().map(Frame::samples).sum();
@@ -314,7 +315,7 @@ impl Reader<'_> {
         range: &TimeRange,
     ) -> Result<Vec<Frame>, QueryError> {
         let frames = if scan.table.is_some() {
-            let group = &*self.narrowing.of(group);
+            let group = &*self.narrowing.narrow(group);
             let rows = self.groups.read_rows(group, range).map_err(|error| unreadable(&error))?;
             frames_of_rows(scan, group, rows)
         } else {

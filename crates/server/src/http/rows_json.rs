@@ -283,7 +283,7 @@ impl<'a> RowFragments<'a> {
             out.push_str(if number == 0 { "" } else { "," });
             match fragment {
                 RowFragment::Time => writer.push_value(out, RowValue::Time(row.time_ns)),
-                RowFragment::Cached => out.push_str(self.cached.as_ref().map_or("", |texts| texts.of(row.series))),
+                RowFragment::Cached => out.push_str(self.cached.as_ref().map_or("", |texts| texts.text(row.series))),
                 RowFragment::Tag(tag) => {
                     push_tag(out, rows.labels().get(row.series).and_then(|labels| labels.get(tag)));
                 }

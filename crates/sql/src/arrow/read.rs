@@ -83,11 +83,11 @@ fn longest_text_bytes(array: &dyn Array) -> usize {
 }
 
 /// The lengths of the texts that an array's cells are; none if they are none.
-fn text_lengths(array: &dyn Array, of: &mut dyn FnMut(&mut dyn Iterator<Item = usize>) -> usize) -> usize {
+fn text_lengths(array: &dyn Array, total: &mut dyn FnMut(&mut dyn Iterator<Item = usize>) -> usize) -> usize {
     match array.data_type() {
-        DataType::Utf8 => of(&mut array.as_string::<i32>().offsets().lengths()),
-        DataType::LargeUtf8 => of(&mut array.as_string::<i64>().offsets().lengths()),
-        DataType::Utf8View => of(&mut array.as_string_view().lengths().map(|length| length as usize)),
+        DataType::Utf8 => total(&mut array.as_string::<i32>().offsets().lengths()),
+        DataType::LargeUtf8 => total(&mut array.as_string::<i64>().offsets().lengths()),
+        DataType::Utf8View => total(&mut array.as_string_view().lengths().map(|length| length as usize)),
         _ => 0,
     }
 }

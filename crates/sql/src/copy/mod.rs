@@ -60,7 +60,7 @@ pub(crate) enum Copy {
 }
 
 impl CopyFormat {
-    fn of(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<Self, SqlError> {
+    fn from_options(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<Self, SqlError> {
         let named = options.iter().find_map(|option| match option {
             CopyOption::Format(name) => Some(name.value.to_lowercase()),
             _ => None,
@@ -78,7 +78,7 @@ impl CopyFormat {
             None => legacy.iter().any(|option| matches!(option, CopyLegacyOption::Csv(_))),
             Some(other) => return invalid(format!("COPY has the formats csv, text and parquet, not {other}")),
         };
-        Ok(Self::Text(TextFormat::of(is_csv, options, legacy)?))
+        Ok(Self::Text(TextFormat::from_options(is_csv, options, legacy)?))
     }
 }
 
@@ -95,12 +95,12 @@ impl Run<'_> {
                 "COPY does not touch files of the server: use \\copy in psql, or COPY … TO STDOUT and COPY … FROM STDIN",
             );
         }
-        let format = CopyFormat::of(options.0, options.1)?;
+        let format = CopyFormat::from_options(options.0, options.1)?;
         match source {
             CopySource::Query(query) => Ok(Copy::Out(self.copy_out(query, &format)?)),
             CopySource::Table { table_name, columns } if to => {
                 let shown = if columns.is_empty() { "*".to_owned() } else { quoted_list(columns) };
-                let parsed = crate::parse(&format!("SELECT {shown} FROM {table_name}"))?;
+                let parsed = crate::syntax::parse::parse(&format!("SELECT {shown} FROM {table_name}"))?;
                 match parsed.statements.first() {
                     Some(sqlparser::ast::Statement::Query(query)) => Ok(Copy::Out(self.copy_out(query, &format)?)),
                     _ => invalid(format!("{table_name} is no table")),

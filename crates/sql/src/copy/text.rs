@@ -28,7 +28,11 @@ impl TextFormat {
         Self { is_csv, has_header: false, delimiter, quote: '"', null: null.to_owned() }
     }
 
-    pub(super) fn of(is_csv: bool, options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<Self, SqlError> {
+    pub(super) fn from_options(
+        is_csv: bool,
+        options: &[CopyOption],
+        legacy: &[CopyLegacyOption],
+    ) -> Result<Self, SqlError> {
         let mut format = Self::new(is_csv);
         for option in options {
             match option {

@@ -111,10 +111,10 @@ impl AggregateFunction {
         matches!(self, Self::First | Self::Last)
     }
 
-    pub(crate) const fn returns(self, of: SqlType) -> SqlType {
+    pub(crate) const fn returns(self, argument: SqlType) -> SqlType {
         match self {
             Self::Count => SqlType::Int,
-            Self::Sum | Self::Min | Self::Max | Self::First | Self::Last | Self::Mode => of,
+            Self::Sum | Self::Min | Self::Max | Self::First | Self::Last | Self::Mode => argument,
             Self::StringAgg => SqlType::Text,
             Self::BoolAnd | Self::BoolOr => SqlType::Bool,
             _ => SqlType::Float,
@@ -127,7 +127,7 @@ impl AggregateFunction {
 pub(crate) struct BoundAggregate {
     pub(crate) function: AggregateFunction,
     /// The argument; `None`: rows.
-    pub(crate) of: Option<Bound>,
+    pub(crate) argument: Option<Bound>,
     /// The order of rows (`first(value, time)`), or the separator of texts (`string_agg`).
     pub(crate) by: Option<Bound>,
     pub(crate) is_distinct: bool,
@@ -163,7 +163,7 @@ pub(crate) struct Accumulator {
     at: Option<(Value, Value)>,
     values: Vec<f64>,
     counts: HashMap<Value, i64>,
-    seen: HashSet<Value>,
+    distinct_values: HashSet<Value>,
     text: Option<String>,
     counters: HashMap<Value, Counter>,
 }
@@ -183,12 +183,12 @@ impl Accumulator {
         {
             return Ok(0);
         }
-        let Some(of) = &call.of else {
+        let Some(argument) = &call.argument else {
             self.count += 1;
             return Ok(0);
         };
-        let value = of.value(row, environment)?;
-        if value.is_null() || (call.is_distinct && !self.seen.insert(value.clone())) {
+        let value = argument.value(row, environment)?;
+        if value.is_null() || (call.is_distinct && !self.distinct_values.insert(value.clone())) {
             return Ok(0);
         }
         let is_kept = call.is_distinct || call.function == AggregateFunction::Mode && !self.counts.contains_key(&value);
@@ -199,8 +199,8 @@ impl Accumulator {
         match call.function {
             AggregateFunction::Count => {}
             AggregateFunction::Sum | AggregateFunction::Avg => self.add_to_sum(&value, first)?,
-            AggregateFunction::Min | AggregateFunction::BoolAnd => self.keep(value, std::cmp::Ordering::Less),
-            AggregateFunction::Max | AggregateFunction::BoolOr => self.keep(value, std::cmp::Ordering::Greater),
+            AggregateFunction::Min | AggregateFunction::BoolAnd => self.keep_extreme(value, std::cmp::Ordering::Less),
+            AggregateFunction::Max | AggregateFunction::BoolOr => self.keep_extreme(value, std::cmp::Ordering::Greater),
             AggregateFunction::First | AggregateFunction::Last => {
                 let at = by.or_else(|| origin.time.cloned()).unwrap_or(Value::Int(self.count));
                 self.keep_at(at, value, call.function == AggregateFunction::First);
@@ -259,7 +259,7 @@ impl Accumulator {
         Ok(())
     }
 
-    fn keep(&mut self, value: Value, order: std::cmp::Ordering) {
+    fn keep_extreme(&mut self, value: Value, order: std::cmp::Ordering) {
         if self.extreme.as_ref().is_none_or(|known| value.compare(known) == Some(order)) {
             self.extreme = Some(value);
         }

@@ -1,71 +1,57 @@
 //! Arrays, as far as clients' questions about the catalog need them: texts as Postgres writes arrays, `{a,"b c",NULL}`.
 
 use query::{SqlType, Value};
-use sqlparser::ast::{AccessExpr, Expr, Query, Subscript};
 
-use super::build::apply;
-use super::functions::{TEXT_BYTES_MAX, bounded, too_long};
-use super::{Binder, Bound, Function, Grouped, Returns, Typed, strict};
-use crate::error::{SqlError, invalid, unsupported};
+use super::text_limit::{TEXT_BYTES_MAX, bounded, too_long};
+use super::{Function, strict};
+use crate::error::invalid;
 
 /// `array[n]`
-static ELEMENT: Function = strict("element", (2, 2), SqlType::Text, |of, _| {
-    let items = of.first().map(items).unwrap_or_default();
-    let Some(Value::Int(number)) = of.get(1) else { return invalid("an array's elements have whole numbers") };
+pub(super) static ELEMENT: Function = strict("element", (2, 2), SqlType::Text, |arguments, _| {
+    let items = arguments.first().map(items).unwrap_or_default();
+    let Some(Value::Int(number)) = arguments.get(1) else { return invalid("an array's elements have whole numbers") };
     let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok());
     Ok(place.and_then(|place| items.into_iter().nth(place)).unwrap_or(Value::Null))
 });
 
-/// An array without elements where a query found none.
-static OR_EMPTY: Function = Function {
-    name: "or_empty",
-    takes: (1, 1),
-    is_strict: false,
-    returns: Returns::Fixed(SqlType::Text),
-    call: |of, _| match of.first() {
-        None | Some(Value::Null) => Ok(Value::text("{}")),
-        Some(array) => Ok(array.clone()),
-    },
-};
-
 pub(super) static FUNCTIONS: [Function; 7] = [
-    strict("string_to_array", (2, 2), SqlType::Text, |of, _| {
-        let (text, by) = (text(of, 0), text(of, 1));
+    strict("string_to_array", (2, 2), SqlType::Text, |arguments, _| {
+        let (text, by) = (text(arguments, 0), text(arguments, 1));
         let parts: Vec<&str> = if by.is_empty() { vec![&text] } else { text.split(&by).collect() };
         Ok(array(&parts.into_iter().map(Value::text).collect::<Vec<_>>()))
     }),
-    strict("array_to_string", (2, 3), SqlType::Text, |of, _| {
-        let items = of.first().map(items).unwrap_or_default();
+    strict("array_to_string", (2, 3), SqlType::Text, |arguments, _| {
+        let items = arguments.first().map(items).unwrap_or_default();
         let shown: Vec<String> = items.iter().filter(|item| !item.is_null()).map(ToString::to_string).collect();
-        let between = text(of, 1);
+        let between = text(arguments, 1);
         // Counted before it is made: many elements and a long text between them are much more than both.
         if shown.len().saturating_mul(between.len()) > TEXT_BYTES_MAX {
             return too_long();
         }
         bounded(shown.join(&between))
     }),
-    strict("array_length", (2, 2), SqlType::Int, |of, _| Ok(length(of))),
-    strict("array_upper", (2, 2), SqlType::Int, |of, _| Ok(length(of))),
-    strict("array_lower", (2, 2), SqlType::Int, |of, _| {
-        Ok(if length(of).is_null() { Value::Null } else { Value::Int(1) })
+    strict("array_length", (2, 2), SqlType::Int, |arguments, _| Ok(length(arguments))),
+    strict("array_upper", (2, 2), SqlType::Int, |arguments, _| Ok(length(arguments))),
+    strict("array_lower", (2, 2), SqlType::Int, |arguments, _| {
+        Ok(if length(arguments).is_null() { Value::Null } else { Value::Int(1) })
     }),
-    strict("quote_ident", (1, 1), SqlType::Text, |of, _| {
-        let name = text(of, 0);
+    strict("quote_ident", (1, 1), SqlType::Text, |arguments, _| {
+        let name = text(arguments, 0);
         let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
             && name.chars().all(|one| one.is_ascii_lowercase() || one.is_ascii_digit() || one == '_');
         Ok(Value::text(if is_plain { name } else { format!("\"{}\"", name.replace('"', "\"\"")) }))
     }),
-    strict("parse_ident", (1, 2), SqlType::Text, |of, _| {
-        let parts = identifier(&text(of, 0));
+    strict("parse_ident", (1, 2), SqlType::Text, |arguments, _| {
+        let parts = identifier(&text(arguments, 0));
         let Some(parts) = parts else {
-            return invalid(format!("string is not a valid identifier: \"{}\"", text(of, 0)));
+            return invalid(format!("string is not a valid identifier: \"{}\"", text(arguments, 0)));
         };
         Ok(array(&parts.into_iter().map(Value::text).collect::<Vec<_>>()))
     }),
 ];
 
-fn text(of: &[Value], place: usize) -> String {
-    of.get(place).map(ToString::to_string).unwrap_or_default()
+fn text(arguments: &[Value], place: usize) -> String {
+    arguments.get(place).map(ToString::to_string).unwrap_or_default()
 }
 
 /// Values as an array.
@@ -116,8 +102,8 @@ fn items(array: &Value) -> Vec<Value> {
 }
 
 /// How many elements there are; null for none.
-fn length(of: &[Value]) -> Value {
-    match of.first().map(items).unwrap_or_default().len() {
+fn length(arguments: &[Value]) -> Value {
+    match arguments.first().map(items).unwrap_or_default().len() {
         0 => Value::Null,
         count => Value::Int(count as i64),
     }
@@ -142,33 +128,6 @@ fn identifier(text: &str) -> Option<Vec<String>> {
     }
     parts.push(part);
     (!quoted && parts.iter().all(|part| !part.is_empty())).then_some(parts)
-}
-
-impl Binder<'_> {
-    /// `array[n]`
-    pub(super) fn subscript(
-        &mut self,
-        root: &Expr,
-        chain: &[AccessExpr],
-        mut grouped: Option<&mut Grouped>,
-    ) -> Result<Typed, SqlError> {
-        let [AccessExpr::Subscript(Subscript::Index { index })] = chain else {
-            return unsupported("what is neither a column nor an array's element");
-        };
-        let root = self.expression(root, grouped.as_deref_mut())?;
-        let index = self.expression(index, grouped)?;
-        apply(&ELEMENT, vec![root, index])
-    }
-
-    /// `ARRAY(SELECT …)`
-    pub(super) fn array_of(&mut self, query: &Query, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
-        if let Some(found) = self.correlated(query, grouped, true)? {
-            return apply(&OR_EMPTY, vec![found]);
-        }
-        let rows = self.subqueries.rows(query)?.rows;
-        let items: Vec<Value> = rows.into_iter().filter_map(|row| row.into_iter().next()).collect();
-        Ok(Typed { expression: Bound::Constant(array(&items)), sql_type: SqlType::Text })
-    }
 }
 
 #[cfg(test)]

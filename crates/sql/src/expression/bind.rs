@@ -25,7 +25,7 @@ pub(crate) struct Key {
     pub(crate) text: String,
     /// The column that it is, if it is one.
     pub(crate) column: Option<usize>,
-    pub(crate) of: Typed,
+    pub(crate) typed: Typed,
 }
 
 /// The groups that expressions are of: rows of keys, then of aggregates.
@@ -56,49 +56,51 @@ pub(crate) struct Binder<'a> {
 }
 impl Binder<'_> {
     /// An expression of a row of the scope.
-    pub(crate) fn bind(&mut self, of: &Expr) -> Result<Typed, SqlError> {
-        self.expression(of, None)
+    pub(crate) fn bind(&mut self, expression: &Expr) -> Result<Typed, SqlError> {
+        self.expression(expression, None)
     }
 
     /// An expression of a group.
-    pub(crate) fn bind_grouped(&mut self, of: &Expr, grouped: &mut Grouped) -> Result<Typed, SqlError> {
-        self.expression(of, Some(grouped))
+    pub(crate) fn bind_grouped(&mut self, expression: &Expr, grouped: &mut Grouped) -> Result<Typed, SqlError> {
+        self.expression(expression, Some(grouped))
     }
 
     /// An expression that is the same in every row.
-    pub(crate) fn constant(&mut self, of: &Expr) -> Result<Value, SqlError> {
-        let bound = self.expression(of, None)?;
+    pub(crate) fn constant(&mut self, expression: &Expr) -> Result<Value, SqlError> {
+        let bound = self.expression(expression, None)?;
         if !bound.expression.is_constant() {
-            return invalid(format!("{of} is to be the same for all rows"));
+            return invalid(format!("{expression} is to be the same for all rows"));
         }
         bound.expression.value(&[], self.environment)
     }
 
-    pub(super) fn expression(&mut self, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+    pub(super) fn expression(&mut self, expression: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
         if self.depth >= DEPTH_MAX {
             return Err(SqlError::Syntax(format!("expressions lie at most {DEPTH_MAX} deep in one another")));
         }
         self.depth += 1;
-        let bound = self.expression_within(of, grouped);
+        let bound = self.expression_within(expression, grouped);
         self.depth -= 1;
         bound
     }
 
-    fn expression_within(&mut self, of: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+    fn expression_within(&mut self, expression: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
         if let Some(grouped) = grouped.as_deref_mut()
-            && let Some(found) = self.key(of, grouped)
+            && let Some(found) = self.key(expression, grouped)
         {
             return Ok(found);
         }
-        let bound = match of {
+        let bound = match expression {
             Expr::Identifier(name) => self.column(None, name, grouped.is_some())?,
             Expr::CompoundIdentifier(names) => match names.as_slice() {
                 [.., table, name] => self.column(Some(table), name, grouped.is_some())?,
-                _ => return invalid(format!("{of} is no column")),
+                _ => return invalid(format!("{expression} is no column")),
             },
             Expr::Value(value) => self.literal(&value.value)?,
-            Expr::Nested(of) | Expr::Collate { expr: of, .. } => self.expression(of, grouped)?,
-            Expr::BinaryOp { .. } => self.binary(of, grouped)?,
+            Expr::Nested(expression) | Expr::Collate { expr: expression, .. } => {
+                self.expression(expression, grouped)?
+            }
+            Expr::BinaryOp { .. } => self.binary(expression, grouped)?,
             Expr::UnaryOp { op, expr } => self.unary(*op, expr, grouped)?,
             Expr::Cast { expr, data_type, .. } => self.cast(expr, data_type, grouped)?,
             Expr::TypedString(text) => {
@@ -116,30 +118,32 @@ impl Binder<'_> {
                 let found = !self.subqueries.rows(subquery)?.rows.is_empty();
                 Typed::constant(Value::Bool(found != *negated))
             }
-            _ => match self.predicate(of, grouped.as_deref_mut())? {
+            _ => match self.predicate(expression, grouped.as_deref_mut())? {
                 Some(bound) => bound,
-                None => self.spelled_function(of, grouped)?,
+                None => self.spelled_function(expression, grouped)?,
             },
         };
         Ok(folded(bound, self.environment))
     }
 
     /// Predicates: `IS …`, `IN`, `BETWEEN`, `LIKE`; `None` if it is something else.
-    fn predicate(&mut self, of: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Option<Typed>, SqlError> {
-        let unary = match of {
-            Expr::IsNull(of) | Expr::IsUnknown(of) => Some((&operators::IS_NULL, of, false)),
-            Expr::IsNotNull(of) | Expr::IsNotUnknown(of) => Some((&operators::IS_NULL, of, true)),
-            Expr::IsTrue(of) => Some((&operators::IS_TRUE, of, false)),
-            Expr::IsNotTrue(of) => Some((&operators::IS_TRUE, of, true)),
-            Expr::IsFalse(of) => Some((&operators::IS_FALSE, of, false)),
-            Expr::IsNotFalse(of) => Some((&operators::IS_FALSE, of, true)),
+    fn predicate(&mut self, expression: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Option<Typed>, SqlError> {
+        let unary = match expression {
+            Expr::IsNull(expression) | Expr::IsUnknown(expression) => Some((&operators::IS_NULL, expression, false)),
+            Expr::IsNotNull(expression) | Expr::IsNotUnknown(expression) => {
+                Some((&operators::IS_NULL, expression, true))
+            }
+            Expr::IsTrue(expression) => Some((&operators::IS_TRUE, expression, false)),
+            Expr::IsNotTrue(expression) => Some((&operators::IS_TRUE, expression, true)),
+            Expr::IsFalse(expression) => Some((&operators::IS_FALSE, expression, false)),
+            Expr::IsNotFalse(expression) => Some((&operators::IS_FALSE, expression, true)),
             _ => None,
         };
-        if let Some((function, of, is_negated)) = unary {
-            let bound = self.call(function, &[of], grouped)?;
+        if let Some((function, expression, is_negated)) = unary {
+            let bound = self.call(function, &[expression], grouped)?;
             return Ok(Some(if is_negated { negated(bound) } else { bound }));
         }
-        Ok(Some(match of {
+        Ok(Some(match expression {
             Expr::IsNotDistinctFrom(a, b) => self.call(&operators::SAME, &[a, b], grouped)?,
             Expr::IsDistinctFrom(a, b) => negated(self.call(&operators::SAME, &[a, b], grouped)?),
             Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated, grouped)?,
@@ -162,14 +166,14 @@ impl Binder<'_> {
                 grouped,
             )?,
             Expr::InSubquery { expr, subquery, negated } => {
-                let of = Box::new(self.expression(expr, grouped)?.expression);
+                let operand = Box::new(self.expression(expr, grouped)?.expression);
                 let rows = self.subqueries.rows(subquery)?.rows;
                 let list = rows.into_iter().filter_map(|row| row.into_iter().next()).map(Bound::Constant).collect();
-                Typed::boolean(Bound::In { of, list, is_negated: *negated })
+                Typed::boolean(Bound::In { operand, list, is_negated: *negated })
             }
             Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
                 let list = if let Expr::Nested(nested) = &**right { nested } else { right };
-                let Expr::Array(array) = &**list else { return unsupported(format!("{of}")) };
+                let Expr::Array(array) = &**list else { return unsupported(format!("{expression}")) };
                 self.in_list(left, &array.elem, false, grouped)?
             }
             _ => return Ok(None),
@@ -177,27 +181,27 @@ impl Binder<'_> {
     }
 
     /// Functions that SQL spells in a way of their own.
-    fn spelled_function(&mut self, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+    fn spelled_function(&mut self, expression: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
         const NO_FIELD: CeilFloorKind = CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime);
-        match of {
+        match expression {
             Expr::AtTimeZone { timestamp, time_zone } => {
                 self.call(&times::AT_TIME_ZONE, &[timestamp, time_zone], grouped)
             }
             Expr::Extract { field, expr, .. } => {
                 let field = Typed::constant(Value::text(field.to_string()));
-                let of = self.expression(expr, grouped)?;
-                apply(named("date_part")?, vec![field, of])
+                let time = self.expression(expr, grouped)?;
+                apply(named("date_part")?, vec![field, time])
             }
             Expr::Ceil { expr, field } if *field == NO_FIELD => self.call(named("ceil")?, &[expr], grouped),
             Expr::Floor { expr, field } if *field == NO_FIELD => self.call(named("floor")?, &[expr], grouped),
             Expr::CompoundFieldAccess { root, access_chain } => self.subscript(root, access_chain, grouped),
             Expr::Position { expr, r#in } => self.call(named("strpos")?, &[r#in, expr], grouped),
             Expr::Substring { expr, substring_from, substring_for, .. } => {
-                let mut of: Vec<&Expr> = vec![expr];
+                let mut arguments: Vec<&Expr> = vec![expr];
                 let one = Expr::value(Literal::Number("1".to_owned(), false));
-                of.push(substring_from.as_deref().unwrap_or(&one));
-                of.extend(substring_for.as_deref());
-                self.call(named("substring")?, &of, grouped)
+                arguments.push(substring_from.as_deref().unwrap_or(&one));
+                arguments.extend(substring_for.as_deref());
+                self.call(named("substring")?, &arguments, grouped)
             }
             Expr::Trim { trim_where, trim_what, expr, .. } => {
                 let name = match trim_where {
@@ -205,32 +209,32 @@ impl Binder<'_> {
                     Some(TrimWhereField::Trailing) => "rtrim",
                     Some(TrimWhereField::Both) | None => "trim",
                 };
-                let mut of: Vec<&Expr> = vec![expr];
-                of.extend(trim_what.as_deref());
-                self.call(named(name)?, &of, grouped)
+                let mut arguments: Vec<&Expr> = vec![expr];
+                arguments.extend(trim_what.as_deref());
+                self.call(named(name)?, &arguments, grouped)
             }
-            _ => unsupported(format!("the expression {of}")),
+            _ => unsupported(format!("the expression {expression}")),
         }
     }
 
     /// The key of the groups that an expression is, wherever it is written.
-    fn key(&self, of: &Expr, grouped: &Grouped) -> Option<Typed> {
-        let column = self.place(of);
-        let text = of.to_string();
+    fn key(&self, expression: &Expr, grouped: &Grouped) -> Option<Typed> {
+        let column = self.column_index(expression);
+        let text = expression.to_string();
         let same = |key: &Key| (key.column.is_some() && key.column == column) || key.text == text;
         let place = grouped.keys.iter().position(same)?;
-        Some(Typed { expression: Bound::Column(place), sql_type: grouped.keys.get(place)?.of.sql_type })
+        Some(Typed { expression: Bound::Column(place), sql_type: grouped.keys.get(place)?.typed.sql_type })
     }
 
     /// The column that an expression is, if it is one.
-    pub(crate) fn place(&self, of: &Expr) -> Option<usize> {
-        match of {
+    pub(crate) fn column_index(&self, expression: &Expr) -> Option<usize> {
+        match expression {
             Expr::Identifier(name) => self.scope.find(None, name).ok(),
             Expr::CompoundIdentifier(names) => match names.as_slice() {
                 [.., table, name] => self.scope.find(Some(table), name).ok(),
                 _ => None,
             },
-            Expr::Nested(of) => self.place(of),
+            Expr::Nested(expression) => self.column_index(expression),
             _ => None,
         }
     }
@@ -289,17 +293,17 @@ impl Binder<'_> {
     pub(super) fn call(
         &mut self,
         function: &'static Function,
-        of: &[&Expr],
+        arguments: &[&Expr],
         mut grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
-        let of = of.iter().map(|of| self.expression(of, grouped.as_deref_mut())).collect::<Result<_, _>>()?;
-        apply(function, of)
+        let arguments = arguments.iter().map(|argument| self.expression(argument, grouped.as_deref_mut()));
+        apply(function, arguments.collect::<Result<_, _>>()?)
     }
 
     /// A chain of operators, of which each is the left side of the next: as many as a text may have, without recursion.
-    fn binary(&mut self, of: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+    fn binary(&mut self, expression: &Expr, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
         let mut chain = Vec::new();
-        let mut first = of;
+        let mut first = expression;
         while let Expr::BinaryOp { left, op, right } = first {
             chain.push((first, op, &**right));
             first = left;
@@ -316,36 +320,41 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    fn unary(&mut self, op: UnaryOperator, of: &Expr, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+    fn unary(
+        &mut self,
+        op: UnaryOperator,
+        expression: &Expr,
+        grouped: Option<&mut Grouped>,
+    ) -> Result<Typed, SqlError> {
         match op {
-            UnaryOperator::Plus => self.expression(of, grouped),
-            UnaryOperator::Minus => self.call(&operators::NEGATE, &[of], grouped),
-            UnaryOperator::Not => Ok(negated(self.expression(of, grouped)?)),
+            UnaryOperator::Plus => self.expression(expression, grouped),
+            UnaryOperator::Minus => self.call(&operators::NEGATE, &[expression], grouped),
+            UnaryOperator::Not => Ok(negated(self.expression(expression, grouped)?)),
             _ => unsupported(format!("the operator {op}")),
         }
     }
 
     fn in_list(
         &mut self,
-        of: &Expr,
+        expression: &Expr,
         list: &[Expr],
         is_negated: bool,
         mut grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
-        let of = Box::new(self.expression(of, grouped.as_deref_mut())?.expression);
+        let operand = Box::new(self.expression(expression, grouped.as_deref_mut())?.expression);
         let list = list.iter().map(|item| Ok(self.expression(item, grouped.as_deref_mut())?.expression));
         let list = list.collect::<Result<_, SqlError>>()?;
-        Ok(Typed::boolean(Bound::In { of, list, is_negated }))
+        Ok(Typed::boolean(Bound::In { operand, list, is_negated }))
     }
 
     fn matches(
         &mut self,
-        of: &Expr,
+        expression: &Expr,
         (pattern, escape): (&Expr, Option<&Expr>),
         matching: Matching,
         mut grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
-        let of = self.expression(of, grouped.as_deref_mut())?;
+        let text = self.expression(expression, grouped.as_deref_mut())?;
         let mut pattern = self.expression(pattern, grouped)?;
         if let Some(escape) = escape {
             let escape = self.constant(escape)?.to_string().chars().next();
@@ -356,20 +365,20 @@ impl Binder<'_> {
                 pattern.expression = Bound::Constant(Value::text(escaped_by(text, escape)));
             }
         }
-        matched(of, pattern, matching)
+        matched(text, pattern, matching)
     }
 
     fn cast(
         &mut self,
-        of: &Expr,
+        expression: &Expr,
         to: &sqlparser::ast::DataType,
         grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
         // `'cpu'::regclass`: tables have no numbers that clients keep.
         let name = to.to_string().to_lowercase();
         let to = if name.ends_with("regclass") { SqlType::Text } else { sql_type(to)? };
-        let of = self.expression(of, grouped)?;
-        let mut expression = Bound::Cast(Box::new(of.expression), to);
+        let typed = self.expression(expression, grouped)?;
+        let mut expression = Bound::Cast(Box::new(typed.expression), to);
         if name == "date" {
             let unit = Bound::Constant(Value::text("day"));
             expression = Bound::Call(named("date_trunc")?, vec![unit, expression]);

@@ -17,8 +17,8 @@ impl Typed {
     }
 }
 
-pub(super) fn negated(of: Typed) -> Typed {
-    Typed::boolean(Bound::Not(Box::new(of.expression)))
+pub(super) fn negated(condition: Typed) -> Typed {
+    Typed::boolean(Bound::Not(Box::new(condition.expression)))
 }
 
 /// Two values and an operator between them.
@@ -80,14 +80,14 @@ pub(super) struct Matching {
 }
 
 /// A text matched with a pattern.
-pub(super) fn matched(of: Typed, pattern: Typed, matching: Matching) -> Result<Typed, SqlError> {
+pub(super) fn matched(text: Typed, pattern: Typed, matching: Matching) -> Result<Typed, SqlError> {
     let Matching { is_like, ignores_case, is_negated } = matching;
     let pattern = match &pattern.expression {
         Bound::Constant(Value::Null) => return Ok(Typed::boolean(Bound::Constant(Value::Null))),
-        Bound::Constant(text) => Pattern::Compiled(compile(&text.to_string(), is_like, ignores_case)?),
-        _ => Pattern::Computed { of: Box::new(pattern.expression), is_like, ignores_case },
+        Bound::Constant(value) => Pattern::Compiled(compile(&value.to_string(), is_like, ignores_case)?),
+        _ => Pattern::Computed { pattern: Box::new(pattern.expression), is_like, ignores_case },
     };
-    Ok(Typed::boolean(Bound::Matches { of: Box::new(of.expression), pattern, is_negated }))
+    Ok(Typed::boolean(Bound::Matches { text: Box::new(text.expression), pattern, is_negated }))
 }
 
 /// A pattern whose escapes are another character than the backslash that is the default; without one nothing is escaped.
@@ -111,16 +111,16 @@ pub(super) fn named(name: &str) -> Result<&'static Function, SqlError> {
     functions::find(name).ok_or_else(|| SqlError::UnknownFunction(format!("function {name} does not exist")))
 }
 
-pub(super) fn apply(function: &'static Function, of: Vec<Typed>) -> Result<Typed, SqlError> {
+pub(super) fn apply(function: &'static Function, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
     let (fewest, most) = function.takes;
-    if of.len() < fewest || of.len() > most {
+    if arguments.len() < fewest || arguments.len() > most {
         return Err(SqlError::UnknownFunction(format!(
             "function {} does not take {} arguments",
             function.name,
-            of.len()
+            arguments.len()
         )));
     }
-    let types: Vec<SqlType> = of.iter().map(|of| of.sql_type).collect();
+    let types: Vec<SqlType> = arguments.iter().map(|argument| argument.sql_type).collect();
     let sql_type = match (function.returns, types.as_slice()) {
         (Returns::Fixed(sql_type), _) => sql_type,
         (Returns::Argument(place), _) => match types.get(place).copied().unwrap_or(SqlType::Unknown) {
@@ -128,8 +128,8 @@ pub(super) fn apply(function: &'static Function, of: Vec<Typed>) -> Result<Typed
             known => known,
         },
         (Returns::Unified, _) => {
-            let (of, sql_type) = unified(of);
-            return Ok(Typed { expression: Bound::Call(function, of), sql_type });
+            let (arguments, sql_type) = unified(arguments);
+            return Ok(Typed { expression: Bound::Call(function, arguments), sql_type });
         }
         (Returns::Arithmetic, [a, b]) => match operators::arithmetic_type(function.name, *a, *b) {
             Some(sql_type) => sql_type,
@@ -144,27 +144,30 @@ pub(super) fn apply(function: &'static Function, of: Vec<Typed>) -> Result<Typed
         },
         (Returns::Arithmetic, _) => SqlType::Float,
     };
-    Ok(Typed { expression: Bound::Call(function, of.into_iter().map(|of| of.expression).collect()), sql_type })
+    Ok(Typed {
+        expression: Bound::Call(function, arguments.into_iter().map(|argument| argument.expression).collect()),
+        sql_type,
+    })
 }
 
 /// Values of which one is chosen in each row, and the type that holds them all: whole numbers among floats are made floats.
-pub(super) fn unified(of: Vec<Typed>) -> (Vec<Bound>, SqlType) {
-    let sql_type = of.iter().fold(SqlType::Unknown, |known, of| known.unified(of.sql_type));
-    let as_one = |of: Typed| match of.expression {
+pub(super) fn unified(arguments: Vec<Typed>) -> (Vec<Bound>, SqlType) {
+    let sql_type = arguments.iter().fold(SqlType::Unknown, |known, typed| known.unified(typed.sql_type));
+    let as_one = |typed: Typed| match typed.expression {
         Bound::Constant(value) => Bound::Constant(value.widened(sql_type)),
-        other if (of.sql_type, sql_type) == (SqlType::Int, SqlType::Float) => Bound::Cast(Box::new(other), sql_type),
+        other if (typed.sql_type, sql_type) == (SqlType::Int, SqlType::Float) => Bound::Cast(Box::new(other), sql_type),
         other => other,
     };
-    (of.into_iter().map(as_one).collect(), sql_type)
+    (arguments.into_iter().map(as_one).collect(), sql_type)
 }
 
 /// Computes constants once; one that fails fails when the rows are computed.
-pub(super) fn folded(of: Typed, environment: &Environment) -> Typed {
-    if matches!(of.expression, Bound::Constant(_)) || !of.expression.is_constant() {
-        return of;
+pub(super) fn folded(typed: Typed, environment: &Environment) -> Typed {
+    if matches!(typed.expression, Bound::Constant(_)) || !typed.expression.is_constant() {
+        return typed;
     }
-    match of.expression.value(&[], environment) {
-        Ok(value) => Typed { expression: Bound::Constant(value), ..of },
-        Err(_) => of,
+    match typed.expression.value(&[], environment) {
+        Ok(value) => Typed { expression: Bound::Constant(value), ..typed },
+        Err(_) => typed,
     }
 }

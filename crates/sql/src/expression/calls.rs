@@ -2,13 +2,31 @@
 
 use query::SqlType;
 use query::plan::FillWith;
-use sqlparser::ast::{DuplicateTreatment, Expr, Function as Call, FunctionArg, FunctionArgExpr, FunctionArguments};
+use sqlparser::ast::{
+    AccessExpr, DuplicateTreatment, Expr, Function as Call, FunctionArg, FunctionArgExpr, FunctionArguments, Subscript,
+};
 
+use super::arrays::ELEMENT;
 use super::build::apply;
 use super::{AggregateFunction, Binder, Bound, BoundAggregate, Grouped, Typed, functions};
 use crate::error::{SqlError, invalid, unsupported};
 
 impl Binder<'_> {
+    /// `array[n]`
+    pub(super) fn subscript(
+        &mut self,
+        root: &Expr,
+        chain: &[AccessExpr],
+        mut grouped: Option<&mut Grouped>,
+    ) -> Result<Typed, SqlError> {
+        let [AccessExpr::Subscript(Subscript::Index { index })] = chain else {
+            return unsupported("what is neither a column nor an array's element");
+        };
+        let root = self.expression(root, grouped.as_deref_mut())?;
+        let index = self.expression(index, grouped)?;
+        apply(&ELEMENT, vec![root, index])
+    }
+
     pub(super) fn function(&mut self, call: &Call, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
         let name = call.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());
         let name = name.unwrap_or_default();
@@ -26,51 +44,50 @@ impl Binder<'_> {
         }
         if matches!(name.as_str(), "locf" | "interpolate") {
             let arguments = arguments(call)?;
-            let (Some(Some(of)), Some(grouped)) = (arguments.first(), grouped) else {
+            let (Some(Some(argument)), Some(grouped)) = (arguments.first(), grouped) else {
                 return invalid(format!("{name} takes an aggregate: {name}(avg(value))"));
             };
-            let of = self.expression(of, Some(grouped))?;
-            let Bound::Column(place) = of.expression else {
+            let bound = self.expression(argument, Some(grouped))?;
+            let Bound::Column(place) = bound.expression else {
                 return invalid(format!("{name} takes an aggregate alone: {name}(avg(value))"));
             };
             // A copy of its own: the aggregate may be shown without the filling too.
             let call = place.checked_sub(grouped.keys.len()).and_then(|place| grouped.calls.get(place).cloned());
-            let Some(call) = call else { return Ok(of) };
+            let Some(call) = call else { return Ok(bound) };
             grouped.calls.push(call);
             let place = grouped.calls.len() - 1;
             grouped.fills.insert(place, if name == "locf" { FillWith::Previous } else { FillWith::Linear });
-            return Ok(of_call(grouped, place));
+            return Ok(call_column(grouped, place));
         }
         let Some(function) = functions::find(&name) else {
             return Err(SqlError::UnknownFunction(format!("function {name} does not exist")));
         };
-        let mut of = Vec::new();
+        let mut bound = Vec::new();
         for argument in arguments(call)? {
             match argument {
-                Some(argument) => of.push(self.expression(argument, grouped.as_deref_mut())?),
+                Some(argument) => bound.push(self.expression(argument, grouped.as_deref_mut())?),
                 None => return invalid(format!("{name} does not take *")),
             }
         }
-        apply(function, of)
+        apply(function, bound)
     }
 
     fn aggregate(&mut self, call: &Call, name: &str, grouped: &mut Grouped) -> Result<Typed, SqlError> {
         let text = call.to_string().to_lowercase();
         if let Some(place) = grouped.known.get(&text) {
-            return Ok(of_call(grouped, *place));
+            return Ok(call_column(grouped, *place));
         }
-        let arguments = arguments(call)?;
-        let mut of = Vec::new();
-        for argument in &arguments {
-            of.push(argument.map(|argument| self.expression(argument, None)).transpose()?);
+        let mut bound = Vec::new();
+        for argument in arguments(call)? {
+            bound.push(argument.map(|argument| self.expression(argument, None)).transpose()?);
         }
         let is_distinct = matches!(&call.args, FunctionArguments::List(list) if list.duplicate_treatment == Some(DuplicateTreatment::Distinct));
         let filter = call.filter.as_ref().map(|filter| self.expression(filter, None)).transpose()?;
-        let (function, of, by) = if AggregateFunction::is_quantile(name) {
-            self.quantile(call, of)?
+        let (function, argument, by) = if AggregateFunction::is_quantile(name) {
+            self.quantile(call, bound)?
         } else {
-            let mut of = of.into_iter();
-            let (first, second) = (of.next().flatten(), of.next().flatten());
+            let mut bound = bound.into_iter();
+            let (first, second) = (bound.next().flatten(), bound.next().flatten());
             let Some(function) = AggregateFunction::find(name) else {
                 return Err(SqlError::UnknownFunction(format!("function {name} does not exist")));
             };
@@ -79,42 +96,42 @@ impl Binder<'_> {
             }
             (function, first, second)
         };
-        let of_type = of.as_ref().map_or(SqlType::Int, |of| of.sql_type);
+        let argument_type = argument.as_ref().map_or(SqlType::Int, |argument| argument.sql_type);
         if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg)
-            && matches!(of_type, SqlType::Text | SqlType::Bool | SqlType::Timestamp)
+            && matches!(argument_type, SqlType::Text | SqlType::Bool | SqlType::Timestamp)
         {
-            return Err(SqlError::UnknownFunction(format!("function {name}({}) does not exist", of_type.name())));
+            return Err(SqlError::UnknownFunction(format!("function {name}({}) does not exist", argument_type.name())));
         }
         grouped.calls.push(BoundAggregate {
             function,
-            of: of.map(|of| of.expression),
+            argument: argument.map(|argument| argument.expression),
             by: by.map(|by| by.expression),
             is_distinct,
             filter: filter.map(|filter| filter.expression),
-            sql_type: function.returns(of_type),
+            sql_type: function.returns(argument_type),
         });
         let place = grouped.calls.len() - 1;
         grouped.known.insert(text, place);
-        Ok(of_call(grouped, place))
+        Ok(call_column(grouped, place))
     }
 
     /// `quantile(x, 0.9)`, `approx_percentile(0.9, x)` or `percentile_cont(0.9) WITHIN GROUP (ORDER BY x)`
     fn quantile(
         &mut self,
         call: &Call,
-        of: Vec<Option<Typed>>,
+        arguments: Vec<Option<Typed>>,
     ) -> Result<(AggregateFunction, Option<Typed>, Option<Typed>), SqlError> {
-        let mut of: Vec<Typed> = of.into_iter().flatten().collect();
+        let mut arguments: Vec<Typed> = arguments.into_iter().flatten().collect();
         if let [order] = call.within_group.as_slice() {
-            of.push(self.expression(&order.expr, None)?);
+            arguments.push(self.expression(&order.expr, None)?);
         }
-        let share = of.iter().position(|of| of.expression.is_constant());
-        let (Some(share), 2) = (share, of.len()) else {
+        let share = arguments.iter().position(|argument| argument.expression.is_constant());
+        let (Some(share), 2) = (share, arguments.len()) else {
             return invalid(format!("a quantile takes a value and a share between 0 and 1: {call}"));
         };
-        let share = of.remove(share).expression.value(&[], self.environment)?.number();
+        let share = arguments.remove(share).expression.value(&[], self.environment)?.number();
         match share.filter(|share| (0.0..=1.0).contains(share)) {
-            Some(share) => Ok((AggregateFunction::Quantile(share), of.pop(), None)),
+            Some(share) => Ok((AggregateFunction::Quantile(share), arguments.pop(), None)),
             None => invalid(format!("the share of a quantile is between 0 and 1: {call}")),
         }
     }
@@ -125,7 +142,7 @@ pub(crate) fn is_aggregate(name: &str) -> bool {
     AggregateFunction::find(name).is_some() || AggregateFunction::is_quantile(name)
 }
 
-fn of_call(grouped: &Grouped, place: usize) -> Typed {
+fn call_column(grouped: &Grouped, place: usize) -> Typed {
     let sql_type = grouped.calls.get(place).map_or(SqlType::Unknown, |call| call.sql_type);
     // Calls stand after the keys: there are no more keys once the first call is bound.
     Typed { expression: Bound::Column(grouped.keys.len() + place), sql_type }
@@ -143,9 +160,9 @@ fn arguments(call: &Call) -> Result<Vec<Option<&Expr>>, SqlError> {
         _ => unsupported(format!("the argument {argument}")),
     };
     list.args.iter().try_for_each(argument)?;
-    let of = |argument| match argument {
-        &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref of)) => Some(of),
+    let expression = |argument| match argument {
+        &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref expression)) => Some(expression),
         _ => None,
     };
-    Ok(list.args.iter().map(of).collect())
+    Ok(list.args.iter().map(expression).collect())
 }

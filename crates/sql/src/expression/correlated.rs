@@ -8,11 +8,9 @@ use query::{SqlType, Value};
 use sqlparser::ast::{BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor};
 
 use super::arrays::array;
-use super::{Binder, Bound, Grouped, Typed};
-use crate::error::{SqlError, invalid};
-
-/// Values by their keys; `None` where there are several.
-pub(crate) type Answers = HashMap<Vec<Value>, Option<Value>>;
+use super::build::apply;
+use super::{Binder, Bound, Function, Grouped, LookupAnswers, Returns, Typed};
+use crate::error::SqlError;
 
 /// A query taken apart: as it is for all keys, and what they are compared with.
 struct Split {
@@ -20,16 +18,29 @@ struct Split {
     outer: Vec<Expr>,
 }
 
-/// The value of a row's keys.
-pub(super) fn answer(answers: &Answers, keys: &[Value]) -> Result<Value, SqlError> {
-    match answers.get(keys) {
-        None => Ok(Value::Null),
-        Some(Some(value)) => Ok(value.clone()),
-        Some(None) => invalid("more than one row returned by a subquery used as an expression"),
-    }
-}
+/// An array without elements where a query found none.
+static OR_EMPTY: Function = Function {
+    name: "or_empty",
+    takes: (1, 1),
+    is_strict: false,
+    returns: Returns::Fixed(SqlType::Text),
+    call: |expression, _| match expression.first() {
+        None | Some(Value::Null) => Ok(Value::text("{}")),
+        Some(array) => Ok(array.clone()),
+    },
+};
 
 impl Binder<'_> {
+    /// `ARRAY(SELECT …)`
+    pub(super) fn array_of(&mut self, query: &Query, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+        if let Some(found) = self.correlated(query, grouped, true)? {
+            return apply(&OR_EMPTY, vec![found]);
+        }
+        let rows = self.subqueries.rows(query)?.rows;
+        let items: Vec<Value> = rows.into_iter().filter_map(|row| row.into_iter().next()).collect();
+        Ok(Typed { expression: Bound::Constant(array(&items)), sql_type: SqlType::Text })
+    }
+
     /// The query as something to be looked up, its one value or the array of all; `None` if it is not of that form.
     pub(super) fn correlated(
         &mut self,
@@ -39,8 +50,8 @@ impl Binder<'_> {
     ) -> Result<Option<Typed>, SqlError> {
         let Some(split) = split(query) else { return Ok(None) };
         let mut keys = Vec::with_capacity(split.outer.len());
-        for of in &split.outer {
-            keys.push(self.expression(of, grouped.as_deref_mut())?.expression);
+        for expression in &split.outer {
+            keys.push(self.expression(expression, grouped.as_deref_mut())?.expression);
         }
         let relation = self.subqueries.rows(&split.query)?;
         let sql_type = relation.columns.first().map_or(SqlType::Unknown, |column| column.sql_type);
@@ -60,7 +71,7 @@ impl Binder<'_> {
             (false, 1) => values.pop(),
             (false, _) => None,
         };
-        let answers: Answers = lists.into_iter().map(|(keys, values)| (keys, answer(values))).collect();
+        let answers: LookupAnswers = lists.into_iter().map(|(keys, values)| (keys, answer(values))).collect();
         Ok(Some(Typed { expression: Bound::Lookup { keys, answers: Arc::new(answers) }, sql_type }))
     }
 }
@@ -116,8 +127,8 @@ fn names(select: &Select) -> Vec<String> {
 }
 
 /// Returns whether it is a column of a table that the query does not have.
-fn is_outer(of: &Expr, tables: &[String]) -> bool {
-    let Expr::CompoundIdentifier(parts) = of else { return false };
+fn is_outer(expression: &Expr, tables: &[String]) -> bool {
+    let Expr::CompoundIdentifier(parts) = expression else { return false };
     let table = parts.len().checked_sub(2).and_then(|place| parts.get(place));
     table.is_some_and(|table| !tables.contains(&table.value.to_lowercase()))
 }
@@ -125,7 +136,7 @@ fn is_outer(of: &Expr, tables: &[String]) -> bool {
 fn conjuncts(condition: &Expr) -> Vec<&Expr> {
     match condition {
         Expr::BinaryOp { left, op: BinaryOperator::And, right } => [conjuncts(left), conjuncts(right)].concat(),
-        Expr::Nested(of) => conjuncts(of),
+        Expr::Nested(expression) => conjuncts(expression),
         other => vec![other],
     }
 }

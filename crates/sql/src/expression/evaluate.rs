@@ -3,7 +3,7 @@
 use query::Value;
 use regex::{Regex, RegexBuilder};
 
-use super::{Bound, Environment, Pattern, cast, correlated};
+use super::{Bound, Environment, LookupAnswers, Pattern, cast};
 use crate::error::{SqlError, invalid};
 
 /// Bytes that a compiled pattern may take.
@@ -14,14 +14,24 @@ pub(crate) fn holds(condition: &Bound, row: &[Value], environment: &Environment)
     Ok(condition.truth(row, environment)? == Some(true))
 }
 
+/// The value that a query gave for a row's keys.
+fn looked_up(answers: &LookupAnswers, keys: &[Value]) -> Result<Value, SqlError> {
+    match answers.get(keys) {
+        None => Ok(Value::Null),
+        Some(Some(value)) => Ok(value.clone()),
+        Some(None) => invalid("more than one row returned by a subquery used as an expression"),
+    }
+}
+
 impl Bound {
     /// The value in a row.
     pub(crate) fn value(&self, row: &[Value], environment: &Environment) -> Result<Value, SqlError> {
         Ok(match self {
             Self::Constant(value) => value.clone(),
             Self::Column(place) => row.get(*place).cloned().unwrap_or(Value::Null),
-            Self::Call(function, of) => {
-                let arguments: Vec<Value> = of.iter().map(|of| of.value(row, environment)).collect::<Result<_, _>>()?;
+            Self::Call(function, operands) => {
+                let arguments: Vec<Value> =
+                    operands.iter().map(|operand| operand.value(row, environment)).collect::<Result<_, _>>()?;
                 if function.is_strict && arguments.iter().any(Value::is_null) {
                     return Ok(Value::Null);
                 }
@@ -41,38 +51,36 @@ impl Bound {
                     None => Value::Null,
                 }
             }
-            Self::In { of, list, is_negated } => {
-                let of = of.value(row, environment)?;
-                is_in(&of, list, row, environment)?.map_or(Value::Null, |found| Value::Bool(found != *is_negated))
+            Self::In { operand, list, is_negated } => {
+                let value = operand.value(row, environment)?;
+                is_in(&value, list, row, environment)?.map_or(Value::Null, |found| Value::Bool(found != *is_negated))
             }
             Self::Lookup { keys, answers } => {
                 let keys: Vec<Value> = keys.iter().map(|key| key.value(row, environment)).collect::<Result<_, _>>()?;
-                correlated::answer(answers, &keys)?
+                looked_up(answers, &keys)?
             }
-            Self::Cast(of, to) => cast(of.value(row, environment)?, *to, environment)?,
+            Self::Cast(operand, to) => cast(operand.value(row, environment)?, *to, environment)?,
         })
     }
 
     /// The value as a condition: `None` for null.
     fn truth(&self, row: &[Value], environment: &Environment) -> Result<Option<bool>, SqlError> {
         match self {
-            Self::And(of) => all_or_one(of, false, row, environment),
-            Self::Or(of) => all_or_one(of, true, row, environment),
-            Self::Not(of) => Ok(of.truth(row, environment)?.map(|value| !value)),
-            Self::Matches { of, pattern, is_negated } => {
-                let of = match of.value(row, environment)? {
+            Self::And(operands) => all_or_one(operands, false, row, environment),
+            Self::Or(operands) => all_or_one(operands, true, row, environment),
+            Self::Not(operand) => Ok(operand.truth(row, environment)?.map(|value| !value)),
+            Self::Matches { text, pattern, is_negated } => {
+                let text = match text.value(row, environment)? {
                     Value::Null => return Ok(None),
                     Value::Text(text) => text,
                     other => other.to_string().into(),
                 };
                 let found = match pattern {
-                    Pattern::Compiled(regex) => regex.is_match(&of),
-                    Pattern::Computed { of: pattern, is_like, ignores_case } => {
-                        match pattern.value(row, environment)? {
-                            Value::Null => return Ok(None),
-                            pattern => compile(&pattern.to_string(), *is_like, *ignores_case)?.is_match(&of),
-                        }
-                    }
+                    Pattern::Compiled(regex) => regex.is_match(&text),
+                    Pattern::Computed { pattern, is_like, ignores_case } => match pattern.value(row, environment)? {
+                        Value::Null => return Ok(None),
+                        pattern => compile(&pattern.to_string(), *is_like, *ignores_case)?.is_match(&text),
+                    },
                 };
                 Ok(Some(found != *is_negated))
             }
@@ -90,10 +98,15 @@ impl Bound {
 }
 
 /// `OR` is true if one is (`AND` false if one is not), null if that depends on a null.
-fn all_or_one(of: &[Bound], decides: bool, row: &[Value], environment: &Environment) -> Result<Option<bool>, SqlError> {
+fn all_or_one(
+    operands: &[Bound],
+    decides: bool,
+    row: &[Value],
+    environment: &Environment,
+) -> Result<Option<bool>, SqlError> {
     let mut unknown = false;
-    for of in of {
-        match of.truth(row, environment)? {
+    for operand in operands {
+        match operand.truth(row, environment)? {
             Some(value) if value == decides => return Ok(Some(decides)),
             Some(_) => {}
             None => unknown = true,
@@ -102,15 +115,15 @@ fn all_or_one(of: &[Bound], decides: bool, row: &[Value], environment: &Environm
     Ok(if unknown { None } else { Some(!decides) })
 }
 
-fn is_in(of: &Value, list: &[Bound], row: &[Value], environment: &Environment) -> Result<Option<bool>, SqlError> {
-    if of.is_null() {
+fn is_in(value: &Value, list: &[Bound], row: &[Value], environment: &Environment) -> Result<Option<bool>, SqlError> {
+    if value.is_null() {
         return Ok(None);
     }
     let mut has_null = false;
     for item in list {
         let item = item.value(row, environment)?;
         has_null |= item.is_null();
-        if !item.is_null() && of.compare(&item) == Some(std::cmp::Ordering::Equal) {
+        if !item.is_null() && value.compare(&item) == Some(std::cmp::Ordering::Equal) {
             return Ok(Some(true));
         }
     }

@@ -2,11 +2,9 @@
 
 use query::{SqlType, Value};
 
+use super::text_limit::{TEXT_BYTES_MAX, bounded, too_long};
 use super::{Environment, Function, Returns, arrays, cast, operators, strict, times};
 use crate::error::{SqlError, invalid};
-
-/// Bytes of a text that a function may make.
-pub(super) const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Other names of functions.
 const ALIASES: [(&str, &str); 9] = [
@@ -29,12 +27,16 @@ pub(super) fn find(name: &str) -> Option<&'static Function> {
 }
 
 /// The value of a function of these arguments; `None` if there is no such function.
-pub(crate) fn call_by_name(name: &str, of: &[Value], environment: &Environment) -> Option<Result<Value, SqlError>> {
-    let function = find(name).filter(|function| (function.takes.0..=function.takes.1).contains(&of.len()))?;
-    if function.is_strict && of.iter().any(Value::is_null) {
+pub(crate) fn call_by_name(
+    name: &str,
+    arguments: &[Value],
+    environment: &Environment,
+) -> Option<Result<Value, SqlError>> {
+    let function = find(name).filter(|function| (function.takes.0..=function.takes.1).contains(&arguments.len()))?;
+    if function.is_strict && arguments.iter().any(Value::is_null) {
         return Some(Ok(Value::Null));
     }
-    Some((function.call)(of, environment))
+    Some((function.call)(arguments, environment))
 }
 
 const fn number(name: &'static str, call: fn(&[Value], &Environment) -> Result<Value, SqlError>) -> Function {
@@ -47,18 +49,18 @@ const fn null(name: &'static str, takes: (usize, usize), returns: SqlType) -> Fu
 }
 
 /// A function of floats.
-fn of_float(of: &[Value], compute: impl Fn(f64) -> f64) -> Result<Value, SqlError> {
-    match of.first().map(Value::number) {
+fn of_float(arguments: &[Value], compute: impl Fn(f64) -> f64) -> Result<Value, SqlError> {
+    match arguments.first().map(Value::number) {
         Some(Some(number)) => Ok(Value::Float(compute(number))),
-        _ => invalid(format!("a number is wanted, not \"{}\"", of.first().unwrap_or(&Value::Null))),
+        _ => invalid(format!("a number is wanted, not \"{}\"", arguments.first().unwrap_or(&Value::Null))),
     }
 }
 
 /// A function that leaves whole numbers whole.
-fn rounded(of: &[Value], compute: impl Fn(f64) -> f64) -> Result<Value, SqlError> {
-    match of.first() {
+fn rounded(arguments: &[Value], compute: impl Fn(f64) -> f64) -> Result<Value, SqlError> {
+    match arguments.first() {
         Some(Value::Int(value)) => Ok(Value::Int(*value)),
-        _ => of_float(of, compute),
+        _ => of_float(arguments, compute),
     }
 }
 
@@ -68,11 +70,11 @@ static NUMBERS: [Function; 20] = [
         takes: (1, 1),
         is_strict: true,
         returns: Returns::Argument(0),
-        call: |of, _| match of.first() {
+        call: |arguments, _| match arguments.first() {
             Some(Value::Int(value)) => {
                 value.checked_abs().map(Value::Int).map_or_else(|| invalid("bigint out of range"), Ok)
             }
-            _ => of_float(of, f64::abs),
+            _ => of_float(arguments, f64::abs),
         },
     },
     Function {
@@ -80,47 +82,53 @@ static NUMBERS: [Function; 20] = [
         takes: (1, 1),
         is_strict: true,
         returns: Returns::Argument(0),
-        call: |of, _| rounded(of, f64::ceil),
+        call: |arguments, _| rounded(arguments, f64::ceil),
     },
     Function {
         name: "floor",
         takes: (1, 1),
         is_strict: true,
         returns: Returns::Argument(0),
-        call: |of, _| rounded(of, f64::floor),
+        call: |arguments, _| rounded(arguments, f64::floor),
     },
     Function {
         name: "trunc",
         takes: (1, 1),
         is_strict: true,
         returns: Returns::Argument(0),
-        call: |of, _| rounded(of, f64::trunc),
+        call: |arguments, _| rounded(arguments, f64::trunc),
     },
-    Function { name: "round", takes: (1, 2), is_strict: true, returns: Returns::Argument(0), call: |of, _| round(of) },
-    number("sign", |of, _| of_float(of, |number| if number == 0.0 { 0.0 } else { number.signum() })),
-    number("sqrt", |of, _| of_float(of, f64::sqrt)),
-    number("cbrt", |of, _| of_float(of, f64::cbrt)),
-    number("exp", |of, _| of_float(of, f64::exp)),
-    number("ln", |of, _| of_float(of, f64::ln)),
-    number("log10", |of, _| of_float(of, f64::log10)),
-    number("log2", |of, _| of_float(of, f64::log2)),
-    number("sin", |of, _| of_float(of, f64::sin)),
-    number("cos", |of, _| of_float(of, f64::cos)),
-    number("tan", |of, _| of_float(of, f64::tan)),
-    number("degrees", |of, _| of_float(of, f64::to_degrees)),
-    number("radians", |of, _| of_float(of, f64::to_radians)),
+    Function {
+        name: "round",
+        takes: (1, 2),
+        is_strict: true,
+        returns: Returns::Argument(0),
+        call: |arguments, _| round(arguments),
+    },
+    number("sign", |arguments, _| of_float(arguments, |number| if number == 0.0 { 0.0 } else { number.signum() })),
+    number("sqrt", |arguments, _| of_float(arguments, f64::sqrt)),
+    number("cbrt", |arguments, _| of_float(arguments, f64::cbrt)),
+    number("exp", |arguments, _| of_float(arguments, f64::exp)),
+    number("ln", |arguments, _| of_float(arguments, f64::ln)),
+    number("log10", |arguments, _| of_float(arguments, f64::log10)),
+    number("log2", |arguments, _| of_float(arguments, f64::log2)),
+    number("sin", |arguments, _| of_float(arguments, f64::sin)),
+    number("cos", |arguments, _| of_float(arguments, f64::cos)),
+    number("tan", |arguments, _| of_float(arguments, f64::tan)),
+    number("degrees", |arguments, _| of_float(arguments, f64::to_degrees)),
+    number("radians", |arguments, _| of_float(arguments, f64::to_radians)),
     // Of base 10, or of the base that is the first of two.
     Function {
         name: "log",
         takes: (1, 2),
         is_strict: true,
         returns: Returns::Fixed(SqlType::Float),
-        call: |of, _| match of {
-            [base, of] => match (base.number(), of.number()) {
-                (Some(base), Some(of)) => Ok(Value::Float(of.ln() / base.ln())),
+        call: |arguments, _| match arguments {
+            [base, arguments] => match (base.number(), arguments.number()) {
+                (Some(base), Some(arguments)) => Ok(Value::Float(arguments.ln() / base.ln())),
                 _ => invalid("log takes numbers"),
             },
-            of => of_float(of, f64::log10),
+            arguments => of_float(arguments, f64::log10),
         },
     },
     Function {
@@ -128,7 +136,7 @@ static NUMBERS: [Function; 20] = [
         takes: (2, 2),
         is_strict: true,
         returns: Returns::Fixed(SqlType::Float),
-        call: |of, _| match of {
+        call: |arguments, _| match arguments {
             [base, exponent] => match (base.number(), exponent.number()) {
                 (Some(base), Some(exponent)) => Ok(Value::Float(base.powf(exponent))),
                 _ => invalid("power takes numbers"),
@@ -141,15 +149,15 @@ static NUMBERS: [Function; 20] = [
         takes: (2, 2),
         is_strict: true,
         returns: Returns::Arithmetic,
-        call: |of, environment| (operators::REMAINDER.call)(of, environment),
+        call: |arguments, environment| (operators::REMAINDER.call)(arguments, environment),
     },
 ];
 
 /// Halves away from zero, to so many digits after the point.
-fn round(of: &[Value]) -> Result<Value, SqlError> {
-    match of {
+fn round(arguments: &[Value]) -> Result<Value, SqlError> {
+    match arguments {
         [Value::Int(value)] => Ok(Value::Int(*value)),
-        [of, digits] => match (of.number(), digits) {
+        [arguments, digits] => match (arguments.number(), digits) {
             (Some(number), Value::Int(digits)) if digits.unsigned_abs() <= 300 => {
                 let scale = 10f64.powi(*digits as i32);
                 let scaled = (number * scale).round() / scale;
@@ -157,17 +165,17 @@ fn round(of: &[Value]) -> Result<Value, SqlError> {
             }
             _ => invalid("round takes a number and how many digits stay"),
         },
-        of => of_float(of, f64::round),
+        arguments => of_float(arguments, f64::round),
     }
 }
 
 /// The text of a value.
-fn string(of: &[Value], place: usize) -> String {
-    of.get(place).map(ToString::to_string).unwrap_or_default()
+fn string(arguments: &[Value], place: usize) -> String {
+    arguments.get(place).map(ToString::to_string).unwrap_or_default()
 }
 
-fn whole(of: &[Value], place: usize) -> Result<i64, SqlError> {
-    match of.get(place) {
+fn whole(arguments: &[Value], place: usize) -> Result<i64, SqlError> {
+    match arguments.get(place) {
         Some(Value::Int(value)) => Ok(*value),
         Some(other) => match other.number() {
             Some(number) => Ok(number as i64),
@@ -182,15 +190,15 @@ fn of_characters(characters: impl Iterator<Item = char>) -> Value {
 }
 
 static TEXTS: [Function; 18] = [
-    strict("lower", (1, 1), SqlType::Text, |of, _| Ok(Value::text(string(of, 0).to_lowercase()))),
-    strict("upper", (1, 1), SqlType::Text, |of, _| Ok(Value::text(string(of, 0).to_uppercase()))),
-    strict("length", (1, 1), SqlType::Int, |of, _| Ok(Value::Int(string(of, 0).chars().count() as i64))),
-    strict("trim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, true))),
-    strict("btrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, true))),
-    strict("ltrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, true, false))),
-    strict("rtrim", (1, 2), SqlType::Text, |of, _| Ok(trimmed(of, false, true))),
-    strict("replace", (3, 3), SqlType::Text, |of, _| {
-        let (text, from, to) = (string(of, 0), string(of, 1), string(of, 2));
+    strict("lower", (1, 1), SqlType::Text, |arguments, _| Ok(Value::text(string(arguments, 0).to_lowercase()))),
+    strict("upper", (1, 1), SqlType::Text, |arguments, _| Ok(Value::text(string(arguments, 0).to_uppercase()))),
+    strict("length", (1, 1), SqlType::Int, |arguments, _| Ok(Value::Int(string(arguments, 0).chars().count() as i64))),
+    strict("trim", (1, 2), SqlType::Text, |arguments, _| Ok(trimmed(arguments, true, true))),
+    strict("btrim", (1, 2), SqlType::Text, |arguments, _| Ok(trimmed(arguments, true, true))),
+    strict("ltrim", (1, 2), SqlType::Text, |arguments, _| Ok(trimmed(arguments, true, false))),
+    strict("rtrim", (1, 2), SqlType::Text, |arguments, _| Ok(trimmed(arguments, false, true))),
+    strict("replace", (3, 3), SqlType::Text, |arguments, _| {
+        let (text, from, to) = (string(arguments, 0), string(arguments, 1), string(arguments, 2));
         if from.is_empty() {
             return Ok(Value::text(text));
         }
@@ -201,47 +209,51 @@ static TEXTS: [Function; 18] = [
         }
         bounded(text.replace(&from, &to))
     }),
-    strict("left", (2, 2), SqlType::Text, |of, _| {
-        let (text, count) = (string(of, 0), whole(of, 1)?);
+    strict("left", (2, 2), SqlType::Text, |arguments, _| {
+        let (text, count) = (string(arguments, 0), whole(arguments, 1)?);
         let length = text.chars().count() as i64;
         let taken = if count < 0 { length.saturating_add(count) } else { count };
         Ok(of_characters(text.chars().take(taken.max(0) as usize)))
     }),
-    strict("right", (2, 2), SqlType::Text, |of, _| {
-        let (text, count) = (string(of, 0), whole(of, 1)?);
+    strict("right", (2, 2), SqlType::Text, |arguments, _| {
+        let (text, count) = (string(arguments, 0), whole(arguments, 1)?);
         let length = text.chars().count() as i64;
         let skipped = if count < 0 { count.saturating_neg() } else { length.saturating_sub(count) };
         Ok(of_characters(text.chars().skip(skipped.max(0) as usize)))
     }),
-    strict("substring", (2, 3), SqlType::Text, |of, _| {
-        let (text, start) = (string(of, 0), whole(of, 1)?);
-        let end = if of.len() == 3 { start.saturating_add(whole(of, 2)?.max(0)) } else { i64::MAX };
+    strict("substring", (2, 3), SqlType::Text, |arguments, _| {
+        let (text, start) = (string(arguments, 0), whole(arguments, 1)?);
+        let end = if arguments.len() == 3 { start.saturating_add(whole(arguments, 2)?.max(0)) } else { i64::MAX };
         let first = start.max(1);
         let count = end.saturating_sub(first).max(0);
         Ok(of_characters(text.chars().skip((first - 1) as usize).take(count as usize)))
     }),
-    strict("strpos", (2, 2), SqlType::Int, |of, _| {
-        let (text, part) = (string(of, 0), string(of, 1));
+    strict("strpos", (2, 2), SqlType::Int, |arguments, _| {
+        let (text, part) = (string(arguments, 0), string(arguments, 1));
         let found = text.find(&part).and_then(|at| text.get(..at));
         Ok(Value::Int(found.map_or(0, |before| before.chars().count() as i64 + 1)))
     }),
-    strict("split_part", (3, 3), SqlType::Text, |of, _| {
-        let (text, by, number) = (string(of, 0), string(of, 1), whole(of, 2)?);
+    strict("split_part", (3, 3), SqlType::Text, |arguments, _| {
+        let (text, by, number) = (string(arguments, 0), string(arguments, 1), whole(arguments, 2)?);
         let parts: Vec<&str> = if by.is_empty() { vec![&text] } else { text.split(&by).collect() };
         let place = if number < 0 { parts.len() as i64 + number } else { number - 1 };
         Ok(Value::text(usize::try_from(place).ok().and_then(|place| parts.get(place)).copied().unwrap_or_default()))
     }),
-    strict("starts_with", (2, 2), SqlType::Bool, |of, _| Ok(Value::Bool(string(of, 0).starts_with(&string(of, 1))))),
-    strict("ends_with", (2, 2), SqlType::Bool, |of, _| Ok(Value::Bool(string(of, 0).ends_with(&string(of, 1))))),
-    strict("reverse", (1, 1), SqlType::Text, |of, _| Ok(of_characters(string(of, 0).chars().rev()))),
-    strict("repeat", (2, 2), SqlType::Text, |of, _| {
-        let (text, count) = (string(of, 0), whole(of, 1)?.max(0) as usize);
+    strict("starts_with", (2, 2), SqlType::Bool, |arguments, _| {
+        Ok(Value::Bool(string(arguments, 0).starts_with(&string(arguments, 1))))
+    }),
+    strict("ends_with", (2, 2), SqlType::Bool, |arguments, _| {
+        Ok(Value::Bool(string(arguments, 0).ends_with(&string(arguments, 1))))
+    }),
+    strict("reverse", (1, 1), SqlType::Text, |arguments, _| Ok(of_characters(string(arguments, 0).chars().rev()))),
+    strict("repeat", (2, 2), SqlType::Text, |arguments, _| {
+        let (text, count) = (string(arguments, 0), whole(arguments, 1)?.max(0) as usize);
         if text.len().saturating_mul(count) > TEXT_BYTES_MAX {
             return invalid(format!("repeat makes at most {TEXT_BYTES_MAX} bytes"));
         }
         Ok(Value::text(text.repeat(count)))
     }),
-    strict("initcap", (1, 1), SqlType::Text, |of, _| {
+    strict("initcap", (1, 1), SqlType::Text, |arguments, _| {
         let mut starts = true;
         let next = |character: char| {
             let made: String =
@@ -249,21 +261,12 @@ static TEXTS: [Function; 18] = [
             starts = !character.is_alphanumeric();
             made
         };
-        Ok(Value::text(string(of, 0).chars().map(next).collect::<String>()))
+        Ok(Value::text(string(arguments, 0).chars().map(next).collect::<String>()))
     }),
 ];
 
-/// A text that is not too long.
-pub(super) fn bounded(text: String) -> Result<Value, SqlError> {
-    if text.len() > TEXT_BYTES_MAX { too_long() } else { Ok(Value::text(text)) }
-}
-
-pub(super) fn too_long() -> Result<Value, SqlError> {
-    invalid(format!("a function makes texts of at most {TEXT_BYTES_MAX} bytes"))
-}
-
-fn trimmed(of: &[Value], at_start: bool, at_end: bool) -> Value {
-    let (text, characters) = (string(of, 0), of.get(1).map(ToString::to_string));
+fn trimmed(arguments: &[Value], at_start: bool, at_end: bool) -> Value {
+    let (text, characters) = (string(arguments, 0), arguments.get(1).map(ToString::to_string));
     let is_cut = |character: char| match &characters {
         Some(characters) => characters.contains(character),
         None => character == ' ',
@@ -284,14 +287,14 @@ static OTHERS: [Function; 41] = [
         takes: (1, 100),
         is_strict: false,
         returns: Returns::Unified,
-        call: |of, _| Ok(of.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null)),
+        call: |arguments, _| Ok(arguments.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null)),
     },
     Function {
         name: "nullif",
         takes: (2, 2),
         is_strict: false,
         returns: Returns::Argument(0),
-        call: |of, _| match of {
+        call: |arguments, _| match arguments {
             [a, b] if a.compare(b) == Some(std::cmp::Ordering::Equal) => Ok(Value::Null),
             [a, ..] => Ok(a.clone()),
             [] => Ok(Value::Null),
@@ -302,31 +305,31 @@ static OTHERS: [Function; 41] = [
         takes: (1, 100),
         is_strict: false,
         returns: Returns::Unified,
-        call: |of, _| Ok(extreme(of, true)),
+        call: |arguments, _| Ok(extreme(arguments, true)),
     },
     Function {
         name: "least",
         takes: (1, 100),
         is_strict: false,
         returns: Returns::Unified,
-        call: |of, _| Ok(extreme(of, false)),
+        call: |arguments, _| Ok(extreme(arguments, false)),
     },
     Function {
         name: "concat",
         takes: (0, 100),
         is_strict: false,
         returns: Returns::Fixed(SqlType::Text),
-        call: |of, _| bounded(of.iter().map(ToString::to_string).collect()),
+        call: |arguments, _| bounded(arguments.iter().map(ToString::to_string).collect()),
     },
     Function {
         name: "concat_ws",
         takes: (1, 100),
         is_strict: false,
         returns: Returns::Fixed(SqlType::Text),
-        call: |of, _| {
+        call: |arguments, _| {
             let parts: Vec<String> =
-                of.iter().skip(1).filter(|value| !value.is_null()).map(ToString::to_string).collect();
-            bounded(parts.join(&string(of, 0)))
+                arguments.iter().skip(1).filter(|value| !value.is_null()).map(ToString::to_string).collect();
+            bounded(parts.join(&string(arguments, 0)))
         },
     },
     strict("version", (0, 0), SqlType::Text, |_, _| {
@@ -344,8 +347,8 @@ static OTHERS: [Function; 41] = [
     strict("pg_is_in_recovery", (0, 0), SqlType::Bool, |_, _| Ok(Value::Bool(false))),
     strict("pg_backend_pid", (0, 0), SqlType::Int, |_, _| Ok(Value::Int(1))),
     // What clients ask about comments, defaults and rights: there are none of the former, and all of the latter.
-    strict("current_setting", (1, 2), SqlType::Text, |of, environment| {
-        let name = string(of, 0).to_lowercase();
+    strict("current_setting", (1, 2), SqlType::Text, |arguments, environment| {
+        let name = string(arguments, 0).to_lowercase();
         let value = crate::statement::setting_of(&name, environment);
         Ok(value.map_or(Value::Null, Value::text))
     }),
@@ -370,8 +373,8 @@ static OTHERS: [Function; 41] = [
     strict("has_schema_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
     strict("has_database_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
     strict("has_table_privilege", (2, 3), SqlType::Bool, |_, _| Ok(Value::Bool(true))),
-    strict("format_type", (1, 2), SqlType::Text, |of, environment| {
-        let name = match of.first() {
+    strict("format_type", (1, 2), SqlType::Text, |arguments, environment| {
+        let name = match arguments.first() {
             Some(Value::Int(number)) => crate::catalog::type_name(*number),
             _ => "text",
         };
@@ -379,8 +382,8 @@ static OTHERS: [Function; 41] = [
     }),
 ];
 
-fn extreme(of: &[Value], largest: bool) -> Value {
-    let known = of.iter().filter(|value| !value.is_null());
+fn extreme(arguments: &[Value], largest: bool) -> Value {
+    let known = arguments.iter().filter(|value| !value.is_null());
     let found = if largest { known.max_by(|a, b| a.order(b)) } else { known.min_by(|a, b| a.order(b)) };
     found.cloned().unwrap_or(Value::Null)
 }

@@ -11,8 +11,10 @@ mod evaluate;
 mod functions;
 mod operators;
 mod shapes;
+mod text_limit;
 mod times;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(crate) use aggregates::{Accumulator, AggregateFunction, BoundAggregate, RowOrigin};
@@ -45,28 +47,31 @@ pub(crate) enum Bound {
         otherwise: Option<Box<Bound>>,
     },
     In {
-        of: Box<Bound>,
+        operand: Box<Bound>,
         list: Vec<Bound>,
         is_negated: bool,
     },
     Cast(Box<Bound>, SqlType),
     Matches {
-        of: Box<Bound>,
+        text: Box<Bound>,
         pattern: Pattern,
         is_negated: bool,
     },
     /// The value of a query for these keys.
     Lookup {
         keys: Vec<Bound>,
-        answers: Arc<correlated::Answers>,
+        answers: Arc<LookupAnswers>,
     },
 }
+
+/// Values by their keys; `None` where there are several.
+pub(crate) type LookupAnswers = HashMap<Vec<Value>, Option<Value>>;
 
 /// A regular expression, or how one is made of a row.
 #[derive(Debug, Clone)]
 pub(crate) enum Pattern {
     Compiled(Regex),
-    Computed { of: Box<Bound>, is_like: bool, ignores_case: bool },
+    Computed { pattern: Box<Bound>, is_like: bool, ignores_case: bool },
 }
 
 /// An expression and the type of its values.
@@ -130,16 +135,17 @@ impl Bound {
         match self {
             Self::Constant(_) => true,
             Self::Column(_) => false,
-            Self::Call(_, of) | Self::And(of) | Self::Or(of) | Self::Lookup { keys: of, .. } => {
-                of.iter().all(Self::is_constant)
-            }
-            Self::Not(of) | Self::Cast(of, _) => of.is_constant(),
+            Self::Call(_, operands)
+            | Self::And(operands)
+            | Self::Or(operands)
+            | Self::Lookup { keys: operands, .. } => operands.iter().all(Self::is_constant),
+            Self::Not(operand) | Self::Cast(operand, _) => operand.is_constant(),
             Self::Case { branches, otherwise } => {
                 branches.iter().all(|(when, then)| when.is_constant() && then.is_constant())
                     && otherwise.as_ref().is_none_or(|otherwise| otherwise.is_constant())
             }
-            Self::In { of, list, .. } => of.is_constant() && list.iter().all(Self::is_constant),
-            Self::Matches { of, pattern, .. } => of.is_constant() && matches!(pattern, Pattern::Compiled(_)),
+            Self::In { operand, list, .. } => operand.is_constant() && list.iter().all(Self::is_constant),
+            Self::Matches { text, pattern, .. } => text.is_constant() && matches!(pattern, Pattern::Compiled(_)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use query::time;
 use query::{Interval, SqlType, Value};
 
-use super::functions::bounded;
+use super::text_limit::bounded;
 use super::{Environment, Function, Returns};
 use crate::error::{SqlError, invalid};
 
@@ -17,51 +17,56 @@ const fn comparison(name: &'static str, call: fn(&[Value], &Environment) -> Resu
     Function { name, takes: (2, 2), is_strict: true, returns: Returns::Fixed(SqlType::Bool), call }
 }
 
-pub(super) static ADD: Function = arithmetic("+", |of, environment| compute(of, environment, '+'));
-pub(super) static SUBTRACT: Function = arithmetic("-", |of, environment| compute(of, environment, '-'));
-pub(super) static MULTIPLY: Function = arithmetic("*", |of, environment| compute(of, environment, '*'));
-pub(super) static DIVIDE: Function = arithmetic("/", |of, environment| compute(of, environment, '/'));
-pub(super) static REMAINDER: Function = arithmetic("%", |of, environment| compute(of, environment, '%'));
-pub(super) static LESS: Function = comparison("<", |of, _| compare(of, |order| order == Ordering::Less));
-pub(super) static LESS_OR_EQUAL: Function = comparison("<=", |of, _| compare(of, |order| order != Ordering::Greater));
-pub(super) static GREATER: Function = comparison(">", |of, _| compare(of, |order| order == Ordering::Greater));
-pub(super) static GREATER_OR_EQUAL: Function = comparison(">=", |of, _| compare(of, |order| order != Ordering::Less));
-pub(super) static EQUAL: Function = comparison("=", |of, _| compare(of, |order| order == Ordering::Equal));
-pub(super) static NOT_EQUAL: Function = comparison("<>", |of, _| compare(of, |order| order != Ordering::Equal));
+pub(super) static ADD: Function = arithmetic("+", |arguments, environment| compute(arguments, environment, '+'));
+pub(super) static SUBTRACT: Function = arithmetic("-", |arguments, environment| compute(arguments, environment, '-'));
+pub(super) static MULTIPLY: Function = arithmetic("*", |arguments, environment| compute(arguments, environment, '*'));
+pub(super) static DIVIDE: Function = arithmetic("/", |arguments, environment| compute(arguments, environment, '/'));
+pub(super) static REMAINDER: Function = arithmetic("%", |arguments, environment| compute(arguments, environment, '%'));
+pub(super) static LESS: Function = comparison("<", |arguments, _| compare(arguments, |order| order == Ordering::Less));
+pub(super) static LESS_OR_EQUAL: Function =
+    comparison("<=", |arguments, _| compare(arguments, |order| order != Ordering::Greater));
+pub(super) static GREATER: Function =
+    comparison(">", |arguments, _| compare(arguments, |order| order == Ordering::Greater));
+pub(super) static GREATER_OR_EQUAL: Function =
+    comparison(">=", |arguments, _| compare(arguments, |order| order != Ordering::Less));
+pub(super) static EQUAL: Function =
+    comparison("=", |arguments, _| compare(arguments, |order| order == Ordering::Equal));
+pub(super) static NOT_EQUAL: Function =
+    comparison("<>", |arguments, _| compare(arguments, |order| order != Ordering::Equal));
 pub(super) static SAME: Function = Function {
     name: "IS NOT DISTINCT FROM",
     takes: (2, 2),
     is_strict: false,
     returns: Returns::Fixed(SqlType::Bool),
-    call: |of, _| Ok(Value::Bool(of.first() == of.get(1))),
+    call: |arguments, _| Ok(Value::Bool(arguments.first() == arguments.get(1))),
 };
 pub(super) static IS_NULL: Function = Function {
     name: "IS NULL",
     takes: (1, 1),
     is_strict: false,
     returns: Returns::Fixed(SqlType::Bool),
-    call: |of, _| Ok(Value::Bool(of.first().is_none_or(Value::is_null))),
+    call: |arguments, _| Ok(Value::Bool(arguments.first().is_none_or(Value::is_null))),
 };
 pub(super) static IS_TRUE: Function = Function {
     name: "IS TRUE",
     takes: (1, 1),
     is_strict: false,
     returns: Returns::Fixed(SqlType::Bool),
-    call: |of, _| Ok(Value::Bool(matches!(of.first(), Some(Value::Bool(true))))),
+    call: |arguments, _| Ok(Value::Bool(matches!(arguments.first(), Some(Value::Bool(true))))),
 };
 pub(super) static IS_FALSE: Function = Function {
     name: "IS FALSE",
     takes: (1, 1),
     is_strict: false,
     returns: Returns::Fixed(SqlType::Bool),
-    call: |of, _| Ok(Value::Bool(matches!(of.first(), Some(Value::Bool(false))))),
+    call: |arguments, _| Ok(Value::Bool(matches!(arguments.first(), Some(Value::Bool(false))))),
 };
 pub(super) static NEGATE: Function = Function {
     name: "-",
     takes: (1, 1),
     is_strict: true,
     returns: Returns::Argument(0),
-    call: |of, _| match of {
+    call: |arguments, _| match arguments {
         [Value::Int(value)] => value.checked_neg().map(Value::Int).map_or_else(|| invalid("bigint out of range"), Ok),
         [Value::Interval(Interval { months, ns })] => {
             Ok(Value::Interval(Interval { months: months.wrapping_neg(), ns: ns.wrapping_neg() }))
@@ -79,7 +84,7 @@ pub(super) static CONCATENATE: Function = Function {
     is_strict: true,
     returns: Returns::Fixed(SqlType::Text),
     // Bounded, for queries within queries can double a text again and again.
-    call: |of, _| bounded(of.iter().map(ToString::to_string).collect()),
+    call: |arguments, _| bounded(arguments.iter().map(ToString::to_string).collect()),
 };
 
 /// The type of two values' sum, difference, product or quotient.
@@ -99,16 +104,16 @@ pub(super) fn arithmetic_type(operator: &str, a: SqlType, b: SqlType) -> Option<
     }
 }
 
-fn compare(of: &[Value], is_met: impl Fn(Ordering) -> bool) -> Result<Value, SqlError> {
-    let [a, b] = of else { return Ok(Value::Null) };
+fn compare(arguments: &[Value], is_met: impl Fn(Ordering) -> bool) -> Result<Value, SqlError> {
+    let [a, b] = arguments else { return Ok(Value::Null) };
     match a.compare(b) {
         Some(order) => Ok(Value::Bool(is_met(order))),
         None => invalid(format!("cannot compare {} \"{a}\" with {} \"{b}\"", a.sql_type().name(), b.sql_type().name())),
     }
 }
 
-fn compute(of: &[Value], environment: &Environment, operator: char) -> Result<Value, SqlError> {
-    let [a, b] = of else { return Ok(Value::Null) };
+fn compute(arguments: &[Value], environment: &Environment, operator: char) -> Result<Value, SqlError> {
+    let [a, b] = arguments else { return Ok(Value::Null) };
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => integers(*a, *b, operator),
         (Value::Timestamp(a), Value::Timestamp(b)) if operator == '-' => {
@@ -144,11 +149,11 @@ fn compute(of: &[Value], environment: &Environment, operator: char) -> Result<Va
         (Value::Interval(a), Value::Interval(b)) if operator == '/' => {
             Ok(Value::Float(a.approximate_ns() as f64 / b.approximate_ns() as f64))
         }
-        (Value::Interval(of), by) | (by, Value::Interval(of)) if matches!(operator, '*' | '/') => {
+        (Value::Interval(interval), by) | (by, Value::Interval(interval)) if matches!(operator, '*' | '/') => {
             let Some(by) = by.number().map(|by| if operator == '/' { 1.0 / by } else { by }) else {
                 return invalid(format!("cannot compute {a} {operator} {b}"));
             };
-            let (months, ns) = ((f64::from(of.months) * by).trunc(), of.ns as f64 * by);
+            let (months, ns) = ((f64::from(interval.months) * by).trunc(), interval.ns as f64 * by);
             if !ns.is_finite() || ns.abs() > 9.2e18 || months.abs() > 2e9 {
                 return invalid("interval out of range");
             }

@@ -17,7 +17,7 @@ pub(crate) fn equal(a: Bound, b: Bound) -> Bound {
 /// The two columns that are to be equal, the smaller place first.
 pub(crate) fn equal_columns(condition: &Bound) -> Option<(usize, usize)> {
     match condition {
-        Bound::Call(function, of) if function.name == "=" => match of.as_slice() {
+        Bound::Call(function, operands) if function.name == "=" => match operands.as_slice() {
             [Bound::Column(a), Bound::Column(b)] => Some((*a.min(b), *a.max(b))),
             _ => None,
         },
@@ -28,8 +28,8 @@ pub(crate) fn equal_columns(condition: &Bound) -> Option<(usize, usize)> {
 /// Returns whether a condition compares two columns of time.
 pub(crate) fn compares_times(condition: &Bound, scope: &Scope) -> bool {
     match condition {
-        Bound::Call(function, of) if matches!(function.name, "<" | "<=" | ">" | ">=") => {
-            of.iter().all(|of| matches!(of, Bound::Column(place) if is_time(scope, *place)))
+        Bound::Call(function, operands) if matches!(function.name, "<" | "<=" | ">" | ">=") => {
+            operands.iter().all(|operand| matches!(operand, Bound::Column(place) if is_time(scope, *place)))
         }
         _ => false,
     }
@@ -41,8 +41,9 @@ pub(crate) fn sum(a: &Value, b: &Value, environment: &Environment) -> Result<Val
 }
 
 /// The bin of a time, of a place's clock if one is named.
-pub(crate) fn date_bin(width: Interval, of: Bound, origin_ns: i64, zone: Option<&str>) -> Bound {
-    let mut arguments = vec![Bound::Constant(Value::Interval(width)), of, Bound::Constant(Value::Timestamp(origin_ns))];
+pub(crate) fn date_bin(width: Interval, time: Bound, origin_ns: i64, zone: Option<&str>) -> Bound {
+    let mut arguments =
+        vec![Bound::Constant(Value::Interval(width)), time, Bound::Constant(Value::Timestamp(origin_ns))];
     arguments.extend(zone.map(|zone| Bound::Constant(Value::text(zone))));
     // Both exist; a bin of null would be all that is lost.
     match functions::find("time_bucket") {
@@ -52,13 +53,13 @@ pub(crate) fn date_bin(width: Interval, of: Bound, origin_ns: i64, zone: Option<
 }
 
 /// Width and offset, in nanoseconds, of the bins of a table's time that an expression means, if they all have one width.
-pub(crate) fn fixed_bins(of: &Bound, scope: &Scope, environment: &Environment) -> Option<(i64, i64)> {
-    let Bound::Call(function, arguments) = of else { return None };
+pub(crate) fn fixed_bins(bins: &Bound, scope: &Scope, environment: &Environment) -> Option<(i64, i64)> {
+    let Bound::Call(function, arguments) = bins else { return None };
     let [first, at, rest @ ..] = arguments.as_slice() else { return None };
     if !matches!(at, Bound::Column(place) if is_time(scope, *place)) {
         return None;
     }
-    let is_zone = |of: &Bound| matches!(of, Bound::Constant(Value::Text(_)));
+    let is_zone = |bound: &Bound| matches!(bound, Bound::Constant(Value::Text(_)));
     if environment.time_zone != TimeZone::UTC || rest.iter().any(is_zone) || !rest.iter().all(Bound::is_constant) {
         return None;
     }

@@ -21,8 +21,8 @@ pub(super) static FUNCTIONS: [Function; 11] = [
     strict("time_bucket_gapfill", (2, 4), SqlType::Timestamp, time_bucket),
     strict("date_bin", (2, 3), SqlType::Timestamp, date_bin),
     strict("date_trunc", (2, 3), SqlType::Timestamp, date_trunc),
-    strict("timestamp_floor", (2, 2), SqlType::Timestamp, |of, environment| {
-        let unit = match of.first() {
+    strict("timestamp_floor", (2, 2), SqlType::Timestamp, |arguments, environment| {
+        let unit = match arguments.first() {
             Some(Value::Text(unit)) => {
                 if unit.starts_with(|first: char| first.is_ascii_digit()) {
                     unit.to_string()
@@ -32,24 +32,31 @@ pub(super) static FUNCTIONS: [Function; 11] = [
             }
             _ => return invalid("timestamp_floor takes a unit and a timestamp"),
         };
-        date_bin(&[Value::text(unit), of.get(1).cloned().unwrap_or(Value::Null), Value::Timestamp(0)], environment)
+        date_bin(
+            &[Value::text(unit), arguments.get(1).cloned().unwrap_or(Value::Null), Value::Timestamp(0)],
+            environment,
+        )
     }),
-    strict("to_timestamp", (1, 2), SqlType::Timestamp, |of, environment| match of.first() {
-        Some(Value::Text(_) | Value::Timestamp(_)) => super::cast(of[0].clone(), SqlType::Timestamp, environment),
+    strict("to_timestamp", (1, 2), SqlType::Timestamp, |arguments, environment| match arguments.first() {
+        Some(Value::Text(_) | Value::Timestamp(_)) => {
+            super::cast(arguments[0].clone(), SqlType::Timestamp, environment)
+        }
         Some(seconds) => match seconds.number().map(|seconds| seconds * 1e9).filter(|ns| ns.abs() < 9.2e18) {
             Some(ns) => Ok(Value::Timestamp(ns as i64)),
             None => invalid(format!("to_timestamp takes seconds since 1970, not {seconds}")),
         },
         None => Ok(Value::Null),
     }),
-    strict("date_part", (2, 2), SqlType::Float, |of, environment| {
-        let [Value::Text(field), of] = of else { return invalid("date_part takes the name of a part and a time") };
-        match of {
+    strict("date_part", (2, 2), SqlType::Float, |arguments, environment| {
+        let [Value::Text(field), at] = arguments else {
+            return invalid("date_part takes the name of a part and a time");
+        };
+        match at {
             Value::Interval(interval) if field.eq_ignore_ascii_case("epoch") => {
                 Ok(Value::Float(interval.approximate_ns() as f64 / 1e9))
             }
-            of => {
-                let ns = timestamp(of)?;
+            at => {
+                let ns = timestamp(at)?;
                 let part = time::part(field, ns, &environment.time_zone);
                 part.map(Value::Float)
                     .map_or_else(|| invalid(format!("unit \"{field}\" not recognized for a timestamp")), Ok)
@@ -59,9 +66,9 @@ pub(super) static FUNCTIONS: [Function; 11] = [
 ];
 
 /// A timestamp where it is: `AT TIME ZONE`.
-pub(super) static AT_TIME_ZONE: Function = strict("AT TIME ZONE", (2, 2), SqlType::Timestamp, |of, _| {
-    let [of, Value::Text(zone)] = of else { return invalid("AT TIME ZONE takes the name of a time zone") };
-    let ns = timestamp(of)?;
+pub(super) static AT_TIME_ZONE: Function = strict("AT TIME ZONE", (2, 2), SqlType::Timestamp, |arguments, _| {
+    let [at, Value::Text(zone)] = arguments else { return invalid("AT TIME ZONE takes the name of a time zone") };
+    let ns = timestamp(at)?;
     let zone = time_zone(zone)?;
     match time::civil(ns, &zone).and_then(|civil| time::timestamp(civil, &TimeZone::UTC)) {
         Some(ns) => Ok(Value::Timestamp(ns)),
@@ -77,8 +84,8 @@ pub(crate) fn time_zone(name: &str) -> Result<TimeZone, SqlError> {
     TimeZone::get(name).map_err(|_| SqlError::Invalid(format!("time zone \"{name}\" not recognized")))
 }
 
-fn timestamp(of: &Value) -> Result<i64, SqlError> {
-    match of {
+fn timestamp(at: &Value) -> Result<i64, SqlError> {
+    match at {
         Value::Timestamp(ns) => Ok(*ns),
         Value::Text(text) => match time::parse(text) {
             Some(ns) => Ok(ns),
@@ -89,15 +96,15 @@ fn timestamp(of: &Value) -> Result<i64, SqlError> {
 }
 
 /// A width of bins.
-pub(crate) fn width(of: &Value) -> Result<Interval, SqlError> {
-    let width = match of {
+pub(crate) fn width(value: &Value) -> Result<Interval, SqlError> {
+    let width = match value {
         Value::Interval(interval) => Some(*interval),
         Value::Text(text) => time::parse_interval(text),
         _ => None,
     };
     match width {
         Some(width) if (width.months > 0 && width.ns == 0) || (width.months == 0 && width.ns > 0) => Ok(width),
-        _ => invalid(format!("bins have a width of whole months or of a fixed length above zero, not \"{of}\"")),
+        _ => invalid(format!("bins have a width of whole months or of a fixed length above zero, not \"{value}\"")),
     }
 }
 
@@ -107,8 +114,8 @@ pub(crate) const fn bucket_origin_ns(width: Interval) -> i64 {
 }
 
 /// `time_bucket(width, time [, origin | offset | time zone])`
-fn time_bucket(of: &[Value], environment: &Environment) -> Result<Value, SqlError> {
-    let [by, at, rest @ ..] = of else { return Ok(Value::Null) };
+fn time_bucket(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
+    let [by, at, rest @ ..] = arguments else { return Ok(Value::Null) };
     let (width, ns) = (width(by)?, timestamp(at)?);
     let (mut origin_ns, mut zone) = (bucket_origin_ns(width), environment.time_zone.clone());
     for option in rest {
@@ -131,8 +138,8 @@ fn time_bucket(of: &[Value], environment: &Environment) -> Result<Value, SqlErro
 }
 
 /// `date_bin(width, time [, origin])`
-fn date_bin(of: &[Value], environment: &Environment) -> Result<Value, SqlError> {
-    let [by, at, rest @ ..] = of else { return Ok(Value::Null) };
+fn date_bin(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
+    let [by, at, rest @ ..] = arguments else { return Ok(Value::Null) };
     let origin_ns = rest.first().map_or(Ok(0), timestamp)?;
     bin(timestamp(at)?, width(by)?, origin_ns, &environment.time_zone)
 }
@@ -145,8 +152,8 @@ fn bin(ns: i64, width: Interval, origin_ns: i64, zone: &TimeZone) -> Result<Valu
 }
 
 /// `date_trunc(unit, time [, time zone])`
-fn date_trunc(of: &[Value], environment: &Environment) -> Result<Value, SqlError> {
-    let [Value::Text(unit), at, rest @ ..] = of else {
+fn date_trunc(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
+    let [Value::Text(unit), at, rest @ ..] = arguments else {
         return invalid("date_trunc takes the name of a unit and a timestamp");
     };
     let zone = match rest.first() {

@@ -138,8 +138,8 @@ struct FilledColumn {
 }
 
 /// Fills one aggregate of one series; whole numbers stay whole. A null of a bin that is there is no gap to a number.
-fn fill_column(rows: &mut [(Vec<Value>, bool)], of: &FilledColumn, fill: FillWith) {
-    let FilledColumn { column, key, is_whole } = *of;
+fn fill_column(rows: &mut [(Vec<Value>, bool)], filled: &FilledColumn, fill: FillWith) {
+    let FilledColumn { column, key, is_whole } = *filled;
     let number = |number: f64| if is_whole { Value::Int(number.round() as i64) } else { Value::Float(number) };
     let fills_nulls = matches!(fill, FillWith::Previous | FillWith::Linear);
     let slot = |(row, is_there): &(Vec<Value>, bool)| {

@@ -22,20 +22,20 @@ pub(super) fn conjuncts(condition: Bound) -> Vec<Bound> {
 
 /// The condition as scans and plans have it.
 fn translated(condition: &Bound, scope: &Scope) -> Option<Condition> {
-    let each = |all: &[Bound]| all.iter().map(|of| translated(of, scope)).collect::<Option<Vec<_>>>();
+    let each = |all: &[Bound]| all.iter().map(|condition| translated(condition, scope)).collect::<Option<Vec<_>>>();
     match condition {
         Bound::And(all) => Some(Condition::All(each(all)?)),
         Bound::Or(all) => Some(Condition::Any(each(all)?)),
         Bound::Call(..) => compared(condition, scope),
-        Bound::In { of, list, is_negated } => {
+        Bound::In { operand, list, is_negated } => {
             let value = |item: &Bound| match item {
                 Bound::Constant(Value::Text(text)) => Some(text.to_string()),
                 _ => None,
             };
             let values = list.iter().map(value).collect::<Option<_>>()?;
-            on_tag(of, if *is_negated { MatchOp::NotEqual } else { MatchOp::Equal }, values, scope)
+            on_tag(operand, if *is_negated { MatchOp::NotEqual } else { MatchOp::Equal }, values, scope)
         }
-        Bound::Matches { of, pattern: Pattern::Compiled(regex), is_negated } => {
+        Bound::Matches { text, pattern: Pattern::Compiled(regex), is_negated } => {
             // A matcher is of whole values.
             let whole = match regex.as_str().strip_prefix("(?s)^").and_then(|rest| rest.strip_suffix('$')) {
                 Some(pattern) => format!("(?s:{pattern})"),
@@ -45,14 +45,14 @@ fn translated(condition: &Bound, scope: &Scope) -> Option<Condition> {
             if regex.as_str().contains(['^', '$']) && !regex.as_str().starts_with("(?s)^") || regex.is_match("") {
                 return None;
             }
-            on_tag(of, if *is_negated { MatchOp::NotRegex } else { MatchOp::Regex }, vec![whole], scope)
+            on_tag(text, if *is_negated { MatchOp::NotRegex } else { MatchOp::Regex }, vec![whole], scope)
         }
         _ => None,
     }
 }
 
-fn on_tag(of: &Bound, op: MatchOp, values: Vec<String>, scope: &Scope) -> Option<Condition> {
-    let column = scope.columns.get(of.column()?).filter(|column| column.role == Role::Tag)?;
+fn on_tag(operand: &Bound, op: MatchOp, values: Vec<String>, scope: &Scope) -> Option<Condition> {
+    let column = scope.columns.get(operand.column()?).filter(|column| column.role == Role::Tag)?;
     Some(Condition::Tag(Selector { name: column.name.clone(), op, values }))
 }
 
@@ -77,8 +77,8 @@ fn compared(condition: &Bound, scope: &Scope) -> Option<Condition> {
                 (SqlType::Text, Value::Text(text)) => Expression::Text(text.to_string()),
                 _ => return None,
             };
-            let of = vec![Expression::Column(column.name.clone()), value];
-            Some(Condition::Fields(Expression::Apply(operator, of)))
+            let operands = vec![Expression::Column(column.name.clone()), value];
+            Some(Condition::Fields(Expression::Apply(operator, operands)))
         }
         _ => None,
     }
@@ -86,7 +86,7 @@ fn compared(condition: &Bound, scope: &Scope) -> Option<Condition> {
 
 /// A comparison of a column with a value, the column first.
 fn comparison<'a>(condition: &'a Bound, scope: &'a Scope) -> Option<(&'a ScopeColumn, Operator, &'a Value)> {
-    let Bound::Call(function, of) = condition else { return None };
+    let Bound::Call(function, operands) = condition else { return None };
     let operator = match function.name {
         "<" => Operator::Less,
         "<=" => Operator::LessOrEqual,
@@ -96,7 +96,7 @@ fn comparison<'a>(condition: &'a Bound, scope: &'a Scope) -> Option<(&'a ScopeCo
         "<>" => Operator::NotEqual,
         _ => return None,
     };
-    let (place, operator, value) = match of.as_slice() {
+    let (place, operator, value) = match operands.as_slice() {
         [Bound::Column(place), Bound::Constant(value)] => (*place, operator, value),
         [Bound::Constant(value), Bound::Column(place)] => (*place, operator.mirrored()?, value),
         _ => return None,

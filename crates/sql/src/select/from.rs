@@ -13,7 +13,7 @@ use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Bound, Typed, call_by_name};
 use crate::run::{Run, scope_of};
 use crate::scope::{Role, Scope, ScopeColumn};
-use crate::table_rows::{shape_of, values_of, width_of};
+use crate::select::table_rows::{shape_of, values_of, width_of};
 
 /// The hidden column that says which series a table's row is of.
 const SERIES: &str = "#series";
@@ -191,10 +191,11 @@ impl Run<'_> {
     ) -> Result<(Source, Scope), SqlError> {
         let mut values = Vec::new();
         for argument in arguments {
-            let sqlparser::ast::FunctionArg::Unnamed(sqlparser::ast::FunctionArgExpr::Expr(of)) = argument else {
+            let sqlparser::ast::FunctionArg::Unnamed(sqlparser::ast::FunctionArgExpr::Expr(expression)) = argument
+            else {
                 return unsupported(format!("{name}({argument})"));
             };
-            values.push(self.constant(of)?);
+            values.push(self.constant(expression)?);
         }
         let called = name.to_string().to_lowercase();
         let rows = match (called.as_str(), values.as_slice()) {

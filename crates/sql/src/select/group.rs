@@ -46,8 +46,11 @@ impl Run<'_> {
             if number % 4096 == 0 {
                 self.session.budget().check()?;
             }
-            let key: Vec<Value> =
-                grouped.keys.iter().map(|key| key.of.expression.value(row, &environment)).collect::<Result<_, _>>()?;
+            let key: Vec<Value> = grouped
+                .keys
+                .iter()
+                .map(|key| key.typed.expression.value(row, &environment))
+                .collect::<Result<_, _>>()?;
             let place = match places.get(&key) {
                 Some(place) => *place,
                 None => {
@@ -59,12 +62,12 @@ impl Run<'_> {
                 }
             };
             let Some((_, accumulators)) = groups.get_mut(place) else { continue };
-            let of = |column: Option<usize>| column.and_then(|column| row.get(column));
+            let cell = |column: Option<usize>| column.and_then(|column| row.get(column));
             let mut kept = 0;
             for (accumulator, call) in accumulators.iter_mut().zip(&grouped.calls) {
                 let by_time = call.function.is_of_series() || call.function.is_by_time();
                 let origin =
-                    if by_time { RowOrigin { time: of(time), series: of(series) } } else { RowOrigin::default() };
+                    if by_time { RowOrigin { time: cell(time), series: cell(series) } } else { RowOrigin::default() };
                 kept += accumulator.add(call, row, origin, &environment)?;
             }
             if kept > 0 {

@@ -53,7 +53,7 @@ impl Run<'_> {
             JoinOperator::FullOuter(constraint) => {
                 (constraint, Kind { keeps_left: true, keeps_right: true, is_as_of: false })
             }
-            // What ASOF JOIN was replaced by ([`crate::parse`]).
+            // What ASOF JOIN was replaced by ([`crate::syntax::parse`]).
             JoinOperator::LeftSemi(constraint) => {
                 (constraint, Kind { keeps_left: true, keeps_right: false, is_as_of: true })
             }
@@ -88,16 +88,19 @@ impl Run<'_> {
         let common: Vec<sqlparser::ast::Ident>;
         let names: Vec<&sqlparser::ast::Ident> = match constraint {
             JoinConstraint::None => return Ok((Vec::new(), Vec::new())),
-            JoinConstraint::On(Expr::Nested(of)) if matches!(**of, Expr::Identifier(_)) => match &**of {
-                // QuestDB: `ON (host)`
-                Expr::Identifier(name) => vec![name],
-                _ => Vec::new(),
-            },
-            JoinConstraint::On(Expr::Tuple(of)) => {
-                of.iter().filter_map(|of| if let Expr::Identifier(name) = of { Some(name) } else { None }).collect()
+            JoinConstraint::On(Expr::Nested(expression)) if matches!(**expression, Expr::Identifier(_)) => {
+                match &**expression {
+                    // QuestDB: `ON (host)`
+                    Expr::Identifier(name) => vec![name],
+                    _ => Vec::new(),
+                }
             }
-            JoinConstraint::On(of) => {
-                let bound = self.bind(both, of)?;
+            JoinConstraint::On(Expr::Tuple(expression)) => expression
+                .iter()
+                .filter_map(|expression| if let Expr::Identifier(name) = expression { Some(name) } else { None })
+                .collect(),
+            JoinConstraint::On(expression) => {
+                let bound = self.bind(both, expression)?;
                 return Ok((super::filter::conjuncts(bound.expression), Vec::new()));
             }
             JoinConstraint::Using(names) => names.iter().filter_map(|name| name.0.last()?.as_ident()).collect(),

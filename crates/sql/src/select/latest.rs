@@ -12,7 +12,7 @@ use crate::error::SqlError;
 use crate::expression::{Bound, Typed};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
-use crate::table_rows::{shape_of, width_of};
+use crate::select::table_rows::{shape_of, width_of};
 
 impl Run<'_> {
     /// The newest of the rows for which a condition holds, for each value of some columns.

@@ -6,15 +6,16 @@
 use query::SqlType;
 use sqlparser::ast::{GroupByExpr, JoinOperator, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins};
 
+use super::projections::{has_aggregate, name_of};
 use crate::relation::{Column, Relation};
 
 /// The columns of such a SELECT; `None` if it may give rows.
-pub(super) fn of(select: &Select) -> Option<Relation> {
+pub(super) fn empty_answer(select: &Select) -> Option<Relation> {
     if !gives_nothing(select) {
         return None;
     }
     let column = |item: &SelectItem| match item {
-        SelectItem::UnnamedExpr(of) => Some(Column::new(super::name_of(of), SqlType::Text)),
+        SelectItem::UnnamedExpr(expression) => Some(Column::new(name_of(expression), SqlType::Text)),
         SelectItem::ExprWithAlias { alias, .. } => Some(Column::new(alias.value.as_str(), SqlType::Text)),
         // The columns of a table are not known here.
         _ => None,
@@ -27,7 +28,9 @@ fn gives_nothing(select: &Select) -> bool {
     let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
     // Aggregates without groups are a row of nothing.
     let has_aggregate = select.projection.iter().any(|item| match item {
-        SelectItem::UnnamedExpr(of) | SelectItem::ExprWithAlias { expr: of, .. } => super::has_aggregate(of),
+        SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. } => {
+            has_aggregate(expression)
+        }
         _ => false,
     });
     (is_grouped || !has_aggregate) && select.from.iter().any(is_empty)

@@ -72,8 +72,9 @@ fn is_as_computed(call: &AggregateCall) -> bool {
 /// Rows of groups as the plan has them.
 fn as_computed(mut frames: Vec<Frame>, keys: &[PlanKey], calls: &[AggregateCall]) -> ResultRows {
     let names: Vec<String> = calls.iter().map(AggregateCall::column_name).collect();
-    let is_count =
-        |name: &str| calls.iter().zip(&names).any(|(call, of)| call.aggregate == Aggregate::Count && of == name);
+    let is_count = |name: &str| {
+        calls.iter().zip(&names).any(|(call, column)| call.aggregate == Aggregate::Count && column == name)
+    };
     for frame in &mut frames {
         let rows = frame.rows();
         frame
@@ -179,12 +180,12 @@ fn aggregate_of(call: &BoundAggregate, scope: &Scope) -> Option<AggregateCall> {
     if call.is_distinct || call.filter.is_some() {
         return None;
     }
-    let is_time = |of: &Bound| matches!(of, Bound::Column(place) if crate::expression::is_time(scope, *place));
+    let is_time = |bound: &Bound| matches!(bound, Bound::Column(place) if crate::expression::is_time(scope, *place));
     if call.by.as_ref().is_some_and(|by| !is_time(by)) {
         return None;
     }
-    let Some(of) = &call.of else { return Some(AggregateCall { aggregate, input: AggregateInput::Time }) };
-    let Bound::Column(place) = of else { return None };
+    let Some(argument) = &call.argument else { return Some(AggregateCall { aggregate, input: AggregateInput::Time }) };
+    let Bound::Column(place) = argument else { return None };
     let column = scope.columns.get(*place)?;
     match column.role {
         Role::Field => Some(AggregateCall::of_column(aggregate, column.name.as_str())),
@@ -203,16 +204,16 @@ fn plan_keys(
 ) -> Option<(Vec<PlanKey>, Option<i64>, i64)> {
     let (mut keys, mut bins) = (Vec::new(), None);
     for key in &grouped.keys {
-        match &key.of.expression {
+        match &key.typed.expression {
             Bound::Column(place) => {
                 let column = scope.columns.get(*place).filter(|column| column.role == Role::Tag)?;
                 keys.push(PlanKey::Tag(column.name.clone()));
             }
-            of => {
+            other => {
                 if bins.is_some() {
                     return None;
                 }
-                bins = Some(fixed_bins(of, scope, environment)?);
+                bins = Some(fixed_bins(other, scope, environment)?);
                 keys.push(PlanKey::Bin);
             }
         }

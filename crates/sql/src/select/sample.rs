@@ -7,9 +7,9 @@ use query::{Interval, QueryError, SqlType, Value};
 use super::fill::Gaps;
 use crate::error::{SqlError, invalid};
 use crate::expression::{Bound, Grouped, Key, Typed, date_bin, width};
-use crate::parse::{Align, Sample};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
+use crate::syntax::parse::{Align, Sample};
 
 /// `SAMPLE BY`, bound.
 pub(super) struct Sampling {
@@ -36,11 +36,11 @@ pub(super) fn start(sample: &Sample, scope: &Scope, grouped: &mut Grouped) -> Re
             }
         }
     }
-    let of = date_bin(width, Bound::Column(place), origin_ns, zone.as_deref());
+    let bin = date_bin(width, Bound::Column(place), origin_ns, zone.as_deref());
     grouped.keys.push(Key {
         text: "SAMPLE BY".to_owned(),
         column: Some(place),
-        of: Typed { expression: of, sql_type: SqlType::Timestamp },
+        typed: Typed { expression: bin, sql_type: SqlType::Timestamp },
     });
     Ok(Sampling { width, fill: sample.fill.clone(), time_zone: zone })
 }
@@ -74,13 +74,13 @@ impl Run<'_> {
             let zone = zone.unwrap_or(jiff::tz::TimeZone::UTC);
             return Ok(Some(Gaps { key: 0, width: sample.width, zone, fills, range: None }));
         }
-        let gapfill = |key: &Key| match &key.of.expression {
-            Bound::Call(function, of) if function.name == "time_bucket_gapfill" => Some(of.clone()),
+        let gapfill = |key: &Key| match &key.typed.expression {
+            Bound::Call(function, arguments) if function.name == "time_bucket_gapfill" => Some(arguments.clone()),
             _ => None,
         };
         let found = grouped.keys.iter().enumerate().find_map(|(place, key)| Some((place, gapfill(key)?)));
-        let Some((key, of)) = found else { return Ok(None) };
-        let Some(Bound::Constant(by)) = of.first() else {
+        let Some((key, arguments)) = found else { return Ok(None) };
+        let Some(Bound::Constant(by)) = arguments.first() else {
             return Err(SqlError::Query(QueryError::Invalid("time_bucket_gapfill takes a constant width".to_owned())));
         };
         let width = width(by)?;

@@ -1,0 +1,17 @@
+//! The functions of InfluxQL that the plan does not have, over points.
+
+pub(crate) mod holt_winters;
+pub(crate) mod reduce;
+mod simplex;
+pub(crate) mod transform;
+
+use query::Value;
+
+/// A value that a call gave.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Point {
+    pub(crate) time_ns: i64,
+    pub(crate) value: Value,
+    /// The input and the row that it was in, if it was in one.
+    pub(crate) origin: Option<(usize, usize)>,
+}

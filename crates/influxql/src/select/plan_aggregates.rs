@@ -1,0 +1,307 @@
+//! Selections of aggregates that the plan has as they are: summaries answer them.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use model::{Labels, Values};
+use query::plan::{Aggregate, AggregateCall, Expression, Grouping, Lowered, Scan, TableColumns};
+use query::{Frame, Plan, QueryError, ResultRows, RowOrder, Session, TableGroup, Value};
+
+use crate::functions::Point;
+use crate::resolve::lower;
+use crate::resolve::names::Schema;
+use crate::resolve::selection::{Argument, Call, Code, From, Reference, Resolved};
+use crate::select::fill::Filling;
+use crate::select::joined::{CallResults, joined};
+use crate::select::rows::{Rows, SeriesRows, shape_of};
+use crate::select::scan;
+use crate::syntax::ast::Expr;
+use crate::time::TIME_MIN_NS;
+use crate::value::{DataType, InfluxValue};
+
+/// The results of a selection's calls for one series of the answer.
+pub(crate) struct AggregatedSeries {
+    pub(crate) name: Arc<str>,
+    tags: Vec<String>,
+    frame: Frame,
+}
+
+impl AggregatedSeries {
+    /// The samples that it takes out of a budget.
+    pub(crate) fn samples(&self) -> usize {
+        self.frame.rows() * self.frame.columns.len().max(1)
+    }
+}
+
+/// The results of a selection's calls, group by group; `None` if the plan does not have them all.
+pub(crate) fn results(
+    session: &dyn Session,
+    selection: &Resolved,
+) -> Result<Option<Vec<AggregatedSeries>>, QueryError> {
+    let Some(plans) = plans(session, selection)? else { return Ok(None) };
+    let mut frames: BTreeMap<(Arc<str>, Vec<String>), Frame> = BTreeMap::new();
+    for (database, name, plan) in plans {
+        for frame in session.run(database, &plan)?.frames {
+            frames.insert((name.clone(), group_tags(selection, &frame.labels)), frame);
+        }
+    }
+    Ok(Some(frames.into_iter().map(|((name, tags), frame)| AggregatedSeries { name, tags, frame }).collect()))
+}
+
+/// Values of the tags by which rows are grouped.
+fn group_tags(selection: &Resolved, labels: &Labels) -> Vec<String> {
+    selection.grouped_by.iter().map(|tag| labels.get(tag).unwrap_or_default().to_owned()).collect()
+}
+
+/// The rows of one series of the answer.
+pub(crate) fn rows(
+    session: &dyn Session,
+    selection: &Resolved,
+    grouped: AggregatedSeries,
+) -> Result<Option<SeriesRows>, QueryError> {
+    let samples = grouped.samples();
+    let AggregatedSeries { name, tags, mut frame } = grouped;
+    if let Some(shown) = shown_as_read(selection, &mut frame) {
+        let rows = Rows::Read(read_rows(selection, frame, &shown));
+        if rows.is_empty() {
+            session.budget().give_back(samples);
+            return Ok(None);
+        }
+        return Ok(Some(SeriesRows { name, tags, rows }));
+    }
+    let mut outs = Vec::with_capacity(selection.calls.len());
+    for call in &selection.calls {
+        outs.push(call_outs(session, selection, call, &frame)?);
+    }
+    session.budget().give_back(samples);
+    joined(session, selection, CallResults { name, tags, outs }, None)
+}
+
+/// The fields that the columns show of a frame, if its rows are those of the answer as they are.
+fn shown_as_read(selection: &Resolved, frame: &mut Frame) -> Option<Vec<Reference>> {
+    selection.windows.as_ref()?;
+    if Filling::from_selection(selection).is_some_and(|filling| !filling.is_full(&frame.timestamps_ns)) {
+        return None;
+    }
+    let mut shown = Vec::with_capacity(selection.columns.len());
+    for column in &selection.columns {
+        let Code::Call(number) = column.code else { return None };
+        let call = selection.calls.get(number)?;
+        let name = column_name(call)?;
+        let column = frame.columns.iter_mut().find(|column| *column.name == *name)?;
+        if column.cells.validity.is_some() {
+            return None;
+        }
+        if call.function == "count" {
+            count_as_integers(&mut column.cells.values)?;
+        }
+        let data_type = match column.cells.values {
+            Values::F64(_) => DataType::Float,
+            Values::I64(_) => DataType::Integer,
+            Values::U64(_) => DataType::Unsigned,
+            Values::Bool(_) => DataType::Boolean,
+            Values::Text(_) => DataType::Text,
+        };
+        if data_type != call.data_type {
+            return None;
+        }
+        shown.push(Reference { name, cast: None, data_type });
+    }
+    Some(shown)
+}
+
+/// Counts are integers here; `None` if there is a window that has other values of the row only.
+fn count_as_integers(values: &mut Values) -> Option<()> {
+    if let Values::U64(counts) = &*values {
+        *values = Values::I64(counts.iter().map(|count| *count as i64).collect());
+    }
+    match &*values {
+        Values::I64(counts) if !counts.contains(&0) => Some(()),
+        _ => None,
+    }
+}
+
+fn read_rows(selection: &Resolved, frame: Frame, shown: &[Reference]) -> ResultRows {
+    let mut rows = ResultRows::new(vec![frame], shape_of(shown));
+    if selection.descending {
+        rows.sort(&[RowOrder::Time { is_descending: true }]);
+    }
+    rows.limit(selection.limits.of_rows());
+    rows
+}
+
+/// Plans of tables, with their databases and names.
+pub(crate) type Plans<'a> = Vec<(&'a str, Arc<str>, Plan)>;
+
+/// The plans of all tables, if all calls and the condition can be said there.
+pub(crate) fn plans<'a>(session: &dyn Session, selection: &'a Resolved) -> Result<Option<Plans<'a>>, QueryError> {
+    let shown_at_windows = selection.windows.is_some() || !selection.selects_rows();
+    let plain_windows = selection.windows.as_ref().is_none_or(|windows| windows.zone.is_none());
+    if selection.calls.is_empty()
+        || !selection.references.is_empty()
+        || !shown_at_windows
+        || !plain_windows
+        || selection.extra_windows > 0
+    {
+        return Ok(None);
+    }
+    let mut plans: Plans<'_> = Vec::with_capacity(selection.sources.len());
+    for source in &selection.sources {
+        let From::Table { database, name, schema } = source else { return Ok(None) };
+        if plans.iter().any(|(_, known, _)| known == name) {
+            // Rows of several databases are one series of the answer.
+            return Ok(None);
+        }
+        let Some(aggregates) = all_aggregates(selection, schema) else { return Ok(None) };
+        if aggregates.is_empty() {
+            continue;
+        }
+        let Some((scan, lowered)) = scan_of(selection, name, schema) else { return Ok(None) };
+        // Of several series' values of one time the largest counts, which the plan does not know.
+        let is_of_one = |call: &AggregateCall| matches!(call.aggregate, Aggregate::First | Aggregate::Last);
+        if aggregates.iter().any(is_of_one) && !is_each_apart(session, selection, database, schema, &scan)? {
+            return Ok(None);
+        }
+        let input = Box::new(lowered.plan(scan));
+        let (width_ns, offset_ns) =
+            selection.windows.as_ref().map_or((None, 0), |windows| (Some(windows.width_ns), windows.offset_ns));
+        let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(selection.grouped_by.clone()) };
+        plans.push((database.as_str(), name.clone(), cut(selection, Plan::GroupBy { input, grouping })));
+    }
+    Ok(Some(plans))
+}
+
+/// The aggregates of a table's fields; `None` if the plan lacks one that a call wants.
+fn all_aggregates(selection: &Resolved, schema: &Schema) -> Option<Vec<AggregateCall>> {
+    let mut all: Vec<AggregateCall> = Vec::new();
+    for call in &selection.calls {
+        let (aggregate, field) = aggregate_of(call, schema)?;
+        let Some(field) = field else { continue };
+        let new = AggregateCall::of_column(aggregate, field);
+        if !all.contains(&new) {
+            all.push(new);
+        }
+    }
+    Some(all)
+}
+
+/// The rows that are read of a table, and the conditions that are not in their choice; `None` if the plan cannot have all of them.
+fn scan_of(selection: &Resolved, name: &str, schema: &Schema) -> Option<(Scan, Lowered<Expr>)> {
+    let field = |call| Some(aggregate_of(call, schema)?.1?.to_owned());
+    let mut fields: Vec<String> = selection.calls.iter().filter_map(field).collect();
+    let table = TableColumns { name: name.to_owned(), fields: Vec::new(), every_row: false };
+    let mut scan = Scan { table: Some(table), selectors: Vec::new(), tokens: Vec::new(), range: selection.range };
+    let lowered = lower::lower(selection.condition.as_ref(), schema, &mut scan);
+    scan::each_condition_field(&lowered, &mut |name| fields.push(name.to_owned()));
+    fields.sort();
+    fields.dedup();
+    scan.table.iter_mut().for_each(|table| table.fields = std::mem::take(&mut fields));
+    lowered.rest.is_empty().then_some((scan, lowered))
+}
+
+/// Returns whether no two series of a scan are grouped together.
+fn is_each_apart(
+    session: &dyn Session,
+    selection: &Resolved,
+    database: &str,
+    schema: &Schema,
+    scan: &Scan,
+) -> Result<bool, QueryError> {
+    if schema.tags.iter().all(|tag| selection.grouped_by.contains(tag)) {
+        return Ok(true);
+    }
+    let mut tags = HashSet::new();
+    let is_apart = |group: &TableGroup| {
+        let mut fields: Vec<&String> = group.fields.iter().collect();
+        fields.sort_unstable();
+        // Columns with labels of their own are several series.
+        fields.is_sorted_by(|a, b| a != b) && tags.insert(group_tags(selection, &group.tags))
+    };
+    Ok(session.groups(database, scan)?.iter().all(is_apart))
+}
+
+/// Windows of all series together, no more than are wanted where there is one call: what is filled in lies between those that have values, or
+/// after them. Of several calls each has as many values as are wanted.
+fn cut(selection: &Resolved, plan: Plan) -> Plan {
+    let is_cut = selection.windows.is_some()
+        && selection.calls.len() == 1
+        && selection.grouped_by.is_empty()
+        && selection.limits.rows > 0;
+    if !is_cut {
+        return plan;
+    }
+    if !selection.descending {
+        return Plan::Limit { input: Box::new(plan), rows: selection.most(), skip: 0 };
+    }
+    let last = Plan::Last { input: Box::new(plan), rows: selection.most() };
+    Plan::Order { input: Box::new(last), by: Expression::Time, descending: false }
+}
+
+/// The plan's aggregate of a call, and its field if the table has it; `None` if the plan has no such aggregate.
+fn aggregate_of<'c>(call: &'c Call, schema: &Schema) -> Option<(Aggregate, Option<&'c str>)> {
+    let Argument::Reference(reference) = &call.argument else { return None };
+    let aggregate = match call.function.as_str() {
+        "count" => Aggregate::Count,
+        "sum" => Aggregate::Sum,
+        "mean" => Aggregate::Avg,
+        "min" => Aggregate::Min,
+        "max" => Aggregate::Max,
+        "first" => Aggregate::First,
+        "last" => Aggregate::Last,
+        _ => return None,
+    };
+    if reference.cast.is_some() {
+        return None;
+    }
+    match schema.fields.get(&reference.name) {
+        None => Some((aggregate, None)),
+        Some(data_type) => {
+            let any_type = matches!(aggregate, Aggregate::Count | Aggregate::First | Aggregate::Last);
+            (any_type || data_type.is_number()).then_some((aggregate, Some(reference.name.as_str())))
+        }
+    }
+}
+
+/// The plan's name for what a call gives.
+fn column_name(call: &Call) -> Option<String> {
+    let Argument::Reference(reference) = &call.argument else { return None };
+    let aggregate = match call.function.as_str() {
+        "mean" => "avg",
+        other => other,
+    };
+    Some(format!("{aggregate} {}", reference.name))
+}
+
+/// A call's results out of a frame, in the order of the answer.
+fn call_outs(
+    session: &dyn Session,
+    selection: &Resolved,
+    call: &Call,
+    frame: &Frame,
+) -> Result<Vec<Point>, QueryError> {
+    let Some(name) = column_name(call) else { return Ok(Vec::new()) };
+    let column = frame.column(&name);
+    let start_ns = if selection.range.start_ns == TIME_MIN_NS { 0 } else { selection.range.start_ns };
+    let mut outs = Vec::with_capacity(frame.rows());
+    for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
+        let value = column.map_or(Value::Null, |column| Value::from(column.cell(row)));
+        let value = match (call.data_type, value) {
+            (DataType::Float, value) => value.as_number().map_or(Value::Null, Value::Float),
+            // A window that has other values of the row only.
+            (_, Value::Int(0)) if call.function == "count" => Value::Null,
+            (DataType::Integer, Value::Unsigned(count)) if call.function == "count" => Value::Int(count as i64),
+            (_, value) => value,
+        };
+        if !value.is_null() {
+            let time_ns = if selection.windows.is_some() { *time_ns } else { start_ns };
+            outs.push(Point { time_ns, value, origin: None });
+        }
+    }
+    if selection.descending {
+        outs.reverse();
+    }
+    match Filling::from_selection(selection) {
+        Some(filling) => filling.for_call(call).fill(outs, session.budget()),
+        None => Ok(outs),
+    }
+}

@@ -1,0 +1,9 @@
+//! Statements: each kind in its file, run one after the other.
+
+pub(crate) mod answer;
+pub(crate) mod execute;
+mod explain;
+mod into;
+mod manage;
+pub(crate) mod request;
+mod show;

@@ -1,0 +1,6 @@
+//! Series, as PromQL reads them: by matchers, within a budget.
+
+pub(crate) mod selection;
+pub(crate) mod source;
+pub(crate) mod store_source;
+pub(crate) mod windows;

@@ -1,0 +1,263 @@
+//! Statements that make and drop databases, and delete rows.
+
+use model::{TimeRange, ValueType};
+use query::DatabaseSettings;
+use query::plan::{Scan, Selector};
+use sqlparser::ast::{
+    self, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, FromTable, ObjectName, ObjectType,
+    Statement, TableFactor,
+};
+
+use crate::error::{SqlError, invalid, unsupported};
+use crate::run::Run;
+use crate::select::lower;
+
+/// Something to be done to databases or rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Makes a database.
+    CreateDatabase {
+        /// Its name.
+        name: String,
+        /// True if an existing one is no error.
+        if_not_exists: bool,
+        /// How it keeps its data.
+        settings: DatabaseSettings,
+    },
+    /// Changes how a database keeps its data.
+    AlterDatabase {
+        /// Its name.
+        name: String,
+        /// The settings that change.
+        settings: DatabaseSettings,
+    },
+    /// Fixes the types of a table's fields before there are rows.
+    CreateTable {
+        /// The table.
+        table: String,
+        /// Its fields and their types.
+        fields: Vec<(String, ValueType)>,
+        /// True if an existing one is no error.
+        if_not_exists: bool,
+    },
+    /// Drops a database with all that is in it.
+    DropDatabase {
+        /// Its name.
+        name: String,
+        /// True if a missing one is no error.
+        if_exists: bool,
+    },
+    /// Deletes rows of a table.
+    Delete {
+        /// The table.
+        table: String,
+        /// Conditions on tags, all of which hold.
+        selectors: Vec<Selector>,
+        /// When.
+        range: TimeRange,
+        /// The words by which Postgres says that it is done.
+        tag: &'static str,
+    },
+}
+
+/// The last part of a name.
+fn last(name: &ObjectName) -> String {
+    name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.clone()).unwrap_or_default()
+}
+
+impl Run<'_> {
+    /// The change that a statement makes; `None` if it is none of these.
+    pub(crate) fn change(&mut self, statement: &Statement) -> Result<Option<Change>, SqlError> {
+        Ok(Some(match statement {
+            Statement::CreateDatabase { db_name, if_not_exists, .. } => self.database(db_name, *if_not_exists),
+            Statement::CreateTable(create) => create_table(create)?,
+            Statement::AlterTable(alter) => {
+                return invalid(format!(
+                    "a table has no settings of its own: its columns come with its rows, and it is kept as its database is (ALTER DATABASE {} SET retention = '30d'), so ALTER TABLE {} changes nothing",
+                    self.environment.database,
+                    last(&alter.name)
+                ));
+            }
+            Statement::Drop { object_type, if_exists, names, .. } => {
+                let [name] = names.as_slice() else { return unsupported("DROP of several at once") };
+                match object_type {
+                    ObjectType::Database => Change::DropDatabase { name: last(name), if_exists: *if_exists },
+                    ObjectType::Table => self.drop_table(&last(name), *if_exists)?,
+                    _ => return unsupported(format!("DROP {object_type}")),
+                }
+            }
+            Statement::Delete(delete) => self.delete(delete)?,
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Makes a change; returns the words by which Postgres says that it is done.
+    pub(crate) fn apply(&self, change: Change) -> Result<&'static str, SqlError> {
+        let (session, database) = (self.session, &self.environment.database);
+        let exists = |name: &String| session.databases().contains(name);
+        let missing = |name: &str| Err(SqlError::UnknownTable(format!("database \"{name}\" does not exist")));
+        match change {
+            Change::CreateDatabase { name, if_not_exists, .. } if exists(&name) && !if_not_exists => {
+                invalid(format!("database \"{name}\" already exists"))
+            }
+            Change::CreateDatabase { name, settings, .. } => {
+                session.set_up_database(&name, &settings)?;
+                Ok("CREATE DATABASE")
+            }
+            Change::AlterDatabase { name, .. } if !exists(&name) => missing(&name),
+            Change::AlterDatabase { name, settings } => {
+                session.set_up_database(&name, &settings)?;
+                Ok("ALTER DATABASE")
+            }
+            Change::CreateTable { table, fields, if_not_exists } => {
+                let exists = self.table(&table)?.is_some();
+                if exists && if_not_exists {
+                    return Ok("CREATE TABLE");
+                }
+                // A table without rows may be made again: the store refuses fields of another type.
+                if exists && !session.groups(database, &Scan::of_table(table.as_str()))?.is_empty() {
+                    return invalid(format!("relation \"{table}\" already exists"));
+                }
+                session.create_table(database, &table, &fields)?;
+                Ok("CREATE TABLE")
+            }
+            Change::DropDatabase { name, if_exists } => {
+                if !session.drop_database(&name)? && !if_exists {
+                    return missing(&name);
+                }
+                Ok("DROP DATABASE")
+            }
+            Change::Delete { table, selectors, range, tag } => {
+                session.delete(database, &table, &selectors, &range)?;
+                Ok(tag)
+            }
+        }
+    }
+
+    /// `CREATE DATABASE … WITH …`, or `ALTER DATABASE … SET …`, which the grammar reads as the former.
+    fn database(&self, name: &ObjectName, if_not_exists: bool) -> Change {
+        let ident = name.0.last().and_then(|part| part.as_ident());
+        let said = ident.and_then(|ident| self.parsed.databases.get(&crate::syntax::parse::position(ident.span.start)));
+        let (name, said) = (last(name), said.cloned().unwrap_or_default());
+        if said.is_alter {
+            Change::AlterDatabase { name, settings: said.settings }
+        } else {
+            Change::CreateDatabase { name, if_not_exists, settings: said.settings }
+        }
+    }
+
+    /// A table is its rows: without any there is none.
+    fn drop_table(&mut self, name: &str, if_exists: bool) -> Result<Change, SqlError> {
+        let table = match self.schema(name, false) {
+            Ok(schema) => schema.name,
+            Err(SqlError::UnknownTable(_)) if if_exists => name.to_owned(),
+            Err(error) => return Err(error),
+        };
+        Ok(Change::Delete { table, selectors: Vec::new(), range: TimeRange::ALL, tag: "DROP TABLE" })
+    }
+
+    /// `DELETE FROM table WHERE` tags and time.
+    fn delete(&mut self, delete: &ast::Delete) -> Result<Change, SqlError> {
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+        let [table] = from.as_slice() else { return unsupported("DELETE from several tables") };
+        let TableFactor::Table { name, .. } = &table.relation else { return unsupported("DELETE from a query") };
+        if delete.using.is_some() || delete.returning.is_some() || delete.limit.is_some() || !table.joins.is_empty() {
+            return unsupported("USING, RETURNING and LIMIT in DELETE");
+        }
+        let schema = self.schema(&last(name), false)?;
+        let scope = self.scope(&schema, &schema.name);
+        let mut scan = Scan::of_table(schema.name.as_str());
+        if let Some(condition) = &delete.selection {
+            let condition = self.bind(&scope, condition)?.expression;
+            if !lower(condition, &mut scan, &scope).is_in_scan() {
+                return invalid("DELETE takes conditions on tags and on time, put together by AND");
+            }
+        }
+        Ok(Change::Delete { table: schema.name, selectors: scan.selectors, range: scan.range, tag: "DELETE" })
+    }
+}
+
+/// The kind of a column of a CREATE TABLE.
+enum Declared {
+    Time,
+    /// Tags come with the rows that have them.
+    Tag,
+    Field(ValueType),
+}
+
+/// `CREATE TABLE name (time TIMESTAMP, host TAG, usage DOUBLE PRECISION, …)`
+fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
+    let table = last(&create.name);
+    if create.query.is_some() || create.like.is_some() || create.inherits.is_some() || create.partition_of.is_some() {
+        return unsupported("CREATE TABLE of a query or of another table; INSERT INTO … SELECT makes a table");
+    }
+    if create.temporary || create.external || create.or_replace {
+        return unsupported("a table that is TEMPORARY, EXTERNAL or to be REPLACEd");
+    }
+    if !matches!(create.table_options, CreateTableOptions::None) {
+        return invalid(
+            "a table has no settings of its own: it is kept as its database is (ALTER DATABASE … SET retention = '30d')",
+        );
+    }
+    let mut fields = Vec::new();
+    for column in &create.columns {
+        check_options(column)?;
+        let name = &column.name.value;
+        match declared(column)? {
+            Declared::Time if ["time", "timestamp"].contains(&name.to_lowercase().as_str()) => {}
+            Declared::Time => {
+                return invalid(format!(
+                    "the time of a table's rows is its column \"time\", and \"{name}\" would be a second one: make it a BIGINT"
+                ));
+            }
+            Declared::Tag => {}
+            Declared::Field(_) if fields.iter().any(|(known, _)| known == name) => {
+                return invalid(format!("column \"{name}\" specified more than once"));
+            }
+            Declared::Field(value_type) => fields.push((name.clone(), value_type)),
+        }
+    }
+    if fields.is_empty() {
+        return invalid(format!("table \"{table}\" needs a field: a column of numbers, booleans or text"));
+    }
+    Ok(Change::CreateTable { table, fields, if_not_exists: create.if_not_exists })
+}
+
+/// Promises that are not kept are not made: fields may be null, and nothing is unique but a row's time.
+fn check_options(column: &ColumnDef) -> Result<(), SqlError> {
+    for option in &column.options {
+        match &option.option {
+            ColumnOption::Null | ColumnOption::Comment(_) => {}
+            ColumnOption::NotNull | ColumnOption::PrimaryKey(_)
+                if matches!(column.data_type, DataType::Timestamp(..)) => {}
+            other => return unsupported(format!("{other} of column \"{}\"", column.name.value)),
+        }
+    }
+    Ok(())
+}
+
+fn declared(column: &ColumnDef) -> Result<Declared, SqlError> {
+    let text = column.data_type.to_string().to_lowercase();
+    let word = text.split(['(', ' ']).next().unwrap_or_default();
+    Ok(match word {
+        "timestamp" | "timestamptz" | "datetime" => Declared::Time,
+        "tag" | "symbol" => Declared::Tag,
+        _ if text.ends_with("unsigned") || matches!(word, "ubigint" | "uint64" | "uint32") => {
+            Declared::Field(ValueType::U64)
+        }
+        "double" | "real" | "float" | "float4" | "float8" | "float32" | "float64" | "numeric" | "decimal" => {
+            Declared::Field(ValueType::F64)
+        }
+        "bigint" | "int" | "integer" | "smallint" | "int2" | "int4" | "int8" | "int64" | "long" => {
+            Declared::Field(ValueType::I64)
+        }
+        "bool" | "boolean" => Declared::Field(ValueType::Bool),
+        "text" | "varchar" | "character" | "char" | "string" => Declared::Field(ValueType::String),
+        _ => {
+            return invalid(format!(
+                "column \"{}\" has no type that is kept: there are TIMESTAMP, TAG, DOUBLE PRECISION, BIGINT, BIGINT UNSIGNED, BOOLEAN and TEXT, not {}",
+                column.name.value, column.data_type
+            ));
+        }
+    })
+}

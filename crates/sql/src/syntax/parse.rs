@@ -1,0 +1,334 @@
+//! Text to statements.
+//!
+//! The grammar is `sqlparser`'s. What time-series databases add to a SELECT (`SAMPLE BY … FILL … ALIGN TO …`, `LATEST ON … PARTITION
+//! BY …`, `LATEST BY …`, `ASOF JOIN`) is taken out of the tokens before, and found again by the place of its SELECT.
+
+use std::collections::HashMap;
+
+use query::plan::FillWith;
+use sqlparser::ast::{Expr, Select, Statement};
+use sqlparser::dialect::{Dialect, PostgreSqlDialect};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
+
+use crate::error::SqlError;
+use crate::syntax::settings::{self, SettingsByPlace};
+
+/// Bytes of a text.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Expressions, queries and parentheses within one another.
+const DEPTH_MAX: usize = 50;
+/// Operators of a text: chains of them are trees as deep, and are walked by recursion on threads with two megabytes of stack.
+const OPERATORS_MAX: usize = 256;
+
+/// Statements and what was taken out of them.
+#[derive(Debug, Clone, Default)]
+pub struct Parsed {
+    /// In the order in which they stand.
+    pub statements: Vec<Statement>,
+    /// By the place of their SELECT.
+    pub(crate) extensions: Extensions,
+    /// True if something stands for an ASOF JOIN that the grammar reads as another.
+    has_asof: bool,
+    /// The settings of databases in statements.
+    pub(crate) databases: SettingsByPlace,
+}
+
+/// The clauses of SELECTs beyond SQL, by the line and column of each.
+pub(crate) type Extensions = HashMap<(u64, u64), Extension>;
+
+/// The clauses of a SELECT beyond SQL.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Extension {
+    pub(crate) sample: Option<Sample>,
+    /// Columns of each value of which only the newest row stays.
+    pub(crate) latest_by: Option<Vec<Expr>>,
+}
+
+/// `SAMPLE BY 1h FILL(…) ALIGN TO …`
+#[derive(Debug, Clone)]
+pub(crate) struct Sample {
+    /// `1h`
+    pub(crate) width: String,
+    /// One for each column, or one for all.
+    /// For each aggregate, or for all of them; `None`: gaps stay.
+    pub(crate) fill: Vec<Option<FillWith>>,
+    pub(crate) align: Align,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Align {
+    Calendar { time_zone: Option<String>, offset: Option<String> },
+    FirstObservation,
+}
+
+impl Parsed {
+    /// A query's text for another engine of SQL; `None` for other statements, and for those with what only time-series databases have.
+    pub fn query_text(&self, position: usize) -> Option<String> {
+        let statement = self.statements.get(position)?;
+        let is_query = match statement {
+            Statement::Query(_) => true,
+            Statement::Explain { statement, .. } => matches!(**statement, Statement::Query(_)),
+            _ => false,
+        };
+        (is_query && self.extensions.is_empty() && !self.has_asof).then(|| statement.to_string())
+    }
+
+    pub(crate) fn extension(&self, select: &Select) -> Option<&Extension> {
+        self.extensions.get(&position(select.select_token.0.span.start))
+    }
+}
+
+pub(crate) const fn position(location: Location) -> (u64, u64) {
+    (location.line, location.column)
+}
+
+/// Reads statements.
+pub fn parse(text: &str) -> Result<Parsed, SqlError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(SqlError::Syntax(format!("a text of SQL has at most {TEXT_BYTES_MAX} bytes, not {}", text.len())));
+    }
+    let dialect = PostgreSqlDialect {};
+    let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
+    let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
+    check_depth(&tokens)?;
+    let Extracted { tokens, extensions, has_asof, databases } = extract(tokens, &dialect)?;
+    let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
+    let statements = parser.parse_statements().map_err(|error| syntax(&error))?;
+    Ok(Parsed { statements, extensions, has_asof, databases })
+}
+
+fn syntax(error: &sqlparser::parser::ParserError) -> SqlError {
+    SqlError::Syntax(error.to_string().trim_start_matches("sql parser error: ").to_owned())
+}
+
+/// The parser counts what it recurses through; chains of operators it does not, and they are recursed through later.
+fn check_depth(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
+    let is_operator = |token: &TokenWithSpan| {
+        matches!(
+            token.token,
+            Token::Plus
+                | Token::Minus
+                | Token::Mul
+                | Token::Div
+                | Token::Mod
+                | Token::StringConcat
+                | Token::DoubleColon
+        ) || matches!(&token.token, Token::Word(word) if matches!(word.keyword, Keyword::AND | Keyword::OR | Keyword::NOT | Keyword::UNION))
+    };
+    let count = tokens.iter().filter(|token| is_operator(token)).count();
+    if count > OPERATORS_MAX {
+        return Err(SqlError::Syntax(format!("a statement has at most {OPERATORS_MAX} operators, not {count}")));
+    }
+    Ok(())
+}
+
+/// The tokens for the grammar, and the clauses that it does not have.
+#[derive(Default)]
+struct Extracted {
+    tokens: Vec<TokenWithSpan>,
+    extensions: Extensions,
+    has_asof: bool,
+    databases: SettingsByPlace,
+}
+
+/// Tokens without the extensions.
+fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracted, SqlError> {
+    let mut out = Extracted::default();
+    // The last SELECT on each level of parentheses.
+    let mut selects: Vec<Option<Location>> = vec![None];
+    let tokens: Vec<TokenWithSpan> =
+        tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
+    let mut cursor = Cursor { tokens: &tokens, next: 0, dialect };
+    while let Some(token) = cursor.peek() {
+        let begins = out.tokens.last().is_none_or(|last| last.token == Token::SemiColon);
+        if begins && let Some(taken) = settings::take(tokens.get(cursor.next..).unwrap_or_default())? {
+            out.tokens.extend(taken.tokens);
+            out.databases.insert(position(taken.at), taken.said);
+            cursor.next += taken.read;
+            continue;
+        }
+        match &token.token {
+            Token::LParen => selects.push(None),
+            Token::RParen if selects.len() > 1 => {
+                selects.pop();
+            }
+            Token::SemiColon => selects = vec![None],
+            Token::Word(word) if word.keyword == Keyword::SELECT => {
+                if let Some(last) = selects.last_mut() {
+                    *last = Some(token.span.start);
+                }
+            }
+            _ => {}
+        }
+        let select = selects.last().copied().flatten();
+        if cursor.at(&["asof", "join"]) {
+            // Two words that nothing else here uses stand for one that the grammar has only in another form.
+            for keyword in ["LEFT", "SEMI"] {
+                out.tokens.push(TokenWithSpan { token: Token::make_keyword(keyword), span: token.span });
+            }
+            out.has_asof = true;
+            cursor.next += 1;
+        } else if let Some(select) = select.filter(|_| cursor.at(&["sample", "by"])) {
+            out.extensions.entry(position(select)).or_default().sample = Some(cursor.sample()?);
+        } else if let Some(select) = select.filter(|_| cursor.at(&["latest", "by"]) || cursor.at(&["latest", "on"])) {
+            out.extensions.entry(position(select)).or_default().latest_by = Some(cursor.latest()?);
+        } else {
+            out.tokens.push(token.clone());
+            cursor.next += 1;
+        }
+    }
+    Ok(out)
+}
+
+struct Cursor<'a> {
+    tokens: &'a [TokenWithSpan],
+    next: usize,
+    dialect: &'a dyn Dialect,
+}
+
+impl<'a> Cursor<'a> {
+    fn peek(&self) -> Option<&'a TokenWithSpan> {
+        self.tokens.get(self.next)
+    }
+
+    fn word(&self, ahead: usize) -> Option<&'a Word> {
+        match self.tokens.get(self.next + ahead).map(|token| &token.token) {
+            Some(Token::Word(word)) if word.quote_style.is_none() => Some(word),
+            _ => None,
+        }
+    }
+
+    /// Returns whether these words come next.
+    fn at(&self, words: &[&str]) -> bool {
+        let same = |(ahead, word): (usize, &&str)| {
+            self.word(ahead).is_some_and(|found| found.value.eq_ignore_ascii_case(word))
+        };
+        words.iter().enumerate().all(same)
+    }
+
+    fn take(&mut self, words: &[&str]) -> bool {
+        let found = self.at(words);
+        if found {
+            self.next += words.len();
+        }
+        found
+    }
+
+    fn error<T>(&self, wanted: &str) -> Result<T, SqlError> {
+        let (found, at) = match self.peek() {
+            Some(token) => (token.token.to_string(), token.span.start.to_string()),
+            None => ("the end".to_owned(), String::new()),
+        };
+        Err(SqlError::Syntax(format!("Expected: {wanted}, found: {found}{at}")))
+    }
+
+    fn symbol(&mut self, symbol: &Token) -> Result<(), SqlError> {
+        if self.peek().is_some_and(|token| token.token == *symbol) {
+            self.next += 1;
+            return Ok(());
+        }
+        self.error(&symbol.to_string())
+    }
+
+    fn text(&mut self) -> Result<String, SqlError> {
+        let text = match self.peek().map(|token| &token.token) {
+            Some(Token::SingleQuotedString(text)) => text.clone(),
+            _ => return self.error("a text in quotes"),
+        };
+        self.next += 1;
+        Ok(text)
+    }
+
+    /// `1h`, `15m` or `'15m'`
+    fn width(&mut self) -> Result<String, SqlError> {
+        let Some(Token::Number(number, _)) = self.peek().map(|token| &token.token) else {
+            return if matches!(self.peek().map(|token| &token.token), Some(Token::SingleQuotedString(_))) {
+                self.text()
+            } else {
+                self.error("a width such as 1h")
+            };
+        };
+        self.next += 1;
+        let Some(unit) = self.word(0) else { return self.error("a unit such as h") };
+        self.next += 1;
+        Ok(format!("{number}{}", unit.value))
+    }
+
+    fn sample(&mut self) -> Result<Sample, SqlError> {
+        self.next += 2;
+        let width = self.width()?;
+        let fill = if self.take(&["fill"]) { self.fill()? } else { Vec::new() };
+        let mut align = Align::Calendar { time_zone: None, offset: None };
+        if self.take(&["align", "to", "first", "observation"]) {
+            align = Align::FirstObservation;
+        } else if self.take(&["align", "to", "calendar"]) {
+            let time_zone = if self.take(&["time", "zone"]) { Some(self.text()?) } else { None };
+            let offset = if self.take(&["with", "offset"]) { Some(self.text()?) } else { None };
+            align = Align::Calendar { time_zone, offset };
+        }
+        Ok(Sample { width, fill, align })
+    }
+
+    fn fill(&mut self) -> Result<Vec<Option<FillWith>>, SqlError> {
+        self.symbol(&Token::LParen)?;
+        let mut fills = Vec::new();
+        loop {
+            let negative = self.peek().is_some_and(|token| token.token == Token::Minus);
+            self.next += usize::from(negative);
+            let fill = match self.peek().map(|token| &token.token) {
+                Some(Token::Word(word)) if !negative => match word.value.to_lowercase().as_str() {
+                    "none" => None,
+                    "null" => Some(FillWith::Null),
+                    "prev" | "previous" => Some(FillWith::Previous),
+                    "linear" => Some(FillWith::Linear),
+                    _ => return self.error("NONE, NULL, PREV, LINEAR or a number"),
+                },
+                Some(Token::Number(number, _)) => match number.parse::<f64>() {
+                    Ok(number) => Some(FillWith::Number(if negative { -number } else { number })),
+                    Err(_) => return self.error("a number"),
+                },
+                _ => return self.error("NONE, NULL, PREV, LINEAR or a number"),
+            };
+            self.next += 1;
+            fills.push(fill);
+            if self.peek().is_some_and(|token| token.token == Token::Comma) {
+                self.next += 1;
+                continue;
+            }
+            self.symbol(&Token::RParen)?;
+            return Ok(fills);
+        }
+    }
+
+    /// `LATEST BY a, b` or `LATEST ON time PARTITION BY a, b`
+    fn latest(&mut self) -> Result<Vec<Expr>, SqlError> {
+        self.next += 1;
+        if self.take(&["on"]) {
+            if self.word(0).is_none() {
+                return self.error("the column of time");
+            }
+            self.next += 1;
+            if !self.take(&["partition"]) {
+                return self.error("PARTITION BY");
+            }
+        }
+        if !self.take(&["by"]) {
+            return self.error("BY");
+        }
+        let mut columns = Vec::new();
+        loop {
+            let Some(Token::Word(word)) = self.peek().map(|token| &token.token) else {
+                return self.error("a column");
+            };
+            let parsed = Parser::new(self.dialect).with_tokens(vec![Token::Word(word.clone())]).parse_expr();
+            columns.push(parsed.map_err(|error| syntax(&error))?);
+            self.next += 1;
+            if self.peek().is_none_or(|token| token.token != Token::Comma) {
+                return Ok(columns);
+            }
+            self.next += 1;
+        }
+    }
+}
