@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use index::compile;
 use model::{Exemplar, Labels, METRIC_NAME, MatchOp, Matcher, MetricMetadata, TimeRange};
-use query::{Budget, QueryError, StoreSource};
-use store::{SelectedGroup, StoreError};
+use query::{Budget, NameKind, QueryError, StoreSource};
+use store::SelectedGroup;
 
 use crate::Db;
 
@@ -44,12 +44,7 @@ impl Db {
         limit: usize,
         budget: &Budget,
     ) -> Result<Vec<String>, QueryError> {
-        let groups = self.groups(database, matcher_sets, range, budget)?;
-        let names = self.store.label_names(database, &groups).map_err(|error| unreadable(&error))?;
-        let mut names: BTreeSet<String> = names.into_iter().collect();
-        if !groups.is_empty() {
-            names.insert(METRIC_NAME.to_owned());
-        }
+        let names = self.source(database).names(NameKind::Labels, matcher_sets, range, budget)?;
         Ok(limited(names, limit))
     }
 
@@ -63,16 +58,12 @@ impl Db {
         limit: usize,
         budget: &Budget,
     ) -> Result<Vec<String>, QueryError> {
-        let groups = self.groups(database, matcher_sets, range, budget)?;
-        let values: BTreeSet<String> = if name == METRIC_NAME {
-            groups.iter().flat_map(|group| group.columns.iter()).map(|column| column.metric.clone()).collect()
-        } else {
-            // A group has one value at most; not more is taken, and mostly far less.
-            budget.hold_bytes((groups.len() * NAME_BYTES) as u64)?;
-            let values = self.store.label_values(database, name, &groups);
-            values.map_err(|error| unreadable(&error))?.into_iter().collect()
-        };
+        let values = self.source(database).names(NameKind::Values(name), matcher_sets, range, budget)?;
         Ok(limited(values, limit))
+    }
+
+    fn source<'a>(&'a self, database: &'a str) -> StoreSource<'a> {
+        StoreSource::new(&self.store, database, &self.helpers)
     }
 
     /// What clients said of metric families, by name; of one family if it is named.
@@ -110,7 +101,7 @@ impl Db {
         range: TimeRange,
         budget: &Budget,
     ) -> Result<Vec<SelectedGroup>, QueryError> {
-        let source = StoreSource::new(&self.store, database, &self.helpers);
+        let source = self.source(database);
         let everything = [vec![Matcher::new(METRIC_NAME, MatchOp::NotEqual, "")]];
         let matcher_sets = if matcher_sets.is_empty() { &everything[..] } else { matcher_sets };
         let mut groups = Vec::new();
@@ -121,11 +112,7 @@ impl Db {
     }
 }
 
-fn limited<T>(sorted: BTreeSet<T>, limit: usize) -> Vec<T> {
+fn limited<T>(sorted: impl IntoIterator<Item = T>, limit: usize) -> Vec<T> {
     let limit = if limit == 0 { usize::MAX } else { limit };
     sorted.into_iter().take(limit).collect()
-}
-
-fn unreadable(error: &StoreError) -> QueryError {
-    QueryError::Storage(error.to_string())
 }

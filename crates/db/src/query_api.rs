@@ -257,7 +257,7 @@ impl Db {
         budget: &Budget,
     ) -> Result<Vec<Series>, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
-        let mut series = source.select(&Selection { matchers, start_ms, end_ms }, budget)?;
+        let mut series = source.select(&Selection { matchers, start_ms, end_ms, projection: None }, budget)?;
         series.sort_by(|a, b| a.labels.cmp(&b.labels));
         Ok(series)
     }

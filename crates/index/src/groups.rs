@@ -3,8 +3,8 @@
 //! Segments own ascending ranges of ids. A group is found in the segment that owns its id; what newer segments say of its
 //! fields, and of its being removed, comes first.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use roaring::RoaringBitmap;
 
 use crate::identity::fingerprint;
 use crate::mutable::Mutable;
+use crate::project::{ProjectedReader, Projection};
 use crate::read::GroupReader;
 use crate::search::{self, MatcherCache};
 use crate::segment::levels::{SegmentSize, segments_to_merge};
@@ -40,7 +41,15 @@ pub struct Group {
 }
 
 /// A selected group, and those of the wanted slots that it has.
-pub type Selected = (GroupId, Arc<[Slot]>);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selected {
+    /// The group.
+    pub id: GroupId,
+    /// Its measurement.
+    pub measurement: MeasurementId,
+    /// The slots, sorted.
+    pub slots: Arc<[Slot]>,
+}
 
 /// All groups of a shard, numbered in order of appearance.
 #[derive(Debug)]
@@ -188,6 +197,11 @@ impl Groups {
         GroupReader::new(self)
     }
 
+    /// For getting some of the labels of many groups.
+    pub fn projected<'a>(&'a self, projection: Projection<'a>) -> ProjectedReader<'a> {
+        ProjectedReader::new(self, projection)
+    }
+
     /// Database and measurement of a group, which cost less than its labels.
     pub fn family(&self, id: GroupId) -> Result<Option<(DatabaseId, MeasurementId)>, IndexError> {
         let Some((owner, family)) = self.family_of(id)? else {
@@ -222,6 +236,11 @@ impl Groups {
             }
         }
         Ok(None)
+    }
+
+    /// Returns whether a source after the one that begins at an id may change the fields of its groups.
+    fn has_overlays_after(&self, first: GroupId) -> bool {
+        self.sources().rev().take_while(|source| source.first() > first).any(Source::has_overlays)
     }
 
     /// The group of this identity.
@@ -474,23 +493,32 @@ impl Groups {
         selected: &mut Vec<Selected>,
     ) -> Result<(), IndexError> {
         let mut of_family: HashMap<u32, Arc<[Slot]>> = HashMap::new();
+        // Neighbours mostly are of one family.
+        let mut last: Option<(u32, Arc<[Slot]>)> = None;
+        let has_overlays = self.has_overlays_after(source.first());
         for id in groups {
             let Some(family) = source.family_of(id)? else {
                 continue;
             };
-            let slots = match self.overlay(id)? {
-                Some(slots) => slots.chosen_of(&columns.slots).into(),
-                None => match of_family.get(&family) {
-                    Some(slots) => slots.clone(),
-                    None => {
-                        let slots: Arc<[Slot]> = source.family(family)?.slots.chosen_of(&columns.slots).into();
-                        of_family.insert(family, slots.clone());
-                        slots
-                    }
-                },
+            let overlay = if has_overlays { self.overlay(id)? } else { None };
+            let slots = match (overlay, &last) {
+                (Some(slots), _) => slots.chosen_of(&columns.slots).into(),
+                (None, Some((known, slots))) if *known == family => slots.clone(),
+                (None, _) => {
+                    let slots = match of_family.get(&family) {
+                        Some(slots) => slots.clone(),
+                        None => {
+                            let slots: Arc<[Slot]> = source.family(family)?.slots.chosen_of(&columns.slots).into();
+                            of_family.insert(family, slots.clone());
+                            slots
+                        }
+                    };
+                    last = Some((family, slots.clone()));
+                    slots
+                }
             };
             if !slots.is_empty() {
-                selected.push((id, slots));
+                selected.push(Selected { id, measurement: columns.measurement, slots });
             }
         }
         Ok(())
@@ -508,82 +536,10 @@ impl Groups {
         Ok(found)
     }
 
-    /// Adds the names of labels that one of the groups has, without the metric name.
-    pub fn label_names(
-        &self,
-        database: DatabaseId,
-        groups: &RoaringBitmap,
-        names: &mut BTreeSet<String>,
-    ) -> Result<(), IndexError> {
-        for source in self.sources() {
-            for name in source.names(database) {
-                if !names.contains(name.text) && !source.having(database, name.number)?.is_disjoint(groups) {
-                    names.insert(name.text.to_owned());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the values of a label (not the metric name) that one of the groups has.
-    pub fn label_values(
-        &self,
-        database: DatabaseId,
-        name: &str,
-        groups: &RoaringBitmap,
-        values: &mut BTreeSet<String>,
-    ) -> Result<(), IndexError> {
-        for source in self.sources() {
-            let Some(name) = source.name(database, name) else {
-                continue;
-            };
-            let having = source.having(database, name.number)?;
-            let wanted = &having & groups;
-            if wanted.len() < u64::from(name.values) {
-                values_of_groups(source, database, name.number, &wanted, values)?;
-                continue;
-            }
-            let all = wanted.len() == having.len();
-            let mut terms = source.terms(database, name.number, "", false)?;
-            while terms.advance()? {
-                if !values.contains(terms.text()) && (all || terms.ids()?.intersects(&wanted)) {
-                    values.insert(terms.text().to_owned());
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Reads everything that is in segments.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.segments.iter().try_for_each(|segment| segment.verify())
     }
-}
-
-/// The values of a label that few groups have: each group is asked.
-fn values_of_groups(
-    source: &dyn Source,
-    database: DatabaseId,
-    name: u32,
-    groups: &RoaringBitmap,
-    values: &mut BTreeSet<String>,
-) -> Result<(), IndexError> {
-    let mut numbers = BTreeSet::new();
-    let mut row = Vec::new();
-    for id in groups {
-        row.clear();
-        let Some(family) = source.values_of(id, &mut row)? else {
-            continue;
-        };
-        let names = source.family(family)?.names;
-        numbers.extend(names.iter().zip(&row).find(|(number, _)| **number == name).map(|(_, value)| *value));
-    }
-    for number in numbers {
-        let mut text = String::new();
-        source.append_value(database, name, number, &mut text)?;
-        values.insert(text);
-    }
-    Ok(())
 }
 
 impl FrozenGroups {

@@ -14,7 +14,7 @@
 //!
 //! * `catalog`: databases, measurements, fields by name · `entry`: what the log and segments hold of something new · `error`: errors
 //! * `groups`: a shard's groups · `mutable`: the segment in memory · `segment`: those on disk, and which of them are merged
-//! * `source`: what all segments offer · `search`, `matcher`: matchers over it · `read`: groups with their labels again · `cardinality`: counts
+//! * `source`: what all segments offer · `search`, `matcher`: matchers over it · `read`: groups with their labels again · `project`: some of their labels · `names`: names and values of labels · `cardinality`: counts
 //! * `identity`: hashes of labels · `ids`: sets of groups · `slots`: sets of fields · `text`: interned texts
 
 mod cardinality;
@@ -26,6 +26,8 @@ mod identity;
 mod ids;
 mod matcher;
 mod mutable;
+mod names;
+mod project;
 mod read;
 mod search;
 mod segment;
@@ -41,6 +43,8 @@ pub use entry::{CatalogEntry, GroupEntry, decode_entries, encode_entries, push_l
 pub use error::IndexError;
 pub use groups::{FrozenGroups, Group, Groups, MergeJob, Selected};
 pub use matcher::{CompiledMatcher, MatcherError, compile};
+pub use names::TextSet;
+pub use project::{ProjectedReader, Projection};
 pub use read::GroupReader;
 pub use roaring::RoaringBitmap;
 pub use segment::copies::{SegmentBytes, SegmentCopy, SegmentTwin};
@@ -99,9 +103,9 @@ pub fn fuzz_segment_opened(segment: Segment) {
         let _ = groups.select(0, &everything, &matchers.into_iter().collect::<Vec<_>>());
     }
     let chosen: RoaringBitmap = ids.iter().copied().collect();
-    let mut texts = std::collections::BTreeSet::new();
-    let _ = groups.label_names(0, &chosen, &mut texts);
-    let _ = groups.label_values(0, "x", &chosen, &mut texts);
+    let mut texts = TextSet::default();
+    let _ = groups.add_label_names(0, &chosen, &mut texts);
+    let _ = groups.add_label_values((0, "x"), &chosen, &mut texts, &mut |_| true);
     let _ = cardinality(&[&groups], 0, 10, &|_| true);
     let _ = groups.register(0, 0, &Labels::empty(), &[0]);
     groups.remove(&chosen);

@@ -510,6 +510,10 @@ impl Source for Mutable {
         Box::new(sorted.into_iter().map(Ok))
     }
 
+    fn has_overlays(&self) -> bool {
+        !self.overlay.is_empty()
+    }
+
     fn overlay(&self, id: GroupId) -> Result<Option<Arc<SlotSet>>, IndexError> {
         Ok(self.overlay.get(&id).cloned())
     }

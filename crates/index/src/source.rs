@@ -104,6 +104,8 @@ pub(crate) trait Source {
     fn each_group(&self, visit: &mut GroupVisitor<'_>) -> Result<(), IndexError>;
     /// The fingerprints of its own groups.
     fn fingerprints(&self) -> Fingerprints<'_>;
+    /// Returns whether it changes the fields of older groups.
+    fn has_overlays(&self) -> bool;
     /// The fields of an older group, if this source changes them.
     fn overlay(&self, id: GroupId) -> Result<Option<Arc<SlotSet>>, IndexError>;
     /// All that it says of older groups' fields, in order of ids.

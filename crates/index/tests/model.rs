@@ -7,7 +7,8 @@ use std::sync::Arc;
 use model::{Labels, MatchOp, Matcher};
 use proptest::prelude::*;
 use thalweg_index::{
-    CompiledMatcher, FrozenGroups, GroupEntry, Groups, MetricColumns, RoaringBitmap, Segment, cardinality,
+    CompiledMatcher, FrozenGroups, GroupEntry, Groups, MetricColumns, RoaringBitmap, Segment, Selected, TextSet,
+    cardinality,
 };
 
 #[derive(Debug, Clone)]
@@ -154,15 +155,16 @@ impl Pair {
                     |matcher: &CompiledMatcher| matcher.matches(known.labels.get(matcher.name()).unwrap_or(""));
                 let slots: Vec<u32> = columns.slots.iter().copied().filter(|slot| known.slots.contains(slot)).collect();
                 if known.measurement == columns.measurement && matchers.iter().all(satisfied) && !slots.is_empty() {
-                    expected.push((id, slots.into()));
+                    expected.push(Selected { id, measurement: columns.measurement, slots: slots.into() });
                 }
             }
         }
         assert_eq!(selected, expected, "{matchers:?}");
-        let chosen: RoaringBitmap = selected.iter().map(|(id, _)| *id).collect();
-        let (mut names, mut values) = (BTreeSet::new(), BTreeSet::new());
-        self.groups.label_names(database, &chosen, &mut names).unwrap();
-        self.groups.label_values(database, "x", &chosen, &mut values).unwrap();
+        let chosen: RoaringBitmap = selected.iter().map(|selected| selected.id).collect();
+        let (mut names, mut values) = (TextSet::default(), TextSet::default());
+        self.groups.add_label_names(database, &chosen, &mut names).unwrap();
+        self.groups.add_label_values((database, "x"), &chosen, &mut values, &mut |_| true).unwrap();
+        let [names, values] = [names, values].map(|texts| BTreeSet::from_iter(texts.into_sorted()));
         let (mut all_names, mut all_values) = (BTreeSet::new(), BTreeSet::new());
         for (_, known) in self.live().filter(|(id, _)| chosen.contains(*id)) {
             all_names.extend(known.labels.iter().map(|(name, _)| name.to_owned()));

@@ -232,7 +232,15 @@ impl Evaluator<'_> {
             sizes.count(&samples, &bounds, &mut counts.lock().unwrap_or_else(PoisonError::into_inner));
             Ok(Row::new(labels))
         };
-        let options = StreamOptions { step: COUNT, make: &make, windows: None, grouping: None, distinct: false };
+        let options = StreamOptions {
+            step: COUNT,
+            make: &make,
+            windows: None,
+            last: None,
+            grouping: None,
+            projection: None,
+            distinct: false,
+        };
         self.stream(
             &range.selector.matchers,
             bounds.read_interval(),

@@ -29,6 +29,7 @@ pub use execute::{
     BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, Context, LastRow, LastRows, Outcome, Reads,
     StepReport, execute, fill_gaps, interpolated, last_rows, table_groups,
 };
+pub use index::Projection;
 pub use model::{Cell, Column, Values};
 pub use plan::Plan;
 pub use plan::sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
@@ -37,11 +38,11 @@ pub use result::result_rows::{ResultRows, RowColumn, RowOrder, RowRef, RowShape,
 pub use result::row_limit::RowLimit;
 pub use result::series_labels::{SeriesLabels, SeriesTexts};
 pub use series::selection::cardinality;
-pub use series::source::{QueryError, Selection, Series, SeriesSink, Source, WindowSink};
+pub use series::source::{LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, WindowSink};
 pub use series::store_source::{Chosen, StoreSource};
 pub use series::windows::{WindowSelection, WindowSeries, WindowValue};
 pub use session::{DatabaseSettings, RefusedRow, Session, TableGroup};
-pub use store::{Origin, Origins, SelectedGroup, TableSchema};
+pub use store::{NameKind, Origin, Origins, SelectedGroup, TableSchema};
 pub use threads::Helpers;
 pub use trace::Trace;
 pub use value::{Interval, SqlType, Value};

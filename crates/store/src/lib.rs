@@ -55,7 +55,9 @@ pub use part::{fuzz_part, fuzz_part_file};
 pub use read::end_rows::{End, EndRows};
 pub use read::head_rows::HeadRows;
 pub use read::last_rows::BatchLastRows;
+pub use read::last_samples::LastSample;
 pub use read::milliseconds::to_milliseconds;
+pub use read::names::{NameKind, NamesRequest};
 pub use read::origins::{Origin, Origins};
 pub use read::select::{SelectedColumn, SelectedGroup};
 pub use read::table_rows::TableRows;
@@ -71,8 +73,8 @@ pub use upkeep::backup::{
     BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
 };
 pub use upkeep::check::{CheckReport, check};
-pub use upkeep::damage::Damage;
 pub use upkeep::compact::CompactReport;
+pub use upkeep::damage::Damage;
 pub use upkeep::health::{CheckStatus, Health, HealthCheck, Loss};
 pub use upkeep::inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
 pub use upkeep::lost_found::{LostFile, lost_found};

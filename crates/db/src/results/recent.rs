@@ -12,7 +12,8 @@ use cache::Key;
 use model::Matcher;
 use parking_lot::Mutex;
 use query::{
-    Budget, Chosen, QueryError, Selection, Series, SeriesSink, Source, StoreSource, Trace, WindowSelection, WindowSink,
+    Budget, Chosen, LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, StoreSource, Trace,
+    WindowSelection, WindowSink,
 };
 use store::Store;
 
@@ -111,6 +112,13 @@ impl RecentSource<'_> {
     /// What there is for a selection; nothing if it is to be read from the store.
     fn recent(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Option<Arc<Recent>>, QueryError> {
         if selection.end_ms.saturating_sub(selection.start_ms) > SPAN_MS_MAX {
+            return Ok(None);
+        }
+        // To put whole labels of so many series together costs more than to read their samples.
+        if let Some(projection) = selection.projection
+            && let Some(groups) = self.inner.projected_groups(selection.matchers, projection, budget)?
+            && groups * SERIES_BYTES > self.recents.bytes_max
+        {
             return Ok(None);
         }
         let key = Key::of_statement(&format!("{} {:?}", self.database, selection.matchers));
@@ -257,7 +265,8 @@ impl RecentSource<'_> {
         budget: &Budget,
     ) -> Result<Vec<Vec<Series>>, QueryError> {
         let read = Placed(Mutex::new(vec![Vec::new(); places]));
-        self.inner.scan(&Selection { matchers, start_ms, end_ms }, budget, &read)?;
+        let selection = Selection { matchers, start_ms, end_ms, projection: None };
+        self.inner.scan(&selection, budget, &read)?;
         let read = read.0.into_inner();
         // They are counted among the bytes of what is kept.
         budget.give_back(read.iter().flatten().map(Series::samples).sum());
@@ -311,6 +320,16 @@ impl Source for RecentSource<'_> {
             Some(recent) => recent.give(selection, budget, sink),
             None => self.inner.scan(selection, budget, sink),
         }
+    }
+
+    /// The last samples alone cost less than to cache all.
+    fn scan_last(
+        &self,
+        selection: &Selection<'_>,
+        budget: &Budget,
+        sink: &dyn LastSampleSink,
+    ) -> Result<(), QueryError> {
+        self.inner.scan_last(selection, budget, sink)
     }
 
     fn scan_windows(

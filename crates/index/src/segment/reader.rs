@@ -536,6 +536,10 @@ impl Source for Segment {
         }
     }
 
+    fn has_overlays(&self) -> bool {
+        self.directory.overlays.count > 0
+    }
+
     fn overlay(&self, id: GroupId) -> Result<Option<Arc<SlotSet>>, IndexError> {
         self.read(|| self.find_overlay(id))
     }

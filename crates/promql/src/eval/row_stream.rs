@@ -8,12 +8,15 @@
 //!                              series ──► row ──┘            └───► StreamAggregation   an aggregation: rows are not stored
 //! ```
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::{Labels, Matcher};
-use query::{Budget, QueryError, Series, SeriesSink, StepReport, Trace, WindowSelection, WindowSeries, WindowSink};
+use query::{
+    Budget, LastSampleSink, Projection, QueryError, Selection, Series, SeriesSink, StepReport, Trace, WindowSelection,
+    WindowSeries, WindowSink,
+};
 
 use crate::eval::annotations::Annotations;
 use crate::eval::evaluator::Evaluator;
@@ -49,20 +52,42 @@ pub(crate) struct StreamOptions<'a> {
     pub(crate) make: &'a MakeRow<'a>,
     /// Computes a row from the values of a series' windows, if these are enough.
     pub(crate) windows: Option<(WindowSelection<'a>, &'a RowOfWindows<'a>)>,
+    /// Computes a row from a series' last sample, if it is enough.
+    pub(crate) last: Option<&'a RowOfLast<'a>>,
     pub(crate) grouping: Option<&'a Grouping>,
+    /// The labels that are needed; `None`: all, and series in order of them.
+    pub(crate) projection: Option<Projection<'a>>,
     /// Two rows with the same labels are an error.
     pub(crate) distinct: bool,
 }
 
 type RowOfWindows<'a> = dyn Fn(Labels, Vec<Option<f64>>) -> Row + Sync + 'a;
 
+type RowOfLast<'a> = dyn Fn(Labels, i64, f64) -> Row + Sync + 'a;
+
 type MakeRow<'a> = dyn Fn(Labels, Samples, &Annotations) -> Result<Row, QueryError> + Sync + 'a;
 
 /// Rows of some series.
 struct Batch<'b> {
     made: Vec<SeriesRow>,
+    groups: GroupLabels,
     annotations: Annotations,
     charge: Charge<'b>,
+}
+
+/// The labels of groups, by those of series that many share: where few labels are needed.
+#[derive(Default)]
+struct GroupLabels(HashMap<usize, (Labels, Labels)>);
+
+impl GroupLabels {
+    fn get(&mut self, grouping: &Grouping, options: &StreamOptions<'_>, series: &Labels, row: &Row) -> Labels {
+        if options.projection.is_none() {
+            return grouping.key(&row.labels);
+        }
+        // The labels of the series are kept, so that no others get their address.
+        let known = self.0.entry(series.packed().as_ptr().addr());
+        known.or_insert_with(|| (series.clone(), grouping.key(&row.labels))).1.clone()
+    }
 }
 
 /// Restores the order of batches. One of the reader threads forwards them while the others keep reading.
@@ -126,7 +151,7 @@ impl<'s> DistinctSink<'s> {
         self.sink.push(made)
     }
 
-    fn push_batch(&mut self, Batch { made, annotations, charge }: Batch<'_>) -> Result<(), QueryError> {
+    fn push_batch(&mut self, Batch { made, annotations, charge, .. }: Batch<'_>) -> Result<(), QueryError> {
         self.annotations.absorb(annotations);
         drop(charge);
         made.into_iter().try_for_each(|made| self.push(made))
@@ -247,11 +272,25 @@ impl WindowSink for RowMaker<'_, '_, '_> {
     }
 }
 
+impl LastSampleSink for RowMaker<'_, '_, '_> {
+    fn take_last(&self, sequence: usize, samples: Vec<(Labels, i64, f64)>) -> Result<(), QueryError> {
+        self.forward(sequence, ReadSize { series: samples.len(), samples: samples.len() }, || {
+            let mut batch = self.batch();
+            let Some(row_of) = self.options.last else { return Ok(batch) };
+            batch.made.reserve_exact(samples.len());
+            for (labels, time_ms, value) in samples {
+                batch.add(self.options, labels.clone(), row_of(labels, time_ms, value))?;
+            }
+            Ok(batch)
+        })
+    }
+}
+
 impl Batch<'_> {
     fn add(&mut self, options: &StreamOptions<'_>, series: Labels, row: Row) -> Result<(), QueryError> {
         if !row.is_empty() {
             self.charge.add(row.charge())?;
-            let group = options.grouping.map(|grouping| grouping.key(&row.labels));
+            let group = options.grouping.map(|grouping| self.groups.get(grouping, options, &series, &row));
             self.made.push(SeriesRow { series, group, row });
         }
         Ok(())
@@ -260,7 +299,12 @@ impl Batch<'_> {
 
 impl<'b> RowMaker<'_, '_, 'b> {
     fn batch(&self) -> Batch<'b> {
-        Batch { made: Vec::new(), annotations: Annotations::default(), charge: Charge::none(self.budget) }
+        Batch {
+            made: Vec::new(),
+            groups: GroupLabels::default(),
+            annotations: Annotations::default(),
+            charge: Charge::none(self.budget),
+        }
     }
 
     /// Computes a batch of the given size and delivers it.
@@ -307,13 +351,14 @@ impl Evaluator<'_> {
         options: &StreamOptions<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<(), QueryError> {
-        let selection = interval.selection(matchers);
+        let selection = Selection { projection: options.projection, ..interval.selection(matchers) };
         let output = DistinctSink::new(options.distinct, sink);
         let reorder = ReorderBuffer::new(output);
         let timing = self.source.trace().map(StreamTiming::new);
         let maker = RowMaker { options, timing, budget: self.budget, reorder };
         match &options.windows {
             Some((windows, _)) => self.source.scan_windows(windows, self.budget, &maker)?,
+            None if options.last.is_some() => self.source.scan_last(&selection, self.budget, &maker)?,
             None => self.source.scan(&selection, self.budget, &maker)?,
         }
         let output = maker.reorder.output.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -391,7 +436,8 @@ mod tests {
             let mut row = Row::new(series.clone());
             row.push_float(0, number as f64);
             let made = vec![SeriesRow { series, group: None, row }];
-            Batch { made, annotations: Annotations::default(), charge: Charge::none(&budget) }
+            let groups = GroupLabels::default();
+            Batch { made, groups, annotations: Annotations::default(), charge: Charge::none(&budget) }
         };
         std::thread::scope(|scope| {
             for _ in 0..4 {

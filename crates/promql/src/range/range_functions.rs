@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use model::Labels;
+use model::{Labels, METRIC_NAME, MatchOp, Matcher};
 use query::{Budget, QueryError};
 
 use crate::eval::annotations::Annotations;
@@ -66,8 +66,18 @@ impl Evaluator<'_> {
             let row_of = |labels: Labels, values: Vec<Option<f64>>| evaluation.row_of_windows(labels, values);
             let windows = function.value().and_then(|value| bounds.selection(matchers, value));
             let windows = windows.map(|windows| (windows, &row_of as &_));
-            let options =
-                StreamOptions { step: call.signature.name, make: &make, windows, grouping, distinct: !delayed_names };
+            // Series of several metrics may be the same without their names: then all labels are needed to tell.
+            let is_of_one_name = delayed_names || matchers.iter().any(is_name);
+            let projection = grouping.filter(|_| is_of_one_name).map(Grouping::projection);
+            let options = StreamOptions {
+                step: call.signature.name,
+                make: &make,
+                windows,
+                last: None,
+                grouping,
+                projection,
+                distinct: !is_of_one_name || projection.is_none() && !delayed_names,
+            };
             return self.stream(matchers, bounds.read_interval(), &options, sink);
         }
         let mut range = self.range_vector(argument, steps)?;
@@ -86,6 +96,11 @@ impl Evaluator<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns whether a matcher chooses a single metric.
+fn is_name(matcher: &Matcher) -> bool {
+    matcher.name == METRIC_NAME && matcher.op == MatchOp::Equal
 }
 
 /// A function applied to every window of series.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{Labels, Matcher, is_stale_bits};
-use query::{QueryError, Series, Trace};
+use query::{Projection, QueryError, Series, Trace};
 
 use crate::eval::annotations::{AnnotationContext, Annotations};
 use crate::eval::evaluator::Evaluator;
@@ -90,7 +90,15 @@ impl<'q> Evaluator<'q> {
     ) -> Result<(), QueryError> {
         let make =
             |labels: Labels, samples: Samples, _: &Annotations| Ok(instant_row(labels, &samples, bounds, output));
-        let options = StreamOptions { step: NEWEST, make: &make, windows: None, grouping, distinct: false };
+        let row_of_last = |labels, time_ms, value| row_of_last(labels, output, time_ms, value);
+        // With several steps a window slides over all samples.
+        let last = (bounds.ends.steps.count == 1).then_some(&row_of_last as &_);
+        let projection = match grouping {
+            Some(grouping) => Some(grouping.projection()),
+            None => last.map(|_| Projection::ALL),
+        };
+        let options =
+            StreamOptions { step: NEWEST, make: &make, windows: None, last, grouping, projection, distinct: false };
         self.stream(matchers, bounds.read_interval(), &options, sink)
     }
 
@@ -224,6 +232,16 @@ impl RangeVector<'_> {
         }
         occupied
     }
+}
+
+/// The row of a series at a single step.
+fn row_of_last(labels: Labels, output: SelectorOutput, time_ms: i64, value: f64) -> Row {
+    let value = match output {
+        SelectorOutput::Values => cleaned(value),
+        SelectorOutput::Timestamps => time_ms as f64 / 1000.0,
+        SelectorOutput::Milliseconds => time_ms as f64,
+    };
+    Row::from_floats(labels, vec![value])
 }
 
 fn instant_row(labels: Labels, samples: &Samples, bounds: &WindowBounds, output: SelectorOutput) -> Row {

@@ -71,7 +71,8 @@ impl WindowBounds {
         let Steps { step_ms, count, .. } = steps;
         let is_plain = self.edges == Edges::Plain && (pinned_ms.is_none() || count == 1);
         let (first_end_ms, range_ms) = (self.ends.first_ms(), self.range_ms);
-        is_plain.then_some(WindowSelection { matchers, value, first_end_ms, step_ms, count, range_ms })
+        let projection = None;
+        is_plain.then_some(WindowSelection { matchers, value, first_end_ms, step_ms, count, range_ms, projection })
     }
 
     /// `anchored` and `smoothed` are allowed with some functions only.

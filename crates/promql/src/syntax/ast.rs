@@ -1,6 +1,7 @@
 //! Expressions as trees. Times and durations are milliseconds.
 
 use model::{Labels, METRIC_NAME, Matcher};
+use query::Projection;
 
 use crate::syntax::functions::Signature;
 use crate::syntax::result_kind::ResultKind;
@@ -402,6 +403,11 @@ impl Expr {
 }
 
 impl Grouping {
+    /// The labels that tell to which group a series belongs.
+    pub(crate) fn projection(&self) -> Projection<'_> {
+        Projection { names: &self.labels, is_without: self.without }
+    }
+
     /// The labels of the group to which a series belongs.
     pub(crate) fn key(&self, labels: &Labels) -> Labels {
         let named = |name: &str| self.labels.iter().any(|label| label == name);

@@ -1,5 +1,7 @@
 //! Series, as PromQL reads them: by matchers, within a budget.
 
+mod names;
+mod projected;
 pub(crate) mod selection;
 pub(crate) mod source;
 pub(crate) mod store_source;

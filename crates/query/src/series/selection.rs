@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use index::{Cardinality, CompiledMatcher};
+use index::{Cardinality, CompiledMatcher, Projection};
 use store::{SelectedGroup, Store, StoreError, TableGroups, TableSelection};
 
 use crate::{Budget, QueryError};
@@ -16,6 +16,16 @@ pub(crate) fn select(
     budget: &Budget,
 ) -> Result<Vec<SelectedGroup>, QueryError> {
     within(budget, |reserve| store.select_within(database, matchers, reserve))
+}
+
+/// As [`select`], with some of the labels.
+pub(crate) fn select_projected(
+    (store, database): (&Store, &str),
+    matchers: &[CompiledMatcher],
+    projection: Projection<'_>,
+    budget: &Budget,
+) -> Result<Vec<SelectedGroup>, QueryError> {
+    within(budget, |reserve| store.select_projected(database, matchers, Some(projection), reserve))
 }
 
 /// The groups of a table.

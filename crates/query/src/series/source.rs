@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use index::Projection;
 use model::{Labels, Matcher, NativeHistogram, TimeRange};
 
 use crate::{Budget, Stop, Trace, WindowSelection, WindowSeries};
@@ -18,6 +19,9 @@ pub struct Selection<'a> {
     pub start_ms: i64,
     /// Last millisecond wanted.
     pub end_ms: i64,
+    /// The labels that are looked at, beside the metric's name: others may be left out, and several series have the same labels then, in
+    /// any order. `None`: all.
+    pub projection: Option<Projection<'a>>,
 }
 
 impl Selection<'_> {
@@ -109,6 +113,13 @@ pub trait WindowSink: SeriesSink {
     fn take_values(&self, place: usize, series: Vec<WindowSeries>) -> Result<(), QueryError>;
 }
 
+/// A sink of the last samples of series, or of all their samples.
+pub trait LastSampleSink: SeriesSink {
+    /// Takes the last samples of some series: labels, milliseconds since the Unix epoch, and a number, which is no stale marker. Places are
+    /// those of [`SeriesSink::take`].
+    fn take_last(&self, place: usize, samples: Vec<(Labels, i64, f64)>) -> Result<(), QueryError>;
+}
+
 /// Where series come from: the store, or a test's own data.
 pub trait Source: Sync {
     /// The series that satisfy all matchers and have a sample in the stretch, in no particular order, no label set twice.
@@ -133,6 +144,16 @@ pub trait Source: Sync {
         sink: &dyn WindowSink,
     ) -> Result<(), QueryError> {
         self.scan(&selection.samples(), budget, sink)
+    }
+
+    /// Hands the last samples of series to a sink, or of some all their samples.
+    fn scan_last(
+        &self,
+        selection: &Selection<'_>,
+        budget: &Budget,
+        sink: &dyn LastSampleSink,
+    ) -> Result<(), QueryError> {
+        self.scan(selection, budget, sink)
     }
 
     /// The trace of the evaluation's steps, if there is one.

@@ -2,15 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use index::compile;
 use model::{Labels, Matcher, NativeHistogram, SampleColumn, TimeRange, ValueType};
 use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, StoreError, to_milliseconds};
 
+use super::projected::{Batches, KnownBatches, may_share_series};
 use crate::series::selection;
 use crate::{
-    Budget, Helpers, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection, WindowSink,
+    Budget, Helpers, LastSampleSink, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection,
+    WindowSink,
 };
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -52,12 +54,14 @@ type Resolved = (Vec<Matcher>, Chosen);
 
 /// One database of a store, for one query. Numbers and booleans (as 0 and 1) are series; texts are not.
 pub struct StoreSource<'a> {
-    store: &'a Store,
-    database: &'a str,
-    helpers: &'a Helpers,
-    reader: GroupReader<'a>,
+    pub(super) store: &'a Store,
+    pub(super) database: &'a str,
+    pub(super) helpers: &'a Helpers,
+    pub(super) reader: GroupReader<'a>,
     /// What matchers chose, in the order in which it is read: each set of matchers is looked up once in a query.
     resolved: Mutex<Vec<Resolved>>,
+    /// What matchers chose of which not all labels are needed.
+    batches: Mutex<Vec<KnownBatches>>,
     trace: Option<&'a Trace<'a>>,
     /// Groups and samples that were read.
     read_counts: [AtomicU64; 2],
@@ -76,6 +80,7 @@ impl<'a> StoreSource<'a> {
             helpers,
             reader: store.reader(),
             resolved: Mutex::new(Vec::new()),
+            batches: Mutex::new(Vec::new()),
             trace: None,
             read_counts: [const { AtomicU64::new(0) }; 2],
             summed: Mutex::new(Reads::default()),
@@ -99,7 +104,7 @@ impl<'a> StoreSource<'a> {
     }
 
     /// Charges what the reader holds by now.
-    fn charge_reader(&self, budget: &Budget) -> Result<(), QueryError> {
+    pub(super) fn charge_reader(&self, budget: &Budget) -> Result<(), QueryError> {
         let bytes = self.reader.memory_bytes() as u64;
         let before = self.charged_bytes.fetch_max(bytes, Ordering::Relaxed);
         budget.hold_bytes(bytes.saturating_sub(before))
@@ -151,6 +156,12 @@ impl<'a> StoreSource<'a> {
         Ok(chosen)
     }
 
+    /// The batches of a selection with a projection, unless it needs whole labels.
+    fn batches_of(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Option<Arc<Batches>>, QueryError> {
+        let Some(projection) = selection.projection else { return Ok(None) };
+        self.batches(selection.matchers, projection, budget)
+    }
+
     /// Does something with each set that matchers choose; it says how many samples that took.
     fn each_set(
         &self,
@@ -180,16 +191,31 @@ impl<'a> StoreSource<'a> {
         sink: &(impl SeriesSink + ?Sized),
     ) -> Result<u64, QueryError> {
         let series = self.read(set, range, budget)?;
-        let samples: usize = series.iter().map(Series::samples).sum();
-        for (given, more) in self.read_counts.iter().zip([set.len(), samples]) {
-            given.fetch_add(more as u64, Ordering::Relaxed);
-        }
+        let samples = self.count_read(set.len(), &series);
         sink.take(place, series)?;
-        Ok(samples as u64)
+        Ok(samples)
+    }
+
+    /// Counts what was read; returns the samples.
+    pub(super) fn count_read(&self, groups: usize, series: &[Series]) -> u64 {
+        let samples: usize = series.iter().map(Series::samples).sum();
+        for (count, more) in self.read_counts.iter().zip([groups, samples]) {
+            count.fetch_add(more as u64, Ordering::Relaxed);
+        }
+        samples as u64
+    }
+
+    pub(super) fn lock_batches(&self) -> MutexGuard<'_, Vec<KnownBatches>> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The series of one set.
-    fn read(&self, set: &SeriesGroups, range: &TimeRange, budget: &Budget) -> Result<Vec<Series>, QueryError> {
+    pub(super) fn read(
+        &self,
+        set: &[SelectedGroup],
+        range: &TimeRange,
+        budget: &Budget,
+    ) -> Result<Vec<Series>, QueryError> {
         let mut found: Vec<Series> = Vec::new();
         for group in set {
             budget.check()?;
@@ -238,7 +264,22 @@ impl Source for StoreSource<'_> {
 
     fn scan(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
         let range = selection.nanoseconds();
+        if let Some(batches) = self.batches_of(selection, budget)? {
+            return self.scan_batches(&batches, &range, budget, sink);
+        }
         self.each_set(selection.matchers, budget, &|place, set| self.give(place, set, &range, budget, sink))
+    }
+
+    fn scan_last(
+        &self,
+        selection: &Selection<'_>,
+        budget: &Budget,
+        sink: &dyn LastSampleSink,
+    ) -> Result<(), QueryError> {
+        match self.batches_of(selection, budget)? {
+            Some(batches) => self.scan_last_of_batches(&batches, selection, budget, sink),
+            None => self.scan(selection, budget, sink),
+        }
     }
 
     fn scan_windows(
@@ -272,17 +313,12 @@ impl Source for StoreSource<'_> {
     }
 }
 
-/// The groups in the order in which they are read, those together that make up the same labels. Within one measurement none
-/// do, unless columns have labels of their own.
+/// The groups in the order in which they are read, those together that make up the same labels.
 fn sets_of(groups: Vec<SelectedGroup>) -> Vec<SeriesGroups> {
     let blocks = groups.into_iter().flat_map(SelectedGroup::by_block);
     let mut groups: Vec<(usize, SelectedGroup)> = blocks.enumerate().collect();
     groups.sort_by(|(_, a), (_, b)| a.labels.cmp(&b.labels).then_with(|| first_metric(a).cmp(first_metric(b))));
-    let measurement = groups.first().map(|(_, group)| group.measurement());
-    let is_simple = |(_, group): &(usize, SelectedGroup)| {
-        Some(group.measurement()) == measurement && group.columns.iter().all(|column| column.labels.is_empty())
-    };
-    if groups.iter().all(is_simple) {
+    if !may_share_series(groups.iter().map(|(_, group)| group)) {
         return groups.into_iter().map(|(_, group)| vec![group]).collect();
     }
     together(groups)
@@ -334,12 +370,12 @@ fn root(moved: &[usize], mut place: usize) -> usize {
     place
 }
 
-fn unreadable(error: &StoreError) -> QueryError {
+pub(super) fn unreadable(error: &StoreError) -> QueryError {
     QueryError::Storage(error.to_string())
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.
-fn to_series(labels: impl FnOnce() -> Labels, column: ByMillisecond) -> Option<Series> {
+pub(super) fn to_series(labels: impl FnOnce() -> Labels, column: ByMillisecond) -> Option<Series> {
     let (mut timestamps_ms, mut values, mut histograms) = (Arc::default(), Vec::new(), Vec::new());
     let column = match column {
         ByMillisecond::Floats { times_ms, values } => {

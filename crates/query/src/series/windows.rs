@@ -9,6 +9,7 @@
 //! A summary knows its first sample. Taking it away changes neither a largest value that is larger nor the last one; where it might be the
 //! largest itself, that window is read once more, from just after it on.
 
+use index::Projection;
 use model::{Labels, Matcher, Summary, ValueType};
 use store::{SelectedGroup, StoreError, Windows};
 
@@ -56,6 +57,8 @@ pub struct WindowSelection<'a> {
     pub count: usize,
     /// How long each is.
     pub range_ms: i64,
+    /// As [`Selection::projection`].
+    pub projection: Option<Projection<'a>>,
 }
 
 /// A series' labels, and the values of its windows: `None` of those without samples.
@@ -96,6 +99,7 @@ impl<'a> WindowSelection<'a> {
             matchers: self.matchers,
             start_ms: self.first_end_ms.saturating_sub(self.range_ms).saturating_add(1),
             end_ms: self.first_end_ms.saturating_add(length_ms),
+            projection: self.projection,
         }
     }
 
@@ -252,7 +256,15 @@ mod tests {
 
     fn grid(range_ms: i64, step_ms: i64, count: usize) -> Option<(i64, usize, usize, usize)> {
         let value = WindowValue::Max;
-        let asked = WindowSelection { matchers: &[], value, first_end_ms: range_ms, step_ms, count, range_ms };
+        let asked = WindowSelection {
+            matchers: &[],
+            value,
+            first_end_ms: range_ms,
+            step_ms,
+            count,
+            range_ms,
+            projection: None,
+        };
         let grid = asked.grid()?;
         assert_eq!(grid.windows.start_ns, 0);
         Some((grid.windows.width_ns / 60_000_000_000, grid.windows.count, grid.per_range, grid.per_step))

@@ -1,6 +1,8 @@
 //! Rows are read from a head.
 
-use index::{GroupId, Slot};
+use std::ops::Range;
+
+use index::{GroupId, RoaringBitmap, Slot};
 use model::TimeRange;
 
 use super::group::{self, GroupHead, Sealed, has_texts, is_present};
@@ -127,6 +129,31 @@ impl Head {
         }
         let place = self.locations.get(key.group as usize).filter(|place| place.target & SHARED == 0)?;
         self.groups.get(place.target as usize).map(|(_, head)| head)
+    }
+
+    /// All groups that have rows.
+    pub(crate) fn groups_with_rows(&self) -> RoaringBitmap {
+        let mut found: RoaringBitmap = self.wide.keys().map(|(group, _)| *group).collect();
+        let mut run: Option<Range<GroupId>> = None;
+        let with_rows = (0..).zip(&self.locations).filter(|(_, location)| location.target != NOWHERE);
+        for group in with_rows.map(|(group, _): (GroupId, _)| group) {
+            match &mut run {
+                Some(run) if run.end == group => run.end = group + 1,
+                _ => {
+                    run.replace(group..group + 1).map(|run| found.insert_range(run));
+                }
+            }
+        }
+        run.map(|run| found.insert_range(run));
+        found
+    }
+
+    /// From its oldest row to its newest; `None` if it has none.
+    pub(crate) fn extent(&self) -> Option<TimeRange> {
+        let own = self.groups.iter().map(|(_, head)| head).chain(self.wide.values());
+        let own = own.flat_map(|head| head.sealed.iter().map(Sealed::range).chain(head.range()));
+        let shared = self.shared.iter().flatten().filter_map(SharedRows::extent);
+        own.chain(shared).reduce(|a, b| TimeRange::new(a.start_ns.min(b.start_ns), a.end_ns.max(b.end_ns)))
     }
 
     /// Returns whether a key has a row in a range, judged by whole chunks.

@@ -215,6 +215,11 @@ impl SharedRows {
         SharedView { width, block_bits, full: self.full.clone(), range: *range, newest, open }
     }
 
+    /// From the oldest row to the newest; `None` if there are none.
+    pub(crate) fn extent(&self) -> Option<TimeRange> {
+        (self.count > 0).then(|| TimeRange::new(self.oldest_ns, self.open.newest_ns))
+    }
+
     /// Returns whether a group has a row in a range.
     pub(crate) fn has_rows(&self, newest: u32, range: &TimeRange) -> bool {
         self.open_rows(newest, range.start_ns).any(|(_, row)| range.contains(packed::timestamp_of(row)))

@@ -314,7 +314,7 @@ impl Store {
         let Some(shard) = self.shards.get(shard as usize) else { return Ok(false) };
         let selected = shard.groups.read().groups.select(database, &columns, matchers);
         let selected = selected.map_err(StoreError::index(&self.options.directory))?;
-        Ok(selected.iter().any(|(group, _)| groups.contains(*group)))
+        Ok(selected.iter().any(|selected| groups.contains(selected.id)))
     }
 }
 

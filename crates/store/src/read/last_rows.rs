@@ -233,16 +233,15 @@ impl Update {
 impl PartsLastRows {
     /// How far the parts' rows of each group reach; no row yet.
     fn new(snapshot: &BatchSnapshot<'_>) -> Result<Self, StoreError> {
-        let until = |group: &SelectedGroup| {
-            let until_ns =
-                snapshot.key(group).last_row_bound(&snapshot.range, &snapshot.reader.context.index_blocks)?;
+        let until = |group: usize| {
+            let until_ns = snapshot.part_bound(group)?;
             Ok(until_ns.map_or(LastInParts::None, LastInParts::Until))
         };
         Ok(Self {
             parts: Arc::downgrade(&snapshot.parts),
             deletes: Arc::downgrade(&snapshot.deletes),
             range: snapshot.range,
-            groups: snapshot.groups.iter().map(until).collect::<Result<_, StoreError>>()?,
+            groups: (0..snapshot.groups.len()).map(until).collect::<Result<_, StoreError>>()?,
             rows: TableRows::new(snapshot.columns, 0),
             _memory: None,
         })
@@ -285,7 +284,7 @@ impl PartsLastRows {
 }
 
 /// What a shard has of a batch at a moment.
-struct BatchSnapshot<'r> {
+pub(crate) struct BatchSnapshot<'r> {
     reader: &'r GroupReader<'r>,
     groups: &'r [SelectedGroup],
     columns: &'r [SelectedColumn],
@@ -300,7 +299,7 @@ struct BatchSnapshot<'r> {
 
 impl<'r> BatchSnapshot<'r> {
     /// Takes it; `None` if the columns are in several member blocks.
-    fn take(
+    pub(crate) fn take(
         reader: &'r GroupReader<'r>,
         groups: &'r [SelectedGroup],
         columns: &'r [SelectedColumn],
@@ -324,7 +323,7 @@ impl<'r> BatchSnapshot<'r> {
     }
 
     /// The last row that heads have of a group.
-    fn head(&self, group: usize) -> HeadLastRow<'_> {
+    pub(crate) fn head(&self, group: usize) -> HeadLastRow<'_> {
         let [frozen, newest] =
             self.heads.each_ref().map(|head| head.as_ref().map_or(HeadLastRow::None, |head| head.get(group)));
         newest.or(frozen)
@@ -335,6 +334,18 @@ impl<'r> BatchSnapshot<'r> {
         self.parts.iter().all(|part| part.info.range.end_ns <= self.range.end_ns)
     }
 
+    /// A time after which parts have no rows in the range, of no group; `None` if they have none at all.
+    pub(crate) fn parts_until_ns(&self) -> Option<i64> {
+        let overlapping = self.parts.iter().filter(|part| part.info.range.overlaps(&self.range));
+        overlapping.map(|part| part.info.range.end_ns.min(self.range.end_ns)).max()
+    }
+
+    /// A time after which parts have no rows of a group in the range; `None` if they have none at all.
+    pub(crate) fn part_bound(&self, group: usize) -> Result<Option<i64>, StoreError> {
+        let Some(group) = self.groups.get(group) else { return Ok(None) };
+        self.key(group).last_row_bound(&self.range, &self.reader.context.index_blocks)
+    }
+
     /// A group in parts.
     fn key(&self, group: &SelectedGroup) -> KeySnapshot {
         let key = PartKey { block: self.block, ..group.key };
@@ -342,7 +353,7 @@ impl<'r> BatchSnapshot<'r> {
     }
 
     /// The last rows that parts have of a group, one at least if there is one; none are after a time.
-    fn read_last(&self, group: usize, until_ns: i64) -> Result<TableRows, StoreError> {
+    pub(crate) fn read_last(&self, group: usize, until_ns: i64) -> Result<TableRows, StoreError> {
         let Some(group) = self.groups.get(group) else { return Ok(TableRows::new(self.columns, 0)) };
         let key = self.key(group);
         let extent = TimeRange::new(self.range.start_ns, until_ns);

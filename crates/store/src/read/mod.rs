@@ -4,7 +4,9 @@ pub(crate) mod end_rows;
 pub(crate) mod extent;
 pub(crate) mod head_rows;
 pub(crate) mod last_rows;
+pub(crate) mod last_samples;
 pub(crate) mod milliseconds;
+pub(crate) mod names;
 pub(crate) mod origins;
 pub(crate) mod select;
 pub(crate) mod table_rows;
@@ -18,14 +20,13 @@ use index::Slot;
 use model::{SampleColumn, TimeRange, ValueType};
 use tracing_mutex::parkinglot::Mutex;
 
+use crate::cache::index_blocks::IndexBlockCache;
 use crate::cache::last_rows::LastRowsCache;
 use crate::head::HeadBlock;
 use crate::head::shard::Shard;
 use crate::part::chunk::{self, DecodeTarget, EncodedTimes, Rows, RowsColumn};
 use crate::part::histogram;
-use crate::cache::index_blocks::IndexBlockCache;
 use crate::part::{BLOCK_SLOTS, ChunkRef, Part, PartKey, ReadAhead};
-use crate::read::extent::ranges_of;
 use crate::read::origins::Origins;
 use crate::read::select::{SelectedColumn, SelectedGroup};
 use crate::read::times_cache::TimesCache;
@@ -328,11 +329,7 @@ impl Store {
                 return Ok(true);
             }
             for part in parts.iter().filter(|part| part.info.range.overlaps(range)) {
-                let mut has_rows = false;
-                part.find(key, self.caches.index_blocks(), |found, _| {
-                    has_rows |= ranges_of(part, found).any(|found| found.overlaps(range));
-                })?;
-                if has_rows {
+                if names::part_has_rows(part, key, range, self)? {
                     return Ok(true);
                 }
             }

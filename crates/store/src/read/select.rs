@@ -1,13 +1,13 @@
 //! Reading: which groups satisfy matchers, and their samples in a range of time.
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use index::{
-    Cardinality, Catalog, CompiledMatcher, DatabaseId, FieldInfo, GroupId, Groups, IndexError, MetricColumns,
-    RoaringBitmap, Slot,
+    Cardinality, Catalog, CompiledMatcher, DatabaseId, FieldInfo, GroupId, GroupReader, Groups, IndexError,
+    MetricColumns, ProjectedReader, Projection, Slot,
 };
 use model::{Labels, METRIC_NAME, MetricMetadata, ValueType};
 
@@ -61,6 +61,11 @@ impl SelectedGroup {
         self.key.measurement
     }
 
+    /// Returns whether both are of one shard, so that they can be read together.
+    pub fn is_of_shard_of(&self, other: &Self) -> bool {
+        self.shard == other.shard
+    }
+
     /// The group with some of its columns, sorted by slot as they were.
     #[must_use]
     pub fn with_columns(&self, columns: Arc<Vec<SelectedColumn>>) -> Self {
@@ -90,8 +95,69 @@ const LABELS_OVERHEAD_BYTES: usize = 32;
 /// Groups whose labels are made before memory is asked for again.
 const GROUPS_PER_RESERVATION: usize = 256;
 
+/// What is to be selected of the groups that matchers choose.
+pub(crate) struct ChosenColumns<'a> {
+    pub(crate) database: DatabaseId,
+    pub(crate) columns: &'a [MetricColumns],
+    /// The labels that are wanted; `None`: all.
+    pub(crate) projection: Option<Projection<'a>>,
+}
+
+/// Gets labels of groups.
+enum LabelReader<'a> {
+    All(GroupReader<'a>),
+    Some(ProjectedReader<'a>),
+}
+
+impl<'a> LabelReader<'a> {
+    fn new(groups: &'a Groups, projection: Option<Projection<'a>>) -> Self {
+        match projection.filter(|projection| !projection.keeps_all()) {
+            None => Self::All(groups.reader()),
+            Some(projection) => Self::Some(groups.projected(projection)),
+        }
+    }
+
+    fn get(&mut self, id: GroupId) -> Result<Option<Labels>, IndexError> {
+        match self {
+            Self::All(reader) => Ok(reader.get(id)?.map(|group| group.labels)),
+            Self::Some(reader) => reader.get(id),
+        }
+    }
+}
+
+/// A measurement, and slots of it.
+type MeasurementSlots = (u32, Arc<[Slot]>);
+
 /// Columns by measurement and slots: many groups have the same.
-type SharedColumns = HashMap<(u32, Arc<[Slot]>), Arc<Vec<SelectedColumn>>>;
+#[derive(Default)]
+struct SharedColumns {
+    known: HashMap<MeasurementSlots, Arc<Vec<SelectedColumn>>>,
+    last: Option<ColumnsOf>,
+}
+
+/// The columns of a measurement's slots.
+struct ColumnsOf {
+    measurement: u32,
+    slots: Arc<[Slot]>,
+    columns: Arc<Vec<SelectedColumn>>,
+}
+
+impl SharedColumns {
+    fn get(&mut self, catalog: &Catalog, measurement: u32, slots: Arc<[Slot]>) -> Arc<Vec<SelectedColumn>> {
+        // Neighbours mostly have the same columns.
+        let is_same = |last: &&ColumnsOf| last.measurement == measurement && Arc::ptr_eq(&last.slots, &slots);
+        if let Some(last) = self.last.as_ref().filter(is_same) {
+            return last.columns.clone();
+        }
+        let columns = self.known.entry((measurement, slots.clone())).or_insert_with_key(|(_, slots)| {
+            let column = |slot: &Slot| Some(SelectedColumn::new(&catalog.field(measurement, *slot)?, *slot));
+            Arc::new(slots.iter().filter_map(column).collect())
+        });
+        let columns = columns.clone();
+        self.last = Some(ColumnsOf { measurement, slots, columns: columns.clone() });
+        columns
+    }
+}
 
 impl Store {
     /// The groups that satisfy all matchers, those on `__name__` choosing columns. Groups whose columns make up the same
@@ -108,49 +174,59 @@ impl Store {
         matchers: &[CompiledMatcher],
         reserve: &dyn Fn(u64) -> bool,
     ) -> Result<Option<Vec<SelectedGroup>>, StoreError> {
+        self.select_projected(database, matchers, None, reserve)
+    }
+
+    /// As [`Store::select_within`], with no other labels than those that a projection keeps: groups that agree in these share them.
+    pub fn select_projected(
+        &self,
+        database: &str,
+        matchers: &[CompiledMatcher],
+        projection: Option<Projection<'_>>,
+        reserve: &dyn Fn(u64) -> bool,
+    ) -> Result<Option<Vec<SelectedGroup>>, StoreError> {
         let catalog = self.catalog.read();
         let Some(database) = catalog.catalog.database(database) else {
             return Ok(Some(Vec::new()));
         };
         let columns = catalog.catalog.metrics(database, matchers);
-        self.select_columns(&catalog.catalog, (database, &columns), matchers, reserve)
+        let chosen = ChosenColumns { database, columns: &columns, projection };
+        self.select_columns(&catalog.catalog, &chosen, matchers, reserve)
     }
 
     /// The groups that satisfy all matchers and have one of the columns.
     pub(crate) fn select_columns(
         &self,
         catalog: &Catalog,
-        (database, columns): (DatabaseId, &[MetricColumns]),
+        chosen: &ChosenColumns<'_>,
         matchers: &[CompiledMatcher],
         reserve: &dyn Fn(u64) -> bool,
     ) -> Result<Option<Vec<SelectedGroup>>, StoreError> {
+        let ChosenColumns { database, columns, projection } = *chosen;
         let unreadable = StoreError::index(&self.options.directory);
-        let (mut selected, mut shared) = (Vec::new(), SharedColumns::new());
+        let (mut selected, mut shared) = (Vec::new(), SharedColumns::default());
         for (number, shard) in self.shards.iter().enumerate() {
             let index = shard.groups.read();
-            let mut groups = index.groups.reader();
+            let mut groups = LabelReader::new(&index.groups, projection);
             let found = index.groups.select(database, columns, matchers).map_err(&unreadable)?;
             if !reserve(found.len() as u64 * SELECTED_BYTES) {
                 return Ok(None);
             }
             selected.reserve_exact(found.len());
             let mut labels_bytes = 0;
-            for (index, (id, slots)) in found.into_iter().enumerate() {
+            for (index, index::Selected { id, measurement, slots }) in found.into_iter().enumerate() {
                 if index % GROUPS_PER_RESERVATION == 0 && !reserve(std::mem::take(&mut labels_bytes)) {
                     return Ok(None);
                 }
-                let Some(group) = groups.get(id).map_err(&unreadable)? else {
+                let Some(labels) = groups.get(id).map_err(&unreadable)? else {
                     continue;
                 };
-                let measurement = group.measurement;
-                let columns = shared.entry((measurement, slots)).or_insert_with_key(|(_, slots)| {
-                    let column = |slot: &Slot| Some(SelectedColumn::new(&catalog.field(measurement, *slot)?, *slot));
-                    Arc::new(slots.iter().filter_map(column).collect())
-                });
+                let columns = shared.get(catalog, measurement, slots);
                 let key = PartKey { database, measurement, group: id, block: 0 };
-                let columns = columns.clone();
-                labels_bytes += (group.labels.packed_bytes() + LABELS_OVERHEAD_BYTES) as u64;
-                selected.push(SelectedGroup { labels: group.labels, columns, rank: 0, shard: number, key });
+                if projection.is_none_or(|projection| projection.keeps_all()) {
+                    labels_bytes += (labels.packed_bytes() + LABELS_OVERHEAD_BYTES) as u64;
+                }
+                selected.push(SelectedGroup { labels, columns, rank: 0, shard: number, key });
             }
             if !reserve(labels_bytes) {
                 return Ok(None);
@@ -163,32 +239,6 @@ impl Store {
     pub fn index_changes(&self) -> u64 {
         let groups: u64 = self.shards.iter().map(|shard| shard.groups.read().groups.changes()).sum();
         groups + self.catalog.read().catalog.changes()
-    }
-
-    /// Names of all labels of the selected groups, sorted, `__name__` not among them.
-    pub fn label_names(&self, database: &str, selected: &[SelectedGroup]) -> Result<Vec<String>, StoreError> {
-        let mut names = BTreeSet::new();
-        self.each_shard(database, selected, |groups, database, chosen| {
-            groups.label_names(database, chosen, &mut names)
-        })?;
-        names.extend(own_labels(selected).map(|(name, _)| name.to_owned()));
-        Ok(names.into_iter().collect())
-    }
-
-    /// Values of a label (not `__name__`) of the selected groups, sorted.
-    pub fn label_values(
-        &self,
-        database: &str,
-        name: &str,
-        selected: &[SelectedGroup],
-    ) -> Result<Vec<String>, StoreError> {
-        let mut values = BTreeSet::new();
-        self.each_shard(database, selected, |groups, database, chosen| {
-            groups.label_values(database, name, chosen, &mut values)
-        })?;
-        let own = own_labels(selected).filter(|(own, _)| *own == name);
-        values.extend(own.map(|(_, value)| value.to_owned()));
-        Ok(values.into_iter().collect())
     }
 
     /// What makes a database large, from the index alone; each list holds the `top` largest. A database that does not exist has nothing.
@@ -239,24 +289,6 @@ impl Store {
         index::cardinality(&groups, database, top, reserve).map_err(StoreError::index(&self.options.directory))
     }
 
-    fn each_shard(
-        &self,
-        database: &str,
-        selected: &[SelectedGroup],
-        mut visit: impl FnMut(&Groups, DatabaseId, &RoaringBitmap) -> Result<(), IndexError>,
-    ) -> Result<(), StoreError> {
-        let Some(database) = self.catalog.read().catalog.database(database) else {
-            return Ok(());
-        };
-        for (number, shard) in self.shards.iter().enumerate() {
-            let of_shard = selected.iter().filter(|group| group.shard == number);
-            let groups: RoaringBitmap = of_shard.map(|group| group.key.group as GroupId).collect();
-            visit(&shard.groups.read().groups, database, &groups)
-                .map_err(StoreError::index(&self.options.directory))?;
-        }
-        Ok(())
-    }
-
     /// What clients said of metric families, by name; of one family if it is named.
     pub fn metadata(&self, database: &str, family: Option<&str>) -> Vec<MetricMetadata> {
         let state = self.catalog.read();
@@ -277,9 +309,4 @@ impl Store {
         names.sort();
         names
     }
-}
-
-/// Labels that columns have themselves.
-fn own_labels(selected: &[SelectedGroup]) -> impl Iterator<Item = (&str, &str)> {
-    selected.iter().flat_map(|group| group.columns.iter()).flat_map(|column| column.labels.iter())
 }

@@ -1,13 +1,12 @@
 //! Measurements as tables: their columns, and the groups that hold their rows.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use index::CompiledMatcher;
+use index::{CompiledMatcher, TextSet};
 use model::ValueType;
 
 use crate::cache::selections::{SelectionKey, TableGroups};
-use crate::read::select::SelectedGroup;
+use crate::read::select::{ChosenColumns, SelectedGroup};
 use crate::{Store, StoreError};
 
 /// What a table looks like: a measurement's tags and fields, or a Prometheus metric's labels and `value`.
@@ -63,18 +62,18 @@ impl Store {
         let Some(measurement) = catalog.catalog.measurement(database, table) else {
             return Ok(None);
         };
-        let (mut tags, mut exists) = (BTreeSet::new(), false);
+        let (mut tags, mut exists) = (TextSet::default(), false);
         for shard in &self.shards {
             let unreadable = StoreError::index(&self.options.directory);
             let index = shard.groups.read();
             let groups = index.groups.of_measurement(database, measurement).map_err(&unreadable)?;
             exists |= !groups.is_empty();
-            index.groups.label_names(database, &groups, &mut tags).map_err(&unreadable)?;
+            index.groups.add_label_names(database, &groups, &mut tags).map_err(&unreadable)?;
         }
         let fields = catalog.catalog.fields(measurement).into_iter();
         let fields = fields.filter(|(_, value_type)| *value_type != ValueType::Histogram);
         let fields = fields.map(|(name, value_type)| (name.to_owned(), value_type)).collect();
-        Ok(exists.then(|| TableSchema { name: table.to_owned(), tags: tags.into_iter().collect(), fields }))
+        Ok(exists.then(|| TableSchema { name: table.to_owned(), tags: tags.into_sorted(), fields }))
     }
 
     /// A table's groups that satisfy all matchers, with those of their columns that have one of the names (none: all), of which each has one.
@@ -122,7 +121,8 @@ impl Store {
             return Ok(Some(Vec::new()));
         };
         let columns = catalog.catalog.table_columns(measurement, fields, matchers);
-        self.select_columns(&catalog.catalog, (database, &columns), matchers, reserve)
+        let chosen = ChosenColumns { database, columns: &columns, projection: None };
+        self.select_columns(&catalog.catalog, &chosen, matchers, reserve)
     }
 }
 

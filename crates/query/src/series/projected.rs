@@ -1,0 +1,252 @@
+//! Scans that need few labels: what an aggregation selects. Groups are read in the order of the index, many at once, and labels are put together
+//! once for each combination of values; nothing is sorted.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+use std::sync::Arc;
+
+use index::{Projection, compile};
+use model::{Labels, Matcher, TimeRange, ValueType};
+use store::{LastSample, SelectedColumn, SelectedGroup};
+
+use super::selection;
+use super::store_source::{StoreSource, unreadable};
+use crate::{Budget, LastSampleSink, QueryError, Selection, Series, SeriesSink};
+
+const NS_PER_MS: i64 = 1_000_000;
+
+/// Groups that are read together.
+const BATCH_GROUPS_MAX: usize = 256;
+
+/// Groups with some of their labels, in batches of one shard and the same columns.
+#[derive(Debug)]
+pub(super) struct Batches {
+    groups: Vec<SelectedGroup>,
+    ranges: Vec<Range<usize>>,
+}
+
+impl Batches {
+    /// `None` where several groups may make up the same series, which only whole labels tell.
+    fn new(groups: Vec<SelectedGroup>) -> Option<Self> {
+        let groups: Vec<SelectedGroup> = groups.into_iter().flat_map(SelectedGroup::by_block).collect();
+        if may_share_series(groups.iter()) {
+            return None;
+        }
+        let (mut ranges, mut from) = (Vec::new(), 0);
+        for alike in groups.chunk_by(|a, b| a.is_of_shard_of(b) && Arc::ptr_eq(&a.columns, &b.columns)) {
+            for batch in alike.chunks(BATCH_GROUPS_MAX) {
+                ranges.push(from..from + batch.len());
+                from += batch.len();
+            }
+        }
+        Some(Self { groups, ranges })
+    }
+
+    fn get(&self, place: usize) -> &[SelectedGroup] {
+        self.ranges.get(place).and_then(|range| self.groups.get(range.clone())).unwrap_or_default()
+    }
+
+    /// How many groups there are.
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len()
+    }
+}
+
+/// Returns whether several of some groups may make up the same series: not where each metric is of one measurement, in which groups differ, and
+/// columns have no labels of their own.
+pub(super) fn may_share_series<'g>(groups: impl Iterator<Item = &'g SelectedGroup>) -> bool {
+    let mut measurements: HashMap<&str, u32> = HashMap::new();
+    let mut last: Option<&Arc<Vec<SelectedColumn>>> = None;
+    for group in groups {
+        // Neighbours mostly have the same columns.
+        if last.is_some_and(|last| Arc::ptr_eq(last, &group.columns)) {
+            continue;
+        }
+        last = Some(&group.columns);
+        for column in group.columns.iter() {
+            let measurement = *measurements.entry(&column.metric).or_insert_with(|| group.measurement());
+            if measurement != group.measurement() || !column.labels.is_empty() {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// What matchers chose with a projection, for one query.
+#[derive(Debug)]
+pub(super) struct KnownBatches {
+    matchers: Vec<Matcher>,
+    names: Vec<String>,
+    is_without: bool,
+    batches: Option<Arc<Batches>>,
+}
+
+impl KnownBatches {
+    fn is_of(&self, matchers: &[Matcher], projection: Projection<'_>) -> bool {
+        self.matchers == matchers && self.names == projection.names && self.is_without == projection.is_without
+    }
+}
+
+/// Labels of series by those of their groups, which many share.
+#[derive(Default)]
+struct SeriesLabels {
+    last: Option<(*const u8, *const SelectedColumn, Labels)>,
+    by_place: HashMap<(*const u8, *const SelectedColumn), Labels>,
+}
+
+impl SeriesLabels {
+    fn get(&mut self, group: &SelectedGroup, column: &SelectedColumn) -> Labels {
+        // Labels of a projection live as long as the batch, and so do columns: their addresses tell them apart.
+        let key = (group.labels.packed().as_ptr(), std::ptr::from_ref(column));
+        if let Some((packed, of, labels)) = &self.last
+            && (*packed, *of) == key
+        {
+            return labels.clone();
+        }
+        let labels = match self.by_place.entry(key) {
+            Entry::Occupied(entry) => entry.get().clone(),
+            Entry::Vacant(entry) => entry.insert(column.series_labels(&group.labels)).clone(),
+        };
+        self.last = Some((key.0, key.1, labels.clone()));
+        labels
+    }
+}
+
+impl StoreSource<'_> {
+    /// The batches that matchers choose; `None` where whole labels are needed.
+    pub(super) fn batches(
+        &self,
+        matchers: &[Matcher],
+        projection: Projection<'_>,
+        budget: &Budget,
+    ) -> Result<Option<Arc<Batches>>, QueryError> {
+        let known = self
+            .lock_batches()
+            .iter()
+            .find(|known| known.is_of(matchers, projection))
+            .map(|known| known.batches.clone());
+        if let Some(batches) = known {
+            return Ok(batches);
+        }
+        let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let groups = selection::select_projected((self.store, self.database), &compiled, projection, budget)?;
+        let batches = Batches::new(groups).map(Arc::new);
+        self.lock_batches().push(KnownBatches {
+            matchers: matchers.to_vec(),
+            names: projection.names.to_vec(),
+            is_without: projection.is_without,
+            batches: batches.clone(),
+        });
+        Ok(batches)
+    }
+
+    /// How many groups matchers choose, as far as a projection may be used.
+    pub fn projected_groups(
+        &self,
+        matchers: &[Matcher],
+        projection: Projection<'_>,
+        budget: &Budget,
+    ) -> Result<Option<usize>, QueryError> {
+        Ok(self.batches(matchers, projection, budget)?.map(|batches| batches.groups()))
+    }
+
+    /// Hands the series of all batches to a sink.
+    pub(super) fn scan_batches(
+        &self,
+        batches: &Batches,
+        range: &TimeRange,
+        budget: &Budget,
+        sink: &(impl SeriesSink + ?Sized),
+    ) -> Result<(), QueryError> {
+        self.each_batch(batches, budget, &|place, groups| {
+            let mut labels = SeriesLabels::default();
+            let mut found = Vec::with_capacity(groups.len());
+            for group in groups {
+                self.read_projected(group, range, &mut labels, budget, &mut found)?;
+            }
+            let samples = self.count_read(groups.len(), &found);
+            sink.take(place, found)?;
+            Ok(samples)
+        })
+    }
+
+    /// Hands the last samples of all batches to a sink. Groups of which the last row does not tell are read; they come in places after those of
+    /// the batches.
+    pub(super) fn scan_last_of_batches(
+        &self,
+        batches: &Batches,
+        selection: &Selection<'_>,
+        budget: &Budget,
+        sink: &dyn LastSampleSink,
+    ) -> Result<(), QueryError> {
+        let range = selection.nanoseconds();
+        self.each_batch(batches, budget, &|place, groups| {
+            let mut labels = SeriesLabels::default();
+            let mut last = Vec::with_capacity(groups.len());
+            let mut others = Vec::new();
+            let samples = match groups.first().map(|group| group.columns.as_slice()) {
+                Some([column]) if !matches!(column.value_type, ValueType::Histogram | ValueType::String) => {
+                    self.reader.last_samples(groups, &range).map_err(|error| unreadable(&error))?
+                }
+                _ => vec![LastSample::Unknown; groups.len()],
+            };
+            for (group, sample) in groups.iter().zip(samples) {
+                match sample {
+                    LastSample::None => {}
+                    LastSample::Number { time_ns, value } => {
+                        let Some(column) = group.columns.first() else { continue };
+                        last.push((labels.get(group, column), time_ns.div_euclid(NS_PER_MS), value));
+                    }
+                    LastSample::Unknown => self.read_projected(group, &range, &mut labels, budget, &mut others)?,
+                }
+            }
+            budget.check()?;
+            budget.take(last.len())?;
+            let read = self.count_read(groups.len(), &others) + last.len() as u64;
+            let given = last.len();
+            // A place has either: a sink takes each once.
+            sink.take_last(2 * place, last)?;
+            budget.give_back(given);
+            sink.take(2 * place + 1, others)?;
+            Ok(read)
+        })
+    }
+
+    fn each_batch(
+        &self,
+        batches: &Batches,
+        budget: &Budget,
+        work: &(dyn Fn(usize, &[SelectedGroup]) -> Result<u64, QueryError> + Sync),
+    ) -> Result<(), QueryError> {
+        self.helpers.run(batches.ranges.len(), budget, &|place| {
+            let samples = work(place, batches.get(place))?;
+            self.charge_reader(budget)?;
+            Ok(samples)
+        })
+    }
+
+    fn read_projected(
+        &self,
+        group: &SelectedGroup,
+        range: &TimeRange,
+        labels: &mut SeriesLabels,
+        budget: &Budget,
+        found: &mut Vec<Series>,
+    ) -> Result<(), QueryError> {
+        budget.check()?;
+        if group.columns.iter().any(|column| column.value_type == ValueType::Histogram) {
+            // Floats and histograms of a metric are two columns.
+            found.extend(self.read(std::slice::from_ref(group), range, budget)?);
+            return Ok(());
+        }
+        let columns = self.reader.read_by_millisecond(group, range).map_err(|error| unreadable(&error))?;
+        for (column, selected) in columns.into_iter().zip(group.columns.iter()) {
+            let Some(series) = super::store_source::to_series(|| labels.get(group, selected), column) else { continue };
+            budget.take(series.samples())?;
+            found.push(series);
+        }
+        Ok(())
+    }
+}
