@@ -74,7 +74,7 @@ enum Command {
     Repair(upkeep::RepairFlags),
     /// Verify every checksum of a data folder; nothing is changed
     Check(upkeep::CheckFlags),
-    /// What is in a data folder: read from the manifest, nothing is changed
+    /// Show the contents of a data folder: read from the manifest, nothing is changed
     Inspect(upkeep::InspectFlags),
     /// What a folder lost and an operator accepted; answers about its time carry a warning until that is acknowledged
     Losses(upkeep::LossesFlags),

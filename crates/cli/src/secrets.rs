@@ -14,7 +14,7 @@ fn is_secret(name: &str) -> bool {
 }
 
 /// A setting's value as it may be shown: secrets not at all, and addresses without user and password.
-pub(crate) fn shown(name: &str, value: &str) -> String {
+pub(crate) fn printable(name: &str, value: &str) -> String {
     if is_secret(name) {
         return HIDDEN.to_owned();
     }

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use db::{Db, Recovery};
+use db::{Db, OpeningProgress, Recovery};
 use server::Front;
 
 use crate::settings::{ServeFlags, Settings};
@@ -33,7 +33,9 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     // HTTP answers from now on, so that an orchestrator sees that the server is recovering.
     let front = Front::bind(settings.server).await.map_err(|error| error.to_string())?;
     let options = settings.db;
+    let progress = tokio::spawn(log_opening(options.store.progress.clone()));
     let opened = tokio::task::spawn_blocking(|| Db::open(platform::Platform::real(), options)).await;
+    progress.abort();
     let db = opened.map_err(|error| format!("cannot open the data folder: {error}"))?;
     let db = Arc::new(db.map_err(|error| error.to_string())?);
     report(db.recovery());
@@ -89,6 +91,17 @@ pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>, String> {
     Ok(async {
         let _ = stopped.await;
     })
+}
+
+/// How often the progress of opening the data folder is logged.
+const OPENING_EACH: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Logs how far the opening of the data folder is, until it is cancelled.
+async fn log_opening(progress: Arc<OpeningProgress>) {
+    loop {
+        tokio::time::sleep(OPENING_EACH).await;
+        eprintln!("thalweg: recovering: {progress}");
+    }
 }
 
 /// How often the clock's check is looked at.

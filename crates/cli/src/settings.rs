@@ -471,11 +471,12 @@ impl ServeFlags {
         let address: SocketAddr =
             http.parse().map_err(|_| format!("--http {http:?} is not an address such as 127.0.0.1:7780"))?;
         let mut server = ServerSettings::new(address);
+        let mut db = DbOptions::new(self.data.as_deref().unwrap_or(Path::new("./thalweg-data")));
+        server.opening.clone_from(&db.store.progress);
         self.set_access(&mut server)?;
         server.control = listener("--control", self.control.as_deref(), 7782)?;
         server.ingest = listener("--ingest", self.ingest.as_deref(), 7783)?;
         set(&mut server.ingest_discard, self.ingest_discard);
-        let mut db = DbOptions::new(self.data.as_deref().unwrap_or(Path::new("./thalweg-data")));
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         db.store.shards = self.shards.unwrap_or(cores.min(16));
         db.store.memory_bytes_max = self.memory_bytes_max.unwrap_or_else(memory::half_of_the_machine);
@@ -542,7 +543,7 @@ impl ServeFlags {
     fn set_flags(&self) -> Result<Vec<(String, String)>, String> {
         let given = serde_json::to_value(self).map_err(|error| error.to_string())?;
         let text = |name: &str, value: &serde_json::Value| {
-            secrets::shown(name, &value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+            secrets::printable(name, &value.as_str().map_or_else(|| value.to_string(), str::to_owned))
         };
         let pairs = given.as_object().into_iter().flatten();
         Ok(pairs.map(|(name, value)| (name.replace('_', "-"), text(name, value))).collect())

@@ -66,7 +66,7 @@ fn encode_steady(values: &[i64], out: &mut Vec<u8>) -> bool {
 fn encode_unsteady(mut numbers: Vec<i64>, effort: Effort, out: &mut Vec<u8>) {
     let first = numbers.first().copied().unwrap_or(0);
     let factor = factor::scale(&mut numbers);
-    let choice = Choice::of(&numbers, effort);
+    let choice = Choice::for_numbers(&numbers, effort);
     let transform = choice.transform;
     out.push(if choice.center.is_some() { ENTROPY } else { PACKED } + transform.number());
     varint::push_signed(out, first);

@@ -24,7 +24,7 @@ pub(crate) type Counts = [u32; SYMBOLS];
 /// Shares of the table that each symbol has: they sum up to 2^bits.
 struct Shares {
     bits: u8,
-    of: [u16; SYMBOLS],
+    by_symbol: [u16; SYMBOLS],
 }
 
 /// About how many bits the symbols take without their table, and how many the table takes.
@@ -99,7 +99,7 @@ impl<'a> Coded<'a> {
 
     /// The largest symbol that occurs.
     pub(crate) fn largest(&self) -> u8 {
-        self.shares.of.iter().rposition(|share| *share > 0).unwrap_or(0) as u8
+        self.shares.by_symbol.iter().rposition(|share| *share > 0).unwrap_or(0) as u8
     }
 
     /// Fills `values` with what the symbols stand for; false if there are too few bits.
@@ -125,16 +125,16 @@ impl Shares {
             0 => 0,
             count => ((i64::from(*count) * size + i64::from(total) / 2) / i64::from(total)).max(1),
         };
-        let mut of: [i64; SYMBOLS] = std::array::from_fn(|symbol| share(&counts[symbol]));
-        let mut excess = of.iter().sum::<i64>() - size;
+        let mut by_symbol: [i64; SYMBOLS] = std::array::from_fn(|symbol| share(&counts[symbol]));
+        let mut excess = by_symbol.iter().sum::<i64>() - size;
         // Rounding is settled with the largest shares, where it costs least.
         while excess != 0 {
-            let largest = of.iter_mut().max_by_key(|share| **share)?;
+            let largest = by_symbol.iter_mut().max_by_key(|share| **share)?;
             let change = if excess > 0 { excess.min((*largest / 2).max(1)) } else { excess };
             *largest -= change;
             excess -= change;
         }
-        Some(Self { bits, of: of.map(|share| share as u16) })
+        Some(Self { bits, by_symbol: by_symbol.map(|share| share as u16) })
     }
 
     /// Table bits, then the shares of the symbols from 0 on until they are all given; behind a 0 stands how many more
@@ -144,12 +144,12 @@ impl Shares {
         let mut left = 1u32 << self.bits;
         let mut symbol = 0;
         while left > 0 && symbol < SYMBOLS {
-            let share = self.of[symbol];
+            let share = self.by_symbol[symbol];
             varint::push(out, u64::from(share));
             left -= u32::from(share);
             symbol += 1;
             if share == 0 {
-                let zeros = self.of[symbol..].iter().take_while(|share| **share == 0).count();
+                let zeros = self.by_symbol[symbol..].iter().take_while(|share| **share == 0).count();
                 out.push(zeros as u8);
                 symbol += zeros;
             }
@@ -161,12 +161,12 @@ impl Shares {
         if !(TABLE_BITS_MIN..=TABLE_BITS_MAX).contains(&bits) {
             return Err(reader.error("impossible size of an entropy table"));
         }
-        let mut shares = Self { bits, of: [0; SYMBOLS] };
+        let mut shares = Self { bits, by_symbol: [0; SYMBOLS] };
         let mut left = 1usize << bits;
         let mut symbol = 0;
         while left > 0 {
             let share = reader.length(left)?;
-            let Some(slot) = shares.of.get_mut(symbol) else {
+            let Some(slot) = shares.by_symbol.get_mut(symbol) else {
                 return Err(reader.error("more symbols than there are"));
             };
             *slot = share as u16;
@@ -187,7 +187,7 @@ impl Shares {
         let size = self.size();
         let mut table = [0; TABLE_MAX];
         self.spread(|place, symbol| table[place & (TABLE_MAX - 1)] = symbol as u32);
-        let mut next = self.of.map(u32::from);
+        let mut next = self.by_symbol.map(u32::from);
         for entry in &mut table[..size] {
             let symbol = *entry;
             let state = &mut next[symbol as usize & (SYMBOLS - 1)];
@@ -204,7 +204,7 @@ impl Shares {
         let size = self.size();
         let stride = (size >> 1) + (size >> 3) + 3;
         let mut place = 0;
-        for (symbol, share) in self.of.iter().enumerate() {
+        for (symbol, share) in self.by_symbol.iter().enumerate() {
             for _ in 0..*share {
                 each(place, symbol);
                 place = (place + stride) & (size - 1);
@@ -219,7 +219,7 @@ struct Step {
     /// Added to a state, bits 16 and up are how many bits to put out.
     bits: u32,
     /// Added to what is left of a state, the place in the table of next states.
-    place: i32,
+    offset: i32,
 }
 
 struct EncoderTable {
@@ -234,10 +234,10 @@ impl EncoderTable {
         let mut starts = [0usize; SYMBOLS];
         let mut steps = [Step::default(); SYMBOLS];
         let mut start = 0;
-        for (symbol, share) in shares.of.iter().enumerate().filter(|(_, share)| **share > 0) {
+        for (symbol, share) in shares.by_symbol.iter().enumerate().filter(|(_, share)| **share > 0) {
             let bits_max = u32::from(shares.bits) - u32::from(share - 1).checked_ilog2().unwrap_or(0);
             let bits = (bits_max << 16).wrapping_sub(u32::from(*share) << bits_max);
-            steps[symbol] = Step { bits, place: start as i32 - i32::from(*share) };
+            steps[symbol] = Step { bits, offset: start as i32 - i32::from(*share) };
             starts[symbol] = start;
             start += usize::from(*share);
         }
@@ -279,7 +279,7 @@ impl EncoderTable {
         let step = self.steps[usize::from(symbol)];
         let bits = state.wrapping_add(step.bits) >> 16;
         let low = *state & ((1 << bits) - 1);
-        let next = (*state >> bits) as i32 + step.place;
+        let next = (*state >> bits) as i32 + step.offset;
         *state = u32::from(self.next_states[next as usize & (TABLE_MAX - 1)]);
         (u64::from(low), bits)
     }

@@ -107,7 +107,9 @@ impl Watch {
     }
 
     fn tell(&self) {
-        self.store.health().set("writes", self.refusal().map(|message| (CheckStatus::Warn, message)));
+        // A log that refuses everything takes writes again once the folder is opened anew; a full disk is full after a restart, too.
+        let status = if self.store.check_writable().is_err() { CheckStatus::Fail } else { CheckStatus::Warn };
+        self.store.health().set("writes", self.refusal().map(|message| (status, message)));
     }
 }
 
@@ -130,6 +132,30 @@ mod tests {
         assert!(nearly(4, 100, false) && !nearly(5, 100, false));
         assert!(nearly(6, 100, true) && !nearly(7, 100, true));
         assert!(nearly((1 << 30) - 1, 1 << 50, false) && !nearly(1 << 30, 1 << 50, false));
+    }
+
+    #[test]
+    fn a_log_that_takes_no_more_writes_fails_the_check() {
+        let simulation = Simulation::new(2);
+        let platform = simulation.platform();
+        let store = Arc::new(Store::open(platform.clone(), StoreOptions::new("data")).unwrap());
+        let watch = Watch::new(&platform, &store);
+        let status = || store.health().checks().iter().find(|check| check.name == "writes").map(|check| check.status);
+        watch.look();
+        assert_eq!(status(), None);
+        simulation.fail_syncs_after(0);
+        assert!(store.flush_all().is_ok() || store.check_writable().is_err());
+        let failed = store.set_policy("default", &store::DatabasePolicy { retention_ns: 7, ..Default::default() });
+        assert!(failed.is_err());
+        watch.look();
+        assert_eq!(status(), Some(CheckStatus::Fail));
+        assert!(watch.refusal().unwrap().contains("until the data folder is opened again"));
+        // A restart helps.
+        drop((watch, store));
+        simulation.crash();
+        let store = Arc::new(Store::open(simulation.platform(), StoreOptions::new("data")).unwrap());
+        let watch = Watch::new(&simulation.platform(), &store);
+        assert_eq!((watch.refusal(), store.health().checks()), (None, Vec::new()));
     }
 
     #[test]

@@ -189,7 +189,7 @@ impl Groups {
     }
 
     /// Database and measurement of a group, which cost less than its labels.
-    pub fn place(&self, id: GroupId) -> Result<Option<(DatabaseId, MeasurementId)>, IndexError> {
+    pub fn family(&self, id: GroupId) -> Result<Option<(DatabaseId, MeasurementId)>, IndexError> {
         let Some((owner, family)) = self.family_of(id)? else {
             return Ok(None);
         };

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::sync::Arc;
 
+use db::OpeningProgress;
 use model::DEFAULT_DATABASE;
 
 use crate::http::targets::BackupTarget;
@@ -45,6 +47,8 @@ pub struct Listener {
 pub struct ServerSettings {
     /// Where HTTP is served. Port 0 takes a free one.
     pub http: SocketAddr,
+    /// How far the opening of the data folder is: requests get this until it is open.
+    pub opening: Arc<OpeningProgress>,
     /// Names beside those of loopback and addresses by which browsers may reach HTTP.
     pub host_names: Vec<String>,
     /// Origins of pages, as `http://grafana:3000`, whose requests are let in beside those of this server's own page.
@@ -154,6 +158,7 @@ impl ServerSettings {
     pub fn new(http: SocketAddr) -> Self {
         Self {
             http,
+            opening: Arc::default(),
             host_names: Vec::new(),
             origins: Vec::new(),
             control: None,

@@ -14,14 +14,14 @@ const NS_PER_MS: i64 = 1_000_000;
 /// What a store holds.
 pub(crate) type Content = BTreeMap<SeriesName, Samples>;
 
-fn told(error: &StoreError) -> String {
+fn read_error(error: &StoreError) -> String {
     format!("reading failed: {error}")
 }
 
 /// All groups of a database.
 pub(crate) fn groups(store: &Store, database: &str) -> Result<Vec<SelectedGroup>, String> {
     let everything = compile(&[]).map_err(|error| error.to_string())?;
-    store.select(database, &everything).map_err(|error| told(&error))
+    store.select(database, &everything).map_err(|error| read_error(&error))
 }
 
 fn host_of(group: &SelectedGroup) -> String {
@@ -65,8 +65,8 @@ fn is_same_column((found, column): (&ByMillisecond, &SampleColumn)) -> bool {
 }
 
 fn read_group(store: &Store, group: &SelectedGroup, range: &TimeRange, content: &mut Content) -> Result<(), String> {
-    let columns = store.read(group, range).map_err(|error| told(&error))?;
-    let by_millisecond = store.reader().read_by_millisecond(group, range).map_err(|error| told(&error))?;
+    let columns = store.read(group, range).map_err(|error| read_error(&error))?;
+    let by_millisecond = store.reader().read_by_millisecond(group, range).map_err(|error| read_error(&error))?;
     if !(by_millisecond.len() == columns.len() && by_millisecond.iter().zip(&columns).all(is_same_column)) {
         return Err(format!("read by millisecond: {by_millisecond:?}, otherwise {columns:?}"));
     }
@@ -161,7 +161,7 @@ pub(crate) fn compare_windows(
     now_ns: i64,
     is_folded: bool,
 ) -> Result<u64, String> {
-    let (columns, counts) = store.aggregate(group, windows).map_err(|error| told(&error))?;
+    let (columns, counts) = store.aggregate(group, windows).map_err(|error| read_error(&error))?;
     let host = host_of(group);
     for (selected, column) in group.columns.iter().zip(columns) {
         let series = (host.clone(), selected.metric.clone());

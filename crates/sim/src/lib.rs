@@ -4,13 +4,14 @@
 //! * [`rows`]: rows as they are drawn, and as the store takes them.
 //! * [`world`]: the machine, the store and the oracle, and what happens to them.
 //! * [`clock`]: what its clock does. [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups.
-//!   [`spoil`]: missing, cut and flipped files.
+//!   [`spoil`]: missing, cut and flipped files. [`trash`]: what expired and is restored.
 
 mod check;
 mod clock;
 mod oracle;
 mod rows;
 mod spoil;
+mod trash;
 mod upkeep;
 mod world;
 
@@ -45,6 +46,10 @@ pub struct Report {
     pub spoilt: u64,
     /// Openings refused for a loss, and then accepted.
     pub refused_losses: u64,
+    /// Parts restored from the trash.
+    pub restored: u64,
+    /// Samples that were expected again after that.
+    pub restored_samples: u64,
 }
 
 /// The store and the oracle differ, or the store failed where it must not.
@@ -80,6 +85,8 @@ impl Report {
         self.beyond_retention += other.beyond_retention;
         self.spoilt += other.spoilt;
         self.refused_losses += other.refused_losses;
+        self.restored += other.restored;
+        self.restored_samples += other.restored_samples;
         self.merges.merge(&other.merges);
     }
 }

@@ -51,20 +51,25 @@ impl Oracle {
     }
 
     /// The part of a range that retention keeps.
-    pub(crate) fn kept(&self, range: &TimeRange, now_ns: i64) -> TimeRange {
+    pub(crate) fn retained(&self, range: &TimeRange, now_ns: i64) -> TimeRange {
         let oldest_ns = if self.retention_ns > 0 { now_ns - self.retention_ns } else { i64::MIN };
         let oldest_ns = oldest_ns.max(self.floor_ns);
         TimeRange::new(range.start_ns.max(oldest_ns), range.end_ns)
     }
 
+    /// How many samples there are from a time on and before another.
+    pub(crate) fn samples_between(&self, start_ns: i64, end_ns: i64) -> u64 {
+        self.series.values().map(|samples| samples.range(start_ns..end_ns.max(start_ns)).count() as u64).sum()
+    }
+
     /// Remembers what is past keeping at a time.
     pub(crate) fn pass(&mut self, now_ns: i64) {
-        self.gone_before_ns = self.gone_before_ns.max(self.kept(&TimeRange::ALL, now_ns).start_ns);
+        self.gone_before_ns = self.gone_before_ns.max(self.retained(&TimeRange::ALL, now_ns).start_ns);
     }
 
     /// What of a range can be compared.
     pub(crate) fn certain(&self, range: &TimeRange, now_ns: i64) -> TimeRange {
-        if self.kept(&TimeRange::ALL, now_ns).start_ns >= self.gone_before_ns {
+        if self.retained(&TimeRange::ALL, now_ns).start_ns >= self.gone_before_ns {
             return *range;
         }
         TimeRange::new(range.start_ns.max(self.gone_before_ns), range.end_ns)
@@ -72,7 +77,7 @@ impl Oracle {
 
     /// A series' samples in a range, as far as they are kept.
     pub(crate) fn read(&self, series: &SeriesName, range: &TimeRange, now_ns: i64) -> Samples {
-        let range = self.kept(range, now_ns);
+        let range = self.retained(range, now_ns);
         if range.start_ns > range.end_ns {
             return Samples::new();
         }

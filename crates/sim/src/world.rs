@@ -11,6 +11,7 @@ use crate::Report;
 use crate::check::{self, Content};
 use crate::oracle::Oracle;
 use crate::rows::{Row, Value, batch, histogram_of, in_order_of_blocks};
+use crate::trash::Trash;
 
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
 pub(crate) const MINUTE_NS: i64 = 60 * SECOND_NS;
@@ -38,6 +39,7 @@ pub(crate) struct World {
     pub(crate) report: Report,
     /// Operations until the disk has room again.
     pub(crate) full_for: u64,
+    pub(crate) trash: Trash,
     /// When a wrong wall clock is set right at the latest, in honest time.
     pub(crate) clock_right_at_ns: Option<i64>,
 }
@@ -88,6 +90,7 @@ impl World {
             step: 0,
             report: Report::default(),
             full_for: 0,
+            trash: Trash::default(),
             clock_right_at_ns: None,
         };
         // A machine without a clock of its own begins long ago.
@@ -121,12 +124,16 @@ impl World {
         self.simulation.below(bound)
     }
 
-    pub(crate) fn open(&mut self) -> Result<(), String> {
+    pub(crate) fn close(&mut self) {
         if let Some(store) = self.store.take() {
             let stats = store.stats();
             self.report.flushes += stats.flushes;
             self.report.merges.merge(&stats.merges_by_reason);
         }
+    }
+
+    pub(crate) fn open(&mut self) -> Result<(), String> {
+        self.close();
         let store =
             Store::open(self.simulation.platform(), options(self.seed)).map_err(|error| format!("opening: {error}"))?;
         let recovery = store.recovery();
@@ -153,7 +160,8 @@ impl World {
         }
         match self.below(100) {
             0..60 => self.write()?,
-            60..68 => self.background(Store::flush_all)?,
+            60..67 => self.background(Store::flush_all)?,
+            67..68 => self.restore_from_trash()?,
             68..78 => self.background(|store| store.maintain().map(|_| ()))?,
             78..81 => self.spoil_uploads()?,
             81..82 => self.disturb_clock(),
@@ -167,6 +175,7 @@ impl World {
             _ => self.fill_disk(),
         }
         self.check_time()?;
+        self.watch_trash()?;
         self.compare_some()?;
         if self.step.is_multiple_of(EVERYTHING_EACH) {
             self.check_folder()?;
@@ -242,7 +251,7 @@ impl World {
 
     /// The rows that the store must take.
     fn within_retention(&self, database: &str, rows: &[Row]) -> Vec<Row> {
-        let kept = self.oracles.get(database).map(|oracle| oracle.kept(&TimeRange::ALL, self.kept_now_ns()));
+        let kept = self.oracles.get(database).map(|oracle| oracle.retained(&TimeRange::ALL, self.kept_now_ns()));
         rows.iter().filter(|row| kept.is_none_or(|kept| row.timestamp_ns >= kept.start_ns)).cloned().collect()
     }
 
@@ -394,7 +403,7 @@ impl World {
                 if let Some(oracle) =
                     self.oracles.get_mut(database).filter(|oracle| oracle.retention_ns != hours * HOUR_NS)
                 {
-                    oracle.floor_ns = oracle.kept(&TimeRange::ALL, now_ns).start_ns;
+                    oracle.floor_ns = oracle.retained(&TimeRange::ALL, now_ns).start_ns;
                     oracle.retention_ns = hours * HOUR_NS;
                 }
                 Ok(())

@@ -43,9 +43,9 @@ pub enum StoreError {
     },
     /// The operating system refused.
     Io {
-        /// What was being done, to what.
+        /// The operation that failed, and its object.
         action: String,
-        /// What it said.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// Writes are refused until the folder is opened again, because a sync failed: what is on disk is not known any more.
@@ -59,7 +59,7 @@ pub enum StoreError {
     Lossy {
         /// The data folder.
         directory: PathBuf,
-        /// What is lost.
+        /// The losses.
         losses: Vec<Loss>,
     },
     /// The request can not be taken as it is: change it.

@@ -76,7 +76,7 @@ pub use upkeep::health::{CheckStatus, Health, HealthCheck, Loss};
 pub use upkeep::inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
 pub use upkeep::lost_found::{LostFile, lost_found};
 pub use upkeep::options::StoreOptions;
-pub use upkeep::progress::Progress;
+pub use upkeep::progress::{OpeningProgress, Progress};
 pub use upkeep::recover::Recovery;
 pub use upkeep::repair::{RepairReport, repair};
 pub use upkeep::stats::{LevelStats, MergeCounts, Stats};
@@ -133,7 +133,7 @@ impl Store {
         self.upkeep.recovery()
     }
 
-    /// What is wrong at present.
+    /// The checks that fail at present, damage and losses.
     pub fn health(&self) -> &Arc<Health> {
         self.upkeep.health()
     }
@@ -160,6 +160,16 @@ impl Store {
 
     fn open_part(&self, info: PartInfo) -> Result<Arc<Part>, StoreError> {
         open_part(&*self.platform.files, &self.options.directory, self.object_tier.as_ref(), self.upkeep.health(), info)
+    }
+
+    /// A part is gone, or its local file was replaced by a whole one: damage to it does not stand any more.
+    fn forget_damage(&self, info: &PartInfo) {
+        let file = self.part_path(info.file).display().to_string();
+        let health = self.upkeep.health();
+        health.repaired(&file, info.offset..info.offset.saturating_add(info.bytes).saturating_add(1));
+        if let Some(object_tier) = &self.object_tier {
+            health.repaired(&object_tier.part_key(info.id), 0..u64::MAX);
+        }
     }
 
     fn sync_folder(&self, name: &str) -> Result<(), StoreError> {

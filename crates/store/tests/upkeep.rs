@@ -269,6 +269,7 @@ fn a_damaged_copy_of_the_index_is_served_around_and_repaired() {
             assert!(reported.len() <= 1 && is_named, "{reported:?}");
             store.compact_all().unwrap();
             assert_eq!(read_all(&store, TimeRange::ALL), content);
+            assert!(!has_damage(&store), "{} at {offset} was repaired", path.display());
             drop(store);
             let found = checked(&simulation, false);
             let is_unread = path.extension().is_some_and(|name| name == "twin") || (12..16).contains(&offset);
@@ -372,11 +373,84 @@ fn the_scrub_reports_a_damaged_part_and_fetches_it_again_where_it_can() {
         let damages = store.health().damages();
         assert!(damages.len() == 1 && damages[0].file == part.display().to_string(), "{damages:?}");
         assert_eq!(store.stats().parts_fetched_again, u64::from(in_objects));
+        assert_eq!(has_damage(&store), !in_objects, "the check is over once the part was fetched again");
         if in_objects {
             assert_eq!(read_all(&store, TimeRange::ALL), content);
             assert_eq!(checked(&simulation, true).damages, []);
         }
     }
+}
+
+/// Returns whether the health check says that something is damaged at present.
+fn has_damage(store: &Store) -> bool {
+    store.health().checks().iter().any(|check| check.name == "damage")
+}
+
+fn files_of(simulation: &Simulation, folder: &str, ending: &str) -> Vec<PathBuf> {
+    let is_meant = |path: &PathBuf| path.starts_with(folder) && path.extension().is_some_and(|found| found == ending);
+    simulation.files().into_iter().filter(is_meant).collect()
+}
+
+#[test]
+fn the_scrub_repairs_the_manifest_and_flushes_what_a_damaged_log_held() {
+    let simulation = Simulation::new(21);
+    let store = open(&simulation, options("data"));
+    let mut content = Content::new();
+    write_here(&simulation, &store, &mut content, 0..40);
+    for (number, name) in ["data/MANIFEST", "data/MANIFEST.twin"].into_iter().enumerate() {
+        for damaged in [true, false] {
+            let whole = simulation.read(Path::new(name)).unwrap();
+            let cut = (!damaged).then(|| whole[..whole.len() - 1].to_vec());
+            match cut {
+                None => simulation.flip_bit(Path::new(name), 30, 1).unwrap(),
+                Some(cut) => simulation.spoil(Path::new(name), Some(cut)).unwrap(),
+            }
+            scrub_all(&simulation, &store);
+            let damages = store.health().damages();
+            assert_eq!(damages.len(), 2 * number + 2 - usize::from(damaged), "{name}: {damages:?}");
+            assert_eq!(damages.last().map(|damage| damage.file.as_str()), Some(name));
+            assert!(!has_damage(&store), "it was written anew");
+            assert_eq!(checked(&simulation, false).damages, []);
+        }
+    }
+    let log = files_of(&simulation, "data/log", "log");
+    assert!(log.len() > 2, "{log:?}");
+    simulation.flip_bit(&log[1], 50, 2).unwrap();
+    scrub_all(&simulation, &store);
+    let damages = store.health().damages();
+    assert_eq!(damages.last().map(|damage| damage.file.as_str()), log[1].to_str());
+    assert!(!has_damage(&store) && !simulation.files().contains(&log[1]), "its rows are in parts");
+    // The last records' block is written to still.
+    write_here(&simulation, &store, &mut content, 100..102);
+    let newest = files_of(&simulation, "data/log", "log").pop().unwrap();
+    let used = simulation.read(&newest).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
+    simulation.flip_bit(&newest, used as u64, 2).unwrap();
+    scrub_all(&simulation, &store);
+    assert!(store.health().damages_total() > 5 && has_damage(&store), "{:?}", store.health().damages());
+    assert_eq!(read_all(&store, TimeRange::ALL), content);
+    drop(store);
+    let store = open(&simulation, options("data"));
+    assert_eq!((read_all(&store, TimeRange::ALL), store.health().losses()), (content, Vec::new()));
+}
+
+#[test]
+fn the_scrub_reads_the_trash_and_damage_goes_with_it() {
+    let simulation = Simulation::new(22);
+    // A pass is over before the trash is emptied.
+    let options = StoreOptions { scrub_period_ms: 60_000, ..options("data") };
+    let (store, ..) = with_trash(&simulation, &options);
+    let trash = thalweg_store::trash_of(&simulation.platform(), Path::new("data")).unwrap();
+    let path = PathBuf::from(format!("data/parts/{:010}.part", trash[0].id));
+    simulation.flip_bit(&path, 40, 3).unwrap();
+    for _ in 0..300 {
+        simulation.advance_ns(SECOND_NS);
+        while store.scrub().unwrap() {}
+    }
+    assert!(has_damage(&store), "{:?}", simulation.files());
+    assert_eq!(store.health().damages().first().map(|damage| damage.file.as_str()), path.to_str());
+    simulation.limit_room(Some(simulation.used_bytes() + (1 << 20)));
+    maintain(&store);
+    assert!(store.stats().trash_parts == 0 && !has_damage(&store));
 }
 
 /// Every backup that is taken while writers are at work holds each of their requests whole or not at all, up to one moment.

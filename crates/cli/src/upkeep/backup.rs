@@ -28,8 +28,8 @@ pub(crate) struct BackupFlags {
     #[arg(long, value_name = "FOLDER-OR-URL")]
     to: String,
     /// Remove all but the newest so many backups afterwards [default: none is removed]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-    keep: Option<u32>,
+    #[arg(long = "keep", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    backups_max: Option<u32>,
 }
 
 pub(crate) fn run(flags: &BackupFlags) -> Result<ExitCode, String> {
@@ -37,7 +37,7 @@ pub(crate) fn run(flags: &BackupFlags) -> Result<ExitCode, String> {
     let (name, all, copied, removed) = match flags.location.resolve() {
         Where::Server(url) => {
             let to = if is_name(&flags.to) { flags.to.clone() } else { absolute(&flags.to)? };
-            let keep = flags.keep.map(|keep| keep.to_string());
+            let keep = flags.backups_max.map(|keep| keep.to_string());
             let mut parameters = vec![("to", to.as_str())];
             parameters.extend(keep.as_deref().map(|keep| ("keep", keep)));
             let data = crate::http::patient_client(&url).send_api("POST", "/api/v1/admin/backup", &parameters, b"")?;
@@ -48,7 +48,7 @@ pub(crate) fn run(flags: &BackupFlags) -> Result<ExitCode, String> {
         }
         Where::Folder(data) => {
             let db = flags.location.open(data)?;
-            let keep = flags.keep.map(|keep| keep as usize);
+            let keep = flags.backups_max.map(|keep| keep as usize);
             let done = db.backup(&flags.to, &ObjectOptions::default(), keep, &mut |progress| bar.tell(progress));
             let (report, pruned) = done.map_err(|error| error.to_string())?;
             db.close().map_err(|error| error.to_string())?;

@@ -15,7 +15,7 @@ const EXAMPLES: &str = "Examples:
   thalweg inspect --data /var/lib/thalweg           also while a server runs on it
   thalweg inspect --data ./thalweg-data --json | jq '.partitions[] | select(.level == 2)'";
 
-/// What is in a data folder: read from the manifest, nothing is changed
+/// Show the contents of a data folder: read from the manifest, nothing is changed
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InspectFlags {

@@ -70,7 +70,7 @@ pub(super) fn partitions(report: &FolderReport) -> String {
             super::size(partition.bytes),
             format!("{:.2}", partition.bytes as f64 / partition.rows.max(1) as f64),
             if partition.fold_ns > 0 { duration(partition.fold_ns) } else { "-".to_owned() },
-            place(partition).to_owned(),
+            storage(partition).to_owned(),
         ]);
     }
     for (number, column) in table.column_iter_mut().enumerate() {
@@ -81,7 +81,7 @@ pub(super) fn partitions(report: &FolderReport) -> String {
     table.to_string()
 }
 
-fn place(partition: &PartitionReport) -> &'static str {
+fn storage(partition: &PartitionReport) -> &'static str {
     match (partition.local_bytes, partition.object_bytes) {
         (_, 0) => "local",
         (0, _) => "object",

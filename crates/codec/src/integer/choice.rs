@@ -39,7 +39,7 @@ pub(super) struct Choice {
 
 impl Choice {
     /// Of scaled numbers, at least three.
-    pub(super) fn of(scaled: &[i64], effort: Effort) -> Self {
+    pub(super) fn for_numbers(scaled: &[i64], effort: Effort) -> Self {
         match effort {
             Effort::Fast => Self { transform: quick(scaled), center: None },
             Effort::Small => Self::smallest(scaled),
@@ -53,7 +53,7 @@ impl Choice {
             Transform::SecondDifferences(scaled.get(1).copied().unwrap_or(0)),
         ];
         transforms.extend(steps(scaled).into_iter().flatten().map(Transform::Linear));
-        let stretches = Stretches::of(scaled.len());
+        let stretches = Stretches::new(scaled.len());
         if let Some(few) = stretches.few() {
             let bits = |transform: &Transform| few.bits(scaled, *transform).0 - bonus_bits(*transform);
             let mut probed: Vec<f64> = transforms.iter().map(bits).collect();
@@ -159,7 +159,7 @@ struct Stretches {
 }
 
 impl Stretches {
-    fn of(count: usize) -> Self {
+    fn new(count: usize) -> Self {
         Self { count, stretches: count.div_ceil(STRETCH_VALUES).clamp(1, STRETCHES_MAX) }
     }
 

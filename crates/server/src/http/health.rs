@@ -10,7 +10,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use db::{CheckStatus, HealthCheck};
+use db::{CheckStatus, HealthCheck, OpeningProgress};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -79,16 +79,17 @@ fn not_ready(reason: &str) -> Response {
 }
 
 /// Answers until the data folder is open; opening begins now.
-pub(crate) fn recovering(guard: Arc<RequestGuard>) -> Router {
+pub(crate) fn recovering(guard: Arc<RequestGuard>, progress: Arc<OpeningProgress>) -> Router {
     let started = sleep(Duration::ZERO).deadline();
     let reason = move || {
         let elapsed_s = started.elapsed().as_secs_f64();
-        format!("recovering: the data folder is being opened, for {elapsed_s:.1} s so far; ask again later")
+        format!("recovering: the data folder is being opened, for {elapsed_s:.1} s so far; {progress}; ask again later")
     };
+    let (reason_of_health, reason_of_ready) = (reason.clone(), reason.clone());
     let health = move || async move {
-        answer(&[HealthCheck { name: "recovery", status: CheckStatus::Warn, message: reason() }])
+        answer(&[HealthCheck { name: "recovery", status: CheckStatus::Warn, message: reason_of_health() }])
     };
-    let ready = move || async move { not_ready(&reason()) };
+    let ready = move || async move { not_ready(&reason_of_ready()) };
     let other = move |_: Request| async move {
         ApiError { status: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", message: reason() }
     };

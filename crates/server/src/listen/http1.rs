@@ -65,10 +65,10 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(settings: ServerSettings, guard: Arc<RequestGuard>) -> Self {
         Self {
-            settings: Arc::new(settings),
             metrics: Arc::default(),
             parking: IdleConnections::default(),
-            before: health::recovering(guard.clone()),
+            before: health::recovering(guard.clone(), settings.opening.clone()),
+            settings: Arc::new(settings),
             guard,
             router: OnceLock::new(),
         }

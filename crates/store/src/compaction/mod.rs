@@ -9,11 +9,11 @@ pub(crate) mod merge;
 pub(crate) mod throttle;
 
 mod lengths;
-mod place;
+mod placement;
 mod plan;
 
 pub(crate) use lengths::{Lengths, fit};
-pub(crate) use place::{Level2Grid, Placement, Target, bases, level2_lengths};
+pub(crate) use placement::{Level2Grid, Placement, Target, bases, level2_lengths};
 pub use plan::MergeReason;
 pub(crate) use plan::{CompactionJob, CompactionState, Policy, Urgency, expired, plan};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::TimeRange;
 
-use super::place::{Bases, bases, level2_lengths};
+use super::placement::{Bases, bases, level2_lengths};
 use super::{Lengths, Placement, Target, length_of, partition_of};
 use crate::part::PartInfo;
 

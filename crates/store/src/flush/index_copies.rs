@@ -12,7 +12,7 @@ use index::{IndexError, Segment, SegmentBytes, SegmentTwin};
 use platform::{Files, OpenMode};
 use tracing_mutex::parkinglot::Mutex;
 
-use crate::flush::segment::{damaged_segment, map_segment, read, segment_path, twin_path};
+use crate::flush::segment::{copies, damaged_segment, map_segment, read, segment_path, twin_path};
 use crate::manifest::State;
 use crate::upkeep::check::Damage;
 use crate::upkeep::health::Health;
@@ -105,18 +105,31 @@ impl IndexTwins {
         if is_named(id) {
             let path = segment_path(&self.directory, id);
             let twin = twin_path(&path);
-            match (self.verify(id, &path), self.verify(id, &twin)) {
-                (Ok(()), Ok(())) => {}
-                (Ok(()), Err(_)) => self.copy(&path, &twin)?,
+            let is_whole = match (self.verify(id, &path), self.verify(id, &twin)) {
+                (Ok(()), Ok(())) => true,
+                (Ok(()), Err(_)) => self.copy(&path, &twin).map(|()| true)?,
                 (Err(error), Ok(())) => {
                     self.report(&path, &error);
-                    self.copy(&twin, &path)?;
+                    self.copy(&twin, &path).map(|()| true)?
                 }
-                (Err(error), Err(_)) => self.report(&path, &error),
+                (Err(error), Err(_)) => {
+                    self.report(&path, &error);
+                    false
+                }
+            };
+            if is_whole {
+                self.repaired(id);
             }
         }
         self.due.lock().remove(&id);
         Ok(true)
+    }
+
+    /// Both copies of a segment are whole, or gone.
+    fn repaired(&self, id: u64) {
+        for path in copies(&self.directory, id) {
+            self.health.repaired(&path.display().to_string(), 0..u64::MAX);
+        }
     }
 
     /// Reports a damaged copy and has it written anew.
@@ -220,5 +233,6 @@ impl Store {
         let path = segment_path(&self.options.directory, id);
         self.remove_file(&path);
         let _ = self.platform.files.remove(&twin_path(&path));
+        self.upkeep.index_copies().repaired(id);
     }
 }

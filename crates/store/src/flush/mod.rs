@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use index::{FrozenGroups, UnsavedCatalog};
 
 use crate::head::shard::{Frozen, Shard};
+use crate::log::segment_path;
 use crate::manifest::Edit;
 use crate::part::Part;
 use crate::{Store, StoreError};
@@ -199,6 +200,11 @@ impl Store {
             // Said first: a segment that is gone and that nothing says so of counts as lost.
             Some(through) => {
                 self.commit_edits(&[Edit::LogReleased { through }])?;
+                let released = self.log.segments().into_iter().filter(|segment| segment.number <= through);
+                let directory = self.options.directory.join("log");
+                for path in released.map(|segment| segment_path(&directory, segment.number)) {
+                    self.upkeep.health().repaired(&path.display().to_string(), 0..u64::MAX);
+                }
                 self.log.release(through)
             }
             None => Ok(()),

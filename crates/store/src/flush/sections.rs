@@ -63,7 +63,7 @@ impl Store {
         {
             let index = shard.groups.read();
             for (group, block) in contents.keys() {
-                let place = index.groups.place(group).map_err(StoreError::index(&self.options.directory))?;
+                let place = index.groups.family(group).map_err(StoreError::index(&self.options.directory))?;
                 // Rows of groups that are removed go with them.
                 keys.extend(place.map(|(database, measurement)| PartKey { database, measurement, group, block }));
             }
@@ -80,7 +80,7 @@ impl Store {
             self.ingestor.pressure().report(done, count);
             let class = class_of(&classes, key.database);
             let grid = &*grids.entry(class).or_insert_with(|| self.grid(shard, head, class));
-            let pieces = contents.pieces(key.group, key.block);
+            let pieces = contents.blocks(key.group, key.block);
             // Of several pieces one may rewrite what is in another. Which is older must follow from the partition alone then, not from
             // how many rows a piece has: a part's number says it.
             // It takes longer, too: a merge has the time that writers who wait for the flush do not have.
@@ -165,7 +165,7 @@ pub(crate) fn class_of(classes: &BTreeMap<DatabaseId, u32>, database: DatabaseId
 /// How a flush cuts time.
 struct Grid {
     lengths: Lengths,
-    /// What is older is late.
+    /// Older rows are late.
     late_before: i64,
     /// Length of partitions of late rows.
     late_ns: i64,
@@ -270,7 +270,7 @@ fn encode(
     sequences: (u64, u64),
     level: u8,
 ) -> impl Iterator<Item = SealedChunk> + '_ {
-    let sealed = move |places| SealedChunk::of(rows, places, sequences, chunk::effort_of(level));
+    let sealed = move |places| SealedChunk::from_rows(rows, places, sequences, chunk::effort_of(level));
     chunk::cut_evenly(places, level).filter_map(sealed)
 }
 

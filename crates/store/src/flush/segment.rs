@@ -98,7 +98,7 @@ pub(crate) fn open_groups(
     opened.map(|segment| GroupsFile::Segment(Box::new(segment)))
 }
 
-/// What is wrong with one copy of a segment.
+/// The error for one damaged copy of a segment.
 pub(crate) fn damaged_segment(path: &Path, error: IndexError) -> StoreError {
     match error {
         IndexError::Damaged { offset, what, .. } => StoreError::corrupt(path, offset, what),

@@ -50,7 +50,7 @@ impl Head {
         text: &[u8],
         grown: &mut impl FnMut(GroupId, &[Slot]),
     ) -> Option<RowBlock> {
-        let placed = self.layouts.place(LayoutId::default(), &block.columns);
+        let placed = self.layouts.placement(LayoutId::default(), &block.columns);
         let layout = placed.to;
         let width = self.layouts.width(layout);
         if width != block.columns.len() {
@@ -69,19 +69,19 @@ impl Head {
         for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
             let cells = block.row(row);
             let known = self.location_of(*group);
-            let fits = known.of == NOWHERE || known.of == layout | SHARED;
+            let fits = known.target == NOWHERE || known.target == layout | SHARED;
             if !fits || shared.is_full() {
                 // One that changes its columns shares no more.
                 let new = || RowBlock { columns: block.columns.clone(), ..RowBlock::default() };
                 others.get_or_insert_with(new).push(*group, *timestamp_ns, cells);
                 continue;
             }
-            if known.of == NOWHERE {
+            if known.target == NOWHERE {
                 grown(*group, &block.columns.iter().map(|(slot, _)| *slot).collect::<Vec<_>>());
             }
             let cells = if texts { self.move_texts(block, row, text, &mut moved) } else { cells };
-            let newest = shared.push(*group, known.newest, *timestamp_ns, cells, placed.places.as_deref());
-            self.places[*group as usize] = GroupLocation { of: layout | SHARED, newest };
+            let newest = shared.push(*group, known.newest, *timestamp_ns, cells, placed.indexes.as_deref());
+            self.locations[*group as usize] = GroupLocation { target: layout | SHARED, newest };
         }
         self.bytes += shared.bytes() - bytes_before;
         self.shared[layout as usize] = Some(shared);
@@ -101,10 +101,10 @@ impl Head {
     /// The location of a group; it gets an entry if it has none.
     fn location_of(&mut self, group: GroupId) -> GroupLocation {
         let place = group as usize;
-        if place >= self.places.len() {
-            self.places.resize(place + 1, GroupLocation { of: NOWHERE, newest: NONE });
+        if place >= self.locations.len() {
+            self.locations.resize(place + 1, GroupLocation { target: NOWHERE, newest: NONE });
         }
-        self.places[place]
+        self.locations[place]
     }
 
     /// Rows whose columns are all of one member block.
@@ -128,7 +128,7 @@ impl Head {
             };
             let placed = match placement.take() {
                 Some(placed) if placed.from == head.layout || placed.to == head.layout => placed,
-                _ => self.layouts.place(head.layout, &block.columns),
+                _ => self.layouts.placement(head.layout, &block.columns),
             };
             let mut bytes = 0;
             if placed.to != head.layout {
@@ -136,7 +136,7 @@ impl Head {
                 grown(*group, &block.columns.iter().map(|(slot, _)| *slot).collect::<Vec<_>>());
             }
             let width = self.layouts.width(head.layout);
-            bytes += push_row(head, *timestamp_ns, cells, placed.places.as_deref(), width, sequence);
+            bytes += push_row(head, *timestamp_ns, cells, placed.indexes.as_deref(), width, sequence);
             let full_bytes = self.seal_bytes.max(width * SEAL_BYTES_PER_MEMBER);
             let is_full = head.buffer.len() * 8 >= full_bytes || head.buffer.len() >= CHUNK_ROWS_MAX;
             self.bytes += bytes;
@@ -150,13 +150,13 @@ impl Head {
     /// The place of a group that shares no buffer, from now on.
     fn own_index(&mut self, group: GroupId) -> usize {
         let known = self.location_of(group);
-        if known.of & SHARED == 0 {
-            return known.of as usize;
+        if known.target & SHARED == 0 {
+            return known.target as usize;
         }
         let place = self.groups.len();
-        let shared_layout = if known.of == NOWHERE { LayoutId::default() } else { known.of & !SHARED };
+        let shared_layout = if known.target == NOWHERE { LayoutId::default() } else { known.target & !SHARED };
         self.groups.push((group, GroupHead { shared_layout, ..GroupHead::default() }));
-        self.places[group as usize].of = place as u32;
+        self.locations[group as usize].target = place as u32;
         place
     }
 
@@ -210,6 +210,6 @@ impl Head {
     /// The row buffer as a chunk; `None` if it is empty.
     fn encode_buffer(&self, head: &GroupHead) -> Option<SealedChunk> {
         let rows = self.sorted(head, &TimeRange::ALL, None);
-        SealedChunk::of(&rows, 0..rows.timestamps_ns.len(), head.sequences, Effort::Fast)
+        SealedChunk::from_rows(&rows, 0..rows.timestamps_ns.len(), head.sequences, Effort::Fast)
     }
 }

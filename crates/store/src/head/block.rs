@@ -56,7 +56,7 @@ impl Block {
         self.newest_until_ns.partition_point(|newest_ns| *newest_ns < start_ns) * INTERVAL_ROWS
     }
 
-    /// What is known of a row, and the row as it is packed.
+    /// The link of a row, and the row as it is packed.
     pub(super) fn row(&self, index: usize) -> Option<(Link, &[u8])> {
         Some((*self.links.get(index)?, self.packed(index)))
     }

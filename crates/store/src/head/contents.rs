@@ -44,7 +44,7 @@ impl RowsToJoin {
 }
 
 impl<'a> HeadContents<'a> {
-    pub(super) fn of(head: &'a Head) -> Self {
+    pub(super) fn new(head: &'a Head) -> Self {
         let shared = head.shared.iter().map(|shared| shared.as_ref().map(SharedRows::by_group)).collect();
         Self { head, shared }
     }
@@ -57,32 +57,32 @@ impl<'a> HeadContents<'a> {
     }
 
     /// A key's rows, oldest first. Quick if groups are requested in order.
-    pub(crate) fn pieces(&mut self, group: GroupId, block: u32) -> Vec<FlushBlock> {
-        let mut pieces = Vec::new();
+    pub(crate) fn blocks(&mut self, group: GroupId, block: u32) -> Vec<FlushBlock> {
+        let mut blocks = Vec::new();
         let mut joining = RowsToJoin::default();
         if let Some((_, layout, _)) = self.head.shared_location(group).filter(|_| block == 0)
             && let Some(Some(shared)) = self.shared.get_mut(layout as usize)
         {
             let rows = self.head.columns_of_rows(layout, shared.of_group(group));
             joining.add(rows, self.head.sequences.unwrap_or_default());
-            pieces.extend(joining.take());
+            blocks.extend(joining.take());
         }
         let Some(head) = self.head.group(&PartKey { group, block, ..PartKey::default() }) else {
-            return pieces;
+            return blocks;
         };
         for sealed in &head.sealed {
             match sealed {
                 Sealed::Dense(dense) => joining.add(dense.rows(None), dense.sequences),
                 Sealed::Chunk(chunk) => {
-                    pieces.extend(joining.take());
-                    pieces.push(FlushBlock::Sealed(chunk.clone()));
+                    blocks.extend(joining.take());
+                    blocks.push(FlushBlock::Sealed(chunk.clone()));
                 }
             }
         }
         if !head.buffer.is_empty() {
             joining.add(self.head.sorted(head, &TimeRange::ALL, None), head.sequences);
         }
-        pieces.extend(joining.take());
-        pieces
+        blocks.extend(joining.take());
+        blocks
     }
 }

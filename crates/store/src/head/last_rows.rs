@@ -20,7 +20,7 @@ pub(crate) struct HeadLastRows {
     rows: Vec<u64>,
 }
 
-/// What is known of one group.
+/// The search in one group.
 struct OfGroup {
     /// A time after which it has none of its own rows; `None`: it has none at all.
     own_until_ns: Option<i64>,
@@ -125,7 +125,7 @@ impl HeadLastRows {
     pub(crate) fn get(&self, group: usize) -> HeadLastRow<'_> {
         let Some(group) = self.groups.get(group) else { return HeadLastRow::None };
         let shared =
-            group.shared.as_ref().and_then(|(layout, search)| Some((self.layouts.get(*layout)?, search.found()?)));
+            group.shared.as_ref().and_then(|(layout, search)| Some((self.layouts.get(*layout)?, search.newest()?)));
         match (shared, group.own_until_ns) {
             (None, None) => HeadLastRow::None,
             (Some((layout, (time_ns, at))), None) if !layout.has_texts => {

@@ -15,12 +15,12 @@ pub(crate) struct Layouts {
     ids: HashMap<Arc<[(Slot, ValueType)]>, LayoutId>,
 }
 
-/// How a block's columns fall into a layout: place of each.
+/// How the columns of a block fall into a layout: the index of each.
 pub(crate) struct Placement {
     pub(crate) from: LayoutId,
     pub(crate) to: LayoutId,
-    /// `None` if the places are 0, 1, 2, … and there are no other columns.
-    pub(crate) places: Option<Vec<usize>>,
+    /// `None` if the indexes are 0, 1, 2, … and there are no other columns.
+    pub(crate) indexes: Option<Vec<usize>>,
 }
 
 impl Default for Layouts {
@@ -52,7 +52,7 @@ impl Layouts {
     }
 
     /// The layout that holds a group's columns and a block's, and where the block's go in it.
-    pub(crate) fn place(&mut self, from: LayoutId, block: &[(Slot, ValueType)]) -> Placement {
+    pub(crate) fn placement(&mut self, from: LayoutId, block: &[(Slot, ValueType)]) -> Placement {
         let known = self.get(from);
         let mut columns = known.to_vec();
         columns.extend(block);
@@ -60,13 +60,13 @@ impl Layouts {
         columns.dedup_by_key(|(slot, _)| *slot);
         let to = self.intern(columns);
         let columns = self.get(to);
-        let places: Vec<usize> = block.iter().map(|column| place_of(&columns, column.0)).collect();
-        let straight = places.len() == columns.len() && places.iter().enumerate().all(|(at, place)| at == *place);
-        Placement { from, to, places: (!straight).then_some(places) }
+        let indexes: Vec<usize> = block.iter().map(|column| place_of(&columns, column.0)).collect();
+        let straight = indexes.len() == columns.len() && indexes.iter().enumerate().all(|(at, index)| at == *index);
+        Placement { from, to, indexes: (!straight).then_some(indexes) }
     }
 
     /// Where the columns of one layout stand in another that holds them.
-    pub(crate) fn places(&self, from: LayoutId, to: LayoutId) -> Vec<usize> {
+    pub(crate) fn offsets(&self, from: LayoutId, to: LayoutId) -> Vec<usize> {
         let columns = self.get(to);
         self.get(from).iter().map(|(slot, _)| place_of(&columns, *slot)).collect()
     }

@@ -71,7 +71,8 @@ const NOWHERE: u32 = u32::MAX;
 /// Where a group's rows are.
 #[derive(Debug, Clone, Copy)]
 struct GroupLocation {
-    of: u32,
+    /// A layout of shared rows with [`SHARED`], or the number of a group with its own rows.
+    target: u32,
     /// Its newest row among the shared ones.
     newest: u32,
 }
@@ -92,7 +93,7 @@ pub(crate) enum Shares {
 pub(crate) struct Head {
     budget_bytes: usize,
     layouts: Layouts,
-    places: Vec<GroupLocation>,
+    locations: Vec<GroupLocation>,
     groups: Vec<(GroupId, GroupHead)>,
     wide: BTreeMap<(GroupId, u32), GroupHead>,
     /// By layout.
@@ -125,7 +126,7 @@ impl SealedChunk {
     }
 
     /// Some rows, encoded; `None` if there are none.
-    pub(crate) fn of(rows: &Rows, places: Range<usize>, sequences: (u64, u64), effort: Effort) -> Option<Self> {
+    pub(crate) fn from_rows(rows: &Rows, places: Range<usize>, sequences: (u64, u64), effort: Effort) -> Option<Self> {
         let (range, rows_count) = (rows.range_of(&places)?, places.len() as u64);
         let mut bytes = Vec::new();
         chunk::encode(rows, places, sequences, effort, &mut bytes);
@@ -180,7 +181,7 @@ impl Head {
         Self {
             budget_bytes,
             layouts: Layouts::default(),
-            places: Vec::new(),
+            locations: Vec::new(),
             groups: Vec::new(),
             wide: BTreeMap::new(),
             shared: Vec::new(),
@@ -206,7 +207,7 @@ impl Head {
 
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.places.capacity() * size_of::<GroupLocation>()
+        self.bytes + self.locations.capacity() * size_of::<GroupLocation>()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -224,12 +225,12 @@ impl Head {
 
     /// Everything, for a flush.
     pub(crate) fn contents(&self) -> HeadContents<'_> {
-        HeadContents::of(self)
+        HeadContents::new(self)
     }
 
     /// Returns whether there is nothing of a group.
     pub(crate) fn is_silent(&self, group: GroupId) -> bool {
-        self.places.get(group as usize).is_none_or(|place| place.of == NOWHERE)
+        self.locations.get(group as usize).is_none_or(|place| place.target == NOWHERE)
             && self.wide.range((group, 0)..=(group, u32::MAX)).next().is_none()
     }
 }
@@ -278,7 +279,7 @@ fn push_row(
 fn change_layout(head: &mut GroupHead, layouts: &Layouts, to: LayoutId) -> usize {
     let before = head.buffer.len();
     if !head.buffer.is_empty() {
-        let places = layouts.places(head.layout, to);
+        let places = layouts.offsets(head.layout, to);
         head.widen(layouts.width(head.layout), layouts.width(to), &places);
     }
     head.layout = to;

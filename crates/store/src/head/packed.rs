@@ -22,7 +22,7 @@ enum Fold {
 }
 
 impl Fold {
-    const fn of(value_type: ValueType) -> Self {
+    const fn for_type(value_type: ValueType) -> Self {
         match value_type {
             ValueType::F64 => Self::Ends,
             ValueType::I64 => Self::Sign,
@@ -69,11 +69,11 @@ pub(super) struct RowForm {
 impl RowForm {
     /// With room for the smallest cells.
     pub(super) fn new(columns: &[(Slot, ValueType)]) -> Self {
-        let of_column = |(_, value_type): &(Slot, ValueType)| (Fold::of(*value_type), 1);
-        Self::of(columns.iter().map(of_column))
+        let of_column = |(_, value_type): &(Slot, ValueType)| (Fold::for_type(*value_type), 1);
+        Self::from_columns(columns.iter().map(of_column))
     }
 
-    fn of(columns: impl Iterator<Item = (Fold, u8)>) -> Self {
+    fn from_columns(columns: impl Iterator<Item = (Fold, u8)>) -> Self {
         let mut row_bytes = WORD_BYTES;
         let place = |(fold, bytes): (Fold, u8)| {
             let at = row_bytes as u32;
@@ -101,7 +101,7 @@ impl RowForm {
             let bytes = bits.div_ceil(8).max(1).next_power_of_two() as u8;
             (column.fold, bytes.max(column.bytes))
         };
-        Self::of(self.columns.iter().zip(cells).map(wide_enough))
+        Self::from_columns(self.columns.iter().zip(cells).map(wide_enough))
     }
 
     /// Appends a row, unless a cell is too large for this form.

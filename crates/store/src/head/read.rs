@@ -80,8 +80,8 @@ impl Head {
 
     /// The shared rows that a group has some of, their layout, and its newest.
     pub(super) fn shared_location(&self, group: GroupId) -> Option<(&SharedRows, LayoutId, u32)> {
-        let place = self.places.get(group as usize)?;
-        let layout = match place.of {
+        let place = self.locations.get(group as usize)?;
+        let layout = match place.target {
             NOWHERE => return None,
             shared if shared & SHARED != 0 => shared & !SHARED,
             own => self.groups.get(own as usize)?.1.shared_layout,
@@ -91,7 +91,7 @@ impl Head {
 
     /// Where all rows of a group's first member block are.
     pub(crate) fn shares(&self, group: GroupId) -> Shares {
-        match self.places.get(group as usize).map_or(NOWHERE, |place| place.of) {
+        match self.locations.get(group as usize).map_or(NOWHERE, |place| place.target) {
             NOWHERE => Shares::Nothing,
             shared if shared & SHARED != 0 => Shares::Layout(shared & !SHARED),
             _ => Shares::NotAll,
@@ -125,8 +125,8 @@ impl Head {
         if key.block > 0 {
             return self.wide.get(&(key.group, key.block));
         }
-        let place = self.places.get(key.group as usize).filter(|place| place.of & SHARED == 0)?;
-        self.groups.get(place.of as usize).map(|(_, head)| head)
+        let place = self.locations.get(key.group as usize).filter(|place| place.target & SHARED == 0)?;
+        self.groups.get(place.target as usize).map(|(_, head)| head)
     }
 
     /// Returns whether a key has a row in a range, judged by whole chunks.

@@ -223,7 +223,7 @@ impl SharedRows {
 
     /// Begins to look for a group's newest row in a range: in the open block.
     pub(crate) fn newest(&self, newest: u32, range: &TimeRange, rows: &mut Vec<u64>) -> NewestSearch {
-        let mut search = NewestSearch { range: *range, next: newest, found: None };
+        let mut search = NewestSearch { range: *range, next: newest, newest: None };
         search.look(|place| Some((&self.open, self.place_in_open(place)?)), rows);
         search
     }
@@ -366,7 +366,7 @@ pub(crate) struct NewestSearch {
     /// Where to look next; [`NONE`] when all is seen that matters.
     next: u32,
     /// The newest row so far: when it is, and where timestamp and cells begin among the rows that were taken.
-    found: Option<(i64, usize)>,
+    newest: Option<(i64, usize)>,
 }
 
 impl NewestSearch {
@@ -376,9 +376,9 @@ impl NewestSearch {
         self.look(|place| Some((&**full.blocks.get(place as usize >> full.block_bits)?, in_block(place))), rows);
     }
 
-    /// What was found.
-    pub(crate) const fn found(&self) -> Option<(i64, usize)> {
-        self.found
+    /// The newest row so far: its time, and where it begins among the rows that were taken.
+    pub(crate) const fn newest(&self) -> Option<(i64, usize)> {
+        self.newest
     }
 
     /// Looks at rows, as far as they are in blocks that are given, and takes the newest.
@@ -387,7 +387,7 @@ impl NewestSearch {
         while let Some((block, place)) = block_of(self.next) {
             // Of one time the row that came last counts, so that the others may be as new.
             let until_ns = block.newest_until(place);
-            let known_ns = newest.map(|(time_ns, ..)| time_ns).or(self.found.map(|(time_ns, _)| time_ns));
+            let known_ns = newest.map(|(time_ns, ..)| time_ns).or(self.newest.map(|(time_ns, _)| time_ns));
             if until_ns < self.range.start_ns || known_ns.is_some_and(|known_ns| until_ns <= known_ns) {
                 self.next = NONE;
                 break;
@@ -400,7 +400,7 @@ impl NewestSearch {
             self.next = link.previous;
         }
         if let Some((time_ns, block, row)) = newest {
-            self.found = Some((time_ns, rows.len()));
+            self.newest = Some((time_ns, rows.len()));
             block.form.unpack(row, rows);
         }
     }
@@ -441,7 +441,7 @@ impl RowsByGroup<'_> {
         let (mut groups, mut places) = (VecDeque::new(), Vec::new());
         let mut bytes = 0;
         for number in (first..self.groups.len()).take(GROUPS_AT_ONCE) {
-            let of_group = self.places(number);
+            let of_group = self.rows_of(number);
             bytes += of_group.len() * (1 + self.shared.width) * size_of::<u64>();
             if number > first && bytes > GATHERED_BYTES_MAX {
                 break;
@@ -460,7 +460,7 @@ impl RowsByGroup<'_> {
     }
 
     /// Where the rows of a group are, by its number.
-    fn places(&self, number: usize) -> &[u32] {
+    fn rows_of(&self, number: usize) -> &[u32] {
         let at = |number: usize| self.groups.get(number).map_or(self.order.len(), |(_, start)| *start as usize);
         self.order.get(at(number)..at(number + 1)).unwrap_or_default()
     }

@@ -27,7 +27,7 @@ pub(crate) struct Shard {
     pub(crate) measurements: RwLock<Vec<MeasurementId>>,
     /// Held while parts are merged, deleted or moved: one at a time.
     pub(crate) work: Mutex<Rest>,
-    /// What is past keeping and still there, oldest in the trash first. Taken after `state`, and alone otherwise.
+    /// Parts past their retention whose files are still there, oldest in the trash first. Taken after `state`, and alone otherwise.
     pub(crate) trash: Mutex<Vec<TrashedPart>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct ShardState {
     pub(crate) frozen: Option<Arc<Frozen>>,
     /// All parts, in order of [`compaction::age_order`]; replaced as a whole.
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
-    /// What is masked in parts, oldest first; replaced as a whole.
+    /// Deletes that mask rows of parts, oldest first; replaced as a whole.
     pub(crate) deletes: Arc<Vec<Delete>>,
 }
 
@@ -144,7 +144,7 @@ impl Shard {
         self.state.lock().parts.iter().any(|part| part.info.id == id)
     }
 
-    /// What is on disk, and what of it is masked.
+    /// The parts on disk, and the deletes that mask some of their rows.
     pub(crate) fn parts_and_deletes(&self) -> (Arc<Vec<Arc<Part>>>, Arc<Vec<Delete>>) {
         let state = self.state.lock();
         (state.parts.clone(), state.deletes.clone())

@@ -58,7 +58,7 @@ struct LoadedJournal {
     state: State,
 }
 
-/// What is known of the file, and held while it is written.
+/// The state of the file; locked while it is written.
 #[derive(Debug, Default)]
 pub(crate) struct JournalFile {
     /// Who is about to do something that only the journal in memory will know of.

@@ -25,9 +25,9 @@ pub(crate) struct Frame<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// What stands at an offset of a segment.
+/// The content of a segment at an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found<'a> {
+pub(crate) enum FrameLookup<'a> {
     /// A record, and how many bytes it takes.
     Record(Frame<'a>, usize),
     /// Nothing: never written, or left over from before the file was recycled.
@@ -61,9 +61,9 @@ pub(crate) fn push(out: &mut Vec<u8>, segment: u32, frame: &Frame<'_>) {
 pub(crate) enum Claim<'a> {
     /// That a record begins here.
     Record(Claimed<'a>),
-    /// As [`Found::Nothing`].
+    /// As [`FrameLookup::Nothing`].
     Nothing,
-    /// As [`Found::Damaged`].
+    /// As [`FrameLookup::Damaged`].
     Damaged,
 }
 
@@ -111,13 +111,13 @@ pub(crate) fn claim(bytes: &[u8], segment: u32) -> Claim<'_> {
 }
 
 /// Looks at the bytes from an offset of a segment on.
-pub(crate) fn look(bytes: &[u8], segment: u32) -> Found<'_> {
+pub(crate) fn look(bytes: &[u8], segment: u32) -> FrameLookup<'_> {
     match claim(bytes, segment) {
-        Claim::Nothing => Found::Nothing,
+        Claim::Nothing => FrameLookup::Nothing,
         Claim::Record(claimed) if claimed.is(crc32c::crc32c(bytes.get(claimed.checked()).unwrap_or_default())) => {
-            Found::Record(claimed.frame, claimed.bytes())
+            FrameLookup::Record(claimed.frame, claimed.bytes())
         }
-        Claim::Record(_) | Claim::Damaged => Found::Damaged,
+        Claim::Record(_) | Claim::Damaged => FrameLookup::Damaged,
     }
 }
 
@@ -131,11 +131,11 @@ mod tests {
     fn a_record_comes_back_and_any_flipped_bit_is_seen() {
         let mut bytes = Vec::new();
         push(&mut bytes, 3, &FRAME);
-        assert_eq!(look(&bytes, 3), Found::Record(FRAME, 48));
+        assert_eq!(look(&bytes, 3), FrameLookup::Record(FRAME, 48));
         for bit in 0..(HEADER_BYTES + FRAME.payload.len()) * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(!matches!(look(&damaged, 3), Found::Record(..)), "bit {bit}");
+            assert!(!matches!(look(&damaged, 3), FrameLookup::Record(..)), "bit {bit}");
         }
     }
 
@@ -143,8 +143,8 @@ mod tests {
     fn zeros_and_an_older_life_of_the_file_are_nothing() {
         let mut bytes = Vec::new();
         push(&mut bytes, 3, &FRAME);
-        assert_eq!(look(&bytes, 4), Found::Nothing);
-        assert_eq!(look(&[0; 64], 4), Found::Nothing);
-        assert_eq!(look(&bytes[..40], 3), Found::Damaged);
+        assert_eq!(look(&bytes, 4), FrameLookup::Nothing);
+        assert_eq!(look(&[0; 64], 4), FrameLookup::Nothing);
+        assert_eq!(look(&bytes[..40], 3), FrameLookup::Damaged);
     }
 }

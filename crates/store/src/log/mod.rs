@@ -23,6 +23,15 @@ use model::TimeRange;
 use crate::StoreError;
 use writer::LogStats;
 
+/// A segment that holds records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LiveSegment {
+    pub(crate) number: u32,
+    /// The first sequence id in it, and the last that is on disk: a smaller one if none is.
+    pub(crate) sequences: (u64, u64),
+    pub(crate) bytes: u64,
+}
+
 /// A record to append.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewRecord<'a> {
@@ -57,6 +66,9 @@ pub(crate) trait WriteAheadLog: Send + Sync {
 
     /// The log's numbers.
     fn stats(&self) -> LogStats;
+
+    /// The segments that hold records, oldest first.
+    fn segments(&self) -> Vec<LiveSegment>;
 
     /// Refuses everything from now on.
     fn poison(&self, reason: &str);

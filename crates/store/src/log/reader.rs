@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use platform::DIRECT_ALIGN_BYTES;
 
-use super::frame::{ALIGNMENT_BYTES, Claim, Found, Frame, HEADER_BYTES, claim, look};
+use super::frame::{ALIGNMENT_BYTES, Claim, Frame, FrameLookup, HEADER_BYTES, claim, look};
 use super::note::Note;
 use super::sums::Sums;
 
@@ -72,7 +72,7 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// What is known of the log before it is read.
+/// Knowledge of the log before it is read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ScanStart {
     /// Rows of records up to this sequence id are in parts.
@@ -132,7 +132,7 @@ impl Scan {
         self.start.last_run.map_or(0, |note| note.durable)
     }
 
-    /// What was found, once all segments were gone through.
+    /// The findings, once all segments were gone through.
     pub(crate) fn into_findings(mut self) -> Vec<Finding> {
         let durable = self.durable();
         if self.open_from.is_some() {
@@ -218,7 +218,7 @@ impl Scan {
         loop {
             let (at, found) = look_past_padding(bytes, behind.as_ref(), offset, segment.number);
             let (frame, next) = match found {
-                Found::Record(frame, length) if self.follows(&frame) => (frame, at + length),
+                FrameLookup::Record(frame, length) if self.follows(&frame) => (frame, at + length),
                 _ => {
                     let behind = behind.get_or_insert_with(|| AfterDamage::new(bytes, at, segment.number));
                     match self.after_damage(segment, behind, at) {
@@ -244,7 +244,7 @@ impl Scan {
         Ok(segment.end.unwrap_or(offset as u64))
     }
 
-    /// What was in an empty segment came before the record: if it had been on disk, it is lost.
+    /// Records of an empty segment came before this one: if they had been on disk, they are lost.
     fn close_empty(&mut self, frame: &Frame<'_>) {
         let Some(stop) = self.empty.take() else { return };
         let last = frame.sequence.saturating_sub(1);
@@ -268,7 +268,7 @@ impl Scan {
     ) -> Option<(Frame<'a>, usize)> {
         let first = behind.records.partition_point(|record| record.offset < offset);
         let record = behind.records.get(first)?;
-        let Found::Record(frame, length) = behind.at(record.offset) else { return None };
+        let FrameLookup::Record(frame, length) = behind.at(record.offset) else { return None };
         let missing = self.expected.unwrap_or(frame.sequence.saturating_sub(1));
         self.largest_sequence = self.largest_sequence.max(record.sequence_max);
         let is_proven = record.durable_through_max.max(self.durable()) >= missing || segment.end.is_some();
@@ -284,7 +284,7 @@ impl Scan {
     }
 
     /// Notes where a segment's records end, and where the next one would begin.
-    fn note_end(&mut self, segment: &SegmentBytes<'_>, (offset, at): (usize, usize), found: Found<'_>) {
+    fn note_end(&mut self, segment: &SegmentBytes<'_>, (offset, at): (usize, usize), found: FrameLookup<'_>) {
         let stop = Stop { segment: segment.number, path: segment.path.to_owned(), offset: at as u64 };
         match segment.end {
             // The manifest says that there were more.
@@ -296,7 +296,7 @@ impl Scan {
         let bytes = segment.bytes.get(at..).unwrap_or_default();
         // A block that was never written holds whatever an older life of the file left there.
         let is_ours = !at.is_multiple_of(DIRECT_ALIGN_BYTES) || is_trace(bytes, segment.number, self.expected);
-        if found != Found::Nothing && is_ours && self.torn.is_none() {
+        if found != FrameLookup::Nothing && is_ours && self.torn.is_none() {
             self.torn = Some(stop);
         } else {
             self.stop = Some(stop);
@@ -317,21 +317,21 @@ fn look_past_padding<'a>(
     behind: Option<&AfterDamage<'a>>,
     offset: usize,
     segment: u32,
-) -> (usize, Found<'a>) {
+) -> (usize, FrameLookup<'a>) {
     let found = look_at(bytes, behind, offset, segment);
     let next = offset.next_multiple_of(DIRECT_ALIGN_BYTES);
     let rest = bytes.get(offset..next).unwrap_or_default();
-    let is_padding = found == Found::Nothing && !rest.is_empty() && rest.iter().all(|byte| *byte == 0);
+    let is_padding = found == FrameLookup::Nothing && !rest.is_empty() && rest.iter().all(|byte| *byte == 0);
     if is_padding { (next, look_at(bytes, behind, next, segment)) } else { (offset, found) }
 }
 
 /// What stands at an offset; once there was damage, by what was found after it: looking at every place anew would take time for its
 /// square.
-fn look_at<'a>(bytes: &'a [u8], behind: Option<&AfterDamage<'a>>, offset: usize, segment: u32) -> Found<'a> {
+fn look_at<'a>(bytes: &'a [u8], behind: Option<&AfterDamage<'a>>, offset: usize, segment: u32) -> FrameLookup<'a> {
     // Too little for a header, which would be made of zeros and of what the next block holds.
     let rest = bytes.get(offset..offset.next_multiple_of(DIRECT_ALIGN_BYTES)).unwrap_or_default();
     if (1..HEADER_BYTES).contains(&rest.len()) && rest.iter().all(|byte| *byte == 0) {
-        return Found::Nothing;
+        return FrameLookup::Nothing;
     }
     match behind {
         None => look(bytes.get(offset..).unwrap_or_default(), segment),
@@ -369,7 +369,7 @@ impl<'a> AfterDamage<'a> {
             };
             let checked = claimed.checked();
             let sums = sums.get_or_insert_with(|| Sums::new(bytes));
-            if !claimed.is(sums.of(offset + checked.start..offset + checked.end)) {
+            if !claimed.is(sums.checksum(offset + checked.start..offset + checked.end)) {
                 offset += ALIGNMENT_BYTES;
                 continue;
             }
@@ -387,12 +387,12 @@ impl<'a> AfterDamage<'a> {
     }
 
     /// What stands at an offset.
-    fn at(&self, offset: usize) -> Found<'a> {
+    fn at(&self, offset: usize) -> FrameLookup<'a> {
         let is_whole = self.records.binary_search_by_key(&offset, |record| record.offset).is_ok();
         match claim(self.bytes.get(offset..).unwrap_or_default(), self.segment) {
-            Claim::Record(claimed) if is_whole => Found::Record(claimed.frame, claimed.bytes()),
-            Claim::Nothing => Found::Nothing,
-            Claim::Record(_) | Claim::Damaged => Found::Damaged,
+            Claim::Record(claimed) if is_whole => FrameLookup::Record(claimed.frame, claimed.bytes()),
+            Claim::Nothing => FrameLookup::Nothing,
+            Claim::Record(_) | Claim::Damaged => FrameLookup::Damaged,
         }
     }
 }

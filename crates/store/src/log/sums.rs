@@ -44,7 +44,7 @@ impl<'a> Sums<'a> {
     }
 
     /// The checksum of the bytes in a range, which must lie within them.
-    pub(super) fn of(&mut self, range: std::ops::Range<usize>) -> u32 {
+    pub(super) fn checksum(&mut self, range: std::ops::Range<usize>) -> u32 {
         let (start, end) = (self.until(range.start), self.until(range.end));
         let mut moved = start;
         for (place, step) in self.moves.iter().enumerate() {
@@ -91,7 +91,7 @@ mod tests {
         ) {
             let (one, other) = (one.index(bytes.len() + 1), other.index(bytes.len() + 1));
             let range = one.min(other)..one.max(other);
-            prop_assert_eq!(Sums::new(&bytes).of(range.clone()), crc32c::crc32c(&bytes[range]));
+            prop_assert_eq!(Sums::new(&bytes).checksum(range.clone()), crc32c::crc32c(&bytes[range]));
         }
     }
 }

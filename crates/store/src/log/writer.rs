@@ -11,7 +11,7 @@ use platform::{AlignedBytes, DIRECT_ALIGN_BYTES, File, Files, OpenMode};
 use super::frame::{self, Frame};
 use super::note::{Note, NoteFile};
 use super::times::RecordTimes;
-use super::{NewRecord, WriteAheadLog, segment_path};
+use super::{LiveSegment, NewRecord, WriteAheadLog, segment_path};
 use crate::StoreError;
 use crate::upkeep::reserve::is_full;
 
@@ -76,7 +76,7 @@ struct State {
     appended_bytes: u64,
     /// Memory of what was written last.
     spare: Vec<u8>,
-    /// What is appended but not written, in order.
+    /// Appended records that are not written yet, in order.
     pending: Vec<Pending>,
     /// True if a writer is writing and syncing for all.
     committing: bool,
@@ -121,10 +121,10 @@ pub(crate) struct SegmentInfo {
 fn times_of(segments: &VecDeque<SegmentInfo>, last_sequence: u64) -> Vec<RecordTimes> {
     let next_firsts = segments.iter().skip(1).map(|next| next.first_sequence.saturating_sub(1));
     let lasts = next_firsts.chain(std::iter::once(last_sequence));
-    let times = segments.iter().zip(lasts).map(|(segment, last)| RecordTimes {
-        sequences: (segment.first_sequence, last),
-        range: segment.range,
-    });
+    let times = segments
+        .iter()
+        .zip(lasts)
+        .map(|(segment, last)| RecordTimes { sequences: (segment.first_sequence, last), range: segment.range });
     times.filter(|times| times.sequences.0 <= times.sequences.1).collect()
 }
 
@@ -328,6 +328,18 @@ impl WriteAheadLog for Log {
         }
     }
 
+    fn segments(&self) -> Vec<LiveSegment> {
+        let state = self.state.lock();
+        let next_firsts = state.segments.iter().skip(1).map(|next| next.first_sequence.saturating_sub(1));
+        let lasts = next_firsts.chain(std::iter::once(state.sequence)).map(|last| last.min(state.durable));
+        let live = state.segments.iter().zip(lasts).map(|(segment, last)| LiveSegment {
+            number: segment.number,
+            sequences: (segment.first_sequence, last),
+            bytes: segment.bytes,
+        });
+        live.collect()
+    }
+
     fn poison(&self, reason: &str) {
         let mut state = self.state.lock();
         state.failed.get_or_insert_with(|| reason.to_owned());
@@ -428,7 +440,7 @@ impl State {
         self.appended_bytes += needed as u64;
     }
 
-    /// What is to be written. The next record begins a block: one that holds acknowledged records is never written again, since a
+    /// Takes the records that are to be written. The next record begins a block: one that holds acknowledged records is never written again, since a
     /// crash in that moment could take them.
     fn take_pending(&mut self) -> Vec<Pending> {
         self.position = whole_blocks(self.position);

@@ -13,14 +13,19 @@ impl Store {
         let committed = manifest.commit(edits);
         committed.inspect_err(|error| self.log.poison(&error.to_string()))?;
         let shortened = manifest.shorten(&*self.platform.files);
-        match shortened {
+        self.note_rewritten(shortened).map(drop)
+    }
+
+    /// Takes note of how writing the manifest anew went. Returns false if the disk is full: the old files count on.
+    pub(crate) fn note_rewritten(&self, rewritten: Result<(), StoreError>) -> Result<bool, StoreError> {
+        match rewritten {
             // Until the new one has the old one's name the old one counts: the next edit tries again.
-            Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => Ok(()),
+            Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => Ok(false),
             Err(error) => {
                 self.log.poison(&error.to_string());
                 Err(error)
             }
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(true),
         }
     }
 

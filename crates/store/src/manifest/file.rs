@@ -9,6 +9,7 @@ use platform::{File, Files, OpenMode};
 use super::{Edit, State, parse, record_at};
 use crate::StoreError;
 use crate::manifest::twin;
+use crate::upkeep::check::Damage;
 
 /// Bytes of edits after the snapshot, besides its own size, at which the file is written anew.
 const EDITS_BYTES: u64 = 1 << 20;
@@ -84,9 +85,22 @@ impl Manifest {
     /// Writes the manifest anew when edits outgrow the snapshot, so that a folder which is open for years stays small.
     pub(crate) fn shorten(&mut self, files: &dyn Files) -> Result<(), StoreError> {
         let outgrows = |copy: &Copy| copy.end - copy.snapshot_end > copy.snapshot_end + EDITS_BYTES;
-        if !self.copies.iter().any(outgrows) {
-            return Ok(());
+        if self.copies.iter().any(outgrows) { self.rewrite(files) } else { Ok(()) }
+    }
+
+    /// The copy that is not what was written, if one is not.
+    pub(crate) fn damage(&self, files: &dyn Files) -> Result<Option<Damage>, StoreError> {
+        for copy in &self.copies {
+            let found = twin::damage_of(files, &copy.path, self.state.edition)?;
+            if found.is_some() {
+                return Ok(found);
+            }
         }
+        Ok(None)
+    }
+
+    /// Writes both copies anew, as snapshots.
+    pub(crate) fn rewrite(&mut self, files: &dyn Files) -> Result<(), StoreError> {
         let next = State { edition: self.state.edition + 1, ..self.state.clone() };
         let bytes = next.to_bytes();
         for copy in &mut self.copies {

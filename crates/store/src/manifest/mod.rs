@@ -121,7 +121,7 @@ pub(crate) struct State {
     pub(crate) objects_of: Option<u64>,
     /// The time that retention goes by; unknown of a folder that only earlier versions had open.
     pub(crate) trusted_ns: Option<i64>,
-    /// What is past keeping and still there, by the part's number.
+    /// Parts past their retention whose files are still there, by the part's number.
     pub(crate) trash: BTreeMap<u64, Trashed>,
     /// Number of the last record; 0 in folders of versions that had none.
     pub(crate) edition: u64,

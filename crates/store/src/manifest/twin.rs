@@ -70,6 +70,17 @@ fn read_copy(files: &dyn Files, path: &Path) -> Result<Copy, StoreError> {
     }
 }
 
+/// The damage to a copy that should end with an edition, if there is any.
+pub(crate) fn damage_of(files: &dyn Files, path: &Path, edition: u64) -> Result<Option<Damage>, StoreError> {
+    let (offset, message) = match read_copy(files, path)? {
+        Copy::Whole(parsed) if parsed.state.edition == edition && !parsed.is_cut => return Ok(None),
+        Copy::Whole(_) => (0, "its last records are missing or damaged"),
+        Copy::Damaged(error) => (error.offset as u64, error.what),
+        Copy::Missing => (0, "the file is missing"),
+    };
+    Ok(Some(Damage { file: path.display().to_string(), offset, message: message.to_owned() }))
+}
+
 /// Which copy counts, and which of them is not what was written.
 fn newer_of(paths: &[PathBuf; 2], one: Copy, other: Copy) -> Result<Option<LoadedManifest>, StoreError> {
     let [first, second] = paths;

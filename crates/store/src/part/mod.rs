@@ -42,7 +42,7 @@ use index::{DatabaseId, GroupId, MeasurementId};
 
 pub(crate) const HEADER_MAGIC: &[u8; 8] = b"THWGPART";
 pub(crate) const FOOTER_MAGIC: &[u8; 8] = b"PARTTHWG";
-/// What is written.
+/// The version that is written.
 pub(crate) const VERSION: u32 = 2;
 /// Without directory and summaries; still read.
 pub(crate) const VERSION_ONE: u32 = 1;

@@ -292,15 +292,15 @@ pub(crate) struct KeyCursor {
     part: Arc<Part>,
     next_block: usize,
     entries: std::vec::IntoIter<KeyEntry>,
-    held: Option<KeyEntry>,
-    /// What was read ahead, and where it begins in the part.
+    peeked: Option<KeyEntry>,
+    /// Bytes that were read ahead, and where it begins in the part.
     ahead: (u64, Vec<u8>),
 }
 
 impl KeyCursor {
     /// Before the first key.
     pub(crate) fn new(part: Arc<Part>) -> Self {
-        Self { part, next_block: 0, entries: Vec::new().into_iter(), held: None, ahead: (0, Vec::new()) }
+        Self { part, next_block: 0, entries: Vec::new().into_iter(), peeked: None, ahead: (0, Vec::new()) }
     }
 
     /// The part.
@@ -327,20 +327,20 @@ impl KeyCursor {
 
     /// The key that [`KeyCursor::take`] would give next.
     pub(crate) fn peek(&mut self) -> Result<Option<PartKey>, StoreError> {
-        if self.held.is_none() {
-            self.held = self.advance()?;
+        if self.peeked.is_none() {
+            self.peeked = self.advance()?;
         }
-        Ok(self.held.as_ref().map(|entry| entry.key))
+        Ok(self.peeked.as_ref().map(|entry| entry.key))
     }
 
     /// The next key and what the part has of it.
     pub(crate) fn take(&mut self) -> Result<Option<KeyEntry>, StoreError> {
-        let Some(mut entry) = self.held.take().map_or_else(|| self.advance(), |held| Ok(Some(held)))? else {
+        let Some(mut entry) = self.peeked.take().map_or_else(|| self.advance(), |entry| Ok(Some(entry)))? else {
             return Ok(None);
         };
         while let Some(next) = self.advance()? {
             if next.key != entry.key {
-                self.held = Some(next);
+                self.peeked = Some(next);
                 break;
             }
             entry.chunks.extend(next.chunks);

@@ -90,7 +90,7 @@ impl Nodes {
     /// What rows at some indexes (sorted by time) add up to.
     pub(crate) fn of_some_rows(rows: &Rows, indexes: Range<usize>, width_ns: i64) -> Self {
         let takes = |column: &&RowsColumn| Summary::takes(column.value_type);
-        let of = |column: &RowsColumn| NodeColumn::of(rows, indexes.clone(), column, width_ns);
+        let of = |column: &RowsColumn| NodeColumn::from_rows(rows, indexes.clone(), column, width_ns);
         let columns = rows.columns.iter().filter(takes).map(of);
         Self { width_ns, columns: columns.filter(|column| !column.nodes.is_empty()).collect() }
     }
@@ -118,7 +118,7 @@ impl Nodes {
 }
 
 impl NodeColumn {
-    fn of(rows: &Rows, indexes: Range<usize>, column: &RowsColumn, width_ns: i64) -> Self {
+    fn from_rows(rows: &Rows, indexes: Range<usize>, column: &RowsColumn, width_ns: i64) -> Self {
         let mut nodes: Vec<(i64, Summary)> = Vec::new();
         let (mut times, mut from) = (rows.timestamps_ns.get(indexes.clone()).unwrap_or_default(), indexes.start);
         while let Some(first_ns) = times.first() {

@@ -104,7 +104,7 @@ impl GroupReader<'_> {
         let snapshot = BatchSnapshot::take(self, batch_groups, &columns, range);
         let (Some(snapshot), Some(cache)) = (snapshot, groups.last_rows(batch)) else {
             let none = TableRows::new(&columns, 0);
-            let mut found = Found::new(&columns, batch_groups.len(), &none);
+            let mut found = RowCollector::new(&columns, batch_groups.len(), &none);
             for (index, group) in (first..).zip(batch_groups) {
                 found.push_read(index, &self.last_row(group, range)?);
             }
@@ -116,7 +116,7 @@ impl GroupReader<'_> {
             Some(cached) => cached,
             None => Arc::new(PartsLastRows::new(&snapshot)?),
         };
-        let mut found = Found::new(&columns, batch_groups.len(), &in_parts.rows);
+        let mut found = RowCollector::new(&columns, batch_groups.len(), &in_parts.rows);
         let mut update = Update { groups: Vec::new(), rows: TableRows::new(&columns, 0) };
         for (number, group) in batch_groups.iter().enumerate() {
             match Location::new(snapshot.head(number), in_parts.get(number, &snapshot.range)) {
@@ -160,7 +160,7 @@ impl HeadCells<'_> {
 }
 
 /// Rows as they are found.
-struct Found<'c> {
+struct RowCollector<'c> {
     columns: &'c [SelectedColumn],
     cached: &'c TableRows,
     /// Cached rows that follow one another, to be copied at once.
@@ -168,7 +168,7 @@ struct Found<'c> {
     last: BatchLastRows,
 }
 
-impl<'c> Found<'c> {
+impl<'c> RowCollector<'c> {
     fn new(columns: &'c [SelectedColumn], groups: usize, cached: &'c TableRows) -> Self {
         let last = BatchLastRows { groups: Vec::with_capacity(groups), rows: TableRows::new(columns, groups), read: 0 };
         Self { columns, cached, run: 0..0, last }

@@ -96,7 +96,7 @@ impl KeySnapshot {
     }
 
     /// All rows that overlap a range, oldest first; those of chunks that do not overlap in time joined in order of it.
-    pub(crate) fn pieces(
+    pub(crate) fn row_blocks(
         &self,
         range: &TimeRange,
         slots: &[Slot],
@@ -140,18 +140,18 @@ impl KeySnapshot {
             let Some((part, first)) = of_part.first() else { continue };
             chunks.clear();
             chunks.extend(of_part.iter().map(|(_, chunk)| *chunk));
-            let (masking, before) = (self.masking(part), target.pieces.len());
+            let (masking, before) = (self.masking(part), target.blocks.len());
             target.goes_on = apart && masking.is_empty() && is_free(first);
             let rows = part.read_into(&chunks, slots, &context.ahead, &mut target)?;
             for delete in masking {
-                target.pieces.iter_mut().skip(before).for_each(|rows| delete.apply(&self.key, rows));
+                target.blocks.iter_mut().skip(before).for_each(|rows| delete.apply(&self.key, rows));
             }
             origins.add_chunks(part, &chunks, rows as u64);
         }
-        if let (Some((part, chunk)), [rows], None) = (cacheable, target.pieces.as_slice(), &target.encoded_times) {
+        if let (Some((part, chunk)), [rows], None) = (cacheable, target.blocks.as_slice(), &target.encoded_times) {
             context.last_rows.insert(part, &chunk, range, slots, rows);
         }
-        let mut pieces = target.pieces;
+        let mut pieces = target.blocks;
         context.origins.lock().merge(&origins);
         pieces.extend(heads);
         Ok((pieces, target.encoded_times))
@@ -234,7 +234,7 @@ impl GroupReader<'_> {
     pub fn read(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<Vec<SampleColumn>, StoreError> {
         let mut columns = Vec::with_capacity(selected.columns.len());
         self.each_block(selected, range, |snapshot, range, wanted, slots| {
-            columns_of(snapshot.pieces(range, slots, &self.context)?, wanted, range, |column| columns.push(column));
+            columns_of(snapshot.row_blocks(range, slots, &self.context)?, wanted, range, |column| columns.push(column));
             Ok(())
         })?;
         Ok(columns)
@@ -259,7 +259,7 @@ impl GroupReader<'_> {
                 let settled = pieces.iter_mut().try_for_each(|piece| encoded_times.decode(&mut piece.timestamps_ns));
                 if settled.is_err() {
                     // Read again, for the error to tell where the bytes are.
-                    pieces = snapshot.pieces(range, slots, &self.context)?;
+                    pieces = snapshot.row_blocks(range, slots, &self.context)?;
                 }
             }
             columns_of(pieces, wanted, range, |column| columns.push(ByMillisecond::Column(column)));

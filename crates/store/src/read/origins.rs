@@ -3,7 +3,7 @@
 use crate::part::chunk::Rows;
 use crate::part::{ChunkRef, Part};
 
-/// What was read of one place.
+/// Counts of what was read from one kind of storage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Chunks of parts; none of the head.
@@ -14,7 +14,7 @@ pub struct Origin {
     pub bytes: u64,
 }
 
-/// What was read, by where it lay.
+/// Counts of what was read, by the kind of storage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Origins {
     /// Newest rows, in memory.
@@ -59,14 +59,14 @@ impl Origins {
 
     pub(crate) fn add_chunks(&mut self, part: &Part, chunks: &[ChunkRef], rows: u64) {
         let bytes = chunks.iter().map(|chunk| u64::from(chunk.handle.bytes)).sum();
-        self.of(part).add(&Origin { chunks: chunks.len() as u64, rows, bytes });
+        self.origin_of(part).add(&Origin { chunks: chunks.len() as u64, rows, bytes });
     }
 
     pub(crate) fn add_summary(&mut self, part: &Part, bytes: usize) {
-        self.of(part).bytes += bytes as u64;
+        self.origin_of(part).bytes += bytes as u64;
     }
 
-    fn of(&mut self, part: &Part) -> &mut Origin {
+    fn origin_of(&mut self, part: &Part) -> &mut Origin {
         if !part.data().is_local() {
             return &mut self.objects;
         }

@@ -32,7 +32,7 @@ impl GroupReader<'_> {
     pub fn read_rows(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<TableRows, StoreError> {
         let mut read = TableRows { timestamps_ns: Vec::new(), columns: Vec::with_capacity(selected.columns.len()) };
         self.each_block(selected, range, |snapshot, range, wanted, slots| {
-            let pieces = chunk::in_time_order(snapshot.pieces(range, slots, &self.context)?);
+            let pieces = chunk::in_time_order(snapshot.row_blocks(range, slots, &self.context)?);
             read.add_block(&pieces, wanted, range);
             Ok(())
         })?;
@@ -49,7 +49,7 @@ impl GroupReader<'_> {
     ) -> Result<TableRows, StoreError> {
         let slots: Vec<Slot> = columns.iter().map(|column| column.slot).collect();
         let mut read = TableRows { timestamps_ns: Vec::new(), columns: Vec::with_capacity(columns.len()) };
-        let pieces = chunk::in_time_order(snapshot.pieces(range, &slots, &self.context)?);
+        let pieces = chunk::in_time_order(snapshot.row_blocks(range, &slots, &self.context)?);
         read.add_block(&pieces, columns, range);
         Ok(read)
     }

@@ -165,7 +165,7 @@ impl Store {
 
 /// Nodes and rows that between them hold every sample of the windows once.
 struct Aggregated {
-    /// What is kept of the windows' time.
+    /// The windows' time, as far as retention keeps it.
     range: TimeRange,
     nodes: Vec<Nodes>,
     rows: Rows,

@@ -34,7 +34,7 @@ impl DatabasePolicy {
         by_age.max(self.floor_ns)
     }
 
-    /// What is wrong with it, if something is.
+    /// Fails with the reason if the policy is not valid.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.retention_ns < 0 {
             return Err("retention must not be negative (0 keeps everything)".to_owned());

@@ -185,7 +185,7 @@ pub struct RestoredTrash {
     pub refused: Vec<String>,
 }
 
-/// What is in a folder's trash, oldest first. Changes nothing, and may be asked about a folder that is open elsewhere.
+/// Lists the parts in a folder's trash, oldest first. Changes nothing, and works on a folder that is open elsewhere.
 pub fn trash_of(platform: &Platform, directory: &Path) -> Result<Vec<TrashReport>, StoreError> {
     let state = read_manifest(&*platform.files, directory)?;
     let names = databases(&*platform.files, directory, &state);

@@ -66,7 +66,7 @@ impl Reading {
     }
 }
 
-/// What is known of the time when a folder is opened.
+/// Evidence of the time when a folder is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Opening {
     /// The time that the manifest says was trusted.

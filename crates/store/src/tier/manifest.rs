@@ -10,7 +10,7 @@ const READS_MAX: usize = 4;
 /// A copy of the manifest as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestCopy {
-    /// What it holds.
+    /// Its content.
     pub bytes: Vec<u8>,
     /// To be given to [`Tier::put_manifest`] to replace just this one.
     pub version: Version,

@@ -126,7 +126,7 @@ pub struct TierCounters {
     pub flash_errors: u64,
     /// Blocks on flash that were not what was written.
     pub flash_damaged: u64,
-    /// What was asked of the store.
+    /// Requests to the object store.
     pub objects: ObjectCounters,
 }
 

@@ -121,7 +121,7 @@ impl ObjectTier {
         Ok(())
     }
 
-    fn part_key(&self, id: u64) -> String {
+    pub(crate) fn part_key(&self, id: u64) -> String {
         part_key(&self.prefix, id)
     }
 

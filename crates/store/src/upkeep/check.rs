@@ -22,7 +22,7 @@ use crate::write::producers::{self, PRODUCERS_SHARD};
 use crate::{StoreError, part_path};
 
 /// Bytes that a log segment's file may have.
-const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
+pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
 
 /// Bytes of blocks that checking objects keeps in memory: each is read once.
 const OBJECT_MEMORY_BYTES: u64 = 8 << 20;
@@ -55,7 +55,7 @@ pub struct CheckReport {
     pub log_torn: Vec<String>,
     /// Files that nothing names.
     pub unnamed: Vec<String>,
-    /// What is damaged: the first place of each file.
+    /// Damage: the first place of each file.
     pub damages: Vec<Damage>,
 }
 
@@ -94,7 +94,7 @@ pub fn check(
         check.index(*id, *shard)?;
     }
     check.log(&state)?;
-    check.places(&state);
+    check.partitions(&state);
     for part in state.parts_with_trash() {
         check.part(&state, part)?;
     }
@@ -164,7 +164,7 @@ impl Check<'_> {
     }
 
     /// Returns whether the manifest agrees with itself: rows are inside their partitions, partitions of level 2 do not overlap.
-    fn places(&mut self, state: &State) {
+    fn partitions(&mut self, state: &State) {
         let file = self.directory.join("MANIFEST").display().to_string();
         let mut found = Vec::new();
         let mut object_tier: Vec<&PartInfo> = Vec::new();

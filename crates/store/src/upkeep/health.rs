@@ -2,7 +2,8 @@
 //!
 //! Whatever notices a fault says so here, once; `/health`, the log and the counters read it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use model::TimeRange;
@@ -29,7 +30,7 @@ pub struct HealthCheck {
     pub name: &'static str,
     /// How much it matters.
     pub status: CheckStatus,
-    /// What is wrong and what to do.
+    /// The fault, and what to do.
     pub message: String,
 }
 
@@ -38,7 +39,7 @@ pub struct HealthCheck {
 pub struct Loss {
     /// The file that is missing or damaged.
     pub file: String,
-    /// What is wrong with it.
+    /// The fault of the file.
     pub message: String,
     /// Where the rows were in time, as far as it is known.
     pub range: TimeRange,
@@ -83,11 +84,30 @@ pub struct Health {
 
 #[derive(Default)]
 struct Damages {
-    /// File and offset of each block that was met: each is reported once.
-    known: BTreeSet<(String, u64)>,
+    /// Damage that was not repaired yet, by file and offset: each block is reported once.
+    standing: BTreeMap<(String, u64), String>,
     listed: Vec<Damage>,
+    /// True if there was more than can be listed: of that it is not known whether it was repaired.
+    has_more: bool,
     /// Those that no caller has taken yet.
     unreported: Vec<Damage>,
+}
+
+impl Damages {
+    /// The state of the check `damage`.
+    fn check(&self) -> Option<(CheckStatus, String)> {
+        let first = self.standing.iter().next();
+        let first = first.map(|((file, offset), message)| format!("{file} at offset {offset}: {message}"));
+        let more = self.standing.len().saturating_sub(1);
+        let message = match (first, self.has_more) {
+            (None, false) => return None,
+            (None, true) => "more damage was met than is listed: see the log".to_owned(),
+            (Some(first), true) => format!("{first} (and more than {more} more)"),
+            (Some(first), false) if more > 0 => format!("{first} (and {more} more)"),
+            (Some(first), false) => first,
+        };
+        Some((CheckStatus::Warn, message))
+    }
 }
 
 impl Health {
@@ -109,18 +129,28 @@ impl Health {
     pub fn report_damage(&self, damage: Damage) {
         let mut damages = self.damages.lock();
         let block = (damage.file.clone(), damage.offset);
-        if damages.known.contains(&block) {
+        if damages.standing.contains_key(&block) {
             return;
         }
         self.damages_total.fetch_add(1, Ordering::Relaxed);
-        let message = format!("{} at offset {}: {}", damage.file, damage.offset, damage.message);
         if damages.listed.len() < LISTED_MAX {
-            damages.known.insert(block);
+            damages.standing.insert(block, damage.message.clone());
             damages.listed.push(damage.clone());
             damages.unreported.push(damage);
+        } else {
+            damages.has_more = true;
         }
-        drop(damages);
-        self.set("damage", Some((CheckStatus::Warn, message)));
+        self.set("damage", damages.check());
+    }
+
+    /// A file is whole again, or gone for good, in a range of offsets: its damage does not stand any more.
+    pub(crate) fn repaired(&self, file: &str, offsets: Range<u64>) {
+        let mut damages = self.damages.lock();
+        let before = damages.standing.len();
+        damages.standing.retain(|(damaged, offset), _| damaged != file || !offsets.contains(offset));
+        if damages.standing.len() != before {
+            self.set("damage", damages.check());
+        }
     }
 
     /// Damage that was met since the folder was opened, the first of it.
@@ -169,7 +199,7 @@ impl Health {
         ))
     }
 
-    /// What is lost and not yet acknowledged: answers whose range it touches carry a warning.
+    /// Losses that no operator has acknowledged yet: answers whose range they touch carry a warning.
     pub fn losses(&self) -> Vec<Loss> {
         self.losses.lock().clone()
     }
@@ -218,8 +248,15 @@ mod tests {
         assert_eq!(health.take_unreported(), [damage(1), damage(2)]);
         assert_eq!(health.take_unreported(), []);
         assert_eq!(health.damages(), [damage(1), damage(2)]);
-        assert_eq!(health.checks().iter().map(|check| check.name).collect::<Vec<_>>(), ["damage"]);
-        health.set("damage", None);
+        let names = || health.checks().iter().map(|check| check.name).collect::<Vec<_>>();
+        assert_eq!(names(), ["damage"]);
+        // It is over once everything was repaired, and is reported anew after that.
+        health.repaired("b", 0..u64::MAX);
+        health.repaired("a", 0..2);
+        assert_eq!(names(), ["damage"]);
+        health.repaired("a", 2..3);
         assert_eq!(health.checks(), []);
+        health.report_damage(damage(2));
+        assert_eq!((names(), health.damages_total(), health.damages().len()), (vec!["damage"], 3, 3));
     }
 }

@@ -14,7 +14,7 @@ use crate::part::PartInfo;
 use crate::tier::parts::tail_path;
 use crate::{DatabasePolicy, StoreError, part_path};
 
-/// What is in a data folder.
+/// The contents of a data folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FolderReport {
     /// Identifies the folder's making.

@@ -23,7 +23,7 @@ fn folder(directory: &Path) -> PathBuf {
     directory.join("lost+found")
 }
 
-/// What is in a folder's `lost+found`, oldest first.
+/// Lists the files in a folder's `lost+found`, oldest first.
 pub fn lost_found(platform: &Platform, directory: &Path) -> Result<Vec<LostFile>, StoreError> {
     let (files, folder) = (&*platform.files, folder(directory));
     let mut found = Vec::new();

@@ -1,8 +1,10 @@
 //! Settings of a data folder.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::tier::parts::ObjectTierOptions;
+use crate::upkeep::progress::OpeningProgress;
 
 /// Settings of a data folder; all but the number of shards may change from one opening to the next.
 #[derive(Debug, Clone)]
@@ -73,6 +75,8 @@ pub struct StoreOptions {
     /// Bytes of files in `lost+found`; beyond them those of earlier openings are removed, the oldest first, which is reported. What does
     /// not fit then stays where it is.
     pub lost_found_bytes_max: u64,
+    /// Says how far the opening is while it lasts.
+    pub progress: Arc<OpeningProgress>,
 }
 
 impl StoreOptions {
@@ -111,6 +115,7 @@ impl StoreOptions {
             trash_bytes_max: u64::MAX,
             accept_loss: false,
             lost_found_bytes_max: 1 << 30,
+            progress: Arc::default(),
         }
     }
 }

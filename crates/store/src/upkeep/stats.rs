@@ -9,7 +9,7 @@ use crate::memory::MemoryUse;
 use crate::part::PartInfo;
 use crate::write::WriteReport;
 
-/// What is counted while the store is open.
+/// Counters since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) batches: AtomicU64,

@@ -70,7 +70,7 @@ impl Store {
             let mut oldest_of_groups = HashMap::new();
             for (group, timestamp_ns) in block.groups.iter().zip(&block.timestamps_ns) {
                 if *timestamp_ns < last_ns && !oldest_of_groups.contains_key(group) {
-                    let place = index.groups.place(*group).map_err(StoreError::index(&self.options.directory))?;
+                    let place = index.groups.family(*group).map_err(StoreError::index(&self.options.directory))?;
                     let oldest_ns = place.and_then(|(database, _)| oldest.get(&database).copied());
                     oldest_of_groups.insert(*group, oldest_ns.unwrap_or(i64::MIN));
                 }

@@ -213,7 +213,12 @@ impl Store {
     }
 
     /// Appends the record of rows, or says under which sequence id the log has what was sent, or something sent later.
-    fn append_record(&self, sent: Option<Sent>, payload: &[u8], range: TimeRange) -> Result<Result<u64, u64>, StoreError> {
+    fn append_record(
+        &self,
+        sent: Option<Sent>,
+        payload: &[u8],
+        range: TimeRange,
+    ) -> Result<Result<u64, u64>, StoreError> {
         let Some(sent) = sent else {
             return self.log.append(&NewRecord { kind: record::ROWS, payload, range }).map(Ok);
         };

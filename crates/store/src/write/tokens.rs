@@ -172,7 +172,7 @@ impl Store {
             let Some(shard) = self.shards.get(shard) else {
                 continue;
             };
-            let place = shard.groups.read().groups.place(group).map_err(StoreError::index(&self.options.directory))?;
+            let place = shard.groups.read().groups.family(group).map_err(StoreError::index(&self.options.directory))?;
             let Some((_, measurement)) = place else {
                 continue;
             };
@@ -215,7 +215,7 @@ impl Store {
         let Some(shard) = self.shards.get(target.shard) else {
             return Ok(false);
         };
-        let place = shard.groups.read().groups.place(target.group);
+        let place = shard.groups.read().groups.family(target.group);
         Ok(place.map_err(StoreError::index(&self.options.directory))?.is_some())
     }
 

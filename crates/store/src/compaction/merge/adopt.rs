@@ -8,7 +8,7 @@ use crate::part::PartInfo;
 /// is only found by reading the part: where keys have as many on average, it is written anew.
 pub(super) fn adopt(info: &PartInfo, groups: u64, job: &CompactionJob, node_rows_min: usize) -> Option<PartInfo> {
     let is_raw = info.level == 0 && info.fold_ns == 0 && job.fold_ns == 0 && !job.gives_up_files;
-    let (target, until_ns) = job.placement.place(info.range.start_ns);
+    let (target, until_ns) = job.placement.target(info.range.start_ns);
     let is_inside = info.range.end_ns <= until_ns && target.level == 1;
     let is_sparse = info.rows < groups.saturating_mul(node_rows_min as u64);
     (is_raw && is_inside && is_sparse && info.locations.local).then_some(PartInfo {

@@ -174,6 +174,7 @@ impl Store {
             state.parts.iter().chain(trash.iter().map(|trashed| &trashed.part)).map(|part| part.info.file).collect()
         };
         for part in removed {
+            self.forget_damage(&part.info);
             self.counters.bytes_replaced.fetch_add(part.info.bytes, Ordering::Relaxed);
             if !part.info.locations.local {
                 self.remove_file(&tail_path(&self.options.directory, part.info.id));

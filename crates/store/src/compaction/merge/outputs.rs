@@ -57,13 +57,13 @@ fn cut<'a>(gathered: &'a KeyRows, placement: &Placement) -> Vec<(Target, Segment
         let next_ns = timestamps_ns.get(from).copied();
         let is_next = |copied: &&Copied| next_ns.is_none_or(|next_ns| copied.range.start_ns < next_ns);
         if let Some(copied) = copies.next_if(is_next) {
-            segments.push((placement.place(copied.range.start_ns).0, Segment::Copied(copied)));
+            segments.push((placement.target(copied.range.start_ns).0, Segment::Copied(copied)));
             continue;
         }
         let Some(next_ns) = next_ns else {
             break;
         };
-        let (target, until_ns) = placement.place(next_ns);
+        let (target, until_ns) = placement.target(next_ns);
         let copied_ns = copies.peek().map_or(i64::MAX, |copied| copied.range.start_ns);
         let is_inside = |timestamp_ns: &i64| *timestamp_ns <= until_ns && *timestamp_ns <= copied_ns;
         let to = from + timestamps_ns[from..].partition_point(is_inside).max(1);
@@ -104,7 +104,7 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// What is merged, and where to.
+    /// The job: the inputs, and where their rows go.
     pub(crate) fn job(&self) -> &'a CompactionJob {
         self.job
     }
@@ -346,7 +346,7 @@ mod tests {
             for (target, segment) in &segments {
                 let Segment::Rows(range) = segment else { unreachable!("no chunk is copied") };
                 for place in range.clone() {
-                    prop_assert_eq!(placement.place(timestamps_ns[place]).0, *target);
+                    prop_assert_eq!(placement.target(timestamps_ns[place]).0, *target);
                     places.push(place);
                 }
             }

@@ -125,7 +125,7 @@ impl Sources {
             return vec![false; self.chunks.len()];
         }
         let candidate = |chunk: &Chunk| {
-            let (target, until_ns) = job.placement.place(chunk.range.start_ns);
+            let (target, until_ns) = job.placement.target(chunk.range.start_ns);
             let is_inside = chunk.range.end_ns <= until_ns;
             // A full buffer makes chunks that are too long.
             let is_encoded = chunk.encoded_level == target.level
@@ -167,11 +167,11 @@ impl Sources {
                 continue;
             }
             // Chunks that follow one another are decoded as one piece, which need not be joined.
-            let last_ns = onto.pieces.last().and_then(|rows| rows.timestamps_ns.last());
+            let last_ns = onto.blocks.last().and_then(|rows| rows.timestamps_ns.last());
             onto.goes_on = !is_masked && !any_folded && last_ns.is_none_or(|last_ns| *last_ns < range.start_ns);
             chunk::decode_into(&bytes, None, &mut onto).map_err(|error| part.corrupt(offset, &error))?;
             gathered.ranges.push((range, header.sequences));
-            let Some(rows) = onto.pieces.last_mut() else { continue };
+            let Some(rows) = onto.blocks.last_mut() else { continue };
             if is_masked {
                 let touching = deletes.iter().filter(|delete| delete.touches(key, &part.info));
                 touching.for_each(|delete| delete.apply(key, rows));
@@ -181,7 +181,7 @@ impl Sources {
             }
         }
         gathered.copied.sort_by_key(|copied| copied.range.start_ns);
-        gathered.rows = chunk::join(onto.pieces);
+        gathered.rows = chunk::join(onto.blocks);
         gathered.unfolded = any_folded.then(|| chunk::join(unfolded));
         Ok(gathered)
     }

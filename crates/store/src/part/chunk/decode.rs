@@ -59,7 +59,7 @@ pub(crate) fn decode(bytes: &[u8], slots: Option<&[Slot]>) -> Result<(ChunkHeade
 /// Blocks of a key's rows that chunks are decoded into.
 #[derive(Default)]
 pub(crate) struct DecodeTarget {
-    pub(crate) pieces: Vec<Rows>,
+    pub(crate) blocks: Vec<Rows>,
     /// True if the next chunk begins after the end of the last piece, which may go on then.
     pub(crate) goes_on: bool,
     /// The times of the only piece, which has none itself as long as they are encoded here.
@@ -119,7 +119,7 @@ impl DecodeTarget {
 
     /// Gives a piece its times, if there is one: it is not the only one, or they are wanted.
     pub(crate) fn decode_times(&mut self) -> Result<(), DecodeError> {
-        let Some(piece) = self.pieces.last_mut() else { return Ok(()) };
+        let Some(piece) = self.blocks.last_mut() else { return Ok(()) };
         self.encoded_times.take().map_or(Ok(()), |encoded_times| encoded_times.decode(&mut piece.timestamps_ns))
     }
 }
@@ -139,7 +139,7 @@ pub(crate) fn decode_into(
         let known = rows.columns.iter().map(|column| (column.slot, column.value_type));
         known.eq(wanted().map(|(slot, value_type, _)| (*slot, *value_type)))
     };
-    if !target.goes_on || !target.pieces.last().is_some_and(is_alike) {
+    if !target.goes_on || !target.blocks.last().is_some_and(is_alike) {
         let rows = target.rows_expected(&header);
         let column = |(slot, value_type, _): &(Slot, ValueType, usize)| RowsColumn {
             cells: Vec::with_capacity(rows),
@@ -148,9 +148,9 @@ pub(crate) fn decode_into(
         let columns = wanted().map(column).collect();
         target.decode_times()?;
         let timestamps_ns = Vec::with_capacity(if target.encoded_times.is_some() { 0 } else { rows });
-        target.pieces.push(Rows { timestamps_ns, columns });
+        target.blocks.push(Rows { timestamps_ns, columns });
     }
-    if let Some(rows) = target.pieces.last_mut() {
+    if let Some(rows) = target.blocks.last_mut() {
         decode_rows(&mut reader, &header, rows, (target.encoded_times.as_mut(), &mut target.scratch))?;
     }
     Ok(header.rows)

@@ -138,8 +138,11 @@ impl Opened {
         let files = &*self.platform.files;
         let manifest = Manifest::write(files, &self.options.directory, self.state.clone())?;
         for info in &self.set_aside {
-            let is_shared = manifest.state.parts.values().any(|other| other.locations.local && other.file == info.file);
             let path = part_path(&self.options.directory, info.file);
+            // It is not read any more: what it held is in the object store, or a loss.
+            let end = info.offset.saturating_add(info.bytes).saturating_add(1);
+            self.health.repaired(&path.display().to_string(), info.offset..end);
+            let is_shared = manifest.state.parts.values().any(|other| other.locations.local && other.file == info.file);
             // A missing file cannot be renamed; it is reported all the same. One that holds other parts too stays.
             if !is_shared {
                 let _ = files.rename(&path, &path.with_extension("damaged"));

@@ -59,7 +59,7 @@ pub struct Recovery {
     pub parts_fetched: Vec<String>,
     /// The copy of the manifest that was missing or damaged, and was written anew from the other.
     pub manifest_repaired: Option<Damage>,
-    /// What is lost and was accepted at this opening.
+    /// Losses that were accepted at this opening.
     pub losses_accepted: Vec<Loss>,
     /// Files that nothing named and that were removed, since all that they hold is elsewhere.
     pub files_removed: u64,
@@ -73,7 +73,7 @@ pub struct Recovery {
     pub objects_unfenced: bool,
 }
 
-/// What is opened before the log is read.
+/// A folder that is being opened.
 struct Opened {
     platform: Platform,
     options: StoreOptions,
@@ -81,11 +81,11 @@ struct Opened {
     shards: Vec<Shard>,
     /// What the manifest will say.
     state: State,
-    /// What it says: nothing is written before it is clear that the folder can be opened.
+    /// The manifest as it is: nothing is written before it is clear that the folder can be opened.
     before: Before,
     /// Parts that cannot be opened.
     set_aside: Vec<PartInfo>,
-    /// What is missing, and where it begins in the log.
+    /// Losses, and where they begin in the log.
     losses: Vec<(Loss, Option<(u32, u64)>)>,
     object_tier: Option<ObjectTier>,
     exemplars: Exemplars,
@@ -130,7 +130,11 @@ impl Store {
         let continued = opened.journal.take().and_then(|journal| journal.finish(extent, &opened.recovery));
         let journal = continued.map_or_else(|| Journal::fresh(&opened.platform, &opened.options), Ok)?;
         opened.health.set_losses(manifest.state.losses.clone());
-        opened.recovery.manifest_repaired.iter().for_each(|damage| opened.health.report_damage(damage.clone()));
+        if let Some(damage) = &opened.recovery.manifest_repaired {
+            opened.health.report_damage(damage.clone());
+            // Both copies were written anew.
+            opened.health.repaired(&damage.file, 0..u64::MAX);
+        }
         let reserve = Reserve::new(opened.platform.files.clone(), &opened.options);
         let trusted_time = opened.trusted_time(&manifest.state);
         let store = Self {

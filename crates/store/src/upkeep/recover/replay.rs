@@ -19,11 +19,10 @@ use crate::log::record::{self, Record, ShardRows};
 use crate::log::writer::{Log, LogStart, SegmentInfo, whole_blocks};
 use crate::log::{segment_number, segment_path};
 use crate::manifest::{Edit, State};
+use crate::upkeep::check::LOG_SEGMENT_BYTES_MAX;
+use crate::upkeep::inspect::size_of;
 use crate::write::exemplars;
 use crate::{Loss, StoreError};
-
-/// Bytes that a log segment's file may have.
-const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
 
 /// Records that wait for one shard's thread.
 const QUEUE_RECORDS_MAX: usize = 64;
@@ -205,6 +204,10 @@ impl Opened {
         queues: &[SyncSender<Item>],
     ) -> Result<Replayed, StoreError> {
         let mut replayed = Replayed::default();
+        let files = self.platform.files.clone();
+        let sizes =
+            segments.numbers.iter().map(|number| size_of(&*files, &segment_path(directory, *number)).unwrap_or(0));
+        self.options.progress.begin_log(sizes.sum());
         for number in &segments.numbers {
             let path = Arc::new(segment_path(directory, *number));
             let end = self.state.log_ends.get(number).copied();
@@ -221,6 +224,7 @@ impl Opened {
                 range = range.union(self.hand_out(&frame, &path, &mut replayed.catalog_since, queues)?);
                 Ok::<(), StoreError>(())
             })?;
+            self.options.progress.add_log_bytes(bytes.len() as u64);
             // From here on the records that count are final, whatever is written after them.
             self.state.apply(&Edit::LogEnded { segment: *number, end });
             replayed.first_sequence = replayed.first_sequence.or(first);
@@ -308,7 +312,7 @@ fn needed_segments(state: &State, has_editions: bool, note: Option<Note>, names:
     Segments { numbers, missing, newest }
 }
 
-/// What is known of the log before it is read. A note of an earlier opening says nothing of the last one, which then wrote nothing.
+/// Knowledge of the log before it is read. A note of an earlier opening says nothing of the last one, which then wrote nothing.
 pub(crate) fn scan_start(state: &State, epoch: u64, note: Option<Note>) -> ScanStart {
     let flushed = |shard: u32| state.flushed.get(&shard).copied().unwrap_or(0);
     ScanStart {

@@ -14,7 +14,7 @@ use crate::part::{self, PartData, PartInfo, PartLabel};
 use crate::upkeep::inspect;
 use crate::upkeep::lost_found;
 
-/// What is done about a file that nothing names.
+/// The treatment of a file that nothing names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Remove,

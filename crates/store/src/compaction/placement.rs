@@ -35,7 +35,7 @@ pub(crate) enum Placement {
     ByAge {
         /// Length of partitions of level 1.
         fast_partition_length_ns: i64,
-        /// What is older goes to level 2.
+        /// Older rows go to level 2.
         fast_from_ns: i64,
         /// Lengths that partitions of level 2 may have, shortest first.
         level2_lengths_ns: Vec<i64>,
@@ -67,7 +67,7 @@ pub(crate) fn bases<'a>(parts: impl Iterator<Item = &'a PartInfo>, level: u8) ->
 impl Placement {
     /// Where a row goes, and the last timestamp up to which rows go there: a partition of level 2 may reach beyond what level 1 stands
     /// for, whose rows stay above it.
-    pub(crate) fn place(&self, timestamp_ns: i64) -> (Target, i64) {
+    pub(crate) fn target(&self, timestamp_ns: i64) -> (Target, i64) {
         match self {
             Self::One(target) => (*target, i64::MAX),
             Self::ByAge { fast_partition_length_ns, fast_from_ns, level2_lengths_ns, level1_bases, level2_bases } => {
@@ -166,7 +166,7 @@ mod tests {
 
     fn check(placement: &Placement, timestamp_ns: i64, level: u8, partition: (i64, i64), patch_of: u64) {
         let expected = Target { level, partition: TimeRange::new(partition.0, partition.1), patch_of };
-        assert_eq!(placement.place(timestamp_ns).0, expected, "{timestamp_ns} in {placement:?}");
+        assert_eq!(placement.target(timestamp_ns).0, expected, "{timestamp_ns} in {placement:?}");
     }
 
     #[test]
@@ -191,9 +191,9 @@ mod tests {
     fn level_2_leaves_out_what_level_1_stands_for() {
         let placement = by_age(&[(980, 989)], &[]);
         let settled = Target { level: 2, partition: TimeRange::new(960, 999), patch_of: 0 };
-        assert_eq!(placement.place(970), (settled, 979));
-        assert_eq!(placement.place(980).1, 989);
-        assert_eq!(placement.place(990), (settled, 999));
+        assert_eq!(placement.target(970), (settled, 979));
+        assert_eq!(placement.target(980).1, 989);
+        assert_eq!(placement.target(990), (settled, 999));
     }
 
     proptest! {
@@ -215,10 +215,10 @@ mod tests {
                 ranges
             };
             let placement = by_age(&ranges(&mut fast), &ranges(&mut settled));
-            let (target, until_ns) = placement.place(timestamp_ns);
+            let (target, until_ns) = placement.target(timestamp_ns);
             prop_assert!(until_ns >= timestamp_ns);
             for other_ns in further.into_iter().map(|further| timestamp_ns + further).filter(|at| *at <= until_ns) {
-                prop_assert_eq!(placement.place(other_ns).0, target, "{}", other_ns);
+                prop_assert_eq!(placement.target(other_ns).0, target, "{}", other_ns);
             }
         }
 
@@ -230,7 +230,7 @@ mod tests {
                 let [level1_bases, level2_bases] = bases.clone();
                 let level2_lengths_ns = vec![40, 640];
                 let placement = Placement::ByAge { fast_partition_length_ns: 10, fast_from_ns: 1000, level2_lengths_ns, level1_bases, level2_bases };
-                let (target, _) = placement.place(timestamp_ns);
+                let (target, _) = placement.target(timestamp_ns);
                 prop_assert!(target.partition.contains(timestamp_ns));
                 prop_assert_eq!(target.level == 1, timestamp_ns >= 1000);
                 if target.patch_of == 0 {

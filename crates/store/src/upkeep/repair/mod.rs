@@ -2,7 +2,9 @@
 //!
 //! The newest label tells what the manifest said when its part was begun. Parts that it names and that are there count. Of later parts those
 //! of flushes count, and those of a merge if one of its inputs is gone: inputs go only once the merge is committed. All else is moved to
-//! `lost+found`.
+//! `lost+found`. Parts of earlier versions have no label: see [`unlabelled`].
+
+mod unlabelled;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ use crate::upkeep::recover;
 use crate::write::exemplars::{self, EXEMPLARS_SHARD};
 use crate::write::producers::{self, PRODUCERS_SHARD};
 use crate::{Loss, StoreError, part_path};
+use unlabelled::UnlabelledPart;
 
 /// What repairing did, or would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +44,7 @@ pub struct RepairReport {
     pub segments: u64,
     /// Files that are moved to `lost+found`, with the reason.
     pub left_out: Vec<String>,
-    /// What was there and is not any more.
+    /// Files and settings that were there and are not any more.
     pub missing: Vec<String>,
 }
 
@@ -59,6 +62,8 @@ struct Evidence {
     parts: BTreeMap<u64, FoundPart>,
     /// What the newest label says: when, the state, the numbers of its parts.
     newest: Option<(MadeAt, State, BTreeSet<u64>)>,
+    /// Parts of earlier versions.
+    unlabelled: Vec<UnlabelledPart>,
     /// Files that cannot be used, with the reason.
     left_out: Vec<(PathBuf, String)>,
 }
@@ -79,16 +84,23 @@ pub fn repair(platform: &Platform, directory: &Path, is_dry: bool) -> Result<Rep
         Err(error) => return Err(error),
     }
     let mut evidence = gather(files, directory)?;
-    let Some((made_at, mut state, ids)) = evidence.newest.take() else {
-        return Err(StoreError::Invalid(format!(
-            "{} has no part that says what the manifest was: those of earlier versions do not. Restore a backup, or with an object \
-             store run `thalweg rebuild`",
-            directory.display()
-        )));
+    let newest = evidence.newest.take();
+    let is_labelled = newest.is_some();
+    let (made_at, mut state, ids) = match newest {
+        Some(newest) => newest,
+        None if evidence.unlabelled.is_empty() => {
+            return Err(unlabelled::unknown(directory, "there is no part that can be read"));
+        }
+        None => unlabelled::state_of_index(platform, directory)?,
     };
     let mut report = RepairReport { edition: made_at.edition, ..RepairReport::default() };
-    choose_parts(&mut evidence, &mut state, &ids, directory, &mut report);
+    // Where a merge adopted a part as it lies, the label still has its former number.
+    let adopted: BTreeMap<(u64, u64), PartInfo> =
+        std::mem::take(&mut state.parts).into_values().map(|info| ((info.file, info.offset), info)).collect();
+    choose_parts(&mut evidence, &mut state, (&ids, &adopted), directory, &mut report);
     choose_segments(files, directory, &mut state, &mut evidence, &mut report)?;
+    let known = (is_labelled.then_some(&ids), &adopted);
+    unlabelled::add_parts(files, directory, (&mut evidence, &mut report), &mut state, known);
     fit_log(files, directory, &mut state)?;
     report.parts = state.parts.len() as u64;
     report.rows = state.parts.values().map(|part| part.rows).sum();
@@ -127,9 +139,14 @@ fn gather(files: &dyn Files, directory: &Path) -> Result<Evidence, StoreError> {
         let path = part_path(directory, file);
         match read_file(files, &path, file) {
             Ok(parts) => {
-                for (found, folder) in parts {
-                    evidence.add_label(&found, &folder, &path);
-                    evidence.parts.insert(found.info.id, found);
+                for part in parts {
+                    match part {
+                        PartOfFile::Labelled(found, folder) => {
+                            evidence.add_label(&found, &folder, &path);
+                            evidence.parts.insert(found.info.id, found);
+                        }
+                        PartOfFile::Unlabelled(part) => evidence.unlabelled.push(part),
+                    }
                 }
             }
             Err(error @ (StoreError::Corrupt { .. } | StoreError::Invalid(_))) => {
@@ -155,8 +172,15 @@ impl Evidence {
     }
 }
 
-/// The parts of a file, all of them read and checked, with what their labels say of the folder.
-fn read_file(files: &dyn Files, path: &Path, file: u64) -> Result<Vec<(FoundPart, Vec<u8>)>, StoreError> {
+/// A part, read and checked.
+enum PartOfFile {
+    /// With what its label says of the folder.
+    Labelled(FoundPart, Vec<u8>),
+    Unlabelled(UnlabelledPart),
+}
+
+/// The parts of a file.
+fn read_file(files: &dyn Files, path: &Path, file: u64) -> Result<Vec<PartOfFile>, StoreError> {
     let mut found = Vec::new();
     for end in part::scan_file(files, path)? {
         let place = PartInfo {
@@ -165,13 +189,12 @@ fn read_file(files: &dyn Files, path: &Path, file: u64) -> Result<Vec<(FoundPart
             range: end.range,
             sequences: end.sequences,
             chunks: end.chunks,
-            ..PartInfo::empty(0, 0, 0, 0, end.range)
+            ..PartInfo::empty(file, 0, 0, 0, end.range)
         };
         let open = || PartData::open_local(files, path.to_owned(), &place);
         let Some(label) = PartLabel::read(&open()?)? else {
-            return Err(StoreError::Invalid(
-                "it was written by an earlier version and does not say where it belongs".to_owned(),
-            ));
+            found.push(PartOfFile::Unlabelled(UnlabelledPart::read(path, Part::open(open()?, place)?)?));
+            continue;
         };
         let partition = label.info.partition;
         let info = PartInfo { file, partition, rows: rows(Part::open(open()?, place)?)?, ..place };
@@ -186,7 +209,8 @@ fn read_file(files: &dyn Files, path: &Path, file: u64) -> Result<Vec<(FoundPart
             deletes_through: of_label.deletes_through,
             ..info
         };
-        found.push((FoundPart { info, made_at: label.made_at, replaces: label.replaces }, label.folder));
+        let found_part = FoundPart { info, made_at: label.made_at, replaces: label.replaces };
+        found.push(PartOfFile::Labelled(found_part, label.folder));
     }
     Ok(found)
 }
@@ -209,13 +233,10 @@ fn rows(part: Part) -> Result<u64, StoreError> {
 fn choose_parts(
     evidence: &mut Evidence,
     state: &mut State,
-    ids: &BTreeSet<u64>,
+    (ids, adopted): (&BTreeSet<u64>, &BTreeMap<(u64, u64), PartInfo>),
     directory: &Path,
     report: &mut RepairReport,
 ) {
-    // Where a merge adopted a part as it lies, the label still has its former number.
-    let adopted: BTreeMap<(u64, u64), PartInfo> =
-        std::mem::take(&mut state.parts).into_values().map(|info| ((info.file, info.offset), info)).collect();
     let present: BTreeMap<u64, PartInfo> = evidence
         .parts
         .values()
@@ -244,11 +265,16 @@ fn choose_parts(
     let unused: BTreeSet<u64> = present.values().map(|info| info.file).filter(|file| !used.contains(file)).collect();
     let why = "its rows are in other parts or in the log, as far as parts tell";
     evidence.left_out.extend(unused.iter().map(|file| (part_path(directory, *file), why.to_owned())));
-    let gone = ids.iter().filter(|id| !present.contains_key(id) && !replaced.contains(id));
+    let unlabelled: BTreeSet<u64> = evidence.unlabelled.iter().map(|part| part.info.file).collect();
+    let is_there = |id: &u64| {
+        let file = adopted.values().find(|info| info.id == *id).map_or(*id, |info| info.file);
+        present.contains_key(id) || unlabelled.contains(&file)
+    };
+    let gone = ids.iter().filter(|id| !is_there(id) && !replaced.contains(id));
     report
         .missing
         .extend(gone.map(|id| format!("part {id}: no file of this folder has it; it may be in the object store")));
-    let last = present.keys().chain(used.iter()).chain(ids).max().copied().unwrap_or(0);
+    let last = present.keys().chain(&used).chain(&unlabelled).chain(ids).max().copied().unwrap_or(0);
     state.next_id = state.next_id.max(last + 1);
     state.parts = chosen;
 }

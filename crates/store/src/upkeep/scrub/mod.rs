@@ -1,10 +1,12 @@
-//! Reads all parts and index segments on the local disk once in a period, so that damage is found while there is another copy to repair it from.
+//! Reads everything on the local disk once in a period, so that damage is found while there is another copy to repair it from.
 //!
-//! A pass is spread over its whole period: parts and index segments come one at a time, each when its share of the period has passed, and
-//! never faster than a rate. A damaged part that is in the object store too is fetched again; of an index segment the twin is copied;
-//! everything else is reported.
+//! A pass is spread over its whole period: files come one at a time, each when its share of the period has passed, and never faster than a rate.
+//! A damaged part that is in the object store too is fetched again; of an index segment the twin is copied; the manifest and the log are
+//! written anew from memory ([`vital`]); everything else is reported.
 
-use std::path::Path;
+mod vital;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use platform::OpenMode;
@@ -12,6 +14,7 @@ use tracing_mutex::parkinglot::Mutex;
 
 use crate::flush::segment::copies;
 use crate::head::shard::Shard;
+use crate::manifest::twin;
 use crate::part::{BlockHandle, Part, PartData, PartInfo, PartLocations};
 use crate::tier::parts::tail_path;
 use crate::{Store, StoreError};
@@ -28,7 +31,7 @@ pub(crate) struct Scrub {
 /// One reading of everything.
 #[derive(Default)]
 struct Pass {
-    /// What is left, last first.
+    /// Items that are left, last first.
     due: Vec<Item>,
     /// On the monotonic clock; 0: none has begun.
     started_ns: u64,
@@ -46,7 +49,10 @@ struct Item {
 #[derive(Clone, Copy)]
 enum What {
     Part { shard: u32, id: u64 },
+    Trashed { shard: u32, id: u64 },
     Segment(u64),
+    LogSegment(u32),
+    Manifest,
 }
 
 /// How fast a scrub goes.
@@ -83,9 +89,16 @@ impl Store {
         };
         match item.what {
             What::Segment(id) => self.scrub_segment(id),
+            What::LogSegment(number) => self.scrub_log_segment(number)?,
+            What::Manifest => self.scrub_manifest()?,
             What::Part { shard, id } => {
                 if let Some(shard) = self.shards.get(shard as usize) {
                     self.scrub_part(shard, id)?;
+                }
+            }
+            What::Trashed { shard, id } => {
+                if let Some(shard) = self.shards.get(shard as usize) {
+                    self.scrub_trashed(shard, id)?;
                 }
             }
         }
@@ -114,26 +127,36 @@ impl Store {
         Some(item)
     }
 
-    /// All files that the manifest names and that are here, newest parts last: they are read first.
+    /// All files that the manifest names and that are here, in the order opposite to that in which they are read: first what is vital, then
+    /// newer parts before older ones, and the trash last.
     fn everything(&self) -> Vec<Item> {
-        let mut due = Vec::new();
+        let (mut trashed, mut due) = (Vec::new(), Vec::new());
         for shard in &self.shards {
+            let number = shard.number;
+            let of_trash =
+                |info: PartInfo| Item { what: What::Trashed { shard: number, id: info.id }, bytes: info.bytes };
+            let of_part = |info: PartInfo| Item { what: What::Part { shard: number, id: info.id }, bytes: info.bytes };
+            let is_local = |info: &PartInfo| info.locations.local;
+            let trash: Vec<PartInfo> = shard.trash.lock().iter().map(|trashed| trashed.part.info).collect();
+            trashed.extend(trash.into_iter().filter(is_local).map(of_trash));
             let (parts, _) = shard.parts_and_deletes();
-            let local = parts.iter().filter(|part| part.info.locations.local);
-            due.extend(local.map(|part| Item {
-                what: What::Part { shard: shard.number, id: part.info.id },
-                bytes: part.info.bytes,
-            }));
+            due.extend(parts.iter().map(|part| part.info).filter(is_local).map(of_part));
         }
+        let mut all = trashed;
+        all.append(&mut due);
+        let size = |path: &Path| crate::upkeep::inspect::size_of(&*self.platform.files, path).unwrap_or(0);
+        let size_of_all = |paths: [PathBuf; 2]| paths.iter().map(|path| size(path)).sum();
         let segments: Vec<u64> = self.manifest.lock().state.segments.keys().copied().collect();
-        due.extend(segments.into_iter().map(|id| {
-            let size = |path| crate::upkeep::inspect::size_of(&*self.platform.files, path).unwrap_or(0);
-            Item {
-                what: What::Segment(id),
-                bytes: copies(&self.options.directory, id).iter().map(|path| size(path)).sum(),
-            }
-        }));
-        due
+        all.extend(
+            segments
+                .into_iter()
+                .map(|id| Item { what: What::Segment(id), bytes: size_of_all(copies(&self.options.directory, id)) }),
+        );
+        let log = self.log.segments().into_iter().rev();
+        all.extend(log.map(|segment| Item { what: What::LogSegment(segment.number), bytes: segment.bytes }));
+        let manifests = twin::NAMES.map(|name| self.options.directory.join(name));
+        all.push(Item { what: What::Manifest, bytes: size_of_all(manifests) });
+        all
     }
 
     /// Reads both copies of an index segment; a damaged one is written anew by the next merge's turn.
@@ -163,6 +186,22 @@ impl Store {
             }
             // Merged meanwhile, or nothing that reading again would help.
             Err(error) if shard.has_part(id) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Damage to a part in the trash is only reported: its rows are read again if an operator restores it.
+    fn scrub_trashed(&self, shard: &Shard, id: u64) -> Result<(), StoreError> {
+        let in_trash = || shard.trash.lock().iter().map(|trashed| trashed.part.info).find(|info| info.id == id);
+        let Some(info) = in_trash() else {
+            return Ok(());
+        };
+        match self.verify_local(&info) {
+            Err(error) if in_trash().is_some() && is_damage(&error) => {
+                self.report_part(&info, &error);
+                Ok(())
+            }
+            Err(error) if in_trash().is_some() => Err(error),
             _ => Ok(()),
         }
     }
@@ -198,6 +237,7 @@ impl Store {
         if is_shared || info.offset != 0 {
             // The file holds other parts, too: this one is read from the object store from here on.
             self.move_part(shard, info.id, moved.locations)?;
+            self.forget_damage(&info);
             return Ok(());
         }
         let temporary = path.with_extension("tmp");
@@ -211,6 +251,7 @@ impl Store {
         self.sync_folder("parts")?;
         let is_there = self.move_part(shard, info.id, PartLocations { local: true, object: true })?;
         self.remove_file(&tail_path(&self.options.directory, info.id));
+        self.forget_damage(&info);
         if is_there {
             self.counters.parts_fetched_again.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         } else {
