@@ -14,7 +14,7 @@ use tracing_mutex::parkinglot::Mutex;
 
 use crate::flush::segment::{copies, damaged_segment, map_segment, read, segment_path, twin_path};
 use crate::manifest::State;
-use crate::upkeep::check::Damage;
+use crate::upkeep::damage::Damage;
 use crate::upkeep::health::Health;
 use crate::write::exemplars::EXEMPLARS_SHARD;
 use crate::write::producers::PRODUCERS_SHARD;

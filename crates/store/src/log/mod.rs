@@ -23,6 +23,9 @@ use model::TimeRange;
 use crate::StoreError;
 use writer::LogStats;
 
+/// Bytes that a segment's file may have.
+pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
+
 /// A segment that holds records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LiveSegment {

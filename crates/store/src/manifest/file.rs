@@ -9,7 +9,7 @@ use platform::{File, Files, OpenMode};
 use super::{Edit, State, parse, record_at};
 use crate::StoreError;
 use crate::manifest::twin;
-use crate::upkeep::check::Damage;
+use crate::upkeep::damage::Damage;
 
 /// Bytes of edits after the snapshot, besides its own size, at which the file is written anew.
 const EDITS_BYTES: u64 = 1 << 20;

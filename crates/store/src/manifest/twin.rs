@@ -9,7 +9,7 @@ use platform::Files;
 use crate::StoreError;
 use crate::error::NEWER;
 use crate::manifest::{Parsed, State, parse};
-use crate::upkeep::check::Damage;
+use crate::upkeep::damage::Damage;
 use crate::upkeep::inspect;
 
 /// In the order in which they are written.

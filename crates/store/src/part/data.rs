@@ -10,7 +10,7 @@ use super::reader::tail_bytes;
 use super::{BlockHandle, FOOTER_BYTES, HEADER_BYTES, HEADER_MAGIC, PartInfo, VERSION};
 use crate::StoreError;
 use crate::tier::Tier;
-use crate::upkeep::check::Damage;
+use crate::upkeep::damage::Damage;
 use crate::upkeep::health::Health;
 
 /// A part's bytes.

@@ -9,8 +9,10 @@ use platform::sim::Simulation;
 
 use super::index_block::{self, KeyEntry};
 use super::reader::{KeyCursor, Part, spots};
+use crate::cache::index_blocks::IndexBlockCache;
+
 use super::{
-    FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, IndexBlockCache, PartData, PartInfo, PartKey, VERSION,
+    FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, VERSION,
 };
 
 /// Bytes of the footer in front of its own checksum.

@@ -26,7 +26,6 @@ mod reader;
 mod scan;
 mod writer;
 
-pub(crate) use crate::cache::index_blocks::IndexBlockCache;
 pub(crate) use ahead::ReadAhead;
 pub(crate) use data::PartData;
 pub use fuzz::fuzz_part_file;

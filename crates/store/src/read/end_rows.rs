@@ -5,7 +5,8 @@ use model::TimeRange;
 
 use crate::Store;
 use crate::StoreError;
-use crate::part::{IndexBlockCache, PartKey};
+use crate::cache::index_blocks::IndexBlockCache;
+use crate::part::PartKey;
 use crate::read::extent;
 use crate::read::select::SelectedGroup;
 use crate::read::table_rows::TableRows;

@@ -9,7 +9,8 @@ use model::{Summary, SummaryParts, TimeRange, ValueType};
 
 use crate::part::chunk::{self, Rows, RowsColumn};
 use crate::part::summary::{self, NodeColumn, Nodes};
-use crate::part::{ChunkRef, IndexBlockCache, Part, PartKey};
+use crate::cache::index_blocks::IndexBlockCache;
+use crate::part::{ChunkRef, Part, PartKey};
 use crate::read::origins::{Origins, count};
 use crate::read::select::{SelectedColumn, SelectedGroup};
 use crate::read::{KeySnapshot, by_block};

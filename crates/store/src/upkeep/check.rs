@@ -8,12 +8,13 @@ use platform::{Files, Mapped, Platform};
 use crate::flush::segment::{GroupsFile, copies, damaged_segment, open_groups, read_catalog};
 use crate::log::frame::Frame;
 use crate::log::reader::{Finding, Scan, SegmentBytes};
-use crate::log::{note, record, segment_path as log_path};
+use crate::log::{LOG_SEGMENT_BYTES_MAX, note, record, segment_path as log_path};
 use crate::manifest::State;
 use crate::manifest::twin;
 use crate::part::{Part, PartData, PartInfo};
 use crate::tier::parts::{ObjectTierOptions, part_key, prefix, tail_path};
 use crate::tier::{Tier, TierOptions};
+use crate::upkeep::damage::Damage;
 use crate::upkeep::inspect::{list, read_manifest, unnamed};
 use crate::upkeep::progress::{Meter, Progress};
 use crate::upkeep::recover::{needed_segments_of, scan_start};
@@ -21,22 +22,8 @@ use crate::write::exemplars::{self, EXEMPLARS_SHARD};
 use crate::write::producers::{self, PRODUCERS_SHARD};
 use crate::{StoreError, part_path};
 
-/// Bytes that a log segment's file may have.
-pub(crate) const LOG_SEGMENT_BYTES_MAX: u64 = 8 << 30;
-
 /// Bytes of blocks that checking objects keeps in memory: each is read once.
 const OBJECT_MEMORY_BYTES: u64 = 8 << 20;
-
-/// A file that is not what was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Damage {
-    /// The file, or the object's key.
-    pub file: String,
-    /// Where in it.
-    pub offset: u64,
-    /// What should be there, and what is.
-    pub message: String,
-}
 
 /// What checking found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use model::TimeRange;
 use tracing_mutex::parkinglot::Mutex;
 
-use crate::upkeep::check::Damage;
+use crate::upkeep::damage::Damage;
 
 /// Damages and losses that are listed; further ones are only counted.
 const LISTED_MAX: usize = 1_000;

@@ -16,11 +16,10 @@ use crate::compaction::partition_of;
 use crate::flush::segment::{GroupsFile, copies, open_groups, read_catalog};
 use crate::log::frame::Frame;
 use crate::log::reader::{Scan, ScanStart, SegmentBytes};
-use crate::log::{record, segment_number, segment_path};
+use crate::log::{LOG_SEGMENT_BYTES_MAX, record, segment_number, segment_path};
 use crate::manifest::State;
 use crate::part::{KeyCursor, MadeAt, Part, PartInfo, PartKey, summary};
 use crate::retention::policy::DatabasePolicy;
-use crate::upkeep::check::LOG_SEGMENT_BYTES_MAX;
 use crate::upkeep::inspect;
 use crate::{StoreError, StoreOptions};
 
@@ -227,7 +226,7 @@ pub(super) fn add_parts(
     let shards: Vec<Option<Groups>> =
         (0..state.shards).map(|shard| groups_of(files, directory, shard, state)).collect();
     for part in unlabelled {
-        match place(&part, &shards, state, (ids, adopted)) {
+        match locate(&part, &shards, state, (ids, adopted)) {
             Ok(info) => {
                 state.next_id = state.next_id.max(info.id + 1);
                 state.parts.insert(info.id, info);
@@ -255,7 +254,7 @@ fn groups_of(files: &dyn Files, directory: &Path, shard: u32, state: &State) -> 
 }
 
 /// Where a part belongs, or why it is not known.
-fn place(
+fn locate(
     part: &UnlabelledPart,
     shards: &[Option<Groups>],
     state: &State,

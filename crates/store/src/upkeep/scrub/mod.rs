@@ -216,7 +216,7 @@ impl Store {
         let file = self.part_path(info.file).display().to_string();
         // Damage inside was reported by its reader; a file that is missing or cannot be read was not.
         if !matches!(error, StoreError::Corrupt { .. }) {
-            let damage = crate::upkeep::check::Damage { file, offset: info.offset, message: error.to_string() };
+            let damage = crate::upkeep::damage::Damage { file, offset: info.offset, message: error.to_string() };
             self.upkeep.health.report_damage(damage);
         }
     }

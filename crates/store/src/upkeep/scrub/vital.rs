@@ -3,8 +3,8 @@
 
 use crate::log::note::Note;
 use crate::log::reader::{Finding, Scan, ScanStart, SegmentBytes};
-use crate::log::{LiveSegment, segment_path};
-use crate::upkeep::check::{Damage, LOG_SEGMENT_BYTES_MAX};
+use crate::log::{LOG_SEGMENT_BYTES_MAX, LiveSegment, segment_path};
+use crate::upkeep::damage::Damage;
 use crate::upkeep::scrub::is_damage;
 use crate::{Store, StoreError};
 
