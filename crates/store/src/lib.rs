@@ -71,8 +71,8 @@ pub use upkeep::backup::{
     BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
 };
 pub use upkeep::check::{CheckReport, check};
-pub use upkeep::damage::Damage;
 pub use upkeep::compact::CompactReport;
+pub use upkeep::damage::Damage;
 pub use upkeep::health::{CheckStatus, Health, HealthCheck, Loss};
 pub use upkeep::inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
 pub use upkeep::lost_found::{LostFile, lost_found};

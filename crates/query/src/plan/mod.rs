@@ -7,6 +7,7 @@ mod condition;
 mod expression;
 mod print;
 mod push_down;
+mod times;
 
 pub use condition::{Condition, Lowered, MissingTag};
 pub use expression::{Expression, Function, Operator};

@@ -11,9 +11,7 @@ use super::index_block::{self, KeyEntry};
 use super::reader::{KeyCursor, Part, spots};
 use crate::cache::index_blocks::IndexBlockCache;
 
-use super::{
-    FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, VERSION,
-};
+use super::{FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, PartInfo, PartKey, VERSION};
 
 /// Bytes of the footer in front of its own checksum.
 const FOOTER_CHECKED_BYTES: usize = FOOTER_BYTES - 12;

@@ -18,12 +18,12 @@ use index::Slot;
 use model::{SampleColumn, TimeRange, ValueType};
 use tracing_mutex::parkinglot::Mutex;
 
+use crate::cache::index_blocks::IndexBlockCache;
 use crate::cache::last_rows::LastRowsCache;
 use crate::head::HeadBlock;
 use crate::head::shard::Shard;
 use crate::part::chunk::{self, DecodeTarget, EncodedTimes, Rows, RowsColumn};
 use crate::part::histogram;
-use crate::cache::index_blocks::IndexBlockCache;
 use crate::part::{BLOCK_SLOTS, ChunkRef, Part, PartKey, ReadAhead};
 use crate::read::extent::ranges_of;
 use crate::read::origins::Origins;

@@ -7,9 +7,9 @@
 use index::Slot;
 use model::{Summary, SummaryParts, TimeRange, ValueType};
 
+use crate::cache::index_blocks::IndexBlockCache;
 use crate::part::chunk::{self, Rows, RowsColumn};
 use crate::part::summary::{self, NodeColumn, Nodes};
-use crate::cache::index_blocks::IndexBlockCache;
 use crate::part::{ChunkRef, Part, PartKey};
 use crate::read::origins::{Origins, count};
 use crate::read::select::{SelectedColumn, SelectedGroup};
