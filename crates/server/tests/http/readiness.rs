@@ -93,6 +93,8 @@ fn the_progress_of_opening_is_in_health_and_ready() {
     options.store.progress = progress.clone();
     let db = Db::open(simulation.platform(), options).unwrap();
     assert!(db.recovery().log_rows == 1 && progress.log_bytes() > 0, "{:?}", db.recovery());
+    let (status, _, body) = ask(&mut stream, "GET", "/metrics", "");
+    assert!(status == 200 && body.contains(&format!("thalweg_opening_log_bytes {}\n", progress.log_bytes())), "{body}");
     let expected = format!("{0} of {0} bytes of the log are replayed", progress.log_bytes());
     for path in ["/health", "/ready"] {
         let (_, _, body) = ask(&mut stream, "GET", path, "");
