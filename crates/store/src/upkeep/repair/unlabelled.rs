@@ -271,7 +271,10 @@ fn locate(
     if let Some(adopted) = adopted.filter(|adopted| known.ids.contains(&adopted.id)) {
         return Ok(*adopted);
     }
-    if ids.is_some_and(|ids| !(found.offset == 0 && ids.contains(&found.file))) {
+    if ids.is_some() && found.offset > 0 {
+        return Err("it is not the first of its file, and no label says under which number it counts".to_owned());
+    }
+    if ids.is_some_and(|ids| !ids.contains(&found.file)) {
         return Err("its rows are in other parts or in the log, as far as parts tell".to_owned());
     }
     if part.is_folded {
