@@ -217,11 +217,19 @@ fn losses_are_refused_accepted_and_acknowledged() {
     let elsewhere = server.get("/api/v1/query?query=sum(count_over_time(m_v[1m]))&time=9000").1;
     assert!(!elsewhere.contains("warnings"), "{elsewhere}");
     let url = server.url().to_owned();
-    let header = || {
-        let answer = support::agent().get(format!("{url}/query?q=SHOW%20DATABASES")).call().unwrap();
+    let has_header = |path: &str| {
+        let answer = support::agent().get(format!("{url}{path}")).call().unwrap();
         answer.headers().contains_key("x-thalweg-warning")
     };
+    let header = || has_header("/query?q=SHOW%20DATABASES");
     assert!(header());
+    // InfluxQL and SQL: only responses whose times are hit.
+    for (is_hit, range) in [(true, "time%20%3C%20"), (false, "time%20%3E%20")] {
+        let influxql = format!("/query?db=default&q=SELECT%20v%20FROM%20m%20WHERE%20{range}9000s");
+        assert_eq!(has_header(&influxql), is_hit, "{influxql}");
+        let sql = format!("/sql?query=SELECT%20v%20FROM%20m%20WHERE%20{range}%271970-01-01T02:30:00Z%27");
+        assert_eq!(has_header(&sql), is_hit, "{sql}");
+    }
     assert!(done(&["losses", "--url", &url]).contains(names));
     assert!(done(&["losses", "--url", &url, "--acknowledge"]).contains("1 loss acknowledged"));
     assert!(!header() && !count(&server).contains("warnings"));

@@ -77,12 +77,14 @@ impl Session for DbSession<'_> {
     }
 
     fn run(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
+        self.budget.note_read(&plan.read_range());
         let outcome = self.on(database, |context| query::execute(plan, context))?;
         self.reads.lock().merge(&outcome.reads);
         Ok(outcome)
     }
 
     fn last_rows(&self, database: &str, scan: &Scan) -> Result<LastRows, QueryError> {
+        self.budget.note_read(&scan.range);
         let newest = self.on(database, |context| query::last_rows(scan, context))?;
         self.reads.lock().merge(&newest.reads);
         Ok(newest)

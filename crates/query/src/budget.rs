@@ -1,8 +1,9 @@
 //! What one query may use.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use model::TimeRange;
 use store::MemoryPool;
 
 use crate::QueryError;
@@ -65,6 +66,9 @@ pub struct Budget {
     stop: AtomicU8,
     /// True if nothing that was kept may be used.
     computes_all: AtomicBool,
+    /// The first and the last time that it reads.
+    first_ns: AtomicI64,
+    last_ns: AtomicI64,
     /// The memory that it shares with all other queries.
     memory: Option<Arc<MemoryPool>>,
     pace: OnceLock<Arc<dyn Pace>>,
@@ -83,18 +87,30 @@ impl Budget {
 
     const fn with_memory(samples_max: u64, memory: Option<Arc<MemoryPool>>) -> Self {
         let [samples, peak, samples_taken, other_bytes] = [const { AtomicU64::new(0) }; 4];
-        let (stop, computes_all) = (AtomicU8::new(0), AtomicBool::new(false));
         Self {
             samples_max,
             samples,
             peak,
             samples_taken,
             other_bytes,
-            stop,
-            computes_all,
+            stop: AtomicU8::new(0),
+            computes_all: AtomicBool::new(false),
+            first_ns: AtomicI64::new(TimeRange::EMPTY.start_ns),
+            last_ns: AtomicI64::new(TimeRange::EMPTY.end_ns),
             memory,
             pace: OnceLock::new(),
         }
+    }
+
+    /// Records that the query reads rows of a range of time.
+    pub fn note_read(&self, range: &TimeRange) {
+        self.first_ns.fetch_min(range.start_ns, Ordering::Relaxed);
+        self.last_ns.fetch_max(range.end_ns, Ordering::Relaxed);
+    }
+
+    /// The smallest range that has all times that were read; empty if none were.
+    pub fn read_range(&self) -> TimeRange {
+        TimeRange::new(self.first_ns.load(Ordering::Relaxed), self.last_ns.load(Ordering::Relaxed))
     }
 
     /// Takes samples out of the budget, or says that there are too few left, or that the query was stopped; then it takes

@@ -99,7 +99,7 @@ impl World {
         }
         world.open()?;
         world.set_policy(FOLDED, 0)?;
-        world.set_policy(SHORT, 6)?;
+        world.set_policy(SHORT, 4)?;
         if seed.is_multiple_of(4) {
             world.write_wide_row()?;
         }
@@ -160,14 +160,14 @@ impl World {
         }
         match self.below(100) {
             0..60 => self.write()?,
-            60..67 => self.background(Store::flush_all)?,
-            67..68 => self.restore_from_trash()?,
+            60..66 => self.background(Store::flush_all)?,
+            66..68 => self.restore_from_trash()?,
             68..78 => self.background(|store| store.maintain().map(|_| ()))?,
             78..81 => self.spoil_uploads()?,
             81..82 => self.disturb_clock(),
             82..87 => self.advance_ns(self.below(HOUR_NS as u64) as i64),
             87..91 => self.delete()?,
-            91..92 => self.set_policy(SHORT, [6, 12, 24][self.below(3) as usize])?,
+            91..92 => self.set_policy(SHORT, [3, 6, 12][self.below(3) as usize])?,
             92..95 => self.reopen()?,
             95..97 => self.crash()?,
             97..98 => self.back_up()?,

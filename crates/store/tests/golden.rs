@@ -15,7 +15,7 @@ use platform::Platform;
 use support::{Content, Row, apply, batch, read_all};
 use thalweg_store::{DatabasePolicy, Sent, Store, StoreOptions};
 
-const VERSION: &str = "v5";
+const VERSION: &str = "v6";
 
 /// Partitions so short that the rounds of [`VERSION`] reach every level.
 fn options(directory: &Path) -> StoreOptions {

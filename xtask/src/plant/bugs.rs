@@ -26,7 +26,7 @@ pub const BUGS: [Bug; 20] = [
     },
     Bug {
         name: "partition-edge",
-        file: "crates/store/src/compaction/place.rs",
+        file: "crates/store/src/compaction/placement.rs",
         find: "if timestamp_ns >= *fast_from_ns {",
         replace: "if timestamp_ns > *fast_from_ns {",
         breaks: "a row on the edge of a partition is inside the partition that it is put into",

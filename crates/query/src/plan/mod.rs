@@ -8,6 +8,7 @@ mod expression;
 mod print;
 mod push_down;
 pub(crate) mod sexpr;
+mod times;
 
 pub use condition::{Condition, Lowered, MissingTag};
 pub use expression::{Expression, Function, Operator};

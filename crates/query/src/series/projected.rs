@@ -19,6 +19,9 @@ const NS_PER_MS: i64 = 1_000_000;
 /// Groups that are read together.
 const BATCH_GROUPS_MAX: usize = 256;
 
+/// Work on the groups of a batch, by its place; returns how many samples it took.
+type BatchWork<'w> = dyn Fn(usize, &[SelectedGroup]) -> Result<u64, QueryError> + Sync + 'w;
+
 /// Groups with some of their labels, in batches of one shard and the same columns.
 #[derive(Debug)]
 pub(super) struct Batches {
@@ -214,12 +217,7 @@ impl StoreSource<'_> {
         })
     }
 
-    fn each_batch(
-        &self,
-        batches: &Batches,
-        budget: &Budget,
-        work: &(dyn Fn(usize, &[SelectedGroup]) -> Result<u64, QueryError> + Sync),
-    ) -> Result<(), QueryError> {
+    fn each_batch(&self, batches: &Batches, budget: &Budget, work: &BatchWork<'_>) -> Result<(), QueryError> {
         self.helpers.run(batches.ranges.len(), budget, &|place| {
             let samples = work(place, batches.get(place))?;
             self.charge_reader(budget)?;

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use db::{DatabasePolicy, StoreError};
 use model::TimeRange;
 use platform::objects::ObjectOptions;
+use query::Budget;
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
@@ -91,10 +92,25 @@ fn loss_json(loss: &db::Loss) -> Value {
     })
 }
 
-/// Says in a header of every answer that some data is lost, until that is acknowledged. Answers of PromQL have a warning where their time
-/// is hit.
+/// The times that a response is about; one without is about all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadTimes(TimeRange);
+
+impl ReadTimes {
+    /// Attaches the times that a query has read to its response. A statement that reads no rows may be about any.
+    pub(crate) fn attach(response: &mut Response, budget: &Budget) {
+        let range = budget.read_range();
+        if range != TimeRange::EMPTY {
+            response.extensions_mut().insert(Self(range));
+        }
+    }
+}
+
+/// Says in a header of every response whose times are hit that some data is lost, until that is acknowledged. Responses of PromQL have a
+/// warning as well.
 pub(crate) fn warn_of_losses(state: &State, response: &mut Response) {
-    let Some(warning) = state.db.health().loss_warning(None) else { return };
+    let times = response.extensions().get::<ReadTimes>().map(|times| times.0);
+    let Some(warning) = state.db.health().loss_warning(times.as_ref()) else { return };
     let is_printable = |letter: char| (' '..='~').contains(&letter);
     let printable: String = warning.chars().map(|letter| if is_printable(letter) { letter } else { '?' }).collect();
     if let Ok(value) = header::HeaderValue::from_str(&printable) {

@@ -81,6 +81,11 @@ fn not_ready(reason: &str) -> Response {
 /// Answers until the data folder is open; opening begins now.
 pub(crate) fn recovering(guard: Arc<RequestGuard>, progress: Arc<OpeningProgress>) -> Router {
     let started = sleep(Duration::ZERO).deadline();
+    let counted = progress.clone();
+    let metrics = move || async move {
+        let text = opening_metrics(&counted);
+        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
+    };
     let reason = move || {
         let elapsed_s = started.elapsed().as_secs_f64();
         format!("recovering: the data folder is being opened, for {elapsed_s:.1} s so far; {progress}; ask again later")
@@ -96,8 +101,21 @@ pub(crate) fn recovering(guard: Arc<RequestGuard>, progress: Arc<OpeningProgress
     Router::new()
         .route("/health", get(health))
         .route("/ready", get(ready))
+        .route("/metrics", get(metrics))
         .fallback(other)
         .layer(middleware::from_fn_with_state(guard, guard::check))
+}
+
+/// The metrics of a server whose data folder is being opened.
+fn opening_metrics(progress: &OpeningProgress) -> String {
+    let mut text = String::new();
+    for (name, help, value) in [
+        ("thalweg_opening_log_bytes", "Bytes of the log that were replayed.", progress.log_bytes()),
+        ("thalweg_opening_log_bytes_all", "Bytes of the log that are to be replayed.", progress.log_bytes_total()),
+    ] {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+    }
+    text
 }
 
 /// Tells the operator of damage that was met, each block once, and of checks as they begin and cease to fail; until the stop.

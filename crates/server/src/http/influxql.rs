@@ -19,6 +19,7 @@ use query::{Budget, QueryError, Stop};
 use serde_json::Value as Json;
 
 use crate::error::ApiError;
+use crate::http::admin::ReadTimes;
 use crate::http::influx::{self, Version};
 use crate::http::parameters::Parameters;
 use crate::http::query::{QueryJob, run_query, timeout};
@@ -82,8 +83,11 @@ async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiErr
     let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
     drop(parts);
     let content_type = if wanted.form.csv { "text/csv" } else { "application/json" };
-    let (body, ()) = run_query(state, asked, move |state| Ok((run(state, &wanted, &budget), ()))).await?;
-    Ok((StatusCode::OK, [(header::CONTENT_TYPE, content_type)], body).into_response())
+    let of_query = budget.clone();
+    let (body, ()) = run_query(state, asked, move |state| Ok((run(state, &wanted, &of_query), ()))).await?;
+    let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, content_type)], body).into_response();
+    ReadTimes::attach(&mut response, &budget);
+    Ok(response)
 }
 
 fn read(

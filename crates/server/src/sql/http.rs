@@ -12,6 +12,7 @@ use sql::{Answer, ClientContext, Column, Manner, PARQUET_MEDIA_TYPE, Relation, S
 
 use super::text::{self, Style};
 use crate::error::ApiError;
+use crate::http::admin::ReadTimes;
 use crate::http::guard::Admitted;
 use crate::http::json;
 use crate::http::query::{QueryJob, run_query, timeout};
@@ -128,7 +129,8 @@ async fn answer(state: &Arc<State>, parts: &RequestParts, access: Access, form: 
     let manner = if form.style() == Style::QuestDb { Manner::QuestDb } else { Manner::Postgres };
     let session = ClientContext { manner, ..ClientContext::new(database, state.db.now_ns()) };
     let limit = limit_of(parts)?;
-    let work = move |state: &State| match run(state, &text, access, (&session, &budget)) {
+    let of_query = budget.clone();
+    let work = move |state: &State| match run(state, &text, access, (&session, &of_query)) {
         Ok(Ran::Refused(error)) => {
             let code = SqlError::Invalid(String::new()).code();
             Ok((failed(&text, (code, &error.message), form).into_bytes(), error.status))
@@ -143,6 +145,7 @@ async fn answer(state: &Arc<State>, parts: &RequestParts, access: Access, form: 
     let (body, status) = run_query(state, asked, work).await?;
     let content_type = if status == StatusCode::OK { form.content_type() } else { "application/json" };
     let mut response = (status, [(header::CONTENT_TYPE, content_type)], body).into_response();
+    ReadTimes::attach(&mut response, &budget);
     if status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
     }

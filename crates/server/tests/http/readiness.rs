@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use db::{CheckStatus, Damage, Db, DbOptions};
+use db::{CheckStatus, Damage, Db, DbOptions, OpeningProgress};
 use platform::sim::Simulation;
 use thalweg_server::{Front, ServerSettings};
 use tokio::runtime::Runtime;
@@ -34,9 +34,15 @@ fn ask(stream: &mut TcpStream, method: &str, path: &str, body: &str) -> (u16, St
 
 /// A server that listens and whose data folder is not open, and a connection to it.
 fn front() -> (Runtime, Front, TcpStream) {
+    front_with(Arc::default())
+}
+
+/// As [`front`], of a folder whose opening reports its progress.
+fn front_with(opening: Arc<OpeningProgress>) -> (Runtime, Front, TcpStream) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut settings = ServerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0)));
     settings.host_metrics_interval_ms = None;
+    settings.opening = opening;
     let front = runtime.block_on(Front::bind(settings)).unwrap();
     let stream = TcpStream::connect(front.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -65,9 +71,35 @@ fn http_answers_before_the_folder_is_open_and_goes_on_after() {
     let (status, _, body) = ask(&mut stream, "GET", "/ready", "");
     assert!(status == 503 && body.contains("writes are refused"), "{body}");
     let (status, _, body) = ask(&mut stream, "GET", "/health", "");
-    assert!(status == 200 && body.contains(r#""name":"writes","status":"warn""#), "{body}");
+    assert!(status == 503 && body.contains(r#""name":"writes","status":"fail""#), "a restart helps: {body}");
     drop(stop);
     runtime.block_on(running).unwrap();
+}
+
+#[test]
+fn the_progress_of_opening_is_in_health_and_ready() {
+    let simulation = Simulation::new(3);
+    let mut options = DbOptions::new("data");
+    let db = Db::open(simulation.platform(), options.clone()).unwrap();
+    db.write_lines("default", b"m v=1 1").unwrap();
+    // Without closing: the row stays in the log.
+    drop(db);
+    let progress = Arc::new(OpeningProgress::default());
+    let (_runtime, _front, mut stream) = front_with(progress.clone());
+    for path in ["/health", "/ready"] {
+        let (_, _, body) = ask(&mut stream, "GET", path, "");
+        assert!(body.contains("the manifest, the index and parts are being read"), "{body}");
+    }
+    options.store.progress = progress.clone();
+    let db = Db::open(simulation.platform(), options).unwrap();
+    assert!(db.recovery().log_rows == 1 && progress.log_bytes() > 0, "{:?}", db.recovery());
+    let (status, _, body) = ask(&mut stream, "GET", "/metrics", "");
+    assert!(status == 200 && body.contains(&format!("thalweg_opening_log_bytes {}\n", progress.log_bytes())), "{body}");
+    let expected = format!("{0} of {0} bytes of the log are replayed", progress.log_bytes());
+    for path in ["/health", "/ready"] {
+        let (_, _, body) = ask(&mut stream, "GET", path, "");
+        assert!(body.contains(&expected), "{body}");
+    }
 }
 
 #[test]

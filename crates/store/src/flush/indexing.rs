@@ -1,7 +1,5 @@
 //! A shard's index on disk: what is new is frozen and written as a segment, segments are merged.
 
-use std::collections::BTreeSet;
-
 use index::{FrozenGroups, Segment};
 
 use crate::flush::segment::{self, segment_path};
@@ -99,18 +97,5 @@ impl Store {
         shard.groups.write().groups.install_merged(&job, new.segment);
         self.remove_segments(&new.replaced);
         Ok(true)
-    }
-
-    /// Reads every byte of the index on disk: damage found, one message for each segment.
-    pub fn check_index(&self) -> Vec<String> {
-        let mut findings = BTreeSet::new();
-        for shard in &self.shards {
-            let segments = shard.groups.read().groups.segments().to_vec();
-            for segment in segments {
-                let checked = segment.verify().map_err(StoreError::index(&self.options.directory));
-                findings.extend(checked.err().map(|error| error.to_string()));
-            }
-        }
-        findings.into_iter().collect()
     }
 }

@@ -117,13 +117,15 @@ pub(crate) struct SegmentInfo {
     pub(crate) range: TimeRange,
 }
 
+/// Segments with their last sequence ids; of the last segment it is the log's.
+fn with_last(segments: &VecDeque<SegmentInfo>, last_sequence: u64) -> impl Iterator<Item = (&SegmentInfo, u64)> {
+    let before_next = segments.iter().skip(1).map(|next| next.first_sequence.saturating_sub(1));
+    segments.iter().zip(before_next.chain(std::iter::once(last_sequence)))
+}
+
 /// The times of the rows in segments that follow one another, up to the log's last sequence id.
 fn times_of(segments: &VecDeque<SegmentInfo>, last_sequence: u64) -> Vec<RecordTimes> {
-    let next_firsts = segments.iter().skip(1).map(|next| next.first_sequence.saturating_sub(1));
-    let lasts = next_firsts.chain(std::iter::once(last_sequence));
-    let times = segments
-        .iter()
-        .zip(lasts)
+    let times = with_last(segments, last_sequence)
         .map(|(segment, last)| RecordTimes { sequences: (segment.first_sequence, last), range: segment.range });
     times.filter(|times| times.sequences.0 <= times.sequences.1).collect()
 }
@@ -330,11 +332,9 @@ impl WriteAheadLog for Log {
 
     fn segments(&self) -> Vec<LiveSegment> {
         let state = self.state.lock();
-        let next_firsts = state.segments.iter().skip(1).map(|next| next.first_sequence.saturating_sub(1));
-        let lasts = next_firsts.chain(std::iter::once(state.sequence)).map(|last| last.min(state.durable));
-        let live = state.segments.iter().zip(lasts).map(|(segment, last)| LiveSegment {
+        let live = with_last(&state.segments, state.sequence).map(|(segment, last)| LiveSegment {
             number: segment.number,
-            sequences: (segment.first_sequence, last),
+            sequences: (segment.first_sequence, last.min(state.durable)),
             bytes: segment.bytes,
         });
         live.collect()

@@ -169,7 +169,7 @@ impl Health {
     }
 
     /// Replaces the list of what is lost and not yet acknowledged by an operator.
-    pub fn set_losses(&self, losses: Vec<Loss>) {
+    pub(crate) fn set_losses(&self, losses: Vec<Loss>) {
         let message = losses.first().map(|first| {
             let more = if losses.len() > 1 { format!(" (and {} more)", losses.len() - 1) } else { String::new() };
             (CheckStatus::Warn, format!("{}: {}{more}", first.file, first.message))

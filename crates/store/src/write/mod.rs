@@ -191,13 +191,12 @@ impl Store {
             sent.encode(&mut payload);
         }
         record::encode_rows(rows, &mut payload);
+        let range = rows.iter().map(ShardRows::range).fold(TimeRange::EMPTY, TimeRange::union);
         let shards: Vec<_> = rows.iter().filter_map(|rows| self.shards.get(rows.shard)).collect();
         let mut states: Vec<_> = shards.iter().map(|shard| shard.state.lock()).collect();
         if generation.is_some_and(|generation| generation != self.ingestor.keys.generation()) {
             return Ok(None);
         }
-        let times = rows.iter().map(ShardRows::range);
-        let range = times.fold(TimeRange::EMPTY, TimeRange::union);
         let recorded = self.append_record(sent, &payload, range)?;
         self.ingestor.buffers.recycle_payload(payload);
         let sequence = match recorded {

@@ -55,6 +55,14 @@ struct FoundPart {
     replaces: Vec<u64>,
 }
 
+/// The parts that the newest label names, if there is one.
+struct KnownParts {
+    is_labelled: bool,
+    ids: BTreeSet<u64>,
+    /// Those that a merge adopted as they lie, by file and offset.
+    adopted: BTreeMap<(u64, u64), PartInfo>,
+}
+
 /// What the folder's files say.
 #[derive(Default)]
 struct Evidence {
@@ -95,12 +103,11 @@ pub fn repair(platform: &Platform, directory: &Path, is_dry: bool) -> Result<Rep
     };
     let mut report = RepairReport { edition: made_at.edition, ..RepairReport::default() };
     // Where a merge adopted a part as it lies, the label still has its former number.
-    let adopted: BTreeMap<(u64, u64), PartInfo> =
-        std::mem::take(&mut state.parts).into_values().map(|info| ((info.file, info.offset), info)).collect();
-    choose_parts(&mut evidence, &mut state, (&ids, &adopted), directory, &mut report);
+    let adopted = std::mem::take(&mut state.parts).into_values().map(|info| ((info.file, info.offset), info)).collect();
+    let known = KnownParts { is_labelled, ids, adopted };
+    choose_parts(&mut evidence, &mut state, &known, directory, &mut report);
     choose_segments(files, directory, &mut state, &mut evidence, &mut report)?;
-    let known = (is_labelled.then_some(&ids), &adopted);
-    unlabelled::add_parts(files, directory, (&mut evidence, &mut report), &mut state, known);
+    report.missing.extend(unlabelled::add_parts(files, directory, &mut evidence, &mut state, &known));
     fit_log(files, directory, &mut state)?;
     report.parts = state.parts.len() as u64;
     report.rows = state.parts.values().map(|part| part.rows).sum();
@@ -233,10 +240,11 @@ fn rows(part: Part) -> Result<u64, StoreError> {
 fn choose_parts(
     evidence: &mut Evidence,
     state: &mut State,
-    (ids, adopted): (&BTreeSet<u64>, &BTreeMap<(u64, u64), PartInfo>),
+    known: &KnownParts,
     directory: &Path,
     report: &mut RepairReport,
 ) {
+    let KnownParts { ids, adopted, .. } = known;
     let present: BTreeMap<u64, PartInfo> = evidence
         .parts
         .values()

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use index::{Catalog, Groups, Segment, routing_hash};
 use platform::{Files, Platform};
 
-use super::{Evidence, RepairReport};
+use super::{Evidence, KnownParts};
 use crate::compaction::partition_of;
 use crate::flush::segment::{GroupsFile, copies, open_groups, read_catalog};
 use crate::log::frame::Frame;
@@ -196,7 +196,7 @@ fn shards_of_log(files: &dyn Files, directory: &Path) -> Result<usize, StoreErro
         let visit = |frame: Frame<'_>| {
             match record::decode(frame.kind, frame.payload) {
                 Ok(record::Record::Rows(rows, _)) => {
-                    shards = rows.iter().map(|rows| rows.shard + 1).fold(shards, usize::max)
+                    shards = rows.iter().map(|rows| rows.shard + 1).fold(shards, usize::max);
                 }
                 Ok(record::Record::Groups { shard, .. }) => shards = shards.max(shard + 1),
                 _ => {}
@@ -208,25 +208,24 @@ fn shards_of_log(files: &dyn Files, directory: &Path) -> Result<usize, StoreErro
     Ok(shards)
 }
 
-/// Adds the parts without labels that count and fit one shard. `ids` are those of the newest label, if there is one; `adopted` are parts that
-/// the label has wholly.
+/// Adds the parts without labels that count and fit one shard. Returns what is missing.
 pub(super) fn add_parts(
     files: &dyn Files,
     directory: &Path,
-    (evidence, report): (&mut Evidence, &mut RepairReport),
+    evidence: &mut Evidence,
     state: &mut State,
-    (ids, adopted): (Option<&BTreeSet<u64>>, &BTreeMap<(u64, u64), PartInfo>),
-) {
+    known: &KnownParts,
+) -> Vec<String> {
     let mut unlabelled = std::mem::take(&mut evidence.unlabelled);
     if unlabelled.is_empty() {
-        return;
+        return Vec::new();
     }
     // Of two parts the one with later rows gets the larger number: what it has counts.
     unlabelled.sort_by_key(|part| (part.info.sequences.1, part.info.file, part.info.offset));
     let shards: Vec<Option<Groups>> =
         (0..state.shards).map(|shard| groups_of(files, directory, shard, state)).collect();
     for part in unlabelled {
-        match locate(&part, &shards, state, (ids, adopted)) {
+        match locate(&part, &shards, state, known) {
             Ok(info) => {
                 state.next_id = state.next_id.max(info.id + 1);
                 state.parts.insert(info.id, info);
@@ -236,16 +235,22 @@ pub(super) fn add_parts(
     }
     // A file that holds a part which counts stays.
     let used: BTreeSet<PathBuf> = state.parts.values().map(|info| crate::part_path(directory, info.file)).collect();
-    let (shared, left_out): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut evidence.left_out).into_iter().partition(|(path, _)| used.contains(path));
-    evidence.left_out = left_out;
-    report.missing.extend(shared.into_iter().map(|(path, why)| format!("a part in {}: {why}", path.display())));
-    let lost = "parts of earlier versions do not tell it";
-    if ids.is_none() {
-        report.missing.push(format!("retentions and folds of databases: {lost}, everything is kept"));
-        report.missing.push(format!("deletes that were not carried out yet: {lost}, their rows are there again"));
-        report.missing.push(format!("parts that are in the object store alone: {lost}"));
+    let mut missing = Vec::new();
+    let mut files_left_out = BTreeSet::new();
+    for (path, why) in std::mem::take(&mut evidence.left_out) {
+        if used.contains(&path) {
+            missing.push(format!("a part in {}: {why}", path.display()));
+        } else if files_left_out.insert(path.clone()) {
+            evidence.left_out.push((path, why));
+        }
     }
+    if !known.is_labelled {
+        let lost = "parts of earlier versions do not tell it";
+        missing.push(format!("retentions and folds of databases: {lost}, everything is kept"));
+        missing.push(format!("deletes that were not carried out yet: {lost}, their rows are there again"));
+        missing.push(format!("parts that are in the object store alone: {lost}"));
+    }
+    missing
 }
 
 fn groups_of(files: &dyn Files, directory: &Path, shard: u32, state: &State) -> Option<Groups> {
@@ -258,15 +263,18 @@ fn locate(
     part: &UnlabelledPart,
     shards: &[Option<Groups>],
     state: &State,
-    (ids, adopted): (Option<&BTreeSet<u64>>, &BTreeMap<(u64, u64), PartInfo>),
+    known: &KnownParts,
 ) -> Result<PartInfo, String> {
     let found = part.info;
-    if let Some(known) =
-        adopted.get(&(found.file, found.offset)).filter(|known| ids.is_some_and(|ids| ids.contains(&known.id)))
-    {
-        return Ok(*known);
+    let ids = known.is_labelled.then_some(&known.ids);
+    let adopted = known.adopted.get(&(found.file, found.offset));
+    if let Some(adopted) = adopted.filter(|adopted| known.ids.contains(&adopted.id)) {
+        return Ok(*adopted);
     }
-    if ids.is_some_and(|ids| !(found.offset == 0 && ids.contains(&found.file))) {
+    if ids.is_some() && found.offset > 0 {
+        return Err("it is not the first of its file, and no label says under which number it counts".to_owned());
+    }
+    if ids.is_some_and(|ids| !ids.contains(&found.file)) {
         return Err("its rows are in other parts or in the log, as far as parts tell".to_owned());
     }
     if part.is_folded {

@@ -36,7 +36,7 @@ type SeriesName = (DatabaseId, Labels);
 #[derive(Default)]
 pub(crate) struct Exemplars {
     /// In order of arrival; the oldest go when there are too many.
-    exemplars: VecDeque<(SeriesName, Exemplar)>,
+    by_arrival: VecDeque<(SeriesName, Exemplar)>,
     starts_ns: HashMap<SeriesName, i64>,
     /// What a raw key said last: exemplars and start timestamps are sent again and again.
     last_exemplar: HashMap<u128, Exemplar>,
@@ -52,14 +52,14 @@ impl Exemplars {
     fn apply(&mut self, entries: impl IntoIterator<Item = Entry>, entries_max: usize) {
         for entry in entries {
             match entry {
-                Entry::Exemplar { series, exemplar } => self.exemplars.push_back((series, exemplar)),
+                Entry::Exemplar { series, exemplar } => self.by_arrival.push_back((series, exemplar)),
                 Entry::Start { series, start_ns } => {
                     self.starts_ns.insert(series, start_ns);
                 }
             }
         }
-        let beyond = self.exemplars.len().saturating_sub(entries_max);
-        self.exemplars.drain(..beyond);
+        let beyond = self.by_arrival.len().saturating_sub(entries_max);
+        self.by_arrival.drain(..beyond);
         if self.starts_ns.len() > entries_max {
             let mut starts: Vec<i64> = self.starts_ns.values().copied().collect();
             let middle = starts.len() / 2;
@@ -78,7 +78,7 @@ impl Exemplars {
     }
 
     fn entries(&self) -> Vec<Entry> {
-        let exemplars = self.exemplars.iter().cloned();
+        let exemplars = self.by_arrival.iter().cloned();
         let starts = self.starts_ns.iter().map(|(series, start_ns)| (series.clone(), *start_ns));
         exemplars
             .map(|(series, exemplar)| Entry::Exemplar { series, exemplar })
@@ -144,7 +144,7 @@ impl Store {
             return Vec::new();
         };
         let mut found: std::collections::BTreeMap<Labels, Vec<Exemplar>> = std::collections::BTreeMap::new();
-        for ((owner, labels), exemplar) in &self.ingestor.exemplars.lock().exemplars {
+        for ((owner, labels), exemplar) in &self.ingestor.exemplars.lock().by_arrival {
             if *owner == database && range.contains(exemplar.timestamp_ns) && matches(matchers, labels) {
                 found.entry(labels.clone()).or_default().push(exemplar.clone());
             }

@@ -1,0 +1,17 @@
+//! The times that a plan reads.
+
+use model::TimeRange;
+
+use crate::Plan;
+
+impl Plan {
+    /// The smallest range that has the times of all scans.
+    pub fn read_range(&self) -> TimeRange {
+        match self {
+            Self::Scan(scan) => scan.range,
+            Self::Join(join) => join.left.read_range().union(join.right.read_range()),
+            Self::Union(plans) => plans.iter().map(Self::read_range).fold(TimeRange::EMPTY, TimeRange::union),
+            _ => self.input().map_or(TimeRange::EMPTY, Self::read_range),
+        }
+    }
+}
