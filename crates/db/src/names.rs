@@ -75,7 +75,7 @@ impl Db {
         Ok(limited(values, limit))
     }
 
-    /// What clients said of metric families, by name; of one family if it is named.
+    /// The metadata of metric families, by name; of one family if it is named.
     pub fn metadata(&self, database: &str, metric: Option<&str>) -> Vec<MetricMetadata> {
         self.store.metadata(database, metric)
     }

@@ -23,9 +23,9 @@ const DEPTH_MAX: usize = 32;
 /// How names and groups are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// As Postgres has it: the time is `time`, groups are said.
+    /// Postgres's: the time is `time`, and GROUP BY names the keys.
     Postgres,
-    /// As QuestDB has it: the time is `timestamp`, and what is selected beside aggregates is grouped by.
+    /// QuestDB's: the time is `timestamp`, and projections without aggregates are keys of the groups.
     QuestDb,
 }
 

@@ -136,7 +136,7 @@ impl Reader<'_> {
         Ok(frames.iter().map(|frame| bin_frame(frame, grouping, every_row)).collect())
     }
 
-    /// The one bin of a group that has nothing of what is wanted: it is there if there is a row.
+    /// The one bin of a group that has none of the wanted columns: it exists if there is a row.
     fn all_in_one(&mut self, scan: &Scan, group: &SelectedGroup) -> Result<Vec<Binned>, QueryError> {
         let frames = self.end_rows(scan, group, &EndRows { range: scan.range, rows: 1, end: End::Oldest })?;
         self.context.budget.give_back(frames.iter().map(Frame::samples).sum());

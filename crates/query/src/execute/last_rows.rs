@@ -66,7 +66,7 @@ struct Batch {
 /// # Errors
 ///
 /// As those of [`super::execute`].
-pub fn last_rows(scan: &Scan, context: &Context<'_>) -> Result<LastRows, QueryError> {
+pub(crate) fn last_rows(scan: &Scan, context: &Context<'_>) -> Result<LastRows, QueryError> {
     let mut run = Run { context, steps: Vec::new(), reads: Reads::default() };
     let mut last = run.last_rows(scan)?;
     last.reads = run.reads;

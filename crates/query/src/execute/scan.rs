@@ -220,7 +220,7 @@ impl Run<'_> {
             let selection = TableSelection { database, table: &table.name, fields, matchers: &compiled };
             Groups::OfTable(selection::select_table(store, &selection, self.context.budget)?)
         } else if scan.tokens.is_empty() {
-            Groups::apart(selection::select((store, database), &compiled, self.context.budget)?)
+            Groups::apart(selection::select(store, database, &compiled, self.context.budget)?)
         } else {
             if !matchers.is_empty() {
                 let message = "series are selected by index or by labels, not by both";

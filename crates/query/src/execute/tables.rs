@@ -4,12 +4,13 @@ use index::compile;
 use model::Matcher;
 use store::{SelectedGroup, StoreError};
 
+use super::Context;
+use crate::QueryError;
 use crate::plan::{Scan, Selector};
 use crate::series::selection;
-use crate::{Context, QueryError};
 
 /// The groups of a scan's table that may have rows in its range; none if it names no table.
-pub fn table_groups(scan: &Scan, context: &Context<'_>) -> Result<Vec<SelectedGroup>, QueryError> {
+pub(crate) fn table_groups(scan: &Scan, context: &Context<'_>) -> Result<Vec<SelectedGroup>, QueryError> {
     let Some(table) = &scan.table else { return Ok(Vec::new()) };
     let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
     let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;

@@ -21,7 +21,7 @@ const UNCHARGED_SETS_MAX: usize = 64;
 /// Groups that are read together; more than one where several make up the same labels.
 type SeriesGroups = Vec<SelectedGroup>;
 
-/// What matchers select in a store: valid for later queries as long as [`Store::index_changes`] gives the same number.
+/// The groups that matchers select in a store: valid for later queries as long as [`Store::index_changes`] gives the same number.
 #[derive(Debug, Clone)]
 pub struct Chosen {
     sets: Arc<Vec<SeriesGroups>>,
@@ -56,7 +56,7 @@ pub struct StoreSource<'a> {
     database: &'a str,
     helpers: &'a Helpers,
     reader: GroupReader<'a>,
-    /// What matchers chose, in the order in which it is read: each set of matchers is looked up once in a query.
+    /// The groups that matchers chose, in the order in which they are read: each set of matchers is looked up once in a query.
     resolved: Mutex<Vec<Resolved>>,
     trace: Option<&'a Trace<'a>>,
     /// Groups and samples that were read.
@@ -114,7 +114,7 @@ impl<'a> StoreSource<'a> {
     ) -> Result<Vec<SelectedGroup>, QueryError> {
         let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
         let mut groups = Vec::new();
-        for group in selection::select((self.store, self.database), &compiled, budget)? {
+        for group in selection::select(self.store, self.database, &compiled, budget)? {
             budget.check()?;
             if self.store.has_rows(&group, range).map_err(|error| unreadable(&error))? {
                 groups.push(group);
@@ -123,7 +123,7 @@ impl<'a> StoreSource<'a> {
         Ok(groups)
     }
 
-    /// What matchers chose for this query before; they choose the same until its end.
+    /// The groups that matchers chose for this query before; they choose the same until its end.
     pub fn chosen(&self, matchers: &[Matcher]) -> Option<Chosen> {
         let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         resolved.iter().find(|(known, _)| known == matchers).map(|(_, chosen)| chosen.clone())
@@ -137,14 +137,14 @@ impl<'a> StoreSource<'a> {
         }
     }
 
-    /// What matchers choose.
+    /// The groups that matchers choose.
     pub fn choose(&self, matchers: &[Matcher], budget: &Budget) -> Result<Chosen, QueryError> {
         if let Some(chosen) = self.chosen(matchers) {
             return Ok(chosen);
         }
         let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
         let index_changes = self.store.index_changes();
-        let groups = selection::select((self.store, self.database), &compiled, budget)?;
+        let groups = selection::select(self.store, self.database, &compiled, budget)?;
         let chosen = Chosen { sets: Arc::new(sets_of(groups)), index_changes };
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         resolved.push((matchers.to_vec(), chosen.clone()));
