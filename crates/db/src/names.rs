@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use index::compile;
 use model::{Exemplar, Labels, METRIC_NAME, MatchOp, Matcher, MetricMetadata, TimeRange};
 use query::{Budget, QueryError, StoreSource};
-use store::{SelectedGroup, StoreError};
+use store::SelectedGroup;
 
 use crate::Db;
 
@@ -45,7 +45,7 @@ impl Db {
         budget: &Budget,
     ) -> Result<Vec<String>, QueryError> {
         let groups = self.groups(database, matcher_sets, range, budget)?;
-        let names = self.store.label_names(database, &groups).map_err(|error| unreadable(&error))?;
+        let names = self.store.label_names(database, &groups)?;
         let mut names: BTreeSet<String> = names.into_iter().collect();
         if !groups.is_empty() {
             names.insert(METRIC_NAME.to_owned());
@@ -70,7 +70,7 @@ impl Db {
             // A group has one value at most; not more is taken, and mostly far less.
             budget.hold_bytes((groups.len() * NAME_BYTES) as u64)?;
             let values = self.store.label_values(database, name, &groups);
-            values.map_err(|error| unreadable(&error))?.into_iter().collect()
+            values?.into_iter().collect()
         };
         Ok(limited(values, limit))
     }
@@ -91,7 +91,7 @@ impl Db {
         let mut found = BTreeMap::new();
         for matchers in matcher_sets {
             budget.check()?;
-            let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+            let compiled = compile(matchers)?;
             found.extend(self.store.exemplars(database, &compiled, range));
         }
         Ok(found.into_iter().collect())
@@ -99,7 +99,7 @@ impl Db {
 
     /// Since when the series that satisfy all matchers count, in nanoseconds since the Unix epoch, as far as senders said.
     pub fn start_timestamps(&self, database: &str, matchers: &[Matcher]) -> Result<Vec<(Labels, i64)>, QueryError> {
-        let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let compiled = compile(matchers)?;
         Ok(self.store.start_timestamps(database, &compiled))
     }
 
@@ -124,8 +124,4 @@ impl Db {
 fn limited<T>(sorted: BTreeSet<T>, limit: usize) -> Vec<T> {
     let limit = if limit == 0 { usize::MAX } else { limit };
     sorted.into_iter().take(limit).collect()
-}
-
-fn unreadable(error: &StoreError) -> QueryError {
-    QueryError::Storage(error.to_string())
 }

@@ -46,7 +46,7 @@ fn within<T>(
             false
         }
     };
-    let selected = select(&reserve).map_err(|error| QueryError::Storage(error.to_string()))?;
+    let selected = select(&reserve)?;
     let refusal = || refused.take().unwrap_or_else(|| QueryError::Invalid("the selection was given up".to_owned()));
     selected.ok_or_else(refusal)
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use index::compile;
 use model::{Labels, Matcher, NativeHistogram, SampleColumn, TimeRange, ValueType};
-use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, StoreError, to_milliseconds};
+use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, to_milliseconds};
 
 use crate::series::selection;
 use crate::{
@@ -112,11 +112,11 @@ impl<'a> StoreSource<'a> {
         range: &TimeRange,
         budget: &Budget,
     ) -> Result<Vec<SelectedGroup>, QueryError> {
-        let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let compiled = compile(matchers)?;
         let mut groups = Vec::new();
         for group in selection::select(self.store, self.database, &compiled, budget)? {
             budget.check()?;
-            if self.store.has_rows(&group, range).map_err(|error| unreadable(&error))? {
+            if self.store.has_rows(&group, range)? {
                 groups.push(group);
             }
         }
@@ -142,7 +142,7 @@ impl<'a> StoreSource<'a> {
         if let Some(chosen) = self.chosen(matchers) {
             return Ok(chosen);
         }
-        let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let compiled = compile(matchers)?;
         let index_changes = self.store.index_changes();
         let groups = selection::select(self.store, self.database, &compiled, budget)?;
         let chosen = Chosen { sets: Arc::new(sets_of(groups)), index_changes };
@@ -193,7 +193,7 @@ impl<'a> StoreSource<'a> {
         let mut found: Vec<Series> = Vec::new();
         for group in set {
             budget.check()?;
-            let columns = self.reader.read_by_millisecond(group, range).map_err(|error| unreadable(&error))?;
+            let columns = self.reader.read_by_millisecond(group, range)?;
             // Floats and histograms of a metric are two columns.
             let is_shared =
                 set.len() > 1 || group.columns.iter().any(|column| column.value_type == ValueType::Histogram);
@@ -257,7 +257,7 @@ impl Source for StoreSource<'_> {
                 let values = selection.of_group(&grid, self.store, group, &mut reads);
                 budget.give_back(held);
                 self.summed.lock().unwrap_or_else(PoisonError::into_inner).merge(&reads);
-                if let Some(values) = values.map_err(|error| unreadable(&error))? {
+                if let Some(values) = values? {
                     self.read_counts[0].fetch_add(1, Ordering::Relaxed);
                     sink.take_values(place, values)?;
                     return Ok(reads.window_rows + reads.nodes);
@@ -332,10 +332,6 @@ fn root(moved: &[usize], mut place: usize) -> usize {
         place = *next;
     }
     place
-}
-
-fn unreadable(error: &StoreError) -> QueryError {
-    QueryError::Storage(error.to_string())
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.

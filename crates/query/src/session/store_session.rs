@@ -77,11 +77,11 @@ impl Session for StoreSession<'_> {
     }
 
     fn tables(&self, database: &str) -> Result<Vec<String>, QueryError> {
-        self.host.store.tables(database).map_err(|error| QueryError::Storage(error.to_string()))
+        Ok(self.host.store.tables(database)?)
     }
 
     fn table(&self, database: &str, name: &str) -> Result<Option<TableSchema>, QueryError> {
-        self.host.store.table(database, name).map_err(|error| QueryError::Storage(error.to_string()))
+        Ok(self.host.store.table(database, name)?)
     }
 
     fn groups(&self, database: &str, scan: &Scan) -> Result<Vec<TableGroup>, QueryError> {
@@ -111,7 +111,7 @@ impl Session for StoreSession<'_> {
 
     fn delete(&self, database: &str, table: &str, selectors: &[Selector], range: &TimeRange) -> Result<(), QueryError> {
         let matchers: Vec<Matcher> = selectors.iter().map(Selector::matcher).collect();
-        let compiled = index::compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let compiled = index::compile(&matchers)?;
         self.host.store.delete_rows(database, table, &compiled, range).map_err(storage)?;
         self.host.store.carry_out_deletes().map_err(storage)
     }
@@ -146,10 +146,10 @@ impl Session for StoreSession<'_> {
     }
 }
 
-/// An error that the sender can mend, or one of the storage.
+/// The error of a change: one that the sender can correct, or one of the storage.
 pub(super) fn storage(error: StoreError) -> QueryError {
     match error {
         StoreError::Invalid(message) => QueryError::Invalid(message),
-        other => QueryError::Storage(other.to_string()),
+        other => other.into(),
     }
 }

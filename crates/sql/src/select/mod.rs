@@ -25,7 +25,7 @@ use query::{ResultRows, RowLimit, Value};
 use sqlparser::ast::{Distinct, Expr, OrderByExpr, Select, SelectItem};
 
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::{Binder, Bound, Grouped, Typed, holds};
+use crate::expression::{Bound, Grouped, Typed, holds};
 use crate::relation::{Column, Relation};
 use crate::run::{Run, distinct};
 use crate::scope::Scope;
@@ -237,10 +237,7 @@ impl Run<'_> {
     }
 
     fn bind_grouped(&mut self, scope: &Scope, expression: &Expr, grouped: &mut Grouped) -> Result<Typed, SqlError> {
-        let environment = self.environment.clone();
-        let parameters = self.parameters;
-        Binder { scope, environment: &environment, parameters, subqueries: self, depth: 0 }
-            .bind_grouped(expression, grouped)
+        self.binding(scope, |binder| binder.bind_grouped(expression, grouped))
     }
 
     /// The rows for which a condition holds.
