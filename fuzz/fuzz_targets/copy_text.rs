@@ -5,5 +5,5 @@ use libfuzzer_sys::fuzz_target;
 use thalweg_fuzz as _;
 
 fuzz_target!(|text: &str| {
-    sql::fuzz_copy_text(text);
+    sql::fuzzing::copy_text(text);
 });

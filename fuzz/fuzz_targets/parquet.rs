@@ -10,6 +10,6 @@ fuzz_target!(
         std::panic::set_hook(Box::new(|_| {}));
     },
     |data: &[u8]| {
-        sql::fuzz_parquet(data);
+        sql::fuzzing::parquet(data);
     }
 );

@@ -37,7 +37,7 @@ struct Connection {
     patience: Duration,
 }
 
-/// What a socket does, in time or not at all.
+/// Waits for a socket, but no longer than the timeout.
 async fn in_time<T>(patience: Duration, work: impl Future<Output = std::io::Result<T>>) -> Result<T, ClientError> {
     match tokio::time::timeout(patience, work).await {
         Ok(done) => done.map_err(|error| ClientError::Unavailable(error.to_string())),
@@ -121,7 +121,7 @@ impl Client {
         Ok(self.session.take_exceptions())
     }
 
-    /// What the server has said so far of batches that were not simply written.
+    /// The server's reports so far of batches that were not simply written.
     pub fn take_exceptions(&mut self) -> Vec<Exception> {
         self.session.take_exceptions()
     }
@@ -202,34 +202,41 @@ impl Client {
     /// Asks the control plane; once more on a new connection if the old one has gone.
     async fn ask(&mut self, request: &Request) -> Result<Registered, ClientError> {
         if let Some(connection) = self.control.take()
-            && let Ok(answer) = self.ask_on(connection, request).await
+            && let Ok(answer) = self.exchange(connection, request).await
         {
-            return answer;
+            return self.registered(answer, request);
         }
         let mut connection = Connection::open(self.options.control, self.options.timeout_ms).await?;
         connection.send(&preface(Plane::Control)).await?;
-        self.ask_on(connection, request).await?
+        let answer = self.exchange(connection, request).await?;
+        self.registered(answer, request)
     }
 
-    /// The inner error is the server's answer, the outer one says that there is none.
-    async fn ask_on(
+    /// Sends a request and waits for the answer, whatever it says; the connection is used again.
+    async fn exchange(
         &mut self,
         mut connection: Connection,
         request: &Request,
-    ) -> Result<Result<Registered, ClientError>, ClientError> {
+    ) -> Result<control::Answer, ClientError> {
         let mut bytes = Vec::new();
         control::encode_request(request, &mut bytes)?;
         connection.send(&bytes).await?;
         let answer = control::decode_answer(connection.receive().await?)?;
-        if answer.id != request.id {
-            let message = answer.registered.err().unwrap_or_else(|| "an answer to something else".to_owned());
-            return Ok(Err(ClientError::Invalid(message)));
-        }
         self.control = Some(connection);
+        Ok(answer)
+    }
+
+    /// The tokens of an answer to a request.
+    fn registered(&mut self, answer: control::Answer, request: &Request) -> Result<Registered, ClientError> {
+        if answer.id != request.id {
+            self.control = None;
+            let message = answer.registered.err().unwrap_or_else(|| "an answer to something else".to_owned());
+            return Err(ClientError::Invalid(message));
+        }
         if self.session.incarnation != 0 && self.session.incarnation != answer.incarnation {
             // Another data folder: tokens from the one before are as good as none.
             self.cache.forget();
         }
-        Ok(answer.registered.map_err(ClientError::Invalid))
+        answer.registered.map_err(ClientError::Invalid)
     }
 }

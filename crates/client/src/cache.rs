@@ -16,7 +16,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// What must be asked for before [`Cache::tokens`] knows all of them.
+    /// The groups that must be registered before [`Cache::tokens`] knows all of them.
     pub(crate) fn missing(&mut self, database: &str, series: &[(&str, Labels)]) -> Option<Request> {
         let known = self.tokens.get(database);
         let is_missing = |key: &(String, Labels)| known.is_none_or(|known| !known.contains_key(key));

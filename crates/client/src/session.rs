@@ -60,7 +60,7 @@ impl Session {
         }
     }
 
-    /// What a new connection begins with.
+    /// The first bytes of a new connection.
     pub(crate) fn opening(&self) -> Vec<u8> {
         let mut bytes = preface(Plane::Data).to_vec();
         encode_hello(Hello { incarnation: self.incarnation, producer: self.producer }, &mut bytes);
@@ -98,7 +98,7 @@ impl Session {
         }
     }
 
-    /// Whether an answer must come before more is pushed.
+    /// Returns whether an answer must come before more is pushed.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting_bytes > self.in_flight_bytes_max || self.sent < self.waiting.len()
     }
@@ -161,7 +161,7 @@ impl Session {
         (self.sent, self.waiting_bytes) = (0, 0);
     }
 
-    /// What the server said of batches since the last time.
+    /// The server's reports of batches since the last call.
     pub(crate) fn take_exceptions(&mut self) -> Vec<Exception> {
         std::mem::take(&mut self.exceptions)
     }

@@ -113,7 +113,7 @@ impl Watch {
     }
 }
 
-/// Whether a disk is nearly full; one that was has to have half as much again before it is not.
+/// Returns whether a disk is nearly full; one that was has to have half as much again before it is not.
 fn is_nearly_full(space: DiskSpace, was: bool) -> bool {
     let limit_bytes = (space.size_bytes / NEARLY_FULL_SHARE).min(NEARLY_FULL_BYTES);
     space.free_bytes < if was { limit_bytes + limit_bytes / 2 } else { limit_bytes }

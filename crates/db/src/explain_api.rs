@@ -24,13 +24,13 @@ pub struct Analysis {
 type Evaluate<'a> = dyn Fn(&StoreSource<'_>) -> Result<(EvaluationResult, CacheUse), QueryError> + 'a;
 
 impl Db {
-    /// What an expression's evaluation at one moment does.
+    /// Describes the evaluation of an expression at one moment.
     pub fn explain_instant(&self, query: &InstantQuery) -> Result<String, QueryError> {
         let settings = self.settings(query.lookback_ms, query.name_removal);
         promql::explain_instant(&self.parse(&query.text)?, query.time_ms, &settings)
     }
 
-    /// What an expression's evaluation at regular moments does.
+    /// Describes the evaluation of an expression at regular moments.
     pub fn explain_range(&self, query: &RangeQuery) -> Result<String, QueryError> {
         let settings = self.settings(query.lookback_ms, query.name_removal);
         promql::explain_range(&self.parse(&query.text)?, query.times(), &settings)

@@ -55,7 +55,7 @@ impl Db {
         self.store.incarnation()
     }
 
-    /// What windows of a selected group's columns add up to.
+    /// The summaries of windows of a selected group's columns.
     pub fn aggregate(
         &self,
         selected: &SelectedGroup,

@@ -69,7 +69,7 @@ pub struct DbOptions {
     pub lookback_ms: i64,
     /// When PromQL's functions drop metrics' names.
     pub name_removal: NameRemoval,
-    /// Whether PromQL has what Prometheus keeps behind feature flags.
+    /// True if PromQL has what Prometheus keeps behind feature flags.
     pub promql_experimental: bool,
     /// Threads that may help with long queries, for all of them together; each query has its own beside.
     pub query_helpers: usize,
@@ -100,7 +100,8 @@ impl DbOptions {
 /// The answers that are kept: in so much memory, and in so much of a file.
 fn results(
     memory_bytes_max: usize,
-    (flash_bytes_max, file): (u64, Option<std::path::PathBuf>),
+    flash_bytes_max: u64,
+    file: Option<std::path::PathBuf>,
     platform: &Platform,
     store: &Store,
 ) -> Result<Option<ResultCache>, StoreError> {
@@ -151,11 +152,13 @@ impl Db {
             .random
             .fill(&mut secret)
             .map_err(|error| StoreError::Io { action: "draw random bytes for a hash key".to_owned(), error })?;
-        let keeps_on_flash = options.result_cache_flash_bytes_max > 0 && options.result_cache_memory_bytes_max > 0;
+        let memory_bytes_max = options.result_cache_memory_bytes_max;
+        let flash_bytes_max = options.result_cache_flash_bytes_max;
+        let keeps_on_flash = flash_bytes_max > 0 && memory_bytes_max > 0;
         let store_options = StoreOptions { journal_is_saved: keeps_on_flash, ..options.store };
         let store = Arc::new(Store::open(platform.clone(), store_options)?);
-        let flash = (options.result_cache_flash_bytes_max, options.result_cache_file);
-        let results = results(options.result_cache_memory_bytes_max, flash, &platform, &store)?.map(Arc::new);
+        let results =
+            results(memory_bytes_max, flash_bytes_max, options.result_cache_file, &platform, &store)?.map(Arc::new);
         let watch = Arc::new(Watch::new(&platform, &store));
         let worker = Worker::start(&store, results.as_ref(), &watch, &platform.clock)
             .map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
@@ -183,7 +186,7 @@ impl Db {
         &self.key_hasher
     }
 
-    /// What a line or a series may hold.
+    /// The limits of lines and series.
     pub fn limits(&self) -> &ingest::Limits {
         &self.limits
     }
@@ -194,7 +197,7 @@ impl Db {
         self.store.account_requests(bytes)
     }
 
-    /// What all requests on their way in take their memory from.
+    /// The pool of memory for all requests on their way in.
     pub fn request_memory(&self) -> Arc<MemoryPool> {
         self.store.request_memory()
     }
@@ -220,7 +223,7 @@ impl Db {
         self.helpers.all() + 1
     }
 
-    /// What opening the folder found.
+    /// The report of opening the folder.
     pub fn recovery(&self) -> &Recovery {
         self.store.recovery()
     }
@@ -248,11 +251,6 @@ impl Db {
     /// Why no row can be written at present, if none can.
     pub fn write_refusal(&self) -> Option<String> {
         self.watch.refusal()
-    }
-
-    /// Why background work fails at present, if it does.
-    pub fn background_error(&self) -> Option<String> {
-        self.worker.error()
     }
 
     /// Names of all databases.

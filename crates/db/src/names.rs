@@ -82,7 +82,7 @@ impl Db {
         let mut found = BTreeMap::new();
         for matchers in matcher_sets {
             budget.check()?;
-            let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+            let compiled = compile(matchers)?;
             found.extend(self.store.exemplars(database, &compiled, range));
         }
         Ok(found.into_iter().collect())
@@ -90,7 +90,7 @@ impl Db {
 
     /// Since when the series that satisfy all matchers count, in nanoseconds since the Unix epoch, as far as senders said.
     pub fn start_timestamps(&self, database: &str, matchers: &[Matcher]) -> Result<Vec<(Labels, i64)>, QueryError> {
-        let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let compiled = compile(matchers)?;
         Ok(self.store.start_timestamps(database, &compiled))
     }
 

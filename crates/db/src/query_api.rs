@@ -30,9 +30,9 @@ pub struct InstantQuery {
     pub lookback_ms: Option<i64>,
     /// When names are dropped; `None` for the database's setting.
     pub name_removal: Option<NameRemoval>,
-    /// Whether the answer may be one that was kept, and may be kept.
+    /// True if the answer may be one that was kept, and may be kept.
     pub may_cache: bool,
-    /// What the query may use.
+    /// The budget of the query.
     pub budget: Arc<Budget>,
 }
 
@@ -59,9 +59,9 @@ pub struct RangeQuery {
     pub lookback_ms: Option<i64>,
     /// When names are dropped; `None` for the database's setting.
     pub name_removal: Option<NameRemoval>,
-    /// Whether the answer may be one that was kept, and may be kept.
+    /// True if the answer may be one that was kept, and may be kept.
     pub may_cache: bool,
-    /// What the query may use.
+    /// The budget of the query.
     pub budget: Arc<Budget>,
 }
 
@@ -222,20 +222,12 @@ impl Db {
         self.results.as_ref().map(|results| results.stats())
     }
 
-    /// Forgets all answers that are kept.
-    pub fn clear_result_cache(&self) {
-        if let Some(results) = &self.results {
-            results.clear();
-            self.store.account_results(0);
-        }
-    }
-
     /// Writes kept answers to flash that are in memory alone, so that they outlive the process.
     pub fn save_results(&self) -> Result<(), StoreError> {
         self.results.as_ref().map_or(Ok(()), |results| results.save(&self.store))
     }
 
-    /// Who keeps the bins of SQL, InfluxQL and plans.
+    /// The cache of bins for SQL, InfluxQL and plans.
     pub(crate) fn bin_cache(&self, budget: &Budget) -> Option<&dyn BinCache> {
         (self.results.is_some() && !budget.computes_all()).then_some(self as &dyn BinCache)
     }
@@ -267,7 +259,7 @@ impl Db {
         self.settings.lookback_ms
     }
 
-    /// What makes a database large; each list holds the `top` largest. A database that does not exist has nothing.
+    /// The metrics and labels that make a database large; each list holds the `top` largest. A database that does not exist has nothing.
     pub fn cardinality(&self, database: &str, top: usize, budget: &Budget) -> Result<Cardinality, QueryError> {
         query::cardinality(&self.store, database, top, budget)
     }

@@ -81,7 +81,7 @@ impl Db {
     }
 }
 
-/// Whether a statement that the built-in layer does not have may be run by DataFusion.
+/// Returns whether a statement that the built-in layer does not have may be run by DataFusion.
 fn is_for_datafusion(parsed: &Parsed, place: usize) -> bool {
     cfg!(feature = "sql-datafusion") && parsed.query_text(place).is_some()
 }

@@ -34,7 +34,7 @@ struct Pauses {
     after_failure: Duration,
 }
 
-/// What has to be done of a store, and of the answers that are kept of it.
+/// The work that a store needs, and the cache of its answers.
 fn works(store: &Arc<Store>, results: Option<&Arc<ResultCache>>, watch: &Arc<Watch>) -> Vec<(&'static str, Work)> {
     let of_store = |work: fn(&Store) -> Result<bool, StoreError>| -> Work {
         let store = store.clone();
@@ -77,8 +77,6 @@ struct Shared {
 #[derive(Default)]
 struct State {
     stopping: bool,
-    /// Why each thread's work failed last, if it did.
-    errors: Vec<Option<String>>,
 }
 
 impl Worker {
@@ -91,19 +89,14 @@ impl Worker {
         let shared = Arc::new(Shared::default());
         let worker = Self { store: store.clone(), shared, threads: Mutex::default() };
         let works = works(store, results, watch);
-        worker.shared.state.lock().errors.resize(works.len(), None);
-        for (place, (name, work)) in works.into_iter().enumerate() {
+        for (name, work) in works {
             let shared = worker.shared.clone();
             let report = Report::new(name, store.health(), clock);
             let thread = thread::Builder::new().name(name.to_owned());
-            let thread = thread.spawn(move || repeat(&work, place, &shared, (report, PAUSES)))?;
+            let thread = thread.spawn(move || repeat(&work, &shared, report, PAUSES))?;
             worker.threads.lock().push(thread);
         }
         Ok(worker)
-    }
-
-    pub(crate) fn error(&self) -> Option<String> {
-        self.shared.state.lock().errors.iter().flatten().next().cloned()
     }
 
     /// Returns when the threads have ended.
@@ -127,7 +120,7 @@ impl Drop for Worker {
 /// How a turn of work went wrong.
 enum Failure {
     Error(StoreError),
-    /// What the panic said.
+    /// The message of the panic.
     Panic(String),
 }
 
@@ -145,7 +138,7 @@ fn panic_text(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown reason".to_owned())
 }
 
-/// What one thread says of itself in the folder's health.
+/// The report of one thread in the folder's health.
 struct Report {
     thread: &'static str,
     health: Arc<Health>,
@@ -210,7 +203,7 @@ fn check_of(thread: &'static str, error: &StoreError) -> &'static str {
     }
 }
 
-fn repeat(work: &Work, place: usize, shared: &Shared, (mut report, pauses): (Report, Pauses)) {
+fn repeat(work: &Work, shared: &Shared, mut report: Report, pauses: Pauses) {
     loop {
         let result = turn(work);
         let is_given_up = report.note(result.as_ref().err(), Duration::from_nanos(report.clock.monotonic_ns()));
@@ -220,12 +213,6 @@ fn repeat(work: &Work, place: usize, shared: &Shared, (mut report, pauses): (Rep
             Ok(false) => Some(pauses.idle),
             Err(_) => Some(pauses.after_failure),
         };
-        if let Some(error) = state.errors.get_mut(place) {
-            *error = result.err().map(|failure| match failure {
-                Failure::Error(error) => error.to_string(),
-                Failure::Panic(text) => format!("panicked: {text}"),
-            });
-        }
         if is_given_up {
             return;
         }
@@ -250,7 +237,6 @@ mod tests {
     fn run(panics: usize) -> (usize, Vec<(&'static str, CheckStatus)>) {
         let (health, shared, turns) =
             (Arc::new(Health::default()), Arc::new(Shared::default()), Arc::new(AtomicUsize::new(0)));
-        shared.state.lock().errors.resize(1, None);
         let (counted, stopped) = (turns.clone(), shared.clone());
         let work: Work = Box::new(move || {
             let turn = counted.fetch_add(1, Ordering::Relaxed);
@@ -258,7 +244,7 @@ mod tests {
             stopped.state.lock().stopping = true;
             Ok(false)
         });
-        repeat(&work, 0, &shared, (Report::new("flush", &health, &platform::Platform::real().clock), NO_PAUSES));
+        repeat(&work, &shared, Report::new("flush", &health, &platform::Platform::real().clock), NO_PAUSES);
         let checks = health.checks().into_iter().map(|check| (check.name, check.status));
         (turns.load(Ordering::Relaxed), checks.collect())
     }

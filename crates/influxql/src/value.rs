@@ -49,7 +49,7 @@ impl DataType {
 
 /// InfluxQL's own rules of values.
 pub(crate) trait InfluxValue {
-    /// The value, but null for what is not a number: answers do not have it.
+    /// The value, or null for NaN, which answers do not have.
     fn without_nan(self) -> Self;
     /// As a float, if it is a number.
     fn as_number(&self) -> Option<f64>;

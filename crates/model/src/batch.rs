@@ -35,7 +35,7 @@ impl Span {
     }
 }
 
-/// What names a row's group: a keyed 128-bit hash of the key's raw bytes (and of the protocol that spelled them so),
+/// The name of a row's group: a keyed 128-bit hash of the key's raw bytes (and of the protocol that spelled them so),
 /// and where those bytes are. The bytes are read only when the hash is not known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupKey {
@@ -45,7 +45,7 @@ pub struct GroupKey {
     pub text: Span,
 }
 
-/// What a raw key means, once parsed.
+/// The meaning of a raw key, once it is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupIdentity {
     /// Measurement, or metric name of a lone series.
@@ -148,7 +148,7 @@ impl MetricKind {
     }
 }
 
-/// What a scrape or a remote write says of a metric family.
+/// The metadata of a metric family in a scrape or a remote write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MetricMetadata {
     /// Name of the metric family.
@@ -178,7 +178,7 @@ pub struct Batch<'body> {
     pub exemplars: Vec<SeriesExemplar>,
     /// Since when lone series count.
     pub start_timestamps: Vec<StartTimestamp>,
-    /// What the request says of metric families.
+    /// The metadata of metric families in the request.
     pub metadata: Vec<MetricMetadata>,
 }
 

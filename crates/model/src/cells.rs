@@ -41,7 +41,7 @@ pub enum Cell<'a> {
 pub struct Column {
     /// A value for each row; what stands for nulls does not matter.
     pub values: Values,
-    /// Whether each row has a value; `None`: all have.
+    /// For each row true if it has a value; `None`: all have one.
     pub validity: Option<Vec<bool>>,
 }
 
@@ -179,7 +179,7 @@ impl Column {
         Ok(Self { values, validity: validity.contains(&false).then_some(validity) })
     }
 
-    /// Whether a row has a value.
+    /// Returns whether a row has a value.
     pub fn is_valid(&self, row: usize) -> bool {
         self.validity.as_ref().is_none_or(|validity| validity.get(row) == Some(&true))
     }
@@ -199,7 +199,7 @@ impl Column {
         cell.unwrap_or(Cell::Null)
     }
 
-    /// Whether some rows have all a value.
+    /// Returns whether some rows have all a value.
     pub fn is_full(&self, rows: Range<usize>) -> bool {
         let Some(validity) = &self.validity else { return true };
         validity.get(rows).is_some_and(|validity| !validity.contains(&false))

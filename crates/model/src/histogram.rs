@@ -141,11 +141,11 @@ impl<T> Counts<T> {
 }
 
 impl NativeHistogram {
-    /// Whether the buckets add up to the count, as Prometheus demands; observations of NaN are in no bucket.
+    /// Returns whether the buckets add up to the count, as Prometheus demands; observations of NaN are in no bucket.
     ///
     /// # Errors
     ///
-    /// What does not add up, for the sender.
+    /// A message about what does not add up, for the sender.
     pub fn check_counts(&self) -> Result<(), String> {
         match &self.counts {
             HistogramCounts::Integer(counts) => {
@@ -169,7 +169,7 @@ impl NativeHistogram {
         }
     }
 
-    /// Whether layout and counts belong together and the schema is one that there is.
+    /// Returns whether layout and counts belong together and the schema is one that there is.
     pub fn validate(&self) -> Result<(), InvalidHistogram> {
         let layout = &*self.layout;
         let invalid = |what| Err(InvalidHistogram { what });

@@ -1,6 +1,6 @@
 //! Why rows of a request were not taken.
 
-/// What a reason for not taking a row is about. Its text is for the sender; programs go by this.
+/// The kind of reason for which a row was refused. The text is for the sender; programs go by the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum RejectionKind {
     /// The row cannot be read, or breaks a limit of its protocol.

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use crate::{STALE_NAN_BITS, ValueType};
 
-/// What a stretch of one member's samples adds up to: enough for the aggregates over windows, and for rate.
+/// The summary of an interval of one member's samples: enough for the aggregates over windows, and for rate.
 ///
 /// Values are cells' bits of the member's type, which must be a number. Stale markers count apart; NaN counts as a value
 /// but neither as smallest nor as largest unless there is nothing else, as in Prometheus's `min_over_time`.
@@ -32,7 +32,7 @@ pub struct Summary {
     pub sum: (f64, f64),
     /// Sum of integers.
     pub sum_integer: i128,
-    /// What a counter gained: the sum of the differences, a fall counting as a restart from zero.
+    /// The increase of a counter: the sum of the differences, a fall counting as a restart from zero.
     pub increase: f64,
     /// How often the value fell.
     pub resets: u64,
@@ -40,7 +40,7 @@ pub struct Summary {
     pub changes: u64,
 }
 
-/// What of a summary is wanted. Of what is not, nothing is said: it may be computed or not.
+/// The parts of a summary that are wanted. Other parts may be computed or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SummaryParts {
     /// Everything.
@@ -76,7 +76,7 @@ impl Summary {
         self.count == 0 && self.stale_count == 0
     }
 
-    /// Whether values of a type can be summed up.
+    /// Returns whether values of a type can be summed up.
     pub const fn takes(value_type: ValueType) -> bool {
         matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64)
     }

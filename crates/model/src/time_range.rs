@@ -21,7 +21,7 @@ impl TimeRange {
         Self { start_ns, end_ns }
     }
 
-    /// Whether the instant is inside.
+    /// Returns whether the instant is inside.
     pub const fn contains(&self, timestamp_ns: i64) -> bool {
         self.start_ns <= timestamp_ns && timestamp_ns <= self.end_ns
     }
@@ -37,7 +37,7 @@ impl TimeRange {
         timestamps_ns.into_iter().fold(Self::EMPTY, |range, time_ns| range.union(Self::new(*time_ns, *time_ns)))
     }
 
-    /// Whether the two share an instant.
+    /// Returns whether the two share an instant.
     pub const fn overlaps(&self, other: &Self) -> bool {
         self.start_ns <= other.end_ns && other.start_ns <= self.end_ns
     }

@@ -49,7 +49,7 @@ impl ValueType {
         }
     }
 
-    /// Whether a cell does not hold the value but says where its bytes are.
+    /// Returns whether a cell does not hold the value but says where its bytes are.
     pub const fn is_elsewhere(self) -> bool {
         matches!(self, Self::String | Self::Histogram)
     }
@@ -58,7 +58,7 @@ impl ValueType {
 /// Bits of the NaN by which Prometheus marks a series as stale (`value.StaleNaN` in its source).
 pub const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
 
-/// Whether a float is Prometheus's stale marker.
+/// Returns whether a float is Prometheus's stale marker.
 pub const fn is_stale_bits(value: f64) -> bool {
     value.to_bits() == STALE_NAN_BITS
 }

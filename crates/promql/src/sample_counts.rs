@@ -65,7 +65,7 @@ pub fn count_range(
     evaluator.count(&expr, steps, HistogramUse::default())
 }
 
-/// What enclosing expressions need from histograms: Prometheus does not read buckets if only count and sum are used.
+/// The parts of histograms that enclosing expressions need: Prometheus does not read buckets if only count and sum are used.
 #[derive(Debug, Clone, Copy, Default)]
 struct HistogramUse {
     is_about_sums: bool,

@@ -59,12 +59,12 @@ pub struct Budget {
     samples: AtomicU64,
     /// The most that were held.
     peak: AtomicU64,
-    /// All that were ever taken.
+    /// Samples that were ever taken.
     samples_taken: AtomicU64,
     /// Bytes that are held beside samples.
     other_bytes: AtomicU64,
     stop: AtomicU8,
-    /// True if nothing that was kept may be used.
+    /// True if cached results must not be used.
     computes_all: AtomicBool,
     /// The first and the last time that it reads.
     first_ns: AtomicI64,
@@ -201,7 +201,7 @@ impl Budget {
         self.stop.store(number, Ordering::Relaxed);
     }
 
-    /// From now on everything is computed: what was kept of earlier queries is not used.
+    /// From now on everything is computed: cached results of earlier queries are not used.
     pub fn compute_all(&self) {
         self.computes_all.store(true, Ordering::Relaxed);
     }

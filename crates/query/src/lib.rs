@@ -5,7 +5,7 @@
 //! * `execute`: the one executor of plans, over frames; `execute/fill` fills gaps between bins for all languages
 //! * `result`: what a query gives: `frame`s, rows as they were read (`result_rows`), labels of series, `LIMIT`
 //! * `series`: what PromQL reads: `source`s, the one over a store, windows from summaries, groups within a budget (`selection`)
-//! * `session`: what SQL, InfluxQL and plans may read and change
+//! * `session`: what SQL, InfluxQL and plans may read and change; the one over a store, and (`session/testing`) one in memory for tests
 //! * `value`, `time`: values, types and times of SQL and InfluxQL · `statistics`: of numbers, for aggregates
 //! * `arrow`: frames as record batches · `lines`: rows as line protocol
 //! * `budget`, `threads`, `trace`: limits, helping threads, measurements
@@ -26,8 +26,8 @@ pub mod value;
 
 pub use budget::{Budget, Pace, SAMPLE_BYTES, Stop};
 pub use execute::{
-    BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, Context, LastRow, LastRows, Outcome, Reads,
-    StepReport, execute, fill_gaps, interpolated, last_rows, table_groups,
+    BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, LastRow, LastRows, Outcome, Reads, StepReport,
+    fill_gaps, interpolated,
 };
 pub use index::Projection;
 pub use model::{Cell, Column, Values};
@@ -41,6 +41,10 @@ pub use series::selection::cardinality;
 pub use series::source::{LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, WindowSink};
 pub use series::store_source::{Chosen, StoreSource};
 pub use series::windows::{WindowSelection, WindowSeries, WindowValue};
+pub use session::store_session::{SessionHost, SessionWriter, StoreSession};
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub use session::testing;
 pub use session::{DatabaseSettings, RefusedRow, Session, TableGroup};
 pub use store::{NameKind, Origin, Origins, SelectedGroup, TableSchema};
 pub use threads::Helpers;

@@ -25,11 +25,11 @@ pub use drive::{describe, run};
 pub struct SqlQuery {
     /// One statement that reads.
     pub text: String,
-    /// What `$1`, `$2` … stand for.
+    /// The values of `$1`, `$2` …
     pub parameters: Vec<Value>,
     /// The database whose tables it reads.
     pub database: String,
-    /// What `now()` is, in nanoseconds since the Unix epoch.
+    /// The value of `now()`, in nanoseconds since the Unix epoch.
     pub now_ns: i64,
     /// The name of the tables' time.
     pub time_name: &'static str,

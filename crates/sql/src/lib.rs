@@ -9,7 +9,7 @@
 //! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is
 //!   done on rows · `table_rows`: rows as they were read
 //! * `scope`: the columns that a name may mean · `expression`: names to columns, values of rows
-//! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer
+//! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer · `fuzzing`: entries for fuzzers
 //!
 //! The plan does what it can: conditions on time, tags and fields, groups by tags and bins of time, the last rows. The rest is done on rows
 //! here. A statement that needs more is refused with [`SqlError::Unsupported`].
@@ -19,6 +19,8 @@ mod catalog;
 mod copy;
 mod error;
 mod expression;
+#[doc(hidden)]
+pub mod fuzzing;
 mod relation;
 mod run;
 mod scope;
@@ -28,7 +30,7 @@ mod syntax;
 
 pub use arrow::{RelationBatches, arrow_schema, columns_of, extent_of};
 pub use catalog::{table_columns, type_number};
-pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, fuzz_copy_text, fuzz_parquet};
+pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE};
 pub use error::SqlError;
 pub use query::time::format_rfc3339_us;
 pub use query::{Interval, SqlType, Value};

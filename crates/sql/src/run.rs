@@ -23,9 +23,9 @@ const DEPTH_MAX: usize = 32;
 /// How names and groups are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// As Postgres has it: the time is `time`, groups are said.
+    /// Postgres's: the time is `time`, and GROUP BY names the keys.
     Postgres,
-    /// As QuestDB has it: the time is `timestamp`, and what is selected beside aggregates is grouped by.
+    /// QuestDB's: the time is `timestamp`, and projections without aggregates are keys of the groups.
     QuestDb,
 }
 
@@ -51,17 +51,18 @@ impl Subqueries for Run<'_> {
 }
 
 impl Run<'_> {
+    /// Binds expressions to the columns of a scope.
+    pub(crate) fn binding<T>(&mut self, scope: &Scope, bind: impl FnOnce(&mut Binder<'_>) -> T) -> T {
+        let (environment, parameters) = (self.environment.clone(), self.parameters);
+        bind(&mut Binder { scope, environment: &environment, parameters, subqueries: self, depth: 0 })
+    }
+
     pub(crate) fn bind(&mut self, scope: &Scope, expression: &Expr) -> Result<Typed, SqlError> {
-        let environment = self.environment.clone();
-        let parameters = self.parameters;
-        Binder { scope, environment: &environment, parameters, subqueries: self, depth: 0 }.bind(expression)
+        self.binding(scope, |binder| binder.bind(expression))
     }
 
     pub(crate) fn constant(&mut self, expression: &Expr) -> Result<Value, SqlError> {
-        let environment = self.environment.clone();
-        let parameters = self.parameters;
-        Binder { scope: &Scope::default(), environment: &environment, parameters, subqueries: self, depth: 0 }
-            .constant(expression)
+        self.binding(&Scope::default(), |binder| binder.constant(expression))
     }
 
     /// Runs a plan, unless only columns are wanted.

@@ -7,7 +7,7 @@ use model::{Field, Labels};
 use super::wire_capnp::{control_answer, control_request};
 use super::{WireError, check_name, frame, limits, list_length, push_labels, take_labels, value_type, wire_type};
 
-/// What a client wants to be registered.
+/// The groups that a client wants to register.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// Comes back with the answer.
@@ -34,7 +34,7 @@ pub enum Registration {
     },
 }
 
-/// What registering gave.
+/// The outcome of registering.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// That of the request; 0 where the request could not be read.

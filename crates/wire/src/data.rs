@@ -9,7 +9,7 @@ use super::rows::Block;
 use super::wire_capnp::{block, column, data_answer, data_request};
 use super::{WireError, frame, histograms, limits, list_length, wire_capnp};
 
-/// What a client says first.
+/// The first message of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Hello {
     /// Of the folder that its tokens are from; 0 if it has none.
@@ -18,14 +18,14 @@ pub struct Hello {
     pub producer: u64,
 }
 
-/// What the server answers to it.
+/// The server's answer to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Welcome {
     /// Of the data folder.
     pub incarnation: u64,
     /// The producer's last batch that was applied.
     pub last_sequence: u64,
-    /// Whether the producer is remembered.
+    /// True if the producer is remembered.
     pub knows_producer: bool,
     /// Bytes of frames with batches that may be sent on the connection in all, so far.
     pub credit_bytes: u64,
@@ -33,7 +33,7 @@ pub struct Welcome {
     pub message_bytes_max: u32,
 }
 
-/// What became of batches.
+/// The outcome of batches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ack {
     /// All batches up to this one are on disk, but for the exceptions.
@@ -71,7 +71,7 @@ pub enum Reason {
 /// The last message of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// What to do about it.
+    /// The action for the client.
     pub reason: Reason,
     /// Why.
     pub message: String,
@@ -79,7 +79,7 @@ pub struct Refused {
     pub incarnation: u64,
 }
 
-/// What a server says.
+/// A message of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Batches may come.
@@ -116,7 +116,7 @@ impl<'a> Message<'a> {
         Ok(Self(read_message_from_flat_slice(&mut rest, limits(bytes.len()))?))
     }
 
-    /// What the message says.
+    /// The content of the message.
     pub fn request(&self) -> Result<Request<'_>, WireError> {
         Ok(match self.0.get_root::<data_request::Reader<'_>>()?.which()? {
             data_request::Hello(hello) => {

@@ -28,7 +28,7 @@ pub enum Plane {
     Data,
 }
 
-/// What a client sends first.
+/// The first bytes that a client sends.
 pub fn preface(plane: Plane) -> [u8; PREFACE_BYTES] {
     let mut bytes = *b"THALWEGD\0\0\0\0\0\0\0\0";
     if plane == Plane::Control {
@@ -38,7 +38,7 @@ pub fn preface(plane: Plane) -> [u8; PREFACE_BYTES] {
     bytes
 }
 
-/// Whether a client speaks this protocol, to this plane.
+/// Returns whether a client speaks this protocol, to this plane.
 pub fn check_preface(plane: Plane, bytes: [u8; PREFACE_BYTES]) -> Result<(), WireError> {
     let expected = preface(plane);
     if bytes == expected {

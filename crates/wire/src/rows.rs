@@ -52,9 +52,9 @@ pub struct Rows {
     pub timestamps_ns: Vec<i64>,
     /// Row by row; 0 where there is no value. See [`ValueType`] for what a word holds.
     pub cells: Vec<u64>,
-    /// What text cells point into.
+    /// The bytes that text cells point into.
     pub text: Vec<u8>,
-    /// What cells of histograms are places of.
+    /// The histograms that cells are indexes of.
     pub histograms: Vec<NativeHistogram>,
     /// Cell by cell, whether there is a value; empty if there is one everywhere.
     pub present: Vec<bool>,

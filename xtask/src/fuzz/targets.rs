@@ -40,13 +40,13 @@ const PROMQL: [Seeds; 4] = [
 ];
 const PROMQL_WORDS: &[&str] = &["crates/promql/src/syntax"];
 const SQL: [Seeds; 2] =
-    [Seeds::Questions { folder: "crates/db/tests/sql" }, Seeds::Literals(&["crates/sql/src/parse.rs"])];
-const SQL_WORDS: &[&str] = &["crates/sql/src/expression", "crates/sql/src/parse.rs", "crates/sql/src/settings.rs"];
-const INFLUXQL: [Seeds; 1] = [Seeds::Lines { file: "crates/db/tests/influxql/cases.txt", prefix: "> " }];
-const INFLUXQL_WORDS: &[&str] =
-    &["crates/influxql/src/syntax", "crates/influxql/src/reduce.rs", "crates/influxql/src/transform.rs"];
-const PLAN: [Seeds; 1] = [Seeds::Literals(&["crates/query/src/sexpr/tests.rs", "crates/db/tests/plan.rs"])];
-const PLAN_WORDS: &[&str] = &["crates/query/src/sexpr"];
+    [Seeds::Questions { folder: "crates/sql/tests/statements" }, Seeds::Literals(&["crates/sql/src/syntax/parse.rs"])];
+const SQL_WORDS: &[&str] =
+    &["crates/sql/src/expression", "crates/sql/src/syntax/parse.rs", "crates/sql/src/syntax/settings.rs"];
+const INFLUXQL: [Seeds; 1] = [Seeds::Lines { file: "crates/influxql/tests/statements/cases.txt", prefix: "> " }];
+const INFLUXQL_WORDS: &[&str] = &["crates/influxql/src/syntax", "crates/influxql/src/functions"];
+const PLAN: [Seeds; 1] = [Seeds::Literals(&["crates/query/src/plan/sexpr/tests.rs", "crates/db/tests/plan.rs"])];
+const PLAN_WORDS: &[&str] = &["crates/query/src/plan/sexpr"];
 
 /// One that reads bytes.
 const fn of_bytes(name: &'static str, reads: &'static str, bytes_max: u64, seeds: &'static [Seeds]) -> Target {

@@ -33,14 +33,14 @@ const BINS_AHEAD: i64 = 16;
 /// Stretches of shorter bins of one key before those in the middle of the range go.
 const SHORTER_MAX: usize = 16;
 
-/// Who asks, and when.
+/// The query that asks, and the moment.
 pub(crate) struct Asker<'a> {
     pub(crate) store: &'a Store,
     pub(crate) database: &'a str,
     pub(crate) now_ns: i64,
 }
 
-/// What looking up bins takes.
+/// The parameters of a lookup of bins.
 struct Looking<'a> {
     store: &'a Store,
     watch: Watch<'a>,
@@ -209,7 +209,7 @@ fn uncut(asked: &BinsRequest<'_>, make: &mut ComputeBins<'_>) -> Result<BinsResp
     Ok(BinsResponse { frames, memory_rows: 0, flash_rows: 0 })
 }
 
-/// What they are to flash.
+/// The form of bins on flash.
 const fn unit_of(asked: &BinsRequest<'_>) -> Unit {
     Unit::Bins { width_ns: asked.width_ns, offset_ns: asked.offset_ns }
 }

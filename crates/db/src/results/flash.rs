@@ -37,7 +37,7 @@ const EXTENTS_MAX: usize = 256;
 
 type Portion = CacheEntry<Portions>;
 
-/// What the spans of a key are made of.
+/// The units of a key's spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Steps at milliseconds.
@@ -58,7 +58,7 @@ impl Unit {
     }
 }
 
-/// What of a key is in memory alone.
+/// The parts of a key's answer that are only in memory.
 struct Unwritten {
     unit: Unit,
     spans: Vec<Span>,
@@ -69,7 +69,7 @@ struct Unwritten {
 struct Pending {
     /// Evaluated steps and bins that are in memory alone, by key.
     spans: HashMap<Key, Unwritten>,
-    /// What left memory.
+    /// Entries that left memory.
     leaving: Vec<(Key, Portion)>,
     leaving_bytes: usize,
 }
@@ -86,15 +86,15 @@ pub(super) struct Flash {
     cache: Cache,
     platform: Platform,
     journal_id: u64,
-    /// What left memory and is not written yet may take; more is given up.
+    /// The most bytes of entries that left memory and are not written yet; more are dropped.
     leaving_bytes_max: usize,
     pending: Mutex<Pending>,
     done: Mutex<Done>,
-    /// Whether anything was written that is in no slab yet.
+    /// True if anything was written that is in no slab yet.
     is_open: AtomicBool,
 }
 
-/// What flash had of a span.
+/// The parts of a span that flash had.
 pub(super) type OnFlash = Vec<(Arc<Portions>, Span)>;
 
 impl Flash {
@@ -119,11 +119,6 @@ impl Flash {
     pub(super) fn memory_bytes(&self) -> u64 {
         let stats = self.cache.stats();
         stats.open_bytes + stats.index_bytes + self.pending.lock().leaving_bytes as u64
-    }
-
-    pub(super) fn clear(&self) -> std::io::Result<()> {
-        *self.pending.lock() = Pending::default();
-        self.cache.clear()
     }
 
     fn key(&self, key: Key) -> Key {

@@ -139,9 +139,9 @@ struct Counters {
 /// The answers that are kept.
 pub(crate) struct ResultCache {
     memory: Front<Portions>,
-    /// What newest steps are evaluated on.
+    /// The series that the newest steps are evaluated on.
     recents: Recents,
-    /// What left memory, and what outlives the process.
+    /// Entries that left memory, and those that outlive the process.
     flash: Option<Flash>,
     counters: Counters,
 }
@@ -157,7 +157,7 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// What the query is evaluated on.
+    /// The source that the query is evaluated on.
     fn evaluation(&self) -> Evaluation<'_> {
         Evaluation::new(self.source, self.settings, self.budget)
     }
@@ -176,7 +176,7 @@ impl ResultCache {
         Ok(Self { flash: Some(Flash::open(platform, options, store)?), memory, ..self })
     }
 
-    /// Whether some of it is to be worked at in the background.
+    /// Returns whether some of it is to be worked at in the background.
     pub(crate) const fn has_flash(&self) -> bool {
         self.flash.is_some()
     }
@@ -217,16 +217,6 @@ impl ResultCache {
             flash_bytes: flash.slab_bytes,
             flash_bytes_read: flash.read_bytes,
             flash_bytes_written: flash.written_bytes,
-        }
-    }
-
-    /// Forgets everything.
-    pub(crate) fn clear(&self) {
-        self.memory.clear();
-        self.recents.clear();
-        if let Some(flash) = &self.flash {
-            // What could not be forgotten on flash is still held against the journal.
-            let _ = flash.clear();
         }
     }
 

@@ -175,7 +175,7 @@ fn slice_of((portion, span): &Part) -> Option<PartialRangeSlice<'_>> {
     }
 }
 
-/// What of kept stretches still holds, in whole steps.
+/// The parts of cached intervals that are still valid, in whole steps.
 pub(super) fn check(
     kept: Vec<CacheEntry<Portions>>,
     watch: &mut Watch<'_>,
@@ -190,7 +190,7 @@ pub(super) fn check(
     kept.into_iter().map(holds).collect()
 }
 
-/// What parts of a span lack. If that is in too many places, parts between them are given up.
+/// The intervals that cached parts of a span lack. If there are too many, the parts between them are dropped.
 pub(super) fn holes(parts: &mut Vec<Part>, span: Span) -> Vec<Span> {
     let mut missing = vec![span];
     for (_, part) in parts.iter() {

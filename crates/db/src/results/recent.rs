@@ -26,7 +26,7 @@ const SPAN_MS_MAX: i64 = 2 * 60 * 60 * 1000;
 const SELECTORS_MAX: usize = 256;
 /// Places whose series are handed over together.
 const PLACES_AT_ONCE: usize = 256;
-/// What a series takes beside its samples.
+/// Bytes of a series beside its samples.
 const SERIES_BYTES: usize = 120;
 
 /// The cached samples of a selector.
@@ -74,10 +74,6 @@ impl Recents {
         Self { slots: Mutex::default(), bytes_max }
     }
 
-    pub(crate) fn clear(&self) {
-        self.slots.lock().by_key.clear();
-    }
-
     /// Bytes that are held.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.slots.lock().by_key.values().map(|(_, _, bytes)| bytes).sum()
@@ -109,7 +105,7 @@ impl Recents {
 }
 
 impl RecentSource<'_> {
-    /// What there is for a selection; nothing if it is to be read from the store.
+    /// The cached series of a selection; none if it is to be read from the store.
     fn recent(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Option<Arc<Recent>>, QueryError> {
         if selection.end_ms.saturating_sub(selection.start_ms) > SPAN_MS_MAX {
             return Ok(None);

@@ -20,9 +20,9 @@ pub(crate) struct Watch<'a> {
     /// The selectors compiled for the store, once something changed that they may select: to compile a pattern takes as long as to put
     /// together a small answer. `None` where that failed.
     compiled: Option<Vec<Option<Vec<CompiledMatcher>>>>,
-    /// What the step at time 0 looks at.
+    /// The interval that the step at time 0 reads.
     reads: ReadInterval,
-    /// What happened, by the snapshot since which: `None` if that is unknown.
+    /// The changes since each snapshot; `None` if they are unknown.
     changes: HashMap<u64, Option<Arc<Changes>>>,
     /// Which changes touched series that the selectors choose, by their numbers.
     touching: HashMap<u64, bool>,
@@ -102,7 +102,7 @@ impl<'a> Watch<'a> {
         changes.clone()
     }
 
-    /// Whether a change may be one of series that the selectors choose.
+    /// Returns whether a change may be one of series that the selectors choose.
     fn touches(&mut self, change: &Change) -> bool {
         if change.database.is_some_and(|database| database != self.database) {
             return false;

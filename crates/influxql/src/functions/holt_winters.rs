@@ -122,7 +122,7 @@ impl Model {
         let start = self.first_guess();
         let mut error = |parameters: &mut [f64]| {
             budget.check()?;
-            Ok(self.squared_error(parameters))
+            Ok::<_, QueryError>(self.squared_error(parameters))
         };
         let mut best: Option<simplex::Corner> = None;
         for number in 0..GUESSES.len().pow(4) {

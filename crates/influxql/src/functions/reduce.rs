@@ -1,4 +1,4 @@
-//! Aggregates and selectors: what is made of the values in a window.
+//! Aggregates and selectors over the values in a window.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

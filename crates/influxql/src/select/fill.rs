@@ -65,13 +65,13 @@ impl<'a> Filling<'a> {
         match self.fill {
             Fill::Integer(value) => (FillWith::Number(value as f64), self.of_type(&Value::Int(value))),
             Fill::Number(value) => (FillWith::Number(value), self.of_type(&Value::Float(value))),
-            Fill::Null | Fill::None => (FillWith::Number(0.0), Value::Null),
+            Fill::Null | Fill::None => (FillWith::Null, Value::Null),
             Fill::Previous => (FillWith::Previous, Value::Null),
             Fill::Linear => (FillWith::Linear, Value::Null),
         }
     }
 
-    /// A number as the column has it; columns without numbers get what is most like nothing.
+    /// The number as the column's type; columns without numbers get false or an empty text.
     fn of_type(&self, number: &Value) -> Value {
         match self.data_type {
             DataType::Boolean => Value::Bool(false),

@@ -118,7 +118,7 @@ impl Input {
         references.iter().map(find).collect()
     }
 
-    /// Where a reference is found. The column that is expected is tried first: mostly they stand in the order in which they are asked for.
+    /// Finds a reference. The expected column is tried first: columns are mostly in the order of the references.
     fn find(&self, reference: &Reference, expected: usize) -> ReferenceMatch<'_> {
         let is_it = |column: &FrameColumn| *column.name == *reference.name;
         if reference.cast != Some(Cast::Tag) {

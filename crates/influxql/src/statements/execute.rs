@@ -25,7 +25,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Parses a text; fails with [`QueryError::Invalid`] and the place of what is wrong.
+    /// Parses a text; fails with [`QueryError::Invalid`] and the position of the error.
     pub fn parse(text: &str, parameters: &BTreeMap<String, Parameter>) -> Result<Self, QueryError> {
         let statements =
             parse(text, parameters).map_err(|error| QueryError::Invalid(format!("error parsing query: {error}")))?;

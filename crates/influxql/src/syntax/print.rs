@@ -1,4 +1,4 @@
-//! Trees as text: what is printed is read back the same.
+//! Prints trees as text that parses to the same tree.
 
 use std::fmt::{self, Display, Formatter, Write};
 

@@ -53,7 +53,7 @@ fn larger(value: f64, than: f64) -> f64 {
     if value > than { value } else { than }
 }
 
-/// What values add up to, in any order.
+/// The totals of values, in any order.
 struct Totals {
     /// NaN if one of them is; else only to be trusted if it is [exact](Self::is_exact).
     sum: f64,
@@ -88,7 +88,7 @@ impl Totals {
         }
     }
 
-    /// Whether no sum of some of the values is ever rounded.
+    /// Returns whether no sum of some of the values is ever rounded.
     fn is_exact(&self) -> bool {
         self.fractions == 0 && self.magnitude * (self.count as f64) < WHOLE_MIN
     }
@@ -108,7 +108,7 @@ fn extremes(cells: &[u64], first: (u64, f64), number: impl Fn(u64) -> f64 + Copy
     (min.iter().copied().fold(first.1, smaller), max.iter().copied().fold(first.1, larger))
 }
 
-/// What happens from one value to the next.
+/// The changes from one value to the next.
 #[derive(Default)]
 struct Steps {
     /// Only to be trusted if no sum of values is rounded.
@@ -227,14 +227,14 @@ fn narrow_integers(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) 
     })
 }
 
-/// What samples in order of time add up to, counted as floats.
+/// The summary of samples in order of time, as floats.
 struct Counted {
     totals: Totals,
     /// The first value.
     value: f64,
     min: f64,
     max: f64,
-    /// What does not depend on how values are spelled: all but extremes and sums.
+    /// The part that does not depend on how values are encoded: all but extremes and sums.
     summary: Summary,
 }
 
@@ -258,7 +258,7 @@ impl Counted {
     }
 }
 
-/// What floats in order of time add up to; `None` of none, or if there is a NaN among them or their sum is none.
+/// The summary of floats in order of time; `None` of none, or if there is a NaN among them or their sum is none.
 fn floats<const EXTREMES: bool, const STEPS: bool>(timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
     let samples = (ValueType::F64, timestamps_ns, cells);
     let is_number = |totals: &Totals| !totals.sum.is_nan();
@@ -274,7 +274,7 @@ fn floats<const EXTREMES: bool, const STEPS: bool>(timestamps_ns: &[i64], cells:
     Some(Summary { min: bits(counted.min), max: bits(counted.max), sum, increase, ..counted.summary })
 }
 
-/// What integers in order of time add up to, counted as floats; `None` of none, or if floats do not hold their sums exactly.
+/// The summary of integers in order of time, as floats; `None` of none, or if floats do not hold their sums exactly.
 fn integers<const EXTREMES: bool, const STEPS: bool>(
     timestamps_ns: &[i64],
     cells: &[u64],

@@ -1,4 +1,4 @@
-//! What is written is read back by Arrow's own reader.
+//! Arrow's own reader reads back the batches that are written here.
 
 use std::io::Cursor;
 

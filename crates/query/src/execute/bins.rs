@@ -230,7 +230,7 @@ impl Bin {
         }
     }
 
-    /// Puts kept values in order, for quantiles.
+    /// Sorts the collected values, for quantiles.
     pub(super) fn sort(&mut self) {
         if let Self::Numbers { values, .. } = self {
             values.sort_unstable_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The cache of bins: what is asked of it, and how intervals of bins become one answer.
+//! Requests to the cache of bins, and how intervals of bins become one answer.
 
 use std::collections::HashMap;
 

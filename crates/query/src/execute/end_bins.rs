@@ -4,7 +4,7 @@
 use model::TimeRange;
 use store::{End, SelectedGroup};
 
-use super::scan::{Reader, unreadable};
+use super::scan::Reader;
 use super::{Run, cached_bins, filtered_scan, limited};
 use crate::plan::{AggregateInput, Grouping, Plan, Scan};
 use crate::{Frame, QueryError};
@@ -93,7 +93,7 @@ impl Run<'_> {
     /// A range that holds all rows of a scan, nearly the smallest.
     fn extent_of(&mut self, scan: &Scan) -> Result<Option<TimeRange>, QueryError> {
         let extent = |reader: &mut Reader<'_>, group: &SelectedGroup| {
-            reader.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))
+            reader.context.store.extent(group, &scan.range).map_err(QueryError::from)
         };
         let extents = self.of_groups(scan, &None, &extent)?.into_iter().flatten();
         let both = |a: TimeRange, b: TimeRange| TimeRange::new(a.start_ns.min(b.start_ns), a.end_ns.max(b.end_ns));

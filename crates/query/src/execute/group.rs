@@ -12,7 +12,7 @@ use super::evaluate;
 use super::head_bins;
 use super::narrow::Wanted;
 use super::rows::{self, RowBins, Starts};
-use super::scan::{Reader, named_columns, of_table, unreadable};
+use super::scan::{Reader, named_columns, of_table};
 use crate::QueryError;
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
 use crate::result::frame::{Frame, FrameColumn, VALUE};
@@ -122,7 +122,7 @@ impl Reader<'_> {
             let all = match few {
                 Some(few) => Some(few),
                 None => {
-                    let extent = self.context.store.extent(group, &scan.range).map_err(|error| unreadable(&error))?;
+                    let extent = self.context.store.extent(group, &scan.range)?;
                     let Some(extent) = extent else { return Ok(Vec::new()) };
                     bin_ranges(&extent, &scan.range, grouping)
                 }
@@ -136,7 +136,7 @@ impl Reader<'_> {
         Ok(frames.iter().map(|frame| bin_frame(frame, grouping, every_row)).collect())
     }
 
-    /// The one bin of a group that has nothing of what is wanted: it is there if there is a row.
+    /// The one bin of a group that has none of the wanted columns: it exists if there is a row.
     fn all_in_one(&mut self, scan: &Scan, group: &SelectedGroup) -> Result<Vec<Binned>, QueryError> {
         let frames = self.end_rows(scan, group, &EndRows { range: scan.range, rows: 1, end: End::Oldest })?;
         self.context.budget.give_back(frames.iter().map(Frame::samples).sum());
@@ -161,7 +161,7 @@ impl Reader<'_> {
             let samples = windows.count * group.columns.len() * BIN_SAMPLES;
             self.context.budget.take(samples)?;
             let summed = self.context.store.aggregate_parts(group, windows, parts_of(grouping));
-            let summed = summed.map_err(|error| unreadable(&error))?;
+            let summed = summed?;
             self.reads.add(&summed.1);
             if scan.is_of_every_row() {
                 rows.add(windows, &summed.0, grouping);

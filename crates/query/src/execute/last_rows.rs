@@ -6,7 +6,7 @@ use model::{Labels, TimeRange};
 use store::{End, EndRows, SelectedGroup, TableGroups};
 
 use super::narrow::Narrowing;
-use super::scan::{Reader, Reads, unreadable};
+use super::scan::{Reader, Reads};
 use super::{Context, Run};
 use crate::plan::Scan;
 use crate::result::series_labels::SeriesLabels;
@@ -66,7 +66,7 @@ struct Batch {
 /// # Errors
 ///
 /// As those of [`super::execute`].
-pub fn last_rows(scan: &Scan, context: &Context<'_>) -> Result<LastRows, QueryError> {
+pub(crate) fn last_rows(scan: &Scan, context: &Context<'_>) -> Result<LastRows, QueryError> {
     let mut run = Run { context, steps: Vec::new(), reads: Reads::default() };
     let mut last = run.last_rows(scan)?;
     last.reads = run.reads;
@@ -177,7 +177,7 @@ impl Batch {
         number: usize,
     ) -> Result<(), QueryError> {
         let Some(columns) = groups.batch(number).1.first().map(|group| group.columns.clone()) else { return Ok(()) };
-        let found = reader.groups.last_rows(groups, number, range).map_err(|error| unreadable(&error))?;
+        let found = reader.groups.last_rows(groups, number, range)?;
         reader.charge(found.groups.len() * columns.len())?;
         let named = found.rows.columns.into_iter().zip(columns.iter());
         let named = named.filter_map(|(cells, column)| Some(FrameColumn { name: column.field.clone(), cells: cells? }));

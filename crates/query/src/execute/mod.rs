@@ -17,9 +17,10 @@ mod tables;
 pub use cached_bins::{BinCache, BinsRequest, BinsResponse, ComputeBins};
 use end_bins::EndBins;
 pub use fill::{fill_gaps, interpolated};
-pub use last_rows::{LastRow, LastRows, last_rows};
+pub(crate) use last_rows::last_rows;
+pub use last_rows::{LastRow, LastRows};
 pub use scan::{CachedBinReads, Reads};
-pub use tables::table_groups;
+pub(crate) use tables::table_groups;
 
 use std::cmp::Ordering;
 
@@ -32,19 +33,19 @@ use crate::result::frame::FrameColumn;
 use crate::{Budget, Frame, Helpers, QueryError};
 
 /// The store, the limits and the caches that a plan runs with.
-pub struct Context<'a> {
+pub(crate) struct Context<'a> {
     /// Where the data is.
-    pub store: &'a Store,
+    pub(crate) store: &'a Store,
     /// Which database of it; one that does not exist has no series.
-    pub database: &'a str,
+    pub(crate) database: &'a str,
     /// The limits of the query.
-    pub budget: &'a Budget,
+    pub(crate) budget: &'a Budget,
     /// Nanoseconds on a clock that only goes forward, for [`StepReport::elapsed_ns`].
-    pub clock_ns: &'a (dyn Fn() -> i64 + Sync),
+    pub(crate) clock_ns: &'a (dyn Fn() -> i64 + Sync),
     /// Threads that help if there is much to read.
-    pub helpers: &'a Helpers,
+    pub(crate) helpers: &'a Helpers,
     /// The cache of bins of time, if there is one.
-    pub bin_cache: Option<&'a dyn BinCache>,
+    pub(crate) bin_cache: Option<&'a dyn BinCache>,
 }
 
 /// The answer of a plan, and what it took to compute.
@@ -71,8 +72,8 @@ pub struct StepReport {
     pub elapsed_ns: i64,
 }
 
-/// Runs a plan after making it better: conditions on time become the range of what is read.
-pub fn execute(plan: &Plan, context: &Context<'_>) -> Result<Outcome, QueryError> {
+/// Rewrites a plan, so that conditions on time become the range to read, and runs it.
+pub(crate) fn execute(plan: &Plan, context: &Context<'_>) -> Result<Outcome, QueryError> {
     let plan = crate::plan::push_down(plan.clone());
     let mut run = Run { context, steps: Vec::new(), reads: Reads::default() };
     let mut frames = run.plan(&plan)?;
@@ -229,7 +230,7 @@ impl Run<'_> {
     }
 }
 
-/// A condition on what is scanned.
+/// A condition right above a scan.
 fn filtered_scan(plan: &Plan) -> Option<(&Scan, &Expression)> {
     match plan {
         Plan::Where { input, condition } => match &**input {

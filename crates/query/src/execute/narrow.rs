@@ -15,7 +15,7 @@ pub(super) type Wanted<'a> = Option<Vec<&'a str>>;
 
 type Columns = Arc<Vec<SelectedColumn>>;
 
-/// For columns as groups have them those that are read: what is wanted, and a witness of the rows where nothing is.
+/// For each set of columns those that are read: the wanted ones, or one that shows which rows exist.
 #[derive(Default)]
 pub(super) struct Narrowing(Vec<(Columns, Columns)>);
 

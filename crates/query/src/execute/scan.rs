@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use index::compile;
 use model::{Column, Labels, Matcher, TimeRange};
 use store::{
-    End, EndRows, GroupReader, Origins, ReadCounts, SelectedColumn, SelectedGroup, StoreError, TableGroups, TableRows,
+    End, EndRows, GroupReader, Origins, ReadCounts, SelectedColumn, SelectedGroup, TableGroups, TableRows,
     TableSelection, Token,
 };
 
@@ -209,7 +209,7 @@ impl Run<'_> {
     /// The groups that a scan selects.
     pub(super) fn groups(&mut self, scan: &Scan) -> Result<Groups, QueryError> {
         let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
-        let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let compiled = compile(&matchers)?;
         let (store, database) = (self.context.store, self.context.database);
         let groups = if let Some(table) = &scan.table {
             if !scan.tokens.is_empty() {
@@ -220,14 +220,14 @@ impl Run<'_> {
             let selection = TableSelection { database, table: &table.name, fields, matchers: &compiled };
             Groups::OfTable(selection::select_table(store, &selection, self.context.budget)?)
         } else if scan.tokens.is_empty() {
-            Groups::apart(selection::select((store, database), &compiled, self.context.budget)?)
+            Groups::apart(selection::select(store, database, &compiled, self.context.budget)?)
         } else {
             if !matchers.is_empty() {
                 let message = "series are selected by index or by labels, not by both";
                 return Err(QueryError::Invalid(message.to_owned()));
             }
             let tokens: Vec<Token> = scan.tokens.iter().map(|bits| Token::from_bits(*bits)).collect();
-            Groups::apart(store.select_tokens(database, &tokens).map_err(|error| unreadable(&error))?)
+            Groups::apart(store.select_tokens(database, &tokens)?)
         };
         self.context.budget.check()?;
         self.reads.groups += groups.len() as u64;
@@ -294,7 +294,7 @@ impl Reader<'_> {
         wanted: &EndRows,
     ) -> Result<Vec<Frame>, QueryError> {
         let read = self.narrowing.narrow(group);
-        let rows = self.groups.end_rows(&read, wanted).map_err(|error| unreadable(&error))?;
+        let rows = self.groups.end_rows(&read, wanted)?;
         let frames = frames_of_rows(scan, &read, rows);
         let read: usize = frames.iter().map(Frame::samples).sum();
         self.charge(read)?;
@@ -316,10 +316,10 @@ impl Reader<'_> {
     ) -> Result<Vec<Frame>, QueryError> {
         let frames = if scan.table.is_some() {
             let group = &*self.narrowing.narrow(group);
-            let rows = self.groups.read_rows(group, range).map_err(|error| unreadable(&error))?;
+            let rows = self.groups.read_rows(group, range)?;
             frames_of_rows(scan, group, rows)
         } else {
-            let columns = self.groups.read(group, range).map_err(|error| unreadable(&error))?;
+            let columns = self.groups.read(group, range)?;
             let named = columns.into_iter().zip(group.columns.iter());
             let series = |(samples, column): (_, &SelectedColumn)| {
                 Frame::of_samples(column.series_labels(&group.labels), samples)
@@ -407,8 +407,4 @@ pub(super) fn named_columns(scan: &Scan, group: &SelectedGroup) -> Vec<(Labels, 
         }
     }
     frames
-}
-
-pub(super) fn unreadable(error: &StoreError) -> QueryError {
-    QueryError::Storage(error.to_string())
 }

@@ -2,25 +2,25 @@
 
 use index::compile;
 use model::Matcher;
-use store::{SelectedGroup, StoreError};
+use store::SelectedGroup;
 
+use super::Context;
+use crate::QueryError;
 use crate::plan::{Scan, Selector};
 use crate::series::selection;
-use crate::{Context, QueryError};
 
 /// The groups of a scan's table that may have rows in its range; none if it names no table.
-pub fn table_groups(scan: &Scan, context: &Context<'_>) -> Result<Vec<SelectedGroup>, QueryError> {
+pub(crate) fn table_groups(scan: &Scan, context: &Context<'_>) -> Result<Vec<SelectedGroup>, QueryError> {
     let Some(table) = &scan.table else { return Ok(Vec::new()) };
     let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
-    let compiled = compile(&matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+    let compiled = compile(&matchers)?;
     let (database, fields) = (context.database, table.fields.as_slice());
     let wanted = store::TableSelection { database, table: &table.name, fields, matchers: &compiled };
     let selected = selection::select_table(context.store, &wanted, context.budget)?;
-    let unreadable = |error: StoreError| QueryError::Storage(error.to_string());
     let mut found = Vec::new();
     for group in selected.iter() {
         context.budget.check()?;
-        if context.store.has_rows(group, &scan.range).map_err(unreadable)? {
+        if context.store.has_rows(group, &scan.range)? {
             found.push(group.clone());
         }
     }

@@ -1,4 +1,4 @@
-//! The plan: what all query languages become, and what is run.
+//! The logical plan: SQL, InfluxQL and s-expressions become one, and the executor runs it.
 //!
 //! A plan's value is a list of frames ([`crate::Frame`]): series with their labels, rows sorted by time, and named columns. Its
 //! written form is the s-expression language of FrogFishDB ([`crate::parse`]); `Display` writes it.
@@ -98,7 +98,7 @@ pub struct Scan {
     pub range: TimeRange,
 }
 
-/// A table, and what is wanted of it.
+/// A table and the columns to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableColumns {
     /// The measurement.
@@ -151,7 +151,7 @@ impl Selector {
     }
 }
 
-/// How rows are put into bins and what is computed of them.
+/// How rows are put into bins, and the aggregates of each bin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grouping {
     /// Width of a bin in nanoseconds; bins begin at multiples of it since the epoch. `None`: all rows are one bin, which has the time of

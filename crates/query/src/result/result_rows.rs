@@ -8,7 +8,7 @@ use model::{Cell, Column, Labels};
 
 use crate::{Frame, FrameColumn, LastRow, LastRows, RowLimit, SeriesLabels};
 
-/// A row: when it is, of which series, and where in it.
+/// A row: its time, its series, and its index in that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowRef {
     /// Nanoseconds since the Unix epoch.

@@ -75,7 +75,8 @@ impl SeriesLabels {
     /// all groups.
     pub fn texts(
         &self,
-        (purpose, shown): (&str, usize),
+        purpose: &str,
+        shown: usize,
         push: impl FnMut(&mut String, &Labels),
     ) -> Option<SeriesTexts<'_>> {
         let pays = self.is_one_each && shown >= self.groups.len() / SHOWN_SHARE;

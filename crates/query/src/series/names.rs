@@ -6,7 +6,7 @@ use index::{TextSet, compile};
 use model::{Matcher, TimeRange};
 use store::{NameKind, NamesRequest};
 
-use super::store_source::{StoreSource, unreadable};
+use super::store_source::StoreSource;
 use crate::{Budget, QueryError};
 
 /// What a shard is taken for as work, in samples: as much as a helping thread is worth.
@@ -28,7 +28,7 @@ impl StoreSource<'_> {
         let pool: Mutex<Vec<TextSet>> = Mutex::default();
         let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
         for matchers in matcher_sets {
-            let matchers = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+            let matchers = compile(matchers)?;
             let request = NamesRequest { database: self.database, matchers: &matchers, range, kind };
             self.helpers.run(self.store.shards(), budget, &|shard| {
                 let mut found = lock().pop().unwrap_or_default();
@@ -66,7 +66,7 @@ impl StoreSource<'_> {
                 }
             }
         };
-        self.store.add_names(shard, request, found, &mut go_on).map_err(|error| unreadable(&error))?;
+        self.store.add_names(shard, request, found, &mut go_on)?;
         refused.map_or(Ok(()), Err)
     }
 }

@@ -11,7 +11,7 @@ use model::{Labels, Matcher, TimeRange, ValueType};
 use store::{LastSample, SelectedColumn, SelectedGroup};
 
 use super::selection;
-use super::store_source::{StoreSource, unreadable};
+use super::store_source::StoreSource;
 use crate::{Budget, LastSampleSink, QueryError, Selection, Series, SeriesSink};
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -133,7 +133,7 @@ impl StoreSource<'_> {
         if let Some(batches) = known {
             return Ok(batches);
         }
-        let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let compiled = compile(matchers)?;
         let groups = selection::select_projected((self.store, self.database), &compiled, projection, budget)?;
         let batches = Batches::new(groups).map(Arc::new);
         self.lock_batches().push(KnownBatches {
@@ -191,7 +191,7 @@ impl StoreSource<'_> {
             let mut others = Vec::new();
             let samples = match groups.first().map(|group| group.columns.as_slice()) {
                 Some([column]) if !matches!(column.value_type, ValueType::Histogram | ValueType::String) => {
-                    self.reader.last_samples(groups, &range).map_err(|error| unreadable(&error))?
+                    self.reader.last_samples(groups, &range)?
                 }
                 _ => vec![LastSample::Unknown; groups.len()],
             };
@@ -239,7 +239,7 @@ impl StoreSource<'_> {
             found.extend(self.read(std::slice::from_ref(group), range, budget)?);
             return Ok(());
         }
-        let columns = self.reader.read_by_millisecond(group, range).map_err(|error| unreadable(&error))?;
+        let columns = self.reader.read_by_millisecond(group, range)?;
         for (column, selected) in columns.into_iter().zip(group.columns.iter()) {
             let Some(series) = super::store_source::to_series(|| labels.get(group, selected), column) else { continue };
             budget.take(series.samples())?;

@@ -1,5 +1,4 @@
-//! Choosing groups within a query's budget: memory for what is chosen is asked for before it is taken, and a query that is stopped stops here,
-//! too.
+//! Selects groups within a query's budget: memory is reserved before it is used, and a stopped query stops here, too.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,7 +10,8 @@ use crate::{Budget, QueryError};
 
 /// The groups that satisfy all matchers.
 pub(crate) fn select(
-    (store, database): (&Store, &str),
+    store: &Store,
+    database: &str,
     matchers: &[CompiledMatcher],
     budget: &Budget,
 ) -> Result<Vec<SelectedGroup>, QueryError> {
@@ -37,7 +37,7 @@ pub(crate) fn select_table(
     within(budget, |reserve| store.select_table_within(selection, reserve))
 }
 
-/// What makes a database large, from its index; each list holds the `top` largest. A database that does not exist has nothing.
+/// The metrics and labels that make a database large, from its index; each list holds the `top` largest. A database that does not exist has nothing.
 pub fn cardinality(store: &Store, database: &str, top: usize, budget: &Budget) -> Result<Cardinality, QueryError> {
     within(budget, |reserve| store.cardinality_within(database, top, reserve))
 }
@@ -56,7 +56,7 @@ fn within<T>(
             false
         }
     };
-    let selected = select(&reserve).map_err(|error| QueryError::Storage(error.to_string()))?;
+    let selected = select(&reserve)?;
     let refusal = || refused.take().unwrap_or_else(|| QueryError::Invalid("the selection was given up".to_owned()));
     selected.ok_or_else(refusal)
 }

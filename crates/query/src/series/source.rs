@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use index::Projection;
+use index::{MatcherError, Projection};
 use model::{Labels, Matcher, NativeHistogram, TimeRange};
+use store::StoreError;
 
 use crate::{Budget, Stop, Trace, WindowSelection, WindowSeries};
 
@@ -206,6 +207,20 @@ impl fmt::Display for QueryError {
 }
 
 impl std::error::Error for QueryError {}
+
+/// The error of matchers that cannot be compiled.
+impl From<MatcherError> for QueryError {
+    fn from(error: MatcherError) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+/// The error of reading a store.
+impl From<StoreError> for QueryError {
+    fn from(error: StoreError) -> Self {
+        Self::Storage(error.to_string())
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use index::compile;
 use model::{Labels, Matcher, NativeHistogram, SampleColumn, TimeRange, ValueType};
-use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, StoreError, to_milliseconds};
+use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, to_milliseconds};
 
 use super::projected::{Batches, KnownBatches, may_share_series};
 use crate::series::selection;
@@ -23,7 +23,7 @@ const UNCHARGED_SETS_MAX: usize = 64;
 /// Groups that are read together; more than one where several make up the same labels.
 type SeriesGroups = Vec<SelectedGroup>;
 
-/// What matchers select in a store: valid for later queries as long as [`Store::index_changes`] gives the same number.
+/// The groups that matchers select in a store: valid for later queries as long as [`Store::index_changes`] gives the same number.
 #[derive(Debug, Clone)]
 pub struct Chosen {
     sets: Arc<Vec<SeriesGroups>>,
@@ -117,18 +117,18 @@ impl<'a> StoreSource<'a> {
         range: &TimeRange,
         budget: &Budget,
     ) -> Result<Vec<SelectedGroup>, QueryError> {
-        let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let compiled = compile(matchers)?;
         let mut groups = Vec::new();
-        for group in selection::select((self.store, self.database), &compiled, budget)? {
+        for group in selection::select(self.store, self.database, &compiled, budget)? {
             budget.check()?;
-            if self.store.has_rows(&group, range).map_err(|error| unreadable(&error))? {
+            if self.store.has_rows(&group, range)? {
                 groups.push(group);
             }
         }
         Ok(groups)
     }
 
-    /// What matchers chose for this query before; they choose the same until its end.
+    /// The groups that matchers chose for this query before; they choose the same until its end.
     pub fn chosen(&self, matchers: &[Matcher]) -> Option<Chosen> {
         let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         resolved.iter().find(|(known, _)| known == matchers).map(|(_, chosen)| chosen.clone())
@@ -142,14 +142,14 @@ impl<'a> StoreSource<'a> {
         }
     }
 
-    /// What matchers choose.
+    /// The groups that matchers choose.
     pub fn choose(&self, matchers: &[Matcher], budget: &Budget) -> Result<Chosen, QueryError> {
         if let Some(chosen) = self.chosen(matchers) {
             return Ok(chosen);
         }
-        let compiled = compile(matchers).map_err(|error| QueryError::Invalid(error.to_string()))?;
+        let compiled = compile(matchers)?;
         let index_changes = self.store.index_changes();
-        let groups = selection::select((self.store, self.database), &compiled, budget)?;
+        let groups = selection::select(self.store, self.database, &compiled, budget)?;
         let chosen = Chosen { sets: Arc::new(sets_of(groups)), index_changes };
         let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
         resolved.push((matchers.to_vec(), chosen.clone()));
@@ -219,7 +219,7 @@ impl<'a> StoreSource<'a> {
         let mut found: Vec<Series> = Vec::new();
         for group in set {
             budget.check()?;
-            let columns = self.reader.read_by_millisecond(group, range).map_err(|error| unreadable(&error))?;
+            let columns = self.reader.read_by_millisecond(group, range)?;
             // Floats and histograms of a metric are two columns.
             let is_shared =
                 set.len() > 1 || group.columns.iter().any(|column| column.value_type == ValueType::Histogram);
@@ -298,7 +298,7 @@ impl Source for StoreSource<'_> {
                 let values = selection.of_group(&grid, self.store, group, &mut reads);
                 budget.give_back(held);
                 self.summed.lock().unwrap_or_else(PoisonError::into_inner).merge(&reads);
-                if let Some(values) = values.map_err(|error| unreadable(&error))? {
+                if let Some(values) = values? {
                     self.read_counts[0].fetch_add(1, Ordering::Relaxed);
                     sink.take_values(place, values)?;
                     return Ok(reads.window_rows + reads.nodes);
@@ -368,10 +368,6 @@ fn root(moved: &[usize], mut place: usize) -> usize {
         place = *next;
     }
     place
-}
-
-pub(super) fn unreadable(error: &StoreError) -> QueryError {
-    QueryError::Storage(error.to_string())
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.

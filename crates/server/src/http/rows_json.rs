@@ -250,7 +250,7 @@ impl<'a> RowFragments<'a> {
         let run = longest_run(&names);
         let tags: Vec<&str> = names.get(run.clone()).into_iter().flatten().copied().flatten().collect();
         let purpose = format!("JSON {tags:?}");
-        let texts = || rows.labels().texts((&purpose, rows.order().len()), |out, labels| push_tags(out, &tags, labels));
+        let texts = || rows.labels().texts(&purpose, rows.order().len(), |out, labels| push_tags(out, &tags, labels));
         let cached = if tags.is_empty() { None } else { texts() };
         let (mut fragments, mut shown) = (Vec::with_capacity(names.len()), Vec::new());
         for (place, (column, name)) in rows.columns().iter().zip(names).enumerate() {

@@ -4,8 +4,8 @@
 //! connection.
 
 mod pages;
-mod parquet;
-mod text;
+pub(crate) mod parquet;
+pub(crate) mod text;
 
 use query::Value;
 use sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident, Query};
@@ -14,9 +14,8 @@ use crate::error::{SqlError, invalid};
 use crate::relation::Relation;
 use crate::run::Run;
 
-pub use parquet::{PARQUET_MEDIA_TYPE, fuzz_parquet};
+pub use parquet::PARQUET_MEDIA_TYPE;
 use text::TextFormat;
-pub use text::fuzz_copy_text;
 
 /// How rows are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +86,8 @@ impl Run<'_> {
     pub(crate) fn copy(
         &mut self,
         source: &CopySource,
-        (to, target): (bool, &CopyTarget),
+        to: bool,
+        target: &CopyTarget,
         options: (&[CopyOption], &[CopyLegacyOption]),
     ) -> Result<Copy, SqlError> {
         if !matches!((to, target), (true, CopyTarget::Stdout) | (false, CopyTarget::Stdin)) {

@@ -18,10 +18,17 @@ use crate::scope::{Role, Scope};
 /// Expressions in one another; chains of operators count as one.
 const DEPTH_MAX: usize = 64;
 
+/// A pattern as a statement has it, with the character of its ESCAPE.
+#[derive(Clone, Copy)]
+struct WrittenPattern<'a> {
+    pattern: &'a Expr,
+    escape: Option<&'a Expr>,
+}
+
 /// A key that rows are grouped by.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
-    /// As it was written, to be recognized in what is selected.
+    /// Its text, by which the projections recognize it.
     pub(crate) text: String,
     /// The column that it is, if it is one.
     pub(crate) column: Option<usize>,
@@ -155,13 +162,13 @@ impl Binder<'_> {
             }
             Expr::Like { negated, any: false, expr, pattern, escape_char } => self.matches(
                 expr,
-                (pattern, escape_char.as_deref()),
+                WrittenPattern { pattern, escape: escape_char.as_deref() },
                 Matching { is_like: true, ignores_case: false, is_negated: *negated },
                 grouped,
             )?,
             Expr::ILike { negated, any: false, expr, pattern, escape_char } => self.matches(
                 expr,
-                (pattern, escape_char.as_deref()),
+                WrittenPattern { pattern, escape: escape_char.as_deref() },
                 Matching { is_like: true, ignores_case: true, is_negated: *negated },
                 grouped,
             )?,
@@ -350,13 +357,13 @@ impl Binder<'_> {
     fn matches(
         &mut self,
         expression: &Expr,
-        (pattern, escape): (&Expr, Option<&Expr>),
+        written: WrittenPattern<'_>,
         matching: Matching,
         mut grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
         let text = self.expression(expression, grouped.as_deref_mut())?;
-        let mut pattern = self.expression(pattern, grouped)?;
-        if let Some(escape) = escape {
+        let mut pattern = self.expression(written.pattern, grouped)?;
+        if let Some(escape) = written.escape {
             let escape = self.constant(escape)?.to_string().chars().next();
             let Bound::Constant(value) = &pattern.expression else {
                 return unsupported("ESCAPE with a pattern that is not the same in all rows");

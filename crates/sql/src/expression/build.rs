@@ -150,7 +150,7 @@ pub(super) fn apply(function: &'static Function, arguments: Vec<Typed>) -> Resul
     })
 }
 
-/// Values of which one is chosen in each row, and the type that holds them all: whole numbers among floats are made floats.
+/// Alternatives of which each row has one, and the type that holds them all: integers among floats become floats.
 pub(super) fn unified(arguments: Vec<Typed>) -> (Vec<Bound>, SqlType) {
     let sql_type = arguments.iter().fold(SqlType::Unknown, |known, typed| known.unified(typed.sql_type));
     let as_one = |typed: Typed| match typed.expression {

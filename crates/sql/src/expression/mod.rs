@@ -67,7 +67,7 @@ pub(crate) enum Bound {
 /// Values by their keys; `None` where there are several.
 pub(crate) type LookupAnswers = HashMap<Vec<Value>, Option<Value>>;
 
-/// A regular expression, or how one is made of a row.
+/// A regular expression, or the expression whose value is compiled in each row.
 #[derive(Debug, Clone)]
 pub(crate) enum Pattern {
     Compiled(Regex),

@@ -1,4 +1,4 @@
-//! SELECT: what it reads, which rows stay, how they are grouped, what is shown of them.
+//! SELECT: reads, filters, groups, orders and projects rows.
 
 mod fill;
 mod filter;
@@ -25,7 +25,7 @@ use query::{ResultRows, RowLimit, Value};
 use sqlparser::ast::{Distinct, Expr, OrderByExpr, Select, SelectItem};
 
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::{Binder, Bound, Grouped, Typed, holds};
+use crate::expression::{Bound, Grouped, Typed, holds};
 use crate::relation::{Column, Relation};
 use crate::run::{Run, distinct};
 use crate::scope::Scope;
@@ -42,7 +42,7 @@ struct Clauses<'a> {
     limit: RowLimit,
 }
 
-/// Rows as they are read or grouped, and what is shown of them.
+/// Rows as they are read or grouped, and their projection.
 pub(crate) struct Selected {
     rows: Rows,
     projected: Vec<(Column, Bound)>,
@@ -51,7 +51,7 @@ pub(crate) struct Selected {
     distinct_on: Vec<Bound>,
 }
 
-/// Rows, of which values are made as late as may be.
+/// Rows; those that were read become values as late as possible.
 pub(crate) enum Rows {
     Read(ResultRows),
     Made(Vec<Vec<Value>>),
@@ -237,10 +237,7 @@ impl Run<'_> {
     }
 
     fn bind_grouped(&mut self, scope: &Scope, expression: &Expr, grouped: &mut Grouped) -> Result<Typed, SqlError> {
-        let environment = self.environment.clone();
-        let parameters = self.parameters;
-        Binder { scope, environment: &environment, parameters, subqueries: self, depth: 0 }
-            .bind_grouped(expression, grouped)
+        self.binding(scope, |binder| binder.bind_grouped(expression, grouped))
     }
 
     /// The rows for which a condition holds.
@@ -307,7 +304,7 @@ impl Run<'_> {
         Ok(QueryOutput::Relation(Relation { columns: projected.into_iter().map(|(column, _)| column).collect(), rows }))
     }
 
-    /// Rows as they were read, of which columns are all that is shown.
+    /// Rows as they were read, where the projection is only columns.
     fn as_read(
         &self,
         mut rows: ResultRows,

@@ -17,7 +17,7 @@ pub(super) struct Projection<'a> {
 
 pub(super) enum ProjectionSource<'a> {
     Expression(&'a Expr),
-    /// A column of what is read: of `*`.
+    /// A column of the source, by its index: from `*`.
     Column(usize),
 }
 
@@ -112,7 +112,7 @@ pub(super) fn group_keys<'a>(select: &'a Select, projected: &[Projection<'a>]) -
     Ok(found)
 }
 
-/// The place among what is shown that an expression of ORDER BY means: a position or an alias.
+/// The index of the projection that an expression of ORDER BY means, by a position or an alias.
 pub(super) fn projected_index(
     expression: &Expr,
     projected: &[(Column, Bound)],

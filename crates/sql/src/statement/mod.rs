@@ -22,15 +22,15 @@ use crate::syntax::parse::Parsed;
 /// The connection that statements come from.
 #[derive(Debug, Clone)]
 pub struct ClientContext {
-    /// What `now()` is, in nanoseconds since the Unix epoch.
+    /// The value of `now()`, in nanoseconds since the Unix epoch.
     pub now_ns: i64,
     /// Where days begin.
     pub time_zone: TimeZone,
-    /// The database asked.
+    /// The database that statements run on.
     pub database: String,
-    /// What `current_user` is.
+    /// The value of `current_user`.
     pub user: String,
-    /// What `$1`, `$2` … stand for.
+    /// The values of `$1`, `$2` …
     pub parameters: Vec<Value>,
     /// How names and groups are read.
     pub manner: Manner,
@@ -155,7 +155,7 @@ impl Run<'_> {
             },
             Statement::Insert(insert) => Answer::Done(format!("INSERT 0 {}", self.insert(insert)?)),
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
-                match self.copy(source, (*to, target), (options, legacy_options))? {
+                match self.copy(source, *to, target, (options, legacy_options))? {
                     Copy::Out(rows) => Answer::CopyOut(rows),
                     Copy::In(rows) => Answer::CopyIn(rows),
                 }

@@ -1,4 +1,4 @@
-//! Text to the grammar's tree, and what is asked of a text before it runs.
+//! Text to the grammar's tree, and checks of statements before they run.
 
 mod access;
 pub(crate) mod parse;

@@ -42,7 +42,7 @@ pub(crate) type Extensions = HashMap<(u64, u64), Extension>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Extension {
     pub(crate) sample: Option<Sample>,
-    /// Columns of each value of which only the newest row stays.
+    /// Columns: of each combination of their values only the last row stays.
     pub(crate) latest_by: Option<Vec<Expr>>,
 }
 

@@ -1,27 +1,19 @@
-//! SQL against data that was written as lines. Expectations are data: `tests/sql/*.txt` hold statements and what they give. The form is that
+//! SQL over databases in memory, against data that was written as lines. Expectations are data: `tests/statements/*.txt` hold statements and what they give. The form is that
 //! of sqllogictest but for its first line: here names and types of columns are compared too, which that one leaves out.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod scratch;
-
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use query::Budget;
-use scratch::Folder;
-use sql::{Answer, ClientContext, Manner, Value};
-use thalweg_db::Db;
+use query::testing::MemoryDatabases;
+use thalweg_sql::{self as sql, Answer, ClientContext, Manner, SqlError, Value};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// 2016-01-01T00:00:00Z.
 const START_NS: i64 = 1_451_606_400 * SECOND_NS;
 
-fn open(name: &str) -> (Db, Folder) {
-    scratch::open(&format!("sql-{name}"))
-}
-
-fn session(manner: Manner) -> ClientContext {
+fn client(manner: Manner) -> ClientContext {
     ClientContext {
         user: "tester".to_owned(),
         parameters: vec![Value::text("host_1"), Value::Int(15)],
@@ -32,7 +24,7 @@ fn session(manner: Manner) -> ClientContext {
 
 /// Three hosts, a row a minute for twenty minutes; `a` counts, `b` is missing in every other row of `host_2`, `n` is whole; and a
 /// counter that restarts, a bare metric, prices and trades.
-fn fixture(db: &Db) {
+fn fixture(db: &MemoryDatabases) {
     let mut lines = String::new();
     for step in 0..20i64 {
         let time_ns = START_NS + step * 60 * SECOND_NS;
@@ -68,19 +60,19 @@ fn fixture(db: &Db) {
     assert!(errors.is_empty(), "{errors:?}");
 }
 
-fn ask(db: &Db, text: &str, manner: Manner) -> String {
+fn ask(db: &MemoryDatabases, text: &str, manner: Manner) -> String {
     let parsed = match sql::parse(text) {
         Ok(parsed) => parsed,
         Err(error) => return format!("error: {error}\n"),
     };
     let mut out = String::new();
     for place in 0..parsed.statements.len() {
-        let budget = Arc::new(Budget::new(10_000_000));
-        let answer = db.sql(&parsed, place, &session(manner), &budget);
+        let budget = Budget::new(10_000_000);
+        let answer = sql::run(&parsed, place, &db.session(&budget), &client(manner));
         match answer {
             Ok(answer @ (Answer::Rows(_) | Answer::Table(_))) => {
                 let relation = answer.relation().unwrap();
-                let described = db.describe_sql(&parsed, place, &session(manner), &budget).unwrap();
+                let described = sql::describe(&parsed, place, &db.session(&budget), &client(manner)).unwrap();
                 let names = |columns: &[sql::Column]| {
                     columns
                         .iter()
@@ -118,7 +110,7 @@ fn ask(db: &Db, text: &str, manner: Manner) -> String {
 
 /// A statement from its first line to `----`, what it gives up to an empty line. `UPDATE_EXPECTED=1` writes what is given now: to
 /// be read before it is believed.
-fn check(db: &Db, path: &Path, manner: Manner) {
+fn check(db: &MemoryDatabases, path: &Path, manner: Manner) {
     let text = std::fs::read_to_string(path).unwrap();
     let update = std::env::var_os("UPDATE_EXPECTED").is_some();
     let mut written = String::new();
@@ -148,16 +140,16 @@ fn check(db: &Db, path: &Path, manner: Manner) {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sql")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/statements")
 }
 
 #[test]
 fn statements_give_what_they_say() {
-    let (db, _folder) = open("statements");
+    let db = MemoryDatabases::new().unwrap();
     fixture(&db);
-    for settled in [false, true] {
-        if settled {
-            db.compact_all().unwrap();
+    for compacted in [false, true] {
+        if compacted {
+            db.store.compact_all().unwrap();
         }
         check(&db, &folder().join("select.txt"), Manner::Postgres);
         check(&db, &folder().join("time.txt"), Manner::Postgres);
@@ -171,7 +163,7 @@ fn statements_give_what_they_say() {
 /// Rows at both ends of time, and all that is computed of times: an answer or an error, no overflow.
 #[test]
 fn the_ends_of_time_are_times_like_others() {
-    let (db, _folder) = open("ends");
+    let db = MemoryDatabases::new().unwrap();
     let (first, last) = (i64::MIN + 2, i64::MAX - 1);
     db.write_lines("default", format!("ends value=1 {first}\nends value=3 {last}").as_bytes()).unwrap();
     // Further apart than 64 bits of nanoseconds hold.
@@ -195,7 +187,7 @@ fn the_ends_of_time_are_times_like_others() {
 /// A function makes a long text of a short one for each row, a join many rows of few: what is held of them is taken out of the budget.
 #[test]
 fn texts_and_rows_that_are_made_are_held_within_the_budget() {
-    let (db, _folder) = open("texts");
+    let db = MemoryDatabases::new().unwrap();
     fixture(&db);
     let few = [
         "SELECT repeat(s, 10000) FROM cpu",
@@ -208,9 +200,11 @@ fn texts_and_rows_that_are_made_are_held_within_the_budget() {
     ];
     for statement in few {
         let parsed = sql::parse(statement).unwrap();
-        let run =
-            |samples_max| db.sql(&parsed, 0, &session(Manner::Postgres), &Arc::new(Budget::new(samples_max))).map(drop);
-        let too_many = sql::SqlError::Query(query::QueryError::TooManySamples { limit: 5_000 });
+        let run = |samples_max| {
+            let budget = Budget::new(samples_max);
+            sql::run(&parsed, 0, &db.session(&budget), &client(Manner::Postgres)).map(drop)
+        };
+        let too_many = SqlError::Query(query::QueryError::TooManySamples { limit: 5_000 });
         assert_eq!(run(5_000), Err(too_many), "{statement}");
         assert_eq!(run(1_000_000), Ok(()), "{statement}");
     }
@@ -219,7 +213,7 @@ fn texts_and_rows_that_are_made_are_held_within_the_budget() {
 /// What a statement chose before is held: it is not to hide what has come or gone since.
 #[test]
 fn the_same_statement_sees_what_came_and_went() {
-    let (db, _folder) = open("changing");
+    let db = MemoryDatabases::new().unwrap();
     let write = |lines: &str| assert!(db.write_lines("default", lines.as_bytes()).unwrap().1.is_empty());
     let check = |expected: &str| {
         // Chosen, held, and once more.
@@ -241,7 +235,7 @@ fn the_same_statement_sees_what_came_and_went() {
     check("x|1 y|2 z|4");
     assert_eq!(ask(&db, "DELETE FROM t WHERE h = 'y'", Manner::Postgres), "DELETE\n");
     check("x|1 z|4");
-    db.compact(&mut |_| {}).unwrap();
+    db.store.compact(&mut |_| {}).unwrap();
     check("x|1 z|4");
     write("t,h=y a=5 5");
     check("x|1 z|4 y|5");
@@ -251,7 +245,7 @@ fn the_same_statement_sees_what_came_and_went() {
 #[test]
 fn mutated_statements_get_an_answer_or_an_error() {
     const STATEMENTS: u64 = 10_000;
-    let (db, _folder) = open("mutated");
+    let db = MemoryDatabases::new().unwrap();
     fixture(&db);
     let files =
         ["select.txt", "time.txt", "questdb.txt"].map(|name| std::fs::read_to_string(folder().join(name)).unwrap());
@@ -284,9 +278,9 @@ fn mutated_statements_get_an_answer_or_an_error() {
             continue;
         };
         for place in 0..parsed.statements.len() {
-            let budget = Arc::new(Budget::new(200_000));
+            let budget = Budget::new(200_000);
             let manner = if random.below(2) == 0 { Manner::Postgres } else { Manner::QuestDb };
-            match db.sql(&parsed, place, &session(manner), &budget) {
+            match sql::run(&parsed, place, &db.session(&budget), &client(manner)) {
                 Ok(answer) => {
                     let _ = answer.relation();
                     answered += 1;
@@ -301,7 +295,7 @@ fn mutated_statements_get_an_answer_or_an_error() {
 
 #[test]
 fn deep_statements_are_refused_or_answered_within_the_stack() {
-    let (db, _folder) = open("deep");
+    let db = MemoryDatabases::new().unwrap();
     let nested = |open: &str, inner: &str, close: &str, count| {
         format!("SELECT {}{inner}{}", open.repeat(count), close.repeat(count))
     };

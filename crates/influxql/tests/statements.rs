@@ -1,15 +1,12 @@
-//! InfluxQL on a real data folder: statements and their answers as InfluxDB 1.6 gave them, in `influxql/cases.txt`.
+//! InfluxQL over databases in memory: statements and their answers as InfluxDB 1.6 gave them, in `statements/cases.txt`.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
-
-mod scratch;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use influxql::{Answer, Query, RequestContext, Series, TimeFormat, Value};
-use query::QueryError;
-use scratch::Folder;
-use thalweg_db::{Db, DbOptions};
+use query::testing::MemoryDatabases;
+use query::{Budget, QueryError};
+use thalweg_influxql::{Answer, Query, RequestContext, Series, TimeFormat, Value};
 
 const LINES: &str = "m,h=a,r=x i=1i,f=1.5,s=\"p\",b=true 0\nm,h=a,r=x i=2i,f=2.5 10000000000\n\
                      m,h=a,r=x f=-3.5,s=\"q\" 20000000000\nm,h=a,r=x i=7i,b=false 65000000000\nm,h=b,r=x i=10i,f=5 0\n\
@@ -17,23 +14,19 @@ const LINES: &str = "m,h=a,r=x i=1i,f=1.5,s=\"p\",b=true 0\nm,h=a,r=x i=2i,f=2.5
                      m,h=c,r=y i=3i,f=4,s=\"p\",b=true 5000000000\nm,h=c,r=y i=3i,f=4,s=\"z\",b=true 125000000000\n\
                      n,h=a v=1 0\nn,h=a v=2 60000000000\n";
 
-fn open(name: &str) -> (Db, Folder) {
-    scratch::open(&format!("influxql-{name}"))
-}
-
-fn ask(db: &Db, text: &str) -> Result<Answer, QueryError> {
+fn ask(db: &MemoryDatabases, text: &str) -> Result<Answer, QueryError> {
     let query = Query::parse(text, &BTreeMap::new())?;
-    let session = RequestContext { database: Some("t"), read_only: false };
-    let budget = db.budget(1_000_000);
+    let request = RequestContext { database: Some("t"), read_only: false };
+    let budget = Budget::sharing(1_000_000, db.store.query_memory());
     let mut last = Answer::default();
     for number in 0..query.len() {
-        last = db.run_influxql(&query, number, &session, &budget)?;
+        last = query.run(number, &db.session(&budget), &request)?;
     }
     Ok(last)
 }
 
 /// As the cases have it: a line for each series and each row.
-fn show(db: &Db, text: &str) -> String {
+fn show(db: &MemoryDatabases, text: &str) -> String {
     match ask(db, text) {
         Err(_) => "error".to_owned(),
         Ok(answer) => answer.series.iter().map(show_series).collect::<Vec<_>>().join("\n"),
@@ -56,10 +49,10 @@ fn show_series(series: &Series) -> String {
 /// Rows of one time in an order of their own: which comes first is not said.
 fn sorted_by_time(rows: &[Vec<Value>]) -> Vec<&Vec<Value>> {
     let mut sorted: Vec<&Vec<Value>> = Vec::new();
-    for stretch in rows.chunk_by(|a, b| a.first() == b.first()) {
-        let mut stretch: Vec<&Vec<Value>> = stretch.iter().collect();
-        stretch.sort_by_key(|row| format!("{row:?}"));
-        sorted.extend(stretch);
+    for rows_of_one_time in rows.chunk_by(|a, b| a.first() == b.first()) {
+        let mut rows_of_one_time: Vec<&Vec<Value>> = rows_of_one_time.iter().collect();
+        rows_of_one_time.sort_by_key(|row| format!("{row:?}"));
+        sorted.extend(rows_of_one_time);
     }
     sorted
 }
@@ -104,37 +97,36 @@ fn same(found: &str, expected: &str) -> bool {
 
 #[test]
 fn answers_are_those_of_influxdb() {
-    let (db, _folder) = open("cases");
+    let db = MemoryDatabases::new().unwrap();
     db.write_lines("t", LINES.as_bytes()).unwrap();
     let mut wrong = Vec::new();
-    for settled in [false, true] {
-        if settled {
-            db.compact_all().unwrap();
+    for compacted in [false, true] {
+        if compacted {
+            db.store.compact_all().unwrap();
         }
-        for case in include_str!("influxql/cases.txt").trim().split("\n\n") {
+        for case in include_str!("statements/cases.txt").trim().split("\n\n") {
             let (statement, expected) = case.split_once('\n').unwrap_or((case, ""));
             let statement = statement.strip_prefix("> ").unwrap();
             let found = show(&db, statement);
             if !same(&found, expected.trim_end()) {
-                wrong.push(format!("{statement} (settled: {settled})\nfound\n{found}\nexpected\n{expected}\n"));
+                wrong.push(format!("{statement} (compacted: {compacted})\nfound\n{found}\nexpected\n{expected}\n"));
             }
         }
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
-    db.close().unwrap();
 }
 
 #[test]
 fn databases_come_and_go() {
-    let (db, _folder) = open("databases");
+    let db = MemoryDatabases::new().unwrap();
     ask(&db, "create database t; create database other with duration 30d replication 1").unwrap();
     assert_eq!(show(&db, "show databases"), "databases name\n  other\n  t");
     assert!(show(&db, "show retention policies on other").contains("720h0m0s"));
     ask(&db, "alter retention policy autogen on other duration 7d default").unwrap();
     assert!(show(&db, "show retention policies on other").contains("168h0m0s"));
     db.write_lines("t", LINES.as_bytes()).unwrap();
-    db.compact_all().unwrap();
-    let part_bytes = |db: &Db| db.stats().levels.iter().map(|level| level.bytes).sum::<u64>();
+    db.store.compact_all().unwrap();
+    let part_bytes = |db: &MemoryDatabases| db.store.stats().levels.iter().map(|level| level.bytes).sum::<u64>();
     assert!(part_bytes(&db) > 0);
     ask(&db, "drop database t").unwrap();
     assert_eq!(part_bytes(&db), 0, "the room is given back");
@@ -143,29 +135,25 @@ fn databases_come_and_go() {
     // The same names may have other types now.
     db.write_lines("t", b"m,h=a i=\"text\" 0").unwrap();
     assert_eq!(show(&db, "select * from m"), "m time,h,i\n  0 a text");
-    db.close().unwrap();
 }
 
 #[test]
 fn a_dropped_database_stays_dropped() {
-    let folder = {
-        let (db, folder) = open("reopened");
-        db.write_lines("t", LINES.as_bytes()).unwrap();
-        ask(&db, "drop database t").unwrap();
-        db.write_lines("t", b"m v=5 0").unwrap();
-        folder
-    };
+    let mut db = MemoryDatabases::new().unwrap();
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    ask(&db, "drop database t").unwrap();
+    db.write_lines("t", b"m v=5 0").unwrap();
     for _ in 0..2 {
-        let db = Db::open(platform::Platform::real(), DbOptions::new(&folder.0)).unwrap();
-        assert_eq!(db.databases(), ["t"]);
+        db = db.reopened().unwrap();
+        assert_eq!(db.store.databases(), ["t"]);
         assert_eq!(show(&db, "select * from m"), "m time,v\n  0 5");
-        db.close().unwrap();
+        db.store.flush_all().unwrap();
     }
 }
 
 #[test]
 fn rows_are_deleted_by_tags_and_time() {
-    let (db, _folder) = open("deletes");
+    let db = MemoryDatabases::new().unwrap();
     db.write_lines("t", LINES.as_bytes()).unwrap();
     ask(&db, "delete from m where h = 'a' and time < 15s").unwrap();
     assert_eq!(show(&db, "select i from m where h = 'a'"), "m time,i\n  65000 7");
@@ -177,12 +165,11 @@ fn rows_are_deleted_by_tags_and_time() {
     assert_eq!(show(&db, "show measurements"), "measurements name\n  m");
     ask(&db, "drop series from m where h = 'a'").unwrap();
     assert_eq!(show(&db, "show measurements"), "");
-    db.close().unwrap();
 }
 
 #[test]
 fn rows_are_written_into_measurements() {
-    let (db, _folder) = open("into");
+    let db = MemoryDatabases::new().unwrap();
     db.write_lines("t", LINES.as_bytes()).unwrap();
     let written = show(
         &db,
@@ -193,12 +180,11 @@ fn rows_are_written_into_measurements() {
     assert_eq!(copied, "copy of time,h,i,max\n  0 b 15 5\n  60000 b 30 8");
     ask(&db, "create database u; select i into u..:MEASUREMENT from m group by *").unwrap();
     assert_eq!(show(&db, "select count(i) from u..m"), "m time,count\n  0 8");
-    db.close().unwrap();
 }
 
 #[test]
 fn a_number_that_fills_is_not_written_into_a_column_of_something_else() {
-    let (db, _folder) = open("unfit");
+    let db = MemoryDatabases::new().unwrap();
     db.write_lines("t", LINES.as_bytes()).unwrap();
     let statement = "select first(b), s into x from m where time >= 0 and time < 240s group by time(1m) fill(7)";
     let shown = show(&db, &statement.replace("into x ", ""));
@@ -208,25 +194,23 @@ fn a_number_that_fills_is_not_written_into_a_column_of_something_else() {
         show(&db, "select * from x"),
         "x time,first,s\n  0 true p\n  60000 false -\n  120000 true z\n  180000 false -"
     );
-    db.close().unwrap();
 }
 
 #[test]
 fn measurements_of_one_name_are_one_whatever_database_they_are_of() {
-    let (db, _folder) = open("two");
+    let db = MemoryDatabases::new().unwrap();
     db.write_lines("t", LINES.as_bytes()).unwrap();
     db.write_lines("u", b"n,h=a v=5 0\nn,h=b v=7 60000000000\n").unwrap();
     let both = "from t..n, u..n where time >= 0 and time < 2m group by";
-    for settled in [false, true] {
-        if settled {
-            db.compact_all().unwrap();
+    for compacted in [false, true] {
+        if compacted {
+            db.store.compact_all().unwrap();
         }
         let sums = show(&db, &format!("select sum(v) {both} time(1m)"));
-        assert_eq!(sums, "n time,sum\n  0 6\n  60000 9", "settled: {settled}");
+        assert_eq!(sums, "n time,sum\n  0 6\n  60000 9", "compacted: {compacted}");
         let by_host = show(&db, &format!("select sum(v) {both} h"));
-        assert_eq!(by_host, "n{h=a} time,sum\n  0 8\nn{h=b} time,sum\n  0 7", "settled: {settled}");
+        assert_eq!(by_host, "n{h=a} time,sum\n  0 8\nn{h=b} time,sum\n  0 7", "compacted: {compacted}");
     }
-    db.close().unwrap();
 }
 
 /// Statements of the cases, changed at random: an answer or an error, never a panic, and never much more than the budget.
@@ -234,9 +218,9 @@ fn measurements_of_one_name_are_one_whatever_database_they_are_of() {
 fn mutated_statements_get_an_answer_or_an_error() {
     const STATEMENTS: u64 = 10_000;
     const SAMPLES_MAX: u64 = 200_000;
-    let (db, _folder) = open("mutated");
+    let db = MemoryDatabases::new().unwrap();
     db.write_lines("t", LINES.as_bytes()).unwrap();
-    let cases = include_str!("influxql/cases.txt");
+    let cases = include_str!("statements/cases.txt");
     let statements: Vec<&str> = cases.lines().filter_map(|line| line.strip_prefix("> ")).collect();
     let words: Vec<&str> = statements.iter().flat_map(|statement| statement.split_whitespace()).collect();
     let odd = [
@@ -271,9 +255,10 @@ fn mutated_statements_get_an_answer_or_an_error() {
             refused += 1;
             continue;
         };
-        let (session, budget) = (RequestContext { database: Some("t"), read_only: false }, db.budget(SAMPLES_MAX));
+        let request = RequestContext { database: Some("t"), read_only: false };
+        let budget = Budget::sharing(SAMPLES_MAX, db.store.query_memory());
         for number in 0..query.len() {
-            match db.run_influxql(&query, number, &session, &budget) {
+            match query.run(number, &db.session(&budget), &request) {
                 Ok(_) => answered += 1,
                 Err(_) => refused += 1,
             }

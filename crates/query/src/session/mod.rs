@@ -1,4 +1,8 @@
-//! The seam below SQL, InfluxQL and plans: what a statement may read and change of the databases that it runs on.
+//! The interface below SQL, InfluxQL and plans: all that a statement may read and change.
+
+pub(crate) mod store_session;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 use model::{Labels, TimeRange, ValueType};
 use store::TableSchema;
@@ -24,10 +28,17 @@ pub struct RefusedRow {
     pub reason: String,
 }
 
+impl RefusedRow {
+    /// One by its number: of a `line` of what was sent, or of a `row` of what was read of it.
+    pub fn new(kind: &str, number: impl std::fmt::Display, reason: &str) -> Self {
+        Self { position: format!("{kind} {number}"), reason: reason.to_owned() }
+    }
+}
+
 /// How a database keeps its data; a setting that is left out stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DatabaseSettings {
-    /// How long rows are kept, in nanoseconds; 0: for ever.
+    /// The retention of rows in nanoseconds; 0: for ever.
     pub retention_ns: Option<i64>,
     /// From which age samples are replaced by summaries, and of which width, both in nanoseconds.
     pub folds: Option<Vec<(i64, i64)>>,
@@ -71,7 +82,7 @@ pub trait Session: Sync {
     /// Fixes the types of a table's fields before there are rows.
     fn create_table(&self, database: &str, table: &str, fields: &[(String, ValueType)]) -> Result<(), QueryError>;
 
-    /// How long a database keeps rows, in nanoseconds; 0: for ever; `None` if there is no such database.
+    /// The retention of a database in nanoseconds; 0: for ever; `None` if there is no such database.
     fn retention_ns(&self, database: &str) -> Option<i64>;
 
     /// Makes a database if it does not exist, and changes the settings that are given.
