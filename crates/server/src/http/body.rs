@@ -1,16 +1,18 @@
 //! Bodies, within bounds of size and time.
 
+use std::io;
 use std::num::NonZero;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body as HttpBody, Bytes, HttpBody as _};
 use axum::http::{HeaderMap, StatusCode, header};
 use db::MemoryPool;
 use http_body_util::BodyExt;
-use ingest::encoding::{Encoding, UnpackLimits, decompress_within};
+use ingest::encoding::{Encoding, UnpackLimits, Unpacker, decompress_within};
+use ingest::{Body, Ledger, Pieces, quote_lines};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
@@ -43,6 +45,17 @@ const SHORT_MESSAGE_BYTES: u8 = 8;
 const SHORT_MESSAGE_WORK_BYTES: usize = 88;
 /// Bytes of rows for each separator of a text: every value and every row has one.
 const SEPARATOR_WORK_BYTES: usize = 25;
+
+/// Bytes that stand between the values of a text.
+const IS_SEPARATOR: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut rest: &[u8] = b",= \n:\t;";
+    while let [byte, behind @ ..] = rest {
+        table[*byte as usize] = true;
+        rest = behind;
+    }
+    table
+};
 
 /// Buffers of a kind that are kept for the next bodies, and bytes that one of them, and all, may have room for.
 const SPARES_MAX: usize = 16;
@@ -304,7 +317,7 @@ impl Form {
     fn work_bytes_counted(self, body: &[u8]) -> usize {
         match self {
             Self::Text => {
-                let separators = body.iter().filter(|byte| b",= \n:\t;".contains(byte)).count();
+                let separators = body.iter().filter(|byte| IS_SEPARATOR[usize::from(**byte)]).count();
                 body.len().saturating_add(separators.saturating_mul(SEPARATOR_WORK_BYTES))
             }
             Self::Protobuf => {
@@ -324,7 +337,7 @@ pub(crate) fn reserve_rows(share: &mut Share, form: Form, body: &[u8]) -> Result
 }
 
 /// Takes a body as it was sent.
-pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<(Buffer, Share), ApiError> {
+pub(crate) async fn collect(state: &Arc<State>, body: HttpBody) -> Result<(Buffer, Share), ApiError> {
     match tokio::time::timeout(state.body_timeout(), collect_frames(state, body)).await {
         Ok(collected) => collected,
         Err(_) => Err(ApiError {
@@ -335,7 +348,7 @@ pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<(Buffer, S
     }
 }
 
-async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, Share), ApiError> {
+async fn collect_frames(state: &Arc<State>, mut body: HttpBody) -> Result<(Buffer, Share), ApiError> {
     check_announced(&body, state.settings.body_bytes_max)?;
     let limit = state.settings.body_bytes_max;
     let mut share = state.bodies.share();
@@ -361,7 +374,7 @@ async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, S
 }
 
 /// Refuses a body that says itself that it is too long, before anything of it is read.
-fn check_announced(body: &Body, limit: usize) -> Result<(), ApiError> {
+fn check_announced(body: &HttpBody, limit: usize) -> Result<(), ApiError> {
     match body.size_hint().exact().filter(|announced| *announced > limit as u64) {
         Some(_) => Err(too_long(limit)),
         None => Ok(()),
@@ -373,7 +386,7 @@ fn too_long(limit: usize) -> ApiError {
 }
 
 /// Reads on without keeping anything: a client that still sends when the connection is closed does not get to see why.
-async fn pass_over(body: &mut Body, bytes_max: usize) {
+async fn pass_over(body: &mut HttpBody, bytes_max: usize) {
     let mut passed = 0;
     while let Some(Ok(frame)) = body.frame().await {
         passed += frame.data_ref().map_or(0, Bytes::len);
@@ -414,10 +427,6 @@ pub(crate) fn unpack_as(
         reserve_rows(share, form, &body)?;
         return Ok(body);
     }
-    let limits = UnpackLimits {
-        size_bytes_max: state.settings.unpacked_bytes_max,
-        ratio_max: state.settings.unpacked_ratio_max,
-    };
     let mut unpacked = state.unpacked_spares.take();
     let mut refused = None;
     let mut unpacked_bytes = 0;
@@ -428,13 +437,120 @@ pub(crate) fn unpack_as(
         let place = if is_large { share.enter_large() } else { Ok(()) };
         place.and_then(|()| share.grow_patiently(bytes)).map_err(|error| refused = Some(error)).is_ok()
     };
-    let done = decompress_within(encoding, &body, limits, &mut unpacked, &mut reserve);
+    let done = decompress_within(encoding, &body, unpack_limits(state), &mut unpacked, &mut reserve);
     done.map_err(|error| refused.take().unwrap_or_else(|| body_error(&error)))?;
     if unpacked.len() > LARGE_BYTES {
         share.enter_large()?;
     }
     reserve_rows(share, form, &unpacked)?;
     Ok(unpacked)
+}
+
+/// A body of text on its way into a parser. A packed one is unpacked piece by piece as it is parsed.
+pub(crate) struct Text<'s> {
+    state: &'s State,
+    /// How it is packed still.
+    encoding: Encoding,
+    bytes: Buffer,
+    share: Share,
+}
+
+/// What reading a packed body takes.
+struct TextLedger<'t> {
+    share: &'t mut Share,
+    unpacked_bytes: usize,
+    /// Whether rows are made of it.
+    has_rows: bool,
+    refused: Option<ApiError>,
+}
+
+impl<'s> Text<'s> {
+    /// The body of a request, with its share of what all bodies may take. If it is not packed, the memory of its rows is taken now.
+    pub(crate) fn new(
+        state: &'s State,
+        headers: &HeaderMap,
+        bytes: Buffer,
+        mut share: Share,
+    ) -> Result<Self, ApiError> {
+        let encoding = encoding_of(headers)?;
+        match encoding {
+            Encoding::Gzip | Encoding::Deflate | Encoding::Zstd => Ok(Self { state, encoding, bytes, share }),
+            Encoding::Identity | Encoding::Snappy => {
+                let bytes = unpack_as(state, encoding, bytes, (&mut share, Form::Text))?;
+                Ok(Self { state, encoding: Encoding::Identity, bytes, share })
+            }
+        }
+    }
+
+    /// Has the body parsed, and its rows used.
+    pub(crate) fn parse<T>(&mut self, parse: impl FnOnce(Body<'_>) -> Result<T, ApiError>) -> Result<T, ApiError> {
+        self.read(true, parse)
+    }
+
+    /// Refuses a packed body that cannot be unpacked, for parsers that use its beginning before they know its end.
+    pub(crate) fn check(&mut self) -> Result<(), ApiError> {
+        self.read(false, |mut body| match io::copy(&mut body, &mut io::sink()) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(body_error(&error.into())),
+        })
+    }
+
+    fn read<T>(
+        &mut self,
+        has_rows: bool,
+        read: impl FnOnce(Body<'_>) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        if self.encoding == Encoding::Identity {
+            return read(Body::Whole(&self.bytes));
+        }
+        let unpacker = Unpacker::new(self.encoding, &self.bytes, unpack_limits(self.state));
+        let unpacker = unpacker.map_err(|error| body_error(&error))?;
+        let mut ledger = TextLedger { share: &mut self.share, unpacked_bytes: 0, has_rows, refused: None };
+        let done = read(Body::Packed(Pieces::new(unpacker, &mut ledger)));
+        match ledger.refused {
+            Some(refused) if done.is_err() => Err(refused),
+            _ => done,
+        }
+    }
+}
+
+/// Text whose lines messages quote.
+pub(crate) trait Quotable {
+    /// Calls with the number and the text of each of these lines, which are in order and counted from 1. After an error there are fewer.
+    fn quote(self, lines: impl Iterator<Item = u32>, quote: impl FnMut(u32, &[u8]));
+}
+
+impl Quotable for &[u8] {
+    fn quote(self, lines: impl Iterator<Item = u32>, quote: impl FnMut(u32, &[u8])) {
+        let _ = quote_lines(Body::Whole(self), lines, quote);
+    }
+}
+
+/// A packed body is unpacked again.
+impl Quotable for &mut Text<'_> {
+    fn quote(self, lines: impl Iterator<Item = u32>, quote: impl FnMut(u32, &[u8])) {
+        let _ = self.read(false, |body| quote_lines(body, lines, quote).map_err(|error| body_error(&error)));
+    }
+}
+
+impl Ledger for TextLedger<'_> {
+    fn take_buffer(&mut self, bytes: usize) -> bool {
+        self.share.grow_patiently(bytes).map_err(|error| self.refused = Some(error)).is_ok()
+    }
+
+    fn take_rows(&mut self, text: &[u8]) -> bool {
+        self.unpacked_bytes += text.len();
+        let place = if self.unpacked_bytes > LARGE_BYTES { self.share.enter_large() } else { Ok(()) };
+        let counted = if self.has_rows { Form::Text.work_bytes_counted(text) } else { 0 };
+        let taken = place.and_then(|()| {
+            self.share.take(counted, |pool, held| pool.take_within(counted as u64, held, PATIENCE))
+        });
+        taken.map_err(|error| self.refused = Some(error)).is_ok()
+    }
+}
+
+fn unpack_limits(state: &State) -> UnpackLimits {
+    UnpackLimits { size_bytes_max: state.settings.unpacked_bytes_max, ratio_max: state.settings.unpacked_ratio_max }
 }
 
 /// A body that no parser can use.

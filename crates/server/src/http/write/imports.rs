@@ -7,13 +7,13 @@ use axum::response::Response;
 use ingest::csv::{CsvError, CsvField, CsvFormat, CsvImporter, CsvMapping, TimeFormat};
 use ingest::encoding::{Encoding, UnpackLimits, decompress};
 use ingest::line::{self, Precision};
-use ingest::{LineErrors, Parsed, Protocol, json_lines, remote_write};
+use ingest::{Body, BodyError, LineErrors, Parsed, Protocol, json_lines, remote_write};
 
 use super::influx::line_options;
 use super::prometheus::extra_labels;
 use super::{Outcome, Reason, plain_answer};
 use crate::error::ApiError;
-use crate::http::body::{Form, body_error, unpack};
+use crate::http::body::{Form, Text, body_error, unpack};
 use crate::http::parameters::Parameters;
 use crate::http::request::{RequestParts, extract_write};
 use crate::state::State;
@@ -30,13 +30,16 @@ pub(crate) async fn json_lines(From(state): From<Arc<State>>, request: Request) 
     plain_answer(&written.await)
 }
 
-fn write_json_lines(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiError> {
+fn write_json_lines(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
     let database = parts.parameters.database(&parts.headers);
-    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
+    let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
     let options =
         json_lines::Options { hasher: state.hasher(Protocol::JsonLines, &database)?, limits: state.db.limits() };
-    let parsed = json_lines::parse(&body, &options).map_err(|error| body_error(&error))?;
-    Ok(state.store("json_lines", &database, parsed)?.number_lines())
+    let outcome = body.parse(|lines| {
+        let parsed = json_lines::parse(lines, &options).map_err(|error| body_error(&error))?;
+        state.store("json_lines", &database, parsed)
+    })?;
+    Ok(outcome.number_lines())
 }
 
 /// `POST /api/v1/import/native`: blocks as `/api/v1/export/native` writes them. Those before one that is damaged are written.
@@ -81,26 +84,32 @@ pub(crate) async fn csv(From(state): From<Arc<State>>, request: Request) -> Resp
     plain_answer(&written.await)
 }
 
-fn write_csv(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiError> {
+fn write_csv(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
     let database = parts.parameters.database(&parts.headers);
     let columns = csv_columns(&parts.parameters)?;
-    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
-    let limits = state.db.limits().clone();
-    let mut importer = match columns {
-        CsvColumns::ByPlaces(format) => CsvImporter::by_places(body.as_slice(), format, limits),
-        CsvColumns::Named(mapping) => {
-            CsvImporter::new(body.as_slice(), mapping, limits).map_err(|error| csv_error(&error))?
-        }
-    };
+    let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
+    // Chunks are written before the end of the file is read.
+    body.check()?;
+    let outcome = body.parse(|file| {
+        let limits = state.db.limits().clone();
+        let importer = match columns {
+            CsvColumns::ByPlaces(format) => CsvImporter::by_places(file, format, limits),
+            CsvColumns::Named(mapping) => CsvImporter::new(file, mapping, limits).map_err(csv_error)?,
+        };
+        import_csv(state, &database, importer)
+    })?;
+    Ok(outcome.number_lines())
+}
+
+fn import_csv(state: &State, database: &str, mut importer: CsvImporter<Body<'_>>) -> Result<Outcome, ApiError> {
     let (mut whole, mut lines) = (Outcome::default(), Vec::new());
     loop {
         lines.clear();
-        let chunk = importer.next_chunk(CSV_ROWS, &mut lines).map_err(|error| csv_error(&error))?;
-        let Some(chunk) = chunk else { return Ok(whole.number_lines()) };
-        let options = line_options(state, &database, Precision::Nanosecond)?;
+        let Some(chunk) = importer.next_chunk(CSV_ROWS, &mut lines).map_err(csv_error)? else { return Ok(whole) };
+        let options = line_options(state, database, Precision::Nanosecond)?;
         let parsed = line::parse(&lines, &options).map_err(|error| body_error(&error))?;
         state.metrics.count_rejected(&chunk.errors);
-        let written = state.store("csv", &database, parsed)?;
+        let written = state.store("csv", database, parsed)?;
         add(&mut whole, written, chunk.errors);
     }
 }
@@ -154,6 +163,11 @@ fn csv_mapping(parameters: &Parameters) -> Result<CsvMapping, ApiError> {
     })
 }
 
-fn csv_error(error: &CsvError) -> ApiError {
-    ApiError::bad_data(error.to_string())
+fn csv_error(error: CsvError) -> ApiError {
+    match error {
+        CsvError::Read(error) if error.get_ref().is_some_and(|inner| inner.is::<BodyError>()) => {
+            body_error(&error.into())
+        }
+        error => ApiError::bad_data(error.to_string()),
+    }
 }
