@@ -156,10 +156,7 @@ pub(crate) trait LineReader {
 }
 
 /// Parses a body of lines.
-pub(crate) fn parse_lines<'body>(
-    body: Body<'body>,
-    mut reader: impl LineReader,
-) -> Result<Parsed<'body>, BodyError> {
+pub(crate) fn parse_lines<'body>(body: Body<'body>, mut reader: impl LineReader) -> Result<Parsed<'body>, BodyError> {
     let mut pieces = match body {
         Body::Whole(text) => {
             check_body_size(text)?;
@@ -366,7 +363,14 @@ mod tests {
     }
 
     fn limits() -> Limits {
-        Limits { line_bytes_max: 60, fields_max: 3, layouts_max: 4, rows_max: 40, errors_max: 1000, ..Limits::default() }
+        Limits {
+            line_bytes_max: 60,
+            fields_max: 3,
+            layouts_max: 4,
+            rows_max: 40,
+            errors_max: 1000,
+            ..Limits::default()
+        }
     }
 
     /// The same comes of a body whether it is whole or packed.

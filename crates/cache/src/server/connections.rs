@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tracing_mutex::parkinglot::Mutex;
 
-use super::{Service, ServerOptions, http};
+use super::{ServerOptions, Service, http};
 
 /// Clients that are told at the same time that there is no room; further ones are only closed.
 const REFUSALS_MAX: usize = 64;

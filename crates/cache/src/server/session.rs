@@ -46,7 +46,7 @@ pub(super) fn serve<S: Peer>(service: &Service, wire: &mut Wire<S>) -> io::Resul
             }
             Err(LineError::Unknown) => b"ERROR\r\n".to_vec(),
             Err(LineError::Bad(what, bytes)) => {
-                skip_body(service, wire, bytes, share)?;
+                skip_body(service, wire, bytes)?;
                 format!("CLIENT_ERROR {what}\r\n").into_bytes()
             }
         };

@@ -34,10 +34,7 @@ struct Number(f64);
 struct Tags<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 /// Parses a body: "lines" are its data points, counted from 1. Fails if it is not JSON of the right shape.
-pub fn parse_json<'body>(
-    body: impl Into<Body<'body>>,
-    options: &Options<'_>,
-) -> Result<Parsed<'static>, BodyError> {
+pub fn parse_json<'body>(body: impl Into<Body<'body>>, options: &Options<'_>) -> Result<Parsed<'static>, BodyError> {
     let mut collector = Collector {
         options,
         batch: Batch::new(&[], decode_key),
@@ -75,7 +72,10 @@ struct Collector<'options> {
 }
 
 impl Collector<'_> {
-    fn read<'de, R: serde_json::de::Read<'de>>(&mut self, json: &mut serde_json::Deserializer<R>) -> serde_json::Result<()> {
+    fn read<'de, R: serde_json::de::Read<'de>>(
+        &mut self,
+        json: &mut serde_json::Deserializer<R>,
+    ) -> serde_json::Result<()> {
         json.deserialize_any(Items { collector: self })?;
         json.end()
     }

@@ -1,18 +1,16 @@
 //! Bodies, within bounds of size and time.
 
-use std::io;
 use std::num::NonZero;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body as HttpBody, Bytes, HttpBody as _};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, StatusCode, header};
 use db::MemoryPool;
 use http_body_util::BodyExt;
-use ingest::encoding::{Encoding, UnpackLimits, Unpacker, decompress_within};
-use ingest::{Body, Ledger, Pieces, quote_lines};
+use ingest::encoding::{Encoding, UnpackLimits, decompress_within};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
@@ -210,6 +208,20 @@ impl Share {
         self.take(counted, |pool, held| pool.take_within(counted as u64, held, PATIENCE))
     }
 
+    /// Gives its place among large requests to another share, and takes that one's.
+    pub(super) fn swap_place(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.large, &mut other.large);
+    }
+
+    /// Takes the memory of the rows of a piece of text, after so many bytes before it and in it. Only for threads that may block.
+    pub(super) fn grow_for_piece(&mut self, text: &[u8], unpacked_bytes: usize) -> Result<(), ApiError> {
+        if unpacked_bytes > LARGE_BYTES {
+            self.enter_large()?;
+        }
+        let counted = Form::Text.work_bytes_counted(text);
+        self.take(counted, |pool, held| pool.take_within(counted as u64, held, PATIENCE))
+    }
+
     /// Takes bytes of a body: of all bodies' (`bodies_bytes_max`), and of the pool.
     fn take_body(&mut self, bytes: usize, take: impl FnOnce(&MemoryPool, u64) -> bool) -> Result<(), ApiError> {
         let budget = self.budget.clone();
@@ -234,17 +246,18 @@ impl Share {
     /// Takes bytes of the pool.
     fn take(&mut self, bytes: usize, take: impl FnOnce(&MemoryPool, u64) -> bool) -> Result<(), ApiError> {
         let pool = &self.budget.pool;
-        if take(pool, self.bytes as u64) {
-            self.bytes += bytes;
-            return Ok(());
-        }
         let needed = self.bytes.saturating_add(bytes);
+        // What will never be there is not waited for.
         if !pool.may_ever_hold(needed as u64) {
             let most = pool.bytes_max;
             return Err(ApiError::too_large(format!(
                 "the request needs {needed} bytes of memory, and all requests together have {most} (a quarter of memory_bytes_max): send it \
                  in smaller pieces or raise memory_bytes_max"
             )));
+        }
+        if take(pool, self.bytes as u64) {
+            self.bytes += bytes;
+            return Ok(());
         }
         Err(full("memory_bytes_max", pool.used_bytes()))
     }
@@ -337,7 +350,7 @@ pub(crate) fn reserve_rows(share: &mut Share, form: Form, body: &[u8]) -> Result
 }
 
 /// Takes a body as it was sent.
-pub(crate) async fn collect(state: &Arc<State>, body: HttpBody) -> Result<(Buffer, Share), ApiError> {
+pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<(Buffer, Share), ApiError> {
     match tokio::time::timeout(state.body_timeout(), collect_frames(state, body)).await {
         Ok(collected) => collected,
         Err(_) => Err(ApiError {
@@ -348,7 +361,7 @@ pub(crate) async fn collect(state: &Arc<State>, body: HttpBody) -> Result<(Buffe
     }
 }
 
-async fn collect_frames(state: &Arc<State>, mut body: HttpBody) -> Result<(Buffer, Share), ApiError> {
+async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, Share), ApiError> {
     check_announced(&body, state.settings.body_bytes_max)?;
     let limit = state.settings.body_bytes_max;
     let mut share = state.bodies.share();
@@ -374,7 +387,7 @@ async fn collect_frames(state: &Arc<State>, mut body: HttpBody) -> Result<(Buffe
 }
 
 /// Refuses a body that says itself that it is too long, before anything of it is read.
-fn check_announced(body: &HttpBody, limit: usize) -> Result<(), ApiError> {
+fn check_announced(body: &Body, limit: usize) -> Result<(), ApiError> {
     match body.size_hint().exact().filter(|announced| *announced > limit as u64) {
         Some(_) => Err(too_long(limit)),
         None => Ok(()),
@@ -386,7 +399,7 @@ fn too_long(limit: usize) -> ApiError {
 }
 
 /// Reads on without keeping anything: a client that still sends when the connection is closed does not get to see why.
-async fn pass_over(body: &mut HttpBody, bytes_max: usize) {
+async fn pass_over(body: &mut Body, bytes_max: usize) {
     let mut passed = 0;
     while let Some(Ok(frame)) = body.frame().await {
         passed += frame.data_ref().map_or(0, Bytes::len);
@@ -446,110 +459,7 @@ pub(crate) fn unpack_as(
     Ok(unpacked)
 }
 
-/// A body of text on its way into a parser. A packed one is unpacked piece by piece as it is parsed.
-pub(crate) struct Text<'s> {
-    state: &'s State,
-    /// How it is packed still.
-    encoding: Encoding,
-    bytes: Buffer,
-    share: Share,
-}
-
-/// What reading a packed body takes.
-struct TextLedger<'t> {
-    share: &'t mut Share,
-    unpacked_bytes: usize,
-    /// Whether rows are made of it.
-    has_rows: bool,
-    refused: Option<ApiError>,
-}
-
-impl<'s> Text<'s> {
-    /// The body of a request, with its share of what all bodies may take. If it is not packed, the memory of its rows is taken now.
-    pub(crate) fn new(
-        state: &'s State,
-        headers: &HeaderMap,
-        bytes: Buffer,
-        mut share: Share,
-    ) -> Result<Self, ApiError> {
-        let encoding = encoding_of(headers)?;
-        match encoding {
-            Encoding::Gzip | Encoding::Deflate | Encoding::Zstd => Ok(Self { state, encoding, bytes, share }),
-            Encoding::Identity | Encoding::Snappy => {
-                let bytes = unpack_as(state, encoding, bytes, (&mut share, Form::Text))?;
-                Ok(Self { state, encoding: Encoding::Identity, bytes, share })
-            }
-        }
-    }
-
-    /// Has the body parsed, and its rows used.
-    pub(crate) fn parse<T>(&mut self, parse: impl FnOnce(Body<'_>) -> Result<T, ApiError>) -> Result<T, ApiError> {
-        self.read(true, parse)
-    }
-
-    /// Refuses a packed body that cannot be unpacked, for parsers that use its beginning before they know its end.
-    pub(crate) fn check(&mut self) -> Result<(), ApiError> {
-        self.read(false, |mut body| match io::copy(&mut body, &mut io::sink()) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(body_error(&error.into())),
-        })
-    }
-
-    fn read<T>(
-        &mut self,
-        has_rows: bool,
-        read: impl FnOnce(Body<'_>) -> Result<T, ApiError>,
-    ) -> Result<T, ApiError> {
-        if self.encoding == Encoding::Identity {
-            return read(Body::Whole(&self.bytes));
-        }
-        let unpacker = Unpacker::new(self.encoding, &self.bytes, unpack_limits(self.state));
-        let unpacker = unpacker.map_err(|error| body_error(&error))?;
-        let mut ledger = TextLedger { share: &mut self.share, unpacked_bytes: 0, has_rows, refused: None };
-        let done = read(Body::Packed(Pieces::new(unpacker, &mut ledger)));
-        match ledger.refused {
-            Some(refused) if done.is_err() => Err(refused),
-            _ => done,
-        }
-    }
-}
-
-/// Text whose lines messages quote.
-pub(crate) trait Quotable {
-    /// Calls with the number and the text of each of these lines, which are in order and counted from 1. After an error there are fewer.
-    fn quote(self, lines: impl Iterator<Item = u32>, quote: impl FnMut(u32, &[u8]));
-}
-
-impl Quotable for &[u8] {
-    fn quote(self, lines: impl Iterator<Item = u32>, quote: impl FnMut(u32, &[u8])) {
-        let _ = quote_lines(Body::Whole(self), lines, quote);
-    }
-}
-
-/// A packed body is unpacked again.
-impl Quotable for &mut Text<'_> {
-    fn quote(self, lines: impl Iterator<Item = u32>, quote: impl FnMut(u32, &[u8])) {
-        let _ = self.read(false, |body| quote_lines(body, lines, quote).map_err(|error| body_error(&error)));
-    }
-}
-
-impl Ledger for TextLedger<'_> {
-    fn take_buffer(&mut self, bytes: usize) -> bool {
-        self.share.grow_patiently(bytes).map_err(|error| self.refused = Some(error)).is_ok()
-    }
-
-    fn take_rows(&mut self, text: &[u8]) -> bool {
-        self.unpacked_bytes += text.len();
-        let place = if self.unpacked_bytes > LARGE_BYTES { self.share.enter_large() } else { Ok(()) };
-        let counted = if self.has_rows { Form::Text.work_bytes_counted(text) } else { 0 };
-        let taken = place.and_then(|()| {
-            self.share.take(counted, |pool, held| pool.take_within(counted as u64, held, PATIENCE))
-        });
-        taken.map_err(|error| self.refused = Some(error)).is_ok()
-    }
-}
-
-fn unpack_limits(state: &State) -> UnpackLimits {
+pub(super) fn unpack_limits(state: &State) -> UnpackLimits {
     UnpackLimits { size_bytes_max: state.settings.unpacked_bytes_max, ratio_max: state.settings.unpacked_ratio_max }
 }
 

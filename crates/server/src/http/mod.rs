@@ -1,7 +1,7 @@
 //! HTTP: which path leads where, and a handler for each.
 //!
 //! * [`routes`]: paths and handlers · [`guard`]: which requests get in, by their heads · [`request`]: bodies and parameters of those
-//! * [`body`], [`parameters`]: what comes in, within bounds · [`compression`]: which answers go out compressed
+//! * [`body`], [`text`], [`parameters`]: what comes in, within bounds · [`compression`]: which answers go out compressed
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
 //! * [`streamed`]: answers sent while they are written
 //! * [`query`], [`names`], [`status`], [`query_statistics`], [`running_queries`]: Prometheus's API · [`json`]: its answers
@@ -34,4 +34,5 @@ pub(crate) mod running_queries;
 pub(crate) mod status;
 pub(crate) mod streamed;
 pub(crate) mod targets;
+pub(crate) mod text;
 pub(crate) mod write;

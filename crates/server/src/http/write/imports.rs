@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State as From};
 use axum::response::Response;
 use ingest::csv::{CsvError, CsvField, CsvFormat, CsvImporter, CsvMapping, TimeFormat};
-use ingest::encoding::{Encoding, UnpackLimits, decompress};
+use ingest::encoding::Encoding;
 use ingest::line::{self, Precision};
 use ingest::{Body, BodyError, LineErrors, Parsed, Protocol, json_lines, remote_write};
 
@@ -13,9 +13,10 @@ use super::influx::line_options;
 use super::prometheus::extra_labels;
 use super::{Outcome, Reason, plain_answer};
 use crate::error::ApiError;
-use crate::http::body::{Form, Text, body_error, unpack};
+use crate::http::body::{Form, body_error, unpack, unpack_as};
 use crate::http::parameters::Parameters;
 use crate::http::request::{RequestParts, extract_write};
+use crate::http::text::Text;
 use crate::state::State;
 
 /// Rows of CSV that are written together.
@@ -54,20 +55,25 @@ pub(crate) async fn native(From(state): From<Arc<State>>, request: Request) -> R
 fn write_native(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiError> {
     let database = parts.parameters.database(&parts.headers);
     let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
-    let limits = UnpackLimits { size_bytes_max: state.settings.unpacked_bytes_max, ratio_max: usize::MAX };
     let (mut whole, mut at) = (Outcome::default(), 0);
     while at < body.len() {
         let cut = || ApiError::bad_data(format!("the block at byte {at} is cut off: export it again"));
         let rest = body.get(at..).unwrap_or_default();
         let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
         let length = u32::from_le_bytes(*length) as usize;
-        let block = rest.get(..length).ok_or_else(cut)?.to_vec();
-        let block = decompress(Encoding::Snappy, block, limits).map_err(|error| body_error(&error))?;
+        let mut packed = state.spares.take();
+        packed.clear();
+        packed.extend_from_slice(rest.get(..length).ok_or_else(cut)?);
+        // What a block takes is given back before the next one.
+        let mut share = state.bodies.share();
+        share.swap_place(&mut parts.share);
+        let block = unpack_as(state, Encoding::Snappy, packed, (&mut share, Form::Protobuf))?;
         let hasher = state.hasher(Protocol::RemoteWrite, &database)?;
         let options = remote_write::Options { hasher, limits: state.db.limits() };
         let parsed = remote_write::parse_v2(&block, &options).map_err(|error| body_error(&error))?;
         let parsed = Parsed { batch: parsed.batch, errors: parsed.errors };
         add(&mut whole, state.store("native", &database, parsed)?, LineErrors::default());
+        share.swap_place(&mut parts.share);
         at += 4 + length;
     }
     Ok(whole.number_lines())

@@ -10,9 +10,10 @@ use ingest::{LineError, Parsed, Protocol};
 
 use super::{Outcome, Reason, quoted};
 use crate::error::ApiError;
-use crate::http::body::{Text, body_error};
+use crate::http::body::body_error;
 use crate::http::influx::{self, BadLine, Version};
 use crate::http::request::{RequestParts, extract_write};
+use crate::http::text::Text;
 use crate::state::State;
 
 /// `POST /write`: `db`, `precision`; user, password, retention policy and consistency are accepted and not used.

@@ -19,7 +19,7 @@ use model::RejectionKind;
 
 use crate::error::ApiError;
 use crate::error::RETRY_AFTER_S;
-use crate::http::body::Quotable;
+use crate::http::text::Quotable;
 use crate::state::State;
 
 /// How much of a bad line an answer quotes.

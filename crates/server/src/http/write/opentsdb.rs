@@ -10,9 +10,10 @@ use ingest::{Protocol, opentsdb};
 
 use super::{Outcome, Reason, with_retry};
 use crate::error::ApiError;
-use crate::http::body::{Text, body_error};
+use crate::http::body::body_error;
 use crate::http::json;
 use crate::http::request::{RequestParts, extract_write};
+use crate::http::text::Text;
 use crate::state::State;
 
 /// How much the sender wants to know.

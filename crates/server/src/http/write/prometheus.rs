@@ -12,9 +12,10 @@ use model::{Block, ValueType};
 
 use super::{Outcome, failure, plain_answer};
 use crate::error::ApiError;
-use crate::http::body::{Form, Text, body_error, unpack_as};
+use crate::http::body::{Form, body_error, unpack_as};
 use crate::http::parameters::Parameters;
 use crate::http::request::{RequestParts, extract_write};
+use crate::http::text::Text;
 use crate::state::State;
 
 /// The version of the message, by its name.
