@@ -43,8 +43,9 @@ impl Copying {
     }
 
     fn send_rows(&mut self) {
-        let rows = "2024-01-01 00:00:00\tp\t1\n".repeat(60_000);
-        self.0.write_all(&message(b"d", rows.as_bytes())).unwrap();
+        // Messages that are themselves small.
+        let rows = message(b"d", "2024-01-01 00:00:00\tp\t1\n".repeat(1_000).as_bytes());
+        self.0.write_all(&rows.repeat(60)).unwrap();
     }
 
     /// Ends the COPY; why it was refused, if it was.
@@ -124,12 +125,12 @@ fn large_writes_wait_for_one_another_and_small_ones_do_not() {
 fn fill(data: &Path) {
     let server = TestServer::start(data, &["--no-host-metrics"]);
     let mut state = 1_u64;
-    for hour in 0..4 {
+    for post in 0..4 {
         let mut lines = String::new();
-        for row in 0..60_000 {
+        for row in 0..100_000 {
             // Values that do not compress.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let time_ms = hour * 3_600_000 + row / 100 * 6_000;
+            let time_ms = (post * 1_000 + row / 100) * 1_000;
             writeln!(lines, "m,host=h{} v={} {time_ms}000000", row % 100, (state >> 11) as f64 / 7.0).unwrap();
         }
         assert_eq!(server.post("/write", lines.as_bytes()).0, 204);
@@ -145,7 +146,7 @@ fn a_file_that_is_cut_fails_queries_and_not_the_server() {
     let data = folder.0.join("data");
     fill(&data);
     let server = TestServer::start(&data, &["--no-host-metrics"]);
-    let query = "/api/v1/query?query=sum(count_over_time(m_v[1d])%2Bsum_over_time(m_v[1d]))&nocache=1&time=14400";
+    let query = "/api/v1/query?query=sum(count_over_time(m_v[1d])%2Bsum_over_time(m_v[1d]))&nocache=1&time=4000";
     // From here on the file is mapped, as far as one host needs it.
     let one = server.get("/api/v1/query?query=sum_over_time(m_v{host=%22h1%22}[1m])&nocache=1&time=100");
     assert!(one.0 == 200 && one.1.contains("\"h1\""), "{one:?}");

@@ -108,15 +108,15 @@ fn tell_full(mut stream: TcpStream) -> io::Result<()> {
     // One that says nothing yet gets memcached's answer.
     let count = stream.read(&mut said).unwrap_or(0);
     let said = String::from_utf8_lossy(said.get(..count).unwrap_or_default());
-    if http::is_request(said.lines().next().unwrap_or_default()) {
+    let answer = if http::is_request(said.lines().next().unwrap_or_default()) {
         let length = FULL.len() + 1;
-        write!(
-            stream,
+        format!(
             "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{FULL}\n"
-        )?;
+        )
     } else {
-        write!(stream, "SERVER_ERROR {FULL}\r\n")?;
-    }
+        format!("SERVER_ERROR {FULL}\r\n")
+    };
+    stream.write_all(answer.as_bytes())?;
     stream.shutdown(Shutdown::Write)?;
     // What is not read would take the answer away from the client.
     let _ = stream.read(&mut [0; REFUSAL_BYTES]);
