@@ -121,6 +121,8 @@ fn large_writes_wait_for_one_another_and_small_ones_do_not() {
     assert!(small >= count / 4, "only {small} small writes got in beside {count} large ones");
 }
 
+const SERIES: u32 = 20_000;
+
 /// A part that is longer than those which are read into memory, and nothing of it in the head.
 fn fill(data: &Path) {
     let server = TestServer::start(data, &["--no-host-metrics"]);
@@ -135,9 +137,26 @@ fn fill(data: &Path) {
         }
         assert_eq!(server.post("/write", lines.as_bytes()).0, 204);
     }
+    // Series enough for a long index.
+    let mut lines = String::new();
+    for series in 0..SERIES {
+        writeln!(lines, "wide,pod={series:0100} v=1 1000000000").unwrap();
+    }
+    assert_eq!(server.post("/write", lines.as_bytes()).0, 204);
     let compacted = run(&["compact", "--url", server.url()]);
     assert_eq!(compacted.status.code(), Some(0), "{}", text(&compacted.stderr));
     assert_eq!(server.stop().0, Some(0));
+}
+
+/// Cuts the files of a kind that are longer than so much.
+fn cut(folder: &Path, extension: &str, longer_than: u64) {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|file| file.extension().is_some_and(|found| found == extension));
+    let files: Vec<_> = files.filter(|file| std::fs::metadata(file).unwrap().len() > longer_than).collect();
+    assert!(!files.is_empty(), "a file of {} is long enough to be mapped", folder.display());
+    for file in &files {
+        std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(4096).unwrap();
+    }
 }
 
 #[test]
@@ -150,17 +169,18 @@ fn a_file_that_is_cut_fails_queries_and_not_the_server() {
     // From here on the file is mapped, as far as one host needs it.
     let one = server.get("/api/v1/query?query=sum_over_time(m_v{host=%22h1%22}[1m])&nocache=1&time=100");
     assert!(one.0 == 200 && one.1.contains("\"h1\""), "{one:?}");
-    let path = data.join("parts");
-    let parts = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
-    let parts: Vec<_> = parts.filter(|part| std::fs::metadata(part).unwrap().len() > 1 << 20).collect();
-    assert!(!parts.is_empty(), "a part is long enough to be mapped");
-    for part in &parts {
-        std::fs::OpenOptions::new().write(true).open(part).unwrap().set_len(4096).unwrap();
-    }
+    cut(&data.join("parts"), "part", 1 << 20);
     let (status, said) = server.get(query);
     assert!(status >= 400 || said.contains("warnings"), "{status} {said}");
     // It lives, takes rows and answers from them.
     assert_eq!(server.post("/write", b"alive v=1 1000000000").0, 204);
     assert!(server.get("/api/v1/query?query=alive_v&time=1").1.contains("\"1\""));
     assert_eq!(server.get("/health").0, 200);
+    // An index is there twice: its copy takes its place, or the query is told.
+    cut(&data.join("index"), "segment", 4096);
+    let (status, said) = server.get("/api/v1/query?query=count(wide_v)&nocache=1&time=10");
+    assert!(status == 500 || status == 200 && said.contains(&format!("\"{SERIES}\"")), "{status} {said}");
+    assert_eq!(server.get("/health").0, 200);
+    assert!(server.get("/api/v1/query?query=alive_v&time=1").1.contains("\"1\""));
+    assert_eq!(server.stop().0, Some(0));
 }

@@ -156,7 +156,7 @@ pub(crate) trait LineReader {
 }
 
 /// Parses a body of lines.
-pub(crate) fn parse_lines<'body>(body: Body<'body>, mut reader: impl LineReader) -> Result<Parsed<'body>, BodyError> {
+pub(crate) fn parse_lines(body: Body<'_>, mut reader: impl LineReader) -> Result<Parsed<'_>, BodyError> {
     let mut pieces = match body {
         Body::Whole(text) => {
             check_body_size(text)?;

@@ -170,10 +170,12 @@ fn csv_mapping(parameters: &Parameters) -> Result<CsvMapping, ApiError> {
 }
 
 fn csv_error(error: CsvError) -> ApiError {
-    match error {
-        CsvError::Read(error) if error.get_ref().is_some_and(|inner| inner.is::<BodyError>()) => {
-            body_error(&error.into())
-        }
-        error => ApiError::bad_data(error.to_string()),
-    }
+    let error = match error {
+        CsvError::Read(error) => match error.downcast::<BodyError>() {
+            Ok(error) => return body_error(&error),
+            Err(error) => CsvError::Read(error),
+        },
+        error @ CsvError::Mapping(_) => error,
+    };
+    ApiError::bad_data(error.to_string())
 }
