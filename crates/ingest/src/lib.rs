@@ -23,7 +23,6 @@
 
 pub mod admission;
 mod batch;
-mod body;
 pub mod csv;
 pub mod encoding;
 mod errors;
@@ -38,9 +37,9 @@ mod protobuf;
 pub mod remote_read;
 pub mod remote_write;
 
+pub use batch::body::{Body, Ledger, PackedBody, quote_lines};
 pub use batch::columns::{give_back, kept_bytes, recycle};
 pub use batch::key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
-pub use body::{Body, Ledger, Pieces, quote_lines};
 pub use errors::{BodyError, LineError, LineErrors, limit_named};
 pub use model::Limits;
 

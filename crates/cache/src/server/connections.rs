@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use tracing_mutex::parkinglot::Mutex;
 
-use super::{ServerOptions, Service, http};
+use super::memcached::is_http;
+use super::{ServerOptions, Service};
 
 /// Clients that are told at the same time that there is no room; further ones are only closed.
 const REFUSALS_MAX: usize = 64;
@@ -20,6 +21,9 @@ const REFUSALS_MAX: usize = 64;
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Bytes of a request that are enough to know its protocol.
 const REFUSAL_BYTES: usize = 4096;
+
+/// Bytes that are made of a byte of an answer as it is read.
+pub(super) const ANSWER_WORK_FACTOR: usize = 3;
 
 const FULL: &str = "as many connections are open as may be (connections_max): try again";
 
@@ -108,7 +112,7 @@ fn tell_full(mut stream: TcpStream) -> io::Result<()> {
     // One that says nothing yet gets memcached's answer.
     let count = stream.read(&mut said).unwrap_or(0);
     let said = String::from_utf8_lossy(said.get(..count).unwrap_or_default());
-    let answer = if http::is_request(said.lines().next().unwrap_or_default()) {
+    let answer = if is_http(said.lines().next().unwrap_or_default()) {
         let length = FULL.len() + 1;
         format!(
             "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{FULL}\n"

@@ -4,18 +4,12 @@ use std::collections::HashMap;
 use std::io;
 
 use super::Service;
-use super::connections::Peer;
+use super::connections::{ANSWER_WORK_FACTOR, Peer};
 use super::memcached::{Form, LINE_BYTES_MAX};
-use super::session::ANSWER_WORK_FACTOR;
 use super::wire::Wire;
 use crate::{Key, Lookup, SetError, Span, formats::arrow, formats::json};
 
 const HEADERS_MAX: usize = 100;
-
-/// Whether a line begins a request of HTTP.
-pub(super) fn is_request(line: &str) -> bool {
-    line.ends_with(" HTTP/1.1") || line.ends_with(" HTTP/1.0")
-}
 
 struct Reply {
     status: &'static str,

@@ -4,17 +4,15 @@ use std::fmt::Write as _;
 use std::io;
 use std::sync::atomic::Ordering;
 
-use super::connections::{Peer, Share};
+use super::connections::{ANSWER_WORK_FACTOR, Peer, Share};
 use super::items::Outcome;
-use super::memcached::{Command, Form, LINE_BYTES_MAX, LineError, parse};
+use super::memcached::{Command, Form, LINE_BYTES_MAX, LineError, is_http, parse};
 use super::wire::Wire;
 use super::{Service, http};
 use crate::{Key, Lookup, Request, SetError, Span, Stats, formats::columns, formats::json};
 
 /// Bytes of a reply that are sent before more items are added.
 const REPLY_BYTES: usize = 64 << 10;
-/// Bytes that are made of a byte of an answer as it is read.
-pub(super) const ANSWER_WORK_FACTOR: usize = 3;
 
 /// Serves a connection to its end.
 pub(super) fn serve<S: Peer>(service: &Service, wire: &mut Wire<S>) -> io::Result<()> {
@@ -25,7 +23,7 @@ pub(super) fn serve<S: Peer>(service: &Service, wire: &mut Wire<S>) -> io::Resul
             wire.write(b"CLIENT_ERROR a command is UTF-8 text\r\n")?;
             continue;
         };
-        if http::is_request(line) {
+        if is_http(line) {
             if http::serve(service, wire, line)? {
                 continue;
             }

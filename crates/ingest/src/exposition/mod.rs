@@ -22,7 +22,7 @@ use model::{GroupKey, MetricKind, MetricMetadata, Span};
 
 pub use key::decode_key;
 
-use crate::body::{LineReader, LoneLines, Piece, parse_lines};
+use crate::batch::body::{LineReader, LoneLines, TextSlice, parse_lines};
 use crate::{Body, BodyError, Limits, Parsed, ScopedKeyHasher};
 
 /// Which of the two formats a body has.
@@ -80,7 +80,7 @@ struct Parser<'options> {
 }
 
 impl LineReader for Parser<'_> {
-    fn read(&mut self, piece: Piece<'_>) -> usize {
+    fn read(&mut self, piece: TextSlice<'_>) -> usize {
         self.lone.texts.begin(piece.text);
         let mut at = 0;
         while let Some((line, next)) = piece.line(at) {

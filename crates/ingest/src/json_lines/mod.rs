@@ -16,8 +16,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 
+use crate::batch::body::{LineReader, LoneLines, TextSlice, parse_lines};
 use crate::batch::lone::LoneRows;
-use crate::body::{LineReader, LoneLines, Piece, parse_lines};
 use crate::{Body, BodyError, Limits, Parsed, ScopedKeyHasher};
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -53,7 +53,7 @@ struct Parser<'options> {
 }
 
 impl LineReader for Parser<'_> {
-    fn read(&mut self, piece: Piece<'_>) -> usize {
+    fn read(&mut self, piece: TextSlice<'_>) -> usize {
         self.lone.texts.begin(piece.text);
         let mut at = 0;
         while let Some((line, next)) = piece.line(at) {

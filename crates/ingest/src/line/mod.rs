@@ -29,7 +29,7 @@ pub use encode::{EncodeError, FieldValue, Point, encode_batch, encode_point};
 pub(crate) use key::check_line;
 pub use key::decode_key;
 
-use crate::body::{LineReader, Piece, Texts, parse_lines};
+use crate::batch::body::{LineReader, TextSlice, Texts, parse_lines};
 use crate::number::parse_expected;
 use crate::{Body, BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher};
 use layout::{LayoutField, Layouts};
@@ -186,9 +186,9 @@ impl<'options> State<'options> {
 }
 
 impl LineReader for State<'_> {
-    fn read(&mut self, piece: Piece<'_>) -> usize {
+    fn read(&mut self, piece: TextSlice<'_>) -> usize {
         self.texts.begin(piece.text);
-        let Piece { text: body, is_last } = piece;
+        let TextSlice { text: body, is_last } = piece;
         let mut parser = Parser { body, is_last, at: 0, state: self, scratch: slow::Scratch::default() };
         while parser.at < body.len() && parser.next_line().is_ok() {}
         parser.at

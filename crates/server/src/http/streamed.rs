@@ -31,7 +31,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The answer that a query writes.
 pub(crate) struct Chunks {
-    /// What was not sent yet.
+    /// Text that is not sent yet.
     pub(crate) text: String,
     sent_bytes: usize,
     sender: mpsc::Sender<Bytes>,

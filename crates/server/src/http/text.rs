@@ -4,7 +4,7 @@ use std::io;
 
 use axum::http::HeaderMap;
 use ingest::encoding::{Encoding, Unpacker};
-use ingest::{Body, Ledger, Pieces, quote_lines};
+use ingest::{Body, Ledger, PackedBody, quote_lines};
 
 use crate::error::ApiError;
 use crate::http::body::{Buffer, Form, Share, body_error, encoding_of, unpack_as, unpack_limits};
@@ -66,7 +66,7 @@ impl<'s> Text<'s> {
         let unpacker = Unpacker::new(self.encoding, &self.bytes, unpack_limits(self.state));
         let unpacker = unpacker.map_err(|error| body_error(&error))?;
         let mut ledger = TextLedger { share: &mut self.share, unpacked_bytes: 0, has_rows, refused: None };
-        let done = read(Body::Packed(Pieces::new(unpacker, &mut ledger)));
+        let done = read(Body::Packed(PackedBody::new(unpacker, &mut ledger)));
         match ledger.refused {
             Some(refused) if done.is_err() => Err(refused),
             _ => done,

@@ -35,7 +35,7 @@ pub enum Body<'a> {
     /// In memory as it is.
     Whole(&'a [u8]),
     /// Packed.
-    Packed(Pieces<'a>),
+    Packed(PackedBody<'a>),
 }
 
 impl<'a> From<&'a [u8]> for Body<'a> {
@@ -66,11 +66,11 @@ impl Read for Body<'_> {
 }
 
 /// A packed body, unpacked piece by piece.
-pub struct Pieces<'a> {
+pub struct PackedBody<'a> {
     unpacker: Unpacker<'a>,
     ledger: &'a mut dyn Ledger,
     piece_bytes: usize,
-    /// What was unpacked and is not used up.
+    /// Unpacked bytes that are not used up.
     buffer: Vec<u8>,
     /// Bytes at the beginning of the buffer that [`Read`] has given out.
     read_bytes: usize,
@@ -78,7 +78,7 @@ pub struct Pieces<'a> {
     is_at_end: bool,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> PackedBody<'a> {
     /// Reads by this unpacker; the ledger is asked for all memory.
     pub fn new(unpacker: Unpacker<'a>, ledger: &'a mut dyn Ledger) -> Self {
         let likely_bytes = unpacker.packed_bytes().saturating_mul(LIKELY_RATIO);
@@ -111,7 +111,7 @@ impl<'a> Pieces<'a> {
 }
 
 /// For readers that keep what they need: CSV and JSON.
-impl Read for Pieces<'_> {
+impl Read for PackedBody<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read_bytes == self.buffer.len() && !self.is_at_end {
             let used_bytes = std::mem::take(&mut self.read_bytes);
@@ -125,13 +125,13 @@ impl Read for Pieces<'_> {
 
 /// Text of a body, from the beginning of a line on.
 #[derive(Clone, Copy)]
-pub(crate) struct Piece<'t> {
+pub(crate) struct TextSlice<'t> {
     pub(crate) text: &'t [u8],
     /// Whether the body ends here. If not, a line without its end may go on.
     pub(crate) is_last: bool,
 }
 
-impl<'t> Piece<'t> {
+impl<'t> TextSlice<'t> {
     /// The line that begins here without its end, and where the next one begins; `None` at the end, and where more text is needed.
     pub(crate) fn line(self, at: usize) -> Option<(&'t [u8], usize)> {
         let rest = self.text.get(at..).filter(|rest| !rest.is_empty())?;
@@ -146,7 +146,7 @@ impl<'t> Piece<'t> {
 /// A parser of lines, which keeps its rows from piece to piece.
 pub(crate) trait LineReader {
     /// Reads the whole lines at the beginning of a piece; says how many bytes they have.
-    fn read(&mut self, piece: Piece<'_>) -> usize;
+    fn read(&mut self, piece: TextSlice<'_>) -> usize;
 
     /// Copies what the rows that were read last spell out of their piece.
     fn detach(&mut self, text: &[u8]);
@@ -160,7 +160,7 @@ pub(crate) fn parse_lines(body: Body<'_>, mut reader: impl LineReader) -> Result
     let mut pieces = match body {
         Body::Whole(text) => {
             check_body_size(text)?;
-            reader.read(Piece { text, is_last: true });
+            reader.read(TextSlice { text, is_last: true });
             return Ok(reader.finish(text));
         }
         Body::Packed(pieces) => pieces,
@@ -168,7 +168,7 @@ pub(crate) fn parse_lines(body: Body<'_>, mut reader: impl LineReader) -> Result
     let mut used_bytes = 0;
     while !pieces.is_at_end {
         pieces.advance(used_bytes)?;
-        used_bytes = reader.read(Piece { text: &pieces.buffer, is_last: pieces.is_at_end });
+        used_bytes = reader.read(TextSlice { text: &pieces.buffer, is_last: pieces.is_at_end });
         reader.detach(&pieces.buffer);
     }
     Ok(reader.finish(&[]))
@@ -183,7 +183,7 @@ pub fn quote_lines(
     let mut quoting = Quoting { lines: lines.peekable(), line: 0, quote };
     let mut pieces = match body {
         Body::Whole(text) => {
-            quoting.read(Piece { text, is_last: true });
+            quoting.read(TextSlice { text, is_last: true });
             return Ok(());
         }
         Body::Packed(pieces) => pieces,
@@ -191,7 +191,7 @@ pub fn quote_lines(
     let mut used_bytes = 0;
     while !pieces.is_at_end && quoting.lines.peek().is_some() {
         pieces.advance(used_bytes)?;
-        used_bytes = quoting.read(Piece { text: &pieces.buffer, is_last: pieces.is_at_end });
+        used_bytes = quoting.read(TextSlice { text: &pieces.buffer, is_last: pieces.is_at_end });
     }
     Ok(())
 }
@@ -203,7 +203,7 @@ struct Quoting<L: Iterator<Item = u32>, Q> {
 }
 
 impl<L: Iterator<Item = u32>, Q: FnMut(u32, &[u8])> Quoting<L, Q> {
-    fn read(&mut self, piece: Piece<'_>) -> usize {
+    fn read(&mut self, piece: TextSlice<'_>) -> usize {
         let mut at = 0;
         while let Some((line, next)) = piece.line(at) {
             self.line += 1;
@@ -359,7 +359,7 @@ mod tests {
 
     fn pieces<'a>(packed: &'a [u8], piece_bytes: usize, ledger: &'a mut dyn Ledger) -> Body<'a> {
         let unpacker = Unpacker::new(Encoding::Gzip, packed, LIMITS).unwrap();
-        Body::Packed(Pieces { piece_bytes, ..Pieces::new(unpacker, ledger) })
+        Body::Packed(PackedBody { piece_bytes, ..PackedBody::new(unpacker, ledger) })
     }
 
     fn limits() -> Limits {
@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    /// The same comes of a body whether it is whole or packed.
+    /// Checks that a packed body gives the result of the whole one.
     #[track_caller]
     fn check(body: &[u8], piece_bytes: usize, parse: impl Fn(Body<'_>) -> String) {
         let packed = gzip(body);
@@ -445,7 +445,7 @@ mod tests {
         let (hasher, precision) = (HASHER.scope(Protocol::Line, 1), line::Precision::Nanosecond);
         let options = line::Options { hasher, precision, now_ns: 5, limits: &limits };
         let unpacker = Unpacker::new(Encoding::Gzip, &packed, LIMITS).unwrap();
-        let parsed = line::parse(Body::Packed(Pieces::new(unpacker, &mut ledger)), &options).unwrap();
+        let parsed = line::parse(Body::Packed(PackedBody::new(unpacker, &mut ledger)), &options).unwrap();
         assert_eq!((parsed.batch.rows(), parsed.errors.total), (200_000, 0));
         let last = parsed.batch.blocks.iter().flat_map(|block| &block.keys).map(|key| key.text.start).max();
         assert!(last.unwrap() < 100 * 40, "keys are kept once");
@@ -454,7 +454,7 @@ mod tests {
         ledger.text_bytes_max = Some(1 << 20);
         ledger.text_bytes = 0;
         let unpacker = Unpacker::new(Encoding::Gzip, &packed, LIMITS).unwrap();
-        let refused = line::parse(Body::Packed(Pieces::new(unpacker, &mut ledger)), &options);
+        let refused = line::parse(Body::Packed(PackedBody::new(unpacker, &mut ledger)), &options);
         assert!(matches!(refused, Err(BodyError::NoMemory)));
         assert!(ledger.text_bytes <= 2 << 20, "{}", ledger.text_bytes);
     }
