@@ -1,7 +1,7 @@
 //! The cache as a small server: memcached's text protocol, extended by spans of time, and HTTP, on one port. Ordinary items are kept
 //! in memory, answers with their spans in the [`Cache`].
 //!
-//! A thread serves a connection, as many as there may be; one more compacts.
+//! A thread serves a connection, as many as there may be (`connections`); one more compacts.
 
 mod connections;
 mod http;
