@@ -4,8 +4,8 @@
 //! row, again and again.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -105,11 +105,7 @@ pub(super) fn measure(data: &Path, memory_bytes_max: u64) -> Result<Vec<Outcome>
 fn run_case(case: &Case, prepared: &Prepared, data: &Path, memory_bytes_max: u64) -> Result<Outcome, String> {
     // Left by the case before.
     let _ = std::fs::remove_dir_all(data);
-    let [control, postgres] = [free_port()?, free_port()?];
-    let [memory, control_text, postgres_text] =
-        [memory_bytes_max.to_string(), control.to_string(), postgres.to_string()];
-    let flags = ["--memory-bytes-max", &memory, "--control", &control_text, "--postgres", &postgres_text];
-    let server = OwnServer::start_with(data, &flags)?;
+    let (server, [control, postgres]) = start(data, memory_bytes_max)?;
     let http = server.url.trim_start_matches("http://").trim_end_matches('/').parse();
     let http = http.map_err(|error| format!("the server's address {}: {error}", server.url))?;
     let target = Target { url: &server.url, http, control, postgres };
@@ -150,10 +146,27 @@ fn run_case(case: &Case, prepared: &Prepared, data: &Path, memory_bytes_max: u64
     })
 }
 
-/// A port that is free now.
-fn free_port() -> Result<SocketAddr, String> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
-    listener.local_addr().map_err(|error| format!("no free port: {error}"))
+/// Starts a server; where its control plane and Postgres's protocol are. Another program may take a port that was free.
+fn start(data: &Path, memory_bytes_max: u64) -> Result<(OwnServer, [SocketAddr; 2]), String> {
+    let mut tries_left = 3;
+    loop {
+        let ports = free_ports().map_err(|error| format!("no free port: {error}"))?;
+        let [control, postgres] = ports.map(|port| port.to_string());
+        let memory = memory_bytes_max.to_string();
+        let flags = ["--memory-bytes-max", &memory, "--control", &control, "--postgres", &postgres];
+        tries_left -= 1;
+        match OwnServer::start_with(data, &flags) {
+            Err(_) if tries_left > 0 => {}
+            started => return Ok((started?, ports)),
+        }
+    }
+}
+
+/// Two ports that are free now.
+fn free_ports() -> io::Result<[SocketAddr; 2]> {
+    let ports = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    let [control, postgres] = &ports;
+    Ok([control.local_addr()?, postgres.local_addr()?])
 }
 
 /// Calls until the attack is over: milliseconds of each call that was answered as it should be, and how many were not.
@@ -246,7 +259,7 @@ fn ask(target: Target<'_>, stop: &AtomicBool, path: &str) {
         while !stop.load(Ordering::Relaxed) {
             match stream.read(&mut buffer) {
                 Ok(count) if count > 0 => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 _ => break,
             }
         }
