@@ -5,7 +5,7 @@
 
 use std::io::{self, Read};
 
-use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
@@ -13,6 +13,9 @@ use crate::BodyError;
 
 /// What a body may unpack to whatever its size.
 pub const UNPACKED_BYTES_FREE: usize = 1 << 20;
+
+/// Packed bytes beyond those read so far that count when a ratio is judged: what follows may be less packed.
+const AHEAD_BYTES: usize = 4 << 10;
 
 /// Bytes that a zstd frame may look back; it is what a decoder must allocate.
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
@@ -179,14 +182,15 @@ impl<'a> Unpacker<'a> {
         };
         let read = read.map_err(|error| BodyError::Malformed(format!("not a {} body: {error}", self.name)))?;
         self.unpacked_bytes += read;
-        let by_ratio = self.read_bytes().saturating_mul(self.ratio_max).saturating_add(UNPACKED_BYTES_FREE);
+        let packed_bytes = self.packed_bytes.min(self.read_bytes() + AHEAD_BYTES);
+        let by_ratio = packed_bytes.saturating_mul(self.ratio_max).saturating_add(UNPACKED_BYTES_FREE);
         if self.unpacked_bytes > self.size_bytes_max || self.unpacked_bytes > by_ratio {
             return Err(BodyError::TooLarge { size_bytes_max: self.size_bytes_max as u64, limit: self.limit });
         }
         Ok(read)
     }
 
-    /// Packed bytes that were read so far; decoders read ahead.
+    /// Packed bytes that were read so far.
     fn read_bytes(&self) -> usize {
         let left = match &self.decoder {
             Decoder::Gzip(decoder) => decoder.get_ref().len(),
