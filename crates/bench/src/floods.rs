@@ -4,10 +4,11 @@
 //! row, again and again.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use super::load::OwnServer;
 use super::storage::quantile;
-use crate::measure::process::usage;
+use crate::measure::process::{begin_peak, usage};
 use client::http::HttpClient;
 
 /// How long each attack goes on.
@@ -55,10 +56,13 @@ struct Case {
 struct Prepared {
     bomb: Vec<u8>,
     form: Vec<u8>,
+    /// How long each bomb that is sent alone took to be refused.
+    refusals_ms: Mutex<Vec<f64>>,
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     Case { name: "nothing", clients: 0, attack: |_, _, _| {} },
+    Case { name: "one gzip bomb after another", clients: 1, attack: timed_bomb },
     Case { name: "64 gzip bombs at a time", clients: 64, attack: gzip_bomb },
     Case { name: "400 announced frames", clients: 400, attack: announced_frame },
     Case { name: "40 held COPY", clients: 40, attack: held_copy },
@@ -81,6 +85,10 @@ const HEAVY: &str = "/api/v1/query_range?query=sort(count_values%20without()(%22
 pub(super) struct Outcome {
     case: &'static str,
     resident_peak_bytes: u64,
+    /// What the attack added to the memory before it, at most.
+    attack_bytes: u64,
+    /// Median and 99 of 100, where refusals are measured.
+    refusal_ms: Option<[f64; 2]>,
     query_ms: [f64; 2],
     write_ms: [f64; 2],
     queries: usize,
@@ -90,22 +98,20 @@ pub(super) struct Outcome {
 }
 
 pub(super) fn measure(data: &Path, memory_bytes_max: u64) -> Result<Vec<Outcome>, String> {
-    let prepared = Prepared { bomb: bomb()?, form: form() };
+    let prepared = Prepared { bomb: bomb()?, form: form(), refusals_ms: Mutex::default() };
     CASES.iter().map(|case| run_case(case, &prepared, &data.join("flood"), memory_bytes_max)).collect()
 }
 
 fn run_case(case: &Case, prepared: &Prepared, data: &Path, memory_bytes_max: u64) -> Result<Outcome, String> {
     // Left by the case before.
     let _ = std::fs::remove_dir_all(data);
-    let [control, postgres] = [free_port()?, free_port()?];
-    let [memory, control_text, postgres_text] =
-        [memory_bytes_max.to_string(), control.to_string(), postgres.to_string()];
-    let flags = ["--memory-bytes-max", &memory, "--control", &control_text, "--postgres", &postgres_text];
-    let server = OwnServer::start_with(data, &flags)?;
+    let (server, [control, postgres]) = start(data, memory_bytes_max)?;
     let http = server.url.trim_start_matches("http://").trim_end_matches('/').parse();
     let http = http.map_err(|error| format!("the server's address {}: {error}", server.url))?;
     let target = Target { url: &server.url, http, control, postgres };
     fill(&HttpClient::new(target.url))?;
+    begin_peak(server.child.id());
+    let before = usage(server.child.id());
     let stop = AtomicBool::new(false);
     let (queries, writes) = thread::scope(|scope| {
         let attackers: Vec<_> =
@@ -124,8 +130,12 @@ fn run_case(case: &Case, prepared: &Prepared, data: &Path, memory_bytes_max: u64
             let count = latencies_ms.len();
             ([0.5, 0.99].map(|share| quantile(&mut latencies_ms, share)), count, refused)
         });
+    let mut refusals_ms = std::mem::take(&mut *prepared.refusals_ms.lock().unwrap_or_else(PoisonError::into_inner));
+    let measured = !refusals_ms.is_empty();
     Ok(Outcome {
         case: case.name,
+        attack_bytes: used.resident_peak_bytes.saturating_sub(before.resident_bytes),
+        refusal_ms: measured.then(|| [0.5, 0.99].map(|share| quantile(&mut refusals_ms, share))),
         resident_peak_bytes: used.resident_peak_bytes,
         query_ms,
         write_ms,
@@ -136,10 +146,27 @@ fn run_case(case: &Case, prepared: &Prepared, data: &Path, memory_bytes_max: u64
     })
 }
 
-/// A port that is free now.
-fn free_port() -> Result<SocketAddr, String> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
-    listener.local_addr().map_err(|error| format!("no free port: {error}"))
+/// Starts a server; where its control plane and Postgres's protocol are. Another program may take a port that was free.
+fn start(data: &Path, memory_bytes_max: u64) -> Result<(OwnServer, [SocketAddr; 2]), String> {
+    let mut tries_left = 3;
+    loop {
+        let ports = free_ports().map_err(|error| format!("no free port: {error}"))?;
+        let [control, postgres] = ports.map(|port| port.to_string());
+        let memory = memory_bytes_max.to_string();
+        let flags = ["--memory-bytes-max", &memory, "--control", &control, "--postgres", &postgres];
+        tries_left -= 1;
+        match OwnServer::start_with(data, &flags) {
+            Err(_) if tries_left > 0 => {}
+            started => return Ok((started?, ports)),
+        }
+    }
+}
+
+/// Two ports that are free now.
+fn free_ports() -> io::Result<[SocketAddr; 2]> {
+    let ports = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    let [control, postgres] = &ports;
+    Ok([control.local_addr()?, postgres.local_addr()?])
 }
 
 /// Calls until the attack is over: milliseconds of each call that was answered as it should be, and how many were not.
@@ -200,6 +227,19 @@ fn gzip_bomb(target: Target<'_>, stop: &AtomicBool, prepared: &Prepared) {
     }
 }
 
+/// Sends bombs one at a time, and measures until each is refused.
+fn timed_bomb(target: Target<'_>, stop: &AtomicBool, prepared: &Prepared) {
+    let client = HttpClient::new(target.url);
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        let answer = client.post_as("/write", &[("content-encoding", "gzip")], &prepared.bomb);
+        if answer.is_ok_and(|answer| [413, 429, 503].contains(&answer.status)) {
+            let refusal_ms = start.elapsed().as_secs_f64() * 1000.0;
+            prepared.refusals_ms.lock().unwrap_or_else(PoisonError::into_inner).push(refusal_ms);
+        }
+    }
+}
+
 fn large_form(target: Target<'_>, stop: &AtomicBool, prepared: &Prepared) {
     let client = HttpClient::new(target.url);
     let form = [("content-type", "application/x-www-form-urlencoded")];
@@ -219,7 +259,7 @@ fn ask(target: Target<'_>, stop: &AtomicBool, path: &str) {
         while !stop.load(Ordering::Relaxed) {
             match stream.read(&mut buffer) {
                 Ok(count) if count > 0 => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 _ => break,
             }
         }
@@ -280,12 +320,23 @@ fn half_sent_body(target: Target<'_>, stop: &AtomicBool, _: &Prepared) {
 pub(super) fn render(outcomes: &[Outcome]) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["attack", "memory, MiB", "cheap query, ms", "cheap write, ms", "refused", ""]);
+    table.set_header([
+        "attack",
+        "memory, MiB",
+        "of the attack",
+        "refusal, ms",
+        "cheap query, ms",
+        "cheap write, ms",
+        "refused",
+        "",
+    ]);
     for outcome in outcomes {
         let pair = |[median, p99]: [f64; 2], count: usize| format!("{median:.1} / {p99:.1} ({count})");
         table.add_row([
             outcome.case.to_owned(),
             format!("{:.0}", outcome.resident_peak_bytes as f64 / MIB),
+            format!("{:.0}", outcome.attack_bytes as f64 / MIB),
+            outcome.refusal_ms.map_or_else(String::new, |[median, p99]| format!("{median:.1} / {p99:.1}")),
             pair(outcome.query_ms, outcome.queries),
             pair(outcome.write_ms, outcome.writes),
             outcome.refused.to_string(),

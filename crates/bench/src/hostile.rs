@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use comfy_table::{Table, presets};
@@ -33,21 +33,24 @@ const ORDINARY: &str = "sum by (mode) (rate(x{host=~\"h1[0-9]?\"}[5m]))";
 const ORDINARY_ALONE: usize = 200;
 
 const EXAMPLES: &str = "Examples:
-  thalweg bench hostile                       1,000 hostile queries by 4 clients, on a server of its own
-  thalweg bench hostile --queries 100 --workers 1
+  thalweg bench hostile                       hostile queries by 4 clients, 240 or 2 minutes of them, on a server of its own
+  thalweg bench hostile --queries 1000 --seconds 1200
   thalweg bench hostile --floods              other attacks, each on a server of its own with 512 MiB";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct HostileFlags {
-    /// Hostile queries
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Hostile queries, at most
+    #[arg(long, default_value_t = 240, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     queries: u32,
+    /// For how long they are asked, at most; those under way then are waited for
+    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
     /// Who ask them at the same time
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: u8,
     /// Attack by other means than queries: bombs, announced and half-sent bodies, held connections, huge lists
-    #[arg(long, conflicts_with_all = ["queries", "workers"])]
+    #[arg(long, conflicts_with_all = ["queries", "seconds", "workers"])]
     floods: bool,
     /// Bytes of memory that the server of the floods may take
     #[arg(long, default_value_t = 512 << 20, requires = "floods")]
@@ -170,9 +173,12 @@ fn measure(flags: &HostileFlags, data: &Path) -> Result<Report, String> {
         alone_ms.push(ask_ordinary(&client)?);
     }
     let (next, done) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let count = flags.queries as usize;
+    let bounds = Bounds {
+        queries: flags.queries as usize,
+        until: Instant::now() + Duration::from_secs(u64::from(flags.seconds)),
+    };
     let (kinds, beside_ms) = std::thread::scope(|scope| {
-        let hostile = || ask_hostile(&client, &next, count);
+        let hostile = || ask_hostile(&client, &next, &bounds);
         let workers: Vec<_> = (0..flags.workers).map(|_| scope.spawn(hostile)).collect();
         let ordinary = scope.spawn(|| {
             let mut latencies_ms = Vec::new();
@@ -228,16 +234,22 @@ fn ask_ordinary(client: &HttpClient) -> Result<f64, String> {
     Err(format!("an ordinary query got {}: {}", answer.status, answer.body))
 }
 
+/// How many hostile queries are asked, and how long.
+struct Bounds {
+    queries: usize,
+    until: Instant,
+}
+
 fn ask_hostile(
     client: &HttpClient,
     next: &AtomicUsize,
-    count: usize,
+    bounds: &Bounds,
 ) -> Result<BTreeMap<&'static str, QueryCounts>, String> {
     let kinds = kinds();
     let mut asked: BTreeMap<&'static str, QueryCounts> = BTreeMap::new();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= count {
+        if number >= bounds.queries || Instant::now() >= bounds.until {
             return Ok(asked);
         }
         let Some(kind) = kinds.get(number % kinds.len()) else { return Ok(asked) };

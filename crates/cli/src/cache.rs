@@ -43,12 +43,24 @@ pub(crate) struct CacheFlags {
     /// Ordinary items kept in memory
     #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
     items: u64,
-    /// Connections at a time
+    /// Connections at a time: for one more the one that was silent for longest is closed; if all are busy it is refused
     #[arg(long, default_value_t = 512)]
     connections_max: usize,
     /// Bytes of one body
     #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
     body_max: u64,
+    /// Bytes of the bodies and long replies of all connections together
+    #[arg(long, default_value = "256MiB", value_parser = size_bytes)]
+    bodies_max: u64,
+    /// How long a connection may be silent between two requests
+    #[arg(long, default_value_t = 600_000)]
+    idle_timeout_ms: u64,
+    /// How long a request may take to come, once it has begun
+    #[arg(long, default_value_t = 60_000)]
+    request_timeout_ms: u64,
+    /// How long a client may take nothing of a reply
+    #[arg(long, default_value_t = 30_000)]
+    write_timeout_ms: u64,
     /// Answers smaller than this are given whole or not at all
     #[arg(long, default_value = "512KiB", value_parser = size_bytes)]
     partial_min: u64,
@@ -83,6 +95,10 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
     let bounds = ServerOptions {
         connections_max: flags.connections_max,
         body_bytes_max: flags.body_max as usize,
+        bodies_bytes_max: flags.bodies_max as usize,
+        idle_timeout_ms: flags.idle_timeout_ms,
+        request_timeout_ms: flags.request_timeout_ms,
+        write_timeout_ms: flags.write_timeout_ms,
         items_bytes_max: flags.items as usize,
         memory_bytes_max: answers_bytes_max,
         ..ServerOptions::default()

@@ -172,3 +172,113 @@ fn clients_of_python_and_memcached() {
     let done = Command::new("python3").args(["-c", PYTHON, port]).env("PYTHONPATH", bindings).output().unwrap();
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
 }
+
+/// Starts the program with a few more flags.
+fn start_with(file: &Path, flags: &[&str]) -> Running {
+    let mut child = Command::new(PROGRAM)
+        .args(["cache", "--listen", "127.0.0.1:0", "--size", "32MiB", "--file"])
+        .arg(file)
+        .args(flags)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    let address = line.rsplit(' ').next().unwrap().to_owned();
+    Running { child, address }
+}
+
+fn connect(running: &Running) -> TcpStream {
+    let stream = TcpStream::connect(&running.address).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// Sends something and reads up to the end of the connection.
+fn until_closed(mut stream: &TcpStream, sent: &str) -> String {
+    let _ = stream.write_all(sent.as_bytes());
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    text(&said)
+}
+
+#[test]
+fn silent_connections_make_room_and_busy_ones_do_not() {
+    let folder = Folder::new("cache-connections");
+    let running = start_with(&folder.0.join("flash"), &["--connections-max", "2"]);
+    // Served, and silent since.
+    let silent: Vec<TcpStream> = (0..2)
+        .map(|_| {
+            let mut stream = connect(&running);
+            stream.write_all(b"get a\r\n").unwrap();
+            stream.read_exact(&mut [0; 5]).unwrap();
+            stream
+        })
+        .collect();
+    let started = std::time::Instant::now();
+    // In the middle of a request, each in place of one that was silent. A reply is there a moment before its connection is silent.
+    let mut busy = Vec::new();
+    while busy.len() < 2 {
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "no silent connection makes room");
+        let (mut stream, mut reply) = (connect(&running), [0; 5]);
+        stream.write_all(b"get a\r\nset a 0 0 3\r\na").unwrap();
+        if stream.read_exact(&mut reply).is_ok() && &reply == b"END\r\n" {
+            busy.push(stream);
+        }
+    }
+    for stream in &silent {
+        assert_eq!((&*stream).read(&mut [0; 5]).unwrap(), 0, "the silent ones were closed");
+    }
+    for (sent, expected) in
+        [("get a\r\n", "SERVER_ERROR "), ("GET /health HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 503 ")]
+    {
+        let said = until_closed(&connect(&running), sent);
+        assert!(said.starts_with(expected) && said.contains("connections_max"), "{said}");
+    }
+    assert!(started.elapsed() < std::time::Duration::from_secs(10), "they are told at once");
+    drop(busy);
+    while !until_closed(&connect(&running), "version\r\nquit\r\n").starts_with("VERSION") {
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "the places are still taken");
+    }
+}
+
+#[test]
+fn slow_requests_unread_replies_and_impossible_lengths_end() {
+    let folder = Folder::new("cache-slow");
+    let flags =
+        ["--request-timeout-ms", "300", "--write-timeout-ms", "300", "--bodies-max", "8MiB", "--items", "64MiB"];
+    let running = start_with(&folder.0.join("flash"), &flags);
+    let started = std::time::Instant::now();
+    // A byte now and then does not help: the request has its time.
+    let mut slow = connect(&running);
+    slow.write_all(b"set a 0 0 100\r\n").unwrap();
+    while slow.write_all(b"x").is_ok() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "a slow request is waited for");
+    }
+    // One that is silent between requests is not held to that.
+    let mut silent = connect(&running);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    silent.write_all(b"get a\r\n").unwrap();
+    silent.read_exact(&mut [0; 5]).unwrap();
+    for (sent, expected) in [
+        ("set a 0 0 99999999999\r\n", "SERVER_ERROR object too large"),
+        ("PUT /v1/answers?key=a HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", "HTTP/1.1 413 "),
+        ("PUT /v1/answers?key=a HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 411 "),
+        ("PUT /v1/answers?key=a HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", ""),
+    ] {
+        let said = until_closed(&connect(&running), sent);
+        assert!(said.starts_with(expected) && !said.contains(" 200 "), "{sent} {said}");
+    }
+    // A body that would take more than all of them may.
+    let body = format!("set big 0 0 {}\r\n{}\r\n", 12 << 20, "x".repeat(12 << 20));
+    let said = until_closed(&connect(&running), &body);
+    assert!(said.is_empty() || said.contains("bodies_bytes_max"), "{said}");
+    // A client that reads nothing of a long reply is closed; it gets only what its socket holds.
+    let mut unread = connect(&running);
+    unread.write_all(format!("set a 0 0 1000000\r\n{}\r\n", "x".repeat(1_000_000)).as_bytes()).unwrap();
+    unread.read_exact(&mut [0; 8]).unwrap();
+    unread.write_all("get a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a\r\n".as_bytes()).unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(until_closed(&unread, "").len() < 32_000_000, "the reply was cut");
+    assert!(until_closed(&connect(&running), "version\r\nquit\r\n").starts_with("VERSION"));
+}

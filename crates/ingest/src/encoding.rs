@@ -3,17 +3,19 @@
 //! Two bounds hold, whichever is reached first: bytes, and bytes per byte sent. The second stops a small body from making
 //! the server work for a large one; short answers to it stay allowed ([`UNPACKED_BYTES_FREE`]).
 
-use std::cell::Cell;
 use std::io::{self, Read};
 
-use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
-use ruzstd::decoding::StreamingDecoder;
+use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use crate::BodyError;
 
 /// What a body may unpack to whatever its size.
 pub const UNPACKED_BYTES_FREE: usize = 1 << 20;
+
+/// Packed bytes beyond those read so far that count when a ratio is judged: what follows may be less packed.
+const AHEAD_BYTES: usize = 4 << 10;
 
 /// Bytes that a zstd frame may look back; it is what a decoder must allocate.
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
@@ -105,24 +107,16 @@ pub fn decompress_within(
     unpacked: &mut Vec<u8>,
     reserve: &mut dyn FnMut(usize) -> bool,
 ) -> Result<(), BodyError> {
-    let (size_bytes_max, limit) = limits.unpacked_bytes_max(body.len());
-    let mut sink = Sink { size_bytes_max, limit, ratio_max: limits.ratio_max, reserve };
-    let read_bytes = Cell::new(0);
-    let counted = Counted { body, read_bytes: &read_bytes };
+    let mut room = Room { unpacked, reserve };
     match encoding {
         Encoding::Identity => {
-            unpacked.clear();
-            sink.grow(unpacked, body.len())?;
-            unpacked.extend_from_slice(body);
+            room.unpacked.clear();
+            room.grow(body.len())?;
+            room.unpacked.extend_from_slice(body);
             Ok(())
         }
-        Encoding::Gzip => sink.drain("gzip", (body.len(), &read_bytes), MultiGzDecoder::new(counted), unpacked),
-        Encoding::Deflate if is_zlib(body) => {
-            sink.drain("deflate", (body.len(), &read_bytes), ZlibDecoder::new(counted), unpacked)
-        }
-        Encoding::Deflate => sink.drain("deflate", (body.len(), &read_bytes), DeflateDecoder::new(counted), unpacked),
-        Encoding::Zstd => sink.unpack_zstd(body, unpacked),
-        Encoding::Snappy => sink.unpack_snappy(body, unpacked),
+        Encoding::Snappy => room.unpack_snappy(body, limits),
+        Encoding::Gzip | Encoding::Deflate | Encoding::Zstd => room.drain(Unpacker::new(encoding, body, limits)?),
     }
 }
 
@@ -131,114 +125,168 @@ fn is_zlib(body: &[u8]) -> bool {
     matches!(body, [first, second, ..] if first & 15 == 8 && u16::from_be_bytes([*first, *second]).is_multiple_of(31))
 }
 
-/// A body, and how many of its bytes were read.
-struct Counted<'a> {
-    body: &'a [u8],
-    read_bytes: &'a Cell<usize>,
-}
-
-impl Read for Counted<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.body.read(buffer)?;
-        self.read_bytes.set(self.read_bytes.get() + count);
-        Ok(count)
-    }
-}
-
-/// Bytes that are unpacked before the bounds are looked at again, and by which a buffer grows at once.
-const STEP_BYTES: usize = 1 << 20;
-
-/// How many unpacked bytes there may be, and who is asked before there are.
-struct Sink<'r> {
+/// A packed body that is unpacked as far as it is read. A bomb is known by what its first bytes stand for, long before it has unpacked to
+/// what its whole length would allow.
+pub struct Unpacker<'a> {
+    decoder: Decoder<'a>,
+    name: &'static str,
+    packed_bytes: usize,
+    unpacked_bytes: usize,
     size_bytes_max: usize,
     limit: &'static str,
     ratio_max: usize,
+}
+
+/// The decoders are large, some have tables.
+enum Decoder<'a> {
+    Gzip(Box<MultiGzDecoder<&'a [u8]>>),
+    Zlib(Box<ZlibDecoder<&'a [u8]>>),
+    Deflate(Box<DeflateDecoder<&'a [u8]>>),
+    Zstd(Box<ZstdFrames<'a>>),
+}
+
+impl<'a> Unpacker<'a> {
+    /// For encodings that can be unpacked piece by piece: gzip, deflate, zstd.
+    pub fn new(encoding: Encoding, body: &'a [u8], limits: UnpackLimits) -> Result<Self, BodyError> {
+        let (name, decoder) = match encoding {
+            Encoding::Gzip => ("gzip", Decoder::Gzip(Box::new(MultiGzDecoder::new(body)))),
+            Encoding::Deflate if is_zlib(body) => ("deflate", Decoder::Zlib(Box::new(ZlibDecoder::new(body)))),
+            Encoding::Deflate => ("deflate", Decoder::Deflate(Box::new(DeflateDecoder::new(body)))),
+            Encoding::Zstd if body.is_empty() => {
+                return Err(BodyError::Malformed("not a zstd body: it is empty".to_owned()));
+            }
+            Encoding::Zstd => ("zstd", Decoder::Zstd(Box::new(ZstdFrames::new(body)))),
+            Encoding::Identity | Encoding::Snappy => {
+                return Err(BodyError::Malformed("the body cannot be unpacked piece by piece".to_owned()));
+            }
+        };
+        let (size_bytes_max, limit) = limits.unpacked_bytes_max(body.len());
+        let (packed_bytes, ratio_max) = (body.len(), limits.ratio_max);
+        Ok(Self { decoder, name, packed_bytes, unpacked_bytes: 0, size_bytes_max, limit, ratio_max })
+    }
+
+    /// Bytes of the body as it was sent.
+    pub const fn packed_bytes(&self) -> usize {
+        self.packed_bytes
+    }
+
+    /// Appends up to so many bytes; fewer only at the end of the body.
+    pub fn read(&mut self, bytes_max: usize, unpacked: &mut Vec<u8>) -> Result<usize, BodyError> {
+        // One byte more than allowed tells "just fits" from "too large".
+        let bytes_max = bytes_max.min(self.size_bytes_max - self.unpacked_bytes + 1) as u64;
+        let read = match &mut self.decoder {
+            Decoder::Gzip(decoder) => decoder.by_ref().take(bytes_max).read_to_end(unpacked),
+            Decoder::Zlib(decoder) => decoder.by_ref().take(bytes_max).read_to_end(unpacked),
+            Decoder::Deflate(decoder) => decoder.by_ref().take(bytes_max).read_to_end(unpacked),
+            Decoder::Zstd(frames) => frames.by_ref().take(bytes_max).read_to_end(unpacked),
+        };
+        let read = read.map_err(|error| BodyError::Malformed(format!("not a {} body: {error}", self.name)))?;
+        self.unpacked_bytes += read;
+        let packed_bytes = self.packed_bytes.min(self.read_bytes() + AHEAD_BYTES);
+        let by_ratio = packed_bytes.saturating_mul(self.ratio_max).saturating_add(UNPACKED_BYTES_FREE);
+        if self.unpacked_bytes > self.size_bytes_max || self.unpacked_bytes > by_ratio {
+            return Err(BodyError::TooLarge { size_bytes_max: self.size_bytes_max as u64, limit: self.limit });
+        }
+        Ok(read)
+    }
+
+    /// Packed bytes that were read so far.
+    fn read_bytes(&self) -> usize {
+        let left = match &self.decoder {
+            Decoder::Gzip(decoder) => decoder.get_ref().len(),
+            Decoder::Zlib(decoder) => decoder.get_ref().len(),
+            Decoder::Deflate(decoder) => decoder.get_ref().len(),
+            Decoder::Zstd(frames) => frames.rest.len(),
+        };
+        self.packed_bytes - left
+    }
+}
+
+/// Frames of zstd, one after another.
+struct ZstdFrames<'a> {
+    rest: &'a [u8],
+    decoder: FrameDecoder,
+    is_in_frame: bool,
+}
+
+impl<'a> ZstdFrames<'a> {
+    fn new(body: &'a [u8]) -> Self {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(WINDOW_BYTES_MAX);
+        Self { rest: body, decoder, is_in_frame: false }
+    }
+}
+
+impl Read for ZstdFrames<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.is_in_frame {
+                while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                    let block = self.decoder.decode_blocks(&mut self.rest, BlockDecodingStrategy::UptoBlocks(1));
+                    block.map_err(io::Error::other)?;
+                }
+                if self.decoder.can_collect() > 0 {
+                    return self.decoder.read(buffer);
+                }
+                self.is_in_frame = false;
+            }
+            if self.rest.is_empty() {
+                return Ok(0);
+            }
+            match self.decoder.init(&mut self.rest) {
+                Ok(()) => self.is_in_frame = true,
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                    self.rest = self.rest.get(length as usize..).unwrap_or_default();
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+    }
+}
+
+/// Bytes by which a buffer grows at once.
+const STEP_BYTES: usize = 1 << 20;
+
+/// A buffer, and who is asked before it grows.
+struct Room<'r> {
+    unpacked: &'r mut Vec<u8>,
     reserve: &'r mut dyn FnMut(usize) -> bool,
 }
 
-impl Sink<'_> {
-    fn too_large(&self) -> BodyError {
-        BodyError::TooLarge { size_bytes_max: self.size_bytes_max as u64, limit: self.limit }
-    }
-
-    fn drain(
-        &mut self,
-        name: &str,
-        (packed_bytes, read_bytes): (usize, &Cell<usize>),
-        reader: impl Read,
-        unpacked: &mut Vec<u8>,
-    ) -> Result<(), BodyError> {
-        self.make_room(packed_bytes, unpacked)?;
-        self.drain_into(unpacked, name, reader, || read_bytes.get())
-    }
-
-    /// Text shrinks five to ten times. A hint only: a small body that claims nothing cannot make us reserve much.
-    fn make_room(&mut self, packed_bytes: usize, unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
-        unpacked.clear();
-        self.grow(unpacked, packed_bytes.saturating_mul(6).min(self.size_bytes_max).min(STEP_BYTES))
-    }
-
+impl Room<'_> {
     /// Makes room for so many more bytes, once they are granted.
-    fn grow(&mut self, unpacked: &mut Vec<u8>, bytes: usize) -> Result<(), BodyError> {
-        let missing = (unpacked.len() + bytes).saturating_sub(unpacked.capacity());
+    fn grow(&mut self, bytes: usize) -> Result<(), BodyError> {
+        let missing = (self.unpacked.len() + bytes).saturating_sub(self.unpacked.capacity());
         if missing > 0 && !(self.reserve)(missing) {
             return Err(BodyError::NoMemory);
         }
-        unpacked.reserve_exact(bytes);
+        self.unpacked.reserve_exact(bytes);
         Ok(())
     }
 
-    /// Unpacks in steps, each into room that was granted. A bomb is known by what its first bytes stand for, long before it has unpacked to what
-    /// its whole length would allow.
-    fn drain_into(
-        &mut self,
-        unpacked: &mut Vec<u8>,
-        name: &str,
-        mut reader: impl Read,
-        read_bytes: impl Fn() -> usize,
-    ) -> Result<(), BodyError> {
+    /// Unpacks in steps, each into room that was granted.
+    fn drain(&mut self, mut unpacker: Unpacker<'_>) -> Result<(), BodyError> {
+        self.unpacked.clear();
+        // Text shrinks five to ten times. A hint only: a small body that claims nothing cannot make us reserve much.
+        self.grow(unpacker.packed_bytes.saturating_mul(6).min(unpacker.size_bytes_max).min(STEP_BYTES))?;
         loop {
-            // One byte more than allowed tells "just fits" from "too large".
-            let left = self.size_bytes_max - unpacked.len() + 1;
-            if unpacked.len() == unpacked.capacity() {
-                self.grow(unpacked, STEP_BYTES.min(left))?;
+            let left = unpacker.size_bytes_max - unpacker.unpacked_bytes + 1;
+            if self.unpacked.len() == self.unpacked.capacity() {
+                self.grow(STEP_BYTES.min(left))?;
             }
-            let room = (unpacked.capacity() - unpacked.len()).min(left).min(STEP_BYTES);
-            let read = reader.by_ref().take(room as u64).read_to_end(unpacked);
-            let read = read.map_err(|error| BodyError::Malformed(format!("not a {name} body: {error}")))?;
-            let by_ratio = read_bytes().saturating_mul(self.ratio_max).saturating_add(UNPACKED_BYTES_FREE);
-            if unpacked.len() > self.size_bytes_max || unpacked.len() > by_ratio {
-                return Err(self.too_large());
-            }
-            if read < room {
+            let room = (self.unpacked.capacity() - self.unpacked.len()).min(left).min(STEP_BYTES);
+            if unpacker.read(room, self.unpacked)? < room {
                 return Ok(());
             }
         }
     }
 
-    fn unpack_zstd(&mut self, body: &[u8], unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
-        self.make_room(body.len(), unpacked)?;
-        let mut rest = body;
-        if rest.is_empty() {
-            return Err(BodyError::Malformed("not a zstd body: it is empty".to_owned()));
-        }
-        while !rest.is_empty() {
-            match StreamingDecoder::new_with_max_window_size(&mut rest, WINDOW_BYTES_MAX) {
-                Ok(decoder) => self.drain_into(unpacked, "zstd", decoder, || body.len())?,
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
-                    rest = rest.get(length as usize..).unwrap_or_default();
-                }
-                Err(error) => return Err(BodyError::Malformed(format!("not a zstd body: {error}"))),
-            }
-        }
-        Ok(())
-    }
-
-    fn unpack_snappy(&mut self, body: &[u8], unpacked: &mut Vec<u8>) -> Result<(), BodyError> {
+    fn unpack_snappy(&mut self, body: &[u8], limits: UnpackLimits) -> Result<(), BodyError> {
         let not_snappy = |error| BodyError::Malformed(format!("not a snappy block: {error}"));
         let bytes = snap::raw::decompress_len(body).map_err(not_snappy)?;
-        if bytes > self.size_bytes_max {
-            return Err(self.too_large());
+        let (size_bytes_max, limit) = limits.unpacked_bytes_max(body.len());
+        if bytes > size_bytes_max {
+            return Err(BodyError::TooLarge { size_bytes_max: size_bytes_max as u64, limit });
         }
         // Room is made for what a block says of itself, so it must be something that its bytes can stand for.
         if bytes > body.len().saturating_mul(SNAPPY_RATIO_MAX) {
@@ -246,11 +294,11 @@ impl Sink<'_> {
                 "not a snappy block: it says that it is larger than it can be".to_owned(),
             ));
         }
-        self.grow(unpacked, bytes.saturating_sub(unpacked.len()))?;
+        self.grow(bytes.saturating_sub(self.unpacked.len()))?;
         // What was there before need not be zeroed: every byte is written, or the body is refused.
-        unpacked.resize(bytes, 0);
-        let written = snap::raw::Decoder::new().decompress(body, unpacked).map_err(not_snappy)?;
-        unpacked.truncate(written);
+        self.unpacked.resize(bytes, 0);
+        let written = snap::raw::Decoder::new().decompress(body, self.unpacked).map_err(not_snappy)?;
+        self.unpacked.truncate(written);
         Ok(())
     }
 }

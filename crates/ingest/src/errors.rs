@@ -1,7 +1,7 @@
 //! How parsing fails: one line, or the whole body.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::{fmt, io};
 
 use model::RejectionKind;
 
@@ -104,3 +104,10 @@ impl fmt::Display for BodyError {
 }
 
 impl std::error::Error for BodyError {}
+
+/// What a reader of a [`crate::Body`] failed with; other errors are of the reading.
+impl From<io::Error> for BodyError {
+    fn from(error: io::Error) -> Self {
+        error.downcast().unwrap_or_else(|error| Self::Malformed(format!("the body could not be read: {error}")))
+    }
+}

@@ -11,6 +11,7 @@
 //! * [`json_lines`]: series as lines of JSON.
 //! * [`csv`]: CSV files, by a mapping of columns, into line protocol.
 //! * [`encoding`]: bounded decompression of bodies.
+//! * [`Body`]: a body of lines, whole or unpacked piece by piece as it is parsed.
 //! * [`admission`]: what is refused because of its time.
 //! * `batch`: buffers of columns that are used again, keyed hashes of groups, series of one value
 //! * `errors`: rows that were left out · `number`: numbers from text · `protobuf`: its wire format
@@ -36,6 +37,7 @@ mod protobuf;
 pub mod remote_read;
 pub mod remote_write;
 
+pub use batch::body::{Body, Ledger, PackedBody, quote_lines};
 pub use batch::columns::{give_back, kept_bytes, recycle};
 pub use batch::key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
 pub use errors::{BodyError, LineError, LineErrors, limit_named};
@@ -57,8 +59,9 @@ pub(crate) const BODY_BYTES_MAX: usize = 1 << 31;
 
 /// Refuses bodies of 2 GiB and more.
 pub(crate) fn check_body_size(body: &[u8]) -> Result<(), BodyError> {
-    if body.len() < BODY_BYTES_MAX {
-        return Ok(());
-    }
-    Err(BodyError::TooLarge { size_bytes_max: BODY_BYTES_MAX as u64 - 1, limit: "bodies are shorter than 2 GiB" })
+    if body.len() < BODY_BYTES_MAX { Ok(()) } else { Err(too_long()) }
+}
+
+pub(crate) const fn too_long() -> BodyError {
+    BodyError::TooLarge { size_bytes_max: BODY_BYTES_MAX as u64 - 1, limit: "bodies are shorter than 2 GiB" }
 }

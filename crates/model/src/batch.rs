@@ -185,9 +185,14 @@ pub struct Batch<'body> {
 impl<'body> Batch<'body> {
     /// A batch without rows.
     pub fn new(body: &'body [u8], key_decoder: KeyDecoder) -> Self {
+        Self::with_arena(body, Vec::new(), key_decoder)
+    }
+
+    /// A batch without rows, with text behind the body already.
+    pub fn with_arena(body: &'body [u8], arena: Vec<u8>, key_decoder: KeyDecoder) -> Self {
         Self {
             body,
-            arena: Vec::new(),
+            arena,
             key_decoder,
             blocks: Vec::new(),
             histograms: Vec::new(),

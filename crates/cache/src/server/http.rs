@@ -1,19 +1,15 @@
 //! The same over HTTP/1.1: `GET`, `PUT` and `DELETE` of `/v1/answers`, `/v1/stats`, `/health`. Bodies have a length; there are no chunks.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io;
 
 use super::Service;
+use super::connections::{ANSWER_WORK_FACTOR, Peer};
 use super::memcached::{Form, LINE_BYTES_MAX};
 use super::wire::Wire;
 use crate::{Key, Lookup, SetError, Span, formats::arrow, formats::json};
 
 const HEADERS_MAX: usize = 100;
-
-/// Whether a line begins a request of HTTP.
-pub(super) fn is_request(line: &str) -> bool {
-    line.ends_with(" HTTP/1.1") || line.ends_with(" HTTP/1.0")
-}
 
 struct Reply {
     status: &'static str,
@@ -48,7 +44,7 @@ struct Head {
 }
 
 /// Answers one request, whose first line was read. Returns whether the connection stays open.
-pub(super) fn serve<S: Read + Write>(service: &Service, wire: &mut Wire<S>, line: &str) -> io::Result<bool> {
+pub(super) fn serve<S: Peer>(service: &Service, wire: &mut Wire<S>, line: &str) -> io::Result<bool> {
     let head = read_head(wire, line.ends_with("1.0"))?;
     if head.is_chunked || head.body_bytes > service.options.body_bytes_max {
         let reply = if head.is_chunked {
@@ -63,15 +59,31 @@ pub(super) fn serve<S: Read + Write>(service: &Service, wire: &mut Wire<S>, line
     if head.expects_continue {
         wire.write(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
-    let body = wire.bytes(head.body_bytes)?;
+    let mut share = service.bodies.share(service.options.bodies_bytes_max);
+    let body = wire.bytes(head.body_bytes, &mut share);
+    let body = body.and_then(|body| share.grow(body.len() * ANSWER_WORK_FACTOR).map(|()| body));
+    let body = match body {
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+            write(wire, &unavailable(&error), true, false)?;
+            return Ok(false);
+        }
+        body => body?,
+    };
     let mut words = line.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let reply = route(service, (method, target), &head, &body);
+    let reply = share.grow(reply.body.len()).map_or_else(|error| unavailable(&error), |()| reply);
     write(wire, &reply, head.closes, method == "HEAD")?;
     Ok(!head.closes)
 }
 
-fn read_head<S: Read + Write>(wire: &mut Wire<S>, is_old: bool) -> io::Result<Head> {
+fn unavailable(error: &io::Error) -> Reply {
+    let mut reply = Reply::text("503 Service Unavailable", format!("{error}\n"));
+    reply.headers.push(("Retry-After", "1".to_owned()));
+    reply
+}
+
+fn read_head<S: Peer>(wire: &mut Wire<S>, is_old: bool) -> io::Result<Head> {
     let bad = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut head = Head { closes: is_old, ..Head::default() };
     for _ in 0..HEADERS_MAX {
@@ -183,7 +195,7 @@ fn changed(service: &Service, method: &str, (key, span): (Key, Span), body: &[u8
     }
 }
 
-fn write<S: Read + Write>(wire: &mut Wire<S>, reply: &Reply, closes: bool, head_only: bool) -> io::Result<()> {
+fn write<S: Peer>(wire: &mut Wire<S>, reply: &Reply, closes: bool, head_only: bool) -> io::Result<()> {
     let mut headers = reply.headers.clone();
     if !reply.status.starts_with("204") {
         headers.push(("Content-Type", reply.content_type.to_owned()));

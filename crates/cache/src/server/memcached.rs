@@ -44,6 +44,11 @@ pub(super) enum LineError {
     Bad(&'static str, Option<usize>),
 }
 
+/// Whether a line begins a request of HTTP, and is no command.
+pub(super) fn is_http(line: &str) -> bool {
+    line.ends_with(" HTTP/1.1") || line.ends_with(" HTTP/1.0")
+}
+
 /// Reads a line without its end.
 pub(super) fn parse(line: &str) -> Result<Command<'_>, LineError> {
     let mut words: Vec<&str> = line.split_ascii_whitespace().collect();

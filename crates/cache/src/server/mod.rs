@@ -1,8 +1,9 @@
 //! The cache as a small server: memcached's text protocol, extended by spans of time, and HTTP, on one port. Ordinary items are kept
 //! in memory, answers with their spans in the [`Cache`].
 //!
-//! A thread serves a connection, as many as there may be; one more compacts.
+//! A thread serves a connection, as many as there may be (`connections`); one more compacts.
 
+mod connections;
 mod http;
 mod items;
 mod leases;
@@ -13,13 +14,13 @@ mod wire;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use tracing_mutex::parkinglot::Mutex;
 
 use crate::{Cache, Layered};
+use connections::{Bodies, Connection, Connections};
 use items::Items;
 use leases::Leases;
 use wire::Wire;
@@ -27,7 +28,7 @@ use wire::Wire;
 /// Bounds of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Connections at a time; more are closed at once.
+    /// Connections at a time. For one more the one that was silent for longest is closed; if all are busy it is refused.
     pub connections_max: usize,
     /// Bytes of one body.
     pub body_bytes_max: usize,
@@ -35,8 +36,14 @@ pub struct ServerOptions {
     pub items_bytes_max: usize,
     /// Bytes of answers that are kept in memory, in front of flash.
     pub memory_bytes_max: usize,
-    /// How long a connection may be silent, or take nothing.
+    /// Bytes of the bodies and long replies of all connections, with what is made of them.
+    pub bodies_bytes_max: usize,
+    /// How long a connection may be silent between two requests.
     pub idle_timeout_ms: u64,
+    /// How long a request may take to come, once it has begun.
+    pub request_timeout_ms: u64,
+    /// How long a client may take nothing of a reply.
+    pub write_timeout_ms: u64,
     /// How long a request may wait for the answer that another client fetches.
     pub wait_ms_max: u64,
 }
@@ -48,7 +55,10 @@ impl Default for ServerOptions {
             body_bytes_max: 64 << 20,
             items_bytes_max: 64 << 20,
             memory_bytes_max: 64 << 20,
+            bodies_bytes_max: 256 << 20,
             idle_timeout_ms: 600_000,
+            request_timeout_ms: 60_000,
+            write_timeout_ms: 30_000,
             wait_ms_max: 60_000,
         }
     }
@@ -62,7 +72,8 @@ struct Service {
     options: ServerOptions,
     items: Mutex<Items>,
     leases: Leases,
-    connections: AtomicUsize,
+    connections: Connections,
+    bodies: Bodies,
     waits: AtomicU64,
     is_over: AtomicBool,
 }
@@ -75,7 +86,8 @@ impl Service {
             items: Mutex::new(Items::new(options.items_bytes_max)),
             options,
             leases: Leases::default(),
-            connections: AtomicUsize::new(0),
+            connections: Connections::default(),
+            bodies: Bodies::default(),
             waits: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         }
@@ -140,27 +152,19 @@ fn accept(service: &Arc<Service>, listener: &TcpListener) {
         }
         // A connection that broke while it was accepted has no client any more.
         let Ok(stream) = stream else { continue };
-        if service.connections.load(Ordering::SeqCst) >= service.options.connections_max {
+        if !service.connections.take(service.options.connections_max) {
+            connections::refuse(service, stream);
             continue;
         }
-        service.connections.fetch_add(1, Ordering::SeqCst);
-        let served = spawn("cache-connection", service, move |service| {
+        let served = spawn("cache-connection", service, move |service| match Connection::new(service, stream) {
             // The other side is gone, or was silent for too long: there is no one left to answer.
-            let _ = serve(service, stream);
-            service.connections.fetch_sub(1, Ordering::SeqCst);
+            Ok(connection) => drop(session::serve(service, &mut Wire::new(connection))),
+            Err(_) => service.connections.give_back(),
         });
         if served.is_err() {
-            service.connections.fetch_sub(1, Ordering::SeqCst);
+            service.connections.give_back();
         }
     }
-}
-
-fn serve(service: &Service, stream: TcpStream) -> io::Result<()> {
-    let timeout = Some(Duration::from_millis(service.options.idle_timeout_ms.max(1)));
-    stream.set_read_timeout(timeout)?;
-    stream.set_write_timeout(timeout)?;
-    stream.set_nodelay(true)?;
-    session::serve(service, &mut Wire::new(stream))
 }
 
 fn maintain(service: &Service) {
@@ -205,6 +209,7 @@ fn fuzz_session(bytes: &[u8]) {
             Ok(())
         }
     }
+    impl connections::Peer for Bytes<'_> {}
     let platform = platform::sim::Simulation::new(1).platform();
     let mut options = crate::Options::new("cache/flash", 2 << 20);
     options.slab_bytes = 16 << 10;

@@ -1,23 +1,29 @@
 //! One connection: commands and their replies.
 
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use std::io;
 use std::sync::atomic::Ordering;
 
+use super::connections::{ANSWER_WORK_FACTOR, Peer, Share};
 use super::items::Outcome;
-use super::memcached::{Command, Form, LINE_BYTES_MAX, LineError, parse};
+use super::memcached::{Command, Form, LINE_BYTES_MAX, LineError, is_http, parse};
 use super::wire::Wire;
 use super::{Service, http};
 use crate::{Key, Lookup, Request, SetError, Span, Stats, formats::columns, formats::json};
 
+/// Bytes of a reply that are sent before more items are added.
+const REPLY_BYTES: usize = 64 << 10;
+
 /// Serves a connection to its end.
-pub(super) fn serve<S: Read + Write>(service: &Service, wire: &mut Wire<S>) -> io::Result<()> {
-    while let Some(line) = wire.line(LINE_BYTES_MAX)? {
+pub(super) fn serve<S: Peer>(service: &Service, wire: &mut Wire<S>) -> io::Result<()> {
+    loop {
+        wire.next_request();
+        let Some(line) = wire.line(LINE_BYTES_MAX)? else { return Ok(()) };
         let Ok(line) = std::str::from_utf8(&line) else {
             wire.write(b"CLIENT_ERROR a command is UTF-8 text\r\n")?;
             continue;
         };
-        if http::is_request(line) {
+        if is_http(line) {
             if http::serve(service, wire, line)? {
                 continue;
             }
@@ -25,7 +31,17 @@ pub(super) fn serve<S: Read + Write>(service: &Service, wire: &mut Wire<S>) -> i
         }
         let reply = match parse(line) {
             Ok(Command::Quit) => return Ok(()),
-            Ok(command) => run(service, wire, command)?,
+            Ok(command) => {
+                let mut share = service.bodies.share(service.options.bodies_bytes_max);
+                match run(service, wire, command, &mut share) {
+                    // The rest of the body is still to come.
+                    Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                        return wire.write(&server_error(&error));
+                    }
+                    reply => wire.write(&reply?)?,
+                }
+                continue;
+            }
             Err(LineError::Unknown) => b"ERROR\r\n".to_vec(),
             Err(LineError::Bad(what, bytes)) => {
                 skip_body(service, wire, bytes)?;
@@ -34,11 +50,10 @@ pub(super) fn serve<S: Read + Write>(service: &Service, wire: &mut Wire<S>) -> i
         };
         wire.write(&reply)?;
     }
-    Ok(())
 }
 
 /// A body that follows a line which was refused is read all the same, so that it is not taken for commands.
-fn skip_body<S: Read + Write>(service: &Service, wire: &mut Wire<S>, bytes: Option<usize>) -> io::Result<()> {
+fn skip_body<S: Peer>(service: &Service, wire: &mut Wire<S>, bytes: Option<usize>) -> io::Result<()> {
     match bytes {
         Some(bytes) if bytes <= service.options.body_bytes_max => wire.skip(bytes + 2),
         Some(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "a body that is too long")),
@@ -46,12 +61,18 @@ fn skip_body<S: Read + Write>(service: &Service, wire: &mut Wire<S>, bytes: Opti
     }
 }
 
-fn run<S: Read + Write>(service: &Service, wire: &mut Wire<S>, command: Command<'_>) -> io::Result<Vec<u8>> {
+/// Runs a command; what its body and its reply take is taken of the share.
+fn run<S: Peer>(
+    service: &Service,
+    wire: &mut Wire<S>,
+    command: Command<'_>,
+    share: &mut Share<'_>,
+) -> io::Result<Vec<u8>> {
     let now_s = service.now_s();
     let (quiet, reply) = match command {
-        Command::Get { keys, with_version } => (false, get(service, &keys, with_version, now_s)),
+        Command::Get { keys, with_version } => (false, get(service, wire, &keys, with_version)?),
         Command::Store { how, key, flags, expiry, bytes, quiet } => {
-            let Some(body) = body(service, wire, bytes)? else {
+            let Some(body) = body(service, wire, bytes, share)? else {
                 return Ok(b"CLIENT_ERROR bad data chunk\r\n".to_vec());
             };
             let stored = service.items.lock().store(how, key.as_bytes(), flags, expiry, &body, now_s);
@@ -76,12 +97,15 @@ fn run<S: Read + Write>(service: &Service, wire: &mut Wire<S>, command: Command<
             (quiet, reply.into())
         }
         Command::TimeGet { key, span, wait_ms, partial, form } => {
-            (false, time_reply(&service.look_up(json::key(key), span, wait_ms, partial), span, form))
+            let reply = time_reply(&service.look_up(json::key(key), span, wait_ms, partial), span, form);
+            share.grow(reply.len())?;
+            (false, reply)
         }
         Command::TimeSet { key, span, bytes, form, quiet } => {
-            let Some(body) = body(service, wire, bytes)? else {
+            let Some(body) = body(service, wire, bytes, share)? else {
                 return Ok(b"CLIENT_ERROR bad data chunk\r\n".to_vec());
             };
+            share.grow(body.len() * ANSWER_WORK_FACTOR)?;
             (quiet, set_reply(service.set(json::key(key), span, &body, form)))
         }
         Command::TimeDelete { key, span, quiet } => (
@@ -104,22 +128,32 @@ fn run<S: Read + Write>(service: &Service, wire: &mut Wire<S>, command: Command<
 }
 
 /// The data behind a command. `None` if its end is not where it was said to be; then all up to the end of the line is skipped.
-fn body<S: Read + Write>(service: &Service, wire: &mut Wire<S>, bytes: usize) -> io::Result<Option<Vec<u8>>> {
+fn body<S: Peer>(
+    service: &Service,
+    wire: &mut Wire<S>,
+    bytes: usize,
+    share: &mut Share<'_>,
+) -> io::Result<Option<Vec<u8>>> {
     if bytes > service.options.body_bytes_max {
         wire.write(b"SERVER_ERROR object too large for cache\r\n")?;
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a body that is too long"));
     }
-    let body = wire.bytes(bytes)?;
-    if wire.bytes(1)? == b"\n" || wire.bytes(1)? == b"\n" {
+    let body = wire.bytes(bytes, share)?;
+    if wire.byte()? == b'\n' || wire.byte()? == b'\n' {
         return Ok(Some(body));
     }
     wire.line(LINE_BYTES_MAX)?;
     Ok(None)
 }
 
-fn get(service: &Service, keys: &[&str], with_version: bool, now_s: i64) -> Vec<u8> {
-    let mut reply = Vec::new();
+/// Writes items as they are found; gives the end of the reply.
+fn get<S: Peer>(service: &Service, wire: &mut Wire<S>, keys: &[&str], with_version: bool) -> io::Result<Vec<u8>> {
+    let (mut reply, now_s) = (Vec::new(), service.now_s());
     for key in keys {
+        if reply.len() > REPLY_BYTES {
+            wire.write(&reply)?;
+            reply.clear();
+        }
         let Some(item) = service.items.lock().get(key.as_bytes(), now_s) else {
             continue;
         };
@@ -129,7 +163,7 @@ fn get(service: &Service, keys: &[&str], with_version: bool, now_s: i64) -> Vec<
         reply.extend_from_slice(b"\r\n");
     }
     reply.extend_from_slice(b"END\r\n");
-    reply
+    Ok(reply)
 }
 
 fn found(is_found: bool, done: &str) -> Vec<u8> {
@@ -247,7 +281,8 @@ impl Service {
             ("bytes", items.bytes() as u64),
             ("limit_maxbytes", self.options.items_bytes_max as u64),
             ("evictions", items.evicted),
-            ("curr_connections", self.connections.load(Ordering::Relaxed) as u64),
+            ("curr_connections", self.connections.count() as u64),
+            ("rejected_connections", self.connections.refused.load(Ordering::Relaxed)),
             ("time_gets", gets),
             ("time_hits", hits),
             ("time_partial_hits", partial_hits),

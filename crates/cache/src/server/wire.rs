@@ -1,10 +1,12 @@
 //! Reading lines and bodies off a connection, with bounds.
 
-use std::io::{self, Read, Write};
+use std::io;
+
+use super::connections::{Peer, Share};
 
 /// Bytes to read at a time.
 const READ_BYTES: usize = 16 << 10;
-/// Room that is made for a body before any of it has come.
+/// Room that is made for a body before any of it has come. It doubles as it fills.
 const RESERVED_BYTES_MAX: usize = 64 << 10;
 
 /// A connection and what was read of it already.
@@ -16,13 +18,19 @@ pub(super) struct Wire<S> {
     read: usize,
 }
 
-impl<S: Read + Write> Wire<S> {
+impl<S: Peer> Wire<S> {
     pub(super) fn new(stream: S) -> Self {
         Self { stream, buffer: Vec::new(), used: 0, read: 0 }
     }
 
     fn rest(&self) -> &[u8] {
         self.buffer.get(self.used..self.read).unwrap_or_default()
+    }
+
+    /// The last request is answered.
+    pub(super) fn next_request(&mut self) {
+        let has_begun = !self.rest().is_empty();
+        self.stream.next_request(has_begun);
     }
 
     /// The next line without its end, `None` where the connection ends before one.
@@ -48,10 +56,16 @@ impl<S: Read + Write> Wire<S> {
         }
     }
 
-    /// The next so many bytes; an error where the connection ends before.
-    pub(super) fn bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(count.min(RESERVED_BYTES_MAX));
+    /// The next so many bytes; an error where the connection ends before, or where the share cannot grow for them.
+    pub(super) fn bytes(&mut self, count: usize, share: &mut Share<'_>) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
         while bytes.len() < count {
+            if bytes.len() == bytes.capacity() {
+                let room = bytes.len().max(RESERVED_BYTES_MAX).min(count - bytes.len());
+                share.grow(room)?;
+                bytes.reserve_exact(room);
+            }
+            let count = count.min(bytes.capacity());
             let rest = self.rest();
             let more = rest.get(..rest.len().min(count - bytes.len())).unwrap_or_default();
             bytes.extend_from_slice(more);
@@ -66,11 +80,27 @@ impl<S: Read + Write> Wire<S> {
     /// Reads bytes and throws them away.
     pub(super) fn skip(&mut self, mut count: usize) -> io::Result<()> {
         while count > 0 {
-            let some = count.min(READ_BYTES);
-            self.bytes(some)?;
-            count -= some;
+            let passed = self.rest().len().min(count);
+            self.used += passed;
+            count -= passed;
+            if count > 0 && !self.fill()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
         }
         Ok(())
+    }
+
+    /// The next byte.
+    pub(super) fn byte(&mut self) -> io::Result<u8> {
+        loop {
+            if let Some(byte) = self.rest().first().copied() {
+                self.used += 1;
+                return Ok(byte);
+            }
+            if !self.fill()? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {

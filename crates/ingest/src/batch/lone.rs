@@ -80,6 +80,10 @@ impl LoneRows {
         dropped
     }
 
+    pub(crate) fn block_mut(&mut self) -> &mut Block {
+        &mut self.block
+    }
+
     /// The rows as a block; `None` if there are none.
     pub(crate) fn into_block(self) -> Option<Block> {
         (self.block.rows() > 0).then_some(self.block)

@@ -18,12 +18,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use memchr::{memchr, memchr2};
-use model::{Batch, GroupKey, MetricKind, MetricMetadata, Span};
+use model::{GroupKey, MetricKind, MetricMetadata, Span};
 
 pub use key::decode_key;
 
-use crate::batch::lone::LoneRows;
-use crate::{BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher, check_body_size};
+use crate::batch::body::{LineReader, LoneLines, TextSlice, parse_lines};
+use crate::{Body, BodyError, Limits, Parsed, ScopedKeyHasher};
 
 /// Which of the two formats a body has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -61,64 +61,66 @@ pub struct Options<'a> {
 /// Why a line was left out.
 type Reason = Cow<'static, str>;
 
-/// Parses a body. Fails only when it is 2 GiB or longer.
-pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
-    check_body_size(body)?;
-    let mut parser = Parser::new(body, options);
-    let mut at = 0;
-    while let Some(rest) = body.get(at..).filter(|rest| !rest.is_empty()) {
-        let length = memchr(b'\n', rest).unwrap_or(rest.len());
-        parser.line += 1;
-        if let Err(reason) = parser.take_line(at, at + length) {
-            parser.errors.push(options.limits.errors_max, parser.line, || reason.into_owned());
-        }
-        at += length + 1;
-    }
-    Ok(parser.finish())
+/// Parses a body. Fails only when it is 2 GiB or longer, or cannot be unpacked.
+pub fn parse<'body>(body: impl Into<Body<'body>>, options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
+    parse_lines(body.into(), Parser::new(options))
 }
 
-struct Parser<'body, 'options> {
-    body: &'body [u8],
+struct Parser<'options> {
     options: &'options Options<'options>,
     /// What stands before every key, because of extra labels.
     key_prefix: Vec<u8>,
-    line: u32,
-    batch: Batch<'body>,
-    lone: LoneRows,
+    lone: LoneLines,
     /// Length of all keys that do not stand in the body.
     keys_bytes: usize,
-    errors: LineErrors,
-    /// Places in the batch's metadata.
+    metadata: Vec<MetricMetadata>,
+    /// Places in the metadata.
     families: HashMap<String, usize>,
     ended: bool,
 }
 
-impl<'body, 'options> Parser<'body, 'options> {
-    fn new(body: &'body [u8], options: &'options Options<'options>) -> Self {
+impl LineReader for Parser<'_> {
+    fn read(&mut self, piece: TextSlice<'_>) -> usize {
+        self.lone.texts.begin(piece.text);
+        let mut at = 0;
+        while let Some((line, next)) = piece.line(at) {
+            self.lone.line += 1;
+            if let Err(reason) = self.take_line(at, line) {
+                self.lone.errors.push(self.options.limits.errors_max, self.lone.line, || reason.into_owned());
+            }
+            at = next;
+        }
+        at
+    }
+
+    fn detach(&mut self, text: &[u8]) {
+        self.lone.detach(text);
+    }
+
+    fn finish(self, body: &[u8]) -> Parsed<'_> {
+        let mut parsed = self.lone.finish(body, decode_key);
+        parsed.batch.metadata = self.metadata;
+        parsed
+    }
+}
+
+impl<'options> Parser<'options> {
+    fn new(options: &'options Options<'options>) -> Self {
         Self {
-            body,
             options,
             key_prefix: key::prefix(options.extra_labels),
-            line: 0,
-            batch: Batch::new(body, decode_key),
-            lone: LoneRows::floats(options.limits.rows_max),
+            lone: LoneLines::new(options.limits.rows_max),
             keys_bytes: 0,
-            errors: LineErrors::default(),
+            metadata: Vec::new(),
             families: HashMap::new(),
             ended: false,
         }
     }
 
-    fn finish(mut self) -> Parsed<'body> {
-        self.batch.blocks.extend(self.lone.into_block());
-        Parsed { batch: self.batch, errors: self.errors }
-    }
-
-    /// Reads the line at this stretch of the body.
-    fn take_line(&mut self, start: usize, end: usize) -> Result<(), Reason> {
-        let whole = self.body.get(start..end).unwrap_or_default();
+    /// Reads the line that starts here.
+    fn take_line(&mut self, start: usize, whole: &[u8]) -> Result<(), Reason> {
         let line = whole.trim_ascii_start();
-        let start = end - line.len();
+        let start = start + whole.len() - line.len();
         let line = line.trim_ascii_end();
         if line.is_empty() {
             return Ok(());
@@ -153,9 +155,9 @@ impl<'body, 'options> Parser<'body, 'options> {
         if words.next().is_some() {
             return Err("text behind the timestamp".into());
         }
-        self.lone.check_room()?;
+        self.lone.rows.check_room()?;
         let key = self.place_key(start, raw_key)?;
-        self.lone.push(key, timestamp_ns, value.to_bits(), self.line);
+        self.lone.rows.push(key, timestamp_ns, value.to_bits(), self.lone.line);
         Ok(())
     }
 
@@ -173,7 +175,7 @@ impl<'body, 'options> Parser<'body, 'options> {
             );
             return Err(reason.into());
         }
-        Ok(GroupKey { hash: self.options.hasher.hash(&key), text: self.batch.push_text(&key) })
+        Ok(GroupKey { hash: self.options.hasher.hash(&key), text: self.lone.texts.push(&key) })
     }
 
     fn parse_timestamp_ns(&self, word: &[u8]) -> Result<i64, Reason> {
@@ -215,7 +217,7 @@ impl<'body, 'options> Parser<'body, 'options> {
     }
 
     fn describe(&mut self, family: String, set: impl FnOnce(&mut MetricMetadata)) -> Result<(), Reason> {
-        let metadata = &mut self.batch.metadata;
+        let metadata = &mut self.metadata;
         let place = match self.families.get(&family) {
             Some(place) => *place,
             None if metadata.len() >= self.options.limits.metadata_max => {

@@ -11,14 +11,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use memchr::memchr;
-use model::{Batch, GroupIdentity, GroupKey, Labels, METRIC_NAME, Span};
+use model::{GroupIdentity, GroupKey, Labels, METRIC_NAME, Span};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 
+use crate::batch::body::{LineReader, LoneLines, TextSlice, parse_lines};
 use crate::batch::lone::LoneRows;
-use crate::{BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher, check_body_size};
+use crate::{Body, BodyError, Limits, Parsed, ScopedKeyHasher};
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -42,25 +42,39 @@ struct Line<'a> {
 /// A number; JSON has no spelling for the infinities and NaN, so they come as text, or null for NaN.
 struct Value(f64);
 
-/// Parses a body. Fails only when it is 2 GiB or longer.
-pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
-    check_body_size(body)?;
-    let mut batch = Batch::new(body, decode_key);
-    let mut errors = LineErrors::default();
-    let mut rows = LoneRows::floats(options.limits.rows_max);
-    let (mut at, mut number) = (0, 0);
-    while let Some(rest) = body.get(at..).filter(|rest| !rest.is_empty()) {
-        let length = memchr(b'\n', rest).unwrap_or(rest.len());
-        number += 1;
-        let line = rest.get(..length).unwrap_or_default();
-        if let Err(reason) = take_line(body, line, number, options, &mut rows) {
-            rows.drop_keyless();
-            errors.push(options.limits.errors_max, number, || reason.into_owned());
+/// Parses a body. Fails only when it is 2 GiB or longer, or cannot be unpacked.
+pub fn parse<'body>(body: impl Into<Body<'body>>, options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
+    parse_lines(body.into(), Parser { options, lone: LoneLines::new(options.limits.rows_max) })
+}
+
+struct Parser<'options> {
+    options: &'options Options<'options>,
+    lone: LoneLines,
+}
+
+impl LineReader for Parser<'_> {
+    fn read(&mut self, piece: TextSlice<'_>) -> usize {
+        self.lone.texts.begin(piece.text);
+        let mut at = 0;
+        while let Some((line, next)) = piece.line(at) {
+            let lone = &mut self.lone;
+            lone.line += 1;
+            if let Err(reason) = take_line(piece.text, line, lone.line, self.options, &mut lone.rows) {
+                lone.rows.drop_keyless();
+                lone.errors.push(self.options.limits.errors_max, lone.line, || reason.into_owned());
+            }
+            at = next;
         }
-        at += length + 1;
+        at
     }
-    batch.blocks.extend(rows.into_block());
-    Ok(Parsed { batch, errors })
+
+    fn detach(&mut self, text: &[u8]) {
+        self.lone.detach(text);
+    }
+
+    fn finish(self, body: &[u8]) -> Parsed<'_> {
+        self.lone.finish(body, decode_key)
+    }
 }
 
 fn take_line(

@@ -23,14 +23,15 @@ mod value;
 use std::borrow::Cow;
 
 use memchr::memchr_iter;
-use model::{Batch, Block, GroupKey, Span, ValueType};
+use model::{Block, GroupKey, Span, ValueType};
 
 pub use encode::{EncodeError, FieldValue, Point, encode_batch, encode_point};
 pub(crate) use key::check_line;
 pub use key::decode_key;
 
+use crate::batch::body::{LineReader, TextSlice, Texts, parse_lines};
 use crate::number::parse_expected;
-use crate::{BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher, check_body_size};
+use crate::{Body, BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher};
 use layout::{LayoutField, Layouts};
 use value::{Ending, Value, count_blanks, line_end, parse_ending, parse_value, unescape_string};
 
@@ -108,21 +109,13 @@ pub struct Options<'a> {
     pub limits: &'a Limits,
 }
 
-/// Parses a body. Fails only when it is 2 GiB or longer.
-pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
-    check_body_size(body)?;
-    let mut parser = Parser::new(body, options);
-    while parser.at < body.len() {
-        parser.next_line();
-    }
-    let Parser { mut batch, mut blocks, errors, .. } = parser;
-    order::restore_order(&mut blocks);
-    batch.blocks = blocks;
-    Ok(Parsed { batch, errors })
+/// Parses a body. Fails only when it is 2 GiB or longer, or cannot be unpacked.
+pub fn parse<'body>(body: impl Into<Body<'body>>, options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
+    parse_lines(body.into(), State::new(options))
 }
 
-struct Parser<'body, 'options> {
-    body: &'body [u8],
+/// What lasts from piece to piece.
+struct State<'options> {
     options: &'options Options<'options>,
     /// Keys up to this length break no limit, whatever is in them.
     unchecked_key_bytes: usize,
@@ -130,15 +123,28 @@ struct Parser<'body, 'options> {
     rows: usize,
     /// The time of points that bring none.
     now_ns: i64,
-    /// The next byte to read, and the number of its line.
-    at: usize,
+    /// The number of the line that is read.
     line: u32,
     layouts: Layouts,
-    batch: Batch<'body>,
+    texts: Texts,
     blocks: Vec<Block>,
+    /// For each block, the rows that refer to no piece any more.
+    detached_rows: Vec<usize>,
     errors: LineErrors,
+}
+
+struct Parser<'body, 'state, 'options> {
+    body: &'body [u8],
+    /// Whether the body ends where this text does.
+    is_last: bool,
+    /// The next byte to read.
+    at: usize,
+    state: &'state mut State<'options>,
     scratch: slow::Scratch<'body>,
 }
+
+/// A line that may go on beyond the text.
+struct Unfinished;
 
 /// A line that was read: its key, its time, and where the next line begins.
 struct Row {
@@ -150,73 +156,21 @@ struct Row {
     inner_lines: u32,
 }
 
-impl<'body, 'options> Parser<'body, 'options> {
-    fn new(body: &'body [u8], options: &'options Options<'options>) -> Self {
-        let limits = options.limits;
+impl<'options> State<'options> {
+    fn new(options: &'options Options<'options>) -> Self {
         let unit_ns = options.precision.unit_ns();
         Self {
-            body,
             options,
-            unchecked_key_bytes: key::unchecked_key_bytes(limits),
+            unchecked_key_bytes: key::unchecked_key_bytes(options.limits),
             rows: 0,
             now_ns: options.now_ns - options.now_ns.rem_euclid(unit_ns),
-            at: 0,
             line: 1,
             layouts: Layouts::default(),
-            batch: Batch::new(body, decode_key),
+            texts: Texts::default(),
             blocks: Vec::new(),
+            detached_rows: Vec::new(),
             errors: LineErrors::default(),
-            scratch: slow::Scratch::default(),
         }
-    }
-
-    fn next_line(&mut self) {
-        let rest = self.body.get(self.at..).unwrap_or_default();
-        let blanks = count_blanks(rest);
-        let rest = rest.get(blanks..).unwrap_or_default();
-        let start = self.at + blanks;
-        if let Some(length) = line_end(rest) {
-            self.at = start + length;
-            self.line += 1;
-        } else if rest.first() == Some(&b'#') {
-            self.at = start + memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
-            self.line += 1;
-        } else if self.parse_guessed(start).is_none() {
-            self.parse_unguessed(start);
-        }
-    }
-
-    /// Reads the line as if it had the layout that is its turn. `None`, and no trace left, if it has another one or
-    /// anything else is unusual about it.
-    #[inline]
-    fn parse_guessed(&mut self, start: usize) -> Option<()> {
-        let (place, layout) = self.layouts.predicted()?;
-        let line = self.body.get(start..)?;
-        let behind_measurement = line.strip_prefix(&*layout.measurement)?.first()?;
-        let key_length = key::key_length(line)?;
-        if !matches!(behind_measurement, b',' | b' ')
-            || key_length > self.unchecked_key_bytes
-            || self.rows == self.options.limits.rows_max
-        {
-            return None;
-        }
-        let cells = &mut self.blocks.get_mut(layout.block)?.cells;
-        let cells_before = cells.len();
-        let mut reader = FieldReader { line, start, at: key_length, batch: &mut self.batch, inner_lines: 0 };
-        let ending = reader.read_fields(&layout.fields, cells);
-        let (at, inner_lines) = (reader.at, reader.inner_lines);
-        let row = ending.and_then(|ending| {
-            let length = at + ending.length;
-            let timestamp_ns = self.timestamp_ns(ending.timestamp).ok()?;
-            let fits = length <= self.options.limits.line_bytes_max;
-            fits.then_some(Row { key_start: start, key_length, timestamp_ns, end: start + length, inner_lines })
-        });
-        let Some(row) = row else {
-            self.blocks.get_mut(layout.block)?.cells.truncate(cells_before);
-            return None;
-        };
-        self.push_row(place, layout.block, &row);
-        Some(())
     }
 
     /// The time of a point, in nanoseconds.
@@ -229,36 +183,127 @@ impl<'body, 'options> Parser<'body, 'options> {
                 .ok_or("time outside range -9223372036854775808 - 9223372036854775807 ns"),
         }
     }
+}
+
+impl LineReader for State<'_> {
+    fn read(&mut self, piece: TextSlice<'_>) -> usize {
+        self.texts.begin(piece.text);
+        let TextSlice { text: body, is_last } = piece;
+        let mut parser = Parser { body, is_last, at: 0, state: self, scratch: slow::Scratch::default() };
+        while parser.at < body.len() && parser.next_line().is_ok() {}
+        parser.at
+    }
+
+    fn detach(&mut self, text: &[u8]) {
+        self.detached_rows.resize(self.blocks.len(), 0);
+        for (block, detached_rows) in self.blocks.iter_mut().zip(&mut self.detached_rows) {
+            self.texts.detach_rows(text, block, *detached_rows);
+            *detached_rows = block.rows();
+        }
+        self.texts.end();
+    }
+
+    fn finish(self, body: &[u8]) -> Parsed<'_> {
+        let mut batch = self.texts.into_batch(body, decode_key);
+        batch.blocks = self.blocks;
+        order::restore_order(&mut batch.blocks);
+        Parsed { batch, errors: self.errors }
+    }
+}
+
+impl Parser<'_, '_, '_> {
+    /// Whether the line that ends before this byte has its end in the text.
+    #[inline]
+    fn is_whole(&self, end: usize) -> bool {
+        self.is_last || end > 0 && self.body.get(end - 1) == Some(&b'\n')
+    }
+
+    fn next_line(&mut self) -> Result<(), Unfinished> {
+        let rest = self.body.get(self.at..).unwrap_or_default();
+        let blanks = count_blanks(rest);
+        let rest = rest.get(blanks..).unwrap_or_default();
+        let start = self.at + blanks;
+        let empty = line_end(rest);
+        if empty.is_some() || rest.first() == Some(&b'#') {
+            let length = empty.or_else(|| Some(memchr::memchr(b'\n', rest)? + 1)).unwrap_or(rest.len());
+            if !self.is_whole(start + length) {
+                return Err(Unfinished);
+            }
+            self.at = start + length;
+            self.state.line += 1;
+            return Ok(());
+        }
+        match self.parse_guessed(start) {
+            Some(()) => Ok(()),
+            None => self.parse_unguessed(start),
+        }
+    }
+
+    /// Reads the line as if it had the layout that is its turn. `None`, and no trace left, if it has another one or
+    /// anything else is unusual about it.
+    #[inline]
+    fn parse_guessed(&mut self, start: usize) -> Option<()> {
+        let State { options, unchecked_key_bytes, rows, layouts, texts, blocks, .. } = &mut *self.state;
+        let (place, layout) = layouts.predicted()?;
+        let line = self.body.get(start..)?;
+        let behind_measurement = line.strip_prefix(&*layout.measurement)?.first()?;
+        let key_length = key::key_length(line)?;
+        if !matches!(behind_measurement, b',' | b' ')
+            || key_length > *unchecked_key_bytes
+            || *rows == options.limits.rows_max
+        {
+            return None;
+        }
+        let (block, line_bytes_max) = (layout.block, options.limits.line_bytes_max);
+        let cells = &mut blocks.get_mut(block)?.cells;
+        let cells_before = cells.len();
+        let mut reader = FieldReader { line, start, at: key_length, texts, inner_lines: 0 };
+        let ending = reader.read_fields(&layout.fields, cells);
+        let (at, inner_lines) = (reader.at, reader.inner_lines);
+        let row = ending.and_then(|ending| {
+            let length = at + ending.length;
+            let timestamp_ns = self.state.timestamp_ns(ending.timestamp).ok()?;
+            let fits = length <= line_bytes_max && self.is_whole(start + length);
+            fits.then_some(Row { key_start: start, key_length, timestamp_ns, end: start + length, inner_lines })
+        });
+        let Some(row) = row else {
+            self.state.blocks.get_mut(block)?.cells.truncate(cells_before);
+            return None;
+        };
+        self.push_row(place, block, &row);
+        Some(())
+    }
 
     /// Adds a row, except for its cells, and goes to the next line.
     #[inline]
     fn push_row(&mut self, place: usize, block: usize, row: &Row) {
         let raw_key = self.body.get(row.key_start..row.key_start + row.key_length).unwrap_or_default();
         let text = Span { start: row.key_start as u32, len: row.key_length as u32 };
-        if let Some(block) = self.blocks.get_mut(block) {
-            block.keys.push(GroupKey { hash: self.options.hasher.hash(raw_key), text });
+        let state = &mut *self.state;
+        if let Some(block) = state.blocks.get_mut(block) {
+            block.keys.push(GroupKey { hash: state.options.hasher.hash(raw_key), text });
             block.timestamps_ns.push(row.timestamp_ns);
-            block.lines.push(self.line);
+            block.lines.push(state.line);
         }
-        self.layouts.followed_by(place);
-        self.rows += 1;
+        state.layouts.followed_by(place);
+        state.rows += 1;
+        state.line += row.inner_lines + 1;
         self.at = row.end;
-        self.line += row.inner_lines + 1;
     }
 }
 
 /// Reads the fields of a line whose layout is known.
-struct FieldReader<'a, 'body> {
+struct FieldReader<'a> {
     line: &'a [u8],
     /// Where the line begins in the body.
     start: usize,
     /// The next byte of the line to read.
     at: usize,
-    batch: &'a mut Batch<'body>,
+    texts: &'a mut Texts,
     inner_lines: u32,
 }
 
-impl FieldReader<'_, '_> {
+impl FieldReader<'_> {
     /// Appends the cells and says how the line ends; `None` as soon as something does not fit the layout.
     #[inline]
     fn read_fields(&mut self, fields: &[LayoutField], cells: &mut Vec<u64>) -> Option<Ending> {
@@ -274,7 +319,7 @@ impl FieldReader<'_, '_> {
                 continue;
             }
             let value = parse_value(text).ok().filter(|value| value.kind == field.value_type)?;
-            cells.push(place_value(&value, text, self.start + at, self.batch, &mut self.inner_lines).ok()?);
+            cells.push(place_value(&value, text, self.start + at, self.texts, &mut self.inner_lines).ok()?);
             at += value.length;
         }
         self.at = at;
@@ -303,7 +348,7 @@ fn place_value(
     value: &Value,
     text: &[u8],
     at: usize,
-    batch: &mut Batch<'_>,
+    texts: &mut Texts,
     inner_lines: &mut u32,
 ) -> Result<u64, &'static str> {
     if value.kind != ValueType::String {
@@ -315,7 +360,7 @@ fn place_value(
     }
     *inner_lines += memchr_iter(b'\n', inner).count() as u32;
     let span = if value.has_backslash {
-        batch.push_text(&unescape_string(inner))
+        texts.push(&unescape_string(inner))
     } else {
         Span { start: at as u32 + 1, len: inner.len() as u32 }
     };

@@ -6,8 +6,8 @@ use memchr::{memchr, memchr_iter, memchr2};
 
 use super::key::{self, is_escaped};
 use super::layout::LineField;
-use super::value::{bad_ending, count_blanks, line_end, parse_ending, parse_value};
-use super::{Parser, Reason, Row, place_value};
+use super::value::{UNBALANCED_QUOTES, bad_ending, count_blanks, line_end, parse_ending, parse_value};
+use super::{Parser, Reason, Row, State, Unfinished, place_value};
 
 /// Buffers that are used again from line to line.
 #[derive(Default)]
@@ -16,29 +16,37 @@ pub(super) struct Scratch<'body> {
     spelling: Vec<u8>,
 }
 
-impl<'body> Parser<'body, '_> {
+impl<'body> Parser<'body, '_, '_> {
     /// Reads a line of any layout, or reports it.
-    pub(super) fn parse_unguessed(&mut self, start: usize) {
+    pub(super) fn parse_unguessed(&mut self, start: usize) -> Result<(), Unfinished> {
         let mut scratch = mem::take(&mut self.scratch);
         scratch.fields.clear();
         scratch.spelling.clear();
-        let result = self.take_apart(start, &mut scratch).and_then(|row| self.add_row(&row, &scratch));
-        self.scratch = scratch;
-        if let Err(reason) = result {
-            self.errors.push(self.options.limits.errors_max, self.line, || reason.into_owned());
-            let line = self.body.get(start..).unwrap_or_default();
-            let length = bad_line_length(line);
-            let skipped = line.get(..length).unwrap_or_default();
-            self.line += memchr_iter(b'\n', skipped).count() as u32;
-            self.at = start + length;
+        let row = self.take_apart(start, &mut scratch);
+        if row.as_ref().is_ok_and(|row| !self.is_whole(row.end)) {
+            return Err(Unfinished);
         }
+        let result = row.and_then(|row| self.add_row(&row, &scratch));
+        self.scratch = scratch;
+        let Err(reason) = result else { return Ok(()) };
+        let line = self.body.get(start..).unwrap_or_default();
+        let BadLine { length, has_open_quote } = bad_line(line);
+        let is_open = has_open_quote || reason == UNBALANCED_QUOTES;
+        if !self.is_whole(start + length) || is_open && !self.is_last {
+            return Err(Unfinished);
+        }
+        let state = &mut *self.state;
+        state.errors.push(state.options.limits.errors_max, state.line, || reason.into_owned());
+        state.line += memchr_iter(b'\n', line.get(..length).unwrap_or_default()).count() as u32;
+        self.at = start + length;
+        Ok(())
     }
 
     /// Reads key, fields and time into the scratch, whatever they are called.
     fn take_apart(&mut self, start: usize, scratch: &mut Scratch<'body>) -> Result<Row, Reason> {
-        let limits = self.options.limits;
+        let limits = self.state.options.limits;
         let line = self.body.get(start..).unwrap_or_default();
-        if self.rows == limits.rows_max {
+        if self.state.rows == limits.rows_max {
             return Err(format!("the request has more than {} rows (rows_max); split it", limits.rows_max).into());
         }
         if line.first() == Some(&b',') {
@@ -46,7 +54,7 @@ impl<'body> Parser<'body, '_> {
         }
         let key_length = key::key_length(line).ok_or("missing fields")?;
         let raw_key = line.get(..key_length).unwrap_or_default();
-        if key_length > self.unchecked_key_bytes {
+        if key_length > self.state.unchecked_key_bytes {
             key::check_key(raw_key, limits)?;
         }
         scratch.spelling.extend_from_slice(raw_key.get(..key::measurement_length(raw_key)).unwrap_or_default());
@@ -71,7 +79,7 @@ impl<'body> Parser<'body, '_> {
         if length > limits.line_bytes_max {
             return Err(format!("the line is longer than {} bytes (line_bytes_max)", limits.line_bytes_max).into());
         }
-        let timestamp_ns = self.timestamp_ns(ending.timestamp)?;
+        let timestamp_ns = self.state.timestamp_ns(ending.timestamp)?;
         Ok(Row { key_start: start, key_length, timestamp_ns, end: start + length, inner_lines })
     }
 
@@ -86,7 +94,7 @@ impl<'body> Parser<'body, '_> {
         if line_end(behind).is_none() && !matches!(behind.first(), Some(b',' | b' ')) {
             return Err(bad_ending(value.kind).into());
         }
-        let cell = place_value(&value, text, at + name_length + 1, &mut self.batch, inner_lines)?;
+        let cell = place_value(&value, text, at + name_length + 1, &mut self.state.texts, inner_lines)?;
         scratch.spelling.extend_from_slice(name);
         scratch.spelling.extend_from_slice(&[b'=', value.kind as u8]);
         scratch.fields.push(LineField { name, value_type: value.kind, cell });
@@ -95,14 +103,15 @@ impl<'body> Parser<'body, '_> {
 
     /// Finds or makes the layout and adds the row.
     fn add_row(&mut self, row: &Row, scratch: &Scratch<'body>) -> Result<(), Reason> {
-        let spelling = self.options.hasher.hash(&scratch.spelling);
-        let place = match self.layouts.find(spelling) {
+        let spelling = self.state.options.hasher.hash(&scratch.spelling);
+        let place = match self.state.layouts.find(spelling) {
             Some(place) => place,
             None => self.add_layout(spelling, row, scratch)?,
         };
-        let Some(layout) = self.layouts.get(place) else { return Ok(()) };
+        let state = &mut *self.state;
+        let Some(layout) = state.layouts.get(place) else { return Ok(()) };
         let block_place = layout.block;
-        let Some(block) = self.blocks.get_mut(block_place) else { return Ok(()) };
+        let Some(block) = state.blocks.get_mut(block_place) else { return Ok(()) };
         match &layout.columns {
             None => block.cells.extend(scratch.fields.iter().map(|field| field.cell)),
             Some(columns) => {
@@ -118,10 +127,11 @@ impl<'body> Parser<'body, '_> {
     fn add_layout(&mut self, spelling: u128, row: &Row, scratch: &Scratch<'body>) -> Result<usize, Reason> {
         let raw_key = self.body.get(row.key_start..row.key_start + row.key_length).unwrap_or_default();
         let measurement = raw_key.get(..key::measurement_length(raw_key)).unwrap_or_default();
-        let place = self.layouts.add(spelling, measurement, &scratch.fields, &mut self.blocks, self.options.limits)?;
+        let State { layouts, blocks, options, .. } = &mut *self.state;
+        let place = layouts.add(spelling, measurement, &scratch.fields, blocks, options.limits)?;
         // Most bodies have one layout: room for all their rows at once. Others grow as they need.
         if place == 0
-            && let Some(block) = self.blocks.first_mut()
+            && let Some(block) = blocks.first_mut()
         {
             let rows = self.body.len().saturating_sub(row.key_start) / (row.end - row.key_start).max(1) + 1;
             block.keys.reserve(rows);
@@ -148,24 +158,35 @@ fn field_name_length(text: &[u8]) -> Result<usize, &'static str> {
     Err("invalid field format: a field without '='")
 }
 
+/// How far a bad line goes.
+struct BadLine {
+    /// Its end included.
+    length: usize,
+    /// Whether it has a quote that is not closed in the text.
+    has_open_quote: bool,
+}
+
 /// How far a bad line goes, its end included: to the first line end outside quotes. If a quote is never closed, to the
 /// first line end behind it, so that one bad line does not take the rest of the body with it.
 ///
 /// This stays linear over a body of bad lines: everything up to the unclosed quote is skipped, and where the search for
 /// a closing quote fails there is no quote in what follows, so later lines do not search again.
-fn bad_line_length(line: &[u8]) -> usize {
+fn bad_line(line: &[u8]) -> BadLine {
     let Some(mut at) = key::key_length(line) else {
-        return memchr(b'\n', line).map_or(line.len(), |end| end + 1);
+        return BadLine { length: memchr(b'\n', line).map_or(line.len(), |end| end + 1), has_open_quote: false };
     };
+    let mut has_open_quote = false;
     while let Some(found) = line.get(at..).and_then(|text| memchr2(b'\n', b'"', text)) {
         at += found;
         if line.get(at) == Some(&b'\n') {
-            return at + 1;
+            return BadLine { length: at + 1, has_open_quote };
         }
         let opens = at > 0 && line.get(at - 1) == Some(&b'=');
-        at += if opens { line.get(at..).and_then(quoted_length).unwrap_or(1) } else { 1 };
+        let quoted = if opens { line.get(at..).and_then(quoted_length) } else { None };
+        has_open_quote |= opens && quoted.is_none();
+        at += quoted.unwrap_or(1);
     }
-    line.len()
+    BadLine { length: line.len(), has_open_quote }
 }
 
 /// Length of the quoted string at the beginning of the text; `None` if it is not closed.

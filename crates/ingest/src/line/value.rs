@@ -5,6 +5,9 @@ use model::ValueType;
 
 use crate::number::{parse_i64, parse_number};
 
+/// The reason when a string does not end in the text.
+pub(super) const UNBALANCED_QUOTES: &str = "unbalanced quotes";
+
 /// A field's value at the beginning of a text.
 pub(super) struct Value {
     pub(super) kind: ValueType,
@@ -50,7 +53,7 @@ fn parse_string(text: &[u8]) -> Result<Value, &'static str> {
         has_backslash = true;
         escaped_at = at + 1;
     }
-    Err("unbalanced quotes")
+    Err(UNBALANCED_QUOTES)
 }
 
 /// The text between quotes without its escapes: only quotes and backslashes have them.

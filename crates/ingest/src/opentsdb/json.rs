@@ -1,15 +1,17 @@
 //! The JSON of `/api/put`: one object, or an array of them.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::{fmt, io};
 
 use model::{Batch, GroupKey};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use serde_json::error::Category;
+
 use super::{Options, Reason, check_key, decode_key, whole_time_ns};
 use crate::batch::lone::LoneRows;
-use crate::{BodyError, LineErrors, Parsed, check_body_size};
+use crate::{Body, BodyError, LineErrors, Parsed, check_body_size};
 
 /// A data point as JSON.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -32,28 +34,36 @@ struct Number(f64);
 struct Tags<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 /// Parses a body: "lines" are its data points, counted from 1. Fails if it is not JSON of the right shape.
-pub fn parse_json<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
-    check_body_size(body)?;
+pub fn parse_json<'body>(body: impl Into<Body<'body>>, options: &Options<'_>) -> Result<Parsed<'static>, BodyError> {
     let mut collector = Collector {
         options,
-        batch: Batch::new(body, decode_key),
+        batch: Batch::new(&[], decode_key),
         errors: LineErrors::default(),
         rows: LoneRows::floats(options.limits.rows_max),
         key: Vec::new(),
         keys_bytes: 0,
         items: 0,
     };
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let read = deserializer.deserialize_any(Items { collector: &mut collector }).and_then(|()| deserializer.end());
-    read.map_err(|error| BodyError::Malformed(format!("unable to parse the given JSON: {error}")))?;
+    let read = match body.into() {
+        Body::Whole(body) => {
+            check_body_size(body)?;
+            collector.read(&mut serde_json::Deserializer::from_slice(body))
+        }
+        Body::Packed(pieces) => collector.read(&mut serde_json::Deserializer::from_reader(pieces)),
+    };
+    read.map_err(|error| match error.classify() {
+        Category::Io => BodyError::from(io::Error::from(error)),
+        _ => BodyError::Malformed(format!("unable to parse the given JSON: {error}")),
+    })?;
     let Collector { mut batch, errors, rows, .. } = collector;
     batch.blocks.extend(rows.into_block());
     Ok(Parsed { batch, errors })
 }
 
-struct Collector<'body, 'options> {
+struct Collector<'options> {
     options: &'options Options<'options>,
-    batch: Batch<'body>,
+    /// Keys are copied: the body has none as they are needed.
+    batch: Batch<'static>,
     errors: LineErrors,
     rows: LoneRows,
     key: Vec<u8>,
@@ -61,7 +71,15 @@ struct Collector<'body, 'options> {
     items: u32,
 }
 
-impl Collector<'_, '_> {
+impl Collector<'_> {
+    fn read<'de, R: serde_json::de::Read<'de>>(
+        &mut self,
+        json: &mut serde_json::Deserializer<R>,
+    ) -> serde_json::Result<()> {
+        json.deserialize_any(Items { collector: self })?;
+        json.end()
+    }
+
     fn add(&mut self, item: &PutItem<'_>) {
         self.items += 1;
         if let Err(reason) = self.try_add(item) {
@@ -118,11 +136,11 @@ impl Collector<'_, '_> {
 }
 
 /// Takes items one by one, so that none is kept.
-struct Items<'a, 'body, 'options> {
-    collector: &'a mut Collector<'body, 'options>,
+struct Items<'a, 'options> {
+    collector: &'a mut Collector<'options>,
 }
 
-impl<'de> Visitor<'de> for Items<'_, '_, '_> {
+impl<'de> Visitor<'de> for Items<'_, '_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

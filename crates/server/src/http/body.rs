@@ -44,6 +44,17 @@ const SHORT_MESSAGE_WORK_BYTES: usize = 88;
 /// Bytes of rows for each separator of a text: every value and every row has one.
 const SEPARATOR_WORK_BYTES: usize = 25;
 
+/// Bytes that stand between the values of a text.
+const IS_SEPARATOR: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut rest: &[u8] = b",= \n:\t;";
+    while let [byte, behind @ ..] = rest {
+        table[*byte as usize] = true;
+        rest = behind;
+    }
+    table
+};
+
 /// Buffers of a kind that are kept for the next bodies, and bytes that one of them, and all, may have room for.
 const SPARES_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 8 << 20;
@@ -197,6 +208,20 @@ impl Share {
         self.take(counted, |pool, held| pool.take_within(counted as u64, held, PATIENCE))
     }
 
+    /// Gives its place among large requests to another share, and takes that one's.
+    pub(super) fn swap_place(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.large, &mut other.large);
+    }
+
+    /// Takes the memory of the rows of a piece of text, after so many bytes before it and in it. Only for threads that may block.
+    pub(super) fn grow_for_piece(&mut self, text: &[u8], unpacked_bytes: usize) -> Result<(), ApiError> {
+        if unpacked_bytes > LARGE_BYTES {
+            self.enter_large()?;
+        }
+        let counted = Form::Text.work_bytes_counted(text);
+        self.take(counted, |pool, held| pool.take_within(counted as u64, held, PATIENCE))
+    }
+
     /// Takes bytes of a body: of all bodies' (`bodies_bytes_max`), and of the pool.
     fn take_body(&mut self, bytes: usize, take: impl FnOnce(&MemoryPool, u64) -> bool) -> Result<(), ApiError> {
         let budget = self.budget.clone();
@@ -221,17 +246,18 @@ impl Share {
     /// Takes bytes of the pool.
     fn take(&mut self, bytes: usize, take: impl FnOnce(&MemoryPool, u64) -> bool) -> Result<(), ApiError> {
         let pool = &self.budget.pool;
-        if take(pool, self.bytes as u64) {
-            self.bytes += bytes;
-            return Ok(());
-        }
         let needed = self.bytes.saturating_add(bytes);
+        // What will never be there is not waited for.
         if !pool.may_ever_hold(needed as u64) {
             let most = pool.bytes_max;
             return Err(ApiError::too_large(format!(
                 "the request needs {needed} bytes of memory, and all requests together have {most} (a quarter of memory_bytes_max): send it \
                  in smaller pieces or raise memory_bytes_max"
             )));
+        }
+        if take(pool, self.bytes as u64) {
+            self.bytes += bytes;
+            return Ok(());
         }
         Err(full("memory_bytes_max", pool.used_bytes()))
     }
@@ -304,7 +330,7 @@ impl Form {
     fn work_bytes_counted(self, body: &[u8]) -> usize {
         match self {
             Self::Text => {
-                let separators = body.iter().filter(|byte| b",= \n:\t;".contains(byte)).count();
+                let separators = body.iter().filter(|byte| IS_SEPARATOR[usize::from(**byte)]).count();
                 body.len().saturating_add(separators.saturating_mul(SEPARATOR_WORK_BYTES))
             }
             Self::Protobuf => {
@@ -414,10 +440,6 @@ pub(crate) fn unpack_as(
         reserve_rows(share, form, &body)?;
         return Ok(body);
     }
-    let limits = UnpackLimits {
-        size_bytes_max: state.settings.unpacked_bytes_max,
-        ratio_max: state.settings.unpacked_ratio_max,
-    };
     let mut unpacked = state.unpacked_spares.take();
     let mut refused = None;
     let mut unpacked_bytes = 0;
@@ -428,13 +450,17 @@ pub(crate) fn unpack_as(
         let place = if is_large { share.enter_large() } else { Ok(()) };
         place.and_then(|()| share.grow_patiently(bytes)).map_err(|error| refused = Some(error)).is_ok()
     };
-    let done = decompress_within(encoding, &body, limits, &mut unpacked, &mut reserve);
+    let done = decompress_within(encoding, &body, unpack_limits(state), &mut unpacked, &mut reserve);
     done.map_err(|error| refused.take().unwrap_or_else(|| body_error(&error)))?;
     if unpacked.len() > LARGE_BYTES {
         share.enter_large()?;
     }
     reserve_rows(share, form, &unpacked)?;
     Ok(unpacked)
+}
+
+pub(super) fn unpack_limits(state: &State) -> UnpackLimits {
+    UnpackLimits { size_bytes_max: state.settings.unpacked_bytes_max, ratio_max: state.settings.unpacked_ratio_max }
 }
 
 /// A body that no parser can use.

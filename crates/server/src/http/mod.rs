@@ -1,8 +1,9 @@
 //! HTTP: which path leads where, and a handler for each.
 //!
 //! * [`routes`]: paths and handlers · [`guard`]: which requests get in, by their heads · [`request`]: bodies and parameters of those
-//! * [`body`], [`parameters`]: what comes in, within bounds · [`compression`]: which answers go out compressed
+//! * [`body`], [`text`], [`parameters`]: what comes in, within bounds · [`compression`]: which answers go out compressed
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
+//! * [`streamed`]: answers sent while they are written
 //! * [`query`], [`names`], [`status`], [`query_statistics`], [`running_queries`]: Prometheus's API · [`json`]: its answers
 //! * [`plan`]: the s-expression language · [`influxql`] · [`explain`] · [`rows_json`]: rows of all languages as JSON
 //! * [`export`], [`remote_read`]: samples as they are
@@ -31,5 +32,7 @@ pub(crate) mod routes;
 pub(crate) mod rows_json;
 pub(crate) mod running_queries;
 pub(crate) mod status;
+pub(crate) mod streamed;
 pub(crate) mod targets;
+pub(crate) mod text;
 pub(crate) mod write;

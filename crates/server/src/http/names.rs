@@ -6,13 +6,14 @@ use std::sync::Arc;
 use axum::extract::{Request, State as From};
 use axum::response::Response;
 
-use model::{Matcher, TimeRange};
+use model::{Matcher, MetricMetadata, TimeRange};
 use query::{Budget, QueryError};
 
 use crate::error::ApiError;
 use crate::http::json;
-use crate::http::query::{QueryJob, TRUNCATED, run_query};
+use crate::http::query::{QueryJob, TRUNCATED};
 use crate::http::request::{RequestParts, extract};
+use crate::http::streamed::{self, Chunks};
 use crate::state::State;
 
 const LABEL_PREFIX: &str = "/api/v1/label/";
@@ -22,22 +23,20 @@ pub(crate) async fn series(From(state): From<Arc<State>>, request: Request) -> R
     if !parts.parameters.has("match[]") {
         return Err(ApiError::bad_data("no match[] parameter provided"));
     }
-    answer(&state, parts, "series", |state, wanted, budget| {
+    answer(&state, parts, "series", |state, wanted, budget, chunks| {
         let Wanted { database, matcher_sets, range, limit } = wanted;
         let found = state.db.series(database, matcher_sets, *range, more(*limit), budget)?;
-        let cut = *limit > 0 && found.len() > *limit;
-        let kept = found.iter().take(if cut { *limit } else { found.len() });
-        Ok((list(kept, budget, |out, labels| out.push_str(&json::labels(labels)))?, cut))
+        push_list(chunks, &found, *limit, |out, labels| out.push_str(&json::labels(labels)))
     })
     .await
 }
 
 pub(crate) async fn labels(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let parts = extract(&state, request).await?;
-    answer(&state, parts, "labels", |state, wanted, budget| {
+    answer(&state, parts, "labels", |state, wanted, budget, chunks| {
         let Wanted { database, matcher_sets, range, limit } = wanted;
         let found = state.db.label_names(database, matcher_sets, *range, more(*limit), budget)?;
-        listed(&found, *limit, budget)
+        push_list(chunks, &found, *limit, |out, name| json::push_text(out, name))
     })
     .await
 }
@@ -45,10 +44,10 @@ pub(crate) async fn labels(From(state): From<Arc<State>>, request: Request) -> R
 pub(crate) async fn label_values(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let parts = extract(&state, request).await?;
     let name = label_name(&parts.path)?;
-    answer(&state, parts, "label_values", move |state, wanted, budget| {
+    answer(&state, parts, "label_values", move |state, wanted, budget, chunks| {
         let Wanted { database, matcher_sets, range, limit } = wanted;
         let found = state.db.label_values(database, &name, matcher_sets, *range, more(*limit), budget)?;
-        listed(&found, *limit, budget)
+        push_list(chunks, &found, *limit, |out, name| json::push_text(out, name))
     })
     .await
 }
@@ -62,13 +61,13 @@ struct Wanted {
     limit: usize,
 }
 
-/// Answers a request for names as the query that it is: it waits for its turn, can be stopped, and keeps to a budget of memory. The work gives the
-/// list as JSON, and whether the limit cut it.
+/// Answers a request for names as the query that it is: it waits for its turn, can be stopped, and keeps to a budget of memory. The work writes the
+/// list as JSON, and says whether the limit cut it.
 async fn answer(
     state: &Arc<State>,
     parts: RequestParts,
     kind: &'static str,
-    work: impl FnOnce(&State, &Wanted, &Budget) -> Result<(String, bool), QueryError> + Send + 'static,
+    work: impl FnOnce(&State, &Wanted, &Budget, &mut Chunks) -> Result<bool, QueryError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let budget = state.query_budget(&parts.parameters);
     let text = parts.parameters.all("match[]").collect::<Vec<_>>().join(", ");
@@ -79,67 +78,58 @@ async fn answer(
         range: parts.parameters.range()?,
         limit: parts.parameters.limit()?,
     };
-    let run = move |state: &State| {
-        let (body, cut) = work(state, &wanted, &budget)?;
+    let run_budget = budget.clone();
+    let run = move |state: &State, chunks: &mut Chunks| {
+        let cut = work(state, &wanted, &run_budget, chunks)?;
         let warnings = if cut { vec![TRUNCATED.to_owned()] } else { Vec::new() };
-        Ok((json::end(body, &warnings, &[]), ()))
+        chunks.text = json::end(std::mem::take(&mut chunks.text), &warnings, &[]);
+        Ok(())
     };
-    Ok(json::respond(run_query(state, asked, run).await?.0))
+    streamed::answer(state, asked, budget, run).await
 }
 
-/// The beginning of an answer with a JSON list; what it takes is asked for as it grows.
-fn list<T>(
-    items: impl Iterator<Item = T>,
-    budget: &Budget,
-    mut push: impl FnMut(&mut String, T),
-) -> Result<String, QueryError> {
-    let mut out = json::begin();
-    out.push('[');
-    let mut held = 0;
-    for (place, item) in items.enumerate() {
-        out.push_str(if place == 0 { "" } else { "," });
-        push(&mut out, item);
-        if out.capacity() > held {
-            budget.check()?;
-            budget.hold_bytes((out.capacity() - held) as u64)?;
-            held = out.capacity();
-        }
-    }
-    out.push(']');
-    Ok(out)
-}
-
-fn listed(found: &[String], limit: usize, budget: &Budget) -> Result<(String, bool), QueryError> {
+/// Writes a JSON list of up to so many items (0: all); whether some were cut off.
+fn push_list<T>(
+    chunks: &mut Chunks,
+    found: &[T],
+    limit: usize,
+    mut push: impl FnMut(&mut String, &T),
+) -> Result<bool, QueryError> {
     let cut = limit > 0 && found.len() > limit;
-    let kept = found.iter().take(if cut { limit } else { found.len() });
-    Ok((list(kept, budget, |out, name| out.push_str(&json::text(name)))?, cut))
+    let mut separator = '[';
+    for item in found.iter().take(if cut { limit } else { found.len() }) {
+        chunks.text.push(separator);
+        separator = ',';
+        push(&mut chunks.text, item);
+        chunks.send_if_full()?;
+    }
+    chunks.text.push_str(if separator == '[' { "[]" } else { "]" });
+    Ok(cut)
 }
 
 pub(crate) async fn metadata(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let parts = extract(&state, request).await?;
     let metric = parts.parameters.get("metric").map(str::to_owned);
-    answer(&state, parts, "metadata", move |state, wanted, budget| {
+    answer(&state, parts, "metadata", move |state, wanted, budget, chunks| {
         budget.check()?;
-        let body = metadata_of(state, &wanted.database, metric.as_deref(), wanted.limit);
-        budget.hold_bytes(body.capacity() as u64)?;
-        Ok((body, false))
+        push_metadata(chunks, &state.db.metadata(&wanted.database, metric.as_deref()), wanted.limit)
     })
     .await
 }
 
-fn metadata_of(state: &State, database: &str, metric: Option<&str>, limit: usize) -> String {
-    let found = state.db.metadata(database, metric);
+fn push_metadata(chunks: &mut Chunks, found: &[MetricMetadata], limit: usize) -> Result<bool, QueryError> {
     let limit = if limit == 0 { found.len() } else { limit };
-    let mut data = json::begin();
-    data.push('{');
+    chunks.text.push('{');
     for (place, known) in found.iter().take(limit).enumerate() {
         let comma = if place == 0 { "" } else { "," };
         let (family, help, unit) = (json::text(&known.family), json::text(&known.help), json::text(&known.unit));
         let kind = known.kind.name();
-        let _ = write!(data, r#"{comma}{family}:[{{"type":"{kind}","help":{help},"unit":{unit}}}]"#);
+        // Writing to a string cannot fail.
+        let _ = write!(chunks.text, r#"{comma}{family}:[{{"type":"{kind}","help":{help},"unit":{unit}}}]"#);
+        chunks.send_if_full()?;
     }
-    data.push('}');
-    data
+    chunks.text.push('}');
+    Ok(false)
 }
 
 /// One more than asked for tells whether something was cut off.

@@ -199,9 +199,27 @@ impl QueryJob {
     }
 }
 
+/// An answer as it is sent.
+pub(crate) trait AnswerBytes {
+    /// How many bytes it has.
+    fn answer_bytes(&self) -> usize;
+}
+
+impl AnswerBytes for String {
+    fn answer_bytes(&self) -> usize {
+        self.len()
+    }
+}
+
+impl AnswerBytes for Vec<u8> {
+    fn answer_bytes(&self) -> usize {
+        self.len()
+    }
+}
+
 /// Runs a query when it is its turn, on a thread that may block. Stops it when its time is up or its client has left.
 /// The work returns the answer as it is to be sent, and what else of it the caller wants.
-pub(crate) async fn run_query<B: AsRef<[u8]> + Send + 'static, T: Send + 'static>(
+pub(crate) async fn run_query<B: AnswerBytes + Send + 'static, T: Send + 'static>(
     state: &Arc<State>,
     asked: QueryJob,
     work: impl FnOnce(&State) -> Result<(B, T), QueryError> + Send + 'static,
@@ -222,7 +240,7 @@ pub(crate) async fn run_query<B: AsRef<[u8]> + Send + 'static, T: Send + 'static
         }
     };
     let (outcome, answer_bytes) = match &done {
-        Ok(Ok((data, _))) => (Outcome::Answered, data.as_ref().len()),
+        Ok(Ok((data, _))) => (Outcome::Answered, data.answer_bytes()),
         Ok(Err(QueryError::Stopped(Stop::Timeout))) => (Outcome::TimedOut, 0),
         Ok(Err(QueryError::Stopped(Stop::Cancelled))) => (Outcome::Cancelled, 0),
         _ => (Outcome::Failed, 0),

@@ -206,3 +206,109 @@ fn new_series_beyond_the_rate_are_to_be_sent_again() {
     }
     assert!(server.result("default", "sum(again_v)", 1).contains(r#""2""#));
 }
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+const GZIP: [(&str, &str); 1] = [("content-encoding", "gzip")];
+
+#[test]
+fn bombs_of_text_are_refused_early_by_the_limit_that_they_break() {
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let lines = b"m v=1 1000000000\n".repeat(1 << 10);
+    (0..12 << 10).for_each(|_| bomb.write_all(&lines).unwrap());
+    let bomb = bomb.finish().unwrap();
+    let folder = std::env::temp_dir().join(format!("thalweg-bomb-{}", std::process::id()));
+    let mut options = DbOptions::new(&folder);
+    options.store.memory_bytes_max = 64 << 20;
+    let little_memory = Running::start_on(options, |settings| settings.unpacked_ratio_max = usize::MAX);
+    let small = Running::start_with(|settings| {
+        settings.unpacked_bytes_max = 4 << 20;
+        settings.unpacked_ratio_max = usize::MAX;
+    });
+    let usual = Running::start_with(|settings| settings.unpacked_ratio_max = 100);
+    for (server, limit) in
+        [(&little_memory, "memory_bytes_max"), (&small, "unpacked_bytes_max"), (&usual, "unpacked_ratio_max")]
+    {
+        for path in ["/write", "/api/v1/import/prometheus", "/api/v1/import"] {
+            let started = Instant::now();
+            let answer = server.send("POST", path, &GZIP, &bomb);
+            assert!([413, 503].contains(&answer.status), "{path} {} {}", answer.status, answer.body);
+            assert!(answer.body.contains(limit), "{path} {limit}: {}", answer.body);
+            assert!(started.elapsed() < Duration::from_secs(20), "{path} {limit}");
+        }
+        assert!(!server.get("/api/v1/query?query=m_v&time=1").body.contains("\"1\""), "{limit}");
+    }
+}
+
+#[test]
+fn packed_lines_are_taken_that_would_not_be_held_unpacked() {
+    let server = Running::start_with(|settings| settings.bodies_bytes_max = 16 << 20);
+    let (host, mut lines, mut count) = ("h".repeat(200), String::new(), 0);
+    while lines.len() < 60 << 20 {
+        count += 1;
+        writeln!(lines, "m,host={host} v=1 {count}000000").unwrap();
+    }
+    let answer = server.send("POST", "/write", &GZIP, gzip(lines.as_bytes()));
+    assert_eq!((answer.status, answer.body.as_str()), (204, ""));
+    let found = server.get(&format!("/api/v1/query?query=sum(count_over_time(m_v[1d]))&time={}", count / 1000 + 1));
+    assert!(found.body.contains(&format!("\"{count}\"")), "{}", found.body);
+}
+
+#[test]
+fn packed_and_plain_lines_get_one_answer() {
+    let server = Running::start();
+    let mut lines = String::new();
+    for row in 0..30_000 {
+        writeln!(lines, "m,host=h{} v=1,note=\"a\nb\" {row}000000", row % 50).unwrap();
+    }
+    let lines = [&lines, "bad\n", &lines, "m v=1,note=\"never\n", &lines, "worse v=\nm v=true 1\n"].concat();
+    for path in ["/write", "/api/v2/write", "/api/v3/write_lp?db=default&precision=ns"] {
+        let (plain, packed) = (server.post(path, &lines), server.send("POST", path, &GZIP, gzip(lines.as_bytes())));
+        assert_eq!((packed.status, &packed.body), (plain.status, &plain.body), "{path}");
+        assert!(packed.body.contains("60001") || packed.body.contains("120002"), "{path} {}", packed.body);
+    }
+    // What is damaged at its end writes nothing, though a file of CSV is written in chunks.
+    let mut rows = "time,v\n".to_owned();
+    for row in 0..60_000 {
+        writeln!(rows, "{row},1").unwrap();
+    }
+    let packed = gzip(rows.as_bytes());
+    let path = "/api/v1/import/csv?measurement=c&time=time&time_format=s";
+    let answer = server.send("POST", path, &GZIP, &packed[..packed.len() - 10]);
+    assert!(answer.status == 400 && answer.body.contains("gzip"), "{} {}", answer.status, answer.body);
+    assert_eq!(server.result("default", "count_over_time(c_v[1d])", 70_000), "[]");
+    assert_eq!(server.send("POST", path, &GZIP, &packed).status, 204);
+    assert!(server.result("default", "count_over_time(c_v[1d])", 70_000).contains("60000"));
+}
+
+#[test]
+fn long_lists_are_sent_while_they_are_written() {
+    let server = Running::start();
+    let (pod, mut lines) = ("p".repeat(200), String::new());
+    for series in 0..20_000 {
+        writeln!(lines, "wide,pod={pod}{series:05} v=1 1000000000").unwrap();
+    }
+    server.write(&lines);
+    for path in ["/api/v1/series?match[]=wide_v&time=1", "/api/v1/label/pod/values"] {
+        let answer = server.get(path);
+        assert_eq!((answer.status, answer.header("transfer-encoding")), (200, "chunked"), "{path}");
+        assert!(answer.body.starts_with(r#"{"status":"success","data":["#) && answer.body.ends_with("]}"), "{path}");
+        assert_eq!(answer.body.matches(&pod).count(), 20_000, "{path}");
+        let few = server.get(&format!("{path}&limit=3").replacen("values&", "values?", 1));
+        assert!(!few.header("content-length").is_empty() && few.body.contains("truncated"), "{path}");
+    }
+    // A client that reads nothing holds some chunks; its query ends when it leaves.
+    let mut stream = connect(server.address);
+    let request = "GET /api/v1/series?match[]=wide_v HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    stream.write_all(request.repeat(40).as_bytes()).unwrap();
+    let mut head = [0; 15];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200 OK");
+    server.wait_for_metric("thalweg_queries_running 1");
+    drop(stream);
+    server.wait_for_metric("thalweg_queries_running 0");
+}

@@ -22,19 +22,41 @@ fn connect(server: &Running) -> TcpStream {
     stream
 }
 
-/// Reads a head and as many bytes as it announces.
+/// Reads up to an end, which is included.
+#[track_caller]
+fn read_until(stream: &mut TcpStream, end: &[u8]) -> String {
+    let mut read = Vec::new();
+    while !read.ends_with(end) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after {read:?}"));
+        read.extend(byte);
+    }
+    String::from_utf8(read).unwrap()
+}
+
+/// Reads a head and as many bytes as it announces, or as its chunks do.
 #[track_caller]
 fn answer(stream: &mut TcpStream) -> (u16, String) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after {head:?}"));
-        head.extend(byte);
+    let head = read_until(stream, b"\r\n\r\n").to_lowercase();
+    let mut body = Vec::new();
+    let mut read = |stream: &mut TcpStream, length: usize| {
+        let begun = body.len();
+        body.resize(begun + length, 0);
+        stream.read_exact(&mut body[begun..]).unwrap();
+    };
+    if head.contains("transfer-encoding: chunked") {
+        loop {
+            let length = usize::from_str_radix(read_until(stream, b"\r\n").trim(), 16).unwrap();
+            read(stream, length);
+            read_until(stream, b"\r\n");
+            if length == 0 {
+                break;
+            }
+        }
+    } else {
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
+        read(stream, length.parse().unwrap());
     }
-    let head = String::from_utf8(head).unwrap().to_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
-    let mut body = vec![0; length.parse().unwrap()];
-    stream.read_exact(&mut body).unwrap();
     assert!(!head.contains("connection: close"), "{head}");
     (head[9..12].parse().unwrap(), String::from_utf8(body).unwrap())
 }

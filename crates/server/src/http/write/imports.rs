@@ -5,17 +5,18 @@ use std::sync::Arc;
 use axum::extract::{Request, State as From};
 use axum::response::Response;
 use ingest::csv::{CsvError, CsvField, CsvFormat, CsvImporter, CsvMapping, TimeFormat};
-use ingest::encoding::{Encoding, UnpackLimits, decompress};
+use ingest::encoding::Encoding;
 use ingest::line::{self, Precision};
-use ingest::{LineErrors, Parsed, Protocol, json_lines, remote_write};
+use ingest::{Body, BodyError, LineErrors, Parsed, Protocol, json_lines, remote_write};
 
 use super::influx::line_options;
 use super::prometheus::extra_labels;
 use super::{Outcome, Reason, plain_answer};
 use crate::error::ApiError;
-use crate::http::body::{Form, body_error, unpack};
+use crate::http::body::{Form, body_error, unpack, unpack_as};
 use crate::http::parameters::Parameters;
 use crate::http::request::{RequestParts, extract_write};
+use crate::http::text::Text;
 use crate::state::State;
 
 /// Rows of CSV that are written together.
@@ -30,13 +31,16 @@ pub(crate) async fn json_lines(From(state): From<Arc<State>>, request: Request) 
     plain_answer(&written.await)
 }
 
-fn write_json_lines(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiError> {
+fn write_json_lines(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
     let database = parts.parameters.database(&parts.headers);
-    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
+    let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
     let options =
         json_lines::Options { hasher: state.hasher(Protocol::JsonLines, &database)?, limits: state.db.limits() };
-    let parsed = json_lines::parse(&body, &options).map_err(|error| body_error(&error))?;
-    Ok(state.store("json_lines", &database, parsed)?.number_lines())
+    let outcome = body.parse(|lines| {
+        let parsed = json_lines::parse(lines, &options).map_err(|error| body_error(&error))?;
+        state.store("json_lines", &database, parsed)
+    })?;
+    Ok(outcome.number_lines())
 }
 
 /// `POST /api/v1/import/native`: blocks as `/api/v1/export/native` writes them. Those before one that is damaged are written.
@@ -51,20 +55,25 @@ pub(crate) async fn native(From(state): From<Arc<State>>, request: Request) -> R
 fn write_native(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiError> {
     let database = parts.parameters.database(&parts.headers);
     let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
-    let limits = UnpackLimits { size_bytes_max: state.settings.unpacked_bytes_max, ratio_max: usize::MAX };
     let (mut whole, mut at) = (Outcome::default(), 0);
     while at < body.len() {
         let cut = || ApiError::bad_data(format!("the block at byte {at} is cut off: export it again"));
         let rest = body.get(at..).unwrap_or_default();
         let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(cut)?;
         let length = u32::from_le_bytes(*length) as usize;
-        let block = rest.get(..length).ok_or_else(cut)?.to_vec();
-        let block = decompress(Encoding::Snappy, block, limits).map_err(|error| body_error(&error))?;
+        let mut packed = state.spares.take();
+        packed.clear();
+        packed.extend_from_slice(rest.get(..length).ok_or_else(cut)?);
+        // What a block takes is given back before the next one.
+        let mut share = state.bodies.share();
+        share.swap_place(&mut parts.share);
+        let block = unpack_as(state, Encoding::Snappy, packed, (&mut share, Form::Protobuf))?;
         let hasher = state.hasher(Protocol::RemoteWrite, &database)?;
         let options = remote_write::Options { hasher, limits: state.db.limits() };
         let parsed = remote_write::parse_v2(&block, &options).map_err(|error| body_error(&error))?;
         let parsed = Parsed { batch: parsed.batch, errors: parsed.errors };
         add(&mut whole, state.store("native", &database, parsed)?, LineErrors::default());
+        share.swap_place(&mut parts.share);
         at += 4 + length;
     }
     Ok(whole.number_lines())
@@ -81,26 +90,32 @@ pub(crate) async fn csv(From(state): From<Arc<State>>, request: Request) -> Resp
     plain_answer(&written.await)
 }
 
-fn write_csv(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiError> {
+fn write_csv(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
     let database = parts.parameters.database(&parts.headers);
     let columns = csv_columns(&parts.parameters)?;
-    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
-    let limits = state.db.limits().clone();
-    let mut importer = match columns {
-        CsvColumns::ByPlaces(format) => CsvImporter::by_places(body.as_slice(), format, limits),
-        CsvColumns::Named(mapping) => {
-            CsvImporter::new(body.as_slice(), mapping, limits).map_err(|error| csv_error(&error))?
-        }
-    };
+    let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
+    // Chunks are written before the end of the file is read.
+    body.check()?;
+    let outcome = body.parse(|file| {
+        let limits = state.db.limits().clone();
+        let importer = match columns {
+            CsvColumns::ByPlaces(format) => CsvImporter::by_places(file, format, limits),
+            CsvColumns::Named(mapping) => CsvImporter::new(file, mapping, limits).map_err(csv_error)?,
+        };
+        import_csv(state, &database, importer)
+    })?;
+    Ok(outcome.number_lines())
+}
+
+fn import_csv(state: &State, database: &str, mut importer: CsvImporter<Body<'_>>) -> Result<Outcome, ApiError> {
     let (mut whole, mut lines) = (Outcome::default(), Vec::new());
     loop {
         lines.clear();
-        let chunk = importer.next_chunk(CSV_ROWS, &mut lines).map_err(|error| csv_error(&error))?;
-        let Some(chunk) = chunk else { return Ok(whole.number_lines()) };
-        let options = line_options(state, &database, Precision::Nanosecond)?;
+        let Some(chunk) = importer.next_chunk(CSV_ROWS, &mut lines).map_err(csv_error)? else { return Ok(whole) };
+        let options = line_options(state, database, Precision::Nanosecond)?;
         let parsed = line::parse(&lines, &options).map_err(|error| body_error(&error))?;
         state.metrics.count_rejected(&chunk.errors);
-        let written = state.store("csv", &database, parsed)?;
+        let written = state.store("csv", database, parsed)?;
         add(&mut whole, written, chunk.errors);
     }
 }
@@ -154,6 +169,13 @@ fn csv_mapping(parameters: &Parameters) -> Result<CsvMapping, ApiError> {
     })
 }
 
-fn csv_error(error: &CsvError) -> ApiError {
+fn csv_error(error: CsvError) -> ApiError {
+    let error = match error {
+        CsvError::Read(error) => match error.downcast::<BodyError>() {
+            Ok(error) => return body_error(&error),
+            Err(error) => CsvError::Read(error),
+        },
+        error @ CsvError::Mapping(_) => error,
+    };
     ApiError::bad_data(error.to_string())
 }

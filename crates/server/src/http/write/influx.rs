@@ -8,11 +8,12 @@ use db::Rejected;
 use ingest::line::{self, Precision};
 use ingest::{LineError, Parsed, Protocol};
 
-use super::{Outcome, Quoted, Reason};
+use super::{Outcome, Reason, quoted};
 use crate::error::ApiError;
-use crate::http::body::{Form, body_error, unpack};
+use crate::http::body::body_error;
 use crate::http::influx::{self, BadLine, Version};
 use crate::http::request::{RequestParts, extract_write};
+use crate::http::text::Text;
 use crate::state::State;
 
 /// `POST /write`: `db`, `precision`; user, password, retention policy and consistency are accepted and not used.
@@ -36,15 +37,18 @@ async fn influx(state: Arc<State>, request: Request, version: Version, database:
     }
 }
 
-fn write_lines(state: &State, mut parts: RequestParts, database: &str) -> Result<Outcome, ApiError> {
+fn write_lines(state: &State, parts: RequestParts, database: &str) -> Result<Outcome, ApiError> {
     let precision = parts.parameters.get("precision").unwrap_or("ns");
     let precision = Precision::from_name(precision)
         .ok_or_else(|| ApiError::bad_data(format!("invalid precision {precision:?} (use ns, us, ms, s, m or h)")))?;
     let database = parts.parameters.get(database).unwrap_or(model::DEFAULT_DATABASE).to_owned();
-    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
+    let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
     let options = line_options(state, &database, precision)?;
-    let parsed = line::parse(&body, &options).map_err(|error| body_error(&error))?;
-    Ok(state.store("line", &database, parsed)?.quote_lines(&body))
+    let outcome = body.parse(|lines| {
+        let parsed = line::parse(lines, &options).map_err(|error| body_error(&error))?;
+        state.store("line", &database, parsed)
+    })?;
+    Ok(outcome.quote_lines(&mut body))
 }
 
 pub(crate) fn line_options<'a>(
@@ -82,7 +86,7 @@ fn refuse_conflicts(state: &State, database: &str, parsed: &mut Parsed<'_>) {
     parsed.errors.first.sort_by_key(|error| error.line);
 }
 
-fn write_lines_v3(state: &State, mut parts: RequestParts) -> Result<Response, ApiError> {
+fn write_lines_v3(state: &State, parts: RequestParts) -> Result<Response, ApiError> {
     let parameters = &parts.parameters;
     let database = parameters.required("db")?.to_owned();
     let precision = match parameters.get("precision").unwrap_or("auto") {
@@ -99,26 +103,26 @@ fn write_lines_v3(state: &State, mut parts: RequestParts) -> Result<Response, Ap
     };
     let accept_partial = parameters.flag("accept_partial", true)?;
     parameters.flag("no_sync", false)?;
-    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
+    let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
     let options = line_options(state, &database, precision)?;
-    let parsed = line::parse(&body, &options).map_err(|error| body_error(&error))?;
-    let mut parsed = parsed;
-    if !accept_partial {
-        refuse_conflicts(state, &database, &mut parsed);
-    }
-    let (outcome, what) = if accept_partial || parsed.errors.is_empty() {
-        (state.store("line", &database, parsed)?, "partial write of line protocol occurred")
-    } else {
+    let (outcome, what) = body.parse(|lines| {
+        let mut parsed = line::parse(lines, &options).map_err(|error| body_error(&error))?;
+        if !accept_partial {
+            refuse_conflicts(state, &database, &mut parsed);
+        }
+        if accept_partial || parsed.errors.is_empty() {
+            return Ok((state.store("line", &database, parsed)?, "partial write of line protocol occurred"));
+        }
         state.metrics.count_rejected(&parsed.errors);
-        (Outcome::of_errors(parsed.errors), "parsing failed for write_lp endpoint")
-    };
-    let mut quoted = Quoted::new(&body);
+        Ok((Outcome::of_errors(parsed.errors), "parsing failed for write_lp endpoint"))
+    })?;
+    let quoted = quoted(&mut body, &outcome.reasons);
     let bad_lines: Vec<BadLine> = outcome
         .reasons
         .iter()
         .map(|Reason { line, text, .. }| BadLine {
             line: *line,
-            text: quoted.line(*line).to_owned(),
+            text: quoted.get(line).cloned().unwrap_or_default(),
             reason: text.clone(),
         })
         .collect();

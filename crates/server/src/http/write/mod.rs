@@ -9,6 +9,8 @@ pub(crate) mod opentsdb;
 pub(crate) mod otlp;
 pub(crate) mod prometheus;
 
+use std::collections::BTreeMap;
+
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use db::{Rejected, WriteError, WriteReport};
@@ -17,6 +19,7 @@ use model::RejectionKind;
 
 use crate::error::ApiError;
 use crate::error::RETRY_AFTER_S;
+use crate::http::text::Quotable;
 use crate::state::State;
 
 /// How much of a bad line an answer quotes.
@@ -87,13 +90,13 @@ impl Outcome {
 
     /// Quotes the lines as InfluxDB does, for its clients look for the words: `unable to parse 'cpu value=': missing field
     /// value (line 2)`. A conflict of types is no fault of the line's spelling, nor is its age.
-    pub(crate) fn quote_lines(mut self, body: &[u8]) -> Self {
-        let mut quoted = Quoted::new(body);
+    pub(crate) fn quote_lines(mut self, body: impl Quotable) -> Self {
+        let quoted = quoted(body, &self.reasons);
         for Reason { line, text, kind } in &mut self.reasons {
             *text = match kind {
                 RejectionKind::TypeConflict | RejectionKind::BeyondRetention => format!("{text} (line {line})"),
                 RejectionKind::Unreadable | RejectionKind::SeriesRefused => {
-                    format!("unable to parse '{}': {text} (line {line})", quoted.line(*line))
+                    format!("unable to parse '{}': {text} (line {line})", quoted.get(line).map_or("", String::as_str))
                 }
             };
         }
@@ -121,27 +124,16 @@ impl Outcome {
     }
 }
 
-/// Lines of a body, asked for in order.
-pub(crate) struct Quoted<'a> {
-    lines: std::slice::Split<'a, u8, fn(&u8) -> bool>,
-    lines_read: u32,
-    text: String,
-}
-
-impl<'a> Quoted<'a> {
-    pub(crate) fn new(body: &'a [u8]) -> Self {
-        Self { lines: body.split(|byte| *byte == b'\n'), lines_read: 0, text: String::new() }
+/// The beginnings of the lines that reasons are about.
+fn quoted(body: impl Quotable, reasons: &[Reason]) -> BTreeMap<u32, String> {
+    let mut quoted = BTreeMap::new();
+    if !reasons.is_empty() {
+        body.quote(reasons.iter().map(|reason| reason.line), |line, text| {
+            let text = String::from_utf8_lossy(text.trim_ascii()).chars().take(QUOTED_CHARACTERS_MAX).collect();
+            quoted.insert(line, text);
+        });
     }
-
-    /// The beginning of a line, counted from 1.
-    pub(crate) fn line(&mut self, line: u32) -> &str {
-        if line > self.lines_read {
-            let text = self.lines.nth((line - self.lines_read - 1) as usize).unwrap_or_default().trim_ascii();
-            self.text = String::from_utf8_lossy(text).chars().take(QUOTED_CHARACTERS_MAX).collect();
-            self.lines_read = line;
-        }
-        &self.text
-    }
+    quoted
 }
 
 impl From<WriteError> for ApiError {

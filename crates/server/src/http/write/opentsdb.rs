@@ -10,9 +10,10 @@ use ingest::{Protocol, opentsdb};
 
 use super::{Outcome, Reason, with_retry};
 use crate::error::ApiError;
-use crate::http::body::{Form, body_error, unpack};
+use crate::http::body::body_error;
 use crate::http::json;
 use crate::http::request::{RequestParts, extract_write};
+use crate::http::text::Text;
 use crate::state::State;
 
 /// How much the sender wants to know.
@@ -41,12 +42,14 @@ pub(crate) async fn put(From(state): From<Arc<State>>, request: Request) -> Resp
     }
 }
 
-fn write_points(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiError> {
+fn write_points(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
     let database = parts.parameters.database(&parts.headers);
-    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
+    let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
     let options = opentsdb::Options { hasher: state.hasher(Protocol::Opentsdb, &database)?, limits: state.db.limits() };
-    let parsed = opentsdb::parse_json(&body, &options).map_err(|error| body_error(&error))?;
-    state.store("opentsdb", &database, parsed)
+    body.parse(|json| {
+        let parsed = opentsdb::parse_json(json, &options).map_err(|error| body_error(&error))?;
+        state.store("opentsdb", &database, parsed)
+    })
 }
 
 /// As OpenTSDB answers: 204, or 400 if a point was not parts; with what was asked for.

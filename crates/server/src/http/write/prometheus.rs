@@ -12,9 +12,10 @@ use model::{Block, ValueType};
 
 use super::{Outcome, failure, plain_answer};
 use crate::error::ApiError;
-use crate::http::body::{Form, body_error, unpack, unpack_as};
+use crate::http::body::{Form, body_error, unpack_as};
 use crate::http::parameters::Parameters;
 use crate::http::request::{RequestParts, extract_write};
+use crate::http::text::Text;
 use crate::state::State;
 
 /// The version of the message, by its name.
@@ -128,7 +129,7 @@ pub(crate) async fn exposition(From(state): From<Arc<State>>, request: Request) 
     plain_answer(&written.await)
 }
 
-fn write_exposition(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiError> {
+fn write_exposition(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
     let database = parts.parameters.database(&parts.headers);
     let now_ns =
         parts.parameters.time_ms("timestamp")?.map_or_else(|| state.db.now_ns(), |time_ms| time_ms * 1_000_000);
@@ -136,7 +137,7 @@ fn write_exposition(state: &State, mut parts: RequestParts) -> Result<Outcome, A
         parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let extra_labels = extra_labels(&parts.parameters)?;
     let format = exposition::Format::from_content_type(content_type);
-    let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
+    let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
     let options = exposition::Options {
         format,
         extra_labels: &extra_labels,
@@ -144,8 +145,11 @@ fn write_exposition(state: &State, mut parts: RequestParts) -> Result<Outcome, A
         now_ns,
         limits: state.db.limits(),
     };
-    let parsed = exposition::parse(&body, &options).map_err(|error| body_error(&error))?;
-    Ok(state.store("exposition", &database, parsed)?.number_lines())
+    let outcome = body.parse(|lines| {
+        let parsed = exposition::parse(lines, &options).map_err(|error| body_error(&error))?;
+        state.store("exposition", &database, parsed)
+    })?;
+    Ok(outcome.number_lines())
 }
 
 /// Labels that every series gets: `extra_label=name=value`, any number of them.
