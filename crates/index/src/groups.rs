@@ -13,9 +13,9 @@ use model::Labels;
 use roaring::RoaringBitmap;
 
 use crate::identity::fingerprint;
+use crate::labels::project::{ProjectedReader, Projection};
+use crate::labels::reader::GroupReader;
 use crate::mutable::Mutable;
-use crate::project::{ProjectedReader, Projection};
-use crate::read::GroupReader;
 use crate::search::{self, MatcherCache};
 use crate::segment::levels::{SegmentSize, segments_to_merge};
 use crate::segment::reader::Segment;

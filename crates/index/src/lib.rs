@@ -14,7 +14,7 @@
 //!
 //! * `catalog`: databases, measurements, fields by name · `entry`: what the log and segments hold of something new · `error`: errors
 //! * `groups`: a shard's groups · `mutable`: the segment in memory · `segment`: those on disk, and which of them are merged
-//! * `source`: what all segments offer · `search`, `matcher`: matchers over it · `read`: groups with their labels again · `project`: some of their labels · `names`: names and values of labels · `cardinality`: counts
+//! * `source`: what all segments offer · `search`, `matcher`: matchers over it · `labels`: groups with their labels again, some of these, names and values · `cardinality`: counts
 //! * `identity`: hashes of labels · `ids`: sets of groups · `slots`: sets of fields · `text`: interned texts
 
 mod cardinality;
@@ -24,11 +24,9 @@ mod error;
 mod groups;
 mod identity;
 mod ids;
+mod labels;
 mod matcher;
 mod mutable;
-mod names;
-mod project;
-mod read;
 mod search;
 mod segment;
 mod slots;
@@ -42,10 +40,10 @@ pub use catalog::{Catalog, CatalogError, FieldInfo, MetricColumns, UnsavedCatalo
 pub use entry::{CatalogEntry, GroupEntry, decode_entries, encode_entries, push_labels, take_labels};
 pub use error::IndexError;
 pub use groups::{FrozenGroups, Group, Groups, MergeJob, Selected};
+pub use labels::names::TextSet;
+pub use labels::project::{ProjectedReader, Projection};
+pub use labels::reader::GroupReader;
 pub use matcher::{CompiledMatcher, MatcherError, compile};
-pub use names::TextSet;
-pub use project::{ProjectedReader, Projection};
-pub use read::GroupReader;
 pub use roaring::RoaringBitmap;
 pub use segment::copies::{SegmentBytes, SegmentCopy, SegmentTwin};
 pub use segment::levels::{SegmentSize, segments_to_merge};

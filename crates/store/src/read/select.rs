@@ -95,7 +95,7 @@ const LABELS_OVERHEAD_BYTES: usize = 32;
 /// Groups whose labels are made before memory is asked for again.
 const GROUPS_PER_RESERVATION: usize = 256;
 
-/// What is to be selected of the groups that matchers choose.
+/// Columns to select of the groups that matchers choose, and the labels to read with them.
 pub(crate) struct ChosenColumns<'a> {
     pub(crate) database: DatabaseId,
     pub(crate) columns: &'a [MetricColumns],

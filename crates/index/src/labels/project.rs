@@ -43,8 +43,8 @@ impl Projection<'_> {
 pub struct ProjectedReader<'a> {
     groups: &'a Groups,
     projection: Projection<'a>,
-    /// Places of the kept labels in a family's rows, by the family's owner and number.
-    places: HashMap<(GroupId, u32), usize>,
+    /// Indexes of known families, by their owners and numbers.
+    family_indexes: HashMap<(GroupId, u32), usize>,
     families: Vec<ProjectedFamily>,
     /// The family of the group before.
     last: Option<((GroupId, u32), usize)>,
@@ -55,8 +55,8 @@ pub struct ProjectedReader<'a> {
 
 struct ProjectedFamily {
     database: u32,
-    /// Of each kept label its place in the row, and the number of its name.
-    kept: Vec<(usize, u32)>,
+    /// Of each label of the projection its place in the row, and the number of its name.
+    columns: Vec<(usize, u32)>,
 }
 
 /// Labels by the numbers of their names and values in a source.
@@ -72,7 +72,7 @@ impl<'a> ProjectedReader<'a> {
         Self {
             groups,
             projection,
-            places: HashMap::new(),
+            family_indexes: HashMap::new(),
             families: Vec::new(),
             last: None,
             known: HashTable::new(),
@@ -94,7 +94,7 @@ impl<'a> ProjectedReader<'a> {
         let Some(family) = self.families.get(place) else { return Ok(None) };
         self.key.clear();
         self.key.push(family.database);
-        for (place, name) in &family.kept {
+        for (place, name) in &family.columns {
             self.key.extend([*name, self.row.get(*place).copied().unwrap_or(0)]);
         }
         let owner = source.first();
@@ -117,7 +117,7 @@ impl<'a> ProjectedReader<'a> {
         let key = (source.first(), number);
         let place = match self.last.filter(|(last, _)| *last == key) {
             Some((_, place)) => place,
-            None => match self.places.get(&key) {
+            None => match self.family_indexes.get(&key) {
                 Some(place) => *place,
                 None => {
                     let family = source.family(number)?;
@@ -125,8 +125,8 @@ impl<'a> ProjectedReader<'a> {
                     let kept =
                         kept.filter(|(_, name)| self.projection.keeps(source.name_text(family.database, **name)));
                     let kept = kept.map(|(place, name)| (place, *name)).collect();
-                    self.families.push(ProjectedFamily { database: family.database, kept });
-                    self.places.insert(key, self.families.len() - 1);
+                    self.families.push(ProjectedFamily { database: family.database, columns: kept });
+                    self.family_indexes.insert(key, self.families.len() - 1);
                     self.families.len() - 1
                 }
             },
