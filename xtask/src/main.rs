@@ -22,6 +22,9 @@ const USAGE: &str = "Usage:
   cargo xtask query-peers [--peers influxdb,victoria-metrics,questdb] [--thalweg FILE] [--scale HOSTS] [--hours N] [--workers 1,4]
       [--queries N] [--seconds-max N] [--seed N] [--only TEXT] [--cache FOLDER] [--json]
                                                            the same queries to this and other servers, side by side
+  cargo xtask query-peers --wide [--series N] [--requests N] [--only TEXT] [--peers thalweg,prometheus,victoria-metrics]
+      [--thalweg FILE] [--prometheus FILE] [--cache FOLDER] [--json]
+                                                           wide selections from many lone series, side by side
   cargo xtask cache-peers [--workloads full,small,medium,large] [--units MINUTES,…] [--margins PERCENT,…] [--cache-percent N]
       [--counted all|file] [--requests N] [--warm-requests N] [--database-delay-ms N] [--clients N] [--days N] [--cache FOLDER] [--thalweg FILE] [--json]
                                                            the same requests to InfluxDB alone, through this project's result
@@ -60,6 +63,9 @@ fn main() -> ExitCode {
             xtask::peers::command(&root, options, &mut |text| println!("{text}"))
         }
         #[cfg(target_os = "linux")]
+        Some((command, options)) if command == "query-peers" && options.iter().any(|option| option == "--wide") => {
+            xtask::peers::wide::command(&root, options, &mut |text| println!("{text}"))
+        }
         Some((command, options)) if command == "query-peers" => {
             xtask::peers::queries::command(&root, options, &mut |text| println!("{text}"))
         }

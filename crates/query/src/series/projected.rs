@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use index::{Projection, compile};
-use model::{Labels, Matcher, TimeRange, ValueType};
+use model::{Labels, Matcher, TimeRange, ValueType, is_stale_bits};
 use store::{LastSample, SelectedColumn, SelectedGroup};
 
 use super::selection;
@@ -117,6 +117,46 @@ impl SeriesLabels {
     }
 }
 
+/// What is known of a series' end.
+enum Last {
+    /// Its labels, the last sample's time in milliseconds, and its value.
+    Sample(Labels, i64, f64),
+    Series(Series),
+}
+
+impl Last {
+    fn samples(&self) -> usize {
+        match self {
+            Self::Sample(..) => 1,
+            Self::Series(series) => series.samples(),
+        }
+    }
+
+    fn has_histograms(&self) -> bool {
+        matches!(self, Self::Series(series) if !series.histograms.is_empty())
+    }
+
+    fn into_series(self) -> Series {
+        match self {
+            Self::Sample(labels, time_ms, value) => {
+                Series { labels, timestamps_ms: Arc::new(vec![time_ms]), values: vec![value], histograms: Vec::new() }
+            }
+            Self::Series(series) => series,
+        }
+    }
+
+    /// The last float; `None` if that is a stale marker.
+    fn into_sample(self) -> Option<(Labels, i64, f64)> {
+        match self {
+            Self::Sample(labels, time_ms, value) => Some((labels, time_ms, value)),
+            Self::Series(series) => {
+                let (time_ms, value) = (*series.timestamps_ms.last()?, *series.values.last()?);
+                (!is_stale_bits(value)).then_some((series.labels, time_ms, value))
+            }
+        }
+    }
+}
+
 impl StoreSource<'_> {
     /// The batches that matchers choose; `None` where whole labels are needed.
     pub(super) fn batches(
@@ -169,14 +209,13 @@ impl StoreSource<'_> {
             for group in groups {
                 self.read_projected(group, range, &mut labels, budget, &mut found)?;
             }
-            let samples = self.count_read(groups.len(), &found);
+            let samples = self.count_read(groups.len(), 0, &found);
             sink.take(place, found)?;
             Ok(samples)
         })
     }
 
-    /// Hands the last samples of all batches to a sink. Groups of which the last row does not tell are read; they come in places after those of
-    /// the batches.
+    /// Hands the last samples of all batches to a sink, or series if there are histograms among them; in the order of the groups.
     pub(super) fn scan_last_of_batches(
         &self,
         batches: &Batches,
@@ -186,35 +225,52 @@ impl StoreSource<'_> {
     ) -> Result<(), QueryError> {
         let range = selection.nanoseconds();
         self.each_batch(batches, budget, &|place, groups| {
-            let mut labels = SeriesLabels::default();
-            let mut last = Vec::with_capacity(groups.len());
-            let mut others = Vec::new();
-            let samples = match groups.first().map(|group| group.columns.as_slice()) {
-                Some([column]) if !matches!(column.value_type, ValueType::Histogram | ValueType::String) => {
-                    self.reader.last_samples(groups, &range)?
-                }
-                _ => vec![LastSample::Unknown; groups.len()],
-            };
-            for (group, sample) in groups.iter().zip(samples) {
-                match sample {
-                    LastSample::None => {}
-                    LastSample::Number { time_ns, value } => {
-                        let Some(column) = group.columns.first() else { continue };
-                        last.push((labels.get(group, column), time_ns.div_euclid(NS_PER_MS), value));
-                    }
-                    LastSample::Unknown => self.read_projected(group, &range, &mut labels, budget, &mut others)?,
-                }
-            }
             budget.check()?;
-            budget.take(last.len())?;
-            let read = self.count_read(groups.len(), &others) + last.len() as u64;
-            let given = last.len();
-            // A place has either: a sink takes each once.
-            sink.take_last(2 * place, last)?;
+            let last = self.last_of_batch(groups, &range, budget)?;
+            let given = last.iter().map(Last::samples).sum();
+            let read = self.count_read(groups.len(), given, &[]);
+            if last.iter().any(Last::has_histograms) {
+                sink.take(place, last.into_iter().map(Last::into_series).collect())?;
+                return Ok(read);
+            }
+            let samples = last.into_iter().filter_map(Last::into_sample).collect();
+            let taken = sink.take_last(place, samples);
             budget.give_back(given);
-            sink.take(2 * place + 1, others)?;
+            taken?;
             Ok(read)
         })
+    }
+
+    /// The last samples of a batch; of groups of which the last row does not tell, all that they have in the range.
+    fn last_of_batch(
+        &self,
+        groups: &[SelectedGroup],
+        range: &TimeRange,
+        budget: &Budget,
+    ) -> Result<Vec<Last>, QueryError> {
+        let is_number = |value_type| !matches!(value_type, ValueType::Histogram | ValueType::String);
+        let samples = match groups.first().map(|group| group.columns.as_slice()) {
+            Some([column]) if is_number(column.value_type) => self.reader.last_samples(groups, range)?,
+            _ => vec![LastSample::Unknown; groups.len()],
+        };
+        let (mut labels, mut series) = (SeriesLabels::default(), Vec::new());
+        let mut last = Vec::with_capacity(groups.len());
+        for (group, sample) in groups.iter().zip(samples) {
+            match sample {
+                LastSample::None => {}
+                LastSample::Number { time_ns, value } => {
+                    let Some(column) = group.columns.first() else { continue };
+                    last.push(Last::Sample(labels.get(group, column), time_ns.div_euclid(NS_PER_MS), value));
+                }
+                LastSample::Unknown => {
+                    self.read_projected(group, range, &mut labels, budget, &mut series)?;
+                    last.extend(series.drain(..).map(Last::Series));
+                }
+            }
+        }
+        let known = last.iter().filter(|last| matches!(last, Last::Sample(..))).count();
+        budget.take(known)?;
+        Ok(last)
     }
 
     fn each_batch(&self, batches: &Batches, budget: &Budget, work: &BatchWork<'_>) -> Result<(), QueryError> {

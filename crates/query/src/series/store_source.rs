@@ -191,14 +191,14 @@ impl<'a> StoreSource<'a> {
         sink: &(impl SeriesSink + ?Sized),
     ) -> Result<u64, QueryError> {
         let series = self.read(set, range, budget)?;
-        let samples = self.count_read(set.len(), &series);
+        let samples = self.count_read(set.len(), 0, &series);
         sink.take(place, series)?;
         Ok(samples)
     }
 
-    /// Counts what was read; returns the samples.
-    pub(super) fn count_read(&self, groups: usize, series: &[Series]) -> u64 {
-        let samples: usize = series.iter().map(Series::samples).sum();
+    /// Counts what was read, last samples and series; returns the samples.
+    pub(super) fn count_read(&self, groups: usize, last: usize, series: &[Series]) -> u64 {
+        let samples = last + series.iter().map(Series::samples).sum::<usize>();
         for (count, more) in self.read_counts.iter().zip([groups, samples]) {
             count.fetch_add(more as u64, Ordering::Relaxed);
         }
@@ -313,14 +313,15 @@ impl Source for StoreSource<'_> {
     }
 }
 
-/// The groups in the order in which they are read, those together that make up the same labels.
+/// The groups in the order in which they are read, those together that make up the same labels. Where none do it is the index's order, as that of
+/// [`Batches`]: sums of floats depend on it, and must not depend on which way series are read.
 fn sets_of(groups: Vec<SelectedGroup>) -> Vec<SeriesGroups> {
-    let blocks = groups.into_iter().flat_map(SelectedGroup::by_block);
-    let mut groups: Vec<(usize, SelectedGroup)> = blocks.enumerate().collect();
-    groups.sort_by(|(_, a), (_, b)| a.labels.cmp(&b.labels).then_with(|| first_metric(a).cmp(first_metric(b))));
-    if !may_share_series(groups.iter().map(|(_, group)| group)) {
-        return groups.into_iter().map(|(_, group)| vec![group]).collect();
+    let blocks: Vec<SelectedGroup> = groups.into_iter().flat_map(SelectedGroup::by_block).collect();
+    if !may_share_series(blocks.iter()) {
+        return blocks.into_iter().map(|group| vec![group]).collect();
     }
+    let mut groups: Vec<(usize, SelectedGroup)> = blocks.into_iter().enumerate().collect();
+    groups.sort_by(|(_, a), (_, b)| a.labels.cmp(&b.labels).then_with(|| first_metric(a).cmp(first_metric(b))));
     together(groups)
 }
 

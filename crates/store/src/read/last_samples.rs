@@ -69,28 +69,39 @@ impl GroupReader<'_> {
             return Ok(vec![LastSample::Unknown; groups.len()]);
         };
         let parts_until_ns = snapshot.parts_until_ns();
-        (0..groups.len()).map(|number| Self::last_sample(&snapshot, number, column, parts_until_ns)).collect()
+        let (mut samples, mut head_rows) = (Vec::with_capacity(groups.len()), 0);
+        for number in 0..groups.len() {
+            let (sample, is_of_head) = Self::last_sample(&snapshot, number, column, parts_until_ns)?;
+            samples.push(sample);
+            head_rows += u64::from(is_of_head);
+        }
+        self.context.origins.lock().add_head_rows(head_rows);
+        Ok(samples)
     }
 
+    /// The last sample of a group, and whether a head had it.
     fn last_sample(
         snapshot: &BatchSnapshot<'_>,
         number: usize,
         column: &SelectedColumn,
         parts_until_ns: Option<i64>,
-    ) -> Result<LastSample, StoreError> {
+    ) -> Result<(LastSample, bool), StoreError> {
         let head = snapshot.head(number);
         let is_newer = |until_ns: Option<i64>| until_ns.is_none() || head.until_ns() > until_ns;
         // All parts are asked at once before the group is looked for in each.
         let until_ns = if is_newer(parts_until_ns) { None } else { snapshot.part_bound(number)? };
         match (head, until_ns) {
-            (HeadLastRow::None, None) => Ok(LastSample::None),
-            (HeadLastRow::None, Some(until_ns)) => Ok(LastSample::of_rows(&snapshot.read_last(number, until_ns)?)),
+            (HeadLastRow::None, None) => Ok((LastSample::None, false)),
+            (HeadLastRow::None, Some(until_ns)) => {
+                Ok((LastSample::of_rows(&snapshot.read_last(number, until_ns)?), false))
+            }
             (HeadLastRow::Row { time_ns, cells, columns }, until_ns) if is_newer(until_ns) => {
                 let place = columns.iter().position(|found| *found == (column.slot, column.value_type));
                 let cell = place.and_then(|place| cells.get(place));
-                Ok(cell.map_or(LastSample::Unknown, |cell| LastSample::of_cell(time_ns, *cell, column.value_type)))
+                let of_cell = |cell: &u64| (LastSample::of_cell(time_ns, *cell, column.value_type), true);
+                Ok(cell.map_or((LastSample::Unknown, false), of_cell))
             }
-            _ => Ok(LastSample::Unknown),
+            _ => Ok((LastSample::Unknown, false)),
         }
     }
 }

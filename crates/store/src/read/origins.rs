@@ -54,7 +54,12 @@ impl Origins {
     }
 
     pub(crate) fn add_head(&mut self, rows: &[Rows]) {
-        self.head.rows += count(rows);
+        self.add_head_rows(count(rows));
+    }
+
+    /// Adds rows that were taken of a head.
+    pub(crate) const fn add_head_rows(&mut self, rows: u64) {
+        self.head.rows += rows;
     }
 
     pub(crate) fn add_chunks(&mut self, part: &Part, chunks: &[ChunkRef], rows: u64) {
