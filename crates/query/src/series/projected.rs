@@ -117,7 +117,7 @@ impl SeriesLabels {
     }
 }
 
-/// What is known of a series' end.
+/// The end of a series, as far as it was read.
 enum Last {
     /// Its labels, the last sample's time in milliseconds, and its value.
     Sample(Labels, i64, f64),
