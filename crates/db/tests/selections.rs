@@ -197,7 +197,7 @@ fn selections_say_what_the_samples_say() {
                 0 => world.db.compact_all().unwrap(),
                 1 => {
                     let matcher = Matcher::new("pod", MatchOp::Equal, "p5");
-                    let start_ns = (START_MS + world.random.i64(0..minute + 1) * MINUTE_MS) * MS_NS;
+                    let start_ns = (START_MS + world.random.i64(0..=minute) * MINUTE_MS) * MS_NS;
                     let range = TimeRange::new(start_ns, start_ns + 5 * MINUTE_MS * MS_NS);
                     world.db.delete("default", &[vec![matcher]], &range).unwrap();
                 }
