@@ -25,7 +25,7 @@ use crate::syntax::ast::{Aggregate, Aggregation, Edges, Expr, Grouping, Node};
 use crate::syntax::functions::Function;
 use crate::syntax::number::{plain, short};
 use crate::syntax::span::Span;
-use crate::syntax::strings::quote;
+use crate::syntax::strings::{is_label_name, quote};
 
 /// The rows of one group.
 struct Group {
@@ -275,7 +275,7 @@ impl<'q> Evaluator<'q> {
     fn count_values(&self, aggregate: &Aggregate, steps: Steps) -> Result<Vector<'q>, QueryError> {
         let grouping = &aggregate.grouping;
         let label = aggregate.parameter.as_ref().map_or(Ok(""), |parameter: &Expr| string_argument(parameter))?;
-        if label.is_empty() {
+        if !is_label_name(label) {
             return Err(QueryError::Execution(format!("invalid label name {}", quote(label))));
         }
         let input = self.vector(&aggregate.input, steps)?;

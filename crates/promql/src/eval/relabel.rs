@@ -12,6 +12,7 @@ use crate::syntax::ast::{Expr, Node};
 use crate::syntax::check::compile_regex;
 use crate::syntax::functions::Function;
 use crate::syntax::span::Span;
+use crate::syntax::strings::is_label_name;
 
 /// Bytes of a label's value that a query makes: calls in calls could multiply it without end.
 const LABEL_VALUE_BYTES_MAX: usize = 64 << 10;
@@ -67,8 +68,8 @@ impl<'q> Evaluator<'q> {
         function: &str,
         value: impl Fn(&Row) -> Result<Option<String>, QueryError>,
     ) -> Result<Vector<'q>, QueryError> {
-        if destination.is_empty() {
-            return Err(QueryError::Execution(format!("invalid destination label name in {function}(): ")));
+        if !is_label_name(destination) {
+            return Err(QueryError::Execution(format!("invalid destination label name in {function}(): {destination}")));
         }
         let mut vector = self.vector(input, steps)?;
         for row in &mut vector.rows {

@@ -65,6 +65,11 @@ pub(super) fn unquote(written: &str) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
+/// Returns whether a string's value may be a label's name: any UTF-8 but nothing. What is no UTF-8 has become U+FFFD.
+pub(crate) fn is_label_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains('\u{fffd}')
+}
+
 fn push(bytes: &mut Vec<u8>, c: char) {
     bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
