@@ -162,6 +162,7 @@ fn main() {
     (0..100_000u32.min(count as u32)).for_each(|id| drop(black_box(reader.get(id).unwrap())));
     line("labels of the next group", format!("{:.2?}", start.elapsed() / 100_000));
     line("cardinality, top 10", format!("{:.1?}", best_of(3, || cardinality(&[&groups], 0, 10, &|_| true).unwrap())));
+    drop(reader);
     drop(groups);
     in_pieces(&made);
     members(count);

@@ -11,7 +11,7 @@ use roaring::RoaringBitmap;
 
 use crate::identity::{mix, spread, text_hash};
 use crate::ids::{IdList, Ids};
-use crate::source::{Family, Fingerprints, GroupVisitor, Name, Source, TermCursor};
+use crate::source::{Family, Fingerprints, GroupVisitor, Name, RowCursor, Source, TermCursor};
 use crate::text::{TextArena, push_lean, reserve_lean};
 use crate::{DatabaseId, GroupId, IndexError, MeasurementId, SlotSet};
 
@@ -386,6 +386,12 @@ impl Mutable {
     }
 }
 
+impl RowCursor for &Mutable {
+    fn values_of(&mut self, id: GroupId, values: &mut Vec<u32>) -> Result<Option<u32>, IndexError> {
+        Source::values_of(*self, id, values)
+    }
+}
+
 impl Source for Mutable {
     fn first(&self) -> GroupId {
         self.first
@@ -485,6 +491,10 @@ impl Source for Mutable {
         let mut reader = Reader::new(self.values.get(record.values_at as usize..).unwrap_or_default());
         values.extend(family.names.iter().map(|_| reader.varint().unwrap_or(0) as u32));
         Ok(Some(record.family))
+    }
+
+    fn rows(&self) -> Box<dyn RowCursor + '_> {
+        Box::new(self)
     }
 
     fn append_value(&self, database: DatabaseId, name: u32, value: u32, out: &mut String) -> Result<(), IndexError> {

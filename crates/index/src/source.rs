@@ -50,6 +50,12 @@ pub(crate) trait TermCursor {
     fn ids(&self) -> Result<Ids, IndexError>;
 }
 
+/// Gets the values of groups, one after the other.
+pub(crate) trait RowCursor {
+    /// As [`Source::values_of`].
+    fn values_of(&mut self, id: GroupId, values: &mut Vec<u32>) -> Result<Option<u32>, IndexError>;
+}
+
 /// Gets the id, the family and the values of a group.
 pub(crate) type GroupVisitor<'v> = dyn FnMut(GroupId, u32, &[u32]) -> Result<(), IndexError> + 'v;
 
@@ -98,6 +104,8 @@ pub(crate) trait Source {
     fn family_of(&self, id: GroupId) -> Result<Option<u32>, IndexError>;
     /// Appends the numbers of the values of one of its own groups, and gives its family.
     fn values_of(&self, id: GroupId, values: &mut Vec<u32>) -> Result<Option<u32>, IndexError>;
+    /// For the values of many of its own groups; fast for those whose ids ascend.
+    fn rows(&self) -> Box<dyn RowCursor + '_>;
     /// Appends the text of a value.
     fn append_value(&self, database: DatabaseId, name: u32, value: u32, out: &mut String) -> Result<(), IndexError>;
     /// Goes over its own groups in order of their ids.

@@ -7,6 +7,7 @@ use model::{Labels, METRIC_NAME};
 
 use crate::groups::Groups;
 use crate::identity::mix;
+use crate::labels::reader::OwnerRows;
 use crate::source::Source;
 use crate::{GroupId, IndexError};
 
@@ -50,6 +51,7 @@ pub struct ProjectedReader<'a> {
     last: Option<((GroupId, u32), usize)>,
     known: HashTable<KnownLabels>,
     row: Vec<u32>,
+    rows: OwnerRows<'a>,
     key: Vec<u32>,
 }
 
@@ -77,6 +79,7 @@ impl<'a> ProjectedReader<'a> {
             last: None,
             known: HashTable::new(),
             row: Vec::new(),
+            rows: OwnerRows::default(),
             key: Vec::new(),
         }
     }
@@ -87,7 +90,7 @@ impl<'a> ProjectedReader<'a> {
             return Ok(None);
         };
         self.row.clear();
-        let Some(number) = source.values_of(id, &mut self.row)? else {
+        let Some(number) = self.rows.values_of(source, id, &mut self.row)? else {
             return Ok(None);
         };
         let place = self.family(source, number)?;

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use model::Labels;
 
 use crate::groups::{Group, Groups};
-use crate::source::Family;
+use crate::source::{Family, RowCursor, Source};
 use crate::{DatabaseId, GroupId, IndexError};
 
 /// Gets groups. Remembers families, and of each label name the last value, which the next group often has as well.
@@ -16,6 +16,30 @@ pub struct GroupReader<'a> {
     indexes: HashMap<(GroupId, DatabaseId, u32), usize>,
     names: Vec<KnownName<'a>>,
     values: Vec<u32>,
+    rows: OwnerRows<'a>,
+}
+
+/// The rows of the source that owned the last group.
+#[derive(Default)]
+pub(crate) struct OwnerRows<'a>(Option<(GroupId, Box<dyn RowCursor + 'a>)>);
+
+impl<'a> OwnerRows<'a> {
+    /// As [`Source::values_of`] of the source.
+    pub(crate) fn values_of(
+        &mut self,
+        source: &'a dyn Source,
+        id: GroupId,
+        values: &mut Vec<u32>,
+    ) -> Result<Option<u32>, IndexError> {
+        let first = source.first();
+        match &mut self.0 {
+            Some((owner, rows)) if *owner == first => rows.values_of(id, values),
+            _ => {
+                let (_, rows) = self.0.insert((first, source.rows()));
+                rows.values_of(id, values)
+            }
+        }
+    }
 }
 
 struct KnownFamily {
@@ -34,7 +58,7 @@ struct KnownName<'a> {
 impl<'a> GroupReader<'a> {
     pub(crate) fn new(groups: &'a Groups) -> Self {
         let (families, indexes) = (HashMap::new(), HashMap::new());
-        Self { groups, families, indexes, names: Vec::new(), values: Vec::new() }
+        Self { groups, families, indexes, names: Vec::new(), values: Vec::new(), rows: OwnerRows::default() }
     }
 
     /// A group; `None` if it is removed or never was.
@@ -43,7 +67,7 @@ impl<'a> GroupReader<'a> {
             return Ok(None);
         };
         self.values.clear();
-        let Some(number) = source.values_of(id, &mut self.values)? else {
+        let Some(number) = self.rows.values_of(source, id, &mut self.values)? else {
             return Ok(None);
         };
         let known = match self.families.entry((source.first(), number)) {

@@ -2,7 +2,7 @@
 //!
 //! * [`writer`]: sources become the bytes of one segment, in one pass over each part, nothing large in memory
 //! * [`directory`]: where everything is · [`dictionary`]: values of a label, front-coded · [`rows`]: values of each group
-//! * [`reader`]: a segment is searched · [`copies`]: its bytes, checked as they are read, and a second copy of them
+//! * [`reader`]: a segment is searched · `row_cursor`: its rows in order · [`copies`]: its bytes, checked as they are read, and a second copy of them
 
 pub(crate) mod copies;
 mod cursor;
@@ -10,6 +10,7 @@ pub(crate) mod dictionary;
 pub(crate) mod directory;
 pub(crate) mod levels;
 pub(crate) mod reader;
+mod row_cursor;
 pub(crate) mod rows;
 pub(crate) mod writer;
 

@@ -12,13 +12,14 @@ use super::copies::{Copies, SegmentBytes, SegmentTwin};
 use super::cursor::Cursor;
 use super::dictionary::{Dictionary, Position};
 use super::directory::{DatabasePlaces, Directory, NamePlaces, Posting, Table};
+use super::row_cursor::SegmentRows;
 use super::rows::RowsReader;
 use super::{
     BLOCK, CHECKED_BYTES, DICTIONARY_PLACE_BYTES, FAMILY_BYTES, IDENTITY_BYTES, MEASUREMENT_BYTES, OVERLAY_BYTES,
     TRAILER_BYTES, checked_bytes, directory_place, slice,
 };
 use crate::ids::Ids;
-use crate::source::{Family, Fingerprints, GroupVisitor, Name, Source, TermCursor};
+use crate::source::{Family, Fingerprints, GroupVisitor, Name, RowCursor, Source, TermCursor};
 use crate::{DatabaseId, GroupId, IndexError, MeasurementId, SlotSet};
 
 /// An immutable segment of the index.
@@ -242,21 +243,21 @@ impl Segment {
     }
 
     /// How many groups of the segment come before this one; `None` if it is not in the segment.
-    fn ordinal(&self, id: GroupId) -> Option<u32> {
+    pub(super) fn ordinal(&self, id: GroupId) -> Option<u32> {
         if self.full {
             return (self.directory.first..self.directory.end).contains(&id).then(|| id - self.directory.first);
         }
         self.directory.present.contains(id).then(|| self.directory.present.rank(id) as u32 - 1)
     }
 
-    fn family_number(&self, ordinal: u32) -> Result<u32, DecodeError> {
+    pub(super) fn family_number(&self, ordinal: u32) -> Result<u32, DecodeError> {
         let width = u64::from(self.directory.family_bytes);
         let at = self.directory.row_families.saturating_add(u64::from(ordinal) * width);
         let found = self.copies.get(at, width)?;
         Ok(found.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))
     }
 
-    fn family_entry(&self, number: u32) -> Result<[u32; 5], DecodeError> {
+    pub(super) fn family_entry(&self, number: u32) -> Result<[u32; 5], DecodeError> {
         if number >= self.directory.families.count {
             return Err(DecodeError { offset: 0, what: "no such family" });
         }
@@ -276,7 +277,7 @@ impl Segment {
         self.copies.get(items.saturating_add(u64::from(start)), u64::from(end.saturating_sub(start)))
     }
 
-    fn schema(&self, number: u32) -> Result<Vec<u32>, DecodeError> {
+    pub(super) fn schema(&self, number: u32) -> Result<Vec<u32>, DecodeError> {
         let mut reader = Reader::new(self.sized(self.directory.schemas, number)?);
         let mut names = Vec::new();
         while !reader.is_empty() {
@@ -289,7 +290,7 @@ impl Segment {
         SlotSet::decode(&mut Reader::new(self.sized(self.directory.slot_sets, number)?)).map(Arc::new)
     }
 
-    fn row_block(&self, block: u32) -> Result<RowsReader<'_>, DecodeError> {
+    pub(super) fn row_block(&self, block: u32) -> Result<RowsReader<'_>, DecodeError> {
         let place = |block: u32| self.copies.u32_at(self.directory.row_places.saturating_add(u64::from(block) * 4));
         let start = self.directory.rows.saturating_add(u64::from(place(block)?));
         let is_last = u64::from(block) + 1 >= self.directory.present.len().div_ceil(u64::from(BLOCK));
@@ -349,6 +350,11 @@ impl Segment {
             visit(id, family, &rows.values)?;
         }
         self.confirm()
+    }
+
+    /// Returns whether what was read stood in the file, as far as the copy in use tells.
+    pub(super) fn is_confirmed(&self) -> bool {
+        matches!(self.copies.confirm(), Ok(true))
     }
 
     /// Ends a read that cannot be repeated if what it read was not what the file holds; the next one reads a second copy.
@@ -512,6 +518,10 @@ impl Source for Segment {
             self.row(ordinal, values)
         })
         .map(Some)
+    }
+
+    fn rows(&self) -> Box<dyn RowCursor + '_> {
+        Box::new(SegmentRows::new(self))
     }
 
     fn append_value(&self, database: DatabaseId, name: u32, value: u32, out: &mut String) -> Result<(), IndexError> {

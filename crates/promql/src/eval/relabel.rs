@@ -69,7 +69,9 @@ impl<'q> Evaluator<'q> {
         value: impl Fn(&Row) -> Result<Option<String>, QueryError>,
     ) -> Result<Vector<'q>, QueryError> {
         if !is_label_name(destination) {
-            return Err(QueryError::Execution(format!("invalid destination label name in {function}(): {destination}")));
+            return Err(QueryError::Execution(format!(
+                "invalid destination label name in {function}(): {destination}"
+            )));
         }
         let mut vector = self.vector(input, steps)?;
         for row in &mut vector.rows {
