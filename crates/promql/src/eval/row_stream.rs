@@ -9,6 +9,7 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -101,7 +102,8 @@ struct ReorderBuffer<'s, 'b> {
 #[derive(Default)]
 struct PendingBatches<'b> {
     next: usize,
-    batches: BTreeMap<usize, Batch<'b>>,
+    /// By their first places, each with the place after its last.
+    batches: BTreeMap<usize, (usize, Batch<'b>)>,
     /// A thread is forwarding them.
     is_draining: bool,
 }
@@ -163,9 +165,9 @@ impl<'s, 'b> ReorderBuffer<'s, 'b> {
         Self { pending: Mutex::default(), output: Mutex::new(output) }
     }
 
-    fn deliver(&self, sequence: usize, batch: Batch<'b>) -> Result<(), QueryError> {
+    fn deliver(&self, places: Range<usize>, batch: Batch<'b>) -> Result<(), QueryError> {
         let mut pending = lock(&self.pending);
-        pending.batches.insert(sequence, batch);
+        pending.batches.insert(places.start, (places.end, batch));
         let is_crowded = pending.batches.len() > PENDING_BATCHES_MAX;
         let is_draining = std::mem::replace(&mut pending.is_draining, true);
         drop(pending);
@@ -187,10 +189,11 @@ impl<'s, 'b> ReorderBuffer<'s, 'b> {
     fn next(&self) -> Option<Batch<'b>> {
         let mut pending = lock(&self.pending);
         let sequence = pending.next;
-        let batch = pending.batches.remove(&sequence);
-        pending.is_draining = batch.is_some();
-        pending.next += usize::from(batch.is_some());
-        batch
+        let found = pending.batches.remove(&sequence);
+        pending.is_draining = found.is_some();
+        let (next, batch) = found?;
+        pending.next = next;
+        Some(batch)
     }
 }
 
@@ -252,16 +255,20 @@ struct ReadSize {
 }
 
 impl SeriesSink for RowMaker<'_, '_, '_> {
-    fn take(&self, sequence: usize, series: Vec<Series>) -> Result<(), QueryError> {
+    fn take(&self, place: usize, series: Vec<Series>) -> Result<(), QueryError> {
+        self.take_places(place..place + 1, series)
+    }
+
+    fn take_places(&self, places: Range<usize>, series: Vec<Series>) -> Result<(), QueryError> {
         let samples = series.iter().map(Series::samples).sum();
         let read = ReadSize { series: series.len(), samples };
-        self.forward(sequence, read, || self.make(series))
+        self.forward(places, read, || self.make(series))
     }
 }
 
 impl WindowSink for RowMaker<'_, '_, '_> {
-    fn take_values(&self, sequence: usize, series: Vec<WindowSeries>) -> Result<(), QueryError> {
-        self.forward(sequence, ReadSize { series: series.len(), samples: 0 }, || {
+    fn take_values(&self, place: usize, series: Vec<WindowSeries>) -> Result<(), QueryError> {
+        self.forward(place..place + 1, ReadSize { series: series.len(), samples: 0 }, || {
             let mut batch = self.batch();
             let Some((_, row_of)) = &self.options.windows else { return Ok(batch) };
             for (labels, values) in series {
@@ -273,8 +280,8 @@ impl WindowSink for RowMaker<'_, '_, '_> {
 }
 
 impl LastSampleSink for RowMaker<'_, '_, '_> {
-    fn take_last(&self, sequence: usize, samples: Vec<(Labels, i64, f64)>) -> Result<(), QueryError> {
-        self.forward(sequence, ReadSize { series: samples.len(), samples: samples.len() }, || {
+    fn take_last(&self, place: usize, samples: Vec<(Labels, i64, f64)>) -> Result<(), QueryError> {
+        self.forward(place..place + 1, ReadSize { series: samples.len(), samples: samples.len() }, || {
             let mut batch = self.batch();
             let Some(row_of) = self.options.last else { return Ok(batch) };
             batch.made.reserve_exact(samples.len());
@@ -310,11 +317,11 @@ impl<'b> RowMaker<'_, '_, 'b> {
     /// Computes a batch of the given size and delivers it.
     fn forward(
         &self,
-        sequence: usize,
+        places: Range<usize>,
         read: ReadSize,
         make: impl FnOnce() -> Result<Batch<'b>, QueryError>,
     ) -> Result<(), QueryError> {
-        let deliver = |batch| self.reorder.deliver(sequence, batch);
+        let deliver = |batch| self.reorder.deliver(places.clone(), batch);
         let Some(timing) = &self.timing else { return deliver(make()?) };
         StreamTiming::add(&timing.read, read.series, read.samples);
         let started_ns = timing.trace.now_ns();
@@ -447,7 +454,8 @@ mod tests {
                         if number >= count {
                             break;
                         }
-                        reorder.deliver(number as usize, batch(number)).unwrap();
+                        let place = number as usize;
+                        reorder.deliver(place..place + 1, batch(number)).unwrap();
                     }
                 });
             }

@@ -19,6 +19,9 @@ const NS_PER_MS: i64 = 1_000_000;
 /// Groups that are read together.
 const BATCH_GROUPS_MAX: usize = 256;
 
+/// Samples of series that are handed over together; with more, they would leave the processor's caches before they are used.
+const SAMPLES_TOGETHER: usize = 4096;
+
 /// Work on the groups of a batch, by its place; returns how many samples it took.
 type BatchWork<'w> = dyn Fn(usize, &[SelectedGroup]) -> Result<u64, QueryError> + Sync + 'w;
 
@@ -44,6 +47,11 @@ impl Batches {
             }
         }
         Some(Self { groups, ranges })
+    }
+
+    /// The first group of a batch, among all.
+    fn first(&self, place: usize) -> usize {
+        self.ranges.get(place).map_or(0, |range| range.start)
     }
 
     fn get(&self, place: usize) -> &[SelectedGroup] {
@@ -204,14 +212,20 @@ impl StoreSource<'_> {
         sink: &(impl SeriesSink + ?Sized),
     ) -> Result<(), QueryError> {
         self.each_batch(batches, budget, &|place, groups| {
-            let mut labels = SeriesLabels::default();
-            let mut found = Vec::with_capacity(groups.len());
-            for group in groups {
+            let first = batches.first(place);
+            let (mut labels, mut found) = (SeriesLabels::default(), Vec::new());
+            let (mut from, mut held, mut read) = (first, 0, 0);
+            for (end, group) in (first + 1..).zip(groups) {
+                let before = found.len();
                 self.read_projected(group, range, &mut labels, budget, &mut found)?;
+                held += found.iter().skip(before).map(Series::samples).sum::<usize>();
+                if held >= SAMPLES_TOGETHER || end == first + groups.len() {
+                    read += self.count_read(end - from, 0, &found);
+                    sink.take_places(from..end, std::mem::take(&mut found))?;
+                    (from, held) = (end, 0);
+                }
             }
-            let samples = self.count_read(groups.len(), 0, &found);
-            sink.take(place, found)?;
-            Ok(samples)
+            Ok(read)
         })
     }
 

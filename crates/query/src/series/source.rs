@@ -1,6 +1,7 @@
 //! The seam below PromQL: series by matchers and time.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use index::{MatcherError, Projection};
@@ -106,6 +107,12 @@ pub trait SeriesSink: Sync {
     /// Takes some series, whose samples are charged to the budget: to be given back when they are let go. Comes once for each
     /// place from 0 on, on several threads and in any order; which series have which place depends on the data alone.
     fn take(&self, place: usize, series: Vec<Series>) -> Result<(), QueryError>;
+
+    /// As [`SeriesSink::take`], for several places that follow one another.
+    fn take_places(&self, places: Range<usize>, series: Vec<Series>) -> Result<(), QueryError> {
+        self.take(places.start, series)?;
+        places.skip(1).try_for_each(|place| self.take(place, Vec::new()))
+    }
 }
 
 /// A sink of windows over series: of their values, or of the samples to compute them from.
