@@ -64,7 +64,7 @@ pub(crate) fn thalweg(root: &Path, program: Option<&Path>) -> Result<Server, Str
     for listener in ["--line", "--graphite", "--opentsdb", "--otlp-grpc", "--control", "--ingest"] {
         command.args([listener, "off"]);
     }
-    start(command, folder, &address, "/health")
+    start(command, folder, &address, "/ready")
 }
 
 fn build_prometheus(root: &Path) -> Result<PathBuf, String> {

@@ -82,7 +82,8 @@ impl Peer {
 
     fn ready_path(self) -> &'static str {
         match self {
-            Self::Thalweg | Self::VictoriaMetrics => "/health",
+            Self::Thalweg => "/ready",
+            Self::VictoriaMetrics => "/health",
             Self::Influxdb | Self::Questdb => "/ping",
             Self::Prometheus => "/-/ready",
         }
