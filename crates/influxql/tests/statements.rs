@@ -183,6 +183,19 @@ fn rows_are_written_into_measurements() {
 }
 
 #[test]
+fn windows_begin_where_the_clocks_are_put_forward() {
+    let db = MemoryDatabases::new().unwrap();
+    // Every half hour of 2017-03-26 from midnight in Zurich: 02:00 to 03:00 is missing.
+    let start_ns = 1_490_482_800_000_000_000i64;
+    let lines: String = (0..10).map(|row| format!("z v={row} {}\n", start_ns + row * 1_800_000_000_000)).collect();
+    db.write_lines("t", lines.as_bytes()).unwrap();
+    let statement = "select count(v) from z where time >= '2017-03-26T00:00:00+01:00' and time < '2017-03-26T06:00:00+02:00' \
+                     group by time(2h) tz('Europe/Zurich')";
+    let shown = show(&db, statement);
+    assert_eq!(shown, "z time,count\n  1490482800000 4\n  1490490000000 2\n  1490493600000 4");
+}
+
+#[test]
 fn a_number_that_fills_is_not_written_into_a_column_of_something_else() {
     let db = MemoryDatabases::new().unwrap();
     db.write_lines("t", LINES.as_bytes()).unwrap();

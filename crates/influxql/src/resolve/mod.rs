@@ -11,7 +11,7 @@ pub(crate) mod validate;
 use jiff::tz::TimeZone;
 use model::TimeRange;
 use query::time::CalendarBins;
-use query::{QueryError, Session};
+use query::{Interval, QueryError, Session};
 
 use crate::resolve::code::Compiler;
 use crate::resolve::names::Schema;
@@ -129,8 +129,8 @@ fn windows(dimensions: &[Dimension], zone: Option<&TimeZone>, now_ns: i64) -> Re
             }
             Some(_) => return Err("time dimension offset must be duration or now()".to_owned()),
         };
-        found =
-            Some(CalendarBins { width_ns: *width_ns, offset_ns: offset_ns.rem_euclid(*width_ns), zone: zone.cloned() });
+        let width = Interval { months: 0, ns: *width_ns };
+        found = Some(CalendarBins::new(width, offset_ns, zone.cloned().unwrap_or(TimeZone::UTC)));
     }
     Ok(found)
 }

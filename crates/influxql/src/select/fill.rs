@@ -110,7 +110,7 @@ impl<'a> Filling<'a> {
         origins.resize(slots.len(), None);
         let (with, constant) = self.with();
         let between = |before: &(i64, Value), next: &(i64, Value), at_ns| {
-            Some(linear(before, next, at_ns, self.windows.width_ns))
+            Some(linear(before, next, at_ns, self.windows.width().ns))
         };
         fill_gaps(&mut slots, with, |_| constant.clone(), between);
         let out = |((time_ns, value), origin): ((i64, Option<Value>), _)| Point {

@@ -133,7 +133,7 @@ fn each_field(call: &Call, add: &mut impl FnMut(&str)) {
 /// The range with the windows that transformations need before it (after it, if times fall).
 fn widened(selection: &Resolved) -> TimeRange {
     let extra_ns =
-        selection.windows.as_ref().map_or(0, |windows| windows.width_ns.saturating_mul(selection.extra_windows));
+        selection.windows.as_ref().map_or(0, |windows| windows.width().ns.saturating_mul(selection.extra_windows));
     let mut range = selection.range;
     if selection.descending {
         range.end_ns = range.end_ns.saturating_add(extra_ns);
