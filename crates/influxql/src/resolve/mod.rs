@@ -76,8 +76,9 @@ pub(crate) fn resolve(session: &dyn Session, select: &Select, outer: &Outer<'_>)
     let columns = compiler.columns(&fields, &time_name, writes).map_err(invalid)?;
     let (calls, references) = (compiler.calls, compiler.references);
     let fill = select.fill.unwrap_or(Fill::Null);
-    // Nulls are passed over outside: there is no need to make them.
-    let fill = if outer.descending.is_some() && found.has_calls() && fill == Fill::Null { Fill::None } else { fill };
+    // Nulls are passed over outside, and not written: there is no need to make them.
+    let passes_nulls_over = writes || outer.descending.is_some();
+    let fill = if passes_nulls_over && found.has_calls() && fill == Fill::Null { Fill::None } else { fill };
     Ok(Resolved {
         sources,
         columns,
