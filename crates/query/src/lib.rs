@@ -49,4 +49,4 @@ pub use session::{DatabaseSettings, RefusedRow, Session, TableGroup};
 pub use store::{NameKind, Origin, Origins, SelectedGroup, TableSchema};
 pub use threads::Helpers;
 pub use trace::Trace;
-pub use value::{Interval, SqlType, Value, parse_bool};
+pub use value::{Interval, SqlType, Value};

@@ -3,7 +3,8 @@
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
 use pgwire::error::{PgWireError, PgWireResult};
-use query::{Interval, parse_bool};
+use query::Interval;
+use query::value::parse_bool;
 use sql::Value;
 
 use super::postgres::{EPOCH_US, Statements, US_PER_DAY, failed};

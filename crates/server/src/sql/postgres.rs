@@ -333,7 +333,13 @@ fn push_cell(out: &mut BytesMut, value: &Value, field: &FieldInfo) {
         return out.put_i32(-1);
     }
     if field.format() == FieldFormat::Text {
-        let text = value.to_string();
+        let mut text = value.to_string();
+        match (field.datatype(), value) {
+            // Sessions are in UTC.
+            (&Type::TIMESTAMPTZ, Value::Timestamp(_)) => text.push_str("+00"),
+            (&Type::DATE, Value::Timestamp(_)) => text.truncate(text.find(' ').unwrap_or(text.len())),
+            _ => {}
+        }
         out.put_i32(text.len() as i32);
         return out.put_slice(text.as_bytes());
     }
@@ -354,7 +360,11 @@ fn push_cell(out: &mut BytesMut, value: &Value, field: &FieldInfo) {
             out.put_i32(8);
             out.put_f64(*value);
         }
-        (&Type::TIMESTAMP, Value::Timestamp(ns)) => {
+        (&Type::DATE, Value::Timestamp(ns)) => {
+            out.put_i32(4);
+            out.put_i32((ns.div_euclid(1000) - EPOCH_US).div_euclid(US_PER_DAY) as i32);
+        }
+        (&(Type::TIMESTAMP | Type::TIMESTAMPTZ), Value::Timestamp(ns)) => {
             out.put_i32(8);
             out.put_i64(ns.div_euclid(1000) - EPOCH_US);
         }

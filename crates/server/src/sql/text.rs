@@ -20,7 +20,7 @@ pub(super) enum Style {
 /// QuestDB's name of a type.
 const fn questdb_type(sql_type: SqlType) -> &'static str {
     match sql_type {
-        SqlType::Timestamp => "TIMESTAMP",
+        SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date => "TIMESTAMP",
         SqlType::Bool => "BOOLEAN",
         SqlType::Int => "LONG",
         SqlType::Float => "DOUBLE",

@@ -7,7 +7,7 @@ use super::{Bound, Environment, is_time, operators, times};
 use crate::error::SqlError;
 use crate::scope::Scope;
 
-const NS_PER_DAY: i64 = 86_400_000_000_000;
+pub(super) const NS_PER_DAY: i64 = 86_400_000_000_000;
 
 /// `a = b`
 pub(crate) fn equal(a: Bound, b: Bound) -> Bound {

@@ -4,6 +4,7 @@ use jiff::tz::TimeZone;
 use query::time::{self, CalendarBins};
 use query::{Interval, SqlType, Value};
 
+use super::shapes::NS_PER_DAY;
 use super::{Bound, Environment, Function, strict};
 use crate::error::{SqlError, invalid};
 
@@ -15,7 +16,9 @@ const MONTHS_ORIGIN_NS: i64 = 946_684_800_000_000_000;
 pub(super) static FUNCTIONS: [Function; 11] = [
     strict("now", (0, 0), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
     strict("current_timestamp", (0, 1), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
-    strict("localtimestamp", (0, 1), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
+    strict("localtimestamp", (0, 1), SqlType::LocalTimestamp, |_, environment| {
+        Ok(Value::Timestamp(environment.now_ns))
+    }),
     strict("systimestamp", (0, 0), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
     strict("time_bucket", (2, 4), SqlType::Timestamp, time_bucket),
     strict("time_bucket_gapfill", (2, 4), SqlType::Timestamp, time_bucket),
@@ -65,16 +68,39 @@ pub(super) static FUNCTIONS: [Function; 11] = [
     }),
 ];
 
-/// A timestamp where it is: `AT TIME ZONE`.
-pub(super) static AT_TIME_ZONE: Function = strict("AT TIME ZONE", (2, 2), SqlType::Timestamp, |arguments, _| {
+/// What a zone's clock shows at an instant: `AT TIME ZONE` of a `timestamptz`.
+pub(super) static TO_LOCAL: Function =
+    strict("AT TIME ZONE", (2, 2), SqlType::LocalTimestamp, |arguments, _| at_time_zone(arguments, time::to_local));
+
+/// The instant at which a zone's clock shows a time: `AT TIME ZONE` of a `timestamp`.
+pub(super) static FROM_LOCAL: Function =
+    strict("AT TIME ZONE", (2, 2), SqlType::Timestamp, |arguments, _| at_time_zone(arguments, time::from_local));
+
+fn at_time_zone(arguments: &[Value], convert: fn(i64, &TimeZone) -> Option<i64>) -> Result<Value, SqlError> {
     let [at, Value::Text(zone)] = arguments else { return invalid("AT TIME ZONE takes the name of a time zone") };
-    let ns = timestamp(at)?;
-    let zone = time_zone(zone)?;
-    match time::civil(ns, &zone).and_then(|civil| time::timestamp(civil, &TimeZone::UTC)) {
-        Some(ns) => Ok(Value::Timestamp(ns)),
-        None => invalid("timestamp out of range"),
+    convert(timestamp(at)?, &time_zone(zone)?).map(Value::Timestamp).ok_or_else(out_of_range)
+}
+
+/// A date and so many days.
+pub(super) static DATE_ADD: Function =
+    strict("+", (2, 2), SqlType::Date, |arguments, _| days_later(arguments, i64::checked_add));
+/// A date so many days before.
+pub(super) static DATE_SUBTRACT: Function =
+    strict("-", (2, 2), SqlType::Date, |arguments, _| days_later(arguments, i64::checked_sub));
+/// Days between two dates.
+pub(super) static DATE_DIFFERENCE: Function = strict("-", (2, 2), SqlType::Int, |arguments, _| match arguments {
+    [a, b] => {
+        let days = (i128::from(timestamp(a)?) - i128::from(timestamp(b)?)).div_euclid(i128::from(NS_PER_DAY));
+        i64::try_from(days).map(Value::Int).map_err(|_| out_of_range())
     }
+    _ => Ok(Value::Null),
 });
+
+fn days_later(arguments: &[Value], sum: fn(i64, i64) -> Option<i64>) -> Result<Value, SqlError> {
+    let [date, Value::Int(days)] = arguments else { return invalid("dates and whole numbers of days are added") };
+    let ns = days.checked_mul(NS_PER_DAY).zip(Some(timestamp(date)?)).and_then(|(by, ns)| sum(ns, by));
+    ns.map(Value::Timestamp).ok_or_else(out_of_range)
+}
 
 /// A time zone by its name.
 pub(crate) fn time_zone(name: &str) -> Result<TimeZone, SqlError> {
