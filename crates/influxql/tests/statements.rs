@@ -232,7 +232,10 @@ fn windows_begin_where_the_clocks_are_put_forward() {
     let db = MemoryDatabases::new().unwrap();
     // Every half hour of 2017-03-26 from midnight in Zurich: 02:00 to 03:00 is missing.
     let start_ns = 1_490_482_800_000_000_000i64;
-    let lines: String = (0..10).map(|row| format!("z v={row} {}\n", start_ns + row * 1_800_000_000_000)).collect();
+    let mut lines = String::new();
+    for row in 0..10 {
+        writeln!(lines, "z v={row} {}", start_ns + row * 1_800_000_000_000).unwrap();
+    }
     db.write_lines("t", lines.as_bytes()).unwrap();
     let statement = "select count(v) from z where time >= '2017-03-26T00:00:00+01:00' and time < '2017-03-26T06:00:00+02:00' \
                      group by time(2h) tz('Europe/Zurich')";

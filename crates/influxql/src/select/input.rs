@@ -71,10 +71,10 @@ impl Input {
     /// Where a reference's values are. A tag that is missing is null, in conditions the empty text.
     pub(crate) fn source(&self, reference: &Reference, in_condition: bool) -> ValueSource {
         let column = || self.columns.iter().position(|column| *column.name == *reference.name);
-        self.source_of(self.find(reference, column), reference, in_condition)
+        Self::source_of(self.find(reference, column), reference, in_condition)
     }
 
-    fn source_of(&self, matched: ReferenceMatch<'_>, reference: &Reference, in_condition: bool) -> ValueSource {
+    fn source_of(matched: ReferenceMatch<'_>, reference: &Reference, in_condition: bool) -> ValueSource {
         match matched {
             ReferenceMatch::Column(column) => Self::column(column, reference),
             ReferenceMatch::Tag(value) => ValueSource::Tag(Value::from(value)),
@@ -92,7 +92,7 @@ impl Input {
 
     /// The sources of references that are not in a condition.
     pub(crate) fn sources(&self, references: &[Reference]) -> Vec<ValueSource> {
-        let source = |(matched, reference)| self.source_of(matched, reference, false);
+        let source = |(matched, reference)| Self::source_of(matched, reference, false);
         self.find_all(references).into_iter().zip(references).map(source).collect()
     }
 

@@ -137,7 +137,7 @@ impl CalendarBins {
             let since_ns = (local_ns - i128::from(self.origin_ns)).rem_euclid(i128::from(self.width.ns));
             return Some(local_ns - since_ns);
         }
-        let (here, origin) = (self.local(local_ns)?, self.local(i128::from(self.origin_ns))?);
+        let (here, origin) = (local(local_ns)?, local(i128::from(self.origin_ns))?);
         let month = |at: DateTime| i32::from(at.year()) * 12 + i32::from(at.month()) - 1;
         let mut bin = (month(here) - month(origin)).div_euclid(self.width.months);
         loop {
@@ -156,15 +156,10 @@ impl CalendarBins {
             return Some(start_ns + i128::from(self.width.ns));
         }
         // Months of different lengths: the day after the last one of the shortest lies in the next bin.
-        let origin_day = self.local(i128::from(self.origin_ns))?.day();
-        let start = self.local(start_ns)?.with().day(1).build().ok()?;
+        let origin_day = local(i128::from(self.origin_ns))?.day();
+        let start = local(start_ns)?.with().day(1).build().ok()?;
         let next = start.checked_add(months(self.width.months)?).ok()?;
         as_utc(next.checked_add((i64::from(origin_day.min(next.date().days_in_month())) - 1).days()).ok()?)
-    }
-
-    fn local(&self, local_ns: i128) -> Option<DateTime> {
-        let timestamp = Timestamp::from_nanosecond(local_ns).ok()?;
-        Some(TimeZone::UTC.to_datetime(timestamp))
     }
 
     /// The instant of a local time for a row whose clock has an offset.
@@ -172,7 +167,7 @@ impl CalendarBins {
         if let Some(offset_ns) = self.fixed_ns {
             return i64::try_from(local_ns - i128::from(offset_ns)).ok();
         }
-        let offset_ns = match self.zone.to_ambiguous_timestamp(self.local(local_ns)?).offset() {
+        let offset_ns = match self.zone.to_ambiguous_timestamp(local(local_ns)?).offset() {
             AmbiguousOffset::Unambiguous { offset } => nanoseconds(offset),
             AmbiguousOffset::Gap { before, .. } => {
                 let inside_ns = i64::try_from(local_ns - i128::from(nanoseconds(before))).ok()?;
@@ -208,6 +203,12 @@ fn instant(time_ns: i64) -> Timestamp {
 
 fn nanoseconds(offset: Offset) -> i64 {
     i64::from(offset.seconds()) * NS_PER_S
+}
+
+/// The date and time of a local time.
+fn local(local_ns: i128) -> Option<DateTime> {
+    let timestamp = Timestamp::from_nanosecond(local_ns).ok()?;
+    Some(TimeZone::UTC.to_datetime(timestamp))
 }
 
 /// Local time minus UTC at an instant.

@@ -1,5 +1,7 @@
 //! Parameters of Postgres's protocol: values of their types in text and in binary form, as Postgres reads them.
 
+use std::fmt::Write;
+
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
 use pgwire::error::{PgWireError, PgWireResult};
@@ -94,7 +96,8 @@ fn numeric(bytes: &[u8]) -> Option<f64> {
     text.push('0');
     for _ in 0..digits {
         let digit = word().filter(|digit| *digit < 10_000)?;
-        text.push_str(&format!("{digit:04}"));
+        // Writing into a string does not fail.
+        let _ = write!(text, "{digit:04}");
     }
     if word().is_some() {
         return None;

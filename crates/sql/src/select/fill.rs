@@ -40,11 +40,8 @@ impl Run<'_> {
             Some(Value::Timestamp(ns)) => Some(*ns),
             _ => None,
         };
-        let Some((first, last)) = rows.iter().filter_map(at).fold(None, |range: Option<(i64, i64)>, ns| {
-            Some(range.map_or((ns, ns), |(first, last)| (first.min(ns), last.max(ns))))
-        }) else {
-            return Ok(rows);
-        };
+        let times = || rows.iter().filter_map(at);
+        let (Some(first), Some(last)) = (times().min(), times().max()) else { return Ok(rows) };
         let starts = starts(gaps, first, last)?;
         // Groups without a time, as outer joins make them, have no bin.
         let mut filled = Vec::new();
