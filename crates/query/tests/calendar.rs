@@ -190,3 +190,22 @@ fn each_row_is_in_one_bin_of_the_grid() {
         assert!(times_ns.iter().all(|ns| bins.start_of(*ns) <= *ns), "{place}");
     }
 }
+
+/// Answers of PostgreSQL 15, in seconds since 1970: `date_trunc` of a unit in a zone, and `AT TIME ZONE` in both directions, around changes of the clocks.
+#[test]
+fn truncation_and_local_times_are_those_of_postgres() {
+    let mut cases = 0;
+    for line in include_str!("postgres_times.txt").lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (kind, zone) = (words[0], time::zone(words[1]).unwrap());
+        let (at_ns, expected) = (words[2].parse::<i64>().unwrap() * NS_PER_S, words[3].parse::<i64>().unwrap());
+        let found = match kind {
+            "to_local" => time::to_local(at_ns, &zone),
+            "from_local" => time::from_local(at_ns, &zone),
+            unit => time::truncate(unit, at_ns, &zone),
+        };
+        assert_eq!(found, Some(expected * NS_PER_S), "{line}");
+        cases += 1;
+    }
+    assert!(cases > 500);
+}
