@@ -191,7 +191,7 @@ fn each_row_is_in_one_bin_of_the_grid() {
     }
 }
 
-/// Answers of PostgreSQL 15, in seconds since 1970: `date_trunc` of a unit in a zone, and `AT TIME ZONE` in both directions, around changes of the clocks.
+/// Answers of Postgres 15, in seconds since 1970: `date_trunc` of a unit in a zone, and `AT TIME ZONE` in both directions, around changes of the clocks.
 #[test]
 fn truncation_and_local_times_are_those_of_postgres() {
     let mut cases = 0;
