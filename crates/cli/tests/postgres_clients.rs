@@ -66,11 +66,11 @@ fn psql_asks_and_lists() {
     let server = start("psql");
     let cases = [
         ("SELECT hostname, usage FROM cpu ORDER BY hostname", "a|1.5\nb|2.5\nc|3.5\n"),
-        ("SELECT count(*) FROM cpu; SELECT max(time) FROM cpu", "3\n2016-01-01 00:00:00\n"),
+        ("SELECT count(*) FROM cpu; SELECT max(time) FROM cpu", "3\n2016-01-01 00:00:00+00\n"),
         ("\\dt", "public|cpu|table|tester\n"),
         ("\\dn", "public|tester\n"),
         ("\\du", "thalweg|Superuser, Create role, Create DB, Replication, Bypass RLS|{}\n"),
-        ("\\d cpu", "time|timestamp without time zone||not null|\nhostname|text|||\nusage|double precision|||\n"),
+        ("\\d cpu", "time|timestamp with time zone||not null|\nhostname|text|||\nusage|double precision|||\n"),
         (
             "\\copy (SELECT hostname, usage FROM cpu ORDER BY hostname) TO STDOUT CSV HEADER",
             "hostname,usage\na,1.5\nb,2.5\nc,3.5\n",

@@ -13,7 +13,7 @@ pub(crate) fn zone(name: &str) -> Result<TimeZone, String> {
     if name.is_empty() {
         return Ok(TimeZone::UTC);
     }
-    TimeZone::get(name).map_err(|_| format!("unable to find time zone {name}"))
+    query::time::zone(name).ok_or_else(|| format!("unable to find time zone {name}"))
 }
 
 /// The time that a text says: RFC 3339, a date, or a date with a time of day. Without an offset it is in the zone.

@@ -182,6 +182,67 @@ fn rows_are_written_into_measurements() {
     assert_eq!(show(&db, "select count(i) from u..m"), "m time,count\n  0 8");
 }
 
+/// With a walk over all columns for each of them this takes minutes.
+#[test]
+fn all_of_many_fields_are_selected_at_once() {
+    const FIELDS: usize = 30_000;
+    let db = MemoryDatabases::new().unwrap();
+    let part = |from: usize| {
+        let fields: Vec<String> = (from..from + 1000).map(|field| format!("f{:05}=1", field * 7919 % FIELDS)).collect();
+        format!("wide,h={} {} 0\n", from % 2000, fields.join(","))
+    };
+    for from in (0..FIELDS).step_by(1000) {
+        db.write_lines("t", part(from).as_bytes()).unwrap();
+    }
+    let begun = std::time::Instant::now();
+    let answer = ask(&db, "select * from wide").unwrap();
+    assert_eq!(answer.series.iter().map(|series| series.columns.len()).collect::<Vec<_>>(), [FIELDS + 2]);
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn selections_into_a_measurement_make_no_empty_windows() {
+    let db = MemoryDatabases::new().unwrap();
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    // There is no condition on time, and now is decades later.
+    let written = show(&db, "select count(i), mean(f) into counted from m where h = 'a' group by time(1s)");
+    assert_eq!(written, "result time,written\n  0 4");
+    assert_eq!(show(&db, "select count(count) from counted"), "counted time,count\n  0 3");
+    let null =
+        show(&db, "select count(i) into again from m where time >= 0 and time < 300s group by time(1m) fill(null)");
+    assert_eq!(null, "result time,written\n  0 3");
+    let zero = show(&db, "select count(i) into zeros from m where time >= 0 and time < 300s group by time(1m) fill(0)");
+    assert_eq!(zero, "result time,written\n  0 5");
+}
+
+#[test]
+fn a_number_fills_fields_that_rows_do_not_have() {
+    let db = MemoryDatabases::new().unwrap();
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    let shown = show(&db, "select i, f, s, b from m where h = 'a' fill(7)");
+    assert_eq!(
+        shown,
+        "m time,i,f,s,b\n  0 1 1.5 p true\n  10000 2 2.5  false\n  20000 7 -3.5 q false\n  65000 7 7  false"
+    );
+    assert_eq!(show(&db, "select i, f from m where h = 'a' and time > 60s"), "m time,i,f\n  65000 7 -");
+}
+
+#[test]
+fn windows_begin_where_the_clocks_are_put_forward() {
+    let db = MemoryDatabases::new().unwrap();
+    // Every half hour of 2017-03-26 from midnight in Zurich: 02:00 to 03:00 is missing.
+    let start_ns = 1_490_482_800_000_000_000i64;
+    let mut lines = String::new();
+    for row in 0..10 {
+        writeln!(lines, "z v={row} {}", start_ns + row * 1_800_000_000_000).unwrap();
+    }
+    db.write_lines("t", lines.as_bytes()).unwrap();
+    let statement = "select count(v) from z where time >= '2017-03-26T00:00:00+01:00' and time < '2017-03-26T06:00:00+02:00' \
+                     group by time(2h) tz('Europe/Zurich')";
+    let shown = show(&db, statement);
+    assert_eq!(shown, "z time,count\n  1490482800000 4\n  1490490000000 2\n  1490493600000 4");
+}
+
 #[test]
 fn a_number_that_fills_is_not_written_into_a_column_of_something_else() {
     let db = MemoryDatabases::new().unwrap();

@@ -33,7 +33,7 @@ pub use index::Projection;
 pub use model::{Cell, Column, Values};
 pub use plan::Plan;
 pub use plan::sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
-pub use result::frame::{Frame, FrameColumn};
+pub use result::frame::{ColumnFinder, Frame, FrameColumn};
 pub use result::result_rows::{ResultRows, RowColumn, RowOrder, RowRef, RowShape, RowValue, SeriesColumn};
 pub use result::row_limit::RowLimit;
 pub use result::series_labels::{SeriesLabels, SeriesTexts};

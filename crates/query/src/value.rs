@@ -22,8 +22,12 @@ pub enum SqlType {
     Float,
     /// `text`
     Text,
-    /// `timestamp`, in nanoseconds since the Unix epoch, UTC
+    /// `timestamptz`: an instant, in nanoseconds since the Unix epoch
     Timestamp,
+    /// `timestamp`: a date and time of some clock, as if it were UTC; its values are timestamps
+    LocalTimestamp,
+    /// `date`: the midnight of a day, as if it were UTC; its values are timestamps
+    Date,
     /// `interval`
     Interval,
 }
@@ -69,7 +73,9 @@ impl SqlType {
             Self::Int => "bigint",
             Self::Float => "double precision",
             Self::Unknown | Self::Text => "text",
-            Self::Timestamp => "timestamp without time zone",
+            Self::Timestamp => "timestamp with time zone",
+            Self::LocalTimestamp => "timestamp without time zone",
+            Self::Date => "date",
             Self::Interval => "interval",
         }
     }
@@ -89,6 +95,9 @@ impl SqlType {
         match (self, other) {
             (Self::Unknown, known) | (known, Self::Unknown) => known,
             (a, b) if a == b => a,
+            (Self::Timestamp, Self::LocalTimestamp | Self::Date)
+            | (Self::LocalTimestamp | Self::Date, Self::Timestamp) => Self::Timestamp,
+            (Self::LocalTimestamp, Self::Date) | (Self::Date, Self::LocalTimestamp) => Self::LocalTimestamp,
             (a, b) => a.common_number(b).unwrap_or(Self::Text),
         }
     }

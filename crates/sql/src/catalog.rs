@@ -8,14 +8,15 @@ use crate::run::Run;
 use crate::select::sql_type;
 
 /// Types with the numbers that Postgres's clients know them by.
-const TYPES: [(i64, &str, &str, SqlType); 8] = [
+const TYPES: [(i64, &str, &str, SqlType); 9] = [
     (16, "bool", "boolean", SqlType::Bool),
     (20, "int8", "bigint", SqlType::Int),
     (25, "text", "text", SqlType::Text),
     (701, "float8", "double precision", SqlType::Float),
     (1043, "varchar", "character varying", SqlType::Unknown),
-    (1114, "timestamp", "timestamp without time zone", SqlType::Timestamp),
-    (1184, "timestamptz", "timestamp with time zone", SqlType::Unknown),
+    (1082, "date", "date", SqlType::Date),
+    (1114, "timestamp", "timestamp without time zone", SqlType::LocalTimestamp),
+    (1184, "timestamptz", "timestamp with time zone", SqlType::Timestamp),
     (1186, "interval", "interval", SqlType::Interval),
 ];
 /// The number of the schema `public`.

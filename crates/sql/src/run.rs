@@ -309,7 +309,9 @@ pub(crate) fn scope_of(relation: &Relation, qualifier: Option<&str>) -> Scope {
         qualifier: qualifier.map(str::to_owned),
         name: column.name.clone(),
         sql_type: column.sql_type,
-        role: if column.sql_type == SqlType::Timestamp && ["time", "timestamp"].contains(&column.name.as_str()) {
+        role: if matches!(column.sql_type, SqlType::Timestamp | SqlType::LocalTimestamp)
+            && ["time", "timestamp"].contains(&column.name.as_str())
+        {
             Role::Time
         } else {
             Role::Other

@@ -89,7 +89,9 @@ fn ask(db: &MemoryDatabases, text: &str, manner: Manner) -> String {
                     for (column, value) in relation.columns.iter().zip(row) {
                         let fits = value.is_null()
                             || value.sql_type() == column.sql_type
-                            || column.sql_type == sql::SqlType::Unknown;
+                            || column.sql_type == sql::SqlType::Unknown
+                            || value.sql_type() == sql::SqlType::Timestamp
+                                && matches!(column.sql_type, sql::SqlType::LocalTimestamp | sql::SqlType::Date);
                         assert!(
                             fits || column.sql_type.name() == "double precision",
                             "{text}: {} holds {value:?}",
@@ -182,6 +184,46 @@ fn the_ends_of_time_are_times_like_others() {
             assert!(!ask(&db, &statement, Manner::Postgres).is_empty(), "{statement}");
         }
     }
+}
+
+/// Five days of hourly rows around the changes of a zone's clocks, in spring and autumn: whatever fills, each row is counted once.
+#[test]
+fn fills_count_every_row_once() {
+    let db = MemoryDatabases::new().unwrap();
+    let hours = |from: &str| {
+        let from_ns = query::time::parse(from).unwrap();
+        (0..120).map(move |hour| format!("p v={hour} {}\n", from_ns + hour * 3600 * SECOND_NS))
+    };
+    let lines: String = hours("2024-03-29").chain(hours("2024-10-25")).collect();
+    db.write_lines("default", lines.as_bytes()).unwrap();
+    let total = |statement: &str, manner| {
+        let counts = ask(&db, statement, manner);
+        counts.lines().skip(1).map(|line| line.split('|').nth(1).unwrap().parse::<i64>().unwrap_or(0)).sum::<i64>()
+    };
+    for zone in ["Europe/Paris", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia"] {
+        for width in ["15m", "1h", "2h", "6h", "1d", "7d", "1M", "1y"] {
+            for (fill, offset) in [("NULL", ""), ("0", ""), ("NULL", " WITH OFFSET '00:45'")] {
+                let sampled = format!(
+                    "SELECT timestamp, count() FROM p SAMPLE BY {width} FILL({fill}) ALIGN TO CALENDAR TIME ZONE '{zone}'{offset}"
+                );
+                assert_eq!(total(&sampled, Manner::QuestDb), 240, "{sampled}");
+            }
+            for options in ["", ", INTERVAL '90 minutes'", ", '2001-02-03T04:05:00Z'::timestamptz"] {
+                let width = width.replace('M', " month");
+                let filled = format!(
+                    "SELECT time_bucket_gapfill('{width}', time, '{zone}'{options}), count(*) FROM p \
+                     WHERE time >= '2024-03-25' AND time < '2024-11-05' GROUP BY 1"
+                );
+                assert_eq!(total(&filled, Manner::Postgres), 240, "{filled}");
+            }
+        }
+    }
+    let days = "SELECT timestamp, count() FROM p WHERE timestamp < '2024-06-01' SAMPLE BY 1d FILL(NULL) ALIGN TO CALENDAR TIME ZONE 'Europe/Paris'";
+    assert_eq!(
+        ask(&db, days, Manner::QuestDb),
+        "timestamp|count\n2024-03-28 23:00:00|23\n2024-03-29 23:00:00|24\n2024-03-30 23:00:00|23\n\
+         2024-03-31 22:00:00|24\n2024-04-01 22:00:00|24\n2024-04-02 22:00:00|2\n"
+    );
 }
 
 /// A function makes a long text of a short one for each row, a join many rows of few: what is held of them is taken out of the budget.

@@ -35,7 +35,7 @@ with psycopg.connect(server, autocommit=True) as connection, thalweg.cache.Cache
         series = {}
         for time, host, level in connection.execute(text).fetchall():
             one = series.setdefault(host, {"name": host, "columns": ["time", "level"], "values": []})
-            one["values"].append([round((time - epoch).total_seconds()), level])
+            one["values"].append([round((time.replace(tzinfo=None) - epoch).total_seconds()), level])
         return list(series.values())
 
     def check(start, end, expected):

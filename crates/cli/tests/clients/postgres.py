@@ -13,7 +13,7 @@ port = int(sys.argv[1])
 
 with psycopg.connect(f"host=127.0.0.1 port={port} user=tester dbname=default", autocommit=True) as connection:
     rows = connection.execute("SELECT hostname, usage, time FROM cpu ORDER BY hostname").fetchall()
-    assert rows[0] == ("a", 1.5, datetime.datetime(2016, 1, 1)), rows
+    assert rows[0] == ("a", 1.5, datetime.datetime(2016, 1, 1, tzinfo=datetime.timezone.utc)), rows
     # Parameters on the server's side, as texts and in binary form.
     for binary in (False, True):
         cursor = connection.cursor(binary=binary)
@@ -49,7 +49,7 @@ with psycopg.connect(f"host=127.0.0.1 port={port} user=tester dbname=default", a
         with connection.cursor().copy("COPY doubled FROM STDIN (FORMAT parquet)") as copy:
             copy.write(theirs.read_bytes())
     rows = connection.execute("SELECT host, twice, time FROM doubled ORDER BY host").fetchall()
-    assert rows[2] == ("c", 7.0, datetime.datetime(2016, 1, 1)) and len(rows) == 3, rows
+    assert rows[2] == ("c", 7.0, datetime.datetime(2016, 1, 1, tzinfo=datetime.timezone.utc)) and len(rows) == 3, rows
 
 engine = sqlalchemy.create_engine(f"postgresql+psycopg://tester@127.0.0.1:{port}/default")
 with engine.connect() as connection:

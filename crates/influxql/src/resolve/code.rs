@@ -1,5 +1,7 @@
 //! Expressions of fields and conditions become code over calls and references.
 
+use std::collections::HashMap;
+
 use query::Value;
 
 use crate::resolve::names::{self, Schema};
@@ -13,11 +15,13 @@ pub(super) struct Compiler<'a> {
     schema: &'a Schema,
     pub(super) calls: Vec<Call>,
     pub(super) references: Vec<Reference>,
+    /// Indexes of the references by what they name: `*` may stand for many thousands.
+    known: HashMap<(String, Option<Cast>), usize>,
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) const fn new(schema: &'a Schema) -> Self {
-        Self { schema, calls: Vec::new(), references: Vec::new() }
+    pub(super) fn new(schema: &'a Schema) -> Self {
+        Self { schema, calls: Vec::new(), references: Vec::new(), known: HashMap::new() }
     }
 
     pub(super) fn columns(&mut self, fields: &[Field], time: &str, writes: bool) -> Result<Vec<Column>, String> {
@@ -36,7 +40,10 @@ impl<'a> Compiler<'a> {
             Expr::Reference { name, cast } => {
                 let reference = self.reference(name, *cast);
                 let data_type = reference.data_type;
-                let index = index_of(&mut self.references, reference);
+                let index = *self.known.entry((name.clone(), *cast)).or_insert_with(|| {
+                    self.references.push(reference);
+                    self.references.len() - 1
+                });
                 (Code::Reference(index), data_type)
             }
             Expr::Call { name, arguments } => match Math::named(name) {

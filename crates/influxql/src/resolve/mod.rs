@@ -11,7 +11,7 @@ pub(crate) mod validate;
 use jiff::tz::TimeZone;
 use model::TimeRange;
 use query::time::CalendarBins;
-use query::{QueryError, Session};
+use query::{Interval, QueryError, Session};
 
 use crate::resolve::code::Compiler;
 use crate::resolve::names::Schema;
@@ -76,8 +76,9 @@ pub(crate) fn resolve(session: &dyn Session, select: &Select, outer: &Outer<'_>)
     let columns = compiler.columns(&fields, &time_name, writes).map_err(invalid)?;
     let (calls, references) = (compiler.calls, compiler.references);
     let fill = select.fill.unwrap_or(Fill::Null);
-    // Nulls are passed over outside: there is no need to make them.
-    let fill = if outer.descending.is_some() && found.has_calls() && fill == Fill::Null { Fill::None } else { fill };
+    // Nulls are passed over outside, and not written: there is no need to make them.
+    let passes_nulls_over = writes || outer.descending.is_some();
+    let fill = if passes_nulls_over && found.has_calls() && fill == Fill::Null { Fill::None } else { fill };
     Ok(Resolved {
         sources,
         columns,
@@ -129,8 +130,8 @@ fn windows(dimensions: &[Dimension], zone: Option<&TimeZone>, now_ns: i64) -> Re
             }
             Some(_) => return Err("time dimension offset must be duration or now()".to_owned()),
         };
-        found =
-            Some(CalendarBins { width_ns: *width_ns, offset_ns: offset_ns.rem_euclid(*width_ns), zone: zone.cloned() });
+        let width = Interval { months: 0, ns: *width_ns };
+        found = Some(CalendarBins::new(width, offset_ns, zone.cloned().unwrap_or(TimeZone::UTC)));
     }
     Ok(found)
 }

@@ -143,7 +143,7 @@ fn transformed(
             (points, if function == "elapsed" { 1 } else { SECOND_NS })
         }
         Argument::Call(inner) => {
-            let width_ns = selection.windows.as_ref().map_or(SECOND_NS, |windows| windows.width_ns);
+            let width_ns = selection.windows.as_ref().map_or(SECOND_NS, |windows| windows.width().ns);
             let earlier_ns = if function == "cumulative_sum" || Forecast::from_call(call, width_ns).is_some() {
                 0
             } else {

@@ -6,7 +6,7 @@ use query::time::CalendarBins;
 use query::{Budget, QueryError, Value, fill_gaps};
 
 use crate::functions::Point;
-use crate::resolve::selection::{Call, Resolved};
+use crate::resolve::selection::{Call, Reference, Resolved};
 use crate::syntax::ast::Fill;
 use crate::time::TIME_MIN_NS;
 use crate::value::{DataType, InfluxValue};
@@ -63,20 +63,11 @@ impl<'a> Filling<'a> {
     /// How gaps are filled, and the value that stands in them if it is the same in all.
     fn with(&self) -> (FillWith, Value) {
         match self.fill {
-            Fill::Integer(value) => (FillWith::Number(value as f64), self.of_type(&Value::Int(value))),
-            Fill::Number(value) => (FillWith::Number(value), self.of_type(&Value::Float(value))),
+            Fill::Integer(value) => (FillWith::Number(value as f64), of_type(&Value::Int(value), self.data_type)),
+            Fill::Number(value) => (FillWith::Number(value), of_type(&Value::Float(value), self.data_type)),
             Fill::Null | Fill::None => (FillWith::Null, Value::Null),
             Fill::Previous => (FillWith::Previous, Value::Null),
             Fill::Linear => (FillWith::Linear, Value::Null),
-        }
-    }
-
-    /// The number as the column's type; columns without numbers get false or an empty text.
-    fn of_type(&self, number: &Value) -> Value {
-        match self.data_type {
-            DataType::Boolean => Value::Bool(false),
-            DataType::Text => Value::from(""),
-            data_type => number.cast(data_type),
         }
     }
 
@@ -110,7 +101,7 @@ impl<'a> Filling<'a> {
         origins.resize(slots.len(), None);
         let (with, constant) = self.with();
         let between = |before: &(i64, Value), next: &(i64, Value), at_ns| {
-            Some(linear(before, next, at_ns, self.windows.width_ns))
+            Some(linear(before, next, at_ns, self.windows.width().ns))
         };
         fill_gaps(&mut slots, with, |_| constant.clone(), between);
         let out = |((time_ns, value), origin): ((i64, Option<Value>), _)| Point {
@@ -144,6 +135,30 @@ impl<'a> Filling<'a> {
         }
         Ok(())
     }
+}
+
+/// The number that fills a column, as its type; columns without numbers get false or an empty text.
+fn of_type(number: &Value, data_type: DataType) -> Value {
+    match data_type {
+        DataType::Boolean => Value::Bool(false),
+        DataType::Text => Value::from(""),
+        data_type => number.cast(data_type),
+    }
+}
+
+/// What stands for the fields that a row does not have, where rows are shown as they are: the number of `fill(…)`.
+pub(crate) fn missing_fields(selection: &Resolved) -> Vec<Value> {
+    let number = match selection.fill {
+        Fill::Integer(value) => Value::Int(value),
+        Fill::Number(value) => Value::Float(value),
+        Fill::Null | Fill::None | Fill::Previous | Fill::Linear => Value::Null,
+    };
+    let of_reference = |reference: &Reference| match reference.data_type {
+        DataType::Tag | DataType::Unknown => Value::Null,
+        _ if number.is_null() => Value::Null,
+        data_type => of_type(&number, data_type),
+    };
+    selection.references.iter().map(of_reference).collect()
 }
 
 /// The value between two, in proportion to the windows between them. As InfluxDB rounds it: whole numbers are cut off, which shows what a

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::Labels;
-use query::{Frame, FrameColumn, Value};
+use query::{ColumnFinder, Frame, FrameColumn, Value};
 
 use crate::resolve::selection::{Code, Reference};
 use crate::syntax::ast::Cast;
@@ -70,7 +70,12 @@ impl Input {
 
     /// Where a reference's values are. A tag that is missing is null, in conditions the empty text.
     pub(crate) fn source(&self, reference: &Reference, in_condition: bool) -> ValueSource {
-        match self.find(reference, 0) {
+        let column = || self.columns.iter().position(|column| *column.name == *reference.name);
+        Self::source_of(self.find(reference, column), reference, in_condition)
+    }
+
+    fn source_of(matched: ReferenceMatch<'_>, reference: &Reference, in_condition: bool) -> ValueSource {
+        match matched {
             ReferenceMatch::Column(column) => Self::column(column, reference),
             ReferenceMatch::Tag(value) => ValueSource::Tag(Value::from(value)),
             ReferenceMatch::Nothing => {
@@ -87,7 +92,8 @@ impl Input {
 
     /// The sources of references that are not in a condition.
     pub(crate) fn sources(&self, references: &[Reference]) -> Vec<ValueSource> {
-        references.iter().map(|reference| self.source(reference, false)).collect()
+        let source = |(matched, reference)| Self::source_of(matched, reference, false);
+        self.find_all(references).into_iter().zip(references).map(source).collect()
     }
 
     /// Where the values of those references are that are fields.
@@ -107,25 +113,16 @@ impl Input {
 
     /// Where references are found, if they are not in a condition.
     fn find_all(&self, references: &[Reference]) -> Vec<ReferenceMatch<'_>> {
-        let mut expected = 0;
-        let find = |reference| {
-            let matched = self.find(reference, expected);
-            if let ReferenceMatch::Column(column) = matched {
-                expected = column + 1;
-            }
-            matched
-        };
-        references.iter().map(find).collect()
+        let mut finder = ColumnFinder::new(&self.columns);
+        references.iter().map(|reference| self.find(reference, || finder.find(&reference.name))).collect()
     }
 
-    /// Finds a reference. The expected column is tried first: columns are mostly in the order of the references.
-    fn find(&self, reference: &Reference, expected: usize) -> ReferenceMatch<'_> {
-        let is_it = |column: &FrameColumn| *column.name == *reference.name;
-        if reference.cast != Some(Cast::Tag) {
-            let column = if self.columns.get(expected).is_some_and(is_it) { Some(expected) } else { None };
-            if let Some(column) = column.or_else(|| self.columns.iter().position(is_it)) {
-                return ReferenceMatch::Column(column);
-            }
+    /// What a reference is, given the column of its name.
+    fn find(&self, reference: &Reference, column: impl FnOnce() -> Option<usize>) -> ReferenceMatch<'_> {
+        if reference.cast != Some(Cast::Tag)
+            && let Some(column) = column()
+        {
+            return ReferenceMatch::Column(column);
         }
         let tag = if reference.cast == Some(Cast::Field) { None } else { self.tags.get(&reference.name) };
         tag.map_or(ReferenceMatch::Nothing, ReferenceMatch::Tag)

@@ -108,12 +108,15 @@ fn plain(
         return Ok(Some(SeriesRows { name, tags, rows }));
     }
     let all_sources: Vec<Vec<ValueSource>> = inputs.iter().map(|input| input.sources(&selection.references)).collect();
+    let missing = fill::missing_fields(selection);
     let mut rows = Vec::with_capacity(order.len());
     for place in order {
         let number = place.series as usize;
         let (Some(input), Some(sources)) = (inputs.get(number), all_sources.get(number)) else { continue };
-        let value =
-            |column: usize| sources.get(column).map_or(Value::Null, |source| input.value(source, place.row as usize));
+        let value = |column: usize| {
+            let found = sources.get(column).map_or(Value::Null, |source| input.value(source, place.row as usize));
+            if found.is_null() { missing.get(column).cloned().unwrap_or(Value::Null) } else { found }
+        };
         rows.push(selection.row(place.time_ns, &|_| Value::Null, &value));
     }
     session.budget().take(rows.len() * selection.columns.len())?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use model::{Labels, Values};
 use query::plan::{Aggregate, AggregateCall, Expression, Grouping, Lowered, Scan, TableColumns};
+use query::time::CalendarBins;
 use query::{Frame, Plan, QueryError, ResultRows, RowOrder, Session, TableGroup, Value};
 
 use crate::functions::Point;
@@ -136,11 +137,11 @@ pub(crate) type Plans<'a> = Vec<(&'a str, Arc<str>, Plan)>;
 /// The plans of all tables, if all calls and the condition can be said there.
 pub(crate) fn plans<'a>(session: &dyn Session, selection: &'a Resolved) -> Result<Option<Plans<'a>>, QueryError> {
     let shown_at_windows = selection.windows.is_some() || !selection.selects_rows();
-    let plain_windows = selection.windows.as_ref().is_none_or(|windows| windows.zone.is_none());
+    let equal_windows = selection.windows.as_ref().map(CalendarBins::equal_bins);
     if selection.calls.is_empty()
         || !selection.references.is_empty()
         || !shown_at_windows
-        || !plain_windows
+        || equal_windows == Some(None)
         || selection.extra_windows > 0
     {
         return Ok(None);
@@ -163,8 +164,8 @@ pub(crate) fn plans<'a>(session: &dyn Session, selection: &'a Resolved) -> Resul
             return Ok(None);
         }
         let input = Box::new(lowered.plan(scan));
-        let (width_ns, offset_ns) =
-            selection.windows.as_ref().map_or((None, 0), |windows| (Some(windows.width_ns), windows.offset_ns));
+        let (width_ns, offset_ns) = equal_windows.flatten().unzip();
+        let offset_ns = offset_ns.unwrap_or(0);
         let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(selection.grouped_by.clone()) };
         plans.push((database.as_str(), name.clone(), cut(selection, Plan::GroupBy { input, grouping })));
     }

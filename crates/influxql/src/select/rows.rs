@@ -1,12 +1,13 @@
 //! Rows of a series of an answer: made of values, or as they were read.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use query::{ResultRows, RowColumn, RowShape, RowValue, Value};
 
 use crate::resolve::selection::{Code, Reference, Resolved};
-use crate::syntax::ast::Cast;
+use crate::syntax::ast::{Cast, Fill};
 use crate::value::{DataType, InfluxValue};
 
 /// Rows of a series of an answer.
@@ -66,25 +67,34 @@ pub(crate) fn time_of(row: &[Value]) -> i64 {
 
 /// The shape of rows that show their time and some fields and tags. A field that a series does not have may be a tag of it.
 pub(crate) fn shape_of(shown: &[Reference]) -> RowShape {
-    let mut shape = RowShape { columns: vec![RowColumn::Time], ..RowShape::default() };
+    let (mut fields, mut tags) = (Names::default(), Names::default());
+    let mut columns = vec![RowColumn::Time];
     for Reference { name, cast, data_type } in shown {
-        let (mut field, mut tag) = (|| index_of(&mut shape.fields, name), || index_of(&mut shape.tags, name));
         let column = match (cast, data_type) {
-            (Some(Cast::Tag), _) | (None, DataType::Tag) => RowColumn::Tag(tag()),
-            (Some(Cast::Field), _) => RowColumn::Field(field()),
-            _ => RowColumn::FieldOrTag(field(), tag()),
+            (Some(Cast::Tag), _) | (None, DataType::Tag) => RowColumn::Tag(tags.index_of(name)),
+            (Some(Cast::Field), _) => RowColumn::Field(fields.index_of(name)),
+            _ => RowColumn::FieldOrTag(fields.index_of(name), tags.index_of(name)),
         };
-        shape.columns.push(column);
+        columns.push(column);
     }
-    shape
+    RowShape { columns, fields: fields.names, tags: tags.names }
 }
 
-/// The index of a name, at the end if it is new.
-fn index_of(names: &mut Vec<String>, name: &str) -> usize {
-    names.iter().position(|known| known == name).unwrap_or_else(|| {
-        names.push(name.to_owned());
-        names.len() - 1
-    })
+/// Different names, numbered in the order in which they came.
+#[derive(Default)]
+struct Names<'a> {
+    names: Vec<String>,
+    indexes: HashMap<&'a str, usize>,
+}
+
+impl<'a> Names<'a> {
+    /// The index of a name, at the end if it is new.
+    fn index_of(&mut self, name: &'a str) -> usize {
+        *self.indexes.entry(name).or_insert_with(|| {
+            self.names.push(name.to_owned());
+            self.names.len() - 1
+        })
+    }
 }
 
 /// The fields and tags that the columns show, if all are shown as they are: nothing is computed and no type is changed.
@@ -95,7 +105,7 @@ pub(crate) fn shown_references(selection: &Resolved) -> Option<Vec<Reference>> {
         }
         _ => None,
     };
-    if selection.calls.is_empty() {
+    if selection.calls.is_empty() && !matches!(selection.fill, Fill::Integer(_) | Fill::Number(_)) {
         selection.columns.iter().map(|column| reference(&column.code)).collect()
     } else {
         None

@@ -1,6 +1,6 @@
 //! Where rows come from: tables and subqueries, read and filtered, in groups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use model::TimeRange;
@@ -65,9 +65,9 @@ fn inputs(
 
 /// The plan that reads a table, and the condition that is left; `None` if no field of it is wanted.
 pub(crate) fn table_plan(selection: &Resolved, name: &str, schema: &Schema) -> Option<(Plan, Option<Expr>)> {
-    let mut fields: Vec<String> = Vec::new();
-    let mut add = |name: &str| {
-        if schema.fields.contains_key(name) && !fields.iter().any(|known| known == name) {
+    let (mut fields, mut known): (Vec<String>, HashSet<String>) = (Vec::new(), HashSet::new());
+    let mut add = |name: &str, fields: &mut Vec<String>| {
+        if schema.fields.contains_key(name) && known.insert(name.to_owned()) {
             fields.push(name.to_owned());
         }
     };
@@ -75,8 +75,8 @@ pub(crate) fn table_plan(selection: &Resolved, name: &str, schema: &Schema) -> O
         .references
         .iter()
         .filter(|reference| reference.cast != Some(Cast::Tag))
-        .for_each(|reference| add(&reference.name));
-    selection.calls.iter().for_each(|call| each_field(call, &mut add));
+        .for_each(|reference| add(&reference.name, &mut fields));
+    selection.calls.iter().for_each(|call| each_field(call, &mut |name| add(name, &mut fields)));
     if fields.is_empty() {
         return None;
     }
@@ -84,11 +84,7 @@ pub(crate) fn table_plan(selection: &Resolved, name: &str, schema: &Schema) -> O
     let table = TableColumns { name: name.to_owned(), fields: Vec::new(), every_row: false };
     let mut scan = Scan { table: Some(table), selectors: Vec::new(), tokens: Vec::new(), range: widened(selection) };
     let lowered = lower::lower(selection.condition.as_ref(), schema, &mut scan);
-    each_condition_field(&lowered, &mut |name| {
-        if schema.fields.contains_key(name) && !fields.iter().any(|known| known == name) {
-            fields.push(name.to_owned());
-        }
-    });
+    each_condition_field(&lowered, &mut |name| add(name, &mut fields));
     scan.table.iter_mut().for_each(|table| table.fields = std::mem::take(&mut fields));
     if lowered.is_in_scan() {
         return Some((last_rows(selection, Plan::Scan(scan), is_all), None));
@@ -133,7 +129,7 @@ fn each_field(call: &Call, add: &mut impl FnMut(&str)) {
 /// The range with the windows that transformations need before it (after it, if times fall).
 fn widened(selection: &Resolved) -> TimeRange {
     let extra_ns =
-        selection.windows.as_ref().map_or(0, |windows| windows.width_ns.saturating_mul(selection.extra_windows));
+        selection.windows.as_ref().map_or(0, |windows| windows.width().ns.saturating_mul(selection.extra_windows));
     let mut range = selection.range;
     if selection.descending {
         range.end_ns = range.end_ns.saturating_add(extra_ns);

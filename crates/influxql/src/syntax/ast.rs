@@ -159,7 +159,7 @@ pub(crate) enum Fill {
 }
 
 /// The kind or type that a reference names: `name::tag`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Cast {
     Field,
     Tag,

@@ -1,5 +1,6 @@
 //! Answers of plans: series with rows and named columns.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::{Cell, Column, Labels, SampleColumn, Values, is_stale_bits};
@@ -131,5 +132,34 @@ impl FrameColumn {
             format!("the column {name:?} would hold a {first} in one row and a {other} in another")
         })?;
         Ok(Self { name: name.into(), cells })
+    }
+}
+
+/// Finds many of a frame's columns by name; fastest in the order in which they stand.
+#[derive(Debug)]
+pub struct ColumnFinder<'a> {
+    columns: &'a [FrameColumn],
+    expected: usize,
+    /// Made once a column does not stand where it is expected.
+    by_name: Option<HashMap<&'a str, usize>>,
+}
+
+impl<'a> ColumnFinder<'a> {
+    /// A finder of these columns.
+    pub const fn new(columns: &'a [FrameColumn]) -> Self {
+        Self { columns, expected: 0, by_name: None }
+    }
+
+    /// The index of the column of a name.
+    pub fn find(&mut self, name: &str) -> Option<usize> {
+        let columns = self.columns;
+        let found = if columns.get(self.expected).is_some_and(|column| *column.name == *name) {
+            Some(self.expected)
+        } else {
+            let by_name = || columns.iter().map(|column| &*column.name).zip(0..).collect();
+            self.by_name.get_or_insert_with(by_name).get(name).copied()
+        };
+        self.expected = found.map_or(self.expected, |index| index + 1);
+        found
     }
 }

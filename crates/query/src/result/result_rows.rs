@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use model::{Cell, Column, Labels};
 
-use crate::{Frame, FrameColumn, LastRow, LastRows, RowLimit, SeriesLabels};
+use crate::{ColumnFinder, Frame, FrameColumn, LastRow, LastRows, RowLimit, SeriesLabels};
 
 /// A row: its time, its series, and its index in that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,16 +103,8 @@ impl RowsFrame {
         if columns.iter().map(|column| &*column.name).eq(names.iter().map(String::as_str)) {
             return Self { columns, fields: None };
         }
-        let mut expected = 0;
-        let place = |name: &String| {
-            let is_it = |column: &FrameColumn| *column.name == **name;
-            // Mostly they stand in the order of the names.
-            let next = if columns.get(expected).is_some_and(is_it) { Some(expected) } else { None };
-            let found = next.or_else(|| columns.iter().position(is_it));
-            expected = found.map_or(expected, |place| place + 1);
-            found
-        };
-        let fields = names.iter().map(place).collect();
+        let mut finder = ColumnFinder::new(&columns);
+        let fields = names.iter().map(|name| finder.find(name)).collect();
         Self { columns, fields: Some(fields) }
     }
 

@@ -1,14 +1,16 @@
 //! Times as texts, on the calendar, and lengths of time.
 
-mod bins;
+mod calendar;
 mod interval;
+mod truncate;
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-pub use bins::{CalendarBins, bin, truncate};
+pub use calendar::{CalendarBins, from_local, timestamp, to_local, zone};
 pub use interval::{add, add_unit, format_interval, parse_interval};
+pub use truncate::truncate;
 
 const NS_PER_S: i64 = 1_000_000_000;
 const NS_PER_DAY: i64 = 86_400 * NS_PER_S;
@@ -39,12 +41,6 @@ pub fn parse(text: &str) -> Option<i64> {
 pub fn civil(ns: i64, zone: &TimeZone) -> Option<DateTime> {
     let timestamp = Timestamp::from_nanosecond(i128::from(ns)).ok()?;
     Some(zone.to_datetime(timestamp))
-}
-
-/// The timestamp of a date and time where it is.
-pub fn timestamp(civil: DateTime, zone: &TimeZone) -> Option<i64> {
-    let timestamp = zone.to_timestamp(civil).ok()?;
-    i64::try_from(timestamp.as_nanosecond()).ok()
 }
 
 /// `2016-01-03 18:16:22.5`

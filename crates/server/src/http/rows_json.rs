@@ -14,7 +14,7 @@ pub(crate) const ROWS_TRIED: usize = 64;
 /// How a protocol writes floats; whole ones of a moderate size have no exponent anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Floats {
-    /// Whole ones with a point, others as they are; no number is null.
+    /// As Go's JSON has them, whole ones with a point; no number is null.
     Pointed,
     /// As Go's JSON has them; no number is null.
     Go,
@@ -33,7 +33,7 @@ fn push_float(out: &mut String, value: f64, floats: Floats) {
     } else if json::push_whole(out, value) {
         out.push_str(if floats == Floats::Pointed { ".0" } else { "" });
     } else {
-        let _ = if floats == Floats::Go { write_as_go(out, value) } else { write!(out, "{value}") };
+        let _ = if floats == Floats::Plain { write!(out, "{value}") } else { write_as_go(out, value) };
     }
 }
 

@@ -9,7 +9,8 @@ use pgwire::api::stmt::StoredStatement;
 use pgwire::messages::{DecodeContext, PgWireFrontendMessage, ProtocolVersion};
 
 use super::frames::Frames;
-use super::postgres::{Statements, parameter};
+use super::parameters::parameter;
+use super::postgres::Statements;
 
 /// Bytes of a message, so that short inputs can have too long ones.
 const MESSAGE_BYTES_MAX: usize = 1000;

@@ -9,6 +9,7 @@ pub(crate) mod fuzz;
 mod gate;
 pub(crate) mod http;
 mod messages;
+mod parameters;
 pub(crate) mod postgres;
 mod text;
 

@@ -24,12 +24,13 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::copy::Copying;
+use super::parameters::{parameter, sample_of};
 use crate::listen::accept::Serve;
 use crate::state::State;
 
 /// Microseconds from the Unix epoch to Postgres's, 2000-01-01.
-const EPOCH_US: i64 = 946_684_800_000_000;
-const US_PER_DAY: i64 = 86_400_000_000;
+pub(super) const EPOCH_US: i64 = 946_684_800_000_000;
+pub(super) const US_PER_DAY: i64 = 86_400_000_000;
 
 /// What a client is told that finds no place: an error message with its length, severity, code and text.
 const FULL: &[u8] = b"E\0\0\0\x4aSFATAL\0C53300\0Mas many sessions are open as may be (connections_max)\0\0";
@@ -300,65 +301,6 @@ impl ExtendedQueryHandler for Connection {
     }
 }
 
-/// A value of a type, to find out what a statement gives.
-fn sample_of(kind: Option<&Type>) -> Value {
-    match kind {
-        Some(&Type::BOOL) => Value::Bool(true),
-        Some(&(Type::INT2 | Type::INT4 | Type::INT8)) => Value::Int(1),
-        Some(&(Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC)) => Value::Float(1.0),
-        Some(&(Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::DATE)) => Value::Timestamp(0),
-        _ => Value::Null,
-    }
-}
-
-/// A parameter's value: texts as they are, binary ones by their type.
-pub(super) fn parameter(portal: &Portal<Statements>, place: usize) -> PgWireResult<Value> {
-    let kind = portal.statement.parameter_types.get(place).cloned().flatten().unwrap_or(Type::TEXT);
-    let Some(bytes) = portal.parameters.get(place).and_then(Option::as_ref) else { return Ok(Value::Null) };
-    if !portal.parameter_format.is_binary(place) {
-        let text = std::str::from_utf8(bytes).map_err(|_| failed("22021", "a parameter is not UTF-8".to_owned()))?;
-        return Ok(text_parameter(text, &kind));
-    }
-    let wrong = || failed("22P03", format!("incorrect binary data format in parameter {}", place + 1));
-    Ok(match kind {
-        Type::BOOL => Value::Bool(bytes.first().ok_or_else(wrong)? != &0),
-        Type::INT2 => Value::Int(i64::from(i16::from_be_bytes(bytes.as_ref().try_into().map_err(|_| wrong())?))),
-        Type::INT4 | Type::OID => {
-            Value::Int(i64::from(i32::from_be_bytes(bytes.as_ref().try_into().map_err(|_| wrong())?)))
-        }
-        Type::INT8 => Value::Int(i64::from_be_bytes(bytes.as_ref().try_into().map_err(|_| wrong())?)),
-        Type::FLOAT4 => Value::Float(f64::from(f32::from_be_bytes(bytes.as_ref().try_into().map_err(|_| wrong())?))),
-        Type::FLOAT8 => Value::Float(f64::from_be_bytes(bytes.as_ref().try_into().map_err(|_| wrong())?)),
-        Type::TIMESTAMP | Type::TIMESTAMPTZ => {
-            let us = i64::from_be_bytes(bytes.as_ref().try_into().map_err(|_| wrong())?);
-            let ns = us.checked_add(EPOCH_US).and_then(|us| us.checked_mul(1000)).ok_or_else(wrong)?;
-            Value::Timestamp(ns)
-        }
-        Type::DATE => {
-            let days = i32::from_be_bytes(bytes.as_ref().try_into().map_err(|_| wrong())?);
-            let us = i64::from(days).checked_mul(US_PER_DAY).and_then(|us| us.checked_add(EPOCH_US));
-            Value::Timestamp(us.and_then(|us| us.checked_mul(1000)).ok_or_else(wrong)?)
-        }
-        Type::TEXT | Type::VARCHAR | Type::NAME | Type::BPCHAR | Type::UNKNOWN => {
-            Value::text(std::str::from_utf8(bytes).map_err(|_| wrong())?)
-        }
-        other => {
-            return Err(failed("0A000", format!("parameters of type {other} are not taken in binary form: send text")));
-        }
-    })
-}
-
-/// Numbers and booleans by their type; all else stays a text, which is read as what it stands beside.
-fn text_parameter(text: &str, kind: &Type) -> Value {
-    let parsed = match *kind {
-        Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => text.parse().ok().map(Value::Int),
-        Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC => text.parse().ok().map(Value::Float),
-        Type::BOOL => Some(Value::Bool(matches!(text, "t" | "true" | "1"))),
-        _ => None,
-    };
-    parsed.unwrap_or_else(|| Value::text(text))
-}
-
 fn fields(columns: &[Column], format: &Format) -> PgWireResult<Vec<FieldInfo>> {
     if let Format::Individual(forms) = format
         && forms.len() != columns.len()
@@ -391,7 +333,13 @@ fn push_cell(out: &mut BytesMut, value: &Value, field: &FieldInfo) {
         return out.put_i32(-1);
     }
     if field.format() == FieldFormat::Text {
-        let text = value.to_string();
+        let mut text = value.to_string();
+        match (field.datatype(), value) {
+            // Sessions are in UTC.
+            (&Type::TIMESTAMPTZ, Value::Timestamp(_)) => text.push_str("+00"),
+            (&Type::DATE, Value::Timestamp(_)) => text.truncate(text.find(' ').unwrap_or(text.len())),
+            _ => {}
+        }
         out.put_i32(text.len() as i32);
         return out.put_slice(text.as_bytes());
     }
@@ -412,7 +360,11 @@ fn push_cell(out: &mut BytesMut, value: &Value, field: &FieldInfo) {
             out.put_i32(8);
             out.put_f64(*value);
         }
-        (&Type::TIMESTAMP, Value::Timestamp(ns)) => {
+        (&Type::DATE, Value::Timestamp(ns)) => {
+            out.put_i32(4);
+            out.put_i32((ns.div_euclid(1000) - EPOCH_US).div_euclid(US_PER_DAY) as i32);
+        }
+        (&(Type::TIMESTAMP | Type::TIMESTAMPTZ), Value::Timestamp(ns)) => {
             out.put_i32(8);
             out.put_i64(ns.div_euclid(1000) - EPOCH_US);
         }

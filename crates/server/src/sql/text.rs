@@ -20,7 +20,7 @@ pub(super) enum Style {
 /// QuestDB's name of a type.
 const fn questdb_type(sql_type: SqlType) -> &'static str {
     match sql_type {
-        SqlType::Timestamp => "TIMESTAMP",
+        SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date => "TIMESTAMP",
         SqlType::Bool => "BOOLEAN",
         SqlType::Int => "LONG",
         SqlType::Float => "DOUBLE",
@@ -115,7 +115,14 @@ mod tests {
         cells.extend(integers.map(|integer| (Value::Int(integer), integer.to_string())));
         cells.extend(floats.map(|float| {
             let is_whole = float.fract() == 0.0 && float.abs() < 1e15;
-            (Value::Float(float), if is_whole { format!("{float:.1}") } else { format!("{float}") })
+            let text = match float {
+                -2.5e-9 => "-2.5e-9".to_owned(),
+                1.5e300 => "1.5e+300".to_owned(),
+                f64::MAX => "1.7976931348623157e+308".to_owned(),
+                _ if is_whole => format!("{float:.1}"),
+                _ => format!("{float}"),
+            };
+            (Value::Float(float), text)
         }));
         cells.extend([f64::NAN, f64::INFINITY].map(|float| (Value::Float(float), "null".to_owned())));
         cells.extend([(Value::Bool(true), "true".to_owned()), (Value::Null, "null".to_owned())]);

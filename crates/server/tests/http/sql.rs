@@ -135,7 +135,7 @@ fn answers_are_those_of_promql() {
 fn tables_are_written_as_json_and_csv() {
     let server = start();
     let statement = "SELECT hostname, count(*) AS n, min(time) AS first, NULL AS nothing, 1.5 AS x, true AS t FROM cpu GROUP BY hostname ORDER BY 1 LIMIT 1";
-    let expected = r#"{"columns":[{"name":"hostname","type":"text"},{"name":"n","type":"bigint"},{"name":"first","type":"timestamp without time zone"},{"name":"nothing","type":"text"},{"name":"x","type":"double precision"},{"name":"t","type":"boolean"}],"rows":[["host_3",216,"2016-01-02T18:00:00Z",null,1.5,true]],"row_count":1}"#;
+    let expected = r#"{"columns":[{"name":"hostname","type":"text"},{"name":"n","type":"bigint"},{"name":"first","type":"timestamp with time zone"},{"name":"nothing","type":"text"},{"name":"x","type":"double precision"},{"name":"t","type":"boolean"}],"rows":[["host_3",216,"2016-01-02T18:00:00Z",null,1.5,true]],"row_count":1}"#;
     assert_eq!(server.get(&format!("/sql?query={}", encoded(statement))).body, expected);
     assert_eq!(server.post("/sql", statement).body, expected);
     let csv = server.send("POST", "/sql", &[("Accept", "text/csv")], statement).body;

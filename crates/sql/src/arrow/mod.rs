@@ -129,7 +129,7 @@ const fn known_type(sql_type: SqlType) -> Option<ArrowType> {
         SqlType::Bool => Some(ArrowType::Bool),
         SqlType::Int => Some(ArrowType::I64),
         SqlType::Float => Some(ArrowType::F64),
-        SqlType::Timestamp => Some(ArrowType::Time),
+        SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date => Some(ArrowType::Time),
         SqlType::Text | SqlType::Interval => Some(ArrowType::Text),
         SqlType::Unknown => None,
     }

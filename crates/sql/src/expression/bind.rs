@@ -192,7 +192,11 @@ impl Binder<'_> {
         const NO_FIELD: CeilFloorKind = CeilFloorKind::DateTimeField(sqlparser::ast::DateTimeField::NoDateTime);
         match expression {
             Expr::AtTimeZone { timestamp, time_zone } => {
-                self.call(&times::AT_TIME_ZONE, &[timestamp, time_zone], grouped)
+                let mut grouped = grouped;
+                let at = self.expression(timestamp, grouped.as_deref_mut())?;
+                let zone = self.expression(time_zone, grouped)?;
+                let is_local = matches!(at.sql_type, SqlType::LocalTimestamp | SqlType::Date);
+                apply(if is_local { &times::FROM_LOCAL } else { &times::TO_LOCAL }, vec![at, zone])
             }
             Expr::Extract { field, expr, .. } => {
                 let field = Typed::constant(Value::text(field.to_string()));

@@ -4,7 +4,7 @@ use query::{SqlType, Value};
 use sqlparser::ast::BinaryOperator;
 
 use super::evaluate::compile;
-use super::{Bound, Environment, Function, Pattern, Returns, Typed, functions, operators};
+use super::{Bound, Environment, Function, Pattern, Returns, Typed, functions, operators, times};
 use crate::error::{SqlError, unsupported};
 
 impl Typed {
@@ -23,6 +23,17 @@ pub(super) fn negated(condition: Typed) -> Typed {
 
 /// Two values and an operator between them.
 pub(super) fn joined(a: Typed, op: &BinaryOperator, b: Typed) -> Result<Typed, SqlError> {
+    let function = match (op, a.sql_type, b.sql_type) {
+        (BinaryOperator::Plus, SqlType::Date, SqlType::Int) => &times::DATE_ADD,
+        (BinaryOperator::Plus, SqlType::Int, SqlType::Date) => return apply(&times::DATE_ADD, vec![b, a]),
+        (BinaryOperator::Minus, SqlType::Date, SqlType::Int) => &times::DATE_SUBTRACT,
+        (BinaryOperator::Minus, SqlType::Date, SqlType::Date) => &times::DATE_DIFFERENCE,
+        _ => return joined_values(a, op, b),
+    };
+    apply(function, vec![a, b])
+}
+
+fn joined_values(a: Typed, op: &BinaryOperator, b: Typed) -> Result<Typed, SqlError> {
     let function = match op {
         BinaryOperator::Plus => &operators::ADD,
         BinaryOperator::Minus => &operators::SUBTRACT,
@@ -122,6 +133,10 @@ pub(super) fn apply(function: &'static Function, arguments: Vec<Typed>) -> Resul
     }
     let types: Vec<SqlType> = arguments.iter().map(|argument| argument.sql_type).collect();
     let sql_type = match (function.returns, types.as_slice()) {
+        // Bins of local times are local times.
+        (Returns::Fixed(SqlType::Timestamp), [_, SqlType::LocalTimestamp | SqlType::Date, ..]) => {
+            SqlType::LocalTimestamp
+        }
         (Returns::Fixed(sql_type), _) => sql_type,
         (Returns::Argument(place), _) => match types.get(place).copied().unwrap_or(SqlType::Unknown) {
             SqlType::Unknown => SqlType::Float,

@@ -98,7 +98,10 @@ impl Binder<'_> {
         };
         let argument_type = argument.as_ref().map_or(SqlType::Int, |argument| argument.sql_type);
         if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg)
-            && matches!(argument_type, SqlType::Text | SqlType::Bool | SqlType::Timestamp)
+            && matches!(
+                argument_type,
+                SqlType::Text | SqlType::Bool | SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date
+            )
         {
             return Err(SqlError::UnknownFunction(format!("function {name}({}) does not exist", argument_type.name())));
         }

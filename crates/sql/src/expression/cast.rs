@@ -6,6 +6,7 @@ use query::{SqlType, Value};
 use sqlparser::ast::DataType;
 
 use super::Environment;
+use super::shapes::NS_PER_DAY;
 use crate::error::{SqlError, invalid, unsupported};
 
 /// The type that a type's name means.
@@ -38,7 +39,9 @@ pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {
         | "\"char\""
         | "information_schema.sql_identifier" => SqlType::Text,
         "interval" => SqlType::Interval,
-        _ if base.starts_with("timestamp") || base == "date" || base == "datetime" => SqlType::Timestamp,
+        "date" => SqlType::Date,
+        _ if base.starts_with("timestamptz") || name.contains("with time zone") => SqlType::Timestamp,
+        _ if base.starts_with("timestamp") || base == "datetime" => SqlType::LocalTimestamp,
         _ => return unsupported(format!("the type {name}")),
     })
 }
@@ -49,6 +52,18 @@ pub(crate) fn cast(value: Value, to: SqlType, environment: &Environment) -> Resu
         let message = format!("invalid input syntax for type {}: \"{value}\"", to.name());
         Err(SqlError::Invalid(message))
     };
+    if to == SqlType::LocalTimestamp {
+        return cast(value, SqlType::Timestamp, environment);
+    }
+    if to == SqlType::Date {
+        return match cast(value, SqlType::Timestamp, environment)? {
+            Value::Timestamp(ns) => match ns.checked_sub(ns.rem_euclid(NS_PER_DAY)) {
+                Some(ns) => Ok(Value::Timestamp(ns)),
+                None => invalid("date out of range"),
+            },
+            other => Ok(other),
+        };
+    }
     Ok(match (to, value) {
         (_, Value::Null) => Value::Null,
         (SqlType::Text, value) => Value::text(match value {

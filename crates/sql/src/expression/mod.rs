@@ -24,8 +24,8 @@ pub(crate) use calls::is_aggregate;
 pub(crate) use cast::{cast, sql_type};
 pub(crate) use evaluate::holds;
 pub(crate) use functions::call_by_name;
-pub(crate) use shapes::{compares_times, date_bin, equal, equal_columns, fixed_bins, sum};
-pub(crate) use times::{time_zone, width};
+pub(crate) use shapes::{compares_times, equal, equal_columns, fixed_bins, sample_bin, sum};
+pub(crate) use times::{calendar_bins, time_zone, width};
 
 use jiff::tz::TimeZone;
 use regex::Regex;

@@ -89,13 +89,17 @@ pub(super) static CONCATENATE: Function = Function {
 
 /// The type of two values' sum, difference, product or quotient.
 pub(super) fn arithmetic_type(operator: &str, a: SqlType, b: SqlType) -> Option<SqlType> {
-    use SqlType::{Float, Int, Interval, Timestamp, Unknown};
+    use SqlType::{Date, Float, Int, Interval, LocalTimestamp, Timestamp, Unknown};
     match (operator, a, b) {
         // Whole numbers beside timestamps are nanoseconds.
         ("+" | "-", Timestamp, Interval | Unknown | Int) | ("+", Interval | Unknown | Int, Timestamp) => {
             Some(Timestamp)
         }
-        ("-", Timestamp, Timestamp)
+        ("+" | "-", LocalTimestamp, Interval | Unknown | Int)
+        | ("+", Interval | Unknown | Int, LocalTimestamp)
+        | ("+" | "-", Date, Interval | Unknown)
+        | ("+", Interval | Unknown, Date) => Some(LocalTimestamp),
+        ("-", Timestamp | LocalTimestamp | Date, Timestamp | LocalTimestamp | Date)
         | ("+" | "-", Interval, Interval)
         | ("*" | "/", Interval, Int | Float | Unknown)
         | ("*", Int | Float, Interval) => Some(Interval),

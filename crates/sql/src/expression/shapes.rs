@@ -3,11 +3,11 @@
 use jiff::tz::TimeZone;
 use query::{Interval, Value};
 
-use super::{Bound, Environment, functions, is_time, operators};
+use super::{Bound, Environment, is_time, operators, times};
 use crate::error::SqlError;
 use crate::scope::Scope;
 
-const NS_PER_DAY: i64 = 86_400_000_000_000;
+pub(super) const NS_PER_DAY: i64 = 86_400_000_000_000;
 
 /// `a = b`
 pub(crate) fn equal(a: Bound, b: Bound) -> Bound {
@@ -40,16 +40,12 @@ pub(crate) fn sum(a: &Value, b: &Value, environment: &Environment) -> Result<Val
     (operators::ADD.call)(&[a.clone(), b.clone()], environment)
 }
 
-/// The bin of a time, of a place's clock if one is named.
-pub(crate) fn date_bin(width: Interval, time: Bound, origin_ns: i64, zone: Option<&str>) -> Bound {
-    let mut arguments =
-        vec![Bound::Constant(Value::Interval(width)), time, Bound::Constant(Value::Timestamp(origin_ns))];
-    arguments.extend(zone.map(|zone| Bound::Constant(Value::text(zone))));
-    // Both exist; a bin of null would be all that is lost.
-    match functions::find("time_bucket") {
-        Some(function) => Bound::Call(function, arguments),
-        None => Bound::Constant(Value::Null),
-    }
+/// The bin of `SAMPLE BY`, by the clock of a zone.
+pub(crate) fn sample_bin(width: Interval, time: Bound, offset_ns: i64, zone: &str) -> Bound {
+    let offset = Interval { months: 0, ns: offset_ns };
+    let constants = [Value::Interval(width), Value::Interval(offset), Value::text(zone)].map(Bound::Constant);
+    let [width, offset, zone] = constants;
+    Bound::Call(&times::SAMPLE_BY, vec![width, time, offset, zone])
 }
 
 /// Width and offset, in nanoseconds, of the bins of a table's time that an expression means, if they all have one width.
@@ -59,32 +55,23 @@ pub(crate) fn fixed_bins(bins: &Bound, scope: &Scope, environment: &Environment)
     if !matches!(at, Bound::Column(place) if is_time(scope, *place)) {
         return None;
     }
-    let is_zone = |bound: &Bound| matches!(bound, Bound::Constant(Value::Text(_)));
-    if environment.time_zone != TimeZone::UTC || rest.iter().any(is_zone) || !rest.iter().all(Bound::is_constant) {
+    if let Some(bins) = times::calendar_bins(bins, environment).ok()? {
+        return bins.equal_bins();
+    }
+    if function.name != "date_trunc" || !rest.is_empty() || environment.time_zone != TimeZone::UTC {
         return None;
     }
-    let Bound::Constant(first) = first else { return None };
-    let width_ns = match function.name {
-        "time_bucket" | "time_bucket_gapfill" | "date_bin" => {
-            let width = super::width(first).ok()?;
-            (width.months == 0).then_some(width.ns)?
-        }
-        "date_trunc" => match first.to_string().to_lowercase().trim_end_matches('s') {
-            "second" => 1_000_000_000,
-            "minute" => 60_000_000_000,
-            "hour" => 3_600_000_000_000,
-            "day" => NS_PER_DAY,
-            "week" => 7 * NS_PER_DAY,
-            _ => return None,
-        },
+    let Bound::Constant(unit) = first else { return None };
+    let width_ns = match unit.to_string().to_lowercase().trim_end_matches('s') {
+        "second" => 1_000_000_000,
+        "minute" => 60_000_000_000,
+        "hour" => 3_600_000_000_000,
+        "day" => NS_PER_DAY,
+        "week" => 7 * NS_PER_DAY,
         _ => return None,
     };
     // Where the bin of the epoch begins says where all do.
-    let mut at_epoch: Vec<Value> = vec![first.clone(), Value::Timestamp(0)];
-    for option in rest {
-        at_epoch.push(option.value(&[], environment).ok()?);
-    }
-    match (function.call)(&at_epoch, environment).ok()? {
+    match (function.call)(&[unit.clone(), Value::Timestamp(0)], environment).ok()? {
         Value::Timestamp(start_ns) => Some((width_ns, start_ns.rem_euclid(width_ns))),
         _ => None,
     }

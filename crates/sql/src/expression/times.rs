@@ -1,10 +1,11 @@
 //! Functions of times.
 
 use jiff::tz::TimeZone;
-use query::time;
+use query::time::{self, CalendarBins};
 use query::{Interval, SqlType, Value};
 
-use super::{Environment, Function, strict};
+use super::shapes::NS_PER_DAY;
+use super::{Bound, Environment, Function, strict};
 use crate::error::{SqlError, invalid};
 
 /// 2000-01-03T00:00:00Z, a Monday: where bins of `time_bucket` begin, as in TimescaleDB.
@@ -15,7 +16,9 @@ const MONTHS_ORIGIN_NS: i64 = 946_684_800_000_000_000;
 pub(super) static FUNCTIONS: [Function; 11] = [
     strict("now", (0, 0), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
     strict("current_timestamp", (0, 1), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
-    strict("localtimestamp", (0, 1), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
+    strict("localtimestamp", (0, 1), SqlType::LocalTimestamp, |_, environment| {
+        Ok(Value::Timestamp(environment.now_ns))
+    }),
     strict("systimestamp", (0, 0), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
     strict("time_bucket", (2, 4), SqlType::Timestamp, time_bucket),
     strict("time_bucket_gapfill", (2, 4), SqlType::Timestamp, time_bucket),
@@ -65,23 +68,43 @@ pub(super) static FUNCTIONS: [Function; 11] = [
     }),
 ];
 
-/// A timestamp where it is: `AT TIME ZONE`.
-pub(super) static AT_TIME_ZONE: Function = strict("AT TIME ZONE", (2, 2), SqlType::Timestamp, |arguments, _| {
+/// What a zone's clock shows at an instant: `AT TIME ZONE` of a `timestamptz`.
+pub(super) static TO_LOCAL: Function =
+    strict("AT TIME ZONE", (2, 2), SqlType::LocalTimestamp, |arguments, _| at_time_zone(arguments, time::to_local));
+
+/// The instant at which a zone's clock shows a time: `AT TIME ZONE` of a `timestamp`.
+pub(super) static FROM_LOCAL: Function =
+    strict("AT TIME ZONE", (2, 2), SqlType::Timestamp, |arguments, _| at_time_zone(arguments, time::from_local));
+
+fn at_time_zone(arguments: &[Value], convert: fn(i64, &TimeZone) -> Option<i64>) -> Result<Value, SqlError> {
     let [at, Value::Text(zone)] = arguments else { return invalid("AT TIME ZONE takes the name of a time zone") };
-    let ns = timestamp(at)?;
-    let zone = time_zone(zone)?;
-    match time::civil(ns, &zone).and_then(|civil| time::timestamp(civil, &TimeZone::UTC)) {
-        Some(ns) => Ok(Value::Timestamp(ns)),
-        None => invalid("timestamp out of range"),
+    convert(timestamp(at)?, &time_zone(zone)?).map(Value::Timestamp).ok_or_else(out_of_range)
+}
+
+/// A date and so many days.
+pub(super) static DATE_ADD: Function =
+    strict("+", (2, 2), SqlType::Date, |arguments, _| days_later(arguments, i64::checked_add));
+/// A date so many days before.
+pub(super) static DATE_SUBTRACT: Function =
+    strict("-", (2, 2), SqlType::Date, |arguments, _| days_later(arguments, i64::checked_sub));
+/// Days between two dates.
+pub(super) static DATE_DIFFERENCE: Function = strict("-", (2, 2), SqlType::Int, |arguments, _| match arguments {
+    [a, b] => {
+        let days = (i128::from(timestamp(a)?) - i128::from(timestamp(b)?)).div_euclid(i128::from(NS_PER_DAY));
+        i64::try_from(days).map(Value::Int).map_err(|_| out_of_range())
     }
+    _ => Ok(Value::Null),
 });
+
+fn days_later(arguments: &[Value], sum: fn(i64, i64) -> Option<i64>) -> Result<Value, SqlError> {
+    let [date, Value::Int(days)] = arguments else { return invalid("dates and whole numbers of days are added") };
+    let ns = days.checked_mul(NS_PER_DAY).zip(Some(timestamp(date)?)).and_then(|(by, ns)| sum(ns, by));
+    ns.map(Value::Timestamp).ok_or_else(out_of_range)
+}
 
 /// A time zone by its name.
 pub(crate) fn time_zone(name: &str) -> Result<TimeZone, SqlError> {
-    if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("gmt") || name == "Z" {
-        return Ok(TimeZone::UTC);
-    }
-    TimeZone::get(name).map_err(|_| SqlError::Invalid(format!("time zone \"{name}\" not recognized")))
+    time::zone(name).ok_or_else(|| SqlError::Invalid(format!("time zone \"{name}\" not recognized")))
 }
 
 fn timestamp(at: &Value) -> Result<i64, SqlError> {
@@ -109,46 +132,82 @@ pub(crate) fn width(value: &Value) -> Result<Interval, SqlError> {
 }
 
 /// Where bins of a width begin unless it is said.
-pub(crate) const fn bucket_origin_ns(width: Interval) -> i64 {
+const fn bucket_origin_ns(width: Interval) -> i64 {
     if width.months == 0 { BUCKET_ORIGIN_NS } else { MONTHS_ORIGIN_NS }
 }
 
 /// `time_bucket(width, time [, origin | offset | time zone])`
 fn time_bucket(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
     let [by, at, rest @ ..] = arguments else { return Ok(Value::Null) };
-    let (width, ns) = (width(by)?, timestamp(at)?);
-    let (mut origin_ns, mut zone) = (bucket_origin_ns(width), environment.time_zone.clone());
-    for option in rest {
+    let width = width(by)?;
+    start(&bucket_bins(width, bucket_origin_ns(width), rest, environment)?, at)
+}
+
+/// The bins of a call of `time_bucket`: what follows the time is an origin, an offset or a time zone. The origin where none is named is local.
+fn bucket_bins(
+    width: Interval,
+    local_origin_ns: i64,
+    options: &[Value],
+    environment: &Environment,
+) -> Result<CalendarBins, SqlError> {
+    let (mut origin_ns, mut offsets, mut zone) = (None, Vec::new(), environment.time_zone.clone());
+    for option in options {
         match option {
-            Value::Interval(offset) => {
-                origin_ns = time::add(origin_ns, *offset, &TimeZone::UTC).unwrap_or(origin_ns);
-            }
-            Value::Timestamp(origin) => origin_ns = *origin,
+            Value::Interval(offset) => offsets.push(*offset),
+            Value::Timestamp(origin) => origin_ns = Some(*origin),
             Value::Text(text) => match (time::parse(text), time::parse_interval(text)) {
-                (Some(origin), _) => origin_ns = origin,
-                (None, Some(offset)) => {
-                    origin_ns = time::add(origin_ns, offset, &TimeZone::UTC).unwrap_or(origin_ns);
-                }
+                (Some(origin), _) => origin_ns = Some(origin),
+                (None, Some(offset)) => offsets.push(offset),
                 (None, None) => zone = time_zone(text)?,
             },
             other => return invalid(format!("time_bucket takes an origin, an offset or a time zone, not {other}")),
         }
     }
-    bin(ns, width, origin_ns, &zone)
+    let mut origin_ns = match origin_ns {
+        Some(origin_ns) => time::to_local(origin_ns, &zone).ok_or_else(out_of_range)?,
+        None => local_origin_ns,
+    };
+    for offset in offsets {
+        origin_ns = time::add(origin_ns, offset, &TimeZone::UTC).ok_or_else(out_of_range)?;
+    }
+    Ok(CalendarBins::new(width, origin_ns, zone))
+}
+
+/// The bins that a call means, whose arguments but the time are constants.
+pub(crate) fn calendar_bins(call: &Bound, environment: &Environment) -> Result<Option<CalendarBins>, SqlError> {
+    let Bound::Call(function, arguments) = call else { return Ok(None) };
+    let [by, _, rest @ ..] = arguments.as_slice() else { return Ok(None) };
+    if !by.is_constant() || !rest.iter().all(Bound::is_constant) {
+        return Ok(None);
+    }
+    let width = width(&by.value(&[], environment)?)?;
+    let local_origin_ns = match function.name {
+        "time_bucket" | "time_bucket_gapfill" => bucket_origin_ns(width),
+        "date_bin" | "SAMPLE BY" => 0,
+        _ => return Ok(None),
+    };
+    let options = rest.iter().map(|option| option.value(&[], environment)).collect::<Result<Vec<_>, _>>()?;
+    if options.iter().any(Value::is_null) {
+        return Ok(None);
+    }
+    bucket_bins(width, local_origin_ns, &options, environment).map(Some)
 }
 
 /// `date_bin(width, time [, origin])`
 fn date_bin(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
     let [by, at, rest @ ..] = arguments else { return Ok(Value::Null) };
-    let origin_ns = rest.first().map_or(Ok(0), timestamp)?;
-    bin(timestamp(at)?, width(by)?, origin_ns, &environment.time_zone)
+    start(&bucket_bins(width(by)?, 0, rest, environment)?, at)
 }
 
-fn bin(ns: i64, width: Interval, origin_ns: i64, zone: &TimeZone) -> Result<Value, SqlError> {
-    match time::bin(ns, width, origin_ns, zone) {
-        Some(ns) => Ok(Value::Timestamp(ns)),
-        None => invalid("timestamp out of range"),
-    }
+/// The bin of `SAMPLE BY`: width, time, offset and time zone; bins begin at the local epoch.
+pub(crate) static SAMPLE_BY: Function = strict("SAMPLE BY", (4, 4), SqlType::Timestamp, date_bin);
+
+fn start(bins: &CalendarBins, at: &Value) -> Result<Value, SqlError> {
+    bins.checked_start_of(timestamp(at)?).map(Value::Timestamp).ok_or_else(out_of_range)
+}
+
+fn out_of_range() -> SqlError {
+    SqlError::Invalid("timestamp out of range".to_owned())
 }
 
 /// `date_trunc(unit, time [, time zone])`

@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use jiff::tz::TimeZone;
 use model::TimeRange;
 use query::plan::FillWith;
-use query::time;
-use query::{Interval, SqlType, Value, fill_gaps, interpolated};
+use query::time::CalendarBins;
+use query::{SqlType, Value, fill_gaps, interpolated};
 
 use crate::error::{SqlError, invalid};
 use crate::expression::Grouped;
@@ -22,8 +21,7 @@ type Series = (Vec<Value>, HashMap<i64, Vec<Value>>);
 pub(super) struct Gaps {
     /// The key that is the bin's time.
     pub(super) key: usize,
-    pub(super) width: Interval,
-    pub(super) zone: TimeZone,
+    pub(super) bins: CalendarBins,
     /// One for each aggregate.
     pub(super) fills: Vec<FillWith>,
     /// Where bins are made; from the first to the last that there is, if that is not said.
@@ -42,17 +40,19 @@ impl Run<'_> {
             Some(Value::Timestamp(ns)) => Some(*ns),
             _ => None,
         };
-        let Some((first, last)) = rows.iter().filter_map(at).fold(None, |range: Option<(i64, i64)>, ns| {
-            Some(range.map_or((ns, ns), |(first, last)| (first.min(ns), last.max(ns))))
-        }) else {
-            return Ok(rows);
-        };
+        let times = || rows.iter().filter_map(at);
+        let (Some(first), Some(last)) = (times().min(), times().max()) else { return Ok(rows) };
         let starts = starts(gaps, first, last)?;
+        // Groups without a time, as outer joins make them, have no bin.
+        let mut filled = Vec::new();
         // By the other keys, in the order in which they come.
         let mut series: Vec<Series> = Vec::new();
         let mut places: HashMap<Vec<Value>, usize> = HashMap::new();
         for row in rows {
-            let Some(ns) = at(&row) else { continue };
+            let Some(ns) = at(&row) else {
+                filled.push(row);
+                continue;
+            };
             let mut key: Vec<Value> = row.iter().take(grouped.keys.len()).cloned().collect();
             if let Some(time) = key.get_mut(gaps.key) {
                 *time = Value::Null;
@@ -71,7 +71,7 @@ impl Run<'_> {
             ));
         }
         self.charge(starts.len() * series.len() * (grouped.keys.len() + grouped.calls.len()))?;
-        let mut filled = Vec::with_capacity(starts.len() * series.len());
+        filled.reserve(starts.len() * series.len());
         for (key, mut known) in series {
             let mut rows: Vec<(Vec<Value>, bool)> = Vec::with_capacity(starts.len());
             for start_ns in &starts {
@@ -94,7 +94,7 @@ impl Run<'_> {
             }
             filled.extend(rows.into_iter().map(|(row, _)| row));
         }
-        let time = |row: &Vec<Value>| at(row).unwrap_or(i64::MIN);
+        let time = |row: &Vec<Value>| at(row).unwrap_or(i64::MAX);
         filled.sort_by_key(time);
         Ok(filled)
     }
@@ -102,30 +102,11 @@ impl Run<'_> {
 
 /// Where bins begin, in order.
 fn starts(gaps: &Gaps, first: i64, last: i64) -> Result<Vec<i64>, SqlError> {
-    let beyond = || SqlError::Invalid("timestamp out of range".to_owned());
-    let (mut start, end) = match gaps.range {
-        None => (first, last),
-        // Back from a bin that is there, so that they fit.
-        Some(range) => {
-            let mut start = first;
-            let back = Interval { months: -gaps.width.months, ns: -gaps.width.ns };
-            let mut steps = 0;
-            while start > range.start_ns && steps < BINS_MAX {
-                start = time::add(start, back, &gaps.zone).ok_or_else(beyond)?;
-                steps += 1;
-            }
-            (start, range.end_ns.max(last))
-        }
-    };
-    let mut starts = Vec::new();
-    while start <= end {
-        if starts.len() >= BINS_MAX {
-            return invalid(format!(
-                "filling would make more than {BINS_MAX} bins: choose a shorter range or wider bins"
-            ));
-        }
-        starts.push(start);
-        start = time::add(start, gaps.width, &gaps.zone).ok_or_else(beyond)?;
+    let (from_ns, to_ns) =
+        gaps.range.map_or((first, last), |range| (range.start_ns.min(first), range.end_ns.max(last)));
+    let starts: Vec<i64> = gaps.bins.starts(from_ns, to_ns).take(BINS_MAX + 1).collect();
+    if starts.len() > BINS_MAX {
+        return invalid(format!("filling would make more than {BINS_MAX} bins: choose a shorter range or wider bins"));
     }
     Ok(starts)
 }

@@ -1,21 +1,19 @@
 //! `SAMPLE BY`: groups by time.
 
 use query::plan::FillWith;
-use query::time;
-use query::{Interval, QueryError, SqlType, Value};
+use query::time::{self, CalendarBins};
+use query::{Interval, SqlType, Value};
 
 use super::fill::Gaps;
 use crate::error::{SqlError, invalid};
-use crate::expression::{Bound, Grouped, Key, Typed, date_bin, width};
+use crate::expression::{Bound, Grouped, Key, Typed, calendar_bins, sample_bin, width};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 use crate::syntax::parse::{Align, Sample};
 
 /// `SAMPLE BY`, bound.
 pub(super) struct Sampling {
-    pub(super) width: Interval,
     pub(super) fill: Vec<Option<FillWith>>,
-    pub(super) time_zone: Option<String>,
 }
 
 /// Makes the bin of time the first key of the groups.
@@ -24,25 +22,25 @@ pub(super) fn start(sample: &Sample, scope: &Scope, grouped: &mut Grouped) -> Re
     let Some(place) = scope.columns.iter().position(|column| column.role == Role::Time) else {
         return invalid("SAMPLE BY is of rows with a column of time");
     };
-    let (mut origin_ns, mut zone) = (0, None);
+    let (mut from_epoch_ns, mut zone) = (0, "UTC");
     match &sample.align {
         Align::FirstObservation => {
             return Err(SqlError::Unsupported("ALIGN TO FIRST OBSERVATION".to_owned()));
         }
         Align::Calendar { time_zone, offset } => {
-            zone.clone_from(time_zone);
+            zone = time_zone.as_deref().unwrap_or(zone);
             if let Some(offset) = offset {
-                origin_ns = offset_ns(offset)?;
+                from_epoch_ns = offset_ns(offset)?;
             }
         }
     }
-    let bin = date_bin(width, Bound::Column(place), origin_ns, zone.as_deref());
+    let bin = sample_bin(width, Bound::Column(place), from_epoch_ns, zone);
     grouped.keys.push(Key {
         text: "SAMPLE BY".to_owned(),
         column: Some(place),
         typed: Typed { expression: bin, sql_type: SqlType::Timestamp },
     });
-    Ok(Sampling { width, fill: sample.fill.clone(), time_zone: zone })
+    Ok(Sampling { fill: sample.fill.clone() })
 }
 
 impl Run<'_> {
@@ -70,20 +68,14 @@ impl Run<'_> {
                     ));
                 }
             };
-            let zone = sample.time_zone.as_deref().map(crate::expression::time_zone).transpose()?;
-            let zone = zone.unwrap_or(jiff::tz::TimeZone::UTC);
-            return Ok(Some(Gaps { key: 0, width: sample.width, zone, fills, range: None }));
+            let Some(bins) = self.bins(grouped.keys.first())? else { return Ok(None) };
+            return Ok(Some(Gaps { key: 0, bins, fills, range: None }));
         }
-        let gapfill = |key: &Key| match &key.typed.expression {
-            Bound::Call(function, arguments) if function.name == "time_bucket_gapfill" => Some(arguments.clone()),
-            _ => None,
+        let is_gapfill = |key: &Key| matches!(&key.typed.expression, Bound::Call(function, _) if function.name == "time_bucket_gapfill");
+        let Some(key) = grouped.keys.iter().position(is_gapfill) else { return Ok(None) };
+        let Some(bins) = self.bins(grouped.keys.get(key))? else {
+            return invalid("time_bucket_gapfill takes a constant width, origin, offset and time zone");
         };
-        let found = grouped.keys.iter().enumerate().find_map(|(place, key)| Some((place, gapfill(key)?)));
-        let Some((key, arguments)) = found else { return Ok(None) };
-        let Some(Bound::Constant(by)) = arguments.first() else {
-            return Err(SqlError::Query(QueryError::Invalid("time_bucket_gapfill takes a constant width".to_owned())));
-        };
-        let width = width(by)?;
         let fills = (0..calls).map(|call| grouped.fills.get(&call).copied().unwrap_or(FillWith::Null)).collect();
         let range = condition.map(|condition| {
             let mut scan = query::plan::Scan::of_table("");
@@ -91,7 +83,14 @@ impl Run<'_> {
             scan.range
         });
         let range = range.filter(|range| range.start_ns != i64::MIN && range.end_ns != i64::MAX);
-        Ok(Some(Gaps { key, width, zone: self.environment.time_zone.clone(), fills, range }))
+        Ok(Some(Gaps { key, bins, fills, range }))
+    }
+
+    fn bins(&self, key: Option<&Key>) -> Result<Option<CalendarBins>, SqlError> {
+        match key {
+            Some(key) => calendar_bins(&key.typed.expression, &self.environment),
+            None => Ok(None),
+        }
     }
 }
 

@@ -284,7 +284,7 @@ pub(crate) fn setting_of(name: &str, environment: &Environment) -> Option<String
 /// As QuestDB's clients know types.
 fn questdb_type(sql_type: crate::SqlType, kind: &str) -> &'static str {
     match sql_type {
-        crate::SqlType::Timestamp => "TIMESTAMP",
+        crate::SqlType::Timestamp | crate::SqlType::LocalTimestamp | crate::SqlType::Date => "TIMESTAMP",
         crate::SqlType::Bool => "BOOLEAN",
         crate::SqlType::Int => "LONG",
         crate::SqlType::Float => "DOUBLE",
@@ -325,6 +325,12 @@ fn setting(set: &Set) -> Result<Answer, SqlError> {
 fn zone_setting(value: &str) -> Result<Answer, SqlError> {
     let name = value.trim_matches(['\'', '"']);
     let name = if name.eq_ignore_ascii_case("default") || name.eq_ignore_ascii_case("local") { "UTC" } else { name };
-    time_zone(name)?;
+    let zone = time_zone(name)?;
+    // Literals and rows that are written have no other zone: half of a setting would be worse than none.
+    if zone != TimeZone::UTC && !matches!(zone.iana_name(), Some("UTC" | "Etc/UTC")) {
+        return invalid(format!(
+            "sessions are in UTC, not in {name}: name the zone where it matters, as in time AT TIME ZONE '{name}' or date_trunc('day', time, '{name}')"
+        ));
+    }
     Ok(Answer::Set("timezone".to_owned(), name.to_owned()))
 }

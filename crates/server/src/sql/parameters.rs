@@ -1,0 +1,217 @@
+//! Parameters of Postgres's protocol: values of their types in text and in binary form, as Postgres reads them.
+
+use std::fmt::Write;
+
+use pgwire::api::Type;
+use pgwire::api::portal::Portal;
+use pgwire::error::{PgWireError, PgWireResult};
+use query::Interval;
+use query::value::parse_bool;
+use sql::Value;
+
+use super::postgres::{EPOCH_US, Statements, US_PER_DAY, failed};
+
+const NS_PER_DAY: i64 = US_PER_DAY * 1000;
+
+/// A value of a type, to find out what a statement gives.
+pub(super) fn sample_of(kind: Option<&Type>) -> Value {
+    match kind {
+        Some(&Type::BOOL) => Value::Bool(true),
+        Some(&(Type::INT2 | Type::INT4 | Type::INT8 | Type::OID)) => Value::Int(1),
+        Some(&(Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC)) => Value::Float(1.0),
+        Some(&(Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::DATE)) => Value::Timestamp(0),
+        Some(&Type::INTERVAL) => Value::Interval(Interval::default()),
+        _ => Value::Null,
+    }
+}
+
+/// The value of a portal's parameter.
+pub(super) fn parameter(portal: &Portal<Statements>, index: usize) -> PgWireResult<Value> {
+    let kind = portal.statement.parameter_types.get(index).cloned().flatten().unwrap_or(Type::TEXT);
+    let Some(bytes) = portal.parameters.get(index).and_then(Option::as_ref) else { return Ok(Value::Null) };
+    if portal.parameter_format.is_binary(index) {
+        return binary_parameter(bytes, &kind, index);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| failed("22021", "a parameter is not UTF-8".to_owned()))?;
+    text_parameter(text, &kind)
+}
+
+fn binary_parameter(bytes: &[u8], kind: &Type, index: usize) -> PgWireResult<Value> {
+    let wrong = || failed("22P03", format!("incorrect binary data format in parameter {}", index + 1));
+    let out_of_range = || failed("22008", format!("parameter {} is out of the range of times", index + 1));
+    Ok(match *kind {
+        Type::BOOL => Value::Bool(u8::from_be_bytes(number(bytes, wrong)?) != 0),
+        Type::INT2 => Value::Int(i64::from(i16::from_be_bytes(number(bytes, wrong)?))),
+        Type::INT4 => Value::Int(i64::from(i32::from_be_bytes(number(bytes, wrong)?))),
+        Type::OID => Value::Int(i64::from(u32::from_be_bytes(number(bytes, wrong)?))),
+        Type::INT8 => Value::Int(i64::from_be_bytes(number(bytes, wrong)?)),
+        Type::FLOAT4 => Value::Float(f64::from(f32::from_be_bytes(number(bytes, wrong)?))),
+        Type::FLOAT8 => Value::Float(f64::from_be_bytes(number(bytes, wrong)?)),
+        Type::NUMERIC => Value::Float(numeric(bytes).ok_or_else(wrong)?),
+        Type::TIMESTAMP | Type::TIMESTAMPTZ => {
+            let us = i64::from_be_bytes(number(bytes, wrong)?);
+            let ns = us.checked_add(EPOCH_US).and_then(|us| us.checked_mul(1000));
+            Value::Timestamp(ns.ok_or_else(out_of_range)?)
+        }
+        Type::DATE => {
+            let days = i32::from_be_bytes(number(bytes, wrong)?);
+            let us = i64::from(days).checked_mul(US_PER_DAY).and_then(|us| us.checked_add(EPOCH_US));
+            Value::Timestamp(us.and_then(|us| us.checked_mul(1000)).ok_or_else(out_of_range)?)
+        }
+        Type::INTERVAL => {
+            let fields: [u8; 16] = number(bytes, wrong)?;
+            let us = i64::from_be_bytes(number(&fields[..8], wrong)?);
+            let days = i32::from_be_bytes(number(&fields[8..12], wrong)?);
+            let months = i32::from_be_bytes(number(&fields[12..], wrong)?);
+            let days_ns = i64::from(days).checked_mul(NS_PER_DAY);
+            let ns = us.checked_mul(1000).zip(days_ns).and_then(|(ns, days_ns)| ns.checked_add(days_ns));
+            Value::Interval(Interval { months, ns: ns.ok_or_else(out_of_range)? })
+        }
+        Type::TEXT | Type::VARCHAR | Type::NAME | Type::BPCHAR | Type::UNKNOWN => {
+            Value::text(std::str::from_utf8(bytes).map_err(|_| wrong())?)
+        }
+        ref other => {
+            return Err(failed("0A000", format!("parameters of type {other} are not taken in binary form: send text")));
+        }
+    })
+}
+
+fn number<const N: usize>(bytes: &[u8], wrong: impl Fn() -> PgWireError) -> PgWireResult<[u8; N]> {
+    bytes.try_into().map_err(|_| wrong())
+}
+
+/// Postgres's binary form of `numeric`: digits of base 10,000 with a weight.
+fn numeric(bytes: &[u8]) -> Option<f64> {
+    let mut words = bytes.chunks(2).map(|word| Some(u16::from_be_bytes(word.try_into().ok()?)));
+    let mut word = || words.next().flatten();
+    let (digits, weight, sign, _) = (word()?, word()? as i16, word()?, word()?);
+    let mut text = match sign {
+        0 => String::new(),
+        0x4000 => "-".to_owned(),
+        0xC000 => return Some(f64::NAN),
+        0xD000 => return Some(f64::INFINITY),
+        0xF000 => return Some(f64::NEG_INFINITY),
+        _ => return None,
+    };
+    text.push('0');
+    for _ in 0..digits {
+        let digit = word().filter(|digit| *digit < 10_000)?;
+        // Writing into a string does not fail.
+        let _ = write!(text, "{digit:04}");
+    }
+    if word().is_some() {
+        return None;
+    }
+    let exponent = 4 * (i32::from(weight) + 1 - i32::from(digits));
+    format!("{text}e{exponent}").parse().ok()
+}
+
+/// A text as the value of its type, by Postgres's rules; texts without a type stay what they are and are read as what they stand beside.
+fn text_parameter(text: &str, kind: &Type) -> PgWireResult<Value> {
+    let trimmed = text.trim();
+    let (name, value) = match *kind {
+        Type::BOOL => ("boolean", boolean(trimmed).map(Value::Bool)),
+        Type::INT2 => ("smallint", integer(trimmed, "smallint", i16::MIN.into(), i16::MAX.into())?),
+        Type::INT4 => ("integer", integer(trimmed, "integer", i32::MIN.into(), i32::MAX.into())?),
+        Type::INT8 => ("bigint", integer(trimmed, "bigint", i64::MIN, i64::MAX)?),
+        Type::OID => ("oid", integer(trimmed, "oid", 0, u32::MAX.into())?),
+        Type::FLOAT4 => ("real", float(trimmed)),
+        Type::FLOAT8 => ("double precision", float(trimmed)),
+        Type::NUMERIC => ("numeric", float(trimmed)),
+        Type::TIMESTAMP => ("timestamp", timestamp(trimmed)),
+        Type::TIMESTAMPTZ => ("timestamp with time zone", timestamp(trimmed)),
+        Type::DATE => ("date", timestamp(trimmed)),
+        Type::INTERVAL => ("interval", query::time::parse_interval(trimmed).map(Value::Interval)),
+        _ => return Ok(Value::text(text)),
+    };
+    let code = if matches!(*kind, Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::DATE | Type::INTERVAL) {
+        "22007"
+    } else {
+        "22P02"
+    };
+    value.ok_or_else(|| failed(code, format!("invalid input syntax for type {name}: \"{text}\"")))
+}
+
+/// A boolean: unique beginnings of the words count.
+fn boolean(text: &str) -> Option<bool> {
+    let lower = text.to_ascii_lowercase();
+    let is_beginning = |word: &str, least: usize| lower.len() >= least && word.starts_with(&lower);
+    let words = [("true", 1, true), ("false", 1, false), ("yes", 1, true), ("no", 1, false), ("off", 2, false)];
+    let found = words.iter().find(|(word, least, _)| is_beginning(word, *least));
+    found.map(|(.., value)| *value).or_else(|| parse_bool(&lower))
+}
+
+fn integer(text: &str, name: &str, least: i64, most: i64) -> PgWireResult<Option<Value>> {
+    let Ok(value) = text.parse::<i128>() else { return Ok(None) };
+    match i64::try_from(value).ok().filter(|value| (least..=most).contains(value)) {
+        Some(value) => Ok(Some(Value::Int(value))),
+        None => Err(failed("22003", format!("value \"{text}\" is out of range for type {name}"))),
+    }
+}
+
+fn float(text: &str) -> Option<Value> {
+    text.parse().ok().map(Value::Float)
+}
+
+/// A time without an offset is UTC.
+fn timestamp(text: &str) -> Option<Value> {
+    query::time::parse(text).map(Value::Timestamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(result: PgWireResult<Value>) -> String {
+        match result {
+            Err(PgWireError::UserError(error)) => error.code,
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn texts_are_read_by_their_type_or_refused() {
+        let texts = ["t", "TRUE", "tru", " yes ", "y", "on", "1", "f", "False", "no", "n", "of", "off", "0"];
+        for (place, text) in texts.into_iter().enumerate() {
+            assert_eq!(text_parameter(text, &Type::BOOL).unwrap(), Value::Bool(place < 7), "{text}");
+        }
+        for (text, kind, expected) in [
+            (" 42 ", Type::INT4, Value::Int(42)),
+            ("-32768", Type::INT2, Value::Int(-32768)),
+            ("1e3", Type::FLOAT8, Value::Float(1000.0)),
+            ("Infinity", Type::FLOAT4, Value::Float(f64::INFINITY)),
+            ("2024-07-10 12:00:00+02", Type::TIMESTAMPTZ, Value::Timestamp(1_720_605_600_000_000_000)),
+            ("2024-07-10", Type::DATE, Value::Timestamp(1_720_569_600_000_000_000)),
+            ("1 day 02:00", Type::INTERVAL, Value::Interval(Interval { months: 0, ns: 26 * 3_600_000_000_000 })),
+            (" x", Type::TEXT, Value::text(" x")),
+        ] {
+            assert_eq!(text_parameter(text, &kind).unwrap(), expected, "{text}");
+        }
+        for (text, kind, expected) in [
+            ("o", Type::BOOL, "22P02"),
+            ("", Type::BOOL, "22P02"),
+            ("2", Type::BOOL, "22P02"),
+            ("1.5", Type::INT8, "22P02"),
+            ("x", Type::FLOAT8, "22P02"),
+            ("32768", Type::INT2, "22003"),
+            ("9223372036854775808", Type::INT8, "22003"),
+            ("yesterday-ish", Type::TIMESTAMP, "22007"),
+            ("1 fortnight", Type::INTERVAL, "22007"),
+        ] {
+            assert_eq!(code(text_parameter(text, &kind)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn binary_values_are_read_by_their_type_or_refused() {
+        let numeric = [0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 13, 72];
+        assert_eq!(binary_parameter(&numeric, &Type::NUMERIC, 0).unwrap(), Value::Float(-12.34));
+        let interval = [[0; 7].as_slice(), &[5, 0, 0, 0, 1, 0, 0, 0, 2]].concat();
+        let expected = Value::Interval(Interval { months: 2, ns: NS_PER_DAY + 5000 });
+        assert_eq!(binary_parameter(&interval, &Type::INTERVAL, 0).unwrap(), expected);
+        assert_eq!(binary_parameter(&u32::MAX.to_be_bytes(), &Type::OID, 0).unwrap(), Value::Int(u32::MAX.into()));
+        for (bytes, kind) in [(&[1, 2][..], Type::BOOL), (&[1], Type::INT4), (&numeric[..9], Type::NUMERIC)] {
+            assert_eq!(code(binary_parameter(bytes, &kind, 0)), "22P03", "{kind}");
+        }
+    }
+}
