@@ -93,6 +93,24 @@ fn import_of_every_format_and_query_in_every_form() {
 }
 
 #[test]
+fn an_export_of_influxdb_goes_to_the_databases_that_it_names() {
+    let folder = Folder::new("import-context");
+    let server = TestServer::start(&folder.0.join("data"), &[]);
+    let export = "# INFLUXDB EXPORT: 1677-09-21T00:12:43Z - 2262-04-11T23:47:16Z\n# DDL\nCREATE DATABASE empty WITH NAME autogen\n\
+                  CREATE DATABASE one WITH NAME autogen\n# DML\n# CONTEXT-DATABASE:one\n# CONTEXT-RETENTION-POLICY:autogen\n\
+                  # writing tsm data\nm v=1 1000000000\n# CONTEXT-DATABASE: two\nm v=2 1000000000\nm v=3 bad\n";
+    let file = folder.file("export.lp", export.as_bytes());
+    let output = run(&["import", "--url", server.url(), file.to_str().unwrap()]);
+    assert!(text(&output.stderr).contains("  line 12: "), "{}", text(&output.stderr));
+    for (database, value) in [("one", 1), ("two", 2)] {
+        let (_, found) = server.get(&format!("/api/v1/query?db={database}&time=1&query=m_v"));
+        assert!(found.contains(&format!(r#""value":[1,"{value}"]"#)), "{database}: {found}");
+    }
+    let (_, databases) = server.get("/query?q=SHOW%20DATABASES");
+    assert!(databases.contains("empty"), "{databases}");
+}
+
+#[test]
 fn import_keeps_strings_of_several_lines_whole() {
     let folder = Folder::new("strings");
     let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics"]);

@@ -33,6 +33,7 @@ fn lines_are_written_and_found() {
         ("/write?precision=u", "a,host=x v=1 5000000", "default", 5),
         ("/write?precision=n", "a,host=x v=1 6000000000", "default", 6),
         ("/api/v2/write?bucket=b2&org=o", "a,host=x v=1 1000000000", "b2", 1),
+        ("/api/v2/write?bucket=b1%2Fautogen", "b,host=x v=1 1000000000", "b1", 1),
         ("/api/v2/write?bucket=b2&precision=us", "a,host=x v=1 2000000", "b2", 2),
     ] {
         check(&server.post(path, body), 204, "");
