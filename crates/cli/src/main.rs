@@ -1,7 +1,7 @@
 //! The `thalweg` program.
 //!
 //! * `serve`: the server · `settings`: its flags, environment and file · `secrets`: settings that are not shown · `objects`: how object stores are reached
-//! * `memory`, `processor`: what the machine has · `cache`: `thalweg cache`
+//! * `memory`, `processor`: what the machine has · `sizes`: bytes with units · `cache`: `thalweg cache`
 //! * `query`, `plan`: asking a server · `render`: answers for people · `http`: clients of a server
 //! * `import`, `lines`: sending files to one · `upkeep`: databases, backups, checks, repairs
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
@@ -19,6 +19,7 @@ mod render;
 mod secrets;
 mod serve;
 mod settings;
+mod sizes;
 mod upkeep;
 
 use std::process::ExitCode;

@@ -318,7 +318,8 @@ impl Columns {
             };
             let count = texts().count();
             let fits = |value_type| {
-                let fitting = texts().filter(|text| is_empty(text, value_type) || parse_value("", text, value_type).is_ok());
+                let fitting =
+                    texts().filter(|text| is_empty(text, value_type) || parse_value("", text, value_type).is_ok());
                 fitting.count() * 2 > count
             };
             if count > 0 {
