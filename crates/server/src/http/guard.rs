@@ -127,8 +127,7 @@ fn calls_itself_browser(headers: &HeaderMap) -> bool {
 
 /// Whether a person follows a link to the page: that is not told apart from typing the address.
 fn is_link_to_page<B>(request: &Request<B>) -> bool {
-    let says =
-        |name, value: &str| request.headers().get(name).is_some_and(|found: &HeaderValue| found == value);
+    let says = |name, value: &str| request.headers().get(name).is_some_and(|found: &HeaderValue| found == value);
     [Method::GET, Method::HEAD].contains(request.method())
         && says(FETCH_MODE, "navigate")
         && says(FETCH_DEST, "document")

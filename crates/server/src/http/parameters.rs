@@ -148,7 +148,7 @@ fn parse_time_ms(text: &str) -> Result<i64, String> {
 /// Whether this is a time of the last day of year 9999, which the library of calendars cannot hold.
 fn is_last_day(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("9999-12-3") else { return false };
-    let earlier = format!("9999-12-2{}", rest.get(1..).unwrap_or_default());
+    let earlier = format!("9999-12-20{}", rest.get(1..).unwrap_or_default());
     rest.starts_with(['0', '1']) && earlier.parse::<jiff::Timestamp>().is_ok()
 }
 
