@@ -101,8 +101,8 @@ impl CacheFlags {
     fn check_memory(&self, machine_bytes: u64) -> Result<(), String> {
         let sizes = [self.memory, self.unwritten, self.items, self.bodies_max];
         let sum = sizes.into_iter().fold(0u64, u64::saturating_add);
-        if self.body_max > self.bodies_max {
-            return Err("--body-max is larger than --bodies-max: no such body could be taken".to_owned());
+        if self.body_max > machine_bytes {
+            return Err(format!("--body-max is {} bytes, the machine has {machine_bytes}", self.body_max));
         }
         if sum > machine_bytes {
             return Err(format!(
@@ -150,7 +150,7 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
     };
     let server = Server::start(Arc::new(cache), listener, bounds).map_err(|error| format!("cannot serve: {error}"))?;
     eprintln!("thalweg: {} keys in {} of {} slabs", stats.keys, stats.slabs, stats.slabs_max);
-    println!("Thalweg's cache is ready: {}", server.address());
+    say!("Thalweg's cache is ready: {}", server.address());
     runtime.block_on(stop);
     server.stop().map_err(|error| format!("stopped, but not all is on {}: {error}", flags.file.display()))?;
     Ok(ExitCode::SUCCESS)

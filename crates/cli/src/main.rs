@@ -1,10 +1,13 @@
 //! The `thalweg` program.
 //!
 //! * `serve`: the server · `settings`: its flags, environment and file · `secrets`: settings that are not shown · `objects`: how object stores are reached
-//! * `memory`, `processor`: what the machine has · `sizes`: bytes with units · `cache`: `thalweg cache`
+//! * `memory`, `processor`: what the machine has · `sizes`, `times`: bytes with units, moments · `output`: stdout · `cache`: `thalweg cache`
 //! * `query`, `plan`: asking a server · `render`: answers for people · `http`: clients of a server
 //! * `import`, `lines`: sending files to one · `upkeep`: databases, backups, checks, repairs
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
+
+#[macro_use]
+mod output;
 
 mod cache;
 mod http;
@@ -20,6 +23,7 @@ mod secrets;
 mod serve;
 mod settings;
 mod sizes;
+mod times;
 mod upkeep;
 
 use std::process::ExitCode;

@@ -323,7 +323,8 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     otlp_translation: Option<String>,
 
-    /// Whether OpenTelemetry's series get the labels `otel_scope_name` and `otel_scope_version` [default: true]
+    /// Whether OpenTelemetry's series get the labels `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and one for each of the
+    /// scope's attributes; without them scopes that differ in these alone share series [default: true]
     #[arg(long, env = "THALWEG_OTLP_SCOPE_LABELS", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     otlp_scope_labels: Option<bool>,
