@@ -11,8 +11,8 @@ use cache::server::{Server, ServerOptions};
 use cache::{Cache, FILE_MAGIC, Options};
 use clap::Args;
 
-use crate::memory;
-use crate::sizes::size_bytes;
+use crate::machine::memory;
+use crate::units::sizes::size_bytes;
 
 const EXAMPLES: &str = "Examples:
   thalweg cache --file /var/lib/thalweg/cache --size 16GiB

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::plan;
 use crate::render::series::Series;
 use crate::render::{plot, table};
-use crate::times;
+use crate::units::times;
 use client::http::HttpClient;
 
 const EXAMPLES: &str = "Examples:

@@ -11,9 +11,10 @@ use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
 use server::{BackupTarget, Compression, Listener, ServerSettings};
 
+use crate::machine::memory;
 use crate::objects::ObjectAccess;
-use crate::sizes::{self, size};
-use crate::{memory, secrets};
+use crate::secrets;
+use crate::units::sizes::{self, size};
 
 /// Bytes of the file behind kept answers, unless told otherwise.
 const RESULT_CACHE_FLASH_BYTES: u64 = 512 << 20;
@@ -673,6 +674,24 @@ mod tests {
         assert_eq!(settings.db.store.directory, Path::new("d"));
         assert_eq!(settings.server.host_metrics_interval_ms, None);
         assert_eq!(settings.server.body_bytes_max, 64 << 20);
+    }
+
+    #[test]
+    fn sizes_have_units_in_the_file_and_in_flags() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            flags: ServeFlags,
+        }
+        let line = ["x", "--body-bytes-max", "1MiB"];
+        let flags = <Line as clap::Parser>::try_parse_from(line).unwrap().flags;
+        let settings =
+            flags.over("memory_bytes_max = \"2GiB\"\nunpacked_bytes_max = 1048577").unwrap().to_settings().unwrap();
+        assert_eq!(settings.db.store.memory_bytes_max, 2 << 30);
+        assert_eq!((settings.server.body_bytes_max, settings.server.unpacked_bytes_max), (1 << 20, 1_048_577));
+        for wrong in ["memory_bytes_max = \"2XB\"", "memory_bytes_max = -1", "memory_bytes_max = true"] {
+            assert!(ServeFlags::default().over(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use client::http::HttpClient;
 
-use crate::times;
+use crate::units::times;
 
 const EXAMPLES: &str = "Examples:
   thalweg delete --match 'node_load1{host=\"a\"}'

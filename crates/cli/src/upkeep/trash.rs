@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::show::{table, time};
 use super::{counted, size};
-use crate::times;
+use crate::units::times;
 
 const EXAMPLES: &str = "Examples:
   thalweg trash list --data /var/lib/thalweg                       also while a server runs on it
