@@ -30,5 +30,25 @@ try:
     raise SystemExit("a metric without a name was taken")
 except thalweg.ThalwegError as error:
     assert "name" in str(error)
+for kind, wrong in [
+    ("u64", [-1]),
+    ("i64", [1.9]),
+    ("i64", [2**63]),
+    ("i64", [float("nan")]),
+    ("bool", [None]),
+    ("bool", [2]),
+    ("f64", [None]),
+    ("f64", ["1"]),
+    ("string", [1]),
+]:
+    typed = client.register_groups(f"typed_{kind}", {"v": kind}, [{}])
+    try:
+        client.send([thalweg.Block(typed, typed.tokens, [minute], [wrong])])
+        raise SystemExit(f"{wrong} was taken as {kind}")
+    except thalweg.ThalwegError as error:
+        assert kind in str(error) or kind.rstrip("s") in str(error), error
+exact = client.register_groups("exact", {"u": "u64", "i": "i64"}, [{}])
+client.send([thalweg.Block(exact, exact.tokens, [minute], [[2**64 - 1], numpy.array([3.0])])])
+assert client.flush() == []
 client.close()
 print("well")

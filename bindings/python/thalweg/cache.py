@@ -11,7 +11,12 @@ start to just before end.
 
 import hashlib
 import json
+import logging
+import math
 import socket
+
+
+LOG = logging.getLogger(__name__)
 
 
 class CacheError(Exception):
@@ -49,16 +54,35 @@ class Cache:
                 return series
             missing = (last, end) if first == start else (start, first)
         wide = _around(missing, (start, end), int((end - start) * share), step, until)
-        fetched = fetch(*wide)
         try:
-            self.set(statement, *wide, fetched)
-        except (OSError, CacheError):
-            pass  # Not kept: the next one fetches it again.
+            fetched = fetch(*wide)
+        except BaseException:
+            self._release(statement, start, end)
+            raise
+        reason = _unkeepable(fetched)
+        if reason is None:
+            try:
+                self.set(statement, *wide, fetched)
+            except (OSError, CacheError, TypeError, ValueError) as error:
+                # Not kept: the next one fetches it again.
+                LOG.warning("an answer is not kept: %s", error)
+        else:
+            LOG.warning("an answer is not kept: %s", reason)
+            self._release(statement, start, end)
+            # What cannot be kept can neither be cut nor joined for certain.
+            return fetched if wide == (start, end) else fetch(start, end)
         if wide != missing:
             fetched = _within(fetched, *missing)
         if found is None:
             return fetched
         return join(series, fetched) if missing[0] == last else join(fetched, series)
+
+    def _release(self, statement, start, end):
+        """Lets those go on who wait for an answer that will not come: a body that is refused ends their wait."""
+        try:
+            self._ask(f"tset {key(statement)} {start} {end} 1", b"x\r\n")
+        except (OSError, CacheError):
+            pass
 
     def get(self, statement, start, end, wait_ms=0):
         """What is cached: series, start and end of the head or tail of the range or of all of it. None if nothing is."""
@@ -143,6 +167,23 @@ def join(earlier, later):
         name = series.get("name", "")
         joined[name] = _behind(joined[name], series) if name in joined else series
     return list(joined.values())
+
+
+def _unkeepable(series):
+    """Why a list of series cannot be kept as it is, if it cannot."""
+    for one in series:
+        other = set(one) - {"name", "columns", "values"}
+        if other:
+            return f"a series has {', '.join(sorted(other))} beside name, columns and values"
+        for row in one["values"]:
+            if type(row[0]) is not int:
+                return f"a time is {row[0]!r}, not a whole number"
+            for value in row[1:]:
+                if not isinstance(value, (int, float, str, type(None))):
+                    return f"a value is of the type {type(value).__name__}"
+                if isinstance(value, float) and not math.isfinite(value):
+                    return f"a value is {value}"
+    return None
 
 
 def _around(missing, asked, more, step, until):

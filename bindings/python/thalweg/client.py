@@ -275,17 +275,39 @@ def _block(builder, place, block):
         _column(builder, column, kind, values)
 
 
+def _checked(values, present, kind, form):
+    """Values as their type holds them; refuses what it would change. Those that are not present do not matter."""
+    values = numpy.where(present, values, False) if not present.all() else numpy.asarray(values)
+    if kind == "bool":
+        if values.dtype == bool or all(isinstance(value, (bool, numpy.bool_)) for value in values.tolist()):
+            return values.astype(bool)
+        raise ThalwegError("a column of bools holds True and False; mask what is missing")
+    if values.dtype == object and any(value is None or isinstance(value, str) for value in values):
+        raise ThalwegError(f"a column of {kind} holds numbers; mask what is missing")
+    if values.dtype.kind not in "biufO":
+        raise ThalwegError(f"a column of {kind} holds numbers, not {values.dtype}")
+    if kind == "f64":
+        return values.astype(form)
+    info = numpy.iinfo(form)
+    for value in () if values.dtype == numpy.dtype(form) else values.tolist():
+        if value != value or int(value) != value or not info.min <= value <= info.max:
+            raise ThalwegError(f"{value!r} is no {kind}")
+    return values.astype(form)
+
+
 def _column(builder, place, kind, values):
     number, form = TYPES[kind]
     builder.number(place, "H", number)
     if kind == "string":
         present = numpy.array([text is not None for text in values], bool)
+        if not all(text is None or isinstance(text, str) for text in values):
+            raise ThalwegError("a column of strings holds str or None")
         builder.texts(place + 16, [text or "" for text in values])
     else:
         present = ~numpy.ma.getmaskarray(numpy.ma.asarray(values))
-        plain = numpy.ma.getdata(values)
+        plain = _checked(numpy.ma.getdata(values), present, kind, form)
         if kind == "bool":
-            builder.bytes(place + 16, numpy.packbits(numpy.asarray(plain, bool), bitorder="little").tobytes(), len(plain), BIT)
+            builder.bytes(place + 16, numpy.packbits(plain, bitorder="little").tobytes(), len(plain), BIT)
         else:
             builder.numbers(place + 16, plain, form)
     if not present.all():

@@ -12,7 +12,8 @@ use platform::{AlignedBytes, DIRECT_ALIGN_BYTES, File, OpenMode, Platform};
 use crate::buffer::PageBuffer;
 use crate::{Key, Span};
 
-const MAGIC: [u8; 8] = *b"THWGCACH";
+/// What a cache's file begins with.
+pub const FILE_MAGIC: [u8; 8] = *b"THWGCACH";
 const VERSION: u32 = 1;
 const PAGE_BYTES: u64 = DIRECT_ALIGN_BYTES as u64;
 /// Bytes of one delete.
@@ -46,7 +47,7 @@ pub(crate) struct Superblock {
 
 impl Superblock {
     fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
+        let mut out = FILE_MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.slab_bytes.to_le_bytes());
         out.extend_from_slice(&self.incarnation.to_le_bytes());
@@ -63,7 +64,7 @@ impl Superblock {
             return None;
         }
         let mut reader = Reader::new(checked);
-        if reader.array().ok()? != MAGIC || reader.u32().ok()? != VERSION {
+        if reader.array().ok()? != FILE_MAGIC || reader.u32().ok()? != VERSION {
             return None;
         }
         let (slab_bytes, incarnation) = (reader.u32().ok()?, reader.u64().ok()?);

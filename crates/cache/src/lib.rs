@@ -30,6 +30,7 @@ mod slab;
 mod span;
 
 pub use engine::{Cache, Found, Lookup, Options, Request, SetError, Stats};
+pub use flash::FILE_MAGIC;
 pub use formats::{columns, json};
 pub use front::{CacheEntry, Front, FrontStats, Layered, Portion};
 pub use key::Key;

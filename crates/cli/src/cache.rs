@@ -1,13 +1,18 @@
 //! `thalweg cache`: the result cache alone, in front of any database.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use cache::server::{Server, ServerOptions};
-use cache::{Cache, Options};
+use cache::{Cache, FILE_MAGIC, Options};
 use clap::Args;
+
+use crate::machine::memory;
+use crate::units::sizes::size_bytes;
 
 const EXAMPLES: &str = "Examples:
   thalweg cache --file /var/lib/thalweg/cache --size 16GiB
@@ -22,7 +27,7 @@ const ANSWERS_SHARE: usize = 4;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CacheFlags {
-    /// The cache's file, best on flash; it is made if it is not there
+    /// The cache's file, best on flash; it is made if it does not exist, and one process may use it at a time
     #[arg(long, env = "THALWEG_CACHE_FILE", default_value = "thalweg-cache.flash")]
     file: PathBuf,
     /// What the file may hold, as 512MiB or 16GiB
@@ -44,7 +49,7 @@ pub(crate) struct CacheFlags {
     #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
     items: u64,
     /// Connections at a time: for one more the one that was silent for longest is closed; if all are busy it is refused
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 512, value_parser = connections)]
     connections_max: usize,
     /// Bytes of one body
     #[arg(long, default_value = "64MiB", value_parser = size_bytes)]
@@ -66,22 +71,54 @@ pub(crate) struct CacheFlags {
     partial_min: u64,
 }
 
-/// Reads a size: a number, or one with KiB, MiB, GiB or TiB.
-fn size_bytes(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|symbol: char| symbol.is_ascii_alphabetic());
-    let shift = match text.get(digits.len()..).unwrap_or_default() {
-        "" | "B" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        "TiB" => 40,
-        unit => return Err(format!("{unit} is no unit: there are KiB, MiB, GiB and TiB")),
-    };
-    let number: u64 = digits.trim().parse().map_err(|error| format!("{digits}: {error}"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+fn connections(text: &str) -> Result<usize, String> {
+    let number: usize = text.parse().map_err(|error| format!("{error}"))?;
+    if number == 0 { Err("a cache without connections serves nothing: use 1 or more".to_owned()) } else { Ok(number) }
+}
+
+/// Opens the file, made if it does not exist, and locks it for this process. A file that is not a cache's is left as it is.
+fn lock_file(path: &Path) -> Result<File, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(format!("{}: another process uses this file", path.display())),
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    let mut magic = Vec::new();
+    file.by_ref().take(FILE_MAGIC.len() as u64).read_to_end(&mut magic).map_err(failed)?;
+    // A crash may leave a file that was made and not written yet.
+    let is_own = magic == FILE_MAGIC || magic.iter().all(|byte| *byte == 0);
+    if is_own {
+        Ok(file)
+    } else {
+        Err(format!("{}: this is not a file of thalweg cache; it was not changed", path.display()))
+    }
+}
+
+impl CacheFlags {
+    /// Refuses sizes that the machine's memory cannot hold.
+    fn check_memory(&self, machine_bytes: u64) -> Result<(), String> {
+        let sizes = [self.memory, self.unwritten, self.items, self.bodies_max];
+        let sum = sizes.into_iter().fold(0u64, u64::saturating_add);
+        if self.body_max > machine_bytes {
+            return Err(format!("--body-max is {} bytes, the machine has {machine_bytes}", self.body_max));
+        }
+        if sum > machine_bytes {
+            return Err(format!(
+                "--memory, --unwritten, --items and --bodies-max are {sum} bytes together, the machine has {machine_bytes}"
+            ));
+        }
+        Ok(())
+    }
 }
 
 pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
+    flags.check_memory(memory::of_the_machine())?;
+    // Nothing is written before it is clear that this process is the one to serve.
+    let listener = TcpListener::bind(flags.listen)
+        .map_err(|error| format!("cannot listen on {}: {error}; --listen takes another address", flags.listen))?;
+    let _locked = lock_file(&flags.file)?;
     let mut options = Options::new(&flags.file, flags.size);
     options.partial_bytes_min = flags.partial_min as usize;
     options.answer_bytes_max = flags.body_max as usize;
@@ -111,28 +148,10 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
         let _inside = runtime.enter();
         crate::serve::stop_signal()?
     };
-    let server = Server::start(Arc::new(cache), flags.listen, bounds)
-        .map_err(|error| format!("cannot listen on {}: {error}; --listen takes another address", flags.listen))?;
+    let server = Server::start(Arc::new(cache), listener, bounds).map_err(|error| format!("cannot serve: {error}"))?;
     eprintln!("thalweg: {} keys in {} of {} slabs", stats.keys, stats.slabs, stats.slabs_max);
-    println!("Thalweg's cache is ready: {}", server.address());
+    say!("Thalweg's cache is ready: {}", server.address());
     runtime.block_on(stop);
     server.stop().map_err(|error| format!("stopped, but not all is on {}: {error}", flags.file.display()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        let check = |text: &str, expected: Option<u64>| assert_eq!(size_bytes(text).ok(), expected, "{text}");
-        check("1", Some(1));
-        check("512KiB", Some(512 << 10));
-        check("16GiB", Some(16 << 30));
-        check("16 TiB", Some(16 << 40));
-        check("1GB", None);
-        check("99999999999TiB", None);
-        check("", None);
-    }
 }

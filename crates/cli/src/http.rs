@@ -10,6 +10,19 @@ pub(crate) fn client(url: &str) -> HttpClient {
     HttpClient::new(url).on_warning(print_warning)
 }
 
+/// Refuses a database that is not there: a misspelt name would answer as if there were no data.
+pub(crate) fn check_database(client: &HttpClient, name: &str) -> Result<(), String> {
+    if name == model::DEFAULT_DATABASE {
+        return Ok(());
+    }
+    let known = client.api("/api/v1/admin/databases", &[])?;
+    let names: Vec<&str> = known.as_array().into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
+    if names.contains(&name) {
+        return Ok(());
+    }
+    Err(format!("there is no database {name:?}; there are: {}", names.join(", ")))
+}
+
 /// Waits as long as it takes: for a backup, say.
 pub(crate) fn patient_client(url: &str) -> HttpClient {
     HttpClient::with_timeout(url, None).on_warning(print_warning)

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ingest::Limits;
 use ingest::csv::{CsvField, CsvImporter, CsvMapping, TimeFormat};
 
-use crate::lines::{self, LINE_BYTES_MAX};
+use crate::lines::{self, Directive, LINE_BYTES_MAX};
 use client::http::{Answer, HttpClient};
 
 const EXAMPLES: &str = "Examples:
@@ -37,7 +37,7 @@ pub(crate) struct ImportFlags {
     /// Where the database listens
     #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:7780")]
     url: String,
-    /// Database
+    /// Database; the comments of an InfluxDB export (# CONTEXT-DATABASE) name others
     #[arg(long, default_value = "default")]
     db: String,
     /// What the files hold [default: by the file's name; line if it does not tell]
@@ -89,6 +89,8 @@ enum CsvTime {
 
 /// A piece of a file on its way to the server.
 struct Batch {
+    /// The database that the file names for it.
+    database: Option<String>,
     body: Vec<u8>,
     /// Lines of the file before it, to translate line numbers; `None` where lines of the batch are not lines of the file.
     lines_before: Option<u64>,
@@ -128,7 +130,7 @@ fn import_file(flags: &ImportFlags, path: &Path) -> Result<Sent, String> {
             .collect();
         let cut = match format {
             Format::Csv => cut_csv(flags, path, input, &queue, &sent),
-            Format::Line | Format::Prometheus => cut_lines(flags, path, format, input, &queue),
+            Format::Line | Format::Prometheus => cut_lines(flags, path, Context::new(format, &client), input, &queue),
         };
         drop(queue);
         let results =
@@ -168,11 +170,54 @@ fn format_of(path: &Path) -> Format {
     }
 }
 
+/// Where a file of lines has come to: what its directives said, which only line protocol has.
+struct Context<'a> {
+    client: &'a HttpClient,
+    is_line: bool,
+    in_statements: bool,
+    database: Option<String>,
+}
+
+impl<'a> Context<'a> {
+    const fn new(format: Format, client: &'a HttpClient) -> Self {
+        Self { client, is_line: matches!(format, Format::Line), in_statements: false, database: None }
+    }
+
+    /// Obeys the directive that the piece may begin with, and executes it if it is of statements; false for points.
+    fn takes(&mut self, piece: &[u8]) -> Result<bool, String> {
+        match Directive::read(piece).filter(|_| self.is_line) {
+            Some(Directive::Statements) => self.in_statements = true,
+            Some(Directive::Points) => self.in_statements = false,
+            Some(Directive::Database(name)) => self.database = Some(name.to_owned()),
+            None => {}
+        }
+        if self.in_statements {
+            let text = String::from_utf8_lossy(piece);
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+            for statement in lines {
+                self.execute(statement)?;
+            }
+        }
+        Ok(self.in_statements)
+    }
+
+    fn execute(&self, statement: &str) -> Result<(), String> {
+        let answer = self.client.post("/query", &[("q", statement)], b"")?;
+        let parsed: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
+        let error = parsed["error"].as_str().or_else(|| parsed["results"][0]["error"].as_str());
+        match error {
+            Some(error) => Err(format!("{statement}: {error}")),
+            None if answer.status >= 300 => Err(format!("{statement}: the server answered {}", answer.status)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Cuts at line ends, but not at those inside the strings of line protocol.
 fn cut_lines(
     flags: &ImportFlags,
     path: &Path,
-    format: Format,
+    mut context: Context<'_>,
     mut input: impl Read,
     queue: &SyncSender<Batch>,
 ) -> Result<(), String> {
@@ -182,7 +227,7 @@ fn cut_lines(
         let wanted = (flags.batch_bytes + LINE_BYTES_MAX + 1).saturating_sub(text.len());
         let read = input.by_ref().take(wanted as u64).read_to_end(&mut text);
         let at_end = read.map_err(|error| format!("{}: reading broke off: {error}", path.display()))? < wanted;
-        let cut = lines::cut(&text, flags.batch_bytes, at_end, format == Format::Line);
+        let cut = lines::cut(&text, flags.batch_bytes, at_end, context.is_line);
         if cut.length == 0 && at_end {
             return Ok(());
         }
@@ -192,7 +237,10 @@ fn cut_lines(
         }
         let rest = text.split_off(cut.length);
         let body = std::mem::replace(&mut text, rest);
-        if queue.send(Batch { body, lines_before: Some(lines_before), lines: cut.lines }).is_err() {
+        let is_done = context.takes(&body).map_err(|error| format!("{}: {error}", path.display()))?;
+        let database = context.database.clone();
+        if !is_done && queue.send(Batch { database, body, lines_before: Some(lines_before), lines: cut.lines }).is_err()
+        {
             return Ok(());
         }
         lines_before += cut.lines;
@@ -223,7 +271,8 @@ fn cut_csv(
             sent.refused
                 .extend(chunk.errors.first.iter().map(|error| format!("line {}: {}", error.line, error.reason)));
         });
-        if !body.is_empty() && queue.send(Batch { body, lines_before: None, lines: chunk.points }).is_err() {
+        let batch = Batch { database: None, body, lines_before: None, lines: chunk.points };
+        if !batch.body.is_empty() && queue.send(batch).is_err() {
             return Ok(());
         }
     }
@@ -265,14 +314,11 @@ fn send_all(
         let Ok(batch) = batch else {
             return Ok(());
         };
+        let db = ("db", batch.database.as_deref().unwrap_or(&flags.db));
         let answer = match format {
-            Format::Prometheus => client.post("/api/v1/import/prometheus", &[("db", &flags.db)], &batch.body)?,
-            Format::Line => client.post(
-                "/write",
-                &[("db", flags.db.as_str()), ("precision", flags.precision.as_str())],
-                &batch.body,
-            )?,
-            Format::Csv => client.post("/write", &[("db", flags.db.as_str()), ("precision", "ns")], &batch.body)?,
+            Format::Prometheus => client.post("/api/v1/import/prometheus", &[db], &batch.body)?,
+            Format::Line => client.post("/write", &[db, ("precision", flags.precision.as_str())], &batch.body)?,
+            Format::Csv => client.post("/write", &[db, ("precision", "ns")], &batch.body)?,
         };
         let refused = read_refusals(&answer, batch.lines_before)?;
         note(sent, |sent| {

@@ -5,6 +5,30 @@ use memchr::{memchr, memchr_iter};
 /// Bytes that a line may have; the server takes no longer ones.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;
 
+/// A comment that says what follows in a file that `influx_inspect export` wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Directive<'a> {
+    /// Statements that make databases.
+    Statements,
+    /// Points.
+    Points,
+    /// Points of this database.
+    Database(&'a str),
+}
+
+impl<'a> Directive<'a> {
+    /// The directive in the first line of a text.
+    pub(crate) fn read(text: &'a [u8]) -> Option<Self> {
+        let text = text.strip_prefix(b"#")?;
+        let line = std::str::from_utf8(text.split(|byte| *byte == b'\n').next()?).ok()?.trim();
+        match line {
+            "DDL" => Some(Self::Statements),
+            "DML" => Some(Self::Points),
+            _ => Some(Self::Database(line.strip_prefix("CONTEXT-DATABASE:")?.trim())),
+        }
+    }
+}
+
 /// The front of a text, cut at a line's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cut {
@@ -16,14 +40,15 @@ pub(crate) struct Cut {
 
 /// Takes as many whole lines from the front as fit into `bytes_max`, but at least one. The length is 0 if there is no
 /// whole line. At the end of the input the last line needs no end. With `quotes`, line ends inside quoted strings of
-/// line protocol end no line.
+/// line protocol end no line, and a [`Directive`] stands only in the first line.
 pub(crate) fn cut(text: &[u8], bytes_max: usize, at_end: bool, quotes: bool) -> Cut {
     let mut cut = Cut::default();
     while let Some(rest) = text.get(cut.length..).filter(|rest| !rest.is_empty()) {
         let Some(length) = line_length(rest, at_end, quotes) else {
             break;
         };
-        if cut.length > 0 && cut.length + length > bytes_max {
+        let begins_section = quotes && Directive::read(rest).is_some();
+        if cut.length > 0 && (begins_section || cut.length + length > bytes_max) {
             break;
         }
         let line = rest.get(..length).unwrap_or_default();
@@ -85,6 +110,15 @@ mod tests {
         check("m f=1\nm f=2\n", 6, false, (6, 1));
         check("m f=1\nm f=2\n", 1, false, (6, 1));
         check("# a\n\n  \nm f=1\n", 100, false, (14, 4));
+    }
+
+    #[test]
+    fn before_directives() {
+        check("# DDL\nCREATE DATABASE a\n# DML\nm f=1\n", 100, false, (24, 2));
+        check("# DML\n# CONTEXT-DATABASE: a\nm f=1\n", 100, false, (6, 1));
+        check("# CONTEXT-DATABASE: a\n# CONTEXT-RETENTION-POLICY: b\nm f=1\n", 100, false, (58, 3));
+        assert_eq!(Directive::read(b"# CONTEXT-DATABASE: my db\r\nx"), Some(Directive::Database("my db")));
+        assert_eq!(Directive::read(b"# CONTEXT-RETENTION-POLICY: b\n"), None);
     }
 
     #[test]

@@ -1,24 +1,27 @@
 //! The `thalweg` program.
 //!
 //! * `serve`: the server · `settings`: its flags, environment and file · `secrets`: settings that are not shown · `objects`: how object stores are reached
-//! * `memory`, `processor`: what the machine has · `cache`: `thalweg cache`
+//! * `machine`: its memory and processor · `units`: sizes, durations and moments as people write them · `output`: stdout · `cache`: `thalweg cache`
 //! * `query`, `plan`: asking a server · `render`: answers for people · `http`: clients of a server
 //! * `import`, `lines`: sending files to one · `upkeep`: databases, backups, checks, repairs
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
+
+#[macro_use]
+mod output;
 
 mod cache;
 mod http;
 mod import;
 mod lines;
-mod memory;
+mod machine;
 mod objects;
 mod plan;
-mod processor;
 mod query;
 mod render;
 mod secrets;
 mod serve;
 mod settings;
+mod units;
 mod upkeep;
 
 use std::process::ExitCode;
@@ -28,7 +31,7 @@ use clap::{Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A time-series database: line protocol and remote write in, PromQL out.
+/// A time-series database: line protocol, remote write and OpenTelemetry in, PromQL, SQL and InfluxQL out.
 ///
 /// Without a command it serves on 127.0.0.1:7780 from ./thalweg-data.
 #[derive(Debug, Parser)]
@@ -97,7 +100,7 @@ fn avoid_huge_pages() {
 }
 
 fn main() -> ExitCode {
-    if let Some(complaint) = processor::complaint() {
+    if let Some(complaint) = machine::processor::complaint() {
         eprintln!("thalweg: {complaint}");
         return ExitCode::from(2);
     }

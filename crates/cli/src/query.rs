@@ -4,12 +4,13 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::plan;
 use crate::render::series::Series;
 use crate::render::{plot, table};
+use crate::units::times;
 use client::http::HttpClient;
 
 const EXAMPLES: &str = "Examples:
@@ -38,17 +39,17 @@ pub(crate) struct QueryFlags {
     /// Database
     #[arg(long, default_value = "default")]
     db: String,
-    /// Moment to evaluate at: RFC 3339 or Unix seconds [default: now]
-    #[arg(long, conflicts_with_all = ["start", "end", "range"])]
+    /// Moment to evaluate at: RFC 3339, Unix seconds, now, or -1h for an hour ago [default: now]
+    #[arg(long, allow_hyphen_values = true, conflicts_with_all = ["start", "end", "range"])]
     time: Option<String>,
     /// Evaluate over this long up to now (or up to --end), such as 30m or 6h
     #[arg(long, conflicts_with = "start")]
     range: Option<String>,
-    /// First moment of a range: RFC 3339 or Unix seconds
-    #[arg(long)]
+    /// First moment of a range, written as --time
+    #[arg(long, allow_hyphen_values = true)]
     start: Option<String>,
     /// Last moment of a range [default: now]
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     end: Option<String>,
     /// Time between two evaluations of a range, such as 15s [default: a 240th of the range]
     #[arg(long)]
@@ -80,6 +81,7 @@ enum Explain {
 
 pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
     let client = crate::http::client(&flags.url);
+    crate::http::check_database(&client, &flags.db)?;
     if flags.lang == Language::Plan {
         return run_plan(flags, &client);
     }
@@ -87,7 +89,8 @@ pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
     let data = match range {
         None => {
             let mut parameters = vec![("query", flags.expression.as_str()), ("db", &flags.db)];
-            parameters.extend(flags.time.as_deref().map(|time| ("time", time)));
+            let time = flags.time.as_deref().map(times::seconds).transpose()?;
+            parameters.extend(time.as_deref().map(|time| ("time", time)));
             parameters.extend(flags.explain_parameter());
             client.api("/api/v1/query", &parameters)?
         }
@@ -106,12 +109,12 @@ pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
         }
     };
     if flags.explain.is_some() {
-        println!("{}", plan::explained(&data));
+        say!("{}", plan::explained(&data));
         return Ok(ExitCode::SUCCESS);
     }
     let plotted = range.is_some() && std::io::stdout().is_terminal();
     let format = flags.format.unwrap_or(if plotted { Format::Plot } else { Format::Table });
-    println!("{}", show(&data, format)?);
+    say!("{}", show(&data, format)?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,12 +126,12 @@ fn run_plan(flags: &QueryFlags, client: &HttpClient) -> Result<ExitCode, String>
     parameters.extend(flags.explain_parameter());
     let data = client.api("/api/v1/plan", &parameters)?;
     if flags.explain.is_some() {
-        println!("{}", plan::explained(&data));
+        say!("{}", plan::explained(&data));
         return Ok(ExitCode::SUCCESS);
     }
     let format = flags.format.unwrap_or(Format::Table);
     let shown = if format == Format::Json { data.to_string() } else { show_series(&plan::read_frames(&data)?, format) };
-    println!("{shown}");
+    say!("{shown}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -162,30 +165,15 @@ impl QueryFlags {
         if self.range.is_none() && self.start.is_none() && self.end.is_none() {
             return Ok(None);
         }
-        let now = Timestamp::now().as_second();
-        let end = self.end.as_deref().map_or(Ok(now), parse_time)?;
+        let now = Timestamp::now();
+        let second = |text: &str| times::parse(text, now).map(Timestamp::as_second);
+        let end = self.end.as_deref().map_or(Ok(now.as_second()), second)?;
         let start = match (&self.start, &self.range) {
-            (Some(start), _) => parse_time(start)?,
-            (None, range) => end - parse_duration_s(range.as_deref().unwrap_or("1h"))?,
+            (Some(start), _) => second(start)?,
+            (None, range) => end.saturating_sub(times::duration_s(range.as_deref().unwrap_or("1h"))?),
         };
         if start > end { Err("the range ends before it starts".to_owned()) } else { Ok(Some((start, end))) }
     }
-}
-
-fn parse_time(text: &str) -> Result<i64, String> {
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Ok(seconds as i64);
-    }
-    let bad = |_| format!("{text:?} is not a time such as 2026-01-01T00:00:00Z or 1767225600");
-    text.parse::<Timestamp>().map(Timestamp::as_second).map_err(bad)
-}
-
-pub(crate) fn parse_duration_s(text: &str) -> Result<i64, String> {
-    let bad = || format!("{text:?} is not a duration such as 30m, 6h or 7d");
-    if let Some(days) = text.strip_suffix('d') {
-        return days.parse::<i64>().ok().and_then(|days| days.checked_mul(86_400)).ok_or_else(bad);
-    }
-    text.parse::<SignedDuration>().map(|duration| duration.as_secs()).map_err(|_| bad())
 }
 
 fn default_step(seconds: i64) -> String {
@@ -227,13 +215,5 @@ mod tests {
         let table = show(&data, Format::Table).unwrap();
         assert!(table.contains("1970-01-01T00:00:02Z") && table.contains("4.5"), "{table}");
         assert!(show(&data, Format::Plot).unwrap().contains("m{host=\"a\"}"));
-    }
-
-    #[test]
-    fn times_and_durations() {
-        assert_eq!(parse_time("1970-01-01T00:01:00Z"), Ok(60));
-        assert_eq!(parse_duration_s("90m"), Ok(5400));
-        assert_eq!(parse_duration_s("7d"), Ok(604_800));
-        assert!(parse_duration_s("soon").is_err());
     }
 }

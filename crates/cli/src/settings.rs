@@ -11,8 +11,10 @@ use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
 use server::{BackupTarget, Compression, Listener, ServerSettings};
 
+use crate::machine::memory;
 use crate::objects::ObjectAccess;
-use crate::{memory, secrets};
+use crate::secrets;
+use crate::units::sizes::{self, size};
 
 /// Bytes of the file behind kept answers, unless told otherwise.
 const RESULT_CACHE_FLASH_BYTES: u64 = 512 << 20;
@@ -122,19 +124,19 @@ pub(crate) struct ServeFlags {
     shards: Option<u32>,
 
     /// Bytes of memory to stay within [default: half of what the machine or its control group has]
-    #[arg(long, env = "THALWEG_MEMORY_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_MEMORY_BYTES_MAX", value_name = "BYTES", value_parser = size::<u64>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     memory_bytes_max: Option<u64>,
 
     /// Bytes of answers that are kept in memory, so that dashboards are computed only where something is new; 0: none are
     /// [default: a sixteenth of the memory to stay within]
-    #[arg(long, env = "THALWEG_RESULT_CACHE_MEMORY_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_RESULT_CACHE_MEMORY_BYTES_MAX", value_name = "BYTES", value_parser = size::<usize>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     result_cache_memory_bytes_max: Option<usize>,
 
     /// Bytes of the file that answers go to from memory, and that outlives the process; 0: there is none [default: 512 MiB]
-    #[arg(long, env = "THALWEG_RESULT_CACHE_FLASH_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_RESULT_CACHE_FLASH_BYTES_MAX", value_name = "BYTES", value_parser = size::<u64>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     result_cache_flash_bytes_max: Option<u64>,
 
     /// That file, on flash [default: answers.cache in the data folder]
@@ -176,18 +178,18 @@ pub(crate) struct ServeFlags {
     backup_targets: Option<String>,
 
     /// Bytes of settled data whose local copies are kept beside an object store [default: 17179869184]
-    #[arg(long, env = "THALWEG_OBJECTS_LOCAL_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_OBJECTS_LOCAL_BYTES_MAX", value_name = "BYTES", value_parser = size::<u64>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     objects_local_bytes_max: Option<u64>,
 
     /// Bytes of recent data that the length of partitions is fitted to [default: 17179869184]
-    #[arg(long, env = "THALWEG_FAST_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_FAST_BYTES_MAX", value_name = "BYTES", value_parser = size::<u64>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     fast_bytes_max: Option<u64>,
 
     /// Bytes of parts that merges write in a second while no writer waits for them; 0: as many as they can [default: 0]
-    #[arg(long, env = "THALWEG_MERGE_BYTES_PER_SECOND_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_MERGE_BYTES_PER_SECOND_MAX", value_name = "BYTES", value_parser = size::<u64>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     merge_bytes_per_second_max: Option<u64>,
 
     /// How long what is past keeping stays in the trash, from which `thalweg trash restore` has it back, in milliseconds
@@ -197,8 +199,8 @@ pub(crate) struct ServeFlags {
     trash_age_ms_max: Option<u64>,
 
     /// Bytes of the trash on this machine's disk [default: as many as leave the disk a tenth of the data's size, and 64 MiB, free]
-    #[arg(long, env = "THALWEG_TRASH_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_TRASH_BYTES_MAX", value_name = "BYTES", value_parser = size::<u64>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     trash_bytes_max: Option<u64>,
 
     /// In which time everything on the local disk is read once and checked, in milliseconds; 0: never [default: 604800000]
@@ -207,13 +209,13 @@ pub(crate) struct ServeFlags {
     scrub_period_ms: Option<u64>,
 
     /// Bytes that this reads in a second, at most [default: 33554432]
-    #[arg(long, env = "THALWEG_SCRUB_BYTES_PER_SECOND_MAX", value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_SCRUB_BYTES_PER_SECOND_MAX", value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..), value_parser = size::<u64>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     scrub_bytes_per_second_max: Option<u64>,
 
     /// Bytes of newest data in memory at which it is written to parts [default: 268435456]
-    #[arg(long, env = "THALWEG_HEAD_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_HEAD_BYTES_MAX", value_name = "BYTES", value_parser = size::<usize>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     head_bytes_max: Option<usize>,
 
     /// Open a folder although acknowledged rows are missing, and go on without them: answers about their time carry a warning until it is
@@ -224,13 +226,13 @@ pub(crate) struct ServeFlags {
 
     /// Bytes of files that no manifest names and that are kept in `lost+found`; those of earlier starts go first, what does not fit
     /// stays where it is [default: 1073741824]
-    #[arg(long, env = "THALWEG_LOST_FOUND_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_LOST_FOUND_BYTES_MAX", value_name = "BYTES", value_parser = size::<u64>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     lost_found_bytes_max: Option<u64>,
 
     /// Bytes of log at which data is written to parts so that the log can be given up [default: 268435456]
-    #[arg(long, env = "THALWEG_LOG_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_LOG_BYTES_MAX", value_name = "BYTES", value_parser = size::<u64>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     log_bytes_max: Option<u64>,
 
     /// Write the log past the system's cache, durable with the same call, where the file system can; `/metrics` shows whether it
@@ -240,13 +242,13 @@ pub(crate) struct ServeFlags {
     log_direct: Option<bool>,
 
     /// Bytes that the body of a request may have as it is sent [default: 67108864]
-    #[arg(long, env = "THALWEG_BODY_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_BODY_BYTES_MAX", value_name = "BYTES", value_parser = size::<usize>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     body_bytes_max: Option<usize>,
 
     /// Bytes that the body of a request may have unpacked [default: 268435456]
-    #[arg(long, env = "THALWEG_UNPACKED_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_UNPACKED_BYTES_MAX", value_name = "BYTES", value_parser = size::<usize>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     unpacked_bytes_max: Option<usize>,
 
     /// Bytes that a body may unpack to for each byte sent, beyond the first mebibyte [default: 500]
@@ -255,13 +257,13 @@ pub(crate) struct ServeFlags {
     unpacked_ratio_max: Option<usize>,
 
     /// Bytes of all bodies held at the same time; further requests are told to come again [default: 1073741824]
-    #[arg(long, env = "THALWEG_BODIES_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_BODIES_BYTES_MAX", value_name = "BYTES", value_parser = size::<usize>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     bodies_bytes_max: Option<usize>,
 
     /// Bytes that a message of --postgres may have, and that what a session has prepared may take [default: 16777216]
-    #[arg(long, env = "THALWEG_POSTGRES_MESSAGE_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_POSTGRES_MESSAGE_BYTES_MAX", value_name = "BYTES", value_parser = size::<usize>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     postgres_message_bytes_max: Option<usize>,
 
     /// Connections of each listener open at the same time; for further clients silent connections of --http are closed, or they are
@@ -312,8 +314,8 @@ pub(crate) struct ServeFlags {
     stream_line_timeout_ms: Option<u64>,
 
     /// Bytes of datagrams that wait to be written; further ones are dropped and counted [default: 8388608]
-    #[arg(long, env = "THALWEG_UDP_QUEUE_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_UDP_QUEUE_BYTES_MAX", value_name = "BYTES", value_parser = size::<usize>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     udp_queue_bytes_max: Option<usize>,
 
     /// How OpenTelemetry's names become those of metrics and labels: `UnderscoreEscapingWithSuffixes`,
@@ -322,7 +324,8 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     otlp_translation: Option<String>,
 
-    /// Whether OpenTelemetry's series get the labels `otel_scope_name` and `otel_scope_version` [default: true]
+    /// Whether OpenTelemetry's series get the labels `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and one for each of the
+    /// scope's attributes; without them scopes that differ in these alone share series [default: true]
     #[arg(long, env = "THALWEG_OTLP_SCOPE_LABELS", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     otlp_scope_labels: Option<bool>,
@@ -339,8 +342,8 @@ pub(crate) struct ServeFlags {
     otlp_delta_series_max: Option<usize>,
 
     /// Bytes that what is added up may take [default: 134217728]
-    #[arg(long, env = "THALWEG_OTLP_DELTA_BYTES_MAX", value_name = "BYTES")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, env = "THALWEG_OTLP_DELTA_BYTES_MAX", value_name = "BYTES", value_parser = size::<usize>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     otlp_delta_bytes_max: Option<usize>,
 
     /// After how long a silence a series of delta temporality begins at 0 again, in milliseconds [default: 3600000]
@@ -671,6 +674,24 @@ mod tests {
         assert_eq!(settings.db.store.directory, Path::new("d"));
         assert_eq!(settings.server.host_metrics_interval_ms, None);
         assert_eq!(settings.server.body_bytes_max, 64 << 20);
+    }
+
+    #[test]
+    fn sizes_have_units_in_the_file_and_in_flags() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            flags: ServeFlags,
+        }
+        let line = ["x", "--body-bytes-max", "1MiB"];
+        let flags = <Line as clap::Parser>::try_parse_from(line).unwrap().flags;
+        let settings =
+            flags.over("memory_bytes_max = \"2GiB\"\nunpacked_bytes_max = 1048577").unwrap().to_settings().unwrap();
+        assert_eq!(settings.db.store.memory_bytes_max, 2 << 30);
+        assert_eq!((settings.server.body_bytes_max, settings.server.unpacked_bytes_max), (1 << 20, 1_048_577));
+        for wrong in ["memory_bytes_max = \"2XB\"", "memory_bytes_max = -1", "memory_bytes_max = true"] {
+            assert!(ServeFlags::default().over(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -85,6 +85,48 @@ fn a_file_without_a_folder_lies_in_the_current_one() {
     ask(&running, "tget q 0 20\r\n", &format!("HIT 0 20 {}\r\n{body}\r\n", body.len()));
 }
 
+/// Runs the program to its end, which must be an error.
+fn refused(arguments: &[&str]) -> String {
+    let output = Command::new(PROGRAM).args(["cache", "--size", "32MiB"]).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    text(&output.stderr)
+}
+
+#[test]
+fn only_one_process_uses_a_file_and_only_one_of_its_own() {
+    let folder = Folder::new("cache-lock");
+    let file = folder.0.join("flash");
+    let path = file.to_str().unwrap();
+    let running = start(&file);
+    let before = std::fs::read(&file).unwrap();
+    let said = refused(&["--listen", "127.0.0.1:0", "--file", path, "--slab", "64KiB"]);
+    assert!(said.contains("another process uses this file"), "{said}");
+    let other = folder.0.join("other");
+    let said = refused(&["--listen", &running.address, "--file", other.to_str().unwrap()]);
+    assert!(said.contains("cannot listen on") && !other.exists(), "{said}");
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+
+    let notes = folder.file("notes.txt", b"my notes");
+    let said = refused(&["--listen", "127.0.0.1:0", "--file", notes.to_str().unwrap()]);
+    assert!(said.contains("not a file of thalweg cache"), "{said}");
+    assert_eq!(std::fs::read(&notes).unwrap(), b"my notes");
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let folder = Folder::new("cache-settings");
+    let file = folder.0.join("flash");
+    for (flags, reason) in [
+        (["--slab", "0"], "slabs of 16 KiB"),
+        (["--connections-max", "0"], "use 1 or more"),
+        (["--memory", "1000TiB"], "the machine has"),
+        (["--body-max", "1000TiB"], "the machine has"),
+    ] {
+        let said = refused(&[&flags[..], &["--listen", "127.0.0.1:0", "--file", file.to_str().unwrap()]].concat());
+        assert!(said.contains(reason), "{flags:?} {said}");
+    }
+}
+
 const PYTHON: &str = r#"
 import sys
 import thalweg.cache
@@ -109,6 +151,32 @@ with thalweg.cache.Cache(port=int(sys.argv[1])) as cache:
         assert [row[0] for row in series[0]["values"]] == list(range(start, end)), (start, end, series)
     assert calls[5:] == [(995, 1015), (1015, 1022)], calls
     assert cache.delete("q", 0, 5) and not cache.delete("q", 0, 5)
+
+import decimal
+import time
+
+def answer(value, times=lambda t: t, **more):
+    return lambda start, end: [{"name": "", "columns": ["time", "v"], "values": [[times(t), value] for t in range(start, end)], **more}]
+
+with thalweg.cache.Cache(port=int(sys.argv[1])) as cache, thalweg.cache.Cache(port=int(sys.argv[1])) as other:
+    odd = [answer(float("inf")), answer(decimal.Decimal(1)), answer(1, times=str), answer(1, tags={"host": "a"})]
+    for number, fetch_odd in enumerate(odd):
+        begun = time.monotonic()
+        for one in (cache, other):
+            assert one.query_with_margin(f"odd{number}", 3, 9, share=0.5, until=20, fetch=fetch_odd) == fetch_odd(3, 9)
+        assert time.monotonic() - begun < 5, "the second waited for what is not kept"
+
+    def fails(start, end):
+        raise RuntimeError("no database")
+
+    begun = time.monotonic()
+    try:
+        cache.query("failed", 0, 5, fails)
+        raise SystemExit("the failure was lost")
+    except RuntimeError:
+        pass
+    assert other.query("failed", 0, 5, answer(1))[0]["values"][4] == [4, 1]
+    assert time.monotonic() - begun < 5, "the second waited for a fetch that had failed"
 assert thalweg.cache.Cache(port=1).query("q", 0, 3, fetch)[0]["values"][2] == [2, 1.0]
 
 try:

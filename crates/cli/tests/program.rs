@@ -93,6 +93,73 @@ fn import_of_every_format_and_query_in_every_form() {
 }
 
 #[test]
+fn commands_have_manners() {
+    let folder = Folder::new("manners");
+    let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics", "--body-bytes-max", "1MiB"]);
+    assert_eq!(server.post("/write", b"m,host=a v=1\nm,host=b v=2").0, 204);
+    let short = server.url().strip_prefix("http://").unwrap();
+    let tell = |arguments: &[&str]| {
+        let output = run(&[arguments, &["--url", short]].concat());
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    for time in ["now", "-0s", "now+1s"] {
+        let (code, said) = tell(&["query", "sum(m_v)", "--time", time, "--format", "csv"]);
+        assert!(code == Some(0) && said.ends_with(",3\n"), "{time}: {said}");
+    }
+    let (code, said) = tell(&["query", "sum(m_v)", "--start", "-1h", "--end", "now", "--format", "json"]);
+    assert!(code == Some(0) && said.contains("matrix"), "{said}");
+    let (code, said) = tell(&["query", "m_v", "--db", "defualt"]);
+    assert!(code == Some(2) && said.contains("there is no database \"defualt\"; there are: default"), "{said}");
+
+    let (code, said) = tell(&["delete", "--match", "{host=~\".+\"}", "--dry-run"]);
+    assert!(code == Some(0) && said.contains("samples of 2 series would be deleted"), "{said}");
+    let (code, said) = tell(&["delete", "--match", "{host=~\".+\"}"]);
+    assert!(code == Some(2) && said.contains("this deletes all 2 series of database \"default\"; say --yes"), "{said}");
+    let (code, said) = tell(&["delete", "--match", "{host=\"a\"}"]);
+    assert!(code == Some(0) && said.contains("samples of 1 series deleted"), "{said}");
+    let (code, said) = tell(&["delete", "--match", "m_v", "--yes"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(tell(&["query", "m_v", "--format", "csv"]).1.trim(), "time,value");
+
+    let (_, said) = tell(&["db", "list", "--json"]);
+    assert!(said.starts_with("[{") && said.contains(r#""name":"default""#), "{said}");
+    let (_, said) = tell(&["db", "show", "default", "--json"]);
+    assert!(said.starts_with('{') && said.contains(r#""retention":"forever""#), "{said}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(support::PROGRAM).args(["db", "--help"]).stdout(Stdio::null()).spawn().unwrap();
+    assert!(child.wait().unwrap().success());
+    let folder = Folder::new("pipe");
+    let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let query = ["query", "vector(1)", "--url", server.url()];
+    let output = Command::new(support::PROGRAM).args(query).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn an_export_of_influxdb_goes_to_the_databases_that_it_names() {
+    let folder = Folder::new("import-context");
+    let server = TestServer::start(&folder.0.join("data"), &[]);
+    let export = "# INFLUXDB EXPORT: 1677-09-21T00:12:43Z - 2262-04-11T23:47:16Z\n# DDL\nCREATE DATABASE empty WITH NAME autogen\n\
+                  CREATE DATABASE one WITH NAME autogen\n# DML\n# CONTEXT-DATABASE:one\n# CONTEXT-RETENTION-POLICY:autogen\n\
+                  # writing tsm data\nm v=1 1000000000\n# CONTEXT-DATABASE: two\nm v=2 1000000000\nm v=3 bad\n";
+    let file = folder.file("export.lp", export.as_bytes());
+    let output = run(&["import", "--url", server.url(), file.to_str().unwrap()]);
+    assert!(text(&output.stderr).contains("  line 12: "), "{}", text(&output.stderr));
+    for (database, value) in [("one", 1), ("two", 2)] {
+        let (_, found) = server.get(&format!("/api/v1/query?db={database}&time=1&query=m_v"));
+        assert!(found.contains(&format!(r#""value":[1,"{value}"]"#)), "{database}: {found}");
+    }
+    let (_, databases) = server.get("/query?q=SHOW%20DATABASES");
+    assert!(databases.contains("empty"), "{databases}");
+}
+
+#[test]
 fn import_keeps_strings_of_several_lines_whole() {
     let folder = Folder::new("strings");
     let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics"]);

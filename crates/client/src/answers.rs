@@ -214,6 +214,7 @@ fn refused(reply: &str) -> ClientError {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::sync::Arc;
 
     use cache::server::{Server, ServerOptions};
@@ -233,7 +234,8 @@ mod tests {
     fn only_what_is_missing_is_fetched() {
         let cache = Cache::open(&Simulation::new(1).platform(), Options::new("cache/flash", 8 << 20)).unwrap();
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = Server::start(Arc::new(cache), local, ServerOptions::default()).unwrap();
+        let server =
+            Server::start(Arc::new(cache), TcpListener::bind(local).unwrap(), ServerOptions::default()).unwrap();
         let mut client = AnswerCache::new(server.address(), Duration::from_secs(20));
         let mut check = |start, end, expected: &[(i64, i64)]| {
             let mut fetched = Vec::new();
@@ -262,7 +264,8 @@ mod tests {
     fn more_is_fetched_where_something_is_missing() {
         let cache = Cache::open(&Simulation::new(2).platform(), Options::new("cache/flash", 8 << 20)).unwrap();
         let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = Server::start(Arc::new(cache), local, ServerOptions::default()).unwrap();
+        let server =
+            Server::start(Arc::new(cache), TcpListener::bind(local).unwrap(), ServerOptions::default()).unwrap();
         let mut client = AnswerCache::new(server.address(), Duration::from_secs(20));
         let mut check = |statement: &str, margin: Margin, (start, end), expected: &[(i64, i64)]| {
             let mut fetched = Vec::new();

@@ -8,6 +8,9 @@ use serde_json::Value;
 
 type Response = ureq::http::Response<ureq::Body>;
 
+/// Where a server listens unless told otherwise.
+const DEFAULT_PORT: u16 = 7780;
+
 /// Bytes of an answer that are read.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
@@ -20,6 +23,16 @@ pub struct HttpClient {
     agent: ureq::Agent,
     url: String,
     on_warning: fn(&str),
+}
+
+/// The address with its scheme and port: `localhost` is `http://localhost:7780`.
+fn with_scheme(url: &str) -> String {
+    if url.contains("://") {
+        return url.to_owned();
+    }
+    // Colons within brackets belong to an address of IPv6.
+    let has_port = url.rsplit(']').next().is_some_and(|rest| rest.contains(':')) || url.contains('/');
+    if has_port { format!("http://{url}") } else { format!("http://{url}:{DEFAULT_PORT}") }
 }
 
 impl fmt::Debug for HttpClient {
@@ -46,7 +59,7 @@ impl HttpClient {
     /// Waits so long for an answer; without a timeout, as long as it takes.
     pub fn with_timeout(url: &str, timeout: Option<Duration>) -> Self {
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(timeout);
-        Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned(), on_warning: |_| () }
+        Self { agent: config.build().into(), url: with_scheme(url.trim_end_matches('/')), on_warning: |_| () }
     }
 
     /// Calls this with each warning of an answer.
@@ -203,5 +216,24 @@ impl HttpClient {
         let reader = response.body_mut().as_reader();
         reader.take(ANSWER_BYTES_MAX).read_to_string(&mut body).map_err(|error| self.broke_off(&error))?;
         Ok(Answer { status: response.status().as_u16(), body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_may_be_short() {
+        for (url, expected) in [
+            ("localhost", "http://localhost:7780"),
+            ("10.0.0.1:80", "http://10.0.0.1:80"),
+            ("[::1]", "http://[::1]:7780"),
+            ("[::1]:5", "http://[::1]:5"),
+            ("https://db.example", "https://db.example"),
+            ("db.example/thalweg", "http://db.example/thalweg"),
+        ] {
+            assert_eq!(with_scheme(url), expected);
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! [`HistogramLayout`], which many samples share.
 
 use std::fmt;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 /// The schema of histograms whose bucket bounds are given by hand ([`HistogramLayout::custom_bounds`]).
@@ -11,6 +12,9 @@ pub const CUSTOM_BUCKETS_SCHEMA: i8 = -53;
 
 /// Smallest and largest schema with exponential buckets: the bounds of neighbours differ by the factor 2^(2^-schema).
 pub const EXPONENTIAL_SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
+
+/// The finest schema that a sender may use: those finer than [`EXPONENTIAL_SCHEMAS`] are reduced, as Prometheus does.
+const RESERVED_SCHEMA_MAX: i8 = 52;
 
 /// Buckets that a histogram may have on either side of zero, and bounds of custom ones.
 pub const BUCKETS_MAX: usize = 1 << 14;
@@ -169,6 +173,26 @@ impl NativeHistogram {
         }
     }
 
+    /// Merges the buckets of a schema that is finer than [`EXPONENTIAL_SCHEMAS`] into those of the finest one there is. Other
+    /// histograms stay as they are. To be called before [`NativeHistogram::validate`], by every protocol.
+    #[must_use]
+    pub fn with_known_schema(mut self) -> Self {
+        let finest = *EXPONENTIAL_SCHEMAS.end();
+        if self.layout.schema <= finest || self.layout.schema > RESERVED_SCHEMA_MAX {
+            return self;
+        }
+        let shift = (self.layout.schema - finest) as u32;
+        let mut layout = HistogramLayout { schema: finest, ..(*self.layout).clone() };
+        match &mut self.counts {
+            HistogramCounts::Integer(counts) if counts.fits(&layout) => merge_sides(&mut layout, counts, shift),
+            HistogramCounts::Float(counts) if counts.fits(&layout) => merge_sides(&mut layout, counts, shift),
+            // For the validation to refuse.
+            HistogramCounts::Integer(_) | HistogramCounts::Float(_) => {}
+        }
+        self.layout = Arc::new(layout);
+        self
+    }
+
     /// Returns whether layout and counts belong together and the schema is one that there is.
     pub fn validate(&self) -> Result<(), InvalidHistogram> {
         let layout = &*self.layout;
@@ -186,6 +210,9 @@ impl NativeHistogram {
         if custom && !layout.negative_spans.is_empty() {
             return invalid("custom buckets are positive ones only");
         }
+        if layout.custom_bounds.iter().any(|bound| !bound.is_finite()) {
+            return invalid("bounds of custom buckets are finite: the last bucket, up to +Inf, has none");
+        }
         if !layout.custom_bounds.is_sorted_by(|left, right| left < right) {
             return invalid("bounds of custom buckets do not ascend");
         }
@@ -201,9 +228,80 @@ impl NativeHistogram {
     }
 }
 
+fn merge_sides<T: Copy + AddAssign>(layout: &mut HistogramLayout, counts: &mut Counts<T>, shift: u32) {
+    merge(&mut layout.positive_spans, &mut counts.positive, shift);
+    merge(&mut layout.negative_spans, &mut counts.negative, shift);
+}
+
+/// Makes one bucket of 2^`shift` neighbours. Spans that overlap stay as they are, for the validation to refuse.
+fn merge<T: Copy + AddAssign>(spans: &mut Vec<BucketSpan>, counts: &mut Vec<T>, shift: u32) {
+    if spans.iter().skip(1).any(|span| span.offset < 0) {
+        return;
+    }
+    let (mut merged_spans, mut merged): (Vec<BucketSpan>, Vec<T>) = (Vec::new(), Vec::new());
+    let (mut next, mut last, mut counted) = (0i64, None, counts.iter());
+    for span in spans.iter() {
+        next += i64::from(span.offset);
+        for count in counted.by_ref().take(span.length as usize) {
+            // Buckets include their upper bound: that of index 0 ends at 1.
+            let index = ((next - 1) >> shift) + 1;
+            next += 1;
+            let gap = index - last.map_or(0, |last: i64| last + 1);
+            match (last, merged.last_mut(), merged_spans.last_mut()) {
+                (Some(last), Some(sum), _) if last == index => *sum += *count,
+                (Some(_), _, Some(span)) if gap == 0 => {
+                    span.length += 1;
+                    merged.push(*count);
+                }
+                _ => {
+                    merged_spans.push(BucketSpan { offset: gap as i32, length: 1 });
+                    merged.push(*count);
+                }
+            }
+            last = Some(index);
+        }
+    }
+    (*spans, *counts) = (merged_spans, merged);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finer_schemas_are_reduced_to_the_finest_there_is() {
+        let layout = HistogramLayout {
+            schema: 10,
+            positive_spans: vec![BucketSpan { offset: -1, length: 3 }, BucketSpan { offset: 6, length: 2 }],
+            negative_spans: vec![BucketSpan { offset: 5, length: 1 }],
+            ..HistogramLayout::default()
+        };
+        let counts = Counts { count: 21, zero_count: 0, positive: vec![1, 2, 3, 4, 5], negative: vec![6] };
+        let fine = NativeHistogram {
+            layout: Arc::new(layout),
+            counter_reset: CounterReset::Unknown,
+            sum: 1.5,
+            counts: HistogramCounts::Integer(counts),
+        };
+        // Indexes -1, 0 and 1, 8 and 9 by fours: 0, 0 and 1, 2 and 3.
+        let reduced = fine.clone().with_known_schema();
+        reduced.validate().unwrap();
+        assert_eq!(reduced.layout.schema, 8);
+        assert_eq!(reduced.layout.positive_spans, [BucketSpan { offset: 0, length: 4 }]);
+        assert_eq!(reduced.layout.negative_spans, [BucketSpan { offset: 2, length: 1 }]);
+        let counts = Counts { count: 21, zero_count: 0, positive: vec![3, 3, 4, 5], negative: vec![6] };
+        assert_eq!(reduced.counts, HistogramCounts::Integer(counts));
+        let with_schema = |schema| {
+            let layout = HistogramLayout { schema, ..(*fine.layout).clone() };
+            NativeHistogram { layout: Arc::new(layout), ..fine.clone() }.with_known_schema()
+        };
+        assert!(with_schema(52).validate().is_ok());
+        assert!(with_schema(53).validate().is_err());
+        let mut overlapping = (*fine.layout).clone();
+        overlapping.positive_spans[1].offset = -1;
+        let overlapping = NativeHistogram { layout: Arc::new(overlapping), ..fine.clone() };
+        assert_eq!(overlapping.with_known_schema().validate().unwrap_err().what, "spans overlap");
+    }
 
     fn check(change: impl Fn(&mut HistogramLayout), what: Option<&'static str>) {
         let mut layout = HistogramLayout {
@@ -244,6 +342,13 @@ mod tests {
                 layout.custom_bounds[1] = 2.0;
             },
             Some("bounds of custom buckets do not ascend"),
+        );
+        check(
+            |layout| {
+                custom(layout);
+                layout.custom_bounds[2] = f64::INFINITY;
+            },
+            Some("bounds of custom buckets are finite: the last bucket, up to +Inf, has none"),
         );
         check(
             |layout| {

@@ -169,6 +169,9 @@ impl Metrics {
             family(&mut out, name, kind, help);
             let _ = writeln!(out, "{name} {value}");
         }
+        let name = "thalweg_merges_waited_seconds_total";
+        family(&mut out, name, "counter", "Seconds that merges waited to keep to their rate.");
+        let _ = writeln!(out, "{name} {:.3}", stats.merges_waited_ns as f64 / 1e9);
         let help = "How far the clock is ahead of the time that retention goes by.";
         family(&mut out, "thalweg_clock_ahead_seconds", "gauge", help);
         let _ = writeln!(out, "thalweg_clock_ahead_seconds {:.3}", stats.clock_ahead_ns as f64 / 1e9);
@@ -270,7 +273,7 @@ fn render_result_cache(out: &mut String, db: &Db) {
     }
 }
 
-fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'static str, &'static str, u64); 21] {
+fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'static str, &'static str, u64); 20] {
     let is_direct = u64::from(stats.log.is_direct.unwrap_or(false));
     [
         ("thalweg_connections", "gauge", "Open connections.", open),
@@ -285,12 +288,6 @@ fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'stati
         ("thalweg_values_written_total", "counter", "Values written.", stats.values),
         ("thalweg_flushes_total", "counter", "Heads written to parts.", stats.flushes),
         ("thalweg_merges_total", "counter", "Merges of parts.", stats.merges),
-        (
-            "thalweg_merges_waited_ns_total",
-            "counter",
-            "Time that merges kept to their rate for.",
-            stats.merges_waited_ns,
-        ),
         ("thalweg_groups", "gauge", "Groups in the index.", stats.groups),
         ("thalweg_group_keys", "gauge", "Raw group keys that are remembered.", stats.group_keys),
         ("thalweg_head_bytes", "gauge", "Bytes of the heads.", stats.head_bytes),

@@ -57,6 +57,7 @@ impl<'a> Column<'a> {
                 histogram::Floats(counts) => HistogramCounts::Float(read_floats(counts?)?),
             },
         };
+        let value = value.with_known_schema();
         value.validate().map_err(|invalid| WireError(invalid.to_string()))?;
         value.check_counts().map_err(WireError)?;
         Ok(value)

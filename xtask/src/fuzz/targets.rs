@@ -104,7 +104,7 @@ pub(super) const TARGETS: &[Target] = &[
         "query strings and forms",
         &[
             Seeds::Literals(&["crates/server/src/http/parameters.rs", "crates/server/tests/http/queries.rs"]),
-            Seeds::Literals(&["crates/server/src/http/influxql/form.rs", "crates/server/tests/http/influxql.rs"]),
+            Seeds::Literals(&["crates/server/src/http/multipart.rs", "crates/server/tests/http/influxql.rs"]),
         ],
         &["crates/server/src/http/parameters.rs", "crates/server/src/http/influxql.rs"],
     ),

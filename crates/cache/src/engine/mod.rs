@@ -110,7 +110,7 @@ pub(crate) struct Shared {
 impl Cache {
     /// Opens the cache: what its file holds is there again, but for what was not on flash yet.
     pub fn open(platform: &Platform, options: Options) -> io::Result<Self> {
-        let slabs = Flash::slots(options.file_bytes_max, options.slab_bytes);
+        let slabs = Flash::slots(options.file_bytes_max, options.slab_bytes.max(1));
         let is_whole_pages = options.slab_bytes.is_multiple_of(platform::DIRECT_ALIGN_BYTES);
         if slabs < 2 || !is_whole_pages || !(16 << 10..=1 << 20).contains(&options.slab_bytes) {
             let message =

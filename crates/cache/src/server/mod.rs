@@ -102,9 +102,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens and serves, in threads of its own.
-    pub fn start(cache: Arc<Cache>, address: SocketAddr, options: ServerOptions) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+    /// Serves the connections of a listener, in threads of its own.
+    pub fn start(cache: Arc<Cache>, listener: TcpListener, options: ServerOptions) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let service = Arc::new(Service::new(cache, options));
         let threads = vec![

@@ -1,7 +1,7 @@
 //! The server over a socket.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use platform::sim::Simulation;
@@ -16,7 +16,7 @@ fn started() -> Server {
     options.partial_bytes_min = 0;
     let cache = Cache::open(&Simulation::new(1).platform(), options).unwrap();
     let options = ServerOptions { body_bytes_max: 100_000, ..ServerOptions::default() };
-    Server::start(Arc::new(cache), SocketAddr::from(([127, 0, 0, 1], 0)), options).unwrap()
+    Server::start(Arc::new(cache), TcpListener::bind("127.0.0.1:0").unwrap(), options).unwrap()
 }
 
 /// Sends all of a text and gives all that comes back until the server closes.

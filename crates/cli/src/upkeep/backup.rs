@@ -57,7 +57,7 @@ pub(crate) fn run(flags: &BackupFlags) -> Result<ExitCode, String> {
         }
     };
     drop(bar);
-    println!(
+    say!(
         "backup {name}: {} with {}, of which {} with {} were copied now",
         counted(all.0, "file", "files"),
         size(all.1),
@@ -65,7 +65,7 @@ pub(crate) fn run(flags: &BackupFlags) -> Result<ExitCode, String> {
         size(copied.1)
     );
     if removed > 0 {
-        println!("{} removed", counted(removed, "old backup was", "old backups were"));
+        say!("{} removed", counted(removed, "old backup was", "old backups were"));
     }
     Ok(ExitCode::SUCCESS)
 }

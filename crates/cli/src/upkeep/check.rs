@@ -49,9 +49,9 @@ pub(crate) fn run(flags: &CheckFlags) -> Result<ExitCode, String> {
     if flags.json {
         let mut value = as_json(&report);
         value["partitions"] = partitions_json(&folder);
-        println!("{value}");
+        say!("{value}");
     } else {
-        println!("{}\n{}", partitions(&folder), as_text(&report));
+        say!("{}\n{}", partitions(&folder), as_text(&report));
     }
     Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

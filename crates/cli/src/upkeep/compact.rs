@@ -35,6 +35,6 @@ pub(crate) fn run(flags: &CompactFlags) -> Result<ExitCode, String> {
         }
     };
     drop(bar);
-    println!("{}; parts took {}, now {}", super::counted(merges, "merge", "merges"), size(before), size(after));
+    say!("{}; parts took {}, now {}", super::counted(merges, "merge", "merges"), size(before), size(after));
     Ok(ExitCode::SUCCESS)
 }

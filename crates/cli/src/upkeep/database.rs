@@ -24,6 +24,9 @@ A shorter retention takes effect at once; what it took does not come back with a
 pub(crate) struct DatabaseFlags {
     #[command(subcommand)]
     action: Action,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
     /// Where the database listens
     #[arg(long, global = true, env = "THALWEG_URL", default_value = super::DEFAULT_URL)]
     url: String,
@@ -89,11 +92,16 @@ pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
         }
         Action::Drop { .. } => Value::Null,
     };
+    if flags.json {
+        let one = shown.as_array().and_then(|all| all.first()).filter(|_| !matches!(flags.action, Action::List));
+        say!("{}", one.unwrap_or(&shown));
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut table = table(&["database", "retention", "folds"]);
     for known in shown.as_array().into_iter().flatten() {
         table.add_row(["name", "retention", "folds"].map(|name| known[name].as_str().unwrap_or_default().to_owned()));
     }
-    println!("{table}");
+    say!("{table}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -103,7 +111,7 @@ fn drop_database(url: &str, name: &str, yes: bool) -> Result<ExitCode, String> {
     }
     // Room is given back before the answer comes.
     crate::http::patient_client(url).send_api("DELETE", &path(name), &[], &[])?;
-    println!("dropped {name}");
+    say!("dropped {name}");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -30,9 +30,9 @@ pub(crate) struct InspectFlags {
 pub(crate) fn run(flags: &InspectFlags) -> Result<ExitCode, String> {
     let report = db::inspect(&Platform::real(), &flags.data).map_err(|error| error.to_string())?;
     if flags.json {
-        println!("{}", as_json(&report));
+        say!("{}", as_json(&report));
     } else {
-        println!("{}", as_text(&report));
+        say!("{}", as_text(&report));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -46,8 +46,8 @@ pub(crate) fn run(flags: &LossesFlags) -> Result<ExitCode, String> {
             (losses, flags.acknowledge)
         }
     };
-    losses.iter().for_each(|loss| println!("{loss}"));
+    losses.iter().for_each(|loss| say!("{loss}"));
     let count = counted(losses.len() as u64, "loss", "losses");
-    println!("{count}{}", if acknowledged { " acknowledged" } else { "" });
+    say!("{count}{}", if acknowledged { " acknowledged" } else { "" });
     Ok(ExitCode::SUCCESS)
 }

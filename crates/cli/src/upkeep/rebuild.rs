@@ -42,7 +42,7 @@ pub(crate) fn run(flags: &RebuildFlags) -> Result<ExitCode, String> {
         db::rebuild(&*source, flags.folder.as_deref(), &platform, &flags.data, &mut |progress| bar.tell(progress));
     drop(bar);
     let report = rebuilt.map_err(|error| error.to_string())?;
-    println!(
+    say!(
         "{} with {} of data up to {}; {} of index with {} fetched; \
          `thalweg serve --data {} --objects {}` serves it",
         counted(report.parts, "part", "parts"),

@@ -37,12 +37,12 @@ pub(crate) fn run(flags: &RepairFlags) -> Result<ExitCode, String> {
     let platform = Platform::real();
     if flags.list {
         let found = db::lost_found(&platform, &flags.data).map_err(|error| error.to_string())?;
-        found.iter().for_each(|file| println!("{}", listed(file)));
-        println!("{} in lost+found", counted(found.len() as u64, "file", "files"));
+        found.iter().for_each(|file| say!("{}", listed(file)));
+        say!("{} in lost+found", counted(found.len() as u64, "file", "files"));
         return Ok(ExitCode::SUCCESS);
     }
     let report = db::repair(&platform, &flags.data, flags.dry_run).map_err(|error| error.to_string())?;
-    println!("{}", as_text(&report, flags));
+    say!("{}", as_text(&report, flags));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn run(flags: &RestoreFlags) -> Result<ExitCode, String> {
     let source = platform.objects.open(&flags.from, &ObjectOptions::default()).map_err(|error| error.to_string())?;
     let Some(data) = flags.data.as_deref().filter(|_| !flags.list) else {
         for name in db::backups(&*source).map_err(|error| error.to_string())? {
-            println!("{name}");
+            say!("{name}");
         }
         return Ok(ExitCode::SUCCESS);
     };
@@ -48,7 +48,7 @@ pub(crate) fn run(flags: &RestoreFlags) -> Result<ExitCode, String> {
     let restored = db::restore(&*source, flags.backup.as_deref(), &platform, data, &mut |progress| bar.tell(progress));
     drop(bar);
     let report = restored.map_err(|error| error.to_string())?;
-    println!(
+    say!(
         "backup {} of {}: {} with {} written to {}; `thalweg serve --data {}` serves it",
         report.name,
         time(report.created_ns),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::show::{table, time};
 use super::{counted, size};
-use crate::query::parse_duration_s;
+use crate::units::times;
 
 const EXAMPLES: &str = "Examples:
   thalweg trash list --data /var/lib/thalweg                       also while a server runs on it
@@ -66,7 +66,7 @@ pub(crate) fn run(flags: &TrashFlags) -> Result<ExitCode, String> {
 fn list(data: &Path, as_json: bool) -> Result<ExitCode, String> {
     let trash = db::trash_of(&Platform::real(), data).map_err(|error| error.to_string())?;
     if as_json {
-        println!("{}", Value::from(trash.iter().map(to_json).collect::<Vec<_>>()));
+        say!("{}", Value::from(trash.iter().map(to_json).collect::<Vec<_>>()));
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = table(&["part", "databases", "from", "to", "rows", "bytes", "since"]);
@@ -81,7 +81,7 @@ fn list(data: &Path, as_json: bool) -> Result<ExitCode, String> {
             time(part.since_ns),
         ]);
     }
-    println!("{table}");
+    say!("{table}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -102,21 +102,21 @@ fn restore(flags: &RestoreTrashFlags) -> Result<ExitCode, String> {
     let retention_ns = match flags.retention.as_deref() {
         None => None,
         Some("forever") => Some(0),
-        Some(text) => Some(parse_duration_s(text)?.saturating_mul(1_000_000_000)),
+        Some(text) => Some(times::duration_s(text)?.saturating_mul(1_000_000_000)),
     };
     let restored = db::restore_trash(&Platform::real(), &flags.data, &flags.parts, retention_ns);
     let report = restored.map_err(|error| error.to_string())?;
     for refused in &report.refused {
         eprintln!("thalweg: {refused}");
     }
-    println!(
+    say!(
         "{} with {} ({}) restored",
         counted(report.parts, "part", "parts"),
         counted(report.rows, "row", "rows"),
         size(report.bytes)
     );
     if !report.databases.is_empty() {
-        println!("what these databases keep was changed for it: {}", report.databases.join(", "));
+        say!("what these databases keep was changed for it: {}", report.databases.join(", "));
     }
     Ok(if report.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,9 +1,9 @@
 //! CSV files to line protocol, chunk by chunk.
 //!
 //! The first row names the columns; a [`CsvMapping`] says which are time, tags and fields. Types of fields that are not
-//! given are worked out from the first chunk, as a person would who writes line protocol: numbers are floats, `true` and
-//! `false` booleans, everything else is text. They hold for the rest of the file; a later cell that does not fit is
-//! reported with its line. Empty cells are left out. Files without a header are read by a [`CsvFormat`].
+//! given are worked out from the first chunk: a column whose cells are mostly numbers is of floats, one of mostly `true` and
+//! `false` of booleans, everything else is text. They hold for the whole file; the row of a cell that does not fit is left
+//! out and reported with its line. Empty cells are left out. Files without a header are read by a [`CsvFormat`].
 
 mod format;
 mod layout;
@@ -307,7 +307,8 @@ impl Columns {
         Self { time, tags: labels, decodes_keys, constants: extra_labels, points }
     }
 
-    /// Works out the types that are not known yet. A column that is empty so far stays unknown.
+    /// Works out the types that are not known yet: what most cells are, so that one bad cell does not make a column of numbers text.
+    /// A column that is empty so far stays unknown.
     fn infer_types(&mut self, rows: &[ByteRecord]) {
         let fields = self.points.iter_mut().flat_map(|point| &mut point.fields);
         for column in fields.filter(|column| column.value_type.is_none()) {
@@ -315,12 +316,15 @@ impl Columns {
                 let cells = rows.iter().map(|row| row.get(column.place).unwrap_or_default().trim_ascii());
                 cells.map(|cell| std::str::from_utf8(cell).unwrap_or("\u{fffd}")).filter(|text| !text.is_empty())
             };
+            let count = texts().count();
             let fits = |value_type| {
-                texts().all(|text| is_empty(text, value_type) || parse_value("", text, value_type).is_ok())
+                let fitting =
+                    texts().filter(|text| is_empty(text, value_type) || parse_value("", text, value_type).is_ok());
+                fitting.count() * 2 > count
             };
-            if texts().next().is_some() {
-                column.value_type =
-                    [ValueType::F64, ValueType::Bool, ValueType::String].into_iter().find(|one| fits(*one));
+            if count > 0 {
+                let typed = [ValueType::F64, ValueType::Bool].into_iter().find(|one| fits(*one));
+                column.value_type = Some(typed.unwrap_or(ValueType::String));
             }
         }
     }

@@ -48,6 +48,20 @@ fn types_are_worked_out() {
 }
 
 #[test]
+fn a_bad_cell_is_refused_and_the_column_keeps_its_type() {
+    check(
+        "time,v,up,note\n1,1,true,a\n2,n/a,true,b\n3,3,maybe,c\n4,4,false,4\n",
+        mapping(&[]),
+        concat!(
+            "m v=1.0,up=true,note=\"a\" 1000000000\n",
+            "m v=4.0,up=false,note=\"4\" 4000000000\n",
+            "3! column \"v\": \"n/a\" is no float\n",
+            "4! column \"up\": \"maybe\" is no boolean\n",
+        ),
+    );
+}
+
+#[test]
 fn types_and_columns_can_be_given() {
     let fields = ["load:integer", "size:unsigned", "id:string", "plain"].map(CsvField::parse).to_vec();
     let mapping = CsvMapping { fields: Some(fields), ..mapping(&[]) };

@@ -145,7 +145,10 @@ impl<'options> Parser<'options> {
         key::check_key(raw_key, limits)?;
         let rest = line.get(key_length..).unwrap_or_default();
         // An exemplar begins with a number sign.
-        let rest = memchr(b'#', rest).map_or(rest, |exemplar| rest.get(..exemplar).unwrap_or_default());
+        let (rest, exemplar) = match memchr(b'#', rest).and_then(|start| rest.split_at_checked(start)) {
+            Some((rest, exemplar)) => (rest, exemplar.get(1..)),
+            None => (rest, None),
+        };
         let mut words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let value = parse_float(words.next().ok_or("missing value")?).ok_or("invalid value: expected a number")?;
         let timestamp_ns = match words.next() {
@@ -158,7 +161,10 @@ impl<'options> Parser<'options> {
         self.lone.rows.check_room()?;
         let key = self.place_key(start, raw_key)?;
         self.lone.rows.push(key, timestamp_ns, value.to_bits(), self.lone.line);
-        Ok(())
+        match exemplar.filter(|exemplar| self.options.format == Format::OpenMetrics && !is_exemplar(exemplar)) {
+            Some(_) => Err("the exemplar cannot be read; its sample was stored".into()),
+            None => Ok(()),
+        }
     }
 
     fn place_key(&mut self, start: usize, raw_key: &[u8]) -> Result<GroupKey, Reason> {
@@ -235,6 +241,18 @@ impl<'options> Parser<'options> {
         }
         Ok(())
     }
+}
+
+/// Returns whether this is labels, a value and perhaps a time. Exemplars are not stored.
+fn is_exemplar(text: &[u8]) -> bool {
+    let text = text.trim_ascii();
+    let Ok(length) = key::key_length(text) else { return false };
+    let (labels, rest) = text.split_at_checked(length).unwrap_or_default();
+    let words: Vec<&[u8]> = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    labels.starts_with(b"{")
+        && decode_key(&[b"e", labels].concat()).is_ok()
+        && matches!(words.len(), 1 | 2)
+        && words.iter().all(|word| parse_float(word).is_some())
 }
 
 /// The first word and what follows the blanks behind it.

@@ -50,9 +50,16 @@ static REQUEST: [Field; 1] = [field("resourceMetrics", 1, Kind::Message(|| &RESO
 static RESOURCE_METRICS: [Field; 2] =
     [field("resource", 1, Kind::Message(|| &RESOURCE)), field("scopeMetrics", 2, Kind::Message(|| &SCOPE_METRICS))];
 static RESOURCE: [Field; 1] = [field("attributes", 1, Kind::Message(|| &KEY_VALUE))];
-static SCOPE_METRICS: [Field; 2] =
-    [field("scope", 1, Kind::Message(|| &SCOPE)), field("metrics", 2, Kind::Message(|| &METRIC))];
-static SCOPE: [Field; 2] = [field("name", 1, Kind::Text), field("version", 2, Kind::Text)];
+static SCOPE_METRICS: [Field; 3] = [
+    field("scope", 1, Kind::Message(|| &SCOPE)),
+    field("metrics", 2, Kind::Message(|| &METRIC)),
+    field("schemaUrl", 3, Kind::Text),
+];
+static SCOPE: [Field; 3] = [
+    field("name", 1, Kind::Text),
+    field("version", 2, Kind::Text),
+    field("attributes", 3, Kind::Message(|| &KEY_VALUE)),
+];
 static METRIC: [Field; 8] = [
     field("name", 1, Kind::Text),
     field("description", 2, Kind::Text),

@@ -113,8 +113,8 @@ impl DeltaPolicy {
 pub struct Settings {
     /// How names are translated.
     pub translation: Translation,
-    /// Whether series get the labels `otel_scope_name` and `otel_scope_version`, which tell apart equal names of different
-    /// libraries.
+    /// Whether series get the labels `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and one for each attribute
+    /// of the scope, as Prometheus's `promote_scope_metadata`: without them series of scopes that differ in these alone are one.
     pub scope_labels: bool,
     /// What becomes of delta temporality.
     pub delta: DeltaPolicy,

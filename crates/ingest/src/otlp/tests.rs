@@ -69,6 +69,36 @@ fn check(metric: &str, expected: &[&str]) {
     assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{metric}");
 }
 
+#[test]
+fn scopes_are_told_apart_by_all_that_identifies_them() {
+    let metric = r#"{"name":"m","gauge":{"dataPoints":[{"timeUnixNano":"9","asInt":"1"}]}}"#;
+    let scope = |scope: &str, url: &str| {
+        format!(r#"{{"scope":{{"name":"lib",{scope}}},"schemaUrl":"{url}","metrics":[{metric}]}}"#)
+    };
+    let scopes = [
+        scope(
+            r#""attributes":[{"key":"shard.id","value":{"intValue":"1"}},{"key":"name","value":{"stringValue":"x"}}]"#,
+            "",
+        ),
+        scope(r#""attributes":[{"key":"shard.id","value":{"intValue":"2"}}]"#, ""),
+        scope(r#""version":"1""#, "https://a/1"),
+    ];
+    let json = format!(r#"{{"resourceMetrics":[{{"scopeMetrics":[{}]}}]}}"#, scopes.join(","));
+    let body = json_to_protobuf(json.as_bytes()).unwrap();
+    let rows = |settings: &Settings| text_of(&body, settings, &Limits::default());
+    let text = rows(&Settings::default());
+    assert_eq!(
+        text.lines().take(3).collect::<Vec<_>>(),
+        [
+            r#"1 m{otel_scope_name="lib", otel_scope_shard_id="1"} value=1.0 @9"#,
+            r#"2 m{otel_scope_name="lib", otel_scope_shard_id="2"} value=1.0 @9"#,
+            r#"3 m{otel_scope_name="lib", otel_scope_schema_url="https://a/1", otel_scope_version="1"} value=1.0 @9"#,
+        ]
+    );
+    let text = rows(&Settings { scope_labels: false, ..Settings::default() });
+    assert!(text.starts_with("1 m{} value=1.0 @9\n2 m{} value=1.0 @9\n"), "{text}");
+}
+
 const TARGET: &str = r#"1 target_info{host_name="a", J} value=1.0 @9"#;
 
 #[test]

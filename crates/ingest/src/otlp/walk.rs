@@ -1,7 +1,7 @@
 //! Down from the request to the metrics. What belongs to several things is read before them: the order of fields is the
 //! sender's, and passing over a field costs a length.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use model::{Batch, MetricKind, MetricMetadata};
@@ -166,11 +166,8 @@ impl<'body, 'options> Converter<'body, 'options> {
         for (name, value) in &resource.promoted {
             head.push_weak_label(name, value);
         }
-        let mut fields = Walker::new(self.body, range.clone());
-        while let Some(field) = fields.next_field()? {
-            if let (1, Value::Bytes(range), true) = (field.number, field.value, self.options.settings.scope_labels) {
-                self.push_scope(range, &mut head)?;
-            }
+        if self.options.settings.scope_labels {
+            self.push_scope_metadata(range.clone(), &mut head)?;
         }
         let mut fields = Walker::new(self.body, range);
         while let Some(field) = fields.next_field()? {
@@ -181,18 +178,57 @@ impl<'body, 'options> Converter<'body, 'options> {
         Ok(())
     }
 
-    fn push_scope(&self, range: Range<usize>, head: &mut Head) -> Result<(), BodyError> {
+    /// What identifies a scope, as labels with Prometheus's names. Name, version and schema URL win over attributes that are called so.
+    fn push_scope_metadata(&self, range: Range<usize>, head: &mut Head) -> Result<(), BodyError> {
+        let mut attributes: BTreeMap<String, String> = BTreeMap::new();
+        let mut fixed = Vec::new();
         let mut fields = Walker::new(self.body, range);
         while let Some(field) = fields.next_field()? {
-            let (label, range) = match (field.number, field.value) {
-                (1, Value::Bytes(range)) => ("otel_scope_name", range),
-                (2, Value::Bytes(range)) => ("otel_scope_version", range),
-                _ => continue,
-            };
+            match (field.number, field.value) {
+                (1, Value::Bytes(scope)) => self.read_scope(scope, &mut attributes, &mut fixed)?,
+                (3, Value::Bytes(range)) => fixed.push(("otel_scope_schema_url", range)),
+                _ => {}
+            }
+        }
+        for (label, value) in &attributes {
+            head.push_label(label, value);
+        }
+        for (label, range) in fixed {
             if let Ok(value) = read_text(self.body, range)
                 && !value.is_empty()
             {
                 head.push_label(label, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Attributes whose names become one label are joined, as those of points are.
+    fn read_scope(
+        &self,
+        range: Range<usize>,
+        attributes: &mut BTreeMap<String, String>,
+        fixed: &mut Vec<(&'static str, Range<usize>)>,
+    ) -> Result<(), BodyError> {
+        let mut fields = Walker::new(self.body, range);
+        while let Some(field) = fields.next_field()? {
+            let Value::Bytes(range) = field.value else { continue };
+            match field.number {
+                1 => fixed.push(("otel_scope_name", range)),
+                2 => fixed.push(("otel_scope_version", range)),
+                3 => {
+                    let Ok(attribute) = read_attribute(self.body, range) else { continue };
+                    let Ok(value) = value_text(self.body, attribute.value) else { continue };
+                    let escapes = self.options.settings.translation.escapes();
+                    let joined = attributes.entry(label_name(&format!("otel_scope_{}", attribute.name), escapes));
+                    joined
+                        .and_modify(|joined| {
+                            joined.push(';');
+                            joined.push_str(&value);
+                        })
+                        .or_insert_with(|| value.into_owned());
+                }
+                _ => {}
             }
         }
         Ok(())

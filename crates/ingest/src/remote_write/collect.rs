@@ -148,10 +148,17 @@ impl<'body, 'options> Collector<'body, 'options> {
         }
         let characters: usize = pairs.iter().map(|(name, value)| name.chars().count() + value.chars().count()).sum();
         let has_room = self.request.batch.exemplars.len() + self.exemplars.len() < self.options.limits.exemplars_max;
-        let labels = Labels::from_pairs(pairs).ok().filter(|_| characters <= EXEMPLAR_CHARACTERS_MAX);
-        if let (Some(labels), Some(timestamp_ns), true) = (labels, time_ms.checked_mul(NS_PER_MS), readable && has_room)
-        {
-            self.exemplars.push(Exemplar { labels, value, timestamp_ns });
+        let timestamp_ns = time_ms.checked_mul(NS_PER_MS);
+        match (Labels::from_pairs(pairs), timestamp_ns) {
+            _ if !has_room => {}
+            (Ok(labels), Some(timestamp_ns)) if readable && characters <= EXEMPLAR_CHARACTERS_MAX => {
+                self.exemplars.push(Exemplar { labels, value, timestamp_ns });
+            }
+            (_, None) => self.reject(|| format!("an exemplar was dropped: timestamp {time_ms} ms is out of range")),
+            (Ok(_), _) if readable => self.reject(|| {
+                format!("an exemplar was dropped: its labels have more than {EXEMPLAR_CHARACTERS_MAX} characters")
+            }),
+            _ => self.reject(|| "an exemplar was dropped: its labels cannot be read".to_owned()),
         }
         Ok(())
     }

@@ -129,6 +129,7 @@ impl Fields {
         };
         let counter_reset = u8::try_from(self.reset_hint).ok().and_then(CounterReset::from_number).unwrap_or_default();
         let histogram = NativeHistogram { layout: Arc::new(layout), counter_reset, sum: self.sum, counts };
+        let histogram = histogram.with_known_schema();
         histogram.validate().map_err(|invalid| invalid.to_string())?;
         if !is_stale_bits(histogram.sum) {
             histogram.check_counts()?;

@@ -363,6 +363,37 @@ fn version_2_tells_what_is_wrong() {
 }
 
 #[test]
+fn version_2_tells_what_it_drops() {
+    let labels: &[(&str, &str)] = &[("__name__", "m")];
+    let told = |change: &dyn Fn(&mut SeriesV2<'_>)| {
+        let mut series = SeriesV2 { labels, samples: &[(1, 1.0)], ..SeriesV2::default() };
+        change(&mut series);
+        text_v2(&encode_v2(&[series]), &Limits::default()).unwrap()
+    };
+    assert_eq!(told(&|series| series.samples = &[]), "1 ! the series has neither samples nor histograms\n");
+    let long = [Exemplar {
+        labels: Labels::from_pairs([("a", "x".repeat(128).as_str())]).unwrap(),
+        value: 1.0,
+        timestamp_ns: 0,
+    }];
+    let body = encode_v2(&[SeriesV2 { labels, samples: &[(1, 1.0)], exemplars: &long, ..SeriesV2::default() }]);
+    let found = text_v2(&body, &Limits::default()).unwrap();
+    assert!(found.contains("1 ! an exemplar was dropped: its labels have more than 128 characters"), "{found}");
+
+    let symbols = [field(4, b""), field(4, b"__name__"), field(4, b"m")].concat();
+    let series =
+        |more: &[u8]| [&symbols[..], &field(5, &[&field(1, &[1, 2]), &sample(1, 1.0)[..], more].concat())].concat();
+    for (more, dropped) in [
+        (field(4, &field(1, &[1, 9])), "an exemplar was dropped: its labels cannot be read"),
+        (field(4, &field(1, &[1])), "an exemplar was dropped: its labels cannot be read"),
+        (field(5, b"\x08\x01\x18\x09"), "metadata was dropped: it refers to a symbol beyond the table"),
+    ] {
+        let found = text_v2(&series(&more), &Limits::default()).unwrap();
+        assert!(found.contains(&format!("1 ! {dropped}\n")) && found.contains("1 m{} value=1.0"), "{found}");
+    }
+}
+
+#[test]
 fn histograms_that_contradict_themselves_are_told() {
     let told = |change: &dyn Fn(&mut NativeHistogram)| {
         let mut one = integer_histogram();
@@ -384,7 +415,9 @@ fn histograms_that_contradict_themselves_are_told() {
     assert!(
         told(&counts(|counts| counts.positive.push(1))).starts_with("1 ! native histogram: number of bucket counts")
     );
-    let bad_schema = |one: &mut NativeHistogram| Arc::make_mut(&mut one.layout).schema = 9;
+    let fine_schema = |one: &mut NativeHistogram| Arc::make_mut(&mut one.layout).schema = 9;
+    assert!(told(&fine_schema).starts_with("1 m{} native_histogram="));
+    let bad_schema = |one: &mut NativeHistogram| Arc::make_mut(&mut one.layout).schema = 53;
     assert_eq!(told(&bad_schema), "1 ! native histogram: no such schema\n");
     // A stale marker has no counts that could add up.
     let stale = |one: &mut NativeHistogram| one.sum = f64::from_bits(model::STALE_NAN_BITS);

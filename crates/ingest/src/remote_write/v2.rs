@@ -71,7 +71,7 @@ struct Parser<'body, 'options> {
 impl<'body> Parser<'body, '_> {
     fn series(&mut self, range: Range<usize>) -> Result<(), BodyError> {
         self.collector.series += 1;
-        let (mut references, mut metadata) = (0..0, None);
+        let (mut references, mut metadata, mut has_samples) = (0..0, None, false);
         let mut pieces: Vec<Range<usize>> = Vec::new();
         let mut fields = Walker::new(self.collector.body, range);
         while let Some(field) = fields.next_field()? {
@@ -81,8 +81,14 @@ impl<'body> Parser<'body, '_> {
                 WireField { number: 1, value: Value::Varint(_), start } => {
                     return Err(crate::protobuf::malformed("label references that are not packed", start));
                 }
-                WireField { number: 2, value: Value::Bytes(range), .. } => self.collector.sample(range)?,
-                WireField { number: 3, value: Value::Bytes(range), .. } => self.collector.histogram(range)?,
+                WireField { number: 2, value: Value::Bytes(range), .. } => {
+                    has_samples = true;
+                    self.collector.sample(range)?;
+                }
+                WireField { number: 3, value: Value::Bytes(range), .. } => {
+                    has_samples = true;
+                    self.collector.histogram(range)?;
+                }
                 WireField { number: 4, value: Value::Bytes(range), .. } => self.exemplar(range)?,
                 WireField { number: 5, value: Value::Bytes(range), .. } => metadata = Some(range),
                 // Earlier drafts of the message have it here.
@@ -97,6 +103,10 @@ impl<'body> Parser<'body, '_> {
                 return Ok(());
             }
         };
+        if !has_samples {
+            self.collector.drop_series("the series has neither samples nor histograms".to_owned());
+            return Ok(());
+        }
         if self.collector.has_keyless() {
             self.keys_bytes += self.key.len();
             let text = self.collector.request.batch.push_text(&self.key);
@@ -113,7 +123,8 @@ impl<'body> Parser<'body, '_> {
         self.collector.exemplar(range, |field, pairs| {
             let Value::Bytes(range) = field else { return None };
             let mut references = Walker::new(body, range);
-            while let (Ok(Some(name)), Ok(Some(value))) = (references.next_varint(), references.next_varint()) {
+            while let Some(name) = references.next_varint().ok()? {
+                let value = references.next_varint().ok()??;
                 let text = |number| std::str::from_utf8(symbols.get(number)?).ok();
                 pairs.push((text(name)?, text(value)?));
             }
@@ -188,8 +199,14 @@ impl<'body> Parser<'body, '_> {
             return Ok(());
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let symbol = |number| text(self.symbols.get(number).unwrap_or_default());
-        all.push(MetricMetadata { family: text(family), kind, help: symbol(help), unit: symbol(unit) });
+        // The first symbol is the empty text.
+        let symbol = |number| if number == 0 { Some(&b""[..]) } else { self.symbols.get(number) };
+        match (symbol(help), symbol(unit)) {
+            (Some(help), Some(unit)) => {
+                all.push(MetricMetadata { family: text(family), kind, help: text(help), unit: text(unit) });
+            }
+            _ => self.collector.reject(|| "metadata was dropped: it refers to a symbol beyond the table".to_owned()),
+        }
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `/api/v1/export` in its forms, and `/federate`: samples as they are.
+//! `/api/v1/export` in its forms: samples as they are.
 
 mod csv;
 
@@ -10,7 +10,7 @@ use axum::extract::{Request, State as From};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use ingest::remote_write::{SeriesV2, compress, encode_v2};
-use model::{Labels, METRIC_NAME, Matcher, is_stale_bits};
+use model::{Labels, Matcher};
 use query::{Budget, QueryError, Series};
 
 use crate::error::ApiError;
@@ -19,7 +19,7 @@ use crate::http::query::{QueryJob, run_query};
 use crate::http::request::{RequestParts, extract};
 use crate::state::State;
 
-const NS_PER_MS: i64 = 1_000_000;
+pub(crate) const NS_PER_MS: i64 = 1_000_000;
 
 /// Samples that one block of a native export holds at most, but for a single longer series.
 const BLOCK_SAMPLES_MAX: usize = 1 << 20;
@@ -52,16 +52,6 @@ pub(crate) async fn csv(From(state): From<Arc<State>>, request: Request) -> Resu
     Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], rows).into_response())
 }
 
-/// `/federate`: the newest samples of series, as a target of Prometheus shows them, with their times.
-pub(crate) async fn federate(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
-    let parts = extract(&state, request).await?;
-    let now_ms = state.db.now_ns() / NS_PER_MS;
-    let range_ms = (now_ms - state.db.lookback_ms() + 1, now_ms);
-    let write = |series: &[Series], _: &Budget| Ok(exposition(series).into_bytes());
-    let text = selected(&state, &parts, "federate", range_ms, write).await?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
-}
-
 async fn export(
     state: &Arc<State>,
     request: Request,
@@ -78,7 +68,7 @@ fn range_ms(parts: &RequestParts) -> Result<(i64, i64), ApiError> {
 }
 
 /// The series that satisfy one of the parameters `match[]`, each once, written down.
-async fn selected(
+pub(crate) async fn selected(
     state: &Arc<State>,
     parts: &RequestParts,
     kind: &'static str,
@@ -170,41 +160,4 @@ fn request(series: &[Series]) -> Vec<u8> {
         ..SeriesV2::default()
     });
     encode_v2(&written.collect::<Vec<_>>())
-}
-
-/// The newest float of each series that has not ended, families together and in order.
-fn exposition(series: &[Series]) -> String {
-    let mut families: BTreeMap<&str, String> = BTreeMap::new();
-    for series in series {
-        let newest = series.timestamps_ms.last().zip(series.values.last());
-        let Some((time_ms, value)) = newest.filter(|(_, value)| !is_stale_bits(**value)) else { continue };
-        let name = series.labels.get(METRIC_NAME).unwrap_or_default();
-        let pairs = series.labels.iter().filter(|(label, _)| *label != METRIC_NAME);
-        let mut parts: Vec<String> =
-            pairs.map(|(name, value)| format!("{}={}", name_text(name), quoted(value))).collect();
-        let plain = name_text(name) == name;
-        if !plain {
-            parts.insert(0, quoted(name));
-        }
-        let head = if plain { name } else { "" };
-        let lines = families.entry(name).or_default();
-        let _ = writeln!(lines, "{head}{{{}}} {} {time_ms}", parts.join(","), json::number(*value));
-    }
-    let mut text = String::new();
-    for (name, lines) in families {
-        let _ = write!(text, "# TYPE {} untyped\n{lines}", name_text(name));
-    }
-    text
-}
-
-/// A name, in quotes if it is none of Prometheus's old alphabet.
-fn name_text(name: &str) -> String {
-    let plain = |(place, byte): (usize, u8)| {
-        byte.is_ascii_alphabetic() || byte == b'_' || byte == b':' || (place > 0 && byte.is_ascii_digit())
-    };
-    if !name.is_empty() && name.bytes().enumerate().all(plain) { name.to_owned() } else { quoted(name) }
-}
-
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }

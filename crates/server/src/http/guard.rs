@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as From};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Version, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -20,6 +20,9 @@ use crate::settings::ServerSettings;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// Methods that some route has.
+const METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 
 /// How the names of headers begin that only browsers send.
 const FETCH_PREFIX: &str = "sec-fetch-";
@@ -48,6 +51,13 @@ impl RequestGuard {
             host_names: settings.host_names.clone(),
             origins: settings.origins.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect(),
         }
+    }
+
+    /// The origin of a page of the settings, which may read what it asks for.
+    fn listed_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(header::ORIGIN)?;
+        let text = origin.to_str().ok()?;
+        self.origins.iter().any(|listed| listed.eq_ignore_ascii_case(text)).then(|| origin.clone())
     }
 
     /// Decides by a request's head.
@@ -102,7 +112,7 @@ impl RequestGuard {
             }
         }
         // Every copy of the header must be harmless.
-        let is_harmless = |site: &header::HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
+        let is_harmless = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
         if headers.get_all(FETCH_SITE).iter().all(is_harmless) || is_link_to_page(request) {
             return Ok(());
         }
@@ -117,8 +127,7 @@ fn calls_itself_browser(headers: &HeaderMap) -> bool {
 
 /// Whether a person follows a link to the page: that is not told apart from typing the address.
 fn is_link_to_page<B>(request: &Request<B>) -> bool {
-    let says =
-        |name, value: &str| request.headers().get(name).is_some_and(|found: &header::HeaderValue| found == value);
+    let says = |name, value: &str| request.headers().get(name).is_some_and(|found: &HeaderValue| found == value);
     [Method::GET, Method::HEAD].contains(request.method())
         && says(FETCH_MODE, "navigate")
         && says(FETCH_DEST, "document")
@@ -181,14 +190,35 @@ fn forbidden(message: &str) -> ApiError {
     ApiError { status: StatusCode::FORBIDDEN, kind: "forbidden", message: message.to_owned() }
 }
 
-/// Lets a request in, or answers why not. Its body has not been read then.
+/// Lets a request in, or answers why not. Its body has not been read then. OPTIONS of everything is answered here.
 pub(crate) async fn check(From(guard): From<Arc<RequestGuard>>, mut request: Request, next: Next) -> Response {
-    match guard.admit(&request) {
-        Ok(admitted) => {
-            request.extensions_mut().insert(admitted);
-            next.run(request).await
-        }
-        Err(error) => error.into_response(),
+    let admitted = match guard.admit(&request) {
+        Ok(admitted) => admitted,
+        Err(error) => return error.into_response(),
+    };
+    let origin = guard.listed_origin(request.headers());
+    request.extensions_mut().insert(admitted);
+    let mut response = if request.method() == Method::OPTIONS {
+        (StatusCode::NO_CONTENT, [(header::ALLOW, METHODS)]).into_response()
+    } else {
+        next.run(request).await
+    };
+    if let Some(origin) = origin {
+        share_with(response.headers_mut(), origin);
+    }
+    response
+}
+
+/// Lets the page of an origin read an answer (CORS).
+fn share_with(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    for (name, value) in [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "Accept, Authorization, Content-Type, Origin"),
+        (header::ACCESS_CONTROL_EXPOSE_HEADERS, "Date"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
     }
 }
 

@@ -73,6 +73,11 @@ pub(crate) async fn ready(From(state): From<Arc<State>>) -> Response {
     }
 }
 
+/// As Prometheus answers at `/-/healthy`: the server runs, even while its data folder is being opened.
+pub(crate) async fn healthy() -> &'static str {
+    "Thalweg is healthy.\n"
+}
+
 fn not_ready(reason: &str) -> Response {
     let body = format!("Thalweg is not ready: {reason}\n");
     (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, RETRY_AFTER_S)], body).into_response()
@@ -100,7 +105,9 @@ pub(crate) fn recovering(guard: Arc<RequestGuard>, progress: Arc<OpeningProgress
     };
     Router::new()
         .route("/health", get(health))
-        .route("/ready", get(ready))
+        .route("/ready", get(ready.clone()))
+        .route("/-/ready", get(ready))
+        .route("/-/healthy", get(healthy))
         .route("/metrics", get(metrics))
         .fallback(other)
         .layer(middleware::from_fn_with_state(guard, guard::check))

@@ -5,7 +5,6 @@
 //! `Accept: application/csv` asks for CSV. Errors of statements stand in the answer, which is 200; a text that cannot be read is 400.
 
 mod csv;
-mod form;
 mod write;
 
 use std::collections::BTreeMap;
@@ -21,6 +20,7 @@ use serde_json::Value as Json;
 use crate::error::ApiError;
 use crate::http::admin::ReadTimes;
 use crate::http::influx::{self, Version};
+use crate::http::multipart;
 use crate::http::parameters::Parameters;
 use crate::http::query::{QueryJob, run_query, timeout};
 use crate::http::request::extract;
@@ -68,7 +68,7 @@ pub(crate) async fn query(From(state): From<Arc<State>>, request: Request) -> Re
 async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiError> {
     let read_only = request.method() != Method::POST;
     let parts = extract(state, request).await?;
-    let file = form::query_file(&parts.headers, &parts.body)?;
+    let file = multipart::query_file(&parts.headers, &parts.body)?;
     let wanted = read(&parts.parameters, &parts.headers, file, read_only)?;
     if let Some(change) = wanted.query.first_change().filter(|_| wanted.read_only) {
         return Err(ApiError::only_by_post(&change));
@@ -201,7 +201,7 @@ pub(crate) fn fuzz(query: &str, form: &[u8]) {
         headers.insert(header::CONTENT_TYPE, kind);
     }
     let Ok(parameters) = Parameters::read(Some(query), &headers, body) else { return };
-    let file = form::query_file(&headers, body).ok().flatten();
+    let file = multipart::query_file(&headers, body).ok().flatten();
     let _ = read(&parameters, &headers, file, true);
 }
 

@@ -6,7 +6,7 @@
 //! * [`streamed`]: answers sent while they are written
 //! * [`query`], [`names`], [`status`], [`query_statistics`], [`running_queries`]: Prometheus's API · [`json`]: its answers
 //! * [`plan`]: the s-expression language · [`influxql`] · [`explain`] · [`rows_json`]: rows of all languages as JSON
-//! * [`export`], [`remote_read`]: samples as they are
+//! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
 //! * [`page`]: the web page
 
@@ -15,11 +15,13 @@ pub(crate) mod body;
 pub(crate) mod compression;
 pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod federate;
 pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod influx;
 pub(crate) mod influxql;
 pub(crate) mod json;
+mod multipart;
 pub(crate) mod names;
 pub mod page;
 pub(crate) mod parameters;

@@ -6,11 +6,16 @@ use axum::http::{HeaderMap, header};
 use model::{DEFAULT_DATABASE, Matcher, TimeRange};
 
 use crate::error::ApiError;
+use crate::http::multipart;
 
 const MS_PER_S: f64 = 1000.0;
 const NS_PER_MS: i64 = 1_000_000;
 /// Times beyond this many milliseconds from the epoch cannot be nanoseconds of 64 bits.
 const TIME_MS_MAX: i64 = i64::MAX / NS_PER_MS;
+
+/// How Prometheus writes its first and its last time.
+const MIN_TIME: &str = "-292273086-05-16T16:47:06Z";
+const MAX_TIME: &str = "292277025-08-18T07:12:54.999999999Z";
 
 /// Names and values, in order, names repeated as they came.
 #[derive(Debug, Default, Clone)]
@@ -27,17 +32,16 @@ impl Parameters {
 
     /// Whether a request's body is a form.
     pub(crate) fn is_form(headers: &HeaderMap) -> bool {
-        let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        content_type.starts_with("application/x-www-form-urlencoded")
+        is_urlencoded(headers) || multipart::is_multipart(headers)
     }
 
-    /// Reads the query string, and a form's body behind it.
+    /// Reads a form's body, and the query string after it, as Go does: what the body says comes first.
     pub(crate) fn read(query: Option<&str>, headers: &HeaderMap, body: &[u8]) -> Result<Self, ApiError> {
-        let form = if Self::is_form(headers) { body } else { &[] };
-        let pairs = [query.unwrap_or_default().as_bytes(), form];
-        let pairs = pairs.into_iter().flat_map(form_urlencoded::parse);
-        let read: Vec<(String, String)> =
-            pairs.take(PARAMETERS_MAX + 1).map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        let form = if is_urlencoded(headers) { body } else { &[] };
+        let parts = multipart::texts(headers, body)?;
+        let pairs = [form, query.unwrap_or_default().as_bytes()].into_iter().flat_map(form_urlencoded::parse);
+        let pairs = pairs.map(|(name, value)| (name.into_owned(), value.into_owned()));
+        let read: Vec<(String, String)> = parts.into_iter().chain(pairs).take(PARAMETERS_MAX + 1).collect();
         if read.len() > PARAMETERS_MAX {
             return Err(ApiError::bad_data(format!("a request has at most {PARAMETERS_MAX} parameters")));
         }
@@ -120,19 +124,32 @@ impl Parameters {
     }
 }
 
+fn is_urlencoded(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default();
+    media_type.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
+}
+
+/// Reads a time. What is too far from the epoch for nanoseconds is clipped.
 fn parse_time_ms(text: &str) -> Result<i64, String> {
     let time_ms = match text.parse::<f64>() {
         Ok(seconds) if seconds.is_finite() => (seconds * MS_PER_S).round() as i64,
-        _ => {
-            let parsed = text.parse::<jiff::Timestamp>();
-            parsed.map_err(|_| format!("cannot parse {text:?} to a valid timestamp"))?.as_millisecond()
-        }
+        _ if text == MIN_TIME => i64::MIN,
+        _ if text == MAX_TIME => i64::MAX,
+        _ => match text.parse::<jiff::Timestamp>() {
+            Ok(time) => time.as_millisecond(),
+            Err(_) if is_last_day(text) => i64::MAX,
+            Err(_) => return Err(format!("cannot parse {text:?} to a valid timestamp")),
+        },
     };
-    // The smallest number of all has no absolute value.
-    if time_ms.unsigned_abs() > TIME_MS_MAX.unsigned_abs() {
-        return Err(format!("{text:?} is too far from the epoch"));
-    }
-    Ok(time_ms)
+    Ok(time_ms.clamp(-TIME_MS_MAX, TIME_MS_MAX))
+}
+
+/// Whether this is a time of the last day of year 9999, which the library of calendars cannot hold.
+fn is_last_day(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("9999-12-3") else { return false };
+    let earlier = format!("9999-12-20{}", rest.get(1..).unwrap_or_default());
+    rest.starts_with(['0', '1']) && earlier.parse::<jiff::Timestamp>().is_ok()
 }
 
 /// A duration in milliseconds: seconds, or Prometheus's form (`1h30m`).
@@ -220,8 +237,21 @@ mod tests {
         assert_eq!(parse_time_ms("1435781451.781"), Ok(1_435_781_451_781));
         assert_eq!(parse_time_ms("2015-07-01T20:10:51.781Z"), Ok(1_435_781_451_781));
         assert_eq!(parse_time_ms("2015-07-01T22:10:51+02:00"), Ok(1_435_781_451_000));
-        for bad in ["", "yesterday", "NaN", "1e300", "-1e300", "-9223372036854775.808"] {
+        for bad in ["", "yesterday", "NaN", "+Inf", "9999-12-32T00:00:00Z", "9999-12-31T25:00:00Z"] {
             assert!(parse_time_ms(bad).is_err(), "{bad}");
+        }
+        for late in [
+            "1e300",
+            "253402300799",
+            MAX_TIME,
+            "9999-12-31T23:59:59.999Z",
+            "9999-12-30T23:59:59Z",
+            "2300-01-01T00:00:00Z",
+        ] {
+            assert_eq!(parse_time_ms(late), Ok(TIME_MS_MAX), "{late}");
+        }
+        for early in ["-1e300", "-9223372036854775.808", MIN_TIME, "0001-01-01T00:00:00Z"] {
+            assert_eq!(parse_time_ms(early), Ok(-TIME_MS_MAX), "{early}");
         }
         assert_eq!(parse_duration_ms("1h30m"), Ok(5_400_000));
         for text in ["1h30m", "30d", "1d1ms", "0s"] {
@@ -232,6 +262,22 @@ mod tests {
         for bad in ["", "1x", "m", "1m1h", "1m1m", "99999999999999y", "1e30", "-5m"] {
             assert!(parse_duration_ms(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn forms_are_read_as_go_reads_them() {
+        let read = |content_type: &'static str, body: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(content_type));
+            let parameters = Parameters::read(Some("query=url&a=1"), &headers, body).unwrap();
+            format!("{} {}", parameters.get("query").unwrap(), parameters.get("a").unwrap())
+        };
+        assert_eq!(read("application/x-www-form-urlencoded", b"query=body"), "body 1");
+        assert_eq!(read("Application/X-WWW-Form-URLEncoded; charset=UTF-8", b"query=body"), "body 1");
+        assert_eq!(read("text/plain", b"query=body"), "url 1");
+        let parts = b"--xx\r\ncontent-disposition: form-data; name=\"query\"\r\n\r\nbody\r\n--xx\r\n\
+                      Content-Disposition: form-data; name=\"a\"; filename=\"f\"\r\n\r\n2\r\n--xx--\r\n";
+        assert_eq!(read("Multipart/Form-Data; Boundary=\"xx\"", parts), "body 1");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::error::ApiError;
 use crate::http::admin;
 use crate::http::compression;
 use crate::http::export;
+use crate::http::federate;
 use crate::http::guard;
 use crate::http::guard::RequestGuard;
 use crate::http::health;
@@ -49,18 +50,15 @@ pub(crate) fn router(state: Arc<State>, guard: Arc<RequestGuard>) -> Router {
         .route("/api/v1/export", get(export::json_lines).post(export::json_lines))
         .route("/api/v1/export/csv", get(export::csv).post(export::csv))
         .route("/api/v1/export/native", get(export::native).post(export::native))
-        .route("/federate", get(export::federate).post(export::federate))
-        .route("/api/v1/alertmanagers", get(status::no_alertmanagers))
+        .route("/federate", get(federate::federate).post(federate::federate))
         .route("/api/v1/status/active_queries", get(running_queries::list))
         .route("/api/v1/status/config", get(status::config))
         .route("/api/v1/status/flags", get(status::flags))
         .route("/api/v1/status/runtimeinfo", get(status::runtime_info))
         .route("/api/v1/status/tsdb", get(status::tsdb))
-        .route("/api/v1/rules", get(status::no_rules))
-        .route("/api/v1/alerts", get(status::no_alerts))
-        .route("/api/v1/targets", get(status::no_targets))
         .route("/api/v1/status/buildinfo", get(status::build_info))
         .route("/metrics", get(status::metrics))
+        .merge(of_scraping())
         .fallback(page)
         .layer(middleware::from_fn_with_state(state.clone(), compression::mark))
         .layer(compression::layer());
@@ -92,12 +90,30 @@ pub(crate) fn router(state: Arc<State>, guard: Arc<RequestGuard>) -> Router {
         .route("/ping", get(status::ping).head(status::ping))
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
+        .route("/-/ready", get(health::ready))
+        .route("/-/healthy", get(health::healthy))
         .merge(api)
         .merge(admin)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(guard, guard::check))
         .layer(middleware::from_fn_with_state(state.clone(), count))
         .with_state(state)
+}
+
+/// What belongs to scraping and rules, which an empty Prometheus answers so.
+fn of_scraping() -> Router<Arc<State>> {
+    Router::new()
+        .route("/api/v1/alertmanagers", get(status::no_alertmanagers))
+        .route("/api/v1/status/walreplay", get(status::wal_replay))
+        .route("/api/v1/status/tsdb/blocks", get(status::no_blocks))
+        .route("/api/v1/status/self_metrics", get(status::no_list))
+        .route("/api/v1/targets/metadata", get(status::no_list))
+        .route("/api/v1/scrape_pools", get(status::no_scrape_pools))
+        .route("/api/v1/features", get(status::no_features))
+        .route("/api/v1/notifications", get(status::no_list))
+        .route("/api/v1/rules", get(status::no_rules))
+        .route("/api/v1/alerts", get(status::no_alerts))
+        .route("/api/v1/targets", get(status::no_targets))
 }
 
 /// Counts requests by route, as the router matched it, and by status: there are not more counters than routes.

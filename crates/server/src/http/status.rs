@@ -54,6 +54,29 @@ pub(crate) async fn no_alertmanagers() -> Response {
     json::success(r#"{"activeAlertmanagers":[],"droppedAlertmanagers":[]}"#, &[], &[])
 }
 
+/// A list of what belongs to scraping, which there is none of.
+pub(crate) async fn no_list() -> Response {
+    json::success("[]", &[], &[])
+}
+
+pub(crate) async fn no_scrape_pools() -> Response {
+    json::success(r#"{"scrapePools":[]}"#, &[], &[])
+}
+
+pub(crate) async fn no_features() -> Response {
+    json::success("{}", &[], &[])
+}
+
+/// There are no blocks of Prometheus's form.
+pub(crate) async fn no_blocks() -> Response {
+    json::success(r#"{"blocks":[]}"#, &[], &[])
+}
+
+/// The log has been replayed when this can be asked.
+pub(crate) async fn wal_replay() -> Response {
+    json::success(r#"{"min":0,"max":0,"current":0}"#, &[], &[])
+}
+
 /// There is no configuration file of Prometheus's form.
 pub(crate) async fn config() -> Response {
     json::success(r#"{"yaml":""}"#, &[], &[])

@@ -40,6 +40,7 @@ use crate::http::health;
 use crate::http::routes;
 use crate::listen::accept::Serve;
 use crate::listen::connection_limit::{FULL, IdleConnections};
+use crate::listen::request_line::{self, Boundary};
 use crate::metrics::Metrics;
 use crate::scheduler::running::Remote;
 use crate::settings::ServerSettings;
@@ -157,8 +158,12 @@ struct Activity {
     is_paused: AtomicBool,
     /// Bytes that the client took.
     written: AtomicUsize,
-    /// The head of the request that is coming, as it was sent.
+    /// The head of the request that is coming, as hyper gets it.
     head: Mutex<Head>,
+    /// Where the next request line begins among the bytes that hyper gets.
+    boundary: Mutex<Boundary>,
+    /// hyper had an answer of its own to what it could not read.
+    is_refused: AtomicBool,
 }
 
 /// A request's head, for what is not in it any more once it is parsed.
@@ -179,8 +184,13 @@ impl Head {
         let blank = bytes.iter().take_while(|byte| self.bytes.is_empty() && matches!(byte, b'\r' | b'\n')).count();
         self.bytes.extend_from_slice(bytes.get(blank..).unwrap_or_default());
         let added = self.bytes.get(searched..).unwrap_or_default();
-        let end = memchr::memmem::find(added, b"\r\n\r\n").map(|end| end + 4);
-        if let Some(end) = end.or_else(|| memchr::memmem::find(added, b"\n\n").map(|end| end + 2)) {
+        // A line may end without a carriage return.
+        let end = memchr::memchr_iter(b'\n', added).find_map(|at| match added.get(at + 1..)? {
+            [b'\n', ..] => Some(at + 2),
+            [b'\r', b'\n', ..] => Some(at + 3),
+            _ => None,
+        });
+        if let Some(end) = end {
             self.bytes.truncate(searched + end);
             self.is_whole = true;
         }
@@ -205,11 +215,33 @@ impl Activity {
         self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_boundary(&self) -> MutexGuard<'_, Boundary> {
+        self.boundary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Bytes came; between two requests they are a head.
     fn note_read(&self, bytes: &[u8]) {
         if self.under_way.load(Ordering::Relaxed) == 0 {
             self.lock_head().push(bytes);
         }
+    }
+
+    /// A request was parsed whose body has so many bytes, if that is known. Returns whether it has a Content-Length, or may have one.
+    fn note_request(&self, body_bytes: Option<u64>) -> bool {
+        let mut head = self.lock_head();
+        let head_bytes = head.is_whole.then_some(head.bytes.len() as u64);
+        self.lock_boundary().note_request(head_bytes.zip(body_bytes).map(|(head, body)| head.saturating_add(body)));
+        head.take(header::CONTENT_LENGTH.as_str().as_bytes())
+    }
+
+    /// Returns whether bytes that hyper writes are its own refusal of a head, for which no request was handed over.
+    fn is_refusal(&self, bytes: &[u8]) -> bool {
+        let is_own = bytes.starts_with(b"HTTP/1.1 4")
+            && self.under_way.load(Ordering::Relaxed) == 0
+            && !self.lock_head().bytes.is_empty()
+            && memchr::memmem::find(bytes, b"content-length: 0\r\n").is_some();
+        self.is_refused.fetch_or(is_own, Ordering::Relaxed);
+        is_own
     }
 
     fn begin(self: &Arc<Self>) -> UnderWay {
@@ -277,7 +309,10 @@ impl Awake {
             .timer(TokioTimer::new())
             .max_buf_size(READ_BYTES_MAX)
             .header_read_timeout(Duration::from_millis(settings.head_timeout_ms))
-            .serve_connection(TokioIo::new(Watched { stream, ahead, activity: activity.clone() }), requests);
+            .serve_connection(
+                TokioIo::new(Watched { stream, ahead, is_raw: true, activity: activity.clone() }),
+                requests,
+            );
         let [park_after, write_timeout] =
             [settings.park_after_ms, settings.write_timeout_ms].map(Duration::from_millis);
         Self { connection, activity, park_after, write_timeout }
@@ -296,7 +331,14 @@ impl Awake {
                 () = &mut look => Event::Look,
             };
             match event {
-                Event::Ended(Err(_)) => return None,
+                Event::Ended(Err(error)) => {
+                    if self.activity.is_refused.load(Ordering::Relaxed) {
+                        let patience = self.write_timeout;
+                        // A client that does not read why is told by the end.
+                        let _ = timeout(patience, request_line::refuse(self.take_apart().stream, &error)).await;
+                    }
+                    return None;
+                }
                 Event::Ended(Ok(())) => {
                     // A client that is gone already needs no goodbye.
                     let mut stream = self.take_apart().stream;
@@ -359,8 +401,12 @@ impl Service<Request<Incoming>> for Requests {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(Remote(self.remote));
         let under_way = self.activity.begin();
-        let may_have_length = self.activity.lock_head().take(header::CONTENT_LENGTH.as_str().as_bytes());
-        if may_have_length && request.headers().contains_key(header::TRANSFER_ENCODING) {
+        if let Some(uri) = request_line::without_double_slashes(request.uri()) {
+            *request.uri_mut() = uri;
+        }
+        let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+        let may_have_length = self.activity.note_request(request.body().size_hint().exact().filter(|_| !is_chunked));
+        if may_have_length && is_chunked {
             // Parsed, the request has one of them left: what stands between client and server may have gone by the other.
             let refused = ApiError::bad_data(
                 "a body has a Content-Length or is chunked, not both, and a chunked one is sent after the answer before it has come",
@@ -405,6 +451,8 @@ impl Body for Answer {
 struct Watched {
     stream: TcpStream,
     ahead: Bytes,
+    /// Whether those are as they came from the socket.
+    is_raw: bool,
     activity: Arc<Activity>,
 }
 
@@ -430,6 +478,10 @@ impl AsyncRead for Watched {
             return Poll::Pending;
         }
         if !self.ahead.is_empty() {
+            if std::mem::take(&mut self.is_raw) {
+                let encoded = self.activity.lock_boundary().encode(&self.ahead);
+                self.ahead = encoded.map_or_else(|| self.ahead.clone(), Bytes::from);
+            }
             let count = self.ahead.len().min(buffer.remaining());
             let ahead = self.ahead.split_to(count);
             self.activity.note_read(&ahead);
@@ -439,6 +491,13 @@ impl AsyncRead for Watched {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_ready() {
+            let encoded = self.activity.lock_boundary().encode(buffer.filled().get(before..).unwrap_or_default());
+            if let Some(encoded) = encoded {
+                buffer.set_filled(before);
+                let count = encoded.len().min(buffer.remaining());
+                self.ahead = Bytes::from(encoded);
+                buffer.put_slice(&self.ahead.split_to(count));
+            }
             self.activity.note_read(buffer.filled().get(before..).unwrap_or_default());
             self.activity.stirred.store(true, Ordering::Relaxed);
         }
@@ -448,6 +507,9 @@ impl AsyncRead for Watched {
 
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.activity.is_refusal(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.note_written(written)
     }
@@ -457,6 +519,9 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if slices.first().is_some_and(|first| self.activity.is_refusal(first)) {
+            return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
+        }
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.note_written(written)
     }

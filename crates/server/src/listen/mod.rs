@@ -4,6 +4,7 @@ pub(crate) mod accept;
 pub(crate) mod connection_limit;
 pub(crate) mod grpc;
 pub(crate) mod http1;
+mod request_line;
 pub(crate) mod stream;
 
 use std::fmt;

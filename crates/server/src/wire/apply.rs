@@ -41,6 +41,7 @@ impl From<StoreError> for ApplyError {
 pub(super) struct Applier<'a> {
     db: &'a Db,
     producer: u64,
+    ahead_ms_max: u64,
     layouts: Vec<GroupLayout>,
     rows: Rows,
     cells: Vec<u64>,
@@ -49,8 +50,22 @@ pub(super) struct Applier<'a> {
 }
 
 impl<'a> Applier<'a> {
-    pub(super) fn new(db: &'a Db, producer: u64) -> Self {
-        Self { db, producer, layouts: Vec::new(), rows: Rows::default(), cells: Vec::new(), histograms_bytes: 0 }
+    /// A batch with a row further ahead of the clock than `ahead_ms_max` is refused.
+    pub(super) fn new(db: &'a Db, producer: u64, ahead_ms_max: u64) -> Self {
+        let (layouts, rows, cells) = (Vec::new(), Rows::default(), Vec::new());
+        Self { db, producer, ahead_ms_max, layouts, rows, cells, histograms_bytes: 0 }
+    }
+
+    fn check_ahead(&self, timestamps_ns: &[i64]) -> Result<(), ApplyError> {
+        let ahead_ns = i64::try_from(self.ahead_ms_max).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        let newest_ns_max = self.db.latest_now_ns().saturating_add(ahead_ns);
+        match timestamps_ns.iter().max() {
+            Some(newest_ns) if *newest_ns > newest_ns_max => Err(ApplyError::Invalid(format!(
+                "the time {newest_ns} ns is more than {} ms ahead of the server's clock (ahead_ms_max)",
+                self.ahead_ms_max
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Puts a batch into log and heads, as a whole or not at all. On disk it is later.
@@ -68,6 +83,7 @@ impl<'a> Applier<'a> {
         let mut rows = std::mem::take(&mut self.rows);
         for stretch in block.stretches() {
             block.read(stretch, &mut rows)?;
+            self.check_ahead(&rows.timestamps_ns)?;
             self.move_histograms(block, &mut rows)?;
             if rows.present.is_empty() {
                 self.push_full(appender, block, &rows)?;

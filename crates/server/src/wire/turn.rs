@@ -119,7 +119,7 @@ impl Work {
 
     /// Applies a message and those behind it, until the turn is over. `None` if the connection ends.
     fn turn(mut self, planes: &Planes, first: MessageBuffer, memory: OwnedSemaphorePermit) -> Option<Self> {
-        let mut applier = Applier::new(planes.db(), self.producer);
+        let mut applier = Applier::new(planes.db(), self.producer, planes.settings().ahead_ms_max);
         let discards = planes.settings().ingest_discard;
         let (mut job, mut turn_bytes) = (Job::Message { buffer: first, memory }, 0);
         loop {

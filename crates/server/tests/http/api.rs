@@ -130,11 +130,13 @@ fn federation_shows_the_newest_samples() {
     let server = Running::start();
     let now_ms = server.db.now_ns() / 1_000_000;
     write_samples(&server, now_ms);
-    let answer = server.get(&format!("/federate?match[]=up&match[]={}", encoded("{__name__=~\"l.*|up\"}")));
+    let path = format!("/federate?match[]=up&match[]={}", encoded("{__name__=~\"l.*|up\"}"));
+    let accept = [("accept", "text/plain;version=0.0.4;escaping=allow-utf-8")];
+    let answer = server.send("GET", &path, &accept, b"");
     assert_eq!(answer.status, 200);
     assert!(answer.header("content-type").starts_with("text/plain; version=0.0.4"));
     let expected = format!(
-        "# TYPE \"läuft.gut\" untyped\n{{\"läuft.gut\",\"läbel\"=\"x\"}} 3 {now_ms}\n# TYPE up untyped\nup{{job=\"a\\\"b\\\\\\n\"}} -2.5 {now_ms}\n"
+        "# TYPE \"läuft.gut\" untyped\n{{\"läuft.gut\",\"läbel\"=\"x\",instance=\"\"}} 3 {now_ms}\n# TYPE up untyped\nup{{job=\"a\\\"b\\\\\\n\",instance=\"\"}} -2.5 {now_ms}\n"
     );
     assert_eq!(answer.body, expected);
     let federated = server.post("/api/v1/import/prometheus?db=federated", &answer.body);

@@ -11,6 +11,7 @@ mod harness;
 mod hostile;
 mod influxql;
 mod limits;
+mod manners;
 mod parking;
 mod postgres;
 mod protocols;

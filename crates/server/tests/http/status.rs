@@ -56,6 +56,38 @@ fn own_numbers() {
     assert_eq!((answer.status, answer.body.as_str()), (204, ""));
 }
 
+/// The rules of `promtool check metrics`.
+#[test]
+fn own_numbers_are_named_as_prometheus_wants_them() {
+    let server = Running::start();
+    server.write("m v=1 1000000000");
+    for path in ["/api/v1/query?query=1", "/-/healthy", "/", "/federate?match[]=m_v"] {
+        assert_eq!(server.get(path).status, 200, "{path}");
+    }
+    let text = server.get("/metrics").body;
+    let (mut kinds, mut helped) = (std::collections::BTreeMap::new(), std::collections::BTreeSet::new());
+    for line in text.lines() {
+        if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|line| line.split_once(' ')) {
+            assert!(!help.is_empty() && helped.insert(name), "{name} has no help, or twice");
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' ')) {
+            assert!(helped.contains(name) && kinds.insert(name, kind).is_none(), "{line}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+            let words =
+                ["ns", "ms", "us", "s", "sec", "b", "kb", "mb", "milliseconds", "counter", "gauge", "histogram"];
+            assert!(!name.split('_').any(|word| words.contains(&word)), "{name}");
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+            assert!(name.bytes().all(is_plain), "{name}");
+        } else {
+            let name = line.split(['{', ' ']).next().unwrap();
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+            let family = if kinds.contains_key(family) { family } else { name };
+            assert!(kinds.contains_key(family), "{line} is of no family");
+            assert!(family == name || kinds[family] == "histogram", "{line}");
+        }
+    }
+    assert!(!text.contains("route=\"other\""), "{text}");
+}
+
 #[test]
 fn the_page() {
     let server = Running::start();

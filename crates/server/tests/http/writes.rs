@@ -33,6 +33,7 @@ fn lines_are_written_and_found() {
         ("/write?precision=u", "a,host=x v=1 5000000", "default", 5),
         ("/write?precision=n", "a,host=x v=1 6000000000", "default", 6),
         ("/api/v2/write?bucket=b2&org=o", "a,host=x v=1 1000000000", "b2", 1),
+        ("/api/v2/write?bucket=b1%2Fautogen", "a,host=x v=1 1000000000", "b1", 1),
         ("/api/v2/write?bucket=b2&precision=us", "a,host=x v=1 2000000", "b2", 2),
     ] {
         check(&server.post(path, body), 204, "");
@@ -190,8 +191,8 @@ fn bad_remote_writes_are_not_to_be_repeated() {
 fn expositions_are_written_and_found() {
     let server = Running::start();
     let text = "# HELP req Requests.\n# TYPE req counter\nreq{code=\"200\"} 5 1000\nreq{code=\"500\"} 1\n";
-    let path = "/api/v1/import/prometheus?timestamp=2&extra_label=job=web&extra_label=code=x";
-    check(&server.post("/api/v1/import/prometheus?timestamp=2", text), 204, "");
+    let path = "/api/v1/import/prometheus?timestamp=2000&extra_label=job=web&extra_label=code=x";
+    check(&server.post("/api/v1/import/prometheus?timestamp=2000", text), 204, "");
     assert_eq!(
         server.result("default", "timestamp(req)", 2),
         r#"[{"metric":{"code":"200"},"value":[2,"1"]},{"metric":{"code":"500"},"value":[2,"2"]}]"#
@@ -209,12 +210,12 @@ fn expositions_are_written_and_found() {
 #[test]
 fn bad_expositions_are_told_by_line() {
     let server = Running::start();
-    let answer = server.post("/api/v1/import/prometheus?timestamp=1", "good 1\nbad{ 1\nworse{a=b} 2\n");
+    let answer = server.post("/api/v1/import/prometheus?timestamp=1000", "good 1\nbad{ 1\nworse{a=b} 2\n");
     let message = r#"partial write: line 2: missing '}'\nline 3: the value of label \"a\" is not in quotes dropped=2"#;
     check(&answer, 400, &format!(r#"{{"status":"error","errorType":"bad_data","error":"{message}"}}"#));
     assert!(server.result("default", "good", 1).contains(r#""1""#));
     for (parameters, message) in [
-        ("timestamp=soon", r#"invalid parameter \"timestamp\": cannot parse \"soon\" to a valid timestamp"#),
+        ("timestamp=soon", r#"invalid parameter \"timestamp\": \"soon\" is not a time in milliseconds"#),
         ("extra_label=job", r#"invalid parameter \"extra_label\": \"job\" is not name=value"#),
     ] {
         let answer = server.post(&format!("/api/v1/import/prometheus?{parameters}"), "good 1");

@@ -18,18 +18,18 @@ use crate::state::State;
 
 /// `POST /write`: `db`, `precision`; user, password, retention policy and consistency are accepted and not used.
 pub(crate) async fn influx_v1(From(state): From<Arc<State>>, request: Request) -> Response {
-    influx(state, request, Version::V1, "db").await
+    influx(state, request, Version::V1).await
 }
 
 /// `POST /api/v2/write`: `bucket`, `precision`; the organisation is accepted and not used.
 pub(crate) async fn influx_v2(From(state): From<Arc<State>>, request: Request) -> Response {
-    influx(state, request, Version::V2, "bucket").await
+    influx(state, request, Version::V2).await
 }
 
-async fn influx(state: Arc<State>, request: Request, version: Version, database: &'static str) -> Response {
+async fn influx(state: Arc<State>, request: Request, version: Version) -> Response {
     let written = async {
         let parts = extract_write(&state, request).await?;
-        state.work(move |state| write_lines(state, parts, database)).await?
+        state.work(move |state| write_lines(state, parts, version)).await?
     };
     match written.await {
         Ok(outcome) => influx::answer(version, &outcome),
@@ -37,11 +37,24 @@ async fn influx(state: Arc<State>, request: Request, version: Version, database:
     }
 }
 
-fn write_lines(state: &State, parts: RequestParts, database: &str) -> Result<Outcome, ApiError> {
+/// The database of a bucket: `telegraf`, or `telegraf/autogen` as InfluxDB 1.8 has it, whose retention policy is not used.
+fn bucket_database(bucket: &str) -> Result<&str, ApiError> {
+    match bucket.split_once('/') {
+        None => Ok(bucket),
+        Some(("", _)) => Err(ApiError::invalid_parameter("bucket", "use database or database/retention-policy")),
+        Some((database, _)) => Ok(database),
+    }
+}
+
+fn write_lines(state: &State, parts: RequestParts, version: Version) -> Result<Outcome, ApiError> {
     let precision = parts.parameters.get("precision").unwrap_or("ns");
     let precision = Precision::from_name(precision)
         .ok_or_else(|| ApiError::bad_data(format!("invalid precision {precision:?} (use ns, us, ms, s, m or h)")))?;
-    let database = parts.parameters.get(database).unwrap_or(model::DEFAULT_DATABASE).to_owned();
+    let database = match version {
+        Version::V2 => parts.parameters.get("bucket").map(bucket_database).transpose()?,
+        Version::V1 | Version::V3 => parts.parameters.get("db"),
+    };
+    let database = database.unwrap_or(model::DEFAULT_DATABASE).to_owned();
     let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
     let options = line_options(state, &database, precision)?;
     let outcome = body.parse(|lines| {

@@ -131,8 +131,7 @@ pub(crate) async fn exposition(From(state): From<Arc<State>>, request: Request) 
 
 fn write_exposition(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
     let database = parts.parameters.database(&parts.headers);
-    let now_ns =
-        parts.parameters.time_ms("timestamp")?.map_or_else(|| state.db.now_ns(), |time_ms| time_ms * 1_000_000);
+    let now_ns = default_time_ns(&parts.parameters)?.unwrap_or_else(|| state.db.now_ns());
     let content_type =
         parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let extra_labels = extra_labels(&parts.parameters)?;
@@ -150,6 +149,13 @@ fn write_exposition(state: &State, parts: RequestParts) -> Result<Outcome, ApiEr
         state.store("exposition", &database, parsed)
     })?;
     Ok(outcome.number_lines())
+}
+
+/// The time of samples that bring none: `timestamp` in milliseconds, as VictoriaMetrics has it.
+fn default_time_ns(parameters: &Parameters) -> Result<Option<i64>, ApiError> {
+    let read = |text: &str| text.parse::<i64>().ok()?.checked_mul(1_000_000);
+    let bad = |text| ApiError::invalid_parameter("timestamp", format!("{text:?} is not a time in milliseconds"));
+    parameters.get("timestamp").map(|text| read(text).ok_or_else(|| bad(text))).transpose()
 }
 
 /// Labels that every series gets: `extra_label=name=value`, any number of them.

@@ -5,13 +5,18 @@ use std::fs;
 /// What a machine that does not say has, in bytes.
 const UNKNOWN_BYTES: u64 = 4 << 30;
 
-/// Half of the memory of the machine, or of the control group that the program runs in if that has less.
+/// Half of [`of_the_machine`].
 pub(crate) fn half_of_the_machine() -> u64 {
+    of_the_machine() / 2
+}
+
+/// The memory of the machine, or of the control group that the program runs in if that has less.
+pub(crate) fn of_the_machine() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_of_meminfo(&text));
     let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .iter()
         .find_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
-    machine.into_iter().chain(group).min().unwrap_or(UNKNOWN_BYTES) / 2
+    machine.into_iter().chain(group).min().unwrap_or(UNKNOWN_BYTES)
 }
 
 /// `MemTotal` of `/proc/meminfo`, which is in KiB.

@@ -1,0 +1,4 @@
+//! What the machine has.
+
+pub(crate) mod memory;
+pub(crate) mod processor;

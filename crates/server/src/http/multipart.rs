@@ -1,0 +1,96 @@
+//! Multipart forms (RFC 7578), as `curl -F` sends them: parameters, and files of statements.
+
+use axum::http::{HeaderMap, header};
+use memchr::memmem;
+
+use crate::error::ApiError;
+
+/// What a part says of itself, and its content.
+struct Part<'b> {
+    name: String,
+    is_file: bool,
+    content: &'b [u8],
+}
+
+/// Whether a request's body is a multipart form.
+pub(crate) fn is_multipart(headers: &HeaderMap) -> bool {
+    content_type(headers).split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("multipart/form-data")
+}
+
+/// Names and values of the parts that are no files; none if the body is no multipart form.
+pub(crate) fn texts(headers: &HeaderMap, body: &[u8]) -> Result<Vec<(String, String)>, ApiError> {
+    let texts = parts(headers, body)?.into_iter().filter(|part| !part.is_file);
+    Ok(texts.map(|part| (part.name, String::from_utf8_lossy(part.content).into_owned())).collect())
+}
+
+/// The part named `q`, a text or a file, if the body is a multipart form and has one: `curl -F "q=@queries.txt"`.
+pub(crate) fn query_file(headers: &HeaderMap, body: &[u8]) -> Result<Option<String>, ApiError> {
+    match parts(headers, body)?.into_iter().find(|part| part.name == "q") {
+        None => Ok(None),
+        Some(part) => match String::from_utf8(part.content.to_vec()) {
+            Ok(text) => Ok(Some(text)),
+            Err(_) => Err(ApiError::bad_data("the query is not UTF-8")),
+        },
+    }
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn parts<'b>(headers: &HeaderMap, body: &'b [u8]) -> Result<Vec<Part<'b>>, ApiError> {
+    if !is_multipart(headers) {
+        return Ok(Vec::new());
+    }
+    let boundary = parameter(content_type(headers), "boundary").filter(|boundary| !boundary.is_empty());
+    let Some(boundary) = boundary else {
+        return Err(ApiError::bad_data("the multipart form has no boundary"));
+    };
+    let delimiter = format!("--{boundary}");
+    let places: Vec<usize> = memmem::find_iter(body, delimiter.as_bytes()).collect();
+    let part = |pair: &[usize]| {
+        let [start, end] = pair else { return None };
+        read_part(body.get(start + delimiter.len()..*end)?)
+    };
+    Ok(places.windows(2).filter_map(part).collect())
+}
+
+fn read_part(part: &[u8]) -> Option<Part<'_>> {
+    let head_end = memmem::find(part, b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(part.get(..head_end)?);
+    let disposition = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.trim().eq_ignore_ascii_case("content-disposition").then_some(value)
+    })?;
+    let content = part.get(head_end + 4..)?;
+    let content = content.strip_suffix(b"\r\n").unwrap_or(content);
+    Some(Part { name: parameter(disposition, "name")?, is_file: parameter(disposition, "filename").is_some(), content })
+}
+
+/// A parameter of a header's value: `form-data; name="q"`.
+fn parameter(value: &str, wanted: &str) -> Option<String> {
+    value.split(';').find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case(wanted).then(|| value.trim().trim_matches('"').to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_part_q_is_found() {
+        let body = b"--xx\r\nContent-Disposition: form-data; name=\"db\"\r\n\r\nd\r\n--xx\r\n\
+                     Content-Disposition: form-data; name=\"q\"; filename=\"a.txt\"\r\nContent-Type: text/plain\r\n\r\n\
+                     select a\nfrom m\r\n--xx--\r\n";
+        let mut headers = HeaderMap::new();
+        assert_eq!(query_file(&headers, body).unwrap(), None);
+        headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("multipart/form-data; boundary=xx"));
+        assert_eq!(query_file(&headers, body).unwrap().as_deref(), Some("select a\nfrom m"));
+        assert_eq!(texts(&headers, body).unwrap(), [("db".to_owned(), "d".to_owned())]);
+        assert_eq!(query_file(&headers, b"--xx\r\n").unwrap(), None);
+        headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("multipart/form-data"));
+        assert!(query_file(&headers, body).is_err());
+    }
+}
