@@ -109,6 +109,8 @@ impl Peer {
             Self::VictoriaMetrics => {
                 command.arg(format!("-httpListenAddr={address}")).arg("-retentionPeriod=100y");
                 command.arg(format!("-storageDataPath={}", data.display()));
+                // Its limits are below a million series.
+                command.args(["-search.maxUniqueTimeseries=20000000", "-search.maxSeries=20000000"]);
             }
             Self::Influxdb => {
                 command.arg("-config").arg(write("influxdb.conf", &influxdb_settings(data, address)?)?);
