@@ -19,6 +19,9 @@ const NS_PER_MS: i64 = 1_000_000;
 /// Groups that are read together.
 const BATCH_GROUPS_MAX: usize = 256;
 
+/// Groups of a shard that are read before those of the next one.
+const TURN_GROUPS: usize = 64;
+
 /// Samples of series that are handed over together; with more, they would leave the processor's caches before they are used.
 const SAMPLES_TOGETHER: usize = 4096;
 
@@ -39,6 +42,7 @@ impl Batches {
         if may_share_series(groups.iter()) {
             return None;
         }
+        let groups = in_turns(groups);
         let (mut ranges, mut from) = (Vec::new(), 0);
         for alike in groups.chunk_by(|a, b| a.is_of_shard_of(b) && Arc::ptr_eq(&a.columns, &b.columns)) {
             for batch in alike.chunks(BATCH_GROUPS_MAX) {
@@ -62,6 +66,19 @@ impl Batches {
     pub(super) fn groups(&self) -> usize {
         self.groups.len()
     }
+}
+
+/// Groups of different shards in turns, some of each: queries that began together would go through the shards in step, and wait for one another.
+pub(super) fn in_turns(groups: Vec<SelectedGroup>) -> Vec<SelectedGroup> {
+    let mut turns: Vec<(usize, usize)> = Vec::with_capacity(groups.len());
+    let mut from = 0;
+    for of_shard in groups.chunk_by(SelectedGroup::is_of_shard_of) {
+        turns.extend((0..of_shard.len()).map(|number| (number / TURN_GROUPS, from + number)));
+        from += of_shard.len();
+    }
+    turns.sort_unstable();
+    let mut groups: Vec<Option<SelectedGroup>> = groups.into_iter().map(Some).collect();
+    turns.into_iter().filter_map(|(_, index)| groups.get_mut(index)?.take()).collect()
 }
 
 /// Returns whether several of some groups may make up the same series: not where each metric is of one measurement, in which groups differ, and

@@ -8,7 +8,7 @@ use index::compile;
 use model::{Labels, Matcher, NativeHistogram, SampleColumn, TimeRange, ValueType};
 use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, to_milliseconds};
 
-use super::projected::{Batches, KnownBatches, may_share_series};
+use super::projected::{Batches, KnownBatches, in_turns, may_share_series};
 use crate::series::selection;
 use crate::{
     Budget, Helpers, LastSampleSink, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection,
@@ -318,7 +318,7 @@ impl Source for StoreSource<'_> {
 fn sets_of(groups: Vec<SelectedGroup>) -> Vec<SeriesGroups> {
     let blocks: Vec<SelectedGroup> = groups.into_iter().flat_map(SelectedGroup::by_block).collect();
     if !may_share_series(blocks.iter()) {
-        return blocks.into_iter().map(|group| vec![group]).collect();
+        return in_turns(blocks).into_iter().map(|group| vec![group]).collect();
     }
     let mut groups: Vec<(usize, SelectedGroup)> = blocks.into_iter().enumerate().collect();
     groups.sort_by(|(_, a), (_, b)| a.labels.cmp(&b.labels).then_with(|| first_metric(a).cmp(first_metric(b))));
