@@ -14,7 +14,7 @@ use super::{cache_folder, machine, number, pairs, peer_named, program};
 /// Servers that take remote write.
 const PEERS: [Peer; 3] = [Peer::Thalweg, Peer::Prometheus, Peer::VictoriaMetrics];
 
-/// What is measured.
+/// The servers to measure, and how many series and requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Options {
     peers: Vec<Peer>,

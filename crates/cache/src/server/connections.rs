@@ -81,7 +81,7 @@ impl Connections {
         number
     }
 
-    /// Whether it still had its place.
+    /// Returns whether the connection had not been evicted.
     fn wake(&self, number: u64) -> bool {
         self.open.lock().waiting.remove(&number).is_some()
     }

@@ -162,7 +162,7 @@ fn field_name_length(text: &[u8]) -> Result<usize, &'static str> {
 struct BadLine {
     /// Its end included.
     length: usize,
-    /// Whether it has a quote that is not closed in the text.
+    /// True if a quote is not closed in the text.
     has_open_quote: bool,
 }
 

@@ -38,11 +38,11 @@ pub(super) struct Batches {
 impl Batches {
     /// `None` where several groups may make up the same series, which only whole labels tell.
     fn new(groups: Vec<SelectedGroup>) -> Option<Self> {
-        let groups: Vec<SelectedGroup> = groups.into_iter().flat_map(SelectedGroup::by_block).collect();
+        let mut groups = by_block(groups);
         if may_share_series(groups.iter()) {
             return None;
         }
-        let groups = in_turns(groups);
+        put_in_turns(&mut groups);
         let (mut ranges, mut from) = (Vec::new(), 0);
         for alike in groups.chunk_by(|a, b| a.is_of_shard_of(b) && Arc::ptr_eq(&a.columns, &b.columns)) {
             for batch in alike.chunks(BATCH_GROUPS_MAX) {
@@ -69,16 +69,22 @@ impl Batches {
 }
 
 /// Groups of different shards in turns, some of each: queries that began together would go through the shards in step, and wait for one another.
-pub(super) fn in_turns(groups: Vec<SelectedGroup>) -> Vec<SelectedGroup> {
-    let mut turns: Vec<(usize, usize)> = Vec::with_capacity(groups.len());
-    let mut from = 0;
-    for of_shard in groups.chunk_by(SelectedGroup::is_of_shard_of) {
-        turns.extend((0..of_shard.len()).map(|number| (number / TURN_GROUPS, from + number)));
-        from += of_shard.len();
+pub(super) fn put_in_turns(groups: &mut [SelectedGroup]) {
+    for of_shard in groups.chunk_by_mut(SelectedGroup::is_of_shard_of) {
+        for (turn, groups) in (0..).zip(of_shard.chunks_mut(TURN_GROUPS)) {
+            groups.iter_mut().for_each(|group| group.rank = turn);
+        }
     }
-    turns.sort_unstable();
-    let mut groups: Vec<Option<SelectedGroup>> = groups.into_iter().map(Some).collect();
-    turns.into_iter().filter_map(|(_, index)| groups.get_mut(index)?.take()).collect()
+    // In place, and the groups of a turn stay in their order.
+    groups.sort_by_cached_key(|group| group.rank);
+}
+
+/// Groups whose columns are of one member block each. They are copied only where some have more: there may be millions.
+pub(super) fn by_block(groups: Vec<SelectedGroup>) -> Vec<SelectedGroup> {
+    if groups.iter().all(SelectedGroup::is_of_one_block) {
+        return groups;
+    }
+    groups.into_iter().flat_map(SelectedGroup::by_block).collect()
 }
 
 /// Returns whether several of some groups may make up the same series: not where each metric is of one measurement, in which groups differ, and

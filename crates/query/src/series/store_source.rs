@@ -8,7 +8,7 @@ use index::compile;
 use model::{Labels, Matcher, NativeHistogram, SampleColumn, TimeRange, ValueType};
 use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, to_milliseconds};
 
-use super::projected::{Batches, KnownBatches, in_turns, may_share_series};
+use super::projected::{Batches, KnownBatches, by_block, may_share_series, put_in_turns};
 use crate::series::selection;
 use crate::{
     Budget, Helpers, LastSampleSink, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection,
@@ -316,9 +316,10 @@ impl Source for StoreSource<'_> {
 /// The groups in the order in which they are read, those together that make up the same labels. Where none do it is the index's order, as that of
 /// [`Batches`]: sums of floats depend on it, and must not depend on which way series are read.
 fn sets_of(groups: Vec<SelectedGroup>) -> Vec<SeriesGroups> {
-    let blocks: Vec<SelectedGroup> = groups.into_iter().flat_map(SelectedGroup::by_block).collect();
+    let mut blocks = by_block(groups);
     if !may_share_series(blocks.iter()) {
-        return in_turns(blocks).into_iter().map(|group| vec![group]).collect();
+        put_in_turns(&mut blocks);
+        return blocks.into_iter().map(|group| vec![group]).collect();
     }
     let mut groups: Vec<(usize, SelectedGroup)> = blocks.into_iter().enumerate().collect();
     groups.sort_by(|(_, a), (_, b)| a.labels.cmp(&b.labels).then_with(|| first_metric(a).cmp(first_metric(b))));

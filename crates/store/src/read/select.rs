@@ -13,6 +13,7 @@ use model::{Labels, METRIC_NAME, MetricMetadata, ValueType};
 
 use crate::part::PartKey;
 use crate::read::by_block;
+use crate::read::table_rows::only_block;
 use crate::{Store, StoreError};
 
 /// A group that satisfies matchers, with the chosen of its columns.
@@ -22,7 +23,8 @@ pub struct SelectedGroup {
     pub labels: Labels,
     /// Its chosen columns, sorted by slot.
     pub columns: Arc<Vec<SelectedColumn>>,
-    /// Its index among the groups of a table that were chosen with it, by labels; 0 where they were not put in order.
+    /// Its index among the groups of a table that were chosen with it, by labels, or when a reader of series comes to it; 0 where they were
+    /// not put in order.
     pub rank: u32,
     pub(crate) shard: usize,
     pub(crate) key: PartKey,
@@ -70,6 +72,11 @@ impl SelectedGroup {
     #[must_use]
     pub fn with_columns(&self, columns: Arc<Vec<SelectedColumn>>) -> Self {
         Self { columns, ..self.clone() }
+    }
+
+    /// Returns whether all its columns are of one member block.
+    pub fn is_of_one_block(&self) -> bool {
+        only_block(&self.columns).is_some()
     }
 
     /// Its columns as groups that are read apart: one for each member block.
