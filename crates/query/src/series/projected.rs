@@ -16,11 +16,8 @@ use crate::{Budget, LastSampleSink, QueryError, Selection, Series, SeriesSink};
 
 const NS_PER_MS: i64 = 1_000_000;
 
-/// Groups that are read together.
-const BATCH_GROUPS_MAX: usize = 256;
-
-/// Groups of a shard that are read before those of the next one.
-const TURN_GROUPS: usize = 64;
+/// Groups that are read together, and groups of a shard that are read before those of the next one.
+const BATCH_GROUPS_MAX: usize = 64;
 
 /// Samples of series that are handed over together; with more, they would leave the processor's caches before they are used.
 const SAMPLES_TOGETHER: usize = 4096;
@@ -71,7 +68,7 @@ impl Batches {
 /// Groups of different shards in turns, some of each: queries that began together would go through the shards in step, and wait for one another.
 pub(super) fn put_in_turns(groups: &mut [SelectedGroup]) {
     for of_shard in groups.chunk_by_mut(SelectedGroup::is_of_shard_of) {
-        for (turn, groups) in (0..).zip(of_shard.chunks_mut(TURN_GROUPS)) {
+        for (turn, groups) in (0..).zip(of_shard.chunks_mut(BATCH_GROUPS_MAX)) {
             groups.iter_mut().for_each(|group| group.rank = turn);
         }
     }
