@@ -5,6 +5,9 @@ use memchr::memmem;
 
 use crate::error::ApiError;
 
+/// Parts that a form may have.
+const PARTS_MAX: usize = 10_000;
+
 /// What a part says of itself, and its content.
 struct Part<'b> {
     name: String,
@@ -12,7 +15,7 @@ struct Part<'b> {
     content: &'b [u8],
 }
 
-/// Whether a request's body is a multipart form.
+/// Returns whether a request's body is a multipart form.
 pub(crate) fn is_multipart(headers: &HeaderMap) -> bool {
     content_type(headers).split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("multipart/form-data")
 }
@@ -20,7 +23,11 @@ pub(crate) fn is_multipart(headers: &HeaderMap) -> bool {
 /// Names and values of the parts that are no files; none if the body is no multipart form.
 pub(crate) fn texts(headers: &HeaderMap, body: &[u8]) -> Result<Vec<(String, String)>, ApiError> {
     let texts = parts(headers, body)?.into_iter().filter(|part| !part.is_file);
-    Ok(texts.map(|part| (part.name, String::from_utf8_lossy(part.content).into_owned())).collect())
+    let text = |part: Part<'_>| match std::str::from_utf8(part.content) {
+        Ok(text) => Ok((part.name, text.to_owned())),
+        Err(_) => Err(ApiError::bad_data(format!("the part {:?} of the form is not UTF-8", part.name))),
+    };
+    texts.map(text).collect()
 }
 
 /// The part named `q`, a text or a file, if the body is a multipart form and has one: `curl -F "q=@queries.txt"`.
@@ -47,12 +54,16 @@ fn parts<'b>(headers: &HeaderMap, body: &'b [u8]) -> Result<Vec<Part<'b>>, ApiEr
         return Err(ApiError::bad_data("the multipart form has no boundary"));
     };
     let delimiter = format!("--{boundary}");
-    let places: Vec<usize> = memmem::find_iter(body, delimiter.as_bytes()).collect();
-    let part = |pair: &[usize]| {
-        let [start, end] = pair else { return None };
-        read_part(body.get(start + delimiter.len()..*end)?)
-    };
-    Ok(places.windows(2).filter_map(part).collect())
+    // A body may be delimiters and nothing else: it is gone through without noting where they are.
+    let (mut parts, mut start) = (Vec::new(), None);
+    for end in memmem::find_iter(body, delimiter.as_bytes()) {
+        let part = start.replace(end + delimiter.len()).and_then(|start| read_part(body.get(start..end)?));
+        if part.is_some() && parts.len() == PARTS_MAX {
+            return Err(ApiError::bad_data(format!("a form has at most {PARTS_MAX} parts")));
+        }
+        parts.extend(part);
+    }
+    Ok(parts)
 }
 
 fn read_part(part: &[u8]) -> Option<Part<'_>> {
@@ -90,7 +101,20 @@ mod tests {
         assert_eq!(query_file(&headers, body).unwrap().as_deref(), Some("select a\nfrom m"));
         assert_eq!(texts(&headers, body).unwrap(), [("db".to_owned(), "d".to_owned())]);
         assert_eq!(query_file(&headers, b"--xx\r\n").unwrap(), None);
+        let invalid = b"--xx\r\nContent-Disposition: form-data; name=\"db\"\r\n\r\n\xff\r\n--xx--\r\n";
+        assert!(texts(&headers, invalid).unwrap_err().message.contains("\"db\" of the form is not UTF-8"));
         headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("multipart/form-data"));
         assert!(query_file(&headers, body).is_err());
+    }
+
+    #[test]
+    fn a_form_of_very_many_parts_is_refused() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("multipart/form-data; boundary=x"));
+        let part = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n";
+        assert_eq!(texts(&headers, format!("{}--x--", part.repeat(PARTS_MAX)).as_bytes()).unwrap().len(), PARTS_MAX);
+        let error = texts(&headers, format!("{}--x--", part.repeat(PARTS_MAX + 1)).as_bytes()).unwrap_err();
+        assert!(error.message.contains("at most 10000 parts"));
+        assert!(texts(&headers, "--x".repeat(1_000_000).as_bytes()).unwrap().is_empty());
     }
 }
