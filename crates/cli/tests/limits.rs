@@ -4,55 +4,38 @@
 mod support;
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use support::{Folder, TestServer, run, text};
+use support::{Folder, PostgresSession, TestServer, run, text};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A session of Postgres that copies rows in.
-struct Copying(TcpStream);
-
-fn message(kind: &[u8], body: &[u8]) -> Vec<u8> {
-    [kind, &(body.len() as u32 + 4).to_be_bytes(), body].concat()
-}
+struct Copying(PostgresSession);
 
 impl Copying {
     fn start(address: SocketAddr) -> Self {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(&message(b"", b"\0\x03\0\0user\0test\0database\0default\0\0")).unwrap();
-        stream.write_all(&message(b"Q", b"COPY copied (time, pod, value) FROM STDIN\0")).unwrap();
-        let mut session = Self(stream);
+        let mut session = PostgresSession::start(address);
+        session.query("COPY copied (time, pod, value) FROM STDIN");
         while session.next().0 != b'G' {}
-        session
-    }
-
-    /// The kind and the body of the next message.
-    fn next(&mut self) -> (u8, String) {
-        let mut head = [0; 5];
-        self.0.read_exact(&mut head).unwrap();
-        let length = u32::from_be_bytes(*head.last_chunk().unwrap()) as usize - 4;
-        let mut body = vec![0; length];
-        self.0.read_exact(&mut body).unwrap();
-        (head[0], text(&body))
+        Self(session)
     }
 
     fn send_rows(&mut self) {
         // Messages that are themselves small.
-        let rows = message(b"d", "2024-01-01 00:00:00\tp\t1\n".repeat(1_000).as_bytes());
-        self.0.write_all(&rows.repeat(60)).unwrap();
+        for _ in 0..60 {
+            self.0.send(b"d", "2024-01-01 00:00:00\tp\t1\n".repeat(1_000).as_bytes());
+        }
     }
 
     /// Ends the COPY; why it was refused, if it was.
     fn finish(mut self) -> Option<String> {
-        self.0.write_all(&message(b"c", b"")).unwrap();
+        self.0.send(b"c", b"");
         loop {
-            match self.next() {
+            match self.0.next() {
                 (b'E', error) => return Some(error),
                 (b'C', _) => return None,
                 _ => {}

@@ -4,9 +4,10 @@
 mod support;
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use support::{Folder, TestServer, run, text};
+use support::{Folder, PostgresSession, TestServer, run, text};
 
 /// Runs the program; its exit code and what it said.
 fn tell(arguments: &[&str]) -> (Option<i32>, String) {
@@ -211,7 +212,9 @@ fn losses_are_refused_accepted_and_acknowledged() {
     let (code, said) = tell(&serve);
     let names = parts[0].to_str().unwrap();
     assert!(code == Some(2) && said.contains(names) && said.contains("--accept-loss"), "{said}");
-    let server = TestServer::start(&data, &["--no-host-metrics", "--accept-loss"]);
+    let postgres = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let accepting = ["--no-host-metrics", "--accept-loss", "--postgres", &postgres.to_string()];
+    let server = TestServer::start(&data, &accepting);
     let counted = count(&server);
     assert!(counted.contains("\"warnings\"") && counted.contains(names), "{counted}");
     let elsewhere = server.get("/api/v1/query?query=sum(count_over_time(m_v[1m]))&time=9000").1;
@@ -223,12 +226,23 @@ fn losses_are_refused_accepted_and_acknowledged() {
     };
     let header = || has_header("/query?q=SHOW%20DATABASES");
     assert!(header());
-    // InfluxQL and SQL: only responses whose times are hit.
+    // InfluxQL, SQL and plans: only responses whose times are hit.
+    let mut session = PostgresSession::start(postgres);
+    let hour_ns = 3_600_000_000_000_i64;
+    for (is_hit, plan_range) in [(true, format!("0 {hour_ns}")), (false, format!("{hour_ns} {}", 2 * hour_ns))] {
+        let plan =
+            format!("/api/v1/plan?query=(-%3E%3E%20(metric%20%22m_v%22)%20(range%20{plan_range}))").replace(' ', "%20");
+        assert_eq!(has_header(&plan), is_hit, "{plan}");
+    }
     for (is_hit, range) in [(true, "time%20%3C%20"), (false, "time%20%3E%20")] {
         let influxql = format!("/query?db=default&q=SELECT%20v%20FROM%20m%20WHERE%20{range}9000s");
         assert_eq!(has_header(&influxql), is_hit, "{influxql}");
         let sql = format!("/sql?query=SELECT%20v%20FROM%20m%20WHERE%20{range}%271970-01-01T02:30:00Z%27");
         assert_eq!(has_header(&sql), is_hit, "{sql}");
+        let comparison = if is_hit { "<" } else { ">" };
+        session.query(&format!("SELECT v FROM m WHERE time {comparison} '1970-01-01T02:30:00Z'"));
+        let warned = |(kind, text): &(u8, String)| *kind == b'N' && text.contains("01000") && text.contains(names);
+        assert_eq!(session.until_ready().iter().any(warned), is_hit, "{comparison}");
     }
     assert!(done(&["losses", "--url", &url]).contains(names));
     assert!(done(&["losses", "--url", &url, "--acknowledge"]).contains("1 loss acknowledged"));

@@ -1,7 +1,8 @@
 //! The real program on a folder and a port of the test's own.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests, each using its own part")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -100,6 +101,49 @@ impl Drop for TestServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A session of Postgres, message by message.
+pub(crate) struct PostgresSession(TcpStream);
+
+impl PostgresSession {
+    pub(crate) fn start(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+        let mut session = Self(stream);
+        session.send(b"", b"\0\x03\0\0user\0test\0database\0default\0\0");
+        session.until_ready();
+        session
+    }
+
+    /// Sends a message; the first of a session has no kind.
+    pub(crate) fn send(&mut self, kind: &[u8], body: &[u8]) {
+        let message = [kind, &(body.len() as u32 + 4).to_be_bytes(), body].concat();
+        self.0.write_all(&message).unwrap();
+    }
+
+    pub(crate) fn query(&mut self, text: &str) {
+        self.send(b"Q", &[text.as_bytes(), b"\0"].concat());
+    }
+
+    /// The kind and the body of the next message.
+    pub(crate) fn next(&mut self) -> (u8, String) {
+        let mut head = [0; 5];
+        self.0.read_exact(&mut head).unwrap();
+        let length = u32::from_be_bytes(*head.last_chunk().unwrap()) as usize - 4;
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        (head[0], text(&body))
+    }
+
+    /// All messages up to the one that says that the server waits for the next query.
+    pub(crate) fn until_ready(&mut self) -> Vec<(u8, String)> {
+        let mut messages = Vec::new();
+        while messages.last().is_none_or(|(kind, _)| *kind != b'Z') {
+            messages.push(self.next());
+        }
+        messages
     }
 }
 

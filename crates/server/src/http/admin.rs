@@ -111,11 +111,14 @@ impl ReadTimes {
 pub(crate) fn warn_of_losses(state: &State, response: &mut Response) {
     let times = response.extensions().get::<ReadTimes>().map(|times| times.0);
     let Some(warning) = state.db.health().loss_warning(times.as_ref()) else { return };
-    let is_printable = |letter: char| (' '..='~').contains(&letter);
-    let printable: String = warning.chars().map(|letter| if is_printable(letter) { letter } else { '?' }).collect();
-    if let Ok(value) = header::HeaderValue::from_str(&printable) {
+    if let Ok(value) = header::HeaderValue::from_str(&printable(&warning)) {
         response.headers_mut().insert("x-thalweg-warning", value);
     }
+}
+
+/// A text as a header may hold it: letters beyond ASCII become question marks.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|letter| if (' '..='~').contains(&letter) { letter } else { '?' }).collect()
 }
 
 pub(crate) async fn databases(From(state): From<Arc<State>>) -> Result<Response, ApiError> {

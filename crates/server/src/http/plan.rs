@@ -10,6 +10,7 @@ use query::arrow::{self, FrameBatches, STREAM_MEDIA_TYPE};
 use query::{Frame, FrameColumn, Outcome, Values};
 
 use crate::error::ApiError;
+use crate::http::admin::ReadTimes;
 use crate::http::explain::{Explain, analyzed, planned};
 use crate::http::json;
 use crate::http::query::{QueryJob, run_query};
@@ -26,6 +27,7 @@ pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Res
         return Ok(json::success(&planned(&plan.to_string()), &[], &[]));
     }
     let budget = state.query_budget(&parts.parameters);
+    let read = budget.clone();
     let asked = QueryJob::new(&state, "plan", &text, &budget, &parts)?;
     let database = parts.parameters.database(&parts.headers);
     if explain == Explain::No && wants_arrow(&parts)? {
@@ -35,7 +37,9 @@ pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Res
             Ok((arrow::stream(&batches.schema(), batches)?, ()))
         };
         let (stream, ()) = run_query(&state, asked, work).await?;
-        return Ok(([(header::CONTENT_TYPE, STREAM_MEDIA_TYPE)], stream).into_response());
+        let mut response = ([(header::CONTENT_TYPE, STREAM_MEDIA_TYPE)], stream).into_response();
+        ReadTimes::attach(&mut response, &read);
+        return Ok(response);
     }
     let (data, ()) = run_query(&state, asked, move |state| {
         let outcome = state.db.run_plan(&database, &plan, &budget)?;
@@ -44,7 +48,9 @@ pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Res
         Ok((if is_analyzed { analyzed(&plan.to_string(), steps, reads) } else { frames(found) }, ()))
     })
     .await?;
-    Ok(json::success(&data, &[], &[]))
+    let mut response = json::success(&data, &[], &[]);
+    ReadTimes::attach(&mut response, &read);
+    Ok(response)
 }
 
 /// Whether the frames are to come as one table in Arrow's stream.

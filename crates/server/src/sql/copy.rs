@@ -140,6 +140,6 @@ impl Connection {
             written
         });
         let written = written.await.map_err(|error| failed("57014", error.message))?;
-        written.map_err(|error| error_of(&error))
+        written.map(|outcome| outcome.answer).map_err(|error| error_of(&error))
     }
 }

@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::TimeRange;
 use query::{Budget, QueryError};
 use sql::{Answer, ClientContext, SqlError};
 
@@ -40,6 +41,12 @@ fn database_of(state: &State, named: &str, user: &str) -> Result<String, SqlErro
     Err(SqlError::UnknownTable(format!("database \"{named}\" does not exist: {} exist", known.join(", "))))
 }
 
+/// What a statement gave, and a warning if rows that it would have read are lost.
+struct Outcome<T> {
+    answer: T,
+    warning: Option<String>,
+}
+
 /// Does a statement's work when it is its turn, among the queries that are listed; stops it when its client leaves or its time is up. The
 /// outer error is of its turn and its time, the inner one of the statement.
 async fn watch<T: Send + 'static>(
@@ -47,16 +54,22 @@ async fn watch<T: Send + 'static>(
     text: String,
     (session, remote): (ClientContext, Option<SocketAddr>),
     work: impl FnOnce(&State, &ClientContext, &Arc<Budget>) -> Result<T, SqlError> + Send + 'static,
-) -> Result<Result<T, SqlError>, ApiError> {
+) -> Result<Result<Outcome<T>, SqlError>, ApiError> {
     let budget = state.db.budget(state.settings.query_samples_max);
     let description = Description { kind: "sql", text, database: session.database.clone(), remote };
     let timeout = Duration::from_millis(state.settings.query_timeout_ms);
     let asked = QueryJob::without_request(description, budget.clone(), timeout);
     let work = move |state: &State| match work(state, &session, &budget) {
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
-        answer => Ok((String::new(), answer)),
+        answer => Ok((String::new(), answer.map(|answer| Outcome { answer, warning: loss_warning(state, &budget) }))),
     };
     run_query(state, asked, work).await.map(|(_, answer)| answer)
+}
+
+/// A warning if rows of the times that a statement has read are lost.
+fn loss_warning(state: &State, budget: &Budget) -> Option<String> {
+    let range = budget.read_range();
+    if range == TimeRange::EMPTY { None } else { state.db.health().loss_warning(Some(&range)) }
 }
 
 /// Runs one of some statements.
@@ -65,7 +78,7 @@ async fn run_one(
     text: String,
     (parsed, place): (Arc<sql::Parsed>, usize),
     asker: (ClientContext, Option<SocketAddr>),
-) -> Result<Result<Answer, SqlError>, ApiError> {
+) -> Result<Result<Outcome<Answer>, SqlError>, ApiError> {
     let work = move |state: &State, session: &ClientContext, budget: &Arc<Budget>| {
         state.db.sql(&parsed, place, session, budget)
     };

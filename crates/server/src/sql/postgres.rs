@@ -1,12 +1,13 @@
 //! Postgres's protocol (version 3): simple and extended queries, cancelling, types as they are. No passwords: it listens on
 //! loopback unless it is told otherwise.
 
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::{BufMut, BytesMut};
-use futures_util::stream;
+use futures_util::{Sink, SinkExt, stream};
 use jiff::tz::TimeZone;
 use pgwire::api::auth::noop::NoopStartupHandler;
 use pgwire::api::cancel::DefaultCancelHandler;
@@ -16,13 +17,16 @@ use pgwire::api::results::{
     DescribePortalResponse, DescribeStatementResponse, FieldFormat, FieldInfo, QueryResponse, Response, Tag,
 };
 use pgwire::api::stmt::{QueryParser, StoredStatement};
-use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
+use pgwire::api::store::PortalStore;
+use pgwire::api::{ClientInfo, ClientPortalStore, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
+use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::data::DataRow;
 use sql::{Answer, ClientContext, Column, Manner, Parsed, Relation, SqlError, Value};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use super::Outcome;
 use super::copy::Copying;
 use super::parameters::{parameter, sample_of};
 use crate::listen::accept::Serve;
@@ -141,8 +145,17 @@ impl Connection {
         })
     }
 
-    /// Runs one of the statements when it is its turn; stops it when its client leaves or cancels.
-    async fn run(&self, statements: &Statements, place: usize, session: ClientContext) -> PgWireResult<Answer> {
+    /// Runs one of the statements when it is its turn; stops it when its client leaves or cancels. A notice warns of lost rows.
+    async fn run<C>(
+        &self,
+        client: &mut C,
+        (statements, place): (&Statements, usize),
+        session: ClientContext,
+    ) -> PgWireResult<Answer>
+    where
+        C: Sink<PgWireBackendMessage> + Unpin + Send,
+        PgWireError: From<C::Error>,
+    {
         let ran = super::run_one(
             &self.state,
             statements.text.to_string(),
@@ -150,7 +163,11 @@ impl Connection {
             (session, self.remote),
         );
         let answer = ran.await.map_err(|error| failed("57014", error.message))?;
-        let answer = answer.map_err(|error| error_of(&error))?;
+        let Outcome { answer, warning } = answer.map_err(|error| error_of(&error))?;
+        if let Some(warning) = warning {
+            let notice = ErrorInfo::new("WARNING".to_owned(), "01000".to_owned(), warning);
+            client.feed(PgWireBackendMessage::NoticeResponse(notice.into())).await?;
+        }
         if let Answer::Set(name, value) = &answer
             && name == "timezone"
             && let Ok(zone) = TimeZone::get(value)
@@ -212,13 +229,16 @@ pub(super) fn error_of(error: &SqlError) -> PgWireError {
 impl SimpleQueryHandler for Connection {
     async fn do_query<C>(&self, client: &mut C, query: &str) -> PgWireResult<Vec<Response>>
     where
-        C: ClientInfo + Unpin + Send + Sync,
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let statements = Statements::read(query).map_err(|error| error_of(&error))?;
         let mut responses = Vec::with_capacity(statements.parsed.statements.len());
         for place in 0..statements.parsed.statements.len() {
             let session = self.session(client, Vec::new()).map_err(|error| error_of(&error))?;
-            let answer = self.run(&statements, place, session.clone()).await?;
+            let answer = self.run(client, (&statements, place), session.clone()).await?;
             responses.push(self.response(answer, session, &Format::UnifiedText)?);
         }
         Ok(responses)
@@ -289,14 +309,17 @@ impl ExtendedQueryHandler for Connection {
 
     async fn do_query<C>(&self, client: &mut C, portal: &Portal<Statements>, _: usize) -> PgWireResult<Response>
     where
-        C: ClientInfo + Unpin + Send + Sync,
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Statements>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let mut parameters = Vec::with_capacity(portal.parameter_len());
         for place in 0..portal.parameter_len() {
             parameters.push(parameter(portal, place)?);
         }
         let session = self.session(client, parameters).map_err(|error| error_of(&error))?;
-        let answer = self.run(&portal.statement.statement, 0, session.clone()).await?;
+        let answer = self.run(client, (&portal.statement.statement, 0), session.clone()).await?;
         self.response(answer, session, &portal.result_column_format)
     }
 }

@@ -90,7 +90,7 @@ impl Service {
                 let relation = relation(batch, budget)?;
                 state.db.insert_rows(&table, relation, session, budget)
             });
-            written += wrote.await.map_err(ended)?.map_err(|error| refused(&error))?;
+            written += wrote.await.map_err(ended)?.map_err(|error| refused(&error))?.answer;
         }
         Ok(i64::try_from(written).unwrap_or(i64::MAX))
     }
@@ -101,6 +101,6 @@ impl Service {
         let found = crate::sql::watch(&self.state, text, (session, None), move |state, session, budget| {
             Ok(state.db.table_columns(&table, session, budget)?.is_some())
         });
-        found.await.map_err(ended)?.map_err(|error| refused(&error))
+        found.await.map_err(ended)?.map(|outcome| outcome.answer).map_err(|error| refused(&error))
     }
 }

@@ -131,6 +131,6 @@ impl Service {
             };
             state.db.tables(session, budget)?.into_iter().map(described).collect()
         });
-        found.await.map_err(ended)?.map_err(|error| refused(&error))
+        found.await.map_err(ended)?.map(|outcome| outcome.answer).map_err(|error| refused(&error))
     }
 }

@@ -34,11 +34,13 @@ use axum::body::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
 use prost::Message;
 use sql::{Answer, ClientContext, Relation, SqlError, Value};
-use tonic::metadata::MetadataMap;
+use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 use tonic::{Code, Extensions, Request, Response, Status, Streaming};
 
 use self::handle::{Handle, Row};
+use super::Outcome;
 use crate::error::ApiError;
+use crate::http::admin::printable;
 use crate::scheduler::running::Remote;
 use crate::state::State;
 
@@ -95,20 +97,26 @@ impl Service {
             super::watch(&self.state, handle.text.clone(), (session, remote), move |state, session, budget| {
                 state.db.describe_sql(&parsed, 0, session, budget)
             });
-        let columns = described.await.map_err(ended)?.map_err(|error| refused(&error))?;
-        Ok(sql::arrow_schema(&columns))
+        let described = described.await.map_err(ended)?.map_err(|error| refused(&error))?;
+        Ok(sql::arrow_schema(&described.answer))
     }
 
-    async fn run(&self, handle: &Handle, parameters: Vec<Value>, remote: Option<SocketAddr>) -> Result<Answer, Status> {
+    async fn run(
+        &self,
+        handle: &Handle,
+        parameters: Vec<Value>,
+        remote: Option<SocketAddr>,
+    ) -> Result<Outcome<Answer>, Status> {
         let parsed = one(&handle.text)?;
         let session = ClientContext { parameters, ..self.session(&handle.database) };
         let ran = super::run_one(&self.state, handle.text.clone(), (parsed, 0), (session, remote));
         ran.await.map_err(ended)?.map_err(|error| refused(&error))
     }
 
-    /// Runs a statement and sends its table; an empty one if it gives none.
+    /// Runs a statement and sends its table; an empty one if it gives none. A warning of lost rows comes as metadata.
     async fn rows(&self, handle: &Handle, remote: Option<SocketAddr>) -> FlightResult<Batches> {
-        let relation = match self.run(handle, handle.only_row()?, remote).await? {
+        let Outcome { answer, warning } = self.run(handle, handle.only_row()?, remote).await?;
+        let relation = match answer {
             Answer::Rows(relation) => relation,
             Answer::Table(table) => table.into_relation(),
             Answer::Set(..) | Answer::Done(_) => Relation::default(),
@@ -121,7 +129,11 @@ impl Service {
             Ok((batches.schema(), batches.collect::<Result<Vec<RecordBatch>, _>>()?))
         });
         let (schema, batches) = encoded.await.map_err(ended)?.map_err(|error| refused(&error))?;
-        Ok(sent(schema, batches))
+        let mut response = sent(schema, batches);
+        if let Some(warning) = warning.and_then(|text| AsciiMetadataValue::try_from(printable(&text)).ok()) {
+            response.metadata_mut().insert("x-thalweg-warning", warning);
+        }
+        Ok(response)
     }
 
     /// Runs a statement for what it does, once for each row of parameters; how many rows it wrote, -1 if it does not say.
@@ -129,7 +141,7 @@ impl Service {
         let none = [Row::default()];
         let mut written = None;
         for row in if handle.rows.is_empty() { none.as_slice() } else { &handle.rows } {
-            let count = match self.run(handle, row.values(), remote).await? {
+            let count = match self.run(handle, row.values(), remote).await?.answer {
                 Answer::Done(tag) => tag.rsplit(' ').next().and_then(|count| count.parse::<i64>().ok()),
                 Answer::Rows(relation) => i64::try_from(relation.rows.len()).ok(),
                 Answer::Table(table) => i64::try_from(table.rows.order().len()).ok(),
