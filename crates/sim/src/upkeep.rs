@@ -24,6 +24,27 @@ impl World {
         check_at(self, "data")
     }
 
+    /// Uploads while the object store fails now and then: nothing of that may show in what is read.
+    pub(crate) fn spoil_uploads(&mut self) -> Result<(), String> {
+        self.simulation.set_object_faults(ObjectFaults {
+            busy_per_mille: 100,
+            other_per_mille: 50,
+            lost_answers_per_mille: 100,
+            cut_uploads_per_mille: 100,
+            conflicts_per_mille: 20,
+        });
+        for _ in 0..self.below(10) {
+            let worked = self.store()?.maintain_objects();
+            match worked {
+                Ok(_) | Err(StoreError::Objects(_)) => {}
+                Err(error) if self.refused(&error) => {}
+                Err(error) => return Err(format!("uploading: {error}")),
+            }
+        }
+        self.simulation.set_object_faults(ObjectFaults::default());
+        Ok(())
+    }
+
     /// Takes a backup, restores it beside the folder, and compares what it holds.
     pub(crate) fn back_up(&mut self) -> Result<(), String> {
         if self.full_for > 0 {
@@ -74,6 +95,7 @@ impl World {
         let options = StoreOptions { directory: directory.into(), ..options(RESTORED_SEED) };
         let store = Store::open(self.simulation.platform(), options);
         let store = store.map_err(|error| format!("opening what was restored: {error}"))?;
+        self.compare_documents_of(&store)?;
         for database in [PLAIN, SHORT] {
             let Some(oracle) = self.oracles.get(database) else {
                 continue;

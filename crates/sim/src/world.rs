@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use index::compile;
 use model::{MatchOp, Matcher, TimeRange};
-use platform::sim::{ObjectFaults, Simulation};
+use platform::sim::Simulation;
 use store::{DatabasePolicy, Finding, ObjectTierOptions, Store, StoreError, StoreOptions, Windows};
 
 use crate::Report;
@@ -40,6 +40,8 @@ pub(crate) struct World {
     /// Operations until the disk has room again.
     pub(crate) full_for: u64,
     pub(crate) trash: Trash,
+    /// Named documents that must be there.
+    pub(crate) documents: BTreeMap<String, Vec<u8>>,
     /// When a wrong wall clock is set right at the latest, in honest time.
     pub(crate) clock_right_at_ns: Option<i64>,
 }
@@ -91,6 +93,7 @@ impl World {
             report: Report::default(),
             full_for: 0,
             trash: Trash::default(),
+            documents: BTreeMap::new(),
             clock_right_at_ns: None,
         };
         // A machine without a clock of its own begins long ago.
@@ -165,7 +168,8 @@ impl World {
             68..78 => self.background(|store| store.maintain().map(|_| ()))?,
             78..81 => self.spoil_uploads()?,
             81..82 => self.disturb_clock(),
-            82..87 => self.advance_ns(self.below(HOUR_NS as u64) as i64),
+            82..83 => self.change_document()?,
+            83..87 => self.advance_ns(self.below(HOUR_NS as u64) as i64),
             87..91 => self.delete()?,
             91..92 => self.set_policy(SHORT, [3, 6, 12][self.below(3) as usize])?,
             92..95 => self.reopen()?,
@@ -196,7 +200,7 @@ impl World {
     }
 
     /// Whether a full disk may have refused an operation: then nothing of it must have happened.
-    fn refused(&mut self, error: &StoreError) -> bool {
+    pub(crate) fn refused(&mut self, error: &StoreError) -> bool {
         let is_full = matches!(error, StoreError::Io { error, .. } if error.kind() == std::io::ErrorKind::StorageFull);
         self.report.refused += u64::from(is_full);
         is_full && self.full_for > 0
@@ -207,27 +211,6 @@ impl World {
             Err(error) if !self.refused(&error) => Err(format!("background work: {error}")),
             _ => Ok(()),
         }
-    }
-
-    /// Uploads while the object store fails now and then: nothing of that may show in what is read.
-    fn spoil_uploads(&mut self) -> Result<(), String> {
-        self.simulation.set_object_faults(ObjectFaults {
-            busy_per_mille: 100,
-            other_per_mille: 50,
-            lost_answers_per_mille: 100,
-            cut_uploads_per_mille: 100,
-            conflicts_per_mille: 20,
-        });
-        for _ in 0..self.below(10) {
-            let worked = self.store()?.maintain_objects();
-            match worked {
-                Ok(_) | Err(StoreError::Objects(_)) => {}
-                Err(error) if self.refused(&error) => {}
-                Err(error) => return Err(format!("uploading: {error}")),
-            }
-        }
-        self.simulation.set_object_faults(ObjectFaults::default());
-        Ok(())
     }
 
     fn write(&mut self) -> Result<(), String> {
@@ -445,7 +428,8 @@ impl World {
         self.full_for = 0;
         self.report.crashes += 1;
         self.simulation.fail_syncs_after(self.below(12) as u32);
-        match self.below(4) {
+        match self.below(5) {
+            4 => self.crash_with_document()?,
             0 => {
                 // How far it gets is the simulation's choice.
                 let _ = self.store()?.compact_all();
@@ -468,7 +452,7 @@ impl World {
         self.compare_everything()
     }
 
-    fn restart(&mut self) -> Result<(), String> {
+    pub(crate) fn restart(&mut self) -> Result<(), String> {
         self.simulation.crash();
         self.open()
     }
@@ -521,6 +505,7 @@ impl World {
 
     pub(crate) fn compare_everything(&mut self) -> Result<(), String> {
         self.check_time()?;
+        self.compare_documents()?;
         for database in [PLAIN, SHORT, FOLDED] {
             self.report.comparisons += 1;
             if let Some(difference) = self.differs(database)? {

@@ -36,8 +36,8 @@ fn brackets(line: &str) -> i64 {
 
 /// `name = …` or `name.workspace = true`, but for crates of ours, which lie in the workspace under their short names.
 fn is_outside(line: &str) -> bool {
-    const OURS: [&str; 18] = [
-        "model", "codec", "platform", "index", "ingest", "cache", "wire", "store", "query", "promql", "sql",
+    const OURS: [&str; 19] = [
+        "model", "codec", "platform", "index", "ingest", "cache", "wire", "access", "store", "query", "promql", "sql",
         "influxql", "rules", "db", "client", "server", "bench", "cli",
     ];
     let name = line.split(['=', '.']).next().unwrap_or("").trim();

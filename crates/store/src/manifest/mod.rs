@@ -10,6 +10,7 @@ pub(crate) mod twin;
 mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use codec::{DecodeError, Reader, varint};
 use model::TimeRange;
@@ -89,6 +90,10 @@ pub(crate) enum Edit {
     ForgetLosses,
     /// Records are missing in a log segment from an offset on, and an operator went on without them.
     LogGap { segment: u32, offset: u64 },
+    /// A named document exists, in place of one of its kind and name.
+    PutDocument { kind: String, name: String, bytes: Arc<[u8]> },
+    /// A named document does not exist any more.
+    RemoveDocument { kind: String, name: String },
 }
 
 /// A part that is past keeping and whose file is still there.
@@ -129,6 +134,8 @@ pub(crate) struct State {
     pub(crate) losses: Vec<Loss>,
     /// Segments and offsets of the log at which accepted losses begin.
     pub(crate) log_gaps: BTreeSet<(u32, u64)>,
+    /// Small documents of the layers above, by kind and name: accounts, say.
+    pub(crate) documents: BTreeMap<(String, String), Arc<[u8]>>,
 }
 
 impl State {
@@ -202,6 +209,12 @@ impl State {
             Edit::LogGap { segment, offset } => {
                 self.log_gaps.insert((*segment, *offset));
             }
+            Edit::PutDocument { kind, name, bytes } => {
+                self.documents.insert((kind.clone(), name.clone()), bytes.clone());
+            }
+            Edit::RemoveDocument { kind, name } => {
+                self.documents.remove(&(kind.clone(), name.clone()));
+            }
         }
     }
 
@@ -244,17 +257,24 @@ impl State {
         edits.extend(self.losses.iter().cloned().map(Edit::AddLoss));
         let gap = |(segment, offset): &(u32, u64)| Edit::LogGap { segment: *segment, offset: *offset };
         edits.extend(self.log_gaps.iter().map(gap));
+        let document = |((kind, name), bytes): (&(String, String), &Arc<[u8]>)| Edit::PutDocument {
+            kind: kind.clone(),
+            name: name.clone(),
+            bytes: bytes.clone(),
+        };
+        edits.extend(self.documents.iter().map(document));
         edits
     }
 }
 
 /// What a part's label says of the folder, as it will be after some edits: everything but parts, of those their numbers, and where one
-/// that a merge adopted lies.
+/// that a merge adopted lies. Documents are left out: parts are uploaded and handed on, and hashes of secrets must not go with them.
 pub(crate) fn folder_label(state: &State, edits: &[Edit]) -> Vec<u8> {
     let mut state = state.clone();
     edits.iter().for_each(|edit| state.apply(edit));
     let ids: Vec<u64> = state.parts.keys().copied().collect();
     state.parts.retain(|id, info| info.level > 0 && *id != info.file);
+    state.documents.clear();
     let mut payload = Vec::new();
     varint::push(&mut payload, ids.len() as u64);
     ids.iter().for_each(|id| varint::push(&mut payload, *id));
@@ -459,6 +479,18 @@ fn push_edit(edit: &Edit, out: &mut Vec<u8>) {
         }
         Edit::ForgetLosses => numbers(24, &[]),
         Edit::LogGap { segment, offset } => numbers(25, &[u64::from(*segment), *offset]),
+        Edit::PutDocument { kind, name, bytes } => {
+            out.push(30);
+            push_text(kind, out);
+            push_text(name, out);
+            varint::push(out, bytes.len() as u64);
+            out.extend_from_slice(bytes);
+        }
+        Edit::RemoveDocument { kind, name } => {
+            out.push(31);
+            push_text(kind, out);
+            push_text(name, out);
+        }
     }
 }
 
@@ -504,6 +536,12 @@ fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
         }),
         24 => Edit::ForgetLosses,
         25 => Edit::LogGap { segment: small(reader)?, offset: reader.varint()? },
+        30 => {
+            let (kind, name) = (take_text(reader)?, take_text(reader)?);
+            let length = reader.length(reader.rest().len())?;
+            Edit::PutDocument { kind, name, bytes: reader.bytes(length)?.into() }
+        }
+        31 => Edit::RemoveDocument { kind: take_text(reader)?, name: take_text(reader)? },
         // Its checksum is right: the program that wrote it knew what it means.
         _ => return Err(reader.error(error::NEWER)),
     })
