@@ -29,6 +29,14 @@ impl Scope {
         OPEN.get_or_init(open).clone()
     }
 
+    /// The scope of a client that is not signed in: nothing.
+    pub fn nobody() -> Arc<Self> {
+        static NOBODY: OnceLock<Arc<Scope>> = OnceLock::new();
+        let nobody =
+            || Arc::new(Self { name: "".into(), is_server_admin: false, grants: Vec::new(), quota: Quota::default() });
+        NOBODY.get_or_init(nobody).clone()
+    }
+
     /// Returns whether it has a right on a database.
     pub fn may(&self, right: Right, database: &str) -> bool {
         self.is_server_admin || self.grants_of(right, database).next().is_some()

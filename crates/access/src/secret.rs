@@ -111,6 +111,14 @@ impl ScramKeys {
         }
     }
 
+    /// Keys that no password matches, with a salt that is always the same for a name and a secret of the server's.
+    pub fn decoy(secret: &[u8], name: &str) -> Self {
+        let key = |what: &str| keyed_hash(secret, &[what.as_bytes(), name.as_bytes()]).to_vec();
+        let mut salt = key("salt");
+        salt.truncate(SALT_BYTES);
+        Self { salt, iterations: SCRAM_ITERATIONS, stored_key: key("stored"), server_key: key("server") }
+    }
+
     /// As Postgres stores them: `SCRAM-SHA-256$4096:salt$StoredKey:ServerKey`.
     pub fn to_text(&self) -> String {
         let [salt, stored, server] = [&self.salt, &self.stored_key, &self.server_key].map(|key| STANDARD.encode(key));

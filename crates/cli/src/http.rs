@@ -7,7 +7,18 @@ fn print_warning(warning: &str) {
 }
 
 pub(crate) fn client(url: &str) -> HttpClient {
-    HttpClient::new(url).on_warning(print_warning)
+    signed_in(HttpClient::new(url).on_warning(print_warning))
+}
+
+/// With the token of the environment, if there is one: `THALWEG_TOKEN`, or the file that `THALWEG_TOKEN_FILE` names.
+fn signed_in(client: HttpClient) -> HttpClient {
+    let of_file = || {
+        let path = std::env::var_os("THALWEG_TOKEN_FILE")?;
+        let read = std::fs::read_to_string(&path);
+        read.inspect_err(|error| eprintln!("thalweg: THALWEG_TOKEN_FILE {}: {error}", path.display())).ok()
+    };
+    let token = std::env::var("THALWEG_TOKEN").ok().filter(|token| !token.is_empty()).or_else(of_file);
+    token.map_or_else(|| client.clone(), |token| client.clone().with_token(&token))
 }
 
 /// Refuses a database that is not there: a misspelt name would answer as if there were no data.
@@ -25,5 +36,5 @@ pub(crate) fn check_database(client: &HttpClient, name: &str) -> Result<(), Stri
 
 /// Waits as long as it takes: for a backup, say.
 pub(crate) fn patient_client(url: &str) -> HttpClient {
-    HttpClient::with_timeout(url, None).on_warning(print_warning)
+    signed_in(HttpClient::with_timeout(url, None).on_warning(print_warning))
 }

@@ -49,6 +49,7 @@ const EXAMPLES: &str = "Examples:
   thalweg query 'rate(node_cpu_seconds_total[1m])' --range 30m
   thalweg import samples.lp readings.csv --tag station
   thalweg db create metrics --retention 1y       keep a year
+  thalweg token create grafana --grant read:metrics
   thalweg backup --to /mnt/backups/thalweg       back the running server up
   thalweg check --data /var/lib/thalweg          verify every checksum
   thalweg bench load --connections 4             measure this machine";
@@ -63,6 +64,10 @@ enum Command {
     Import(import::ImportFlags),
     /// Databases and how long they keep their data
     Db(upkeep::DatabaseFlags),
+    /// Tokens, with which programs sign in
+    Token(upkeep::TokenFlags),
+    /// Users, who sign in with passwords
+    User(upkeep::UserFlags),
     /// Delete series, or a stretch of time of them
     Delete(upkeep::DeleteFlags),
     /// Back up a running server, or a folder that no server runs on
@@ -112,6 +117,8 @@ fn main() -> ExitCode {
         Some(Command::Query(flags)) => query::run(&flags),
         Some(Command::Import(flags)) => import::run(&flags),
         Some(Command::Db(flags)) => upkeep::database(&flags),
+        Some(Command::Token(flags)) => upkeep::token(&flags),
+        Some(Command::User(flags)) => upkeep::user(&flags),
         Some(Command::Delete(flags)) => upkeep::delete(&flags),
         Some(Command::Backup(flags)) => upkeep::backup(&flags),
         Some(Command::Restore(flags)) => upkeep::restore(&flags),

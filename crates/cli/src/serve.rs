@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use db::{Db, OpeningProgress, Recovery};
-use server::Front;
+use server::{Front, make_first_admin};
 
 use crate::settings::{ServeFlags, Settings};
 
@@ -30,6 +30,12 @@ fn raise_open_files() {
 }
 
 async fn serve(settings: Settings) -> Result<ExitCode, String> {
+    let (server_settings, data) = (settings.server.clone(), settings.db.store.directory.clone());
+    if server_settings.is_insecure_open {
+        eprintln!(
+            "thalweg: --insecure-open: everybody who reaches a port of this server may read, change and delete everything"
+        );
+    }
     // HTTP answers from now on, so that an orchestrator sees that the server is recovering.
     let front = Front::bind(settings.server).await.map_err(|error| error.to_string())?;
     let options = settings.db;
@@ -39,6 +45,9 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     let db = opened.map_err(|error| format!("cannot open the data folder: {error}"))?;
     let db = Arc::new(db.map_err(|error| error.to_string())?);
     report(db.recovery());
+    if let Some(path) = make_first_admin(&db, &server_settings, &data)? {
+        eprintln!("thalweg: clients have to sign in: the administrator's token is in {}", path.display());
+    }
     let server = front.open(db.clone()).await.map_err(|error| error.to_string())?;
     for error in server.unavailable() {
         eprintln!("thalweg: goes on without a listener: {error}, or turn it off");
@@ -48,6 +57,11 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     }
     tokio::spawn(tell_of_clock(db.clone()));
     let stop = stop_signal()?;
+    if !server.asks_to_sign_in() {
+        eprintln!(
+            "thalweg: nobody has to sign in: who reaches a port may do everything (--sign-in required changes that)"
+        );
+    }
     let mut told = format!("Thalweg is ready: http://{}/\n", server.address());
     // For programs that had it take free ports.
     for (flag, address) in server

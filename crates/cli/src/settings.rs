@@ -4,12 +4,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use access::account::{Account, Credential};
+use access::rate::Quota;
+use access::web_config::WebConfig;
 use clap::Args;
 use db::{DbOptions, ObjectTierOptions};
 use ingest::otlp::{DeltaPolicy, Translation};
 use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
-use server::{BackupTarget, Compression, Listener, ServerSettings};
+use server::{BackupTarget, Compression, Listener, Network, ServerSettings};
 
 use crate::machine::memory;
 use crate::objects::ObjectAccess;
@@ -48,6 +51,32 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_ORIGINS", value_name = "ORIGINS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     origins: Option<String>,
+
+    /// Whether clients have to sign in: `required`, or `auto`, which is so once a listener can be reached from other machines [default: auto]
+    #[arg(long, env = "THALWEG_SIGN_IN", value_name = "WHEN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sign_in: Option<String>,
+
+    /// Let everybody who reaches a port do everything, also from other machines
+    #[arg(long, env = "THALWEG_INSECURE_OPEN")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    insecure_open: bool,
+
+    /// Networks such as 10.0.0.0/8, separated by commas, whose clients may write to --line, --graphite and --opentsdb without signing in, where
+    /// others have to [default: none]
+    #[arg(long, env = "THALWEG_LINE_SOURCES", value_name = "NETWORKS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line_sources: Option<String>,
+
+    /// Users with bcrypt hashes of their passwords as Prometheus has them: its `web.config.yml`. They may do everything [default: none]
+    #[arg(long = "web-config-file", alias = "web.config.file", env = "THALWEG_WEB_CONFIG_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    web_config_file: Option<PathBuf>,
+
+    /// File of the audit log, JSON lines, or `off` [default: audit.log in the data folder where clients have to sign in]
+    #[arg(long, env = "THALWEG_AUDIT_LOG", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit_log: Option<String>,
 
     /// Where the binary protocol registers, or `off`; port 0 takes a free one [default: 127.0.0.1:7782]
     #[arg(long, env = "THALWEG_CONTROL", value_name = "ADDRESS")]
@@ -530,6 +559,7 @@ impl ServeFlags {
         if self.no_host_metrics == Some(true) {
             server.host_metrics_interval_ms = None;
         }
+        self.set_sign_in(&mut server, &db.store.directory)?;
         server.flags = self.set_flags()?;
         Ok(Settings { db, server, network_threads: self.network_threads(cores) })
     }
@@ -570,6 +600,48 @@ impl ServeFlags {
         server.origins = origins(self.origins.as_deref())?;
         server.backup_targets =
             list(self.backup_targets.as_deref()).iter().map(|text| BackupTarget::parse(text)).collect();
+        let sources = list(self.line_sources.as_deref());
+        let sources: Result<Vec<Network>, String> = sources.iter().map(|text| Network::parse(text)).collect();
+        server.line_sources = sources.map_err(|why| format!("--line-sources: {why}"))?;
+        server.accounts = self.web_config()?;
+        Ok(())
+    }
+
+    /// The users of `web.config.yml`.
+    fn web_config(&self) -> Result<Vec<Account>, String> {
+        let Some(path) = &self.web_config_file else { return Ok(Vec::new()) };
+        let named = |why: String| format!("--web-config-file {}: {why}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+        let config = WebConfig::parse(&text).map_err(named)?;
+        if config.tls_server_config.is_some() {
+            return Err(named("tls_server_config is not served yet: put a proxy that ends TLS in front".to_owned()));
+        }
+        let account = |(name, stored): (&String, &String)| Account {
+            name: name.clone(),
+            credential: Credential::Password(stored.clone()),
+            scram: None,
+            is_server_admin: true,
+            grants: Vec::new(),
+            quota: Quota::default(),
+            created_ns: 0,
+            expires_ns: None,
+        };
+        Ok(config.basic_auth_users.iter().map(account).collect())
+    }
+
+    /// Whether clients have to sign in, once it is known where the server listens.
+    fn set_sign_in(&self, server: &mut ServerSettings, data: &Path) -> Result<(), String> {
+        server.is_insecure_open = self.insecure_open;
+        server.sign_in_required = match self.sign_in.as_deref() {
+            None | Some("auto") => server.is_reachable_from_outside() || !server.accounts.is_empty(),
+            Some("required") => true,
+            Some(word) => return Err(format!("--sign-in {word:?} is neither auto nor required")),
+        };
+        server.audit_log = match self.audit_log.as_deref() {
+            None => Some(data.join("audit.log")).filter(|_| server.sign_in_required && !server.is_insecure_open),
+            Some("off") => None,
+            Some(path) => Some(path.into()),
+        };
         Ok(())
     }
 

@@ -22,7 +22,23 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
 pub struct HttpClient {
     agent: ureq::Agent,
     url: String,
+    timeout: Option<Duration>,
     on_warning: fn(&str),
+}
+
+/// Sends requests, each with the token if there is one.
+fn agent(timeout: Option<Duration>, token: Option<&str>) -> ureq::Agent {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(timeout);
+    let Some(token) = token else { return config.build().into() };
+    let authorization = format!("Bearer {}", token.trim());
+    let sign_in = move |mut request: ureq::http::Request<ureq::SendBody>, next: ureq::middleware::MiddlewareNext| {
+        // A text that is no header is not sent: the server says that a token is missing.
+        if let Ok(value) = ureq::http::HeaderValue::from_str(&authorization) {
+            request.headers_mut().insert(ureq::http::header::AUTHORIZATION, value);
+        }
+        next.handle(request)
+    };
+    config.middleware(sign_in).build().into()
 }
 
 /// The address with its scheme and port: `localhost` is `http://localhost:7780`.
@@ -58,8 +74,13 @@ impl HttpClient {
 
     /// Waits so long for an answer; without a timeout, as long as it takes.
     pub fn with_timeout(url: &str, timeout: Option<Duration>) -> Self {
-        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(timeout);
-        Self { agent: config.build().into(), url: with_scheme(url.trim_end_matches('/')), on_warning: |_| () }
+        Self { agent: agent(timeout, None), url: with_scheme(url.trim_end_matches('/')), timeout, on_warning: |_| () }
+    }
+
+    /// Signs in with a token.
+    #[must_use]
+    pub fn with_token(self, token: &str) -> Self {
+        Self { agent: agent(self.timeout, Some(token)), ..self }
     }
 
     /// Calls this with each warning of an answer.

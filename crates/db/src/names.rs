@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use access::grant::Right;
 use index::compile;
 use model::{Exemplar, Labels, METRIC_NAME, MatchOp, Matcher, MetricMetadata, TimeRange};
 use query::{Budget, NameKind, QueryError, StoreSource};
@@ -67,8 +68,16 @@ impl Db {
     }
 
     /// What clients said of metric families, by name; of one family if it is named.
-    pub fn metadata(&self, database: &str, metric: Option<&str>) -> Vec<MetricMetadata> {
-        self.store.metadata(database, metric)
+    /// They are of whole databases: a sender whose rights are narrowed by labels gets none.
+    pub fn metadata(
+        &self,
+        database: &str,
+        metric: Option<&str>,
+        budget: &Budget,
+    ) -> Result<Vec<MetricMetadata>, QueryError> {
+        let database = query::reach(database, &[], budget)?.0;
+        let is_narrowed = !budget.scope().matchers(Right::Read, database).is_empty();
+        Ok(if is_narrowed { Vec::new() } else { self.store.metadata(database, metric) })
     }
 
     /// Exemplars of the series that satisfy one of the sets of matchers, with timestamps in a range: by series, in order of time.
@@ -83,15 +92,22 @@ impl Db {
         for matchers in matcher_sets {
             budget.check()?;
             let compiled = compile(matchers)?;
-            found.extend(self.store.exemplars(database, &compiled, range));
+            let (database, matchers) = query::reach(database, &compiled, budget)?;
+            found.extend(self.store.exemplars(database, &matchers, range));
         }
         Ok(found.into_iter().collect())
     }
 
     /// Since when the series that satisfy all matchers count, in nanoseconds since the Unix epoch, as far as senders said.
-    pub fn start_timestamps(&self, database: &str, matchers: &[Matcher]) -> Result<Vec<(Labels, i64)>, QueryError> {
+    pub fn start_timestamps(
+        &self,
+        database: &str,
+        matchers: &[Matcher],
+        budget: &Budget,
+    ) -> Result<Vec<(Labels, i64)>, QueryError> {
         let compiled = compile(matchers)?;
-        Ok(self.store.start_timestamps(database, &compiled))
+        let (database, matchers) = query::reach(database, &compiled, budget)?;
+        Ok(self.store.start_timestamps(database, &matchers))
     }
 
     fn groups(

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use access::scope::Scope;
 use index::Cardinality;
 use model::{Matcher, TimeRange};
 use promql::{Evaluation, EvaluationResult, EvaluationSettings, Expression, NameRemoval, QueryTimes, SampleCounts};
 use query::{
-    BinCache, BinsRequest, BinsResponse, Budget, ComputeBins, QueryError, Selection, Series, Source, StoreSource,
+    BinCache, BinsRequest, BinsResponse, Budget, ComputeBins, QueryError, Selection, Series, Source, StoreSource, reach,
 };
 use store::StoreError;
 
@@ -94,9 +95,14 @@ impl BinCache for Db {
 }
 
 impl Db {
-    /// A budget of so many samples, out of the memory that all queries share.
+    /// A budget of so many samples, out of the memory that all queries share, for a query of the server itself: it may read everything.
     pub fn budget(&self, samples_max: u64) -> Arc<Budget> {
         Arc::new(Budget::sharing(samples_max, self.store.query_memory()))
+    }
+
+    /// As [`Db::budget`], for a query that a client sends: it may do what the client's account may.
+    pub fn budget_of(&self, samples_max: u64, scope: &Arc<Scope>) -> Arc<Budget> {
+        Arc::new(Budget::sharing(samples_max, self.store.query_memory()).for_scope(scope.clone()))
     }
 
     /// Evaluates an expression at one moment.
@@ -128,6 +134,8 @@ impl Db {
         database: &str,
         query: &InstantQuery,
     ) -> Result<(EvaluationResult, CacheUse), QueryError> {
+        // Before a cached answer could be given.
+        let (database, _) = reach(database, &[], &query.budget)?;
         let expression = self.parse(&query.text)?;
         let settings = self.settings(query.lookback_ms, query.name_removal);
         let (time_ms, budget) = (query.time_ms, &*query.budget);
@@ -184,6 +192,8 @@ impl Db {
         database: &str,
         query: &RangeQuery,
     ) -> Result<(EvaluationResult, CacheUse), QueryError> {
+        // Before a cached answer could be given.
+        let (database, _) = reach(database, &[], &query.budget)?;
         let expression = self.parse(&query.text)?;
         let settings = self.settings(query.lookback_ms, query.name_removal);
         let times = query.times();

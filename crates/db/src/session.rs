@@ -1,5 +1,8 @@
 //! The session of a statement in SQL, InfluxQL or a plan: this process's databases within the statement's budget.
 
+use std::sync::Arc;
+
+use access::scope::Scope;
 use query::{Budget, QueryError, RefusedRow, SessionHost, SessionWriter, StoreSession};
 use store::StoreError;
 
@@ -18,6 +21,26 @@ impl Db {
         StoreSession::new(host, budget)
     }
 
+    /// Small named documents of a kind: accounts, say. By name.
+    pub fn documents(&self, kind: &str) -> Vec<(String, Arc<[u8]>)> {
+        self.store.documents(kind)
+    }
+
+    /// Stores a document, in place of one of its kind and name; it is on disk when this returns.
+    pub fn put_document(&self, kind: &str, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        self.store.put_document(kind, name, bytes)
+    }
+
+    /// Removes a document; returns whether there was one.
+    pub fn remove_document(&self, kind: &str, name: &str) -> Result<bool, StoreError> {
+        self.store.remove_document(kind, name)
+    }
+
+    /// Fills a buffer with random bytes, fit for secrets.
+    pub fn fill_random(&self, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.platform.random.fill(buffer)
+    }
+
     /// Drops a database with all its rows and frees their disk space; returns whether there was one.
     pub fn drop_database(&self, database: &str) -> Result<bool, StoreError> {
         self.store.drop_database(database)
@@ -25,8 +48,8 @@ impl Db {
 }
 
 impl SessionWriter for Db {
-    fn write(&self, database: &str, lines: &[u8]) -> Result<Option<RefusedRow>, QueryError> {
-        let (report, errors) = self.write_lines(database, lines).map_err(|error| match error {
+    fn write(&self, database: &str, lines: &[u8], scope: &Scope) -> Result<Option<RefusedRow>, QueryError> {
+        let (report, errors) = self.write_lines_of(database, lines, scope).map_err(|error| match error {
             WriteError::Invalid(message) => QueryError::Invalid(message),
             WriteError::Refused(message) => QueryError::Storage(message),
         })?;

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use access::grant::Right;
+use access::scope::Scope;
 use ingest::line::{self, Precision};
-use ingest::{BodyError, LineErrors, Protocol};
-use model::Batch;
+use ingest::{BodyError, LineErrors, Parsed, Protocol};
+use model::{Batch, GroupIdentity};
 use store::{Rejected, StoreError, WriteReport};
 
 use crate::Db;
@@ -66,15 +68,40 @@ impl Db {
         Ok(written?)
     }
 
+    /// Takes rows out of a batch that a sender may not write whose rights on the database are narrowed by labels.
+    pub fn refuse_outside(&self, database: &str, scope: &Scope, parsed: &mut Parsed<'_>) -> Result<(), WriteError> {
+        let matchers = scope.matchers(Right::Write, database);
+        if matchers.is_empty() {
+            return Ok(());
+        }
+        let compiled = index::compile(&matchers).map_err(|error| WriteError::Invalid(error.to_string()))?;
+        let may_write = |identity: &GroupIdentity| {
+            compiled.iter().all(|matcher| matcher.matches(identity.labels.get(matcher.name()).unwrap_or_default()))
+        };
+        ingest::admission::refuse_groups(&mut parsed.batch, &mut parsed.errors, &self.limits, &may_write);
+        Ok(())
+    }
+
     /// Writes line protocol with timestamps in nanoseconds. Good lines are written, bad ones told.
     pub fn write_lines(&self, database: &str, lines: &[u8]) -> Result<(WriteReport, LineErrors), WriteError> {
+        self.write_lines_of(database, lines, &Scope::open())
+    }
+
+    /// As [`Db::write_lines`], of the rows that a scope may write.
+    pub(crate) fn write_lines_of(
+        &self,
+        database: &str,
+        lines: &[u8],
+        scope: &Scope,
+    ) -> Result<(WriteReport, LineErrors), WriteError> {
         let options = line::Options {
             hasher: self.key_hasher.scope(Protocol::Line, self.database_id(database)?),
             precision: Precision::Nanosecond,
             now_ns: self.now_ns(),
             limits: &self.limits,
         };
-        let parsed = line::parse(lines, &options)?;
+        let mut parsed = line::parse(lines, &options)?;
+        self.refuse_outside(database, scope, &mut parsed)?;
         Ok((self.write(database, &parsed.batch)?, parsed.errors))
     }
 }

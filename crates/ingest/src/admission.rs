@@ -1,6 +1,8 @@
 //! What is refused because of its time: a clock far ahead of ours would otherwise make partitions for times to come.
 
-use model::{Batch, Block};
+use std::collections::HashMap;
+
+use model::{Batch, Block, GroupIdentity, GroupKey};
 
 use crate::{Limits, LineErrors};
 
@@ -19,17 +21,50 @@ pub fn refuse_ahead(batch: &mut Batch<'_>, errors: &mut LineErrors, limits: &Lim
                 });
             }
         }
-        retain_rows(block, |timestamp_ns| timestamp_ns <= newest_ns_max);
+        let kept: Vec<bool> = block.timestamps_ns.iter().map(|timestamp_ns| *timestamp_ns <= newest_ns_max).collect();
+        retain_rows(block, &kept);
     }
     batch.blocks.retain(|block| block.rows() > 0);
 }
 
-fn retain_rows(block: &mut Block, keep: impl Fn(i64) -> bool) {
+/// Takes the rows of groups out of a batch that its sender may not write, and reports them; of exemplars and start timestamps those of such
+/// series, and all metadata, which is of whole metrics. A key that cannot be read is left for the store to refuse.
+pub fn refuse_groups(
+    batch: &mut Batch<'_>,
+    errors: &mut LineErrors,
+    limits: &Limits,
+    may_write: &dyn Fn(&GroupIdentity) -> bool,
+) {
+    let mut known: HashMap<u128, bool> = HashMap::new();
+    let (mut blocks, mut exemplars, mut starts) = (
+        std::mem::take(&mut batch.blocks),
+        std::mem::take(&mut batch.exemplars),
+        std::mem::take(&mut batch.start_timestamps),
+    );
+    let mut is_allowed = |key: &GroupKey| {
+        *known
+            .entry(key.hash)
+            .or_insert_with(|| (batch.key_decoder)(batch.text(key.text)).map_or(true, |identity| may_write(&identity)))
+    };
+    for block in &mut blocks {
+        let kept: Vec<bool> = block.keys.iter().map(&mut is_allowed).collect();
+        for (line, _) in block.lines.iter().zip(&kept).filter(|(_, is_kept)| !**is_kept) {
+            errors.push(limits.errors_max, *line, || "the account may not write series with these labels".to_owned());
+        }
+        retain_rows(block, &kept);
+    }
+    exemplars.retain(|exemplar| is_allowed(&exemplar.key));
+    starts.retain(|start| is_allowed(&start.key));
+    blocks.retain(|block| block.rows() > 0);
+    (batch.blocks, batch.exemplars, batch.start_timestamps) = (blocks, exemplars, starts);
+    batch.metadata.clear();
+}
+
+/// Keeps the rows that are to be kept, one mark for each.
+fn retain_rows(block: &mut Block, kept: &[bool]) {
     let width = block.fields.len();
-    let kept: Vec<bool> = block.timestamps_ns.iter().map(|timestamp_ns| keep(*timestamp_ns)).collect();
     let by_row = |width: usize| {
         let mut place = 0;
-        let kept = &kept;
         move || {
             place += 1;
             kept.get((place - 1) / width.max(1)).copied().unwrap_or_default()

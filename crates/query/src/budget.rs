@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use access::grant::Right;
+use access::scope::Scope;
 use model::TimeRange;
 use store::MemoryPool;
 
@@ -71,6 +73,8 @@ pub struct Budget {
     last_ns: AtomicI64,
     /// The memory that it shares with all other queries.
     memory: Option<Arc<MemoryPool>>,
+    /// What its sender may read and change.
+    scope: Option<Arc<Scope>>,
     pace: OnceLock<Arc<dyn Pace>>,
 }
 
@@ -98,8 +102,26 @@ impl Budget {
             first_ns: AtomicI64::new(TimeRange::EMPTY.start_ns),
             last_ns: AtomicI64::new(TimeRange::EMPTY.end_ns),
             memory,
+            scope: None,
             pace: OnceLock::new(),
         }
+    }
+
+    /// The budget with the scope of the account that sent the query. Without one the query may read and change everything.
+    #[must_use]
+    pub fn for_scope(mut self, scope: Arc<Scope>) -> Self {
+        self.scope = Some(scope);
+        self
+    }
+
+    /// What the query may read and change.
+    pub fn scope(&self) -> Arc<Scope> {
+        self.scope.clone().unwrap_or_else(Scope::open)
+    }
+
+    /// What its sender's rights add to the key of a cached answer of a database: the matchers that narrow them; nothing where they are not.
+    pub fn scope_text(&self, database: &str) -> String {
+        self.scope().matchers(Right::Read, database).iter().map(|matcher| format!("{matcher}\n")).collect()
     }
 
     /// Records that the query reads rows of a range of time.

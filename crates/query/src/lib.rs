@@ -37,7 +37,7 @@ pub use result::frame::{ColumnFinder, Frame, FrameColumn};
 pub use result::result_rows::{ResultRows, RowColumn, RowOrder, RowRef, RowShape, RowValue, SeriesColumn};
 pub use result::row_limit::RowLimit;
 pub use result::series_labels::{SeriesLabels, SeriesTexts};
-pub use series::selection::cardinality;
+pub use series::selection::{cardinality, reach};
 pub use series::source::{LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, WindowSink};
 pub use series::store_source::{Chosen, StoreSource};
 pub use series::windows::{WindowSelection, WindowSeries, WindowValue};

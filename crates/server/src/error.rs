@@ -75,6 +75,7 @@ impl From<QueryError> for ApiError {
                 Self { status: StatusCode::SERVICE_UNAVAILABLE, kind: "canceled", message }
             }
             QueryError::Storage(_) => Self::internal(message),
+            QueryError::Forbidden(_) => Self { status: StatusCode::FORBIDDEN, kind: "forbidden", message },
         }
     }
 }

@@ -4,6 +4,7 @@
 //! * [`http`]: routes, request guard, bodies, a handler for each path, the web page
 //! * [`sql`]: Postgres's protocol, Arrow Flight, and SQL over HTTP · [`wire`]: the binary protocol
 //! * [`scheduler`]: which queries run, which of them goes first, and on what threads
+//! * [`sign_in`]: who a client is and what it may do
 //! * [`settings`]: settings of all of it · [`state`]: what handlers share · [`error`]: errors of the API · [`redact`]: texts without passwords
 //! * [`metrics`]: the server's own numbers · [`host`]: the machine's · [`notice`]: lines for the operator
 
@@ -16,6 +17,7 @@ mod notice;
 mod redact;
 mod scheduler;
 mod settings;
+mod sign_in;
 mod sql;
 mod state;
 mod wire;
@@ -23,7 +25,16 @@ mod wire;
 pub use http::page;
 pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};
-pub use settings::{Compression, Listener, ServerSettings};
+pub use settings::{Compression, Listener, Network, ServerSettings};
+pub use sign_in::first_admin::make_first_admin;
+
+/// All paths of HTTP with what each needs, as the guide's table says it, sorted.
+#[doc(hidden)]
+pub fn route_needs() -> Vec<(&'static str, &'static str)> {
+    let mut needs: Vec<_> = http::routes::needs().into_iter().map(|(path, need)| (path, need.text())).collect();
+    needs.sort_unstable();
+    needs
+}
 
 /// Reads bytes as messages of Postgres's protocol: the entry for fuzzing.
 #[doc(hidden)]

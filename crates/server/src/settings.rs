@@ -1,9 +1,11 @@
 //! Settings of the listeners and of what they serve.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use access::account::Account;
 use db::OpeningProgress;
 use model::DEFAULT_DATABASE;
 
@@ -29,6 +31,38 @@ impl Compression {
             "always" => Some(Self::Always),
             "never" => Some(Self::Never),
             _ => None,
+        }
+    }
+}
+
+/// Addresses that begin alike, as `10.0.0.0/8`; one address without a length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// Reads one from its text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (address, bits) =
+            text.trim().split_once('/').map_or((text.trim(), None), |(address, bits)| (address, Some(bits)));
+        let address: IpAddr = address.parse().map_err(|_| format!("{text:?} is no network such as 10.0.0.0/8"))?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), str::parse::<u8>).ok().filter(|bits| *bits <= most);
+        Ok(Self { address, bits: bits.ok_or_else(|| format!("{text:?}: the length is a number up to {most}"))? })
+    }
+
+    /// Returns whether an address is one of them.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                (u32::from(network) ^ u32::from(address)).checked_shr(32 - u32::from(self.bits)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                (u128::from(network) ^ u128::from(address)).checked_shr(128 - u32::from(self.bits)).unwrap_or(0) == 0
+            }
+            _ => false,
         }
     }
 }
@@ -147,6 +181,16 @@ pub struct ServerSettings {
     pub host_metrics_interval_ms: Option<u64>,
     /// How long a stop waits for requests under way.
     pub stop_timeout_ms: u64,
+    /// Whether clients have to sign in; otherwise everybody who reaches a port may do everything.
+    pub sign_in_required: bool,
+    /// Whether everybody may do everything, whatever else is said.
+    pub is_insecure_open: bool,
+    /// Accounts of files of settings (`web.config.yml`), beside those that are stored.
+    pub accounts: Vec<Account>,
+    /// Networks whose clients may write to the line listeners without signing in.
+    pub line_sources: Vec<Network>,
+    /// The file of the audit log; `None`: there is none.
+    pub audit_log: Option<PathBuf>,
     /// Where backups that are asked for by HTTP may go; none by default.
     pub backup_targets: Vec<BackupTarget>,
     /// Settings that are neither defaults nor secrets, by name: `/api/v1/status/flags` shows them.
@@ -154,6 +198,22 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
+    /// Returns whether a listener may be reached from other machines.
+    pub fn is_reachable_from_outside(&self) -> bool {
+        let others = [
+            self.control,
+            self.ingest,
+            self.line,
+            self.graphite,
+            self.opentsdb,
+            self.postgres,
+            self.flight_sql,
+            self.otlp_grpc,
+        ];
+        let others = others.into_iter().flatten().map(|listener| listener.address);
+        others.chain([self.http]).any(|address| !address.ip().to_canonical().is_loopback())
+    }
+
     /// The defaults, for an address. Only HTTP listens.
     pub fn new(http: SocketAddr) -> Self {
         Self {
@@ -208,8 +268,40 @@ impl ServerSettings {
             query_slow_ms: 10_000,
             host_metrics_interval_ms: Some(5_000),
             stop_timeout_ms: 10_000,
+            sign_in_required: false,
+            is_insecure_open: false,
+            accounts: Vec::new(),
+            line_sources: Vec::new(),
+            audit_log: None,
             backup_targets: Vec::new(),
             flags: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_hold_the_addresses_that_begin_like_them() {
+        for (network, address, expected) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "::ffff:10.1.1.1", true),
+            ("0.0.0.0/0", "203.0.113.7", true),
+            ("0.0.0.0/0", "2001:db8::1", false),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.7", "192.0.2.6", false),
+            ("2001:db8::/32", "2001:db8:ffff::1", true),
+            ("2001:db8::/32", "2001:db9::1", false),
+            ("::/0", "2001:db9::1", true),
+        ] {
+            let parsed = Network::parse(network).unwrap();
+            assert_eq!(parsed.contains(address.parse().unwrap()), expected, "{network} {address}");
+        }
+        for bad in ["", "10", "10.0.0.0/33", "10.0.0.0/x", "::/129"] {
+            assert!(Network::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::scope::Scope;
 use db::Db;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::error::ApiError;
 use crate::http::body::{Budget, Spares};
-use crate::http::parameters::Parameters;
+use crate::http::request::RequestParts;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
 use crate::scheduler::Scheduler;
 use crate::scheduler::running::{Bounds, Queries};
 use crate::scheduler::threads::QueryThreads;
 use crate::settings::ServerSettings;
+use crate::sign_in::SignIn;
 
 /// What all handlers share.
 pub(crate) struct State {
@@ -36,6 +38,8 @@ pub(crate) struct State {
     pub(crate) spares: Arc<Spares>,
     pub(crate) unpacked_spares: Arc<Spares>,
     requests: Arc<Semaphore>,
+    /// Who may sign in.
+    pub(crate) sign_in: SignIn,
 }
 
 impl State {
@@ -50,6 +54,7 @@ impl State {
         let queries = Queries::new(bounds, Scheduler::new(db.query_threads(), db.clock()));
         Self {
             started_ns: db.now_ns(),
+            sign_in: SignIn::new(&db, &settings),
             otlp_deltas: ingest::otlp::Deltas::new(settings.otlp.delta_limits),
             db,
             settings,
@@ -77,20 +82,27 @@ impl State {
 
     /// The server's own numbers, as text.
     pub(crate) fn render_metrics(&self) -> String {
-        self.metrics.render(&self.db, &self.queries, &self.otlp_deltas.stats())
+        let mut text = self.metrics.render(&self.db, &self.queries, &self.otlp_deltas.stats());
+        self.sign_in.render(&mut text);
+        text
     }
 
     pub(crate) fn body_timeout(&self) -> Duration {
         Duration::from_millis(self.settings.body_timeout_ms)
     }
 
-    /// What a query may take, and whether it may use what was kept.
-    pub(crate) fn query_budget(&self, parameters: &Parameters) -> Arc<query::Budget> {
-        let budget = self.db.budget(self.settings.query_samples_max);
-        if !parameters.may_cache() {
+    /// The limits of a request's query, with what its sender may read and whether it may use cached answers.
+    pub(crate) fn query_budget(&self, parts: &RequestParts) -> Arc<query::Budget> {
+        let budget = self.budget_of(&parts.caller.scope);
+        if !parts.parameters.may_cache() {
             budget.compute_all();
         }
         budget
+    }
+
+    /// The limits of a query, with what its sender may read and change.
+    pub(crate) fn budget_of(&self, scope: &Arc<Scope>) -> Arc<query::Budget> {
+        self.db.budget_of(self.settings.query_samples_max, scope)
     }
 
     /// Runs work that computes or waits for the disk on a thread that may do so. No more than `requests_max` at once.

@@ -35,6 +35,7 @@ impl SqlError {
             Self::Query(QueryError::Stopped(_)) => "57014",
             Self::Query(QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. }) => "53200",
             Self::Query(QueryError::Storage(_)) => "58030",
+            Self::Query(QueryError::Forbidden(_)) => "42501",
             Self::Invalid(_) | Self::Query(_) => "22023",
         }
     }

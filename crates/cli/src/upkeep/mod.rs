@@ -1,5 +1,6 @@
 //! Upkeep: looking at data folders, backing them up, and telling a running server to.
 
+mod account;
 mod backup;
 mod check;
 mod compact;
@@ -13,6 +14,7 @@ mod restore;
 mod show;
 mod trash;
 
+pub(crate) use account::{TokenFlags, UserFlags, run_token as token, run_user as user};
 pub(crate) use backup::{BackupFlags, run as backup};
 pub(crate) use check::{CheckFlags, run as check};
 pub(crate) use compact::{CompactFlags, run as compact};

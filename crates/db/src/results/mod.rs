@@ -235,7 +235,8 @@ impl ResultCache {
 
 /// The key of an answer: everything that it depends on but the data. Grid and times are `when`.
 fn key_of(database: u32, when: &str, run: &Run<'_>) -> Key {
-    key_of_text(database, when, &settings_of(run.settings), run.expression.text())
+    let settings = run.budget.scope_text(run.database) + &settings_of(run.settings);
+    key_of_text(database, when, &settings, run.expression.text())
 }
 
 fn key_of_text(database: u32, when: &str, settings: &str, text: &str) -> Key {

@@ -117,7 +117,8 @@ impl RecentSource<'_> {
         {
             return Ok(None);
         }
-        let key = Key::of_statement(&format!("{} {:?}", self.database, selection.matchers));
+        let scope = budget.scope_text(self.inner.database());
+        let key = Key::of_statement(&format!("{} {scope}{:?}", self.database, selection.matchers));
         let slot = self.recents.slot(key);
         let mut known = slot.recent.lock();
         // Before anything is read: what comes later has a larger number.

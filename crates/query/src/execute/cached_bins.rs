@@ -50,8 +50,8 @@ pub trait BinCache: Sync {
 }
 
 impl<'a> BinsRequest<'a> {
-    /// The request of a grouping of a scan's rows; `None` if its bins depend on one another.
-    pub(super) fn new(input: &'a Plan, grouping: &Grouping) -> Option<Self> {
+    /// The request of a grouping of a scan's rows, whose sender's rights are part of the text; `None` if its bins depend on one another.
+    pub(super) fn new(input: &'a Plan, grouping: &Grouping, scope_text: String) -> Option<Self> {
         let scan = match input {
             Plan::Scan(scan) => scan,
             _ => super::filtered_scan(input)?.0,
@@ -65,7 +65,7 @@ impl<'a> BinsRequest<'a> {
         }
         let text = Plan::GroupBy { input: Box::new(within(input, TimeRange::ALL)), grouping: grouping.clone() };
         let combined = scan.table.as_ref().and_then(|_| combined(grouping));
-        Some(Self { text: text.to_string(), scan, width_ns, offset_ns: grouping.offset_ns, combined })
+        Some(Self { text: scope_text + &text.to_string(), scan, width_ns, offset_ns: grouping.offset_ns, combined })
     }
 }
 

@@ -227,6 +227,7 @@ impl Run<'_> {
                 return Err(QueryError::Invalid(message.to_owned()));
             }
             let tokens: Vec<Token> = scan.tokens.iter().map(|bits| Token::from_bits(*bits)).collect();
+            let database = selection::whole_database(database, self.context.budget)?;
             Groups::apart(store.select_tokens(database, &tokens)?)
         };
         self.context.budget.check()?;

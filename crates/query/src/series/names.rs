@@ -6,6 +6,7 @@ use index::{TextSet, compile};
 use model::{Matcher, TimeRange};
 use store::{NameKind, NamesRequest};
 
+use super::selection;
 use super::store_source::StoreSource;
 use crate::{Budget, QueryError};
 
@@ -28,8 +29,9 @@ impl StoreSource<'_> {
         let pool: Mutex<Vec<TextSet>> = Mutex::default();
         let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
         for matchers in matcher_sets {
-            let matchers = compile(matchers)?;
-            let request = NamesRequest { database: self.database, matchers: &matchers, range, kind };
+            let compiled = compile(matchers)?;
+            let (database, matchers) = selection::reach(self.database, &compiled, budget)?;
+            let request = NamesRequest { database, matchers: &matchers, range, kind };
             self.helpers.run(self.store.shards(), budget, &|shard| {
                 let mut found = lock().pop().unwrap_or_default();
                 self.add_names(shard, &request, &mut found, budget)?;

@@ -191,12 +191,16 @@ pub enum QueryError {
     },
     /// The data could not be read. Holds the message.
     Storage(String),
+    /// The account that sent it may not do this. Holds the message.
+    Forbidden(String),
 }
 
 impl fmt::Display for QueryError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(message) | Self::Execution(message) | Self::Storage(message) => formatter.write_str(message),
+            Self::Invalid(message) | Self::Execution(message) | Self::Storage(message) | Self::Forbidden(message) => {
+                formatter.write_str(message)
+            }
             Self::Stopped(Stop::Timeout) => formatter.write_str("query timed out in expression evaluation"),
             Self::Stopped(Stop::Cancelled) => formatter.write_str("query was canceled in expression evaluation"),
             Self::TooMuchMemory { limit_bytes } => write!(

@@ -95,6 +95,11 @@ impl<'a> StoreSource<'a> {
         self
     }
 
+    /// The database that it reads.
+    pub const fn database(&self) -> &str {
+        self.database
+    }
+
     /// Counts of what was read so far.
     pub fn reads(&self) -> Reads {
         let [groups, samples] = self.read_counts.each_ref().map(|count| count.load(Ordering::Relaxed));

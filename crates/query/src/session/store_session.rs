@@ -2,19 +2,22 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use access::grant::Right;
+use access::scope::Scope;
 use model::{Field, Labels, Matcher, TimeRange, ValueType};
 use platform::Clock;
-use store::{SelectedGroup, Store, StoreError, TableSchema};
+use store::{SelectedGroup, Store, StoreError, TableSchema, TableSelection};
 
 use super::{DatabaseSettings, RefusedRow, Session, TableGroup};
 use crate::execute::{self, Context};
 use crate::plan::{Scan, Selector};
+use crate::series::selection;
 use crate::{BinCache, Budget, Helpers, LastRows, Outcome, Plan, QueryError, Reads};
 
 /// Writes for a session: who opened the store knows how lines are read, and watches its disk.
 pub trait SessionWriter: Sync {
-    /// As [`Session::write`].
-    fn write(&self, database: &str, lines: &[u8]) -> Result<Option<RefusedRow>, QueryError>;
+    /// As [`Session::write`]. The right to write the database is the caller's; the rows that it may write are the scope's.
+    fn write(&self, database: &str, lines: &[u8], scope: &Scope) -> Result<Option<RefusedRow>, QueryError>;
 
     /// Makes a database, unless there is one of the name.
     fn make_database(&self, database: &str) -> Result<(), QueryError>;
@@ -55,11 +58,34 @@ impl<'a> StoreSession<'a> {
         read: impl FnOnce(&Context<'_>) -> Result<T, QueryError>,
         reads: impl FnOnce(&T) -> Reads,
     ) -> Result<T, QueryError> {
+        let (database, _) = selection::reach(database, &[], self.budget)?;
         let SessionHost { store, clock, helpers, bin_cache, .. } = self.host;
         let clock_ns = || clock.now_ns();
         let done = read(&Context { store, database, budget: self.budget, clock_ns: &clock_ns, helpers, bin_cache })?;
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).merge(&reads(&done));
         Ok(done)
+    }
+
+    /// Refuses what the statement's sender may not do. The words are the same whether there is such a database or not.
+    fn require(&self, right: Right, database: &str) -> Result<(), QueryError> {
+        let scope = self.budget.scope();
+        if scope.may(right, database) {
+            return Ok(());
+        }
+        let (account, right) = (&scope.name, right.name());
+        Err(QueryError::Forbidden(format!(
+            "the account {account} does not have the right {right} on the database {database}"
+        )))
+    }
+
+    /// Returns whether a table has series that a sender with narrowed rights may read.
+    fn has_readable_series(&self, database: &str, table: &str) -> Result<bool, QueryError> {
+        let wanted = TableSelection { database, table, fields: &[], matchers: &[] };
+        Ok(!selection::select_table(self.host.store, &wanted, self.budget)?.is_empty())
+    }
+
+    fn is_narrowed(&self, database: &str) -> bool {
+        !self.budget.scope().matchers(Right::Read, database).is_empty()
     }
 }
 
@@ -73,14 +99,37 @@ impl Session for StoreSession<'_> {
     }
 
     fn databases(&self) -> Vec<String> {
-        self.host.store.databases()
+        let scope = self.budget.scope();
+        let mut databases = self.host.store.databases();
+        databases.retain(|database| scope.sees(database));
+        databases
     }
 
     fn tables(&self, database: &str) -> Result<Vec<String>, QueryError> {
-        Ok(self.host.store.tables(database)?)
+        let (database, _) = selection::reach(database, &[], self.budget)?;
+        let mut tables = self.host.store.tables(database)?;
+        if self.is_narrowed(database) {
+            let mut readable = Vec::new();
+            for table in tables {
+                if self.has_readable_series(database, &table)? {
+                    readable.push(table);
+                }
+            }
+            tables = readable;
+        }
+        Ok(tables)
     }
 
     fn table(&self, database: &str, name: &str) -> Result<Option<TableSchema>, QueryError> {
+        let scope = self.budget.scope();
+        if !scope.may(Right::Read, database) && scope.may(Right::Write, database) {
+            // An INSERT looks at the columns that it is for.
+            return Ok(self.host.store.table(database, name)?);
+        }
+        let (database, _) = selection::reach(database, &[], self.budget)?;
+        if self.is_narrowed(database) && !self.has_readable_series(database, name)? {
+            return Ok(None);
+        }
         Ok(self.host.store.table(database, name)?)
     }
 
@@ -108,10 +157,15 @@ impl Session for StoreSession<'_> {
     }
 
     fn write(&self, database: &str, lines: &[u8]) -> Result<Option<RefusedRow>, QueryError> {
-        self.host.writer.write(database, lines)
+        self.require(Right::Write, database)?;
+        if !self.host.store.databases().iter().any(|known| known == database) {
+            self.require(Right::Create, database)?;
+        }
+        self.host.writer.write(database, lines, &self.budget.scope())
     }
 
     fn delete(&self, database: &str, table: &str, selectors: &[Selector], range: &TimeRange) -> Result<(), QueryError> {
+        self.require(Right::Admin, database)?;
         let matchers: Vec<Matcher> = selectors.iter().map(Selector::matcher).collect();
         let compiled = index::compile(&matchers)?;
         self.host.store.delete_rows(database, table, &compiled, range).map_err(storage)?;
@@ -120,6 +174,7 @@ impl Session for StoreSession<'_> {
 
     /// Registers the fields in a group without tags, which has no rows.
     fn create_table(&self, database: &str, table: &str, fields: &[(String, ValueType)]) -> Result<(), QueryError> {
+        self.require(Right::Create, database)?;
         let member = |(name, value_type): &(String, ValueType)| {
             (Field { name: name.clone(), value_type: *value_type }, Labels::empty())
         };
@@ -129,10 +184,16 @@ impl Session for StoreSession<'_> {
     }
 
     fn retention_ns(&self, database: &str) -> Option<i64> {
-        self.host.store.policy(database).map(|policy| policy.retention_ns)
+        let policy = self.host.store.policy(database).filter(|_| self.budget.scope().sees(database));
+        policy.map(|policy| policy.retention_ns)
     }
 
     fn set_up_database(&self, database: &str, settings: &DatabaseSettings) -> Result<(), QueryError> {
+        let is_known = self.host.store.databases().iter().any(|known| known == database);
+        let is_change = is_known && *settings != DatabaseSettings::default();
+        if !is_known || is_change {
+            self.require(if is_change { Right::Admin } else { Right::Create }, database)?;
+        }
         self.host.writer.make_database(database)?;
         if *settings == DatabaseSettings::default() {
             return Ok(());
@@ -144,6 +205,7 @@ impl Session for StoreSession<'_> {
     }
 
     fn drop_database(&self, database: &str) -> Result<bool, QueryError> {
+        self.require(Right::Admin, database)?;
         self.host.store.drop_database(database).map_err(storage)
     }
 }

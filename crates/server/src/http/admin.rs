@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use access::audit::Event;
+use access::grant::Right;
+use axum::Extension;
 use axum::extract::{Path, Request, State as From};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +19,7 @@ use crate::http::json;
 use crate::http::parameters::{duration_text, parse_duration_ms};
 use crate::http::request::extract;
 use crate::http::targets;
+use crate::sign_in::Caller;
 use crate::state::State;
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -23,6 +27,7 @@ const NS_PER_MS: i64 = 1_000_000;
 pub(crate) async fn backup(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let parts = extract(&state, request).await?;
     let to = parts.parameters.required("to")?.to_owned();
+    state.sign_in.audit.note(state.db.now_ns(), Event::BackedUp, parts.caller.actor(), &crate::redact::passwords(&to));
     let keep = match parts.parameters.get("keep").map(str::parse::<usize>) {
         None => None,
         Some(Ok(keep @ 1..)) => Some(keep),
@@ -121,17 +126,25 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|letter| if (' '..='~').contains(&letter) { letter } else { '?' }).collect()
 }
 
-pub(crate) async fn databases(From(state): From<Arc<State>>) -> Result<Response, ApiError> {
-    let list = |state: &State| {
+pub(crate) async fn databases(
+    From(state): From<Arc<State>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, ApiError> {
+    let list = move |state: &State| {
         let of = |name: &String| state.db.policy(name).map(|policy| policy_json(name, &policy));
-        let found: Vec<Value> = state.db.databases().iter().filter_map(of).collect();
+        let databases = state.db.databases();
+        let found: Vec<Value> = databases.iter().filter(|name| caller.scope.sees(name)).filter_map(of).collect();
         Value::from(found)
     };
     Ok(json::success(&state.work(list).await?.to_string(), &[], &[]))
 }
 
-pub(crate) async fn database(From(state): From<Arc<State>>, Path(name): Path<String>) -> Result<Response, ApiError> {
-    match state.db.policy(&name) {
+pub(crate) async fn database(
+    From(state): From<Arc<State>>,
+    Path(name): Path<String>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, ApiError> {
+    match state.db.policy(&name).filter(|_| caller.scope.sees(&name)) {
         Some(policy) => Ok(json::success(&policy_json(&name, &policy).to_string(), &[], &[])),
         None => Err(ApiError::not_found(format!("there is no database {name:?}"))),
     }
@@ -145,6 +158,14 @@ pub(crate) async fn put_database(
 ) -> Result<Response, ApiError> {
     let parts = extract(&state, request).await?;
     let change = PolicyChange::read(&parts.body)?;
+    let right = if state.db.databases().contains(&name) { Right::Admin } else { Right::Create };
+    parts.caller.require(right, &name)?;
+    state.sign_in.audit.note(
+        state.db.now_ns(),
+        Event::SettingsChanged,
+        parts.caller.actor(),
+        &format!("database {name}"),
+    );
     let set = move |state: &State| {
         let policy = change.over(state.db.policy(&name).unwrap_or_default());
         state.db.set_policy(&name, &policy)?;
@@ -158,7 +179,10 @@ pub(crate) async fn put_database(
 pub(crate) async fn drop_database(
     From(state): From<Arc<State>>,
     Path(name): Path<String>,
+    Extension(caller): Extension<Caller>,
 ) -> Result<Response, ApiError> {
+    caller.require(Right::Admin, &name)?;
+    state.sign_in.audit.note(state.db.now_ns(), Event::Deleted, caller.actor(), &format!("drop database {name}"));
     let message = format!("there is no database {name:?}");
     let dropped = state.work(move |state| state.db.drop_database(&name)).await?.map_err(|error| storage(&error))?;
     if dropped { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(ApiError::not_found(message)) }
@@ -175,6 +199,9 @@ pub(crate) async fn delete_series(From(state): From<Arc<State>>, request: Reques
     // The whole of the last millisecond.
     let range = TimeRange::new(range.start_ns, range.end_ns.saturating_add(NS_PER_MS - 1));
     let database = parts.parameters.database(&parts.headers);
+    parts.caller.require(Right::Admin, &database)?;
+    let detail = format!("{database}: {}", parts.parameters.all("match[]").collect::<Vec<_>>().join(" "));
+    state.sign_in.audit.note(state.db.now_ns(), Event::Deleted, parts.caller.actor(), &detail);
     let delete = move |state: &State| state.db.delete(&database, &matcher_sets, &range);
     let deleted = state.work(delete).await?.map_err(|error| storage(&error))?;
     let series = [("x-thalweg-series", deleted.series.to_string())];

@@ -79,7 +79,7 @@ pub(crate) async fn selected(
     if matcher_sets.is_empty() {
         return Err(ApiError::bad_data("no match[] parameter provided"));
     }
-    let budget = state.db.budget(state.settings.query_samples_max);
+    let budget = state.budget_of(&parts.caller.scope);
     let text = parts.parameters.all("match[]").collect::<Vec<_>>().join(" ");
     let asked = QueryJob::new(state, kind, &text, &budget, parts)?;
     let database = parts.parameters.database(&parts.headers);

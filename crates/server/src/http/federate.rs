@@ -25,8 +25,11 @@ pub(crate) async fn federate(From(state): From<Arc<State>>, request: Request) ->
     let range_ms = (now_ms - state.db.lookback_ms() + 1, now_ms);
     let format = Format::negotiate(&parts.headers);
     let database = parts.parameters.database(&parts.headers);
-    let known = state.db.metadata(&database, None);
-    let write = move |series: &[Series], _: &Budget| Ok(exposition(series, &known, format).into_bytes());
+    let metadata_of = state.clone();
+    let write = move |series: &[Series], budget: &Budget| {
+        let known = metadata_of.db.metadata(&database, None, budget)?;
+        Ok(exposition(series, &known, format).into_bytes())
+    };
     let text = selected(&state, &parts, "federate", range_ms, write).await?;
     Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }

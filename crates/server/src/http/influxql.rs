@@ -73,12 +73,12 @@ async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiErr
     if let Some(change) = wanted.query.first_change().filter(|_| wanted.read_only) {
         return Err(ApiError::only_by_post(&change));
     }
-    let budget = state.query_budget(&parts.parameters);
+    let budget = state.query_budget(&parts);
     let description = Description {
         kind: "influxql",
         text: wanted.text.clone(),
         database: wanted.database.clone().unwrap_or_default(),
-        remote: parts.remote,
+        caller: parts.caller.clone(),
     };
     let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
     drop(parts);

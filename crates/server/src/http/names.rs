@@ -69,7 +69,7 @@ async fn answer(
     kind: &'static str,
     work: impl FnOnce(&State, &Wanted, &Budget, &mut Chunks) -> Result<bool, QueryError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    let budget = state.query_budget(&parts.parameters);
+    let budget = state.query_budget(&parts);
     let text = parts.parameters.all("match[]").collect::<Vec<_>>().join(", ");
     let asked = QueryJob::new(state, kind, &text, &budget, &parts)?;
     let wanted = Wanted {
@@ -112,7 +112,7 @@ pub(crate) async fn metadata(From(state): From<Arc<State>>, request: Request) ->
     let metric = parts.parameters.get("metric").map(str::to_owned);
     answer(&state, parts, "metadata", move |state, wanted, budget, chunks| {
         budget.check()?;
-        push_metadata(chunks, &state.db.metadata(&wanted.database, metric.as_deref()), wanted.limit)
+        push_metadata(chunks, &state.db.metadata(&wanted.database, metric.as_deref(), budget)?, wanted.limit)
     })
     .await
 }

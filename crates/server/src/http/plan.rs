@@ -26,7 +26,7 @@ pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Res
     if explain == Explain::Plan {
         return Ok(json::success(&planned(&plan.to_string()), &[], &[]));
     }
-    let budget = state.query_budget(&parts.parameters);
+    let budget = state.query_budget(&parts);
     let read = budget.clone();
     let asked = QueryJob::new(&state, "plan", &text, &budget, &parts)?;
     let database = parts.parameters.database(&parts.headers);

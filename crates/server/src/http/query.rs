@@ -32,7 +32,7 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
         lookback_ms: lookback_ms(parameters)?,
         name_removal: name_removal(parameters)?,
         may_cache: parameters.may_cache(),
-        budget: state.query_budget(parameters),
+        budget: state.query_budget(&parts),
     };
     let explain = Explain::from_parameters(parameters)?;
     if explain == Explain::Plan {
@@ -64,7 +64,7 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
         lookback_ms: lookback_ms(parameters)?,
         name_removal: name_removal(parameters)?,
         may_cache: parameters.may_cache(),
-        budget: state.query_budget(parameters),
+        budget: state.query_budget(&parts),
     };
     if query.end_ms < query.start_ms {
         return Err(ApiError::invalid_parameter("end", "end timestamp must not be before start time"));
@@ -135,7 +135,7 @@ pub(crate) async fn exemplars(From(state): From<Arc<State>>, request: Request) -
     let parameters = &parts.parameters;
     let text = parameters.required("query")?.to_owned();
     let (range, database) = (parameters.range()?, parameters.database(&parts.headers));
-    let budget = state.query_budget(parameters);
+    let budget = state.query_budget(&parts);
     let asked = QueryJob::new(&state, "exemplars", &text, &budget, &parts)?;
     let work = move |state: &State| {
         let expression = state.db.parse(&text)?;
@@ -183,9 +183,9 @@ impl QueryJob {
         budget: &Arc<Budget>,
         parts: &RequestParts,
     ) -> Result<Self, ApiError> {
-        let (database, remote) = (parts.parameters.database(&parts.headers), parts.remote);
+        let (database, caller) = (parts.parameters.database(&parts.headers), parts.caller.clone());
         Ok(Self {
-            description: Description { kind, text: text.to_owned(), database, remote },
+            description: Description { kind, text: text.to_owned(), database, caller },
             budget: budget.clone(),
             timeout: timeout(state, &parts.parameters)?,
             limit: parts.parameters.limit()?,

@@ -34,7 +34,7 @@ pub(crate) async fn read(From(state): From<Arc<State>>, request: Request) -> Res
             query.end_ms, query.start_ms
         )));
     }
-    let budget = state.db.budget(state.settings.query_samples_max);
+    let budget = state.budget_of(&parts.caller.scope);
     let running = QueryJob::new(&state, "remote_read", &description(&asked), &budget, &parts)?;
     let (_, answer) = run_query(&state, running, move |state| {
         let answer = answer(state, &database, &asked, &budget)?;

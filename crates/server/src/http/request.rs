@@ -1,8 +1,8 @@
 //! What handlers take out of a request: its body within bounds, and its parameters.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use access::rate::Counted;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use ingest::encoding::Encoding;
@@ -10,7 +10,7 @@ use ingest::encoding::Encoding;
 use crate::error::ApiError;
 use crate::http::body::{self, Buffer, Share};
 use crate::http::parameters::Parameters;
-use crate::scheduler::running::Remote;
+use crate::sign_in::Caller;
 use crate::state::State;
 
 /// Bytes of a form that a network thread reads itself.
@@ -25,8 +25,8 @@ pub(crate) struct RequestParts {
     pub(crate) share: Share,
     /// What labels are asked for, say: the part of the path that varies.
     pub(crate) path: String,
-    /// Who asks.
-    pub(crate) remote: Option<SocketAddr>,
+    /// The client that sent it.
+    pub(crate) caller: Caller,
 }
 
 /// Takes a request's body; parameters come from the query string and, if it is a form, from the body.
@@ -34,8 +34,8 @@ pub(crate) async fn extract(state: &Arc<State>, request: Request) -> Result<Requ
     let (head, body) = request.into_parts();
     let (body, share) = body::collect(state, body).await?;
     let (parameters, body, share, headers) = read_form(state, head.uri.query(), (head.headers, body, share)).await?;
-    let remote = head.extensions.get::<Remote>().map(|remote| remote.0);
-    Ok(RequestParts { headers, parameters, body, share, path: head.uri.path().to_owned(), remote })
+    let caller = Caller::of(&head.extensions);
+    Ok(RequestParts { headers, parameters, body, share, path: head.uri.path().to_owned(), caller })
 }
 
 /// Reads parameters: those of a long form on a thread that may compute for a while.
@@ -64,6 +64,7 @@ pub(crate) async fn extract_write(state: &Arc<State>, request: Request) -> Resul
     let encoding = body::encoding_of(&head.headers).unwrap_or(Encoding::Identity);
     share.queue_if_large(encoding, &body, state.body_timeout()).await?;
     let parameters = Parameters::read(head.uri.query(), &HeaderMap::new(), &[])?;
-    let remote = head.extensions.get::<Remote>().map(|remote| remote.0);
-    Ok(RequestParts { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), remote })
+    let caller = Caller::of(&head.extensions);
+    state.sign_in.take(&caller.scope, Counted::Bytes, body.len() as u64, state.db.now_ns())?;
+    Ok(RequestParts { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), caller })
 }

@@ -8,7 +8,7 @@ use axum::extract::{MatchedPath, Request, State as From};
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{MethodRouter, get, post, put};
 
 use crate::error::ApiError;
 use crate::http::admin;
@@ -27,93 +27,153 @@ use crate::http::remote_read;
 use crate::http::running_queries;
 use crate::http::status;
 use crate::http::write;
+use crate::sign_in::accounts;
+use crate::sign_in::rights::{self, Need, Needs};
 use crate::sql;
 use crate::state::State;
 
+/// A path, the right that it needs, and what answers.
+struct Route {
+    path: &'static str,
+    need: Need,
+    handler: MethodRouter<Arc<State>>,
+}
+
+impl Route {
+    const fn new(path: &'static str, need: Need, handler: MethodRouter<Arc<State>>) -> Self {
+        Self { path, need, handler }
+    }
+}
+
+/// All paths with the rights that they need, for the guide's table.
+pub(crate) fn needs() -> Needs {
+    let all = [reads(), scraping(), admin(), writes(), checks()];
+    all.into_iter().flatten().map(|route| (route.path, route.need)).collect()
+}
+
 pub(crate) fn router(state: Arc<State>, guard: Arc<RequestGuard>) -> Router {
-    let api = Router::new()
-        .route("/api/v1/query", get(query::instant).post(query::instant))
-        .route("/api/v1/query_range", get(query::range).post(query::range))
-        .route("/api/v1/series", get(names::series).post(names::series))
-        .route("/api/v1/labels", get(names::labels).post(names::labels))
-        .route("/api/v1/label/{name}/values", get(names::label_values))
-        .route("/api/v1/metadata", get(names::metadata))
-        .route("/api/v1/query_exemplars", get(query::exemplars).post(query::exemplars))
-        .route("/api/v1/format_query", get(query::format).post(query::format))
-        .route("/api/v1/parse_query", get(query::parse).post(query::parse))
-        .route("/query", get(influxql::query).post(influxql::query))
-        .route("/sql", get(sql::http::sql).post(sql::http::sql))
-        .route("/exec", get(sql::http::exec).post(sql::http::exec))
-        .route("/exp", get(sql::http::exp).post(sql::http::exp))
-        .route("/api/v1/plan", get(plan::plan).post(plan::plan))
-        .route("/api/v1/read", post(remote_read::read))
-        .route("/api/v1/export", get(export::json_lines).post(export::json_lines))
-        .route("/api/v1/export/csv", get(export::csv).post(export::csv))
-        .route("/api/v1/export/native", get(export::native).post(export::native))
-        .route("/federate", get(federate::federate).post(federate::federate))
-        .route("/api/v1/status/active_queries", get(running_queries::list))
-        .route("/api/v1/status/config", get(status::config))
-        .route("/api/v1/status/flags", get(status::flags))
-        .route("/api/v1/status/runtimeinfo", get(status::runtime_info))
-        .route("/api/v1/status/tsdb", get(status::tsdb))
-        .route("/api/v1/status/buildinfo", get(status::build_info))
-        .route("/metrics", get(status::metrics))
-        .merge(of_scraping())
+    let api = with(Router::new(), reads().into_iter().chain(scraping()))
         .fallback(page)
         .layer(middleware::from_fn_with_state(state.clone(), compression::mark))
         .layer(compression::layer());
-    let admin = Router::new()
-        .route("/api/v1/admin/backup", post(admin::backup))
-        .route("/api/v1/status/active_queries/{id}/kill", post(running_queries::kill))
-        .route("/api/v1/admin/compact", post(admin::compact))
-        .route("/api/v1/admin/losses", get(admin::losses).post(admin::acknowledge_losses))
-        .route("/api/v1/admin/databases", get(admin::databases))
-        .route(
-            "/api/v1/admin/databases/{name}",
-            get(admin::database).put(admin::put_database).delete(admin::drop_database),
-        )
-        .route("/api/v1/admin/tsdb/delete_series", put(admin::delete_series).post(admin::delete_series))
-        .route("/api/v1/admin/tsdb/snapshot", put(admin::snapshot).post(admin::snapshot))
-        .route("/api/v1/admin/tsdb/clean_tombstones", put(admin::clean_tombstones).post(admin::clean_tombstones));
-    Router::new()
-        .route("/write", post(write::influx::influx_v1))
-        .route("/api/v2/write", post(write::influx::influx_v2))
-        .route("/api/v3/write_lp", post(write::influx::influx_v3))
-        .route("/api/v1/write", post(write::prometheus::remote_write))
-        .route("/v1/metrics", post(write::otlp::metrics))
-        .route("/api/v1/otlp/v1/metrics", post(write::otlp::metrics))
-        .route("/api/put", post(write::opentsdb::put))
-        .route("/api/v1/import", post(write::imports::json_lines))
-        .route("/api/v1/import/csv", post(write::imports::csv))
-        .route("/api/v1/import/native", post(write::imports::native))
-        .route("/api/v1/import/prometheus", post(write::prometheus::exposition))
-        .route("/ping", get(status::ping).head(status::ping))
-        .route("/health", get(health::health))
-        .route("/ready", get(health::ready))
-        .route("/-/ready", get(health::ready))
-        .route("/-/healthy", get(health::healthy))
-        .merge(api)
-        .merge(admin)
+    with(api, admin().into_iter().chain(writes()).chain(checks()))
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state((state.clone(), Arc::new(needs())), rights::check))
         .layer(middleware::from_fn_with_state(guard, guard::check))
         .layer(middleware::from_fn_with_state(state.clone(), count))
         .with_state(state)
 }
 
+fn with(router: Router<Arc<State>>, routes: impl Iterator<Item = Route>) -> Router<Arc<State>> {
+    routes.fold(router, |router, Route { path, handler, .. }| router.route(path, handler))
+}
+
+/// What reads data, or tells of the server. Answers are compressed.
+fn reads() -> Vec<Route> {
+    use Need::{Read, ServerAdmin, SignIn, Statements};
+    vec![
+        Route::new("/api/v1/query", Read, get(query::instant).post(query::instant)),
+        Route::new("/api/v1/query_range", Read, get(query::range).post(query::range)),
+        Route::new("/api/v1/series", Read, get(names::series).post(names::series)),
+        Route::new("/api/v1/labels", Read, get(names::labels).post(names::labels)),
+        Route::new("/api/v1/label/{name}/values", Read, get(names::label_values)),
+        Route::new("/api/v1/metadata", Read, get(names::metadata)),
+        Route::new("/api/v1/query_exemplars", Read, get(query::exemplars).post(query::exemplars)),
+        Route::new("/api/v1/format_query", SignIn, get(query::format).post(query::format)),
+        Route::new("/api/v1/parse_query", SignIn, get(query::parse).post(query::parse)),
+        Route::new("/query", Statements, get(influxql::query).post(influxql::query)),
+        Route::new("/sql", Statements, get(sql::http::sql).post(sql::http::sql)),
+        Route::new("/exec", Statements, get(sql::http::exec).post(sql::http::exec)),
+        Route::new("/exp", Statements, get(sql::http::exp).post(sql::http::exp)),
+        Route::new("/api/v1/plan", Read, get(plan::plan).post(plan::plan)),
+        Route::new("/api/v1/read", Read, post(remote_read::read)),
+        Route::new("/api/v1/export", Read, get(export::json_lines).post(export::json_lines)),
+        Route::new("/api/v1/export/csv", Read, get(export::csv).post(export::csv)),
+        Route::new("/api/v1/export/native", Read, get(export::native).post(export::native)),
+        Route::new("/federate", Read, get(federate::federate).post(federate::federate)),
+        Route::new("/api/v1/status/active_queries", SignIn, get(running_queries::list)),
+        Route::new("/api/v1/status/config", ServerAdmin, get(status::config)),
+        Route::new("/api/v1/status/flags", ServerAdmin, get(status::flags)),
+        Route::new("/api/v1/status/runtimeinfo", ServerAdmin, get(status::runtime_info)),
+        Route::new("/api/v1/status/tsdb", Read, get(status::tsdb)),
+        Route::new("/api/v1/status/buildinfo", SignIn, get(status::build_info)),
+        Route::new("/metrics", ServerAdmin, get(status::metrics)),
+    ]
+}
+
 /// What belongs to scraping and rules, which an empty Prometheus answers so.
-fn of_scraping() -> Router<Arc<State>> {
-    Router::new()
-        .route("/api/v1/alertmanagers", get(status::no_alertmanagers))
-        .route("/api/v1/status/walreplay", get(status::wal_replay))
-        .route("/api/v1/status/tsdb/blocks", get(status::no_blocks))
-        .route("/api/v1/status/self_metrics", get(status::no_list))
-        .route("/api/v1/targets/metadata", get(status::no_list))
-        .route("/api/v1/scrape_pools", get(status::no_scrape_pools))
-        .route("/api/v1/features", get(status::no_features))
-        .route("/api/v1/notifications", get(status::no_list))
-        .route("/api/v1/rules", get(status::no_rules))
-        .route("/api/v1/alerts", get(status::no_alerts))
-        .route("/api/v1/targets", get(status::no_targets))
+fn scraping() -> Vec<Route> {
+    use Need::SignIn;
+    vec![
+        Route::new("/api/v1/alertmanagers", SignIn, get(status::no_alertmanagers)),
+        Route::new("/api/v1/status/walreplay", SignIn, get(status::wal_replay)),
+        Route::new("/api/v1/status/tsdb/blocks", SignIn, get(status::no_blocks)),
+        Route::new("/api/v1/status/self_metrics", SignIn, get(status::no_list)),
+        Route::new("/api/v1/targets/metadata", SignIn, get(status::no_list)),
+        Route::new("/api/v1/scrape_pools", SignIn, get(status::no_scrape_pools)),
+        Route::new("/api/v1/features", SignIn, get(status::no_features)),
+        Route::new("/api/v1/notifications", SignIn, get(status::no_list)),
+        Route::new("/api/v1/rules", SignIn, get(status::no_rules)),
+        Route::new("/api/v1/alerts", SignIn, get(status::no_alerts)),
+        Route::new("/api/v1/targets", SignIn, get(status::no_targets)),
+    ]
+}
+
+/// What changes the server or its databases.
+fn admin() -> Vec<Route> {
+    use Need::{Database, ServerAdmin, SignIn};
+    vec![
+        Route::new("/api/v1/admin/backup", ServerAdmin, post(admin::backup)),
+        // One's own queries, or all for administrators.
+        Route::new("/api/v1/status/active_queries/{id}/kill", SignIn, post(running_queries::kill)),
+        Route::new("/api/v1/admin/compact", ServerAdmin, post(admin::compact)),
+        Route::new("/api/v1/admin/losses", ServerAdmin, get(admin::losses).post(admin::acknowledge_losses)),
+        Route::new("/api/v1/admin/databases", SignIn, get(admin::databases)),
+        Route::new(
+            "/api/v1/admin/databases/{name}",
+            Database,
+            get(admin::database).put(admin::put_database).delete(admin::drop_database),
+        ),
+        Route::new("/api/v1/admin/tsdb/delete_series", Database, put(admin::delete_series).post(admin::delete_series)),
+        Route::new("/api/v1/admin/tsdb/snapshot", ServerAdmin, put(admin::snapshot).post(admin::snapshot)),
+        Route::new(
+            "/api/v1/admin/tsdb/clean_tombstones",
+            ServerAdmin,
+            put(admin::clean_tombstones).post(admin::clean_tombstones),
+        ),
+        Route::new("/api/v1/admin/accounts", ServerAdmin, get(accounts::list)),
+        Route::new("/api/v1/admin/accounts/{name}", ServerAdmin, put(accounts::put).delete(accounts::remove)),
+    ]
+}
+
+/// What takes rows.
+fn writes() -> Vec<Route> {
+    use Need::Write;
+    vec![
+        Route::new("/write", Write, post(write::influx::influx_v1)),
+        Route::new("/api/v2/write", Write, post(write::influx::influx_v2)),
+        Route::new("/api/v3/write_lp", Write, post(write::influx::influx_v3)),
+        Route::new("/api/v1/write", Write, post(write::prometheus::remote_write)),
+        Route::new("/v1/metrics", Write, post(write::otlp::metrics)),
+        Route::new("/api/v1/otlp/v1/metrics", Write, post(write::otlp::metrics)),
+        Route::new("/api/put", Write, post(write::opentsdb::put)),
+        Route::new("/api/v1/import", Write, post(write::imports::json_lines)),
+        Route::new("/api/v1/import/csv", Write, post(write::imports::csv)),
+        Route::new("/api/v1/import/native", Write, post(write::imports::native)),
+        Route::new("/api/v1/import/prometheus", Write, post(write::prometheus::exposition)),
+    ]
+}
+
+/// What tells whether the server is there.
+fn checks() -> Vec<Route> {
+    use Need::Nothing;
+    vec![
+        Route::new("/ping", Nothing, get(status::ping).head(status::ping)),
+        Route::new("/health", Nothing, get(health::health)),
+        Route::new("/ready", Nothing, get(health::ready)),
+        Route::new("/-/ready", Nothing, get(health::ready)),
+        Route::new("/-/healthy", Nothing, get(health::healthy)),
+    ]
 }
 
 /// Counts requests by route, as the router matched it, and by status: there are not more counters than routes.

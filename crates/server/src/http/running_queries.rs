@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use access::audit::Event;
+use axum::Extension;
 use axum::extract::{Path, State as From};
 use axum::response::Response;
 use query::Budget;
@@ -9,6 +11,7 @@ use query::Budget;
 use crate::error::ApiError;
 use crate::http::json;
 use crate::scheduler::running::{AdmissionPermit, Description, Ended, Outcome};
+use crate::sign_in::Caller;
 use crate::state::State;
 
 /// A query that runs. Dropped before it is done, its client has left: it is stopped.
@@ -46,12 +49,19 @@ impl Drop for Started<'_> {
 }
 
 /// `GET /api/v1/status/active_queries`
-pub(crate) async fn list(From(state): From<Arc<State>>) -> Response {
-    json::success(&state.queries.list(state.db.now_ns()), &[], &[])
+pub(crate) async fn list(From(state): From<Arc<State>>, Extension(caller): Extension<Caller>) -> Response {
+    json::success(&state.queries.list(state.db.now_ns(), &caller), &[], &[])
 }
 
 /// `POST /api/v1/status/active_queries/{id}/kill`
-pub(crate) async fn kill(From(state): From<Arc<State>>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    let known = id.parse().is_ok_and(|id| state.queries.stop(id));
+pub(crate) async fn kill(
+    From(state): From<Arc<State>>,
+    Path(id): Path<String>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, ApiError> {
+    let known = id.parse().is_ok_and(|id| state.queries.stop(id, &caller));
+    if known {
+        state.sign_in.audit.note(state.db.now_ns(), Event::QueryStopped, caller.actor(), &id);
+    }
     if known { Ok(json::success("null", &[], &[])) } else { Err(ApiError::not_found(format!("no query {id:?} runs"))) }
 }

@@ -130,7 +130,7 @@ pub(crate) async fn tsdb(From(state): From<Arc<State>>, request: Request) -> Res
         _ => return Err(ApiError::invalid_parameter("limit", format!("it is at most {TOP_MAX}"))),
     };
     let database = parts.parameters.database(&parts.headers);
-    let budget = state.query_budget(&parts.parameters);
+    let budget = state.query_budget(&parts);
     let asked = QueryJob::new(&state, "tsdb", "", &budget, &parts)?;
     let count = move |state: &State| {
         let found = state.db.cardinality(&database, top, &budget)?;

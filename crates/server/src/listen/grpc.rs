@@ -6,6 +6,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use access::rate::Counted;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State as From};
@@ -19,6 +20,7 @@ use crate::error::ApiError;
 use crate::http::body::{Form, collect, unpack_as};
 use crate::http::parameters::Parameters;
 use crate::http::write::otlp::{grpc_code, write_metrics};
+use crate::sign_in::Caller;
 use crate::state::State;
 
 const EXPORT: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
@@ -49,14 +51,16 @@ async fn export(From(state): From<Arc<State>>, request: Request) -> Response {
     }
     let written = async {
         let (mut body, mut share) = collect(&state, body).await?;
-        let database = Parameters::default().database(&head.headers);
+        let caller = Caller::of(&head.extensions);
+        state.sign_in.take(&caller.scope, Counted::Bytes, body.len() as u64, state.db.now_ns())?;
+        let to = state.destination(Parameters::default().database(&head.headers), &caller.scope)?;
         let packing = packing(&head.headers)?;
         share.queue_if_large(packing, &body, state.body_timeout()).await?;
         let work = move |state: &State| {
             let is_packed = read_message(&mut body)?;
             let encoding = if is_packed { packing } else { Encoding::Identity };
             let message = unpack_as(state, encoding, body, (&mut share, Form::Protobuf))?;
-            write_metrics(state, &database, &message)
+            write_metrics(state, &to, &message)
         };
         state.work(work).await?
     };

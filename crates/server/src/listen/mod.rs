@@ -198,6 +198,11 @@ impl Server {
         }
     }
 
+    /// Returns whether clients have to sign in.
+    pub fn asks_to_sign_in(&self) -> bool {
+        self.state.sign_in.is_required
+    }
+
     /// Where HTTP is served.
     pub fn address(&self) -> SocketAddr {
         self.front.address

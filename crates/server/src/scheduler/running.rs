@@ -23,6 +23,7 @@ use crate::http::json;
 use crate::metrics::family;
 use crate::redact;
 use crate::scheduler::{ScheduleGuard, Scheduler};
+use crate::sign_in::Caller;
 
 /// Upper bounds of the histogram's buckets, in seconds.
 const BUCKETS_S: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];
@@ -46,7 +47,8 @@ pub(crate) struct Description {
     pub(crate) kind: &'static str,
     pub(crate) text: String,
     pub(crate) database: String,
-    pub(crate) remote: Option<SocketAddr>,
+    /// The client that sent it.
+    pub(crate) caller: Caller,
 }
 
 struct Running {
@@ -54,6 +56,13 @@ struct Running {
     started_ns: i64,
     budget: Arc<Budget>,
     _in_turn: ScheduleGuard,
+}
+
+impl Running {
+    /// Returns whether a caller may know of it: its own queries, and all of them for administrators of the server.
+    fn is_seen_by(&self, caller: &Caller) -> bool {
+        caller.scope.is_server_admin || self.description.caller.scope.name == caller.scope.name
+    }
 }
 
 /// How a query ended.
@@ -186,20 +195,24 @@ impl Queries {
         }
     }
 
-    /// Stops a query; whether there is such a one.
-    pub(crate) fn stop(&self, id: u64) -> bool {
-        lock(&self.running).get(&id).map(|running| running.budget.stop(Stop::Cancelled)).is_some()
+    /// Stops a query, if it is one that a caller may see; returns whether it was.
+    pub(crate) fn stop(&self, id: u64, by: &Caller) -> bool {
+        let running = lock(&self.running);
+        let seen = running.get(&id).filter(|running| running.is_seen_by(by));
+        seen.map(|running| running.budget.stop(Stop::Cancelled)).is_some()
     }
 
-    pub(crate) fn list(&self, now_ns: i64) -> String {
+    /// The queries that a caller may see, as a JSON list.
+    pub(crate) fn list(&self, now_ns: i64, by: &Caller) -> String {
         let running = lock(&self.running);
-        let items = running.iter().map(|(id, running)| {
-            let Description { kind, text, database, remote } = &running.description;
-            let remote = remote.map_or_else(|| "null".to_owned(), |remote| json::text(&remote.to_string()));
+        let items = running.iter().filter(|(_, running)| running.is_seen_by(by)).map(|(id, running)| {
+            let Description { kind, text, database, caller } = &running.description;
+            let remote = caller.remote.map_or_else(|| "null".to_owned(), |remote| json::text(&remote.to_string()));
             format!(
-                r#"{{"id":"{id}","kind":"{kind}","query":{},"database":{},"started":{:.3},"duration_seconds":{:.3},"samples":{},"samples_held":{},"remote":{remote}}}"#,
+                r#"{{"id":"{id}","kind":"{kind}","query":{},"database":{},"account":{},"started":{:.3},"duration_seconds":{:.3},"samples":{},"samples_held":{},"remote":{remote}}}"#,
                 json::text(&redact::passwords(text)),
                 json::text(database),
+                json::text(&caller.scope.name),
                 running.started_ns as f64 / NS_PER_S,
                 seconds_between(running.started_ns, now_ns),
                 running.budget.samples_taken(),
@@ -283,6 +296,7 @@ impl Queries {
         budget: Arc<Budget>,
         now_ns: i64,
     ) -> Result<(u64, Arc<AdmissionPermit>), ApiError> {
+        self.check_quota(&description.caller)?;
         let slot = AdmissionPermit::new(self.turn().await?, self.heavy.clone());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (pace, in_turn) = self.scheduler.begin(slot.clone());
@@ -290,6 +304,20 @@ impl Queries {
         let running = Running { description, started_ns: now_ns, budget, _in_turn: in_turn };
         lock(&self.running).insert(id, running);
         Ok((id, slot))
+    }
+
+    /// Refuses a query of an account that runs as many as it may.
+    fn check_quota(&self, caller: &Caller) -> Result<(), ApiError> {
+        let Some(queries_max) = caller.scope.quota.queries_max else { return Ok(()) };
+        let running = lock(&self.running);
+        let of_account = running.values().filter(|running| running.description.caller.scope.name == caller.scope.name);
+        if (of_account.count() as u64) < queries_max {
+            return Ok(());
+        }
+        Err(ApiError::later(format!(
+            "the account {} runs {queries_max} queries already (queries_max): try again later",
+            caller.scope.name
+        )))
     }
 
     /// Counts a query that is done; the text of its notice if it took `slow_ms` or longer.
@@ -344,7 +372,8 @@ struct SlowQuery<'q> {
 
 impl SlowQuery<'_> {
     fn text(&self) -> String {
-        let Description { kind, text, database, remote } = &self.running.description;
+        let Description { kind, text, database, caller } = &self.running.description;
+        let remote = caller.remote;
         let shown: String = redact::passwords(text).chars().take(LOGGED_CHARACTERS_MAX).collect();
         let remote = remote.map_or_else(|| "unknown".to_owned(), |remote| remote.to_string());
         let (outcome, duration_s) = (self.outcome.name(), self.duration_s);

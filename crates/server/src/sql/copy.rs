@@ -134,7 +134,7 @@ impl Connection {
             self.state.work_unbounded(move |_| reserve_rows(&mut share, Form::Text, &bytes).map(|()| (share, bytes)));
         let reserved = reserved.await.and_then(|reserved| reserved);
         let (share, bytes) = reserved.map_err(|error| failed("53200", error.message))?;
-        let written = super::watch(&self.state, text, (session, self.remote), move |state, session, budget| {
+        let written = super::watch(&self.state, text, (session, self.caller()), move |state, session, budget| {
             let written = state.db.copy_in(&copy, bytes, session, budget);
             drop(share);
             written

@@ -122,9 +122,10 @@ pub(crate) async fn exp(From(state): From<Arc<State>>, request: Request) -> Resu
 
 async fn answer(state: &Arc<State>, parts: &RequestParts, access: Access, form: Form) -> Result<Response, ApiError> {
     let text = statements(parts)?;
-    let budget = state.query_budget(&parts.parameters);
+    let budget = state.query_budget(&parts);
     let database = parts.parameters.database(&parts.headers);
-    let description = Description { kind: "sql", text: text.clone(), database: database.clone(), remote: parts.remote };
+    let description =
+        Description { kind: "sql", text: text.clone(), database: database.clone(), caller: parts.caller.clone() };
     let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
     let manner = if form.style() == Style::QuestDb { Manner::QuestDb } else { Manner::Postgres };
     let session = ClientContext { manner, ..ClientContext::new(database, state.db.now_ns()) };

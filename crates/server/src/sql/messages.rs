@@ -18,6 +18,7 @@ use tokio_util::codec::Framed;
 
 use super::gate::Gate;
 use super::postgres::{Connection, Statements};
+use super::sign_in::Startup;
 use crate::wire::linger;
 
 type Messages = Framed<Gate, PgWireMessageServerCodec<Statements>>;
@@ -82,6 +83,7 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: TcpStream) -> io:
     let patience = Duration::from_millis(connection.state.settings.head_timeout_ms);
     let Ok(begun) = timeout(patience, begin(&mut messages)).await else { return Ok(()) };
     let mut next = begun?;
+    let startup = Startup::new(connection.clone());
     let mut kept = StatementSizes::default();
     while let Some(message) = next {
         if !kept.note(&message, connection.state.settings.postgres_message_bytes_max) {
@@ -91,7 +93,7 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: TcpStream) -> io:
                  close some"
             );
             process_error(&mut messages, super::postgres::failed("53400", message), true).await?;
-        } else if !answer(&connection, &mut messages, message).await? {
+        } else if !answer((&connection, &startup), &mut messages, message).await? {
             return Ok(());
         }
         next = self::next(&mut messages).await?;
@@ -144,7 +146,7 @@ async fn next(messages: &mut Messages) -> io::Result<Option<PgWireFrontendMessag
 
 /// Does what a message asks for. Whether more may come.
 async fn answer(
-    connection: &Arc<Connection>,
+    (connection, startup): (&Arc<Connection>, &Arc<Startup>),
     messages: &mut Messages,
     message: PgWireFrontendMessage,
 ) -> io::Result<bool> {
@@ -158,7 +160,7 @@ async fn answer(
     let is_cancelling = matches!(message, PgWireFrontendMessage::CancelRequest(_));
     let handler = || connection.clone();
     let canceller = Arc::new(connection.canceller());
-    let done = process_message(message, messages, handler(), handler(), handler(), handler(), canceller).await;
+    let done = process_message(message, messages, startup.clone(), handler(), handler(), handler(), canceller).await;
     let Err(error) = done else { return Ok(!is_cancelling) };
     let is_fatal = error.is_fatal();
     process_error(messages, error, waits_for_sync).await?;

@@ -1,5 +1,5 @@
 //! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`]; [`messages`], [`gate`] and [`frames`]: its
-//! connections) and, with a cargo feature, over Arrow Flight.
+//! connections; [`sign_in`]: their sign-in) and, with a cargo feature, over Arrow Flight.
 
 mod copy;
 #[cfg(feature = "flight-sql")]
@@ -11,12 +11,13 @@ pub(crate) mod http;
 mod messages;
 mod parameters;
 pub(crate) mod postgres;
+mod sign_in;
 mod text;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::scope::Scope;
 use model::TimeRange;
 use query::{Budget, QueryError};
 use sql::{Answer, ClientContext, SqlError};
@@ -24,14 +25,16 @@ use sql::{Answer, ClientContext, SqlError};
 use crate::error::ApiError;
 use crate::http::query::{QueryJob, run_query};
 use crate::scheduler::running::Description;
+use crate::sign_in::Caller;
 use crate::state::State;
 
 /// Databases that clients ask for when they are not told one.
 const NO_DATABASE: [&str; 2] = ["postgres", "qdb"];
 
 /// The database that a client named; the default one for those that clients name by themselves.
-fn database_of(state: &State, named: &str, user: &str) -> Result<String, SqlError> {
-    let known = state.db.databases();
+fn database_of(state: &State, named: &str, user: &str, scope: &Scope) -> Result<String, SqlError> {
+    let mut known = state.db.databases();
+    known.retain(|database| scope.sees(database));
     if named == model::DEFAULT_DATABASE || known.iter().any(|known| known == named) {
         return Ok(named.to_owned());
     }
@@ -52,11 +55,11 @@ struct Outcome<T> {
 async fn watch<T: Send + 'static>(
     state: &Arc<State>,
     text: String,
-    (session, remote): (ClientContext, Option<SocketAddr>),
+    (session, caller): (ClientContext, Caller),
     work: impl FnOnce(&State, &ClientContext, &Arc<Budget>) -> Result<T, SqlError> + Send + 'static,
 ) -> Result<Result<Outcome<T>, SqlError>, ApiError> {
-    let budget = state.db.budget(state.settings.query_samples_max);
-    let description = Description { kind: "sql", text, database: session.database.clone(), remote };
+    let budget = state.budget_of(&caller.scope);
+    let description = Description { kind: "sql", text, database: session.database.clone(), caller };
     let timeout = Duration::from_millis(state.settings.query_timeout_ms);
     let asked = QueryJob::without_request(description, budget.clone(), timeout);
     let work = move |state: &State| match work(state, &session, &budget) {
@@ -77,7 +80,7 @@ async fn run_one(
     state: &Arc<State>,
     text: String,
     (parsed, place): (Arc<sql::Parsed>, usize),
-    asker: (ClientContext, Option<SocketAddr>),
+    asker: (ClientContext, Caller),
 ) -> Result<Result<Outcome<Answer>, SqlError>, ApiError> {
     let work = move |state: &State, session: &ClientContext, budget: &Arc<Budget>| {
         state.db.sql(&parsed, place, session, budget)

@@ -3,13 +3,13 @@
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use access::scope::Scope;
 use async_trait::async_trait;
 use bytes::{BufMut, BytesMut};
 use futures_util::{Sink, SinkExt, stream};
 use jiff::tz::TimeZone;
-use pgwire::api::auth::noop::NoopStartupHandler;
 use pgwire::api::cancel::DefaultCancelHandler;
 use pgwire::api::portal::{Format, Portal};
 use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
@@ -30,6 +30,7 @@ use super::Outcome;
 use super::copy::Copying;
 use super::parameters::{parameter, sample_of};
 use crate::listen::accept::Serve;
+use crate::sign_in::Caller;
 use crate::state::State;
 
 /// Microseconds from the Unix epoch to Postgres's, 2000-01-01.
@@ -55,7 +56,8 @@ impl Serve for Sessions {
     async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
         let (state, manager) = (self.state.clone(), self.manager.clone());
         let settings = Mutex::new(Settings { time_zone: TimeZone::UTC });
-        let connection = Connection { state, manager, remote: Some(remote), settings, copying: Mutex::new(None) };
+        let connection =
+            Connection { state, manager, remote, scope: OnceLock::new(), settings, copying: Mutex::new(None) };
         tokio::select! {
             // What goes wrong with a connection ends it and nothing else.
             _ = super::messages::serve(Arc::new(connection), stream) => {}
@@ -77,22 +79,29 @@ struct Settings {
 /// A client's connection.
 pub(super) struct Connection {
     pub(super) state: Arc<State>,
-    manager: Arc<ConnectionManager>,
-    pub(super) remote: Option<SocketAddr>,
+    pub(super) manager: Arc<ConnectionManager>,
+    pub(super) remote: SocketAddr,
+    /// Who it is, once it has signed in.
+    scope: OnceLock<Arc<Scope>>,
     settings: Mutex<Settings>,
     /// Rows that are being sent to it.
     pub(super) copying: Mutex<Option<Copying>>,
 }
 
 impl Connection {
+    /// The client has signed in.
+    pub(super) fn set_scope(&self, scope: Arc<Scope>) {
+        let _ = self.scope.set(scope);
+    }
+
+    /// The client; one that has not signed in may do nothing.
+    pub(super) fn caller(&self) -> Caller {
+        let scope = if self.state.sign_in.is_required { self.scope.get().cloned() } else { Some(Scope::open()) };
+        Caller { scope: scope.unwrap_or_else(Scope::nobody), remote: Some(self.remote) }
+    }
+
     pub(super) fn canceller(&self) -> DefaultCancelHandler {
         DefaultCancelHandler::new(self.manager.clone())
-    }
-}
-
-impl NoopStartupHandler for Connection {
-    fn connection_manager(&self) -> Option<Arc<ConnectionManager>> {
-        Some(self.manager.clone())
     }
 }
 
@@ -138,7 +147,7 @@ impl Connection {
         Ok(ClientContext {
             now_ns: self.state.db.now_ns(),
             time_zone: settings.time_zone,
-            database: super::database_of(&self.state, &said(METADATA_DATABASE), &user)?,
+            database: super::database_of(&self.state, &said(METADATA_DATABASE), &user, &self.caller().scope)?,
             user,
             parameters,
             manner: Manner::Postgres,
@@ -160,7 +169,7 @@ impl Connection {
             &self.state,
             statements.text.to_string(),
             (statements.parsed.clone(), place),
-            (session, self.remote),
+            (session, self.caller()),
         );
         let answer = ran.await.map_err(|error| failed("57014", error.message))?;
         let Outcome { answer, warning } = answer.map_err(|error| error_of(&error))?;
@@ -211,7 +220,7 @@ impl Connection {
     ) -> PgWireResult<Vec<Column>> {
         let parameters = (0..statements.parameters).map(|place| sample_of(types.get(place).and_then(Option::as_ref)));
         let session = self.session(client, parameters.collect()).map_err(|error| error_of(&error))?;
-        let budget = self.state.db.budget(self.state.settings.query_samples_max);
+        let budget = self.state.budget_of(&self.caller().scope);
         let described = self.state.db.describe_sql(&statements.parsed, 0, &session, &budget);
         described.map_err(|error| error_of(&error))
     }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use db::{Db, DbOptions};
-use thalweg_server::{Listener, Server, ServerSettings};
+use thalweg_server::{Listener, Server, ServerSettings, make_first_admin};
 use tokio::sync::oneshot;
 
 static SERVERS: AtomicU32 = AtomicU32::new(0);
@@ -57,6 +57,7 @@ impl Running {
         let mut settings = ServerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         settings.host_metrics_interval_ms = None;
         change(&mut settings);
+        make_first_admin(&db, &settings, &folder).unwrap();
         let (stop, stopped) = oneshot::channel();
         let (send_address, address) = mpsc::channel();
         let shared = db.clone();
@@ -150,11 +151,12 @@ impl Running {
             request = request.header(*name, *value);
         }
         let body = body.as_ref();
-        let mut response = if body.is_empty() {
-            self.agent.run(request.body(()).unwrap()).unwrap()
+        let response = if body.is_empty() {
+            self.agent.run(request.body(()).unwrap())
         } else {
-            self.agent.run(request.body(body).unwrap()).unwrap()
+            self.agent.run(request.body(body).unwrap())
         };
+        let mut response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
         let bytes = response.body_mut().read_to_vec().unwrap();
         response.map(|_| bytes)
     }

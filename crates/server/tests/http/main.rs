@@ -1,6 +1,7 @@
 //! The server over real sockets: every endpoint with good and bad input.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod access;
 mod active;
 mod admin;
 mod api;

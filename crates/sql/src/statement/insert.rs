@@ -75,7 +75,11 @@ impl Run<'_> {
             self.push_line(&mut lines, table, columns, &kinds, row)?;
         }
         let written = self.session.write(&self.environment.database, lines.as_bytes());
-        match written.map_err(|error| QueryError::Storage(error.to_string()))? {
+        let kept = |error| match error {
+            QueryError::Invalid(message) => QueryError::Storage(message),
+            other => other,
+        };
+        match written.map_err(kept)? {
             Some(refused) => invalid(format!("not all rows were written: {}: {}", refused.position, refused.reason)),
             None => Ok(count),
         }

@@ -17,6 +17,7 @@ use crate::http::body::{Form, body_error, unpack, unpack_as};
 use crate::http::parameters::Parameters;
 use crate::http::request::{RequestParts, extract_write};
 use crate::http::text::Text;
+use crate::sign_in::Destination;
 use crate::state::State;
 
 /// Rows of CSV that are written together.
@@ -32,13 +33,12 @@ pub(crate) async fn json_lines(From(state): From<Arc<State>>, request: Request) 
 }
 
 fn write_json_lines(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
-    let database = parts.parameters.database(&parts.headers);
+    let to = state.destination(parts.parameters.database(&parts.headers), &parts.caller.scope)?;
     let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
-    let options =
-        json_lines::Options { hasher: state.hasher(Protocol::JsonLines, &database)?, limits: state.db.limits() };
+    let options = json_lines::Options { hasher: state.hasher(Protocol::JsonLines, &to)?, limits: state.db.limits() };
     let outcome = body.parse(|lines| {
         let parsed = json_lines::parse(lines, &options).map_err(|error| body_error(&error))?;
-        state.store("json_lines", &database, parsed)
+        state.store("json_lines", &to, parsed)
     })?;
     Ok(outcome.number_lines())
 }
@@ -53,7 +53,7 @@ pub(crate) async fn native(From(state): From<Arc<State>>, request: Request) -> R
 }
 
 fn write_native(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiError> {
-    let database = parts.parameters.database(&parts.headers);
+    let to = state.destination(parts.parameters.database(&parts.headers), &parts.caller.scope)?;
     let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
     let (mut whole, mut at) = (Outcome::default(), 0);
     while at < body.len() {
@@ -68,11 +68,11 @@ fn write_native(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiEr
         let mut share = state.bodies.share();
         share.swap_place(&mut parts.share);
         let block = unpack_as(state, Encoding::Snappy, packed, (&mut share, Form::Protobuf))?;
-        let hasher = state.hasher(Protocol::RemoteWrite, &database)?;
+        let hasher = state.hasher(Protocol::RemoteWrite, &to)?;
         let options = remote_write::Options { hasher, limits: state.db.limits() };
         let parsed = remote_write::parse_v2(&block, &options).map_err(|error| body_error(&error))?;
         let parsed = Parsed { batch: parsed.batch, errors: parsed.errors };
-        add(&mut whole, state.store("native", &database, parsed)?, LineErrors::default());
+        add(&mut whole, state.store("native", &to, parsed)?, LineErrors::default());
         share.swap_place(&mut parts.share);
         at += 4 + length;
     }
@@ -91,7 +91,7 @@ pub(crate) async fn csv(From(state): From<Arc<State>>, request: Request) -> Resp
 }
 
 fn write_csv(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
-    let database = parts.parameters.database(&parts.headers);
+    let to = state.destination(parts.parameters.database(&parts.headers), &parts.caller.scope)?;
     let columns = csv_columns(&parts.parameters)?;
     let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
     // Chunks are written before the end of the file is read.
@@ -102,20 +102,20 @@ fn write_csv(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
             CsvColumns::ByPlaces(format) => CsvImporter::by_places(file, format, limits),
             CsvColumns::Named(mapping) => CsvImporter::new(file, mapping, limits).map_err(csv_error)?,
         };
-        import_csv(state, &database, importer)
+        import_csv(state, &to, importer)
     })?;
     Ok(outcome.number_lines())
 }
 
-fn import_csv(state: &State, database: &str, mut importer: CsvImporter<Body<'_>>) -> Result<Outcome, ApiError> {
+fn import_csv(state: &State, to: &Destination, mut importer: CsvImporter<Body<'_>>) -> Result<Outcome, ApiError> {
     let (mut whole, mut lines) = (Outcome::default(), Vec::new());
     loop {
         lines.clear();
         let Some(chunk) = importer.next_chunk(CSV_ROWS, &mut lines).map_err(csv_error)? else { return Ok(whole) };
-        let options = line_options(state, database, Precision::Nanosecond)?;
+        let options = line_options(state, to, Precision::Nanosecond)?;
         let parsed = line::parse(&lines, &options).map_err(|error| body_error(&error))?;
         state.metrics.count_rejected(&chunk.errors);
-        let written = state.store("csv", database, parsed)?;
+        let written = state.store("csv", to, parsed)?;
         add(&mut whole, written, chunk.errors);
     }
 }

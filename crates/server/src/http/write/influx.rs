@@ -14,6 +14,7 @@ use crate::http::body::body_error;
 use crate::http::influx::{self, BadLine, Version};
 use crate::http::request::{RequestParts, extract_write};
 use crate::http::text::Text;
+use crate::sign_in::Destination;
 use crate::state::State;
 
 /// `POST /write`: `db`, `precision`; user, password, retention policy and consistency are accepted and not used.
@@ -54,23 +55,23 @@ fn write_lines(state: &State, parts: RequestParts, version: Version) -> Result<O
         Version::V2 => parts.parameters.get("bucket").map(bucket_database).transpose()?,
         Version::V1 | Version::V3 => parts.parameters.get("db"),
     };
-    let database = database.unwrap_or(model::DEFAULT_DATABASE).to_owned();
+    let to = state.destination(database.unwrap_or(model::DEFAULT_DATABASE), &parts.caller.scope)?;
     let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
-    let options = line_options(state, &database, precision)?;
+    let options = line_options(state, &to, precision)?;
     let outcome = body.parse(|lines| {
         let parsed = line::parse(lines, &options).map_err(|error| body_error(&error))?;
-        state.store("line", &database, parsed)
+        state.store("line", &to, parsed)
     })?;
     Ok(outcome.quote_lines(&mut body))
 }
 
 pub(crate) fn line_options<'a>(
     state: &'a State,
-    database: &str,
+    to: &Destination,
     precision: Precision,
 ) -> Result<line::Options<'a>, ApiError> {
     Ok(line::Options {
-        hasher: state.hasher(Protocol::Line, database)?,
+        hasher: state.hasher(Protocol::Line, to)?,
         precision,
         now_ns: state.db.now_ns(),
         limits: state.db.limits(),
@@ -101,7 +102,7 @@ fn refuse_conflicts(state: &State, database: &str, parsed: &mut Parsed<'_>) {
 
 fn write_lines_v3(state: &State, parts: RequestParts) -> Result<Response, ApiError> {
     let parameters = &parts.parameters;
-    let database = parameters.required("db")?.to_owned();
+    let to = state.destination(parameters.required("db")?, &parts.caller.scope)?;
     let precision = match parameters.get("precision").unwrap_or("auto") {
         "auto" => Precision::Auto,
         "nanosecond" => Precision::Nanosecond,
@@ -117,14 +118,14 @@ fn write_lines_v3(state: &State, parts: RequestParts) -> Result<Response, ApiErr
     let accept_partial = parameters.flag("accept_partial", true)?;
     parameters.flag("no_sync", false)?;
     let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
-    let options = line_options(state, &database, precision)?;
+    let options = line_options(state, &to, precision)?;
     let (outcome, what) = body.parse(|lines| {
         let mut parsed = line::parse(lines, &options).map_err(|error| body_error(&error))?;
         if !accept_partial {
-            refuse_conflicts(state, &database, &mut parsed);
+            refuse_conflicts(state, &to.database, &mut parsed);
         }
         if accept_partial || parsed.errors.is_empty() {
-            return Ok((state.store("line", &database, parsed)?, "partial write of line protocol occurred"));
+            return Ok((state.store("line", &to, parsed)?, "partial write of line protocol occurred"));
         }
         state.metrics.count_rejected(&parsed.errors);
         Ok((Outcome::of_errors(parsed.errors), "parsing failed for write_lp endpoint"))

@@ -11,6 +11,7 @@ pub(crate) mod prometheus;
 
 use std::collections::BTreeMap;
 
+use access::rate::Counted;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use db::{Rejected, WriteError, WriteReport};
@@ -20,6 +21,7 @@ use model::RejectionKind;
 use crate::error::ApiError;
 use crate::error::RETRY_AFTER_S;
 use crate::http::text::Quotable;
+use crate::sign_in::Destination;
 use crate::state::State;
 
 /// How much of a bad line an answer quotes.
@@ -149,23 +151,26 @@ impl From<WriteError> for ApiError {
 
 impl State {
     /// Hashes the keys of a protocol in a database, which is made on first use.
-    pub(crate) fn hasher(&self, protocol: Protocol, database: &str) -> Result<ScopedKeyHasher<'_>, ApiError> {
-        Ok(self.db.key_hasher().scope(protocol, self.db.database_id(database)?))
+    pub(crate) fn hasher(&self, protocol: Protocol, to: &Destination) -> Result<ScopedKeyHasher<'_>, ApiError> {
+        Ok(self.db.key_hasher().scope(protocol, self.db.database_id(&to.database)?))
     }
 
-    /// The way of every protocol's rows into the database: what is too far ahead is refused, the rest written, what was
-    /// left out counted. Returns when it is on disk.
+    /// The way of every protocol's rows into the database: what is too far ahead or not the sender's to write is refused, the rest written,
+    /// what was left out counted. Returns when it is on disk.
     pub(crate) fn store(
         &self,
         protocol: &'static str,
-        database: &str,
-        parsed: Parsed<'_>,
+        to: &Destination,
+        mut parsed: Parsed<'_>,
     ) -> Result<Outcome, ApiError> {
+        self.db.refuse_outside(&to.database, &to.scope, &mut parsed)?;
         let Parsed { mut batch, mut errors } = parsed;
+        let samples: usize = batch.blocks.iter().map(|block| block.cells.len()).sum();
+        self.sign_in.take(&to.scope, Counted::Samples, samples as u64, self.db.now_ns())?;
         let (limits, ahead_ms_max) = (self.db.limits(), self.settings.ahead_ms_max);
         ingest::admission::refuse_ahead(&mut batch, &mut errors, limits, self.db.latest_now_ns(), ahead_ms_max);
         self.metrics.count_rejected(&errors);
-        let report = self.db.write(database, &batch)?;
+        let report = self.db.write(&to.database, &batch)?;
         ingest::recycle(batch);
         self.account_spares();
         self.metrics.count_rows(protocol, report.rows_written);

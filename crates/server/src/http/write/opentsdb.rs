@@ -43,12 +43,12 @@ pub(crate) async fn put(From(state): From<Arc<State>>, request: Request) -> Resp
 }
 
 fn write_points(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
-    let database = parts.parameters.database(&parts.headers);
+    let to = state.destination(parts.parameters.database(&parts.headers), &parts.caller.scope)?;
     let mut body = Text::new(state, &parts.headers, parts.body, parts.share)?;
-    let options = opentsdb::Options { hasher: state.hasher(Protocol::Opentsdb, &database)?, limits: state.db.limits() };
+    let options = opentsdb::Options { hasher: state.hasher(Protocol::Opentsdb, &to)?, limits: state.db.limits() };
     body.parse(|json| {
         let parsed = opentsdb::parse_json(json, &options).map_err(|error| body_error(&error))?;
-        state.store("opentsdb", &database, parsed)
+        state.store("opentsdb", &to, parsed)
     })
 }
 

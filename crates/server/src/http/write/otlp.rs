@@ -13,6 +13,7 @@ use crate::error::ApiError;
 use crate::http::body::{Form, body_error, unpack};
 use crate::http::json;
 use crate::http::request::{RequestParts, extract_write};
+use crate::sign_in::Destination;
 use crate::state::State;
 
 const PROTOBUF: &str = "application/x-protobuf";
@@ -56,27 +57,27 @@ fn spelling_of(request: &Request) -> Result<Spelling, ApiError> {
 }
 
 fn write_http(state: &State, mut parts: RequestParts, spelling: Spelling) -> Result<Answer, ApiError> {
-    let database = parts.parameters.database(&parts.headers);
+    let to = state.destination(parts.parameters.database(&parts.headers), &parts.caller.scope)?;
     let form = if spelling == Spelling::Json { Form::Text } else { Form::Protobuf };
     let mut body = unpack(state, &parts.headers, parts.body, (&mut parts.share, form))?;
     if spelling == Spelling::Json {
         *body = otlp::json_to_protobuf(&body).map_err(|error| body_error(&error))?;
         parts.share.grow_patiently(body.len())?;
     }
-    write_metrics(state, &database, &body)
+    write_metrics(state, &to, &body)
 }
 
 /// Writes an `ExportMetricsServiceRequest`.
-pub(crate) fn write_metrics(state: &State, database: &str, body: &[u8]) -> Result<Answer, ApiError> {
+pub(crate) fn write_metrics(state: &State, to: &Destination, body: &[u8]) -> Result<Answer, ApiError> {
     let options = otlp::Options {
-        hasher: state.hasher(Protocol::Otlp, database)?,
+        hasher: state.hasher(Protocol::Otlp, to)?,
         settings: &state.settings.otlp,
         deltas: &state.otlp_deltas,
         now_ns: state.db.now_ns(),
         limits: state.db.limits(),
     };
     let otlp::Request { batch, errors, points } = otlp::parse(body, &options).map_err(|error| body_error(&error))?;
-    let outcome = state.store("otlp", database, Parsed { batch, errors })?;
+    let outcome = state.store("otlp", to, Parsed { batch, errors })?;
     if outcome.for_now > 0 {
         // A partial success is final for exporters: they would not send what was refused again.
         return Err(ApiError::later(outcome.number_points().message()));

@@ -78,9 +78,9 @@ fn write_remote(
     mut parts: RequestParts,
     message: Message,
 ) -> Result<(Outcome, AcceptedSamples), ApiError> {
-    let database = parts.parameters.database(&parts.headers);
+    let to = state.destination(parts.parameters.database(&parts.headers), &parts.caller.scope)?;
     let body = unpack_as(state, Encoding::Snappy, parts.body, (&mut parts.share, Form::Protobuf))?;
-    let hasher = state.hasher(Protocol::RemoteWrite, &database)?;
+    let hasher = state.hasher(Protocol::RemoteWrite, &to)?;
     let options = remote_write::Options { hasher, limits: state.db.limits() };
     let request = match message {
         Message::V1 => remote_write::parse(&body, &options),
@@ -89,7 +89,7 @@ fn write_remote(
     let remote_write::WriteRequest { batch, errors, accepted: mut samples } =
         request.map_err(|error| body_error(&error))?;
     let rows: Vec<(bool, Vec<u32>)> = batch.blocks.iter().map(lines_by_kind).collect();
-    let outcome = state.store("remote_write", &database, Parsed { batch, errors })?;
+    let outcome = state.store("remote_write", &to, Parsed { batch, errors })?;
     let (floats, histograms) = refused_by_kind(&outcome, &rows);
     samples.samples = samples.samples.saturating_sub(floats);
     samples.histograms = samples.histograms.saturating_sub(histograms);
@@ -130,7 +130,7 @@ pub(crate) async fn exposition(From(state): From<Arc<State>>, request: Request) 
 }
 
 fn write_exposition(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
-    let database = parts.parameters.database(&parts.headers);
+    let to = state.destination(parts.parameters.database(&parts.headers), &parts.caller.scope)?;
     let now_ns = default_time_ns(&parts.parameters)?.unwrap_or_else(|| state.db.now_ns());
     let content_type =
         parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -140,13 +140,13 @@ fn write_exposition(state: &State, parts: RequestParts) -> Result<Outcome, ApiEr
     let options = exposition::Options {
         format,
         extra_labels: &extra_labels,
-        hasher: state.hasher(Protocol::Exposition, &database)?,
+        hasher: state.hasher(Protocol::Exposition, &to)?,
         now_ns,
         limits: state.db.limits(),
     };
     let outcome = body.parse(|lines| {
         let parsed = exposition::parse(lines, &options).map_err(|error| body_error(&error))?;
-        state.store("exposition", &database, parsed)
+        state.store("exposition", &to, parsed)
     })?;
     Ok(outcome.number_lines())
 }

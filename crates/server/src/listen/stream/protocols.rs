@@ -1,13 +1,19 @@
 //! The protocols of line listeners.
 
 use std::fmt::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
 
+use access::grant::{Grant, Right, Rights};
+use access::rate::Quota;
+use access::scope::Scope;
 use ingest::line::{self, Precision};
 use ingest::{Protocol, graphite, opentsdb};
 
 use crate::error::ApiError;
 use crate::http::body::body_error;
 use crate::http::write::influx::line_options;
+use crate::sign_in::Destination;
 use crate::state::State;
 
 /// How many bad lines an answer quotes.
@@ -53,46 +59,70 @@ impl LineProtocol {
         }
     }
 
-    /// Stores whole lines; returns when they are on disk. An error: none of them could be.
-    pub(crate) fn serve(self, state: &State, lines: &[u8]) -> Result<Served, ApiError> {
+    /// What a client at an address may write without signing in; `None` if it has to.
+    pub(crate) fn scope_of(self, state: &State, address: IpAddr) -> Option<Arc<Scope>> {
+        let is_let_in =
+            !state.sign_in.is_required || state.settings.line_sources.iter().any(|network| network.contains(address));
+        is_let_in.then(|| self.scope(state))
+    }
+
+    /// What clients may write who need not sign in: the protocol's own database.
+    pub(crate) fn scope(self, state: &State) -> Arc<Scope> {
+        if !state.sign_in.is_required {
+            return Scope::open();
+        }
+        let rights = Rights::of(&[Right::Write, Right::Create]);
+        let grants = vec![Grant::on(self.database(state), rights)];
+        Arc::new(Scope { name: self.name().into(), is_server_admin: false, grants, quota: Quota::default() })
+    }
+
+    /// The database that its rows go to.
+    fn database(self, state: &State) -> &str {
         match self {
-            Self::Line => serve_line(state, lines),
-            Self::Graphite => serve_graphite(state, lines),
-            Self::Opentsdb => serve_opentsdb(state, lines),
+            Self::Line => &state.settings.line_database,
+            Self::Graphite => &state.settings.graphite_database,
+            Self::Opentsdb => &state.settings.opentsdb_database,
+        }
+    }
+
+    /// Stores whole lines, with what their sender may write; returns when they are on disk. An error: none of them could be.
+    pub(crate) fn serve(self, state: &State, lines: &[u8], scope: &Arc<Scope>) -> Result<Served, ApiError> {
+        let to = state.destination(self.database(state), scope)?;
+        match self {
+            Self::Line => serve_line(state, lines, &to),
+            Self::Graphite => serve_graphite(state, lines, &to),
+            Self::Opentsdb => serve_opentsdb(state, lines, &to),
         }
     }
 }
 
-fn serve_line(state: &State, lines: &[u8]) -> Result<Served, ApiError> {
-    let database = &state.settings.line_database;
-    let options = line_options(state, database, Precision::Nanosecond)?;
+fn serve_line(state: &State, lines: &[u8], to: &Destination) -> Result<Served, ApiError> {
+    let options = line_options(state, to, Precision::Nanosecond)?;
     let parsed = line::parse(lines, &options).map_err(|error| body_error(&error))?;
-    let outcome = state.store("line", database, parsed)?;
+    let outcome = state.store("line", to, parsed)?;
     let close = (outcome.dropped > 0).then(|| Close::BadLine(outcome.quote_lines(lines).message()));
     Ok(Served { close, ..Served::default() })
 }
 
-fn serve_graphite(state: &State, lines: &[u8]) -> Result<Served, ApiError> {
-    let database = &state.settings.graphite_database;
+fn serve_graphite(state: &State, lines: &[u8], to: &Destination) -> Result<Served, ApiError> {
     let options = graphite::Options {
-        hasher: state.hasher(Protocol::Graphite, database)?,
+        hasher: state.hasher(Protocol::Graphite, to)?,
         now_ns: state.db.now_ns(),
         limits: state.db.limits(),
     };
     let parsed = graphite::parse(lines, &options).map_err(|error| body_error(&error))?;
-    let outcome = state.store("graphite", database, parsed)?;
+    let outcome = state.store("graphite", to, parsed)?;
     if outcome.dropped > 0 {
         state.tell(|| format!("graphite: {}", outcome.quote_lines(lines).message()));
     }
     Ok(Served::default())
 }
 
-fn serve_opentsdb(state: &State, lines: &[u8]) -> Result<Served, ApiError> {
-    let database = &state.settings.opentsdb_database;
-    let hasher = state.hasher(Protocol::Opentsdb, database)?;
+fn serve_opentsdb(state: &State, lines: &[u8], to: &Destination) -> Result<Served, ApiError> {
+    let hasher = state.hasher(Protocol::Opentsdb, to)?;
     let options = opentsdb::Options { hasher, limits: state.db.limits() };
     let (parsed, commands) = opentsdb::parse_telnet(lines, &options).map_err(|error| body_error(&error))?;
-    let outcome = state.store("opentsdb", database, parsed)?;
+    let outcome = state.store("opentsdb", to, parsed)?;
     let mut reply = String::new();
     for _ in 0..commands.questions {
         // Writing to a string cannot fail.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use access::scope::Scope;
 use axum::http::StatusCode;
-use memchr::memrchr;
+use memchr::{memchr, memrchr};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -17,6 +18,7 @@ use super::protocols::{Close, LineProtocol, Served};
 use crate::error::ApiError;
 use crate::http::body::{Form, reserve_rows};
 use crate::listen::accept::Serve;
+use crate::sign_in::{OwnedCredentials, unauthorized};
 use crate::state::State;
 
 /// Room that is made for bytes to read; more if there are more.
@@ -43,10 +45,10 @@ impl Lines {
 }
 
 impl Serve for Lines {
-    async fn serve(self: Arc<Self>, stream: TcpStream, _remote: SocketAddr, stop: watch::Receiver<bool>) {
+    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, stop: watch::Receiver<bool>) {
         let protocol = self.protocol.name();
         self.state.metrics.stream_opened(protocol);
-        let reason = Connection::new(self.clone(), stream).run(stop).await;
+        let reason = Connection::new(self.clone(), stream, remote).run(stop).await;
         self.state.metrics.stream_closed(protocol, reason);
     }
 }
@@ -60,6 +62,9 @@ struct Connection {
     has_begun: bool,
     /// When patience ends.
     deadline: Instant,
+    remote: SocketAddr,
+    /// What it may write, once that is known.
+    scope: Option<Arc<Scope>>,
 }
 
 /// What a read brought.
@@ -70,8 +75,10 @@ enum Read {
 }
 
 impl Connection {
-    fn new(shared: Arc<Lines>, stream: TcpStream) -> Self {
-        Self { shared, stream, rest: Vec::new(), has_begun: false, deadline: sleep(Duration::ZERO).deadline() }
+    fn new(shared: Arc<Lines>, stream: TcpStream, remote: SocketAddr) -> Self {
+        let deadline = sleep(Duration::ZERO).deadline();
+        let scope = shared.protocol.scope_of(&shared.state, remote.ip());
+        Self { shared, stream, rest: Vec::new(), has_begun: false, deadline, remote, scope }
     }
 
     /// Reads and stores until the connection ends; why it did, as metrics name it.
@@ -114,13 +121,38 @@ impl Connection {
             Read::End(reason) => return Some(reason),
         };
         *had_rest = false;
-        match store(&shared, lines, stop).await {
+        let (scope, lines) = match self.signed_in(lines).await {
+            Ok(signed_in) => signed_in,
+            Err(error) => {
+                self.tell_closed(&error.message);
+                return Some("not signed in");
+            }
+        };
+        if lines.is_empty() {
+            return None;
+        }
+        match store(&shared, (lines, scope), stop).await {
             Ok(served) => self.answer(served),
             Err(error) => {
                 shared.state.tell(|| format!("{}: a connection was closed: {}", shared.protocol.name(), error.message));
                 Some("not stored")
             }
         }
+    }
+
+    /// What the connection may write, and the lines that are left: where clients have to sign in, the first line is `auth TOKEN`.
+    async fn signed_in(&mut self, lines: Vec<u8>) -> Result<(Arc<Scope>, Vec<u8>), ApiError> {
+        if let Some(scope) = &self.scope {
+            return Ok((scope.clone(), lines));
+        }
+        let how = "the first line has to be: auth TOKEN";
+        let first_end = memchr(b'\n', &lines).unwrap_or(lines.len());
+        let first = std::str::from_utf8(lines.get(..first_end).unwrap_or_default()).ok();
+        let token = first.and_then(|first| first.trim().strip_prefix("auth ")).ok_or_else(|| unauthorized(how))?;
+        let credentials = OwnedCredentials::Token(token.trim().to_owned().into());
+        let caller = self.shared.state.sign_in(Some(credentials), Some(self.remote)).await?;
+        self.scope = Some(caller.scope.clone());
+        Ok((caller.scope, lines.get(first_end + 1..).unwrap_or_default().to_vec()))
     }
 
     /// Reads what is there, up to `stream_bytes_max`, and keeps the unfinished line.
@@ -200,14 +232,19 @@ impl Connection {
 
 /// Stores whole lines when there is memory for them and their rows, however long that takes: meanwhile the sender is held back. An error if
 /// there can never be so much, and on the stop.
-async fn store(shared: &Arc<Lines>, mut lines: Vec<u8>, stop: &mut watch::Receiver<bool>) -> Result<Served, ApiError> {
+async fn store(
+    shared: &Arc<Lines>,
+    (mut lines, scope): (Vec<u8>, Arc<Scope>),
+    stop: &mut watch::Receiver<bool>,
+) -> Result<Served, ApiError> {
     let protocol = shared.protocol;
     loop {
+        let scope = scope.clone();
         let attempt = move |state: &State| {
             let mut share = state.bodies.share();
             let room = share.grow_patiently(lines.len());
             match room.and_then(|()| reserve_rows(&mut share, Form::Text, &lines)) {
-                Ok(()) => Ok(protocol.serve(state, &lines)),
+                Ok(()) => Ok(protocol.serve(state, &lines, &scope)),
                 Err(error) => Err((error, lines)),
             }
         };

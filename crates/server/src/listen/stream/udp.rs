@@ -65,9 +65,11 @@ pub(crate) async fn serve_udp(
             _ = stop.wait_for(|stop| *stop) => break,
         };
         // Errors of a socket without a peer are those of others' datagrams, told late.
-        let Ok((length, _)) = received else { continue };
+        let Ok((length, remote)) = received else { continue };
         let content = datagram.get(..length).unwrap_or_default();
-        let taken = queue.push(content, state.settings.udp_queue_bytes_max);
+        // A datagram has no place for a token.
+        let taken =
+            protocol.scope_of(&state, remote.ip()).is_some() && queue.push(content, state.settings.udp_queue_bytes_max);
         state.metrics.count_datagram(protocol.name(), taken);
     }
     queue.filled.notify_one();
@@ -94,7 +96,7 @@ async fn store(
                     let message = format!("{datagrams} datagrams were dropped: {}", error.message);
                     return Err(ApiError { message, ..error });
                 }
-                protocol.serve(state, &lines)
+                protocol.serve(state, &lines, &protocol.scope(state))
             };
             let served = state.work(serve).await;
             let why = match served.and_then(|served| served) {

@@ -13,7 +13,7 @@ use query::Budget;
 use sql::{Relation, SqlError};
 use tonic::{Request, Status};
 
-use super::{Caller, Service, ended, refused};
+use super::{Call, Service, ended, refused};
 
 /// What a sample of the budget stands for.
 const SAMPLE_BYTES: usize = 16;
@@ -69,7 +69,7 @@ impl Service {
     pub(super) async fn ingest(
         &self,
         command: CommandStatementIngest,
-        caller: Caller,
+        call: Call,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
         if command.temporary || command.transaction_id.is_some() {
@@ -77,14 +77,14 @@ impl Service {
         }
         let database = match command.catalog.as_deref() {
             Some(catalog) => crate::sql::database_of(&self.state, catalog, "").map_err(|error| refused(&error))?,
-            None => caller.database,
+            None => call.database.clone(),
         };
         check(&command, self.has_table(&database, &command.table).await?)?;
         let mut batches = Batches::from_messages(request.into_inner());
         let mut written = 0;
         while let Some(batch) = batches.next().await? {
             let table = command.table.clone();
-            let asker = (self.session(&database), caller.remote);
+            let asker = (self.session(&database), call.caller.clone());
             let text = format!("INSERT INTO {table}: a batch of {} rows", batch.num_rows());
             let wrote = crate::sql::watch(&self.state, text, asker, move |state, session, budget| {
                 let relation = relation(batch, budget)?;

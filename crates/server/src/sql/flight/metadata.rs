@@ -101,7 +101,7 @@ impl Service {
         schemas.build().map(|batch| sent(schema, vec![batch])).map_err(|error| failed(&error))
     }
 
-    pub(super) async fn tables(&self, command: CommandGetTables, remote: Option<SocketAddr>) -> FlightResult<Batches> {
+    pub(super) async fn tables(&self, command: CommandGetTables, caller: Caller) -> FlightResult<Batches> {
         let databases = match &command.catalog {
             Some(catalog) => vec![catalog.clone()],
             None => self.state.db.databases(),
@@ -117,13 +117,8 @@ impl Service {
         tables.build().map(|batch| sent(schema, vec![batch])).map_err(|error| failed(&error))
     }
 
-    async fn tables_of(
-        &self,
-        database: &str,
-        with_schema: bool,
-        remote: Option<SocketAddr>,
-    ) -> Result<Vec<TableSchema>, Status> {
-        let asker = (self.session(database), remote);
+    async fn tables_of(&self, database: &str, with_schema: bool, caller: Caller) -> Result<Vec<TableSchema>, Status> {
+        let asker = (self.session(database), caller);
         let found = crate::sql::watch(&self.state, "SHOW TABLES".to_owned(), asker, move |state, session, budget| {
             let described = |table: String| -> Result<TableSchema, SqlError> {
                 let columns = if with_schema { state.db.table_columns(&table, session, budget)? } else { None };

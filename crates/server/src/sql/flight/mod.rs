@@ -11,7 +11,6 @@ mod handle;
 mod ingest;
 mod metadata;
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -41,7 +40,7 @@ use self::handle::{Handle, Row};
 use super::Outcome;
 use crate::error::ApiError;
 use crate::http::admin::printable;
-use crate::scheduler::running::Remote;
+use crate::sign_in::Caller;
 use crate::state::State;
 
 /// The header of a call that names the database.
@@ -67,21 +66,22 @@ struct Service {
 
 /// Who calls, and which database.
 #[derive(Debug, Clone)]
-struct Caller {
+struct Call {
     database: String,
-    remote: Option<SocketAddr>,
+    caller: Caller,
 }
 
 impl Service {
-    fn caller(&self, headers: &MetadataMap, extensions: &Extensions) -> Result<Caller, Status> {
+    fn call(&self, headers: &MetadataMap, extensions: &Extensions) -> Result<Call, Status> {
+        let caller = extensions.get::<Caller>().cloned().ok_or_else(|| Status::unauthenticated("sign in first"))?;
         let named = headers.get(DATABASE_HEADER).map_or(Ok(""), |name| name.to_str());
         let named = named.map_err(|_| Status::invalid_argument("the header database is no text"))?;
-        let database = super::database_of(&self.state, named, "").map_err(|error| refused(&error))?;
-        Ok(Caller { database, remote: extensions.get::<Remote>().map(|remote| remote.0) })
+        let database = super::database_of(&self.state, named, "", &caller.scope).map_err(|error| refused(&error))?;
+        Ok(Call { database, caller })
     }
 
-    fn caller_of<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
-        self.caller(request.metadata(), request.extensions())
+    fn call_of<T>(&self, request: &Request<T>) -> Result<Call, Status> {
+        self.call(request.metadata(), request.extensions())
     }
 
     fn session(&self, database: &str) -> ClientContext {
@@ -89,33 +89,28 @@ impl Service {
     }
 
     /// The columns that a statement will give, without running it; none if it gives no table.
-    async fn described(&self, handle: &Handle, remote: Option<SocketAddr>) -> Result<SchemaRef, Status> {
+    async fn described(&self, handle: &Handle, caller: Caller) -> Result<SchemaRef, Status> {
         let parsed = one(&handle.text)?;
         let parameters = handle.rows.first().map(Row::values).unwrap_or_default();
         let session = ClientContext { parameters, ..self.session(&handle.database) };
         let described =
-            super::watch(&self.state, handle.text.clone(), (session, remote), move |state, session, budget| {
+            super::watch(&self.state, handle.text.clone(), (session, caller), move |state, session, budget| {
                 state.db.describe_sql(&parsed, 0, session, budget)
             });
         let described = described.await.map_err(ended)?.map_err(|error| refused(&error))?;
         Ok(sql::arrow_schema(&described.answer))
     }
 
-    async fn run(
-        &self,
-        handle: &Handle,
-        parameters: Vec<Value>,
-        remote: Option<SocketAddr>,
-    ) -> Result<Outcome<Answer>, Status> {
+    async fn run(&self, handle: &Handle, parameters: Vec<Value>, caller: Caller) -> Result<Outcome<Answer>, Status> {
         let parsed = one(&handle.text)?;
         let session = ClientContext { parameters, ..self.session(&handle.database) };
-        let ran = super::run_one(&self.state, handle.text.clone(), (parsed, 0), (session, remote));
+        let ran = super::run_one(&self.state, handle.text.clone(), (parsed, 0), (session, caller));
         ran.await.map_err(ended)?.map_err(|error| refused(&error))
     }
 
     /// Runs a statement and sends its table; an empty one if it gives none. A warning of lost rows comes as metadata.
-    async fn rows(&self, handle: &Handle, remote: Option<SocketAddr>) -> FlightResult<Batches> {
-        let Outcome { answer, warning } = self.run(handle, handle.only_row()?, remote).await?;
+    async fn rows(&self, handle: &Handle, caller: Caller) -> FlightResult<Batches> {
+        let Outcome { answer, warning } = self.run(handle, handle.only_row()?, caller).await?;
         let relation = match answer {
             Answer::Rows(relation) => relation,
             Answer::Table(table) => table.into_relation(),
@@ -137,11 +132,11 @@ impl Service {
     }
 
     /// Runs a statement for what it does, once for each row of parameters; how many rows it wrote, -1 if it does not say.
-    async fn update(&self, handle: &Handle, remote: Option<SocketAddr>) -> Result<i64, Status> {
+    async fn update(&self, handle: &Handle, caller: Caller) -> Result<i64, Status> {
         let none = [Row::default()];
         let mut written = None;
         for row in if handle.rows.is_empty() { none.as_slice() } else { &handle.rows } {
-            let count = match self.run(handle, row.values(), remote).await?.answer {
+            let count = match self.run(handle, row.values(), caller).await?.answer {
                 Answer::Done(tag) => tag.rsplit(' ').next().and_then(|count| count.parse::<i64>().ok()),
                 Answer::Rows(relation) => i64::try_from(relation.rows.len()).ok(),
                 Answer::Table(table) => i64::try_from(table.rows.order().len()).ok(),
@@ -202,6 +197,7 @@ fn refused(error: &SqlError) -> Status {
         "42P01" => Code::NotFound,
         "0A000" => Code::Unimplemented,
         "57014" => Code::Cancelled,
+        "42501" => Code::PermissionDenied,
         "53200" => Code::ResourceExhausted,
         "58030" => Code::Internal,
         _ => Code::InvalidArgument,
@@ -238,16 +234,16 @@ impl FlightSqlService for Service {
         query: CommandStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> FlightResult<FlightInfo> {
-        let Caller { database, remote } = self.caller_of(&request)?;
+        let Call { database, caller } = self.call_of(&request)?;
         let handle = Handle { database, text: query.query, rows: Vec::new() };
-        let schema = self.described(&handle, remote).await?;
+        let schema = self.described(&handle, caller).await?;
         let ticket = TicketStatementQuery { statement_handle: handle.encode_to_vec().into() };
         info(&schema, &ticket, request.into_inner())
     }
 
     async fn do_get_statement(&self, ticket: TicketStatementQuery, request: Request<Ticket>) -> FlightResult<Batches> {
-        let Caller { remote, .. } = self.caller_of(&request)?;
-        self.rows(&Handle::read(&ticket.statement_handle)?, remote).await
+        let Call { caller, .. } = self.call_of(&request)?;
+        self.rows(&Handle::read(&ticket.statement_handle)?, caller).await
     }
 
     async fn do_put_statement_update(
@@ -255,8 +251,8 @@ impl FlightSqlService for Service {
         update: CommandStatementUpdate,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
-        let Caller { database, remote } = self.caller_of(&request)?;
-        self.update(&Handle { database, text: update.query, rows: Vec::new() }, remote).await
+        let Call { database, caller } = self.call_of(&request)?;
+        self.update(&Handle { database, text: update.query, rows: Vec::new() }, caller).await
     }
 
     async fn do_action_create_prepared_statement(
@@ -264,11 +260,11 @@ impl FlightSqlService for Service {
         create: ActionCreatePreparedStatementRequest,
         request: Request<Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
-        let Caller { database, remote } = self.caller_of(&request)?;
+        let Call { database, caller } = self.call_of(&request)?;
         let placeholders = super::postgres::placeholders(&create.query);
         let unknown = Row::from_values(&vec![Value::Null; placeholders]);
         let sample = Handle { database, text: create.query, rows: vec![unknown] };
-        let schema = self.described(&sample, remote).await?;
+        let schema = self.described(&sample, caller).await?;
         let handle = Handle { rows: Vec::new(), ..sample };
         let described = FlightInfo::new().try_with_schema(&schema);
         let described = described.map_err(|error| Status::internal(error.to_string()))?;
@@ -302,12 +298,12 @@ impl FlightSqlService for Service {
         update: CommandPreparedStatementUpdate,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
-        let Caller { remote, .. } = self.caller_of(&request)?;
+        let Call { caller, .. } = self.call_of(&request)?;
         let handle = Handle::read(&update.prepared_statement_handle)?;
         // Bound by this call or by one before.
         let bound = self.bound(request).await?;
         let rows = if bound.is_empty() { handle.rows } else { bound };
-        self.update(&Handle { rows, ..handle }, remote).await
+        self.update(&Handle { rows, ..handle }, caller).await
     }
 
     async fn get_flight_info_prepared_statement(
@@ -315,9 +311,9 @@ impl FlightSqlService for Service {
         query: CommandPreparedStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> FlightResult<FlightInfo> {
-        let Caller { remote, .. } = self.caller_of(&request)?;
+        let Call { caller, .. } = self.call_of(&request)?;
         let handle = Handle::read(&query.prepared_statement_handle)?;
-        let schema = self.described(&handle, remote).await?;
+        let schema = self.described(&handle, caller).await?;
         info(&schema, &query, request.into_inner())
     }
 
@@ -326,8 +322,8 @@ impl FlightSqlService for Service {
         query: CommandPreparedStatementQuery,
         request: Request<Ticket>,
     ) -> FlightResult<Batches> {
-        let Caller { remote, .. } = self.caller_of(&request)?;
-        self.rows(&Handle::read(&query.prepared_statement_handle)?, remote).await
+        let Call { caller, .. } = self.call_of(&request)?;
+        self.rows(&Handle::read(&query.prepared_statement_handle)?, caller).await
     }
 
     async fn do_put_statement_ingest(
@@ -335,8 +331,8 @@ impl FlightSqlService for Service {
         command: CommandStatementIngest,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
-        let caller = self.caller_of(&request)?;
-        self.ingest(command, caller, request).await
+        let call = self.call_of(&request)?;
+        self.ingest(command, call, request).await
     }
 
     async fn get_flight_info_catalogs(
@@ -372,8 +368,8 @@ impl FlightSqlService for Service {
     }
 
     async fn do_get_tables(&self, command: CommandGetTables, request: Request<Ticket>) -> FlightResult<Batches> {
-        let Caller { remote, .. } = self.caller_of(&request)?;
-        self.tables(command, remote).await
+        let Call { caller, .. } = self.call_of(&request)?;
+        self.tables(command, caller).await
     }
 
     async fn get_flight_info_table_types(

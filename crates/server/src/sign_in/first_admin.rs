@@ -1,0 +1,74 @@
+//! The first administrator of a server that others can reach: a token in a file that only the server's owner can read.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use access::account::{Account, Credential};
+use access::rate::Quota;
+use access::secret::{self, SALT_BYTES, ScramKeys, TOKEN_BYTES};
+use db::Db;
+use zeroize::Zeroizing;
+
+use super::{ACCOUNTS, is_required};
+use crate::settings::ServerSettings;
+
+/// The name of the first administrator.
+const NAME: &str = "admin";
+
+/// The file that holds its token, in the data folder.
+const FILE: &str = "admin-token";
+
+/// Makes the first administrator of a server that clients have to sign in to, unless there is an administrator. Returns the file that holds its
+/// token, if it was made now.
+///
+/// # Errors
+/// The file cannot be written: then there is no such account either, and the server must not start.
+pub fn make_first_admin(db: &Db, settings: &ServerSettings, data: &Path) -> Result<Option<PathBuf>, String> {
+    let is_admin = |document: &[u8]| Account::from_document(document).is_ok_and(|account| account.is_server_admin);
+    let has_admin = db.documents(ACCOUNTS).iter().any(|(_, document)| is_admin(document))
+        || settings.accounts.iter().any(|account| account.is_server_admin);
+    if !is_required(db, settings) || has_admin {
+        return Ok(None);
+    }
+    let (mut random, mut salt) = (Zeroizing::new([0; TOKEN_BYTES]), [0; SALT_BYTES]);
+    let drawn = db.fill_random(&mut *random).and_then(|()| db.fill_random(&mut salt));
+    drawn.map_err(|error| format!("no random bytes for the first token: {error}"))?;
+    let token = secret::token_text(&random);
+    let path = data.join(FILE);
+    write_private(&path, &token).map_err(|error| {
+        format!(
+            "cannot write the first administrator's token to {}: {error}; make the folder writable, or let everybody in with --insecure-open",
+            path.display()
+        )
+    })?;
+    let account = Account {
+        name: NAME.to_owned(),
+        credential: Credential::Token(secret::token_hash(&token)),
+        scram: Some(ScramKeys::derive(&token, &salt)),
+        is_server_admin: true,
+        grants: Vec::new(),
+        quota: Quota::default(),
+        created_ns: db.now_ns(),
+        expires_ns: None,
+    };
+    let stored = db.put_document(ACCOUNTS, NAME, &account.to_document());
+    stored.map_err(|error| format!("cannot store the first administrator: {error}"))?;
+    Ok(Some(path))
+}
+
+/// Writes a file anew that only its owner can read.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()
+}

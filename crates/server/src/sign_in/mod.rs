@@ -1,0 +1,312 @@
+//! Who a client is: credentials looked up, passwords checked within bounds, failures slowed down and written to the audit log.
+//!
+//! * [`credentials`]: what requests of HTTP sign in with · [`rights`]: the right that each route needs, and the check before it
+//! * [`accounts`]: accounts over HTTP; [`first_admin`]: the first one · [`audit_log`]: the audit log's file
+
+pub(crate) mod accounts;
+pub(crate) mod audit_log;
+pub(crate) mod credentials;
+pub(crate) mod first_admin;
+pub(crate) mod rights;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use access::account::Account;
+use access::audit::{Actor, Event};
+use access::back_off::BackOff;
+use access::directory::{Credentials, Directory, Entry, Lookup};
+use access::grant::Right;
+use access::rate::{Counted, Rates};
+use access::scope::Scope;
+use access::secret::ScramKeys;
+use access::verdicts::Verdicts;
+use axum::http::StatusCode;
+use db::Db;
+use tokio::sync::Semaphore;
+
+use self::audit_log::AuditLog;
+use crate::error::ApiError;
+use crate::metrics::family;
+use crate::settings::ServerSettings;
+use crate::state::State;
+
+/// Under which kind accounts are kept among the store's documents.
+pub(crate) const ACCOUNTS: &str = "account";
+
+/// Passwords that are checked at the same time; each takes a core and 19 MiB.
+const CHECKS_MAX: usize = 2;
+
+/// How long a sign-in waits for its turn to be checked.
+const CHECK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Under which kind and name it is kept that clients have to sign in, whatever the listeners are.
+const SETTINGS: &str = "access";
+const REQUIRED: &str = "required";
+
+/// Returns whether clients have to sign in: the settings say so, or an earlier start did.
+pub(crate) fn is_required(db: &Db, settings: &ServerSettings) -> bool {
+    let is_kept = || db.documents(SETTINGS).iter().any(|(name, _)| name == REQUIRED);
+    !settings.is_insecure_open && (settings.sign_in_required || is_kept())
+}
+
+/// A client, as far as it is known; put into requests by [`rights::check`].
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) remote: Option<SocketAddr>,
+}
+
+impl Caller {
+    /// The caller of a request; one that was never checked may do nothing.
+    pub(crate) fn of(extensions: &axum::http::Extensions) -> Self {
+        extensions.get::<Self>().cloned().unwrap_or_else(|| Self { scope: Scope::nobody(), remote: None })
+    }
+
+    /// As the audit log names it.
+    pub(crate) fn actor(&self) -> Actor<'_> {
+        Actor { account: &self.scope.name, address: self.remote.map(|remote| remote.ip()) }
+    }
+
+    /// Refuses what the caller may not do with a database.
+    pub(crate) fn require(&self, right: Right, database: &str) -> Result<(), ApiError> {
+        if self.scope.may(right, database) { Ok(()) } else { Err(denied(&self.scope, right, database)) }
+    }
+
+    /// Refuses what only administrators of the server may do.
+    pub(crate) fn require_server_admin(&self) -> Result<(), ApiError> {
+        if self.scope.is_server_admin {
+            return Ok(());
+        }
+        Err(forbidden(format!("the account {} is no administrator of this server", self.scope.name)))
+    }
+}
+
+fn denied(scope: &Scope, right: Right, database: &str) -> ApiError {
+    let right = right.name();
+    forbidden(format!("the account {} does not have the right {right} on the database {database}", scope.name))
+}
+
+pub(crate) const fn forbidden(message: String) -> ApiError {
+    ApiError { status: StatusCode::FORBIDDEN, kind: "forbidden", message }
+}
+
+/// A database that a caller may write. Rows get into the database by nothing else.
+#[derive(Debug, Clone)]
+pub(crate) struct Destination {
+    pub(crate) database: String,
+    pub(crate) scope: Arc<Scope>,
+}
+
+/// Who may sign in.
+pub(crate) struct SignIn {
+    /// Whether clients have to. If not, everybody may do everything.
+    pub(crate) is_required: bool,
+    /// Random, and of this process alone.
+    key: [u8; 32],
+    directory: RwLock<Arc<Directory>>,
+    verdicts: Mutex<Verdicts>,
+    back_off: Mutex<BackOff>,
+    rates: Mutex<Rates>,
+    checks: Semaphore,
+    failed: AtomicU64,
+    pub(crate) audit: AuditLog,
+    /// Accounts that files of settings name: they are not among the documents.
+    configured: Vec<Account>,
+}
+
+impl SignIn {
+    /// With the accounts of the database and of the settings.
+    pub(crate) fn new(db: &Db, settings: &ServerSettings) -> Self {
+        let mut key = [0; 32];
+        // Without randomness verdicts are of no use to anybody who could read this process's memory either.
+        let _ = db.fill_random(&mut key);
+        let configured = settings.accounts.clone();
+        let sign_in = Self {
+            is_required: is_required(db, settings),
+            key,
+            directory: RwLock::default(),
+            verdicts: Mutex::new(Verdicts::new(key)),
+            back_off: Mutex::default(),
+            rates: Mutex::default(),
+            checks: Semaphore::new(CHECKS_MAX),
+            failed: AtomicU64::new(0),
+            audit: AuditLog::new(settings.audit_log.clone()),
+            configured,
+        };
+        sign_in.reload(db);
+        if sign_in.is_required && db.documents(SETTINGS).is_empty() {
+            // From now on, also on loopback.
+            let _ = db.put_document(SETTINGS, REQUIRED, b"{}");
+        }
+        sign_in
+    }
+
+    /// Reads all accounts anew.
+    pub(crate) fn reload(&self, db: &Db) {
+        let mut directory = Directory::default();
+        for (name, document) in db.documents(ACCOUNTS) {
+            match Account::from_document(&document) {
+                Ok(account) => directory.insert(account),
+                // Nobody gets in by it.
+                Err(reason) => {
+                    crate::notice::write(&format!("the account {name} cannot be read and may not sign in: {reason}"))
+                }
+            }
+        }
+        self.configured.iter().cloned().for_each(|account| directory.insert(account));
+        *self.directory.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(directory);
+    }
+
+    /// All accounts.
+    pub(crate) fn directory(&self) -> Arc<Directory> {
+        self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// SCRAM's keys of an account, and who has signed in once they match. For a name without an account keys are made up that nothing
+    /// matches, always the same ones, so that clients cannot tell which names exist.
+    pub(crate) fn scram(&self, name: &str, now_ns: i64) -> (ScramKeys, Option<Arc<Entry>>) {
+        let directory = self.directory();
+        let found = directory.scram(name, now_ns).map(|(keys, entry)| (keys.clone(), entry.clone()));
+        found.map_or_else(|| (ScramKeys::decoy(&self.key, name), None), |(keys, entry)| (keys, Some(entry)))
+    }
+
+    /// How long an address has to wait before it tries again.
+    pub(crate) fn wait(&self, address: Option<IpAddr>, name: &str, now_ns: i64) -> Option<Duration> {
+        address.and_then(|address| lock(&self.back_off).wait(address, name, now_ns))
+    }
+
+    /// Notes a sign-in that failed.
+    pub(crate) fn fail(&self, address: Option<IpAddr>, name: &str, now_ns: i64) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        if let Some(address) = address {
+            lock(&self.back_off).fail(address, name, now_ns);
+        }
+        self.audit.note(now_ns, Event::SignInFailed, Actor { account: name, address }, "");
+    }
+
+    /// Its numbers, in Prometheus's text format.
+    pub(crate) fn render(&self, out: &mut String) {
+        use std::fmt::Write;
+        for (name, help, value) in [
+            ("thalweg_sign_ins_failed_total", "Sign-ins that were refused.", self.failed.load(Ordering::Relaxed)),
+            (
+                "thalweg_audit_lines_dropped_total",
+                "Lines of the audit log that could not be queued.",
+                self.audit.dropped(),
+            ),
+        ] {
+            family(out, name, "counter", help);
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{name} {value}");
+        }
+    }
+
+    /// Takes from what an account may ask for in a time.
+    pub(crate) fn take(&self, scope: &Scope, counted: Counted, amount: u64, now_ns: i64) -> Result<(), ApiError> {
+        let Some(per_s) = scope.quota.limit(counted) else { return Ok(()) };
+        let taken = lock(&self.rates).take(&scope.name, (counted, per_s), amount, now_ns);
+        taken.map_err(|exceeded| ApiError::later(format!("the account {} asks for {exceeded}", scope.name)))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The error of credentials that are missing or wrong. It does not say which part is wrong.
+pub(crate) fn unauthorized(message: &str) -> ApiError {
+    ApiError { status: StatusCode::UNAUTHORIZED, kind: "unauthorized", message: message.to_owned() }
+}
+
+/// Credentials that are owned, so that a thread can check them.
+pub(crate) enum OwnedCredentials {
+    Token(zeroize::Zeroizing<String>),
+    Password { name: String, password: zeroize::Zeroizing<String> },
+}
+
+impl OwnedCredentials {
+    pub(crate) fn as_ref(&self) -> Credentials<'_> {
+        match self {
+            Self::Token(token) => Credentials::Token(token),
+            Self::Password { name, password } => Credentials::Password { name, password },
+        }
+    }
+}
+
+impl State {
+    /// Who a client is by its credentials.
+    pub(crate) async fn sign_in(
+        self: &Arc<Self>,
+        credentials: Option<OwnedCredentials>,
+        remote: Option<SocketAddr>,
+    ) -> Result<Caller, ApiError> {
+        if !self.sign_in.is_required {
+            return Ok(Caller { scope: Scope::open(), remote });
+        }
+        let Some(credentials) = credentials else {
+            return Err(unauthorized("sign in with a token or a password: Authorization: Bearer TOKEN"));
+        };
+        let (now_ns, address) = (self.db.now_ns(), remote.map(|remote| remote.ip()));
+        let name = credentials.as_ref().name().to_owned();
+        if let Some(wait) = self.sign_in.wait(address, &name, now_ns) {
+            let seconds = wait.as_secs().max(1);
+            return Err(ApiError::later(format!("too many sign-ins have failed from here: try again in {seconds} s")));
+        }
+        let entry = match self.sign_in.directory().look_up(credentials.as_ref(), now_ns) {
+            Lookup::Known(entry) => Some(entry),
+            Lookup::Refused => None,
+            Lookup::Check(check) => self.check_password(check, credentials, now_ns).await?,
+        };
+        let Some(entry) = entry else {
+            self.sign_in.fail(address, &name, now_ns);
+            return Err(unauthorized("the token or the password is wrong, or has expired"));
+        };
+        entry.note_use(now_ns);
+        Ok(Caller { scope: entry.scope.clone(), remote })
+    }
+
+    /// Checks a password, a few at a time, on a thread that may compute.
+    async fn check_password(
+        self: &Arc<Self>,
+        check: access::directory::PasswordCheck,
+        credentials: OwnedCredentials,
+        now_ns: i64,
+    ) -> Result<Option<Arc<Entry>>, ApiError> {
+        let OwnedCredentials::Password { password, .. } = credentials else { return Ok(None) };
+        if lock(&self.sign_in.verdicts).has(check.stored(), &password, now_ns) {
+            return Ok(check.known());
+        }
+        let permit = tokio::time::timeout(CHECK_PATIENCE, self.sign_in.checks.acquire()).await;
+        let Ok(Ok(permit)) = permit else {
+            return Err(ApiError::later("too many passwords are being checked: try again, or use a token"));
+        };
+        let checked = self.work_unbounded(move |state| {
+            let stored = check.stored().to_owned();
+            let entry = check.run(&password);
+            if let Some(entry) = &entry {
+                lock(&state.sign_in.verdicts).note(&stored, &password, now_ns);
+                let actor = Actor { account: &entry.account.name, address: None };
+                state.sign_in.audit.note(now_ns, Event::SignedIn, actor, "");
+            }
+            entry
+        });
+        let entry = checked.await;
+        drop(permit);
+        entry
+    }
+
+    /// A database that a caller may write. One that does not exist is made by the first rows, if the caller may make it.
+    pub(crate) fn destination(&self, database: impl Into<String>, scope: &Arc<Scope>) -> Result<Destination, ApiError> {
+        let database = database.into();
+        if !scope.may(Right::Write, &database) {
+            return Err(denied(scope, Right::Write, &database));
+        }
+        if !scope.may(Right::Create, &database) && !self.db.databases().contains(&database) {
+            return Err(denied(scope, Right::Create, &database));
+        }
+        Ok(Destination { database, scope: scope.clone() })
+    }
+}

@@ -1,0 +1,415 @@
+//! Who gets in: every route with no, wrong, expired, revoked, narrow and right credentials, over real sockets.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Answer, Running};
+
+/// A server that clients have to sign in to, and its administrator's token.
+struct Guarded {
+    server: Running,
+    admin: String,
+}
+
+/// What a client signs in with.
+type Headers<'a> = Vec<(&'a str, String)>;
+
+impl Guarded {
+    fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    fn start_with(change: impl FnOnce(&mut thalweg_server::ServerSettings)) -> Self {
+        let server = Running::start_with(|settings| {
+            settings.sign_in_required = true;
+            change(settings);
+        });
+        let path = server.db.directory().join("admin-token");
+        let admin = std::fs::read_to_string(&path).unwrap().trim().to_owned();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        let guarded = Self { server, admin };
+        for database in ["metrics", "other"] {
+            let rows = format!("m,env=prod v=1 1000000000\nm,env=dev v=2 1000000000\n{database}_only v=3 1000000000");
+            assert_eq!(guarded.ask("POST", &format!("/write?db={database}"), Some(&guarded.admin), &rows).status, 204);
+        }
+        guarded
+    }
+
+    fn ask(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> Answer {
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        let headers: Vec<(&str, &str)> = bearer.iter().map(|bearer| ("authorization", bearer.as_str())).collect();
+        self.server.send(method, path, &headers, body)
+    }
+
+    /// Makes a token with these grants.
+    fn token(&self, name: &str, body: &str) -> String {
+        let made = self.ask("PUT", &format!("/api/v1/admin/accounts/{name}"), Some(&self.admin), body);
+        assert_eq!(made.status, 200, "{}", made.body);
+        assert_eq!(made.header("cache-control"), "no-store");
+        let parsed: serde_json::Value = serde_json::from_str(&made.body).unwrap();
+        parsed["data"]["token"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn get(&self, path: &str, token: &str) -> Answer {
+        self.ask("GET", path, Some(token), "")
+    }
+}
+
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD"];
+
+/// The same path in other spellings.
+fn spellings(path: &str) -> Vec<String> {
+    let encoded: String =
+        path.bytes().map(|byte| if byte == b'q' { "%71".to_owned() } else { char::from(byte).to_string() }).collect();
+    vec![path.to_owned(), format!("/{path}"), format!("{path}/"), format!("/.{path}"), encoded]
+}
+
+fn concrete(path: &str) -> String {
+    path.replace("{name}", "other").replace("{id}", "1")
+}
+
+#[test]
+fn without_a_right_token_no_route_gives_anything() {
+    let guarded = Guarded::start();
+    let expired = guarded.token("expired", r#"{"server_admin":true,"expires":"1ms"}"#);
+    let started = Instant::now();
+    while guarded.get("/metrics", &expired).status == 200 {
+        assert!(started.elapsed() < Duration::from_secs(10), "it does not expire");
+    }
+    let revoked = guarded.token("revoked", r#"{"server_admin":true}"#);
+    assert_eq!(guarded.ask("DELETE", "/api/v1/admin/accounts/revoked", Some(&guarded.admin), "").status, 204);
+    let wrong = format!("{}A", &guarded.admin[..guarded.admin.len() - 1]);
+    let mut failures = 0;
+    for (path, need) in thalweg_server::route_needs() {
+        for spelling in spellings(&concrete(path)) {
+            for method in METHODS {
+                for token in [None, Some(&wrong), Some(&expired), Some(&revoked)] {
+                    let answer = guarded.ask(method, &spelling, token.map(String::as_str), "");
+                    // After some failures the address waits.
+                    let is_refused = [401, 429].contains(&answer.status);
+                    failures += usize::from(is_refused);
+                    let is_harmless = need == "nothing" || answer.status == 404 && token.is_none();
+                    assert!(is_refused || is_harmless, "{method} {spelling}: {} {}", answer.status, answer.body);
+                    assert!(!answer.body.contains("other_only"), "{spelling}: {}", answer.body);
+                }
+            }
+        }
+    }
+    assert!(failures > 1_000, "{failures}");
+}
+
+#[test]
+fn each_route_needs_what_the_table_says() {
+    let guarded = Guarded::start();
+    let reader = guarded.token("reader", r#"{"grants":["read:metrics"]}"#);
+    let writer = guarded.token("writer", r#"{"grants":["write:metrics"]}"#);
+    for (path, need) in thalweg_server::route_needs() {
+        let path = concrete(path);
+        for method in ["GET", "POST", "PUT", "DELETE"] {
+            for (who, token) in [("reader", &reader), ("writer", &writer)] {
+                let answer = guarded.ask(method, &path, Some(token), "");
+                assert_ne!(answer.status, 401, "{who} {method} {path}");
+                if need == "server administrator" {
+                    assert_eq!(answer.status, 403, "{who} {method} {path}: {}", answer.body);
+                }
+                assert!(!answer.body.contains("other_only"), "{who} {method} {path}: {}", answer.body);
+            }
+        }
+    }
+    assert!(guarded.get("/api/v1/admin/databases", &guarded.admin).body.contains("other"), "nothing was dropped");
+}
+
+#[test]
+fn readers_read_their_databases_in_every_language_and_no_others() {
+    let guarded = Guarded::start();
+    let reader = guarded.token("reader", r#"{"grants":["read:metrics"]}"#);
+    let writer = guarded.token("writer", r#"{"grants":["write:metrics"]}"#);
+    let of = |database: &str| {
+        [
+            format!("/api/v1/query?db={database}&query=m_v&time=1"),
+            format!("/api/v1/query_range?db={database}&query=m_v&start=1&end=2&step=1"),
+            format!("/api/v1/series?db={database}&match[]=m_v"),
+            format!("/api/v1/labels?db={database}"),
+            format!("/api/v1/label/env/values?db={database}"),
+            format!("/api/v1/export?db={database}&match[]=m_v"),
+            format!("/query?db={database}&q=SELECT%20v%20FROM%20m"),
+            format!("/query?q=SELECT%20v%20FROM%20{database}..m"),
+            format!("/query?q=SHOW%20MEASUREMENTS%20ON%20{database}"),
+            format!("/sql?db={database}&query=SELECT%20v,env%20FROM%20m"),
+            format!("/exec?db={database}&query=SELECT%20v,env%20FROM%20m"),
+            format!("/api/v1/plan?db={database}&query=(-%3E%3E%20(metric%20%22m_v%22))"),
+            format!("/api/v1/status/tsdb?db={database}"),
+        ]
+    };
+    let has_rows = |answer: &Answer| {
+        answer.status == 200
+            && (answer.body.contains("prod")
+                || answer.body.contains("m_v")
+                || answer.body.contains("\"m\"")
+                || answer.body.contains("[1,")
+                || answer.body.contains(",1]")
+                || answer.body.contains("env"))
+    };
+    for path in of("metrics") {
+        assert!(has_rows(&guarded.get(&path, &guarded.admin)), "{path}: {}", guarded.get(&path, &guarded.admin).body);
+        assert!(has_rows(&guarded.get(&path, &reader)), "{path}: {}", guarded.get(&path, &reader).body);
+        let answer = guarded.get(&path, &writer);
+        assert!(!has_rows(&answer), "a writer reads {path}: {}", answer.body);
+    }
+    for path in of("other") {
+        // Asked for by one who may, so that an answer is cached.
+        assert!(has_rows(&guarded.get(&path, &guarded.admin)), "{path}");
+        let unknown = path.replace("other", "nosuch");
+        let (answer, missing) = (guarded.get(&path, &reader), guarded.get(&unknown, &reader));
+        assert!(!has_rows(&answer), "{path}: {}", answer.body);
+        let without_name = |answer: &Answer, name: &str| (answer.status, answer.body.replace(name, "NAME"));
+        assert_eq!(without_name(&answer, "other"), without_name(&missing, "nosuch"), "told apart: {path}");
+    }
+    for path in ["/query?q=SHOW%20DATABASES", "/api/v1/admin/databases", "/sql?query=SHOW%20DATABASES"] {
+        let answer = guarded.get(path, &reader);
+        assert!(!answer.body.contains("other"), "{path}: {}", answer.body);
+    }
+}
+
+#[test]
+fn statements_need_their_rights() {
+    let guarded = Guarded::start();
+    let reader = guarded.token("reader", r#"{"grants":["read:metrics"]}"#);
+    let writer = guarded.token("writer", r#"{"grants":["read+write:metrics"]}"#);
+    let owner = guarded.token("owner", r#"{"grants":["all:metrics","all:new*"]}"#);
+    let sql = |token: &str, text: &str| {
+        let query: String = form_urlencoded::Serializer::new(String::new())
+            .append_pair("query", text)
+            .append_pair("db", "metrics")
+            .finish();
+        guarded.ask("POST", &format!("/sql?{query}"), Some(token), "").status
+    };
+    let influxql = |token: &str, text: &str| {
+        let query: String = form_urlencoded::Serializer::new(String::new())
+            .append_pair("q", text)
+            .append_pair("db", "metrics")
+            .finish();
+        let answer = guarded.ask("POST", &format!("/query?{query}"), Some(token), "");
+        if answer.body.contains("does not have the right") { 403 } else { answer.status }
+    };
+    for (token, insert, create, drop) in [(&reader, 403, 403, 403), (&writer, 200, 403, 403), (&owner, 200, 200, 200)] {
+        assert_eq!(sql(token, "INSERT INTO m (time, v) VALUES ('2024-01-01', 1)"), insert);
+        assert_eq!(influxql(token, "SELECT v INTO copied FROM m"), insert);
+        assert_eq!(sql(token, "CREATE TABLE t (a DOUBLE PRECISION)"), create);
+        assert_eq!(influxql(token, "CREATE DATABASE new"), create);
+        assert_eq!(influxql(token, "CREATE DATABASE elsewhere"), 403);
+        assert_eq!(sql(token, "DELETE FROM m WHERE time < '2000-01-01'"), drop);
+        assert_eq!(influxql(token, "DROP MEASUREMENT copied"), drop);
+        assert_eq!(influxql(token, "DROP DATABASE other"), 403);
+        let deletes =
+            guarded.ask("POST", "/api/v1/admin/tsdb/delete_series?db=metrics&match[]=absent", Some(token), "");
+        assert_eq!(deletes.status, if drop == 200 { 204 } else { 403 });
+    }
+    // Rows into a database that does not exist need the right to make it.
+    let write = |token: &str, database: &str| {
+        guarded.ask("POST", &format!("/write?db={database}"), Some(token), "m v=1").status
+    };
+    assert_eq!((write(&reader, "metrics"), write(&writer, "metrics"), write(&owner, "metrics")), (403, 204, 204));
+    assert_eq!((write(&owner, "newer"), write(&owner, "elsewhere"), write(&writer, "other")), (204, 403, 403));
+}
+
+#[test]
+fn labels_narrow_what_is_read_and_written() {
+    let guarded = Guarded::start();
+    let narrow = guarded.token("narrow", r#"{"grants":["read+write:metrics{env=\"prod\"}"]}"#);
+    for path in [
+        "/api/v1/query?db=metrics&query=m_v&time=1",
+        "/api/v1/query?db=metrics&query={env=%22dev%22}&time=1",
+        "/api/v1/query_range?db=metrics&query=m_v&start=1&end=2&step=1",
+        "/api/v1/label/env/values?db=metrics",
+        "/api/v1/series?db=metrics&match[]=m_v",
+        "/query?db=metrics&q=SELECT%20*%20FROM%20m",
+        "/query?db=metrics&q=SHOW%20TAG%20VALUES%20WITH%20KEY%20%3D%20env",
+        "/query?db=metrics&q=SHOW%20SERIES",
+        "/sql?db=metrics&query=SELECT%20*%20FROM%20m",
+        "/sql?db=metrics&query=SELECT%20DISTINCT%20env%20FROM%20m",
+        "/api/v1/plan?db=metrics&query=(-%3E%3E%20(metric%20%22m_v%22))",
+        "/api/v1/export?db=metrics&match[]=m_v",
+        "/federate?db=metrics&match[]=m_v",
+    ] {
+        // First the whole, so that it is cached; then the part; then the whole again.
+        let before = guarded.get(path, &guarded.admin);
+        let part = guarded.get(path, &narrow);
+        assert_eq!((before.status, part.status), (200, 200), "{path}: {} {}", before.body, part.body);
+        assert!(!part.body.contains("dev"), "{path}: {}", part.body);
+        let after = guarded.get(path, &guarded.admin);
+        assert_eq!(before.body.contains("dev"), after.body.contains("dev"), "{path}");
+    }
+    for (path, token, expected) in [
+        ("/api/v1/query?db=metrics&query=count(m_v)&time=1", &guarded.admin, "\"2\""),
+        ("/api/v1/query?db=metrics&query=count(m_v)&time=1", &narrow, "\"1\""),
+        ("/sql?db=metrics&query=SELECT%20count(v)%20FROM%20m", &narrow, "1"),
+        ("/query?db=metrics&q=SELECT%20count(v)%20FROM%20m", &narrow, ",1]"),
+    ] {
+        let answer = guarded.get(path, token);
+        assert!(answer.body.contains(expected), "{path}: {}", answer.body);
+    }
+    // Tables without such series do not exist, whole databases are not counted.
+    assert!(!guarded.get("/query?db=metrics&q=SHOW%20MEASUREMENTS", &narrow).body.contains("metrics_only"));
+    assert_eq!(guarded.get("/api/v1/status/tsdb?db=metrics", &narrow).status, 403);
+    // Rows of others are refused, each for itself.
+    let rows = "w,env=prod v=1 1\nw,env=dev v=2 1\nw v=3 1\n";
+    let written = guarded.ask("POST", "/write?db=metrics", Some(&narrow), rows);
+    assert_eq!(written.status, 400);
+    assert!(written.body.contains("dropped=2") && written.body.contains("these labels"), "{}", written.body);
+    let inserted = guarded.ask(
+        "POST",
+        "/sql?db=metrics&query=INSERT%20INTO%20w%20(time,env,v)%20VALUES%20('2024-01-01','dev',1)",
+        Some(&narrow),
+        "",
+    );
+    assert_ne!(inserted.status, 200, "{}", inserted.body);
+    let found = guarded.get("/api/v1/series?db=metrics&match[]=w_v&start=0&end=9e9", &guarded.admin);
+    assert_eq!(found.body.matches("w_v").count(), 1, "{}", found.body);
+}
+
+#[test]
+fn clients_sign_in_as_they_are_used_to() {
+    let guarded = Guarded::start();
+    let token = guarded.token("t", r#"{"grants":["all:metrics"]}"#);
+    assert_eq!(guarded.token("alice", r#"{"password":"pass word","grants":["all:metrics"]}"#), "");
+    let basic = |user: &str, password: &str| {
+        use base64::Engine;
+        format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}")))
+    };
+    let path = "/query?db=metrics&q=SHOW%20MEASUREMENTS";
+    for (headers, parameters, expected) in [
+        (vec![("authorization", format!("Bearer {token}"))], String::new(), 200),
+        (vec![("authorization", format!("Token {token}"))], String::new(), 200),
+        (vec![("authorization", basic("anything", &token))], String::new(), 200),
+        (vec![("x-api-key", token.clone())], String::new(), 200),
+        (vec![], format!("&p={token}"), 200),
+        (vec![], "&u=alice&p=pass%20word".to_owned(), 200),
+        (vec![("authorization", basic("alice", "pass word"))], String::new(), 200),
+        (vec![("authorization", "Token alice:pass word".to_owned())], String::new(), 200),
+        (vec![("authorization", basic("alice", "password"))], String::new(), 401),
+        (vec![("authorization", basic("nobody", "pass word"))], String::new(), 401),
+        (
+            vec![("authorization", format!("Bearer {token}")), ("authorization", format!("Bearer {token}"))],
+            String::new(),
+            401,
+        ),
+    ] as [(Headers<'_>, String, u16); 11]
+    {
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let answer = guarded.server.send("GET", &format!("{path}{parameters}"), &headers, "");
+        assert_eq!(answer.status, expected, "{headers:?} {parameters}: {}", answer.body);
+        if expected == 401 {
+            assert!(answer.header("www-authenticate").contains("earer"), "{headers:?}");
+        }
+    }
+    // Too many failures make the address wait; a changed password counts at once.
+    let wrong = basic("alice", "wrong");
+    let statuses: Vec<u16> =
+        (0..8).map(|_| guarded.server.send("GET", path, &[("authorization", &wrong)], "").status).collect();
+    assert!(statuses.contains(&429), "{statuses:?}");
+}
+
+#[test]
+fn accounts_are_kept_and_changed_at_once() {
+    let guarded = Guarded::start();
+    let token = guarded.token("t", r#"{"grants":["read:metrics"]}"#);
+    let path = "/api/v1/query?db=metrics&query=m_v&time=1";
+    assert!(guarded.get(path, &token).body.contains("prod"));
+    // A change of grants keeps the secret.
+    assert_eq!(guarded.token("t", r#"{"grants":["write:metrics"]}"#), "");
+    assert_eq!(guarded.get(path, &token).status, 403);
+    let renewed = guarded.token("t", r#"{"renew":true,"grants":["read:metrics"]}"#);
+    assert_eq!(guarded.get(path, &token).status, 401);
+    assert_eq!(guarded.get(path, &renewed).status, 200);
+    let listed = guarded.get("/api/v1/admin/accounts", &guarded.admin).body;
+    assert!(listed.contains("\"t\"") && !listed.contains("thw_") && !listed.contains("sha256"), "{listed}");
+    for (body, reason) in [
+        (r#"{"grants":["see:x"]}"#, "no right"),
+        (r#"{"grants":"read:x"}"#, "wrong type"),
+        (r#"{"rights":[]}"#, "unknown field"),
+        (r#"{"quota":{"a":1}}"#, "quota"),
+        ("[", "cannot be read"),
+    ] {
+        let answer = guarded.ask("PUT", "/api/v1/admin/accounts/x", Some(&guarded.admin), body);
+        assert!(answer.status == 400 && answer.body.contains(reason), "{body}: {}", answer.body);
+    }
+    assert_eq!(guarded.ask("PUT", "/api/v1/admin/accounts/a%20b", Some(&guarded.admin), "{}").status, 400);
+    assert_eq!(guarded.ask("DELETE", "/api/v1/admin/accounts/x", Some(&guarded.admin), "").status, 404);
+}
+
+#[test]
+fn quotas_answer_429_with_their_name() {
+    let guarded = Guarded::start();
+    let slow = guarded.token("slow", r#"{"grants":["all:metrics"],"quota":{"requests_per_s":1}}"#);
+    let answers: Vec<Answer> = (0..12).map(|_| guarded.get("/api/v1/query?db=metrics&query=1", &slow)).collect();
+    let refused = answers.iter().find(|answer| answer.status == 429).expect("a burst of ten, then one a second");
+    assert!(refused.body.contains("requests_per_s") && !refused.header("retry-after").is_empty(), "{}", refused.body);
+    let small = guarded.token("small", r#"{"grants":["all:metrics"],"quota":{"samples_per_s":10}}"#);
+    let rows: String = (0..60).map(|row| format!("q v={row} {row}\n")).collect();
+    let statuses: Vec<u16> =
+        (0..3).map(|_| guarded.ask("POST", "/write?db=metrics", Some(&small), &rows).status).collect();
+    assert_eq!(statuses, [204, 429, 429]);
+    // Others have their own.
+    assert_eq!(guarded.get("/api/v1/query?db=metrics&query=1", &guarded.admin).status, 200);
+}
+
+#[test]
+fn lines_need_a_token_or_a_known_source() {
+    let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
+    let guarded = Guarded::start_with(|settings| (settings.line, settings.graphite) = (free, free));
+    let writer = guarded.token("writer", r#"{"grants":["write+create:default"]}"#);
+    let send = |flag: &str, text: &str| {
+        let mut stream = TcpStream::connect(guarded.server.at(flag)).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut rest = Vec::new();
+        // The server closes once all is stored or refused.
+        let _ = stream.read_to_end(&mut rest);
+    };
+    send("--line", "sneaked v=1 1\n");
+    send("--line", &format!("auth {}x\nsneaked v=1 1\n", &writer[..writer.len() - 1]));
+    send("--graphite", "sneaked 1 1\n");
+    send("--line", &format!("auth {writer}\nsent v=1 1\nsent v=2 2\n"));
+    let names = guarded.get("/api/v1/label/__name__/values", &guarded.admin).body;
+    assert!(names.contains("sent_v") && !names.contains("sneaked"), "{names}");
+    let guarded = Guarded::start_with(|settings| {
+        settings.graphite = free;
+        settings.line_sources = vec![thalweg_server::Network::parse("127.0.0.0/8").unwrap()];
+    });
+    let mut stream = TcpStream::connect(guarded.server.at("--graphite")).unwrap();
+    stream.write_all(b"let.in 1 1\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let _ = stream.read_to_end(&mut Vec::new());
+    let names = guarded.get("/api/v1/label/__name__/values", &guarded.admin).body;
+    assert!(names.contains("let_in") || names.contains("let.in"), "{names}");
+}
+
+#[test]
+fn running_queries_are_ones_own() {
+    let guarded = Guarded::start();
+    let reader = guarded.token("reader", r#"{"grants":["read:metrics"]}"#);
+    assert_eq!(guarded.get("/api/v1/status/active_queries", &reader).status, 200);
+    assert_eq!(guarded.ask("POST", "/api/v1/status/active_queries/1/kill", Some(&reader), "").status, 404);
+    // What is wrong with the server is told in words to administrators alone.
+    assert_eq!(guarded.ask("GET", "/health", None, "").status, 200);
+}
+
+/// The table in the guide is that of the router.
+#[test]
+fn the_guide_has_every_route() {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/access.md")).unwrap();
+    let missing: Vec<String> = thalweg_server::route_needs()
+        .into_iter()
+        .map(|(path, need)| format!("| `{path}` | {need} |"))
+        .filter(|line| !guide.contains(line))
+        .collect();
+    assert!(missing.is_empty(), "docs/guide/access.md lacks:\n{}", missing.join("\n"));
+    let lines = guide.lines().filter(|line| line.starts_with("| `/")).count();
+    assert_eq!(lines, thalweg_server::route_needs().len(), "the guide has routes that there are not");
+}
