@@ -2,6 +2,7 @@
 
 use model::{Batch, Block};
 
+use crate::errors::LimitName;
 use crate::{Limits, LineErrors};
 
 /// Takes the rows out of a batch that are more than `ahead_ms_max` ahead of `now_ns`, and reports them.
@@ -14,9 +15,10 @@ pub fn refuse_ahead(batch: &mut Batch<'_>, errors: &mut LineErrors, limits: &Lim
         }
         for (line, timestamp_ns) in block.lines.iter().zip(&block.timestamps_ns) {
             if *timestamp_ns > newest_ns_max {
-                errors.push(limits.errors_max, *line, || {
-                    format!("the time {timestamp_ns} ns is more than {ahead_ms_max} ms ahead of the server's clock (ahead_ms_max)")
-                });
+                let reason = LimitName::Ahead.exceeded(format_args!(
+                    "the time {timestamp_ns} ns is more than {ahead_ms_max} ms ahead of the server's clock"
+                ));
+                errors.push(limits.errors_max, *line, reason);
             }
         }
         retain_rows(block, |timestamp_ns| timestamp_ns <= newest_ns_max);

@@ -16,6 +16,7 @@ use std::io::{self, Read};
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 use model::{METRIC_NAME, VALUE_FIELD, ValueType};
 
+use crate::errors::{LimitName, Reason};
 use crate::line::{FieldValue, Point, check_line, encode_point};
 use crate::{Limits, LineErrors};
 
@@ -171,20 +172,22 @@ impl<R: Read> CsvImporter<R> {
                 Ok(points) => chunk.points += points,
                 Err(reason) => {
                     out.truncate(before);
-                    chunk.errors.push(self.limits.errors_max, line, || reason);
+                    chunk.errors.push(self.limits.errors_max, line, reason);
                 }
             }
         }
         Ok(Some(chunk))
     }
 
-    fn check_fields(&self, fields: &[(&str, FieldValue<'_>)]) -> Result<(), String> {
+    fn check_fields(&self, fields: &[(&str, FieldValue<'_>)]) -> Result<(), Reason> {
         let Limits { fields_max, name_bytes_max, .. } = self.limits;
         if fields.len() > fields_max {
-            return Err(format!("more than {fields_max} fields (fields_max)"));
+            return Err(LimitName::Fields.exceeded(format_args!("more than {fields_max} fields")));
         }
         if fields.iter().any(|(name, _)| name.len() > name_bytes_max) {
-            return Err(format!("a field's name is longer than {name_bytes_max} bytes (name_bytes_max)"));
+            return Err(
+                LimitName::NameBytes.exceeded(format_args!("a field's name is longer than {name_bytes_max} bytes"))
+            );
         }
         Ok(())
     }
@@ -195,7 +198,7 @@ impl<R: Read> CsvImporter<R> {
             return Err(CsvError::Read(error.into()));
         };
         let line = self.line_of(pos.as_ref());
-        let reason = || format!("the row has {len} cells, the header {expected_len}");
+        let reason = format!("the row has {len} cells, the header {expected_len}");
         chunk.errors.push(self.limits.errors_max, line, reason);
         Ok(())
     }
@@ -207,7 +210,7 @@ impl<R: Read> CsvImporter<R> {
     }
 
     /// Writes the points of a row; how many they are.
-    fn write_row(&self, row: &ByteRecord, out: &mut Vec<u8>) -> Result<u64, String> {
+    fn write_row(&self, row: &ByteRecord, out: &mut Vec<u8>) -> Result<u64, Reason> {
         let columns = &self.columns;
         let timestamp_ns = match &columns.time {
             Some((place, format)) => Some(format.parse_ns(cell(row, *place)?)?),
@@ -232,7 +235,7 @@ impl<R: Read> CsvImporter<R> {
             check_line(out.get(start..).unwrap_or_default(), columns.decodes_keys, &self.limits)?;
             points += 1;
         }
-        if points == 0 { Err("none of the columns of metrics has a value".to_owned()) } else { Ok(points) }
+        if points == 0 { Err("none of the columns of metrics has a value".into()) } else { Ok(points) }
     }
 }
 
@@ -368,7 +371,8 @@ impl<R: Read> Read for BoundedRecords<R> {
         let length = buffer.len().min(self.left_bytes);
         if length == 0 && !buffer.is_empty() {
             let limit_bytes = self.limit_bytes;
-            return Err(io::Error::other(format!("a record is longer than {limit_bytes} bytes (line_bytes_max)")));
+            let reason = LimitName::LineBytes.exceeded(format_args!("a record is longer than {limit_bytes} bytes"));
+            return Err(io::Error::other(reason.into_text()));
         }
         let read = self.input.read(buffer.get_mut(..length).unwrap_or_default())?;
         self.left_bytes -= read;
