@@ -11,13 +11,15 @@
 //! * `open_slab`: points that wait for flash · `slab`: bytes of a slab · `flash`: the file · `buffer`: its pages in memory · `pool`: threads that read
 //! * `index`: which key has what, and where · `policy`: which slab goes next
 //! * `front`: results in memory, before flash · `key`, `span`, `points`: keys, sets of intervals, results
-//! * `formats`: results as bytes for clients · `server`: memcached's protocol and HTTP
+//! * `formats`: results as bytes for clients · `server`: memcached's protocol and HTTP · `fuzzing`: entries for fuzzers
 
 mod buffer;
 mod engine;
 mod flash;
 mod formats;
 mod front;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod key;
 mod open_slab;
@@ -52,10 +54,4 @@ impl Layout {
     pub(crate) fn from_number(number: u8) -> Option<Self> {
         [Self::Rows, Self::Columns].get(usize::from(number)).copied()
     }
-}
-
-/// Reads bytes as a slab, and everything in it: the entry for fuzzing. Checksums are put right first, so that what is behind them is
-/// reached.
-pub fn fuzz_slab(bytes: &[u8]) {
-    slab::fuzz(bytes);
 }

@@ -253,7 +253,7 @@ proptest! {
             return Ok(());
         };
         prop_assert!(segment.verify().is_err(), "bit {} of byte {} flipped unnoticed", bit, place);
-        thalweg_index::fuzz_segment_opened(segment);
+        thalweg_index::fuzzing::segment_opened(segment);
     }
 }
 

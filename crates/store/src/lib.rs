@@ -16,12 +16,14 @@
 //! * [`cache`]: caches in memory
 //! * [`memory`]: how much of it everything may take
 //! * [`upkeep`]: opening, checks, repairs, backups, health, figures
-//! * [`error`]: what can go wrong
+//! * [`error`]: what can go wrong · `fuzzing`: entries for fuzzers
 
 mod cache;
 mod compaction;
 mod error;
 mod flush;
+#[doc(hidden)]
+pub mod fuzzing;
 mod head;
 mod journal;
 mod log;
@@ -45,13 +47,10 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 pub use cache::selections::{GroupTexts, TableGroups};
 pub use compaction::MergeReason;
 pub use error::StoreError;
-pub use journal::file::fuzz_journal;
 pub use journal::{Change, ChangeKind, Changes, JournalGap};
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
-pub use manifest::fuzz_manifest;
 pub use memory::{MemoryPool, MemoryUse};
-pub use part::{fuzz_part, fuzz_part_file};
 pub use read::end_rows::{End, EndRows};
 pub use read::head_rows::HeadRows;
 pub use read::last_rows::BatchLastRows;
@@ -67,11 +66,8 @@ pub use read::{ByMillisecond, GroupReader};
 pub use retention::Deleted;
 pub use retention::policy::DatabasePolicy;
 pub use retention::trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
-pub use tier::fuzz_flash_table;
 pub use tier::parts::ObjectTierOptions;
-pub use upkeep::backup::{
-    BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
-};
+pub use upkeep::backup::{BackupReport, PruneReport, RebuildReport, RestoreReport, backups, prune, rebuild, restore};
 pub use upkeep::check::{CheckReport, check};
 pub use upkeep::compact::CompactReport;
 pub use upkeep::damage::Damage;
@@ -84,7 +80,7 @@ pub use upkeep::recover::Recovery;
 pub use upkeep::repair::{RepairReport, repair};
 pub use upkeep::stats::{LevelStats, MergeCounts, Stats};
 pub use write::beyond_retention::BEYOND_RETENTION;
-pub use write::producers::{Sent, fuzz_producers};
+pub use write::producers::Sent;
 pub use write::tokens::{Appended, Appender, GroupLayout, Token};
 pub use write::{Rejected, WriteReport};
 
@@ -204,19 +200,4 @@ fn open_part(
 
 fn part_path(directory: &Path, file: u64) -> PathBuf {
     directory.join("parts").join(format!("{file:010}.part"))
-}
-
-/// Reads bytes as the payload of a log record: the entry for fuzzing.
-pub fn fuzz_log_record(kind: u8, payload: &[u8]) {
-    let _ = log::record::decode(kind, payload);
-}
-
-/// Reads bytes as a log segment: the entry for fuzzing.
-pub fn fuzz_log_segment(bytes: &[u8]) {
-    let mut scan = log::reader::Scan::new(log::reader::ScanStart::default());
-    let segment = log::reader::SegmentBytes { number: 1, path: Path::new("1.log"), bytes, end: None };
-    let _ = scan.segment(&segment, |frame| {
-        fuzz_log_record(frame.kind, frame.payload);
-        Ok::<(), ()>(())
-    });
 }

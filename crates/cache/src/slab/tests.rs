@@ -85,7 +85,7 @@ proptest! {
             bytes[place] = byte;
         }
         bytes.truncate(cut.index(bytes.len()) + 1);
-        crate::fuzz_slab(&bytes[8.min(bytes.len())..]);
+        crate::fuzzing::slab(&bytes[8.min(bytes.len())..]);
         let _ = Header::decode(&bytes);
     }
 }

@@ -278,7 +278,7 @@ fn decode(bytes: &[u8]) -> Result<LoadedJournal, DecodeError> {
 /// # Panics
 ///
 /// If what it finds contradicts itself: that is what a fuzzer looks for.
-pub fn fuzz_journal(bytes: &[u8]) {
+pub fn fuzz(bytes: &[u8]) {
     let mut file = MAGIC.to_vec();
     file.extend_from_slice(&VERSION.to_le_bytes());
     file.extend_from_slice(bytes);
