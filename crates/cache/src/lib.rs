@@ -39,19 +39,3 @@ pub use key::Key;
 pub use points::{Answer, FieldPoints, Points, ValueType, Values};
 pub use policy::PolicyKind;
 pub use span::Span;
-
-/// How a slab's points lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Layout {
-    /// As in the paper: uncompressed rows by time, points of all keys mixed, each with a bit for every key.
-    Rows = 0,
-    /// Compressed columns; points lie apart by the keys that they belong to, so that a key's points are read alone.
-    Columns = 1,
-}
-
-impl Layout {
-    pub(crate) fn from_number(number: u8) -> Option<Self> {
-        [Self::Rows, Self::Columns].get(usize::from(number)).copied()
-    }
-}

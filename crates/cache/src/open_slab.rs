@@ -11,7 +11,7 @@ use codec::DecodeError;
 use crate::points::{Points, ValueType};
 use crate::resolve::{Hidden, resolve};
 use crate::slab::{Piece, Strand, Unit, block};
-use crate::{Key, Layout, Span};
+use crate::{Key, Span};
 
 /// Points of one key and field for one piece of time.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Batch {
     pub(crate) fn points(&self) -> Result<Cow<'_, Points>, DecodeError> {
         match &self.points {
             BatchPoints::Plain(points) => Ok(Cow::Borrowed(points)),
-            BatchPoints::Packed(bytes, value_type) => Ok(Cow::Owned(block::decode(bytes, *value_type)?.points)),
+            BatchPoints::Packed(bytes, value_type) => Ok(Cow::Owned(block::decode(bytes, *value_type)?)),
         }
     }
 
@@ -151,12 +151,8 @@ impl Bucket {
     }
 
     /// About what it will take in slabs, where columns take so many bytes for each uncompressed one.
-    pub(crate) fn slab_bytes(&self, layout: Layout, compressed: f64) -> usize {
-        let points = match layout {
-            Layout::Rows => self.plain_bytes + self.plain_points * 20,
-            Layout::Columns => (self.plain_bytes as f64 * compressed) as usize + self.packed_bytes,
-        };
-        points + self.count * BATCH_BYTES
+    pub(crate) fn slab_bytes(&self, compressed: f64) -> usize {
+        (self.plain_bytes as f64 * compressed) as usize + self.packed_bytes + self.count * BATCH_BYTES
     }
 
     /// What a key's batches are.
@@ -328,7 +324,7 @@ mod tests {
             pushed.push(key, held.clone());
         }
         replaced.replace(packed.clone());
-        let told = |of: &Bucket| (of.memory_bytes(), of.packable_bytes(), of.slab_bytes(Layout::Columns, 0.5));
+        let told = |of: &Bucket| (of.memory_bytes(), of.packable_bytes(), of.slab_bytes(0.5));
         assert_eq!(told(&replaced), told(&pushed));
         assert!(replaced.packable_bytes() == 0 && replaced.memory_bytes() * 4 < plain_bytes, "{replaced:?}");
         // Batches that are gone meanwhile are not counted again.

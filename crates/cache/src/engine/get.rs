@@ -14,7 +14,7 @@ use crate::points::{Answer, FieldPoints, ValueType};
 use crate::pool::Job;
 use crate::resolve::Hidden;
 use crate::span::SpanSet;
-use crate::{Key, Layout, Span};
+use crate::{Key, Span};
 
 pub(super) use read::{Failure, FieldRead, damaged};
 
@@ -123,11 +123,11 @@ pub(super) struct Sources {
     pub(super) hidden: Vec<Hidden>,
 }
 
-/// A slab to read; in rows the location is not known.
+/// A slab to read.
 pub(super) struct SlabSource {
     pub(super) slot: u32,
     pub(super) meta: SlabMeta,
-    pub(super) location: Option<SlabLocation>,
+    pub(super) location: SlabLocation,
 }
 
 impl Cache {
@@ -217,7 +217,7 @@ impl Shared {
             state.note_miss(&request.key, request.span);
             return None;
         };
-        Some((part, stamp, state.sources(request.key, part, self.options.layout)))
+        Some((part, stamp, state.sources(request.key, part)))
     }
 
     /// Takes what could not be read out of the index. The first time only slabs that are known to be bad.
@@ -247,24 +247,15 @@ impl Shared {
 }
 
 impl State {
-    fn sources(&mut self, key: Key, span: Span, layout: Layout) -> Vec<Sources> {
+    fn sources(&mut self, key: Key, span: Span) -> Vec<Sources> {
         let Some(entry) = self.keys.get(&key) else {
             return Vec::new();
         };
         let mut by_field: BTreeMap<FieldNumber, Vec<SlabSource>> = BTreeMap::new();
-        let mut add = |slot: u32, location: Option<SlabLocation>| {
-            let Some(meta) = self.meta(slot) else { return };
-            if location.map_or(meta.span, |location| location.span(meta.span)).overlaps(&span) {
-                by_field.entry(meta.field).or_default().push(SlabSource { slot, meta: *meta, location });
-            }
-        };
-        match layout {
-            Layout::Columns => entry.locations.iter().for_each(|location| add(location.slab, Some(location))),
-            Layout::Rows => {
-                let fields = entry.fields.iter().filter_map(|number| self.fields.get(*number as usize));
-                let nodes = fields.flat_map(|field| field.slabs.candidates(&key, span));
-                nodes.for_each(|node| add(node.slab, None));
-            }
+        for location in entry.locations.iter() {
+            let slot = location.slab;
+            let Some(meta) = self.meta(slot).filter(|meta| location.span(meta.span).overlaps(&span)) else { continue };
+            by_field.entry(meta.field).or_default().push(SlabSource { slot, meta: *meta, location });
         }
         let touched: Vec<u32> = by_field.values().flatten().map(|slab| slab.meta.serial as u32).collect();
         let fields: Vec<FieldNumber> = entry.fields.to_vec();

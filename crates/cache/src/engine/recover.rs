@@ -12,7 +12,7 @@ use crate::index::{Extent, FieldNumber};
 use crate::resolve::{Hidden, resolve};
 use crate::slab::header::HEAD_BYTES;
 use crate::slab::{Head, Header, Piece};
-use crate::{Key, Layout, Span};
+use crate::{Key, Span};
 
 /// What slabs say of a key.
 #[derive(Default)]
@@ -46,9 +46,6 @@ pub(super) fn recover(
         let Some(header) = read(flash, slot).filter(|header| header.head.incarnation == superblock.incarnation) else {
             continue;
         };
-        if header.head.layout != options.layout {
-            continue;
-        }
         note(&mut state, &mut found, &header);
         headers.push((slot, header));
     }
@@ -77,10 +74,7 @@ fn note(state: &mut State, found: &mut HashMap<Key, Found>, header: &Header) {
     for placed in &header.records {
         let found = found.entry(placed.record.key).or_default();
         found.fields.entry(field).or_default().extend_from_slice(&placed.record.pieces);
-        found.points += match head.layout {
-            Layout::Columns => placed.record.markers.iter().map(|marker| u64::from(marker.count)).sum(),
-            Layout::Rows => u64::from(head.points / head.keys.max(1)),
-        };
+        found.points += placed.record.markers.iter().map(|marker| u64::from(marker.count)).sum::<u64>();
     }
 }
 

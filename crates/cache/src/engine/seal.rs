@@ -69,7 +69,7 @@ impl Shared {
         let mut state = self.state.lock();
         let crowded = state.open_bytes > self.options.open_bytes_max;
         let compressed = state.compressed.get(&field).copied().unwrap_or(0.5);
-        let bytes = state.open.get(&field)?.slab_bytes(self.options.layout, compressed);
+        let bytes = state.open.get(&field)?.slab_bytes(compressed);
         if !all && !crowded && bytes <= self.options.slab_bytes {
             return None;
         }
@@ -84,7 +84,7 @@ impl Shared {
         let known = state.fields.get(field as usize);
         let (name, value_type) = known
             .map_or_else(|| (Arc::from(""), crate::ValueType::F64), |field| (field.name.clone(), field.value_type));
-        SlabBuilder::new(self.options.layout, self.options.slab_bytes, value_type, name)
+        SlabBuilder::new(self.options.slab_bytes, value_type, name)
     }
 
     fn write_slab(&self, field: FieldNumber, builder: SlabBuilder, gathered: &Units) -> io::Result<()> {

@@ -12,7 +12,7 @@ use crate::open_slab::{Batch, Bucket};
 use crate::points::{Answer, FieldPoints, Points, Values};
 use crate::slab::Piece;
 use crate::slab::header::FIELD_NAME_BYTES_MAX;
-use crate::{Key, Layout, Span};
+use crate::{Key, Span};
 
 /// The field that stands for "no field" where an answer has none.
 const NO_FIELD: &str = "";
@@ -141,7 +141,7 @@ impl Shared {
 
     /// The bucket whose points are to be packed now.
     fn packable_bucket(&self, state: &State) -> Option<FieldNumber> {
-        if self.options.layout == Layout::Rows || state.open_bytes <= self.options.open_bytes_max {
+        if state.open_bytes <= self.options.open_bytes_max {
             return None;
         }
         let (field, bucket) = state.open.iter().max_by_key(|(_, bucket)| bucket.packable_bytes())?;
@@ -178,7 +178,7 @@ impl Shared {
         for (field, bucket) in &state.open {
             let compressed = state.compressed.get(field).copied().unwrap_or(0.5);
             // More than one slab's worth, so that the first one is full.
-            let is_full = bucket.slab_bytes(self.options.layout, compressed) > self.options.slab_bytes * 9 / 8;
+            let is_full = bucket.slab_bytes(compressed) > self.options.slab_bytes * 9 / 8;
             if is_full && !full.contains(field) {
                 full.push(*field);
             }

@@ -160,7 +160,7 @@ mod tests {
             checksum: 0,
         };
         let markers = blocks.iter().map(marker).collect();
-        let record = Record { key: Key([0; 20]), number: 0, pieces: vec![piece], markers };
+        let record = Record { key: Key([0; 20]), pieces: vec![piece], markers };
         Placed { offset, len: 70, record }
     }
 

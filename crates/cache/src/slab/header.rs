@@ -7,11 +7,13 @@ use codec::{DecodeError, Reader, varint};
 use platform::DIRECT_ALIGN_BYTES;
 
 use crate::points::ValueType;
-use crate::{Key, Layout, Span};
+use crate::{Key, Span};
 
 /// What slabs begin with.
 pub(crate) const MAGIC: [u8; 8] = *b"THWGSLAB";
 const VERSION: u16 = 1;
+/// The number of the layout in columns, the only one that there is.
+const COLUMNS: u8 = 1;
 /// The head's last four bytes are its checksum.
 pub(crate) const HEAD_BYTES: usize = DIRECT_ALIGN_BYTES;
 /// Records start at multiples of this, so that sixteen bits name them in a slab of one MiB.
@@ -53,7 +55,6 @@ pub(crate) struct Section {
 /// The first page of a slab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
-    pub(crate) layout: Layout,
     pub(crate) value_type: ValueType,
     pub(crate) is_compacted: bool,
     /// The state of the file that the slab belongs to; one of another is none.
@@ -80,10 +81,8 @@ pub(crate) struct Head {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) key: Key,
-    /// The key's number in the slab: its bit.
-    pub(crate) number: u32,
     pub(crate) pieces: Vec<Piece>,
-    /// The blocks with its points; none in rows, where the slab's markers are for all keys.
+    /// The blocks with its points.
     pub(crate) markers: Vec<Marker>,
 }
 
@@ -114,7 +113,6 @@ impl Placed {
 pub(crate) struct Header {
     pub(crate) head: Head,
     pub(crate) records: Vec<Placed>,
-    pub(crate) markers: Vec<Marker>,
     pub(crate) series: Vec<Arc<str>>,
 }
 
@@ -208,13 +206,14 @@ pub(crate) fn read_record(reader: &mut Reader<'_>, serial: u64) -> Result<Record
 /// Reads what is behind a record's checksum.
 pub(crate) fn read_record_unchecked(body: &mut Reader<'_>) -> Result<Record, DecodeError> {
     let key = Key(body.array()?);
-    let number = body.length(u32::MAX as usize)? as u32;
+    // The key's number in the slab.
+    body.length(u32::MAX as usize)?;
     // A piece takes at least five bytes and a marker nine, so that damaged counts make nothing large.
     let pieces = body.length(body.rest().len() / 5)?;
     let markers = body.length(body.rest().len() / 9)?;
     let pieces = (0..pieces).map(|_| read_piece(body)).collect::<Result<_, _>>()?;
     let markers = (0..markers).map(|_| read_marker(body)).collect::<Result<_, _>>()?;
-    Ok(Record { key, number, pieces, markers })
+    Ok(Record { key, pieces, markers })
 }
 
 /// Appends a table of series.
@@ -235,18 +234,12 @@ pub(crate) fn read_series(bytes: &[u8]) -> Result<Vec<Arc<str>>, DecodeError> {
     (0..count).map(|_| reader.text().map(Arc::from)).collect()
 }
 
-pub(crate) fn read_markers(bytes: &[u8]) -> Result<Vec<Marker>, DecodeError> {
-    let mut reader = Reader::new(bytes);
-    let count = reader.length(reader.rest().len() / 9)?;
-    (0..count).map(|_| read_marker(&mut reader)).collect()
-}
-
 impl Head {
     /// The first page; its checksum covers all of it.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&[self.layout as u8, self.value_type as u8, u8::from(self.is_compacted)]);
+        out.extend_from_slice(&[COLUMNS, self.value_type as u8, u8::from(self.is_compacted)]);
         for number in [self.incarnation, self.serial, self.sequence_min, self.sequence_max] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -283,7 +276,9 @@ impl Head {
             return Err(reader.error("not a slab of a version that is known"));
         }
         let [layout, value_type, is_compacted] = reader.array()?;
-        let layout = Layout::from_number(layout).ok_or_else(|| reader.error("unknown layout of a slab"))?;
+        if layout != COLUMNS {
+            return Err(reader.error("unknown layout of a slab"));
+        }
         let value_type = ValueType::from_number(value_type).ok_or_else(|| reader.error("unknown type of values"))?;
         let incarnation = reader.u64()?;
         let (serial, sequence_min, sequence_max) = (reader.u64()?, reader.u64()?, reader.u64()?);
@@ -302,7 +297,6 @@ impl Head {
         let is_compacted = is_compacted != 0;
         let field = Arc::from(field);
         Ok(Self {
-            layout,
             value_type,
             is_compacted,
             incarnation,
@@ -332,7 +326,7 @@ impl Header {
             let found = bytes.get(start..end).filter(|found| crc32c::crc32c(found) == section.checksum);
             found.ok_or(DecodeError { offset: start, what: "the checksum of a part of a slab's header does not match" })
         };
-        let markers = read_markers(part(head.markers)?)?;
+        part(head.markers)?;
         let series = read_series(part(head.series)?)?;
         let bytes = part(head.records)?;
         let mut reader = Reader::new(bytes);
@@ -348,6 +342,6 @@ impl Header {
         if records.len() != head.keys as usize {
             return Err(reader.error("a slab has not as many records as its head says"));
         }
-        Ok(Self { head, records, markers, series })
+        Ok(Self { head, records, series })
     }
 }

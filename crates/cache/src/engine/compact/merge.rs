@@ -139,19 +139,17 @@ fn push_rows(
     texts: &mut Texts,
     rows: &mut Vec<Row>,
 ) -> std::io::Result<()> {
-    let markers = if record.markers.is_empty() { &image.header.markers } else { &record.markers };
-    for marker in markers.iter().filter(|marker| marker.first < span.end && span.start <= marker.last) {
+    for marker in record.markers.iter().filter(|marker| marker.first < span.end && span.start <= marker.last) {
         let start = marker.offset as usize;
         let bytes = image.data.get(start..start + marker.len as usize).unwrap_or_default();
         if crc32c::crc32c(bytes) != marker.checksum {
             return Err(damaged("the checksum of a block does not match"));
         }
         let found = block::decode(bytes, texts.value_type).map_err(damaged)?;
-        for place in span.places(&found.points.timestamps).filter(|place| found.belongs(*place, record.number as usize))
-        {
-            let time = found.points.timestamps.get(place).copied();
-            let series = found.points.series.get(place).and_then(|series| image.renamed.get(*series as usize)).copied();
-            let value = texts.bits(&found.points.values, place);
+        for place in span.places(&found.timestamps) {
+            let time = found.timestamps.get(place).copied();
+            let series = found.series.get(place).and_then(|series| image.renamed.get(*series as usize)).copied();
+            let value = texts.bits(&found.values, place);
             if let (Some(time), Some(series), Some(value)) = (time, series, value) {
                 rows.push(Row { time, series, value, key });
             }

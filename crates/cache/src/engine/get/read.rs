@@ -10,7 +10,7 @@ use platform::AlignedBytes;
 use super::{SlabSource, Sources};
 use crate::engine::Shared;
 use crate::flash::Flash;
-use crate::index::{SlabLocation, SlabMeta};
+use crate::index::SlabMeta;
 use crate::points::{FieldPoints, Points};
 use crate::resolve::resolve;
 use crate::slab::{Marker, Piece, Record, block, header};
@@ -67,22 +67,21 @@ impl Progress {
 }
 
 /// A part of a slab in memory.
-#[derive(Default)]
 struct Window {
     /// The part: bytes of the slab.
     range: Range<u32>,
-    bytes: Option<(AlignedBytes, Range<usize>)>,
+    bytes: (AlignedBytes, Range<usize>),
 }
 
 impl Window {
     fn read(flash: &Flash, slot: u32, range: Range<u32>) -> io::Result<Self> {
         let bytes = flash.read_slot(slot, range.start, range.end.saturating_sub(range.start))?;
-        Ok(Self { range, bytes: Some(bytes) })
+        Ok(Self { range, bytes })
     }
 
     /// A part of it, if it has all of that.
     fn get(&self, part: &Range<u32>) -> Option<&[u8]> {
-        let (bytes, inside) = self.bytes.as_ref()?;
+        let (bytes, inside) = &self.bytes;
         let start = part.start.checked_sub(self.range.start)? as usize;
         let len = part.end.checked_sub(part.start)? as usize;
         bytes.get(inside.clone())?.get(start..start.checked_add(len)?)
@@ -133,16 +132,14 @@ impl Shared {
     /// Whether reading a field has to wait for the file, as far as can be told without its records.
     pub(super) fn waits_for_file(&self, sources: &Sources) -> bool {
         let is_in_memory = |slab: &SlabSource| {
-            let record = slab.location.map(|place| place.record());
-            record.is_some_and(|record| self.flash.has_in_memory(slab.slot, record.start, record.end - record.start))
+            let record = slab.location.record();
+            self.flash.has_in_memory(slab.slot, record.start, record.end - record.start)
         };
         !sources.slabs.iter().all(is_in_memory)
     }
 
     fn read_slab(&self, slab: &SlabSource, sources: &Sources) -> io::Result<Option<Fragment>> {
-        let Some((record, markers, window)) = self.read_record(slab, &sources.key)? else {
-            return Ok(None);
-        };
+        let (record, window) = self.read_record(slab, &sources.key)?;
         let wanted = |piece: &Piece| piece.span.overlaps(&sources.span);
         let pieces: Vec<Piece> = record.pieces.iter().copied().filter(wanted).collect();
         let needed = |marker: &&Marker| {
@@ -152,7 +149,7 @@ impl Shared {
             };
             pieces.iter().any(within)
         };
-        let mut markers: Vec<Marker> = markers.iter().filter(needed).copied().collect();
+        let mut markers: Vec<Marker> = record.markers.iter().filter(needed).copied().collect();
         if pieces.is_empty() {
             return Ok(None);
         }
@@ -161,7 +158,7 @@ impl Shared {
         let count: usize = markers.iter().map(|marker| marker.count as usize).sum();
         points.reserve(count.min(RESERVED_POINTS_MAX));
         for together in markers.chunk_by(|a, b| b.offset <= (a.offset + a.len).saturating_add(GAP_BYTES_MAX)) {
-            self.read_blocks(slab, (together, &window), &record, sources.span, &mut points)?;
+            self.read_blocks(slab, (together, &window), sources.span, &mut points)?;
         }
         points.sort();
         self.counters.add(&self.counters.slab_reads, 1);
@@ -170,30 +167,23 @@ impl Shared {
         Ok(Some(Fragment { pieces, points, series }))
     }
 
-    /// The key's record, the markers of blocks that may hold its points, and what else was read with it; nothing if the slab has none
-    /// of the key.
-    fn read_record(&self, slab: &SlabSource, key: &Key) -> io::Result<Option<(Record, Vec<Marker>, Window)>> {
-        let Some(place) = slab.location else {
-            let header = self.read_header(slab.slot, &slab.meta)?;
-            let record = header.records.into_iter().map(|placed| placed.record).find(|record| record.key == *key);
-            return Ok(record.map(|record| (record, header.markers, Window::default())));
-        };
-        let (record, range) = (place.record(), self.first_read(slab, &place));
+    /// The key's record, and what else was read with it.
+    fn read_record(&self, slab: &SlabSource, key: &Key) -> io::Result<(Record, Window)> {
+        let (record, range) = (slab.location.record(), self.first_read(slab));
         let window = Window::read(&self.flash, slab.slot, range)?;
         let mut reader = Reader::new(window.get(&record).unwrap_or_default());
-        let mut record = header::read_record(&mut reader, slab.meta.serial).map_err(damaged)?;
+        let record = header::read_record(&mut reader, slab.meta.serial).map_err(damaged)?;
         if record.key != *key {
             return Err(damaged("a record of another key"));
         }
-        let markers = std::mem::take(&mut record.markers);
-        Ok(Some((record, markers, window)))
+        Ok((record, window))
     }
 
     /// The first read of a slab: the key's record, and its blocks with it if they lie near and the record is not in memory already,
     /// since a second read costs more than the bytes between them.
-    fn first_read(&self, slab: &SlabSource, place: &SlabLocation) -> Range<u32> {
-        let record = place.record();
-        let end = place.blocks().map_or(record.end, |blocks| blocks.end.min(slab.meta.used_bytes));
+    fn first_read(&self, slab: &SlabSource) -> Range<u32> {
+        let record = slab.location.record();
+        let end = slab.location.blocks().map_or(record.end, |blocks| blocks.end.min(slab.meta.used_bytes));
         let is_near = end > record.end && end - record.end <= AHEAD_BYTES_MAX;
         if is_near && !self.flash.has_in_memory(slab.slot, record.start, record.end - record.start) {
             record.start..end
@@ -207,7 +197,6 @@ impl Shared {
         &self,
         slab: &SlabSource,
         (markers, window): (&[Marker], &Window),
-        record: &Record,
         span: Span,
         points: &mut Points,
     ) -> io::Result<()> {
@@ -228,14 +217,7 @@ impl Shared {
                 return Err(damaged("the checksum of a block does not match"));
             }
             let block = block::decode(bytes, points.values.value_type()).map_err(damaged)?;
-            let inside = span.places(&block.points.timestamps);
-            if block.bits.is_empty() {
-                points.extend_from(&block.points, inside);
-                continue;
-            }
-            for place in inside.filter(|place| block.belongs(*place, record.number as usize)) {
-                points.extend_from(&block.points, place..place + 1);
-            }
+            points.extend_from(&block, span.places(&block.timestamps));
         }
         Ok(())
     }
