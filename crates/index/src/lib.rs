@@ -8,13 +8,13 @@
 //!
 //! The life of a group, file by file: `groups` (registered, found again, selected) · `mutable` (in memory) ·
 //! `segment/writer` (frozen; merged, as `segment/levels` decides) · `segment/reader` (searched). `source` is what mutable and
-//! immutable segments have in common, `search` the matchers over it.
+//! immutable segments have in common, `matcher/search` the matchers over it.
 //!
 //! The crate opens no files: it writes to whatever takes bytes, and reads what is mapped for it.
 //!
 //! * `catalog`: databases, measurements, fields by name · `entry`: what the log and segments hold of something new · `error`: errors · `fuzzing`: entries for fuzzers
 //! * `groups`: a shard's groups · `mutable`: the segment in memory · `segment`: those on disk, and which of them are merged
-//! * `source`: what all segments offer · `search`, `matcher`: matchers over it · `labels`: groups with their labels again, some of these, names and values · `cardinality`: counts
+//! * `source`: what all segments offer · `matcher`: matchers, and selecting by them · `labels`: groups with their labels again, some of these, names and values · `cardinality`: counts
 //! * `identity`: hashes of labels · `ids`: sets of groups · `slots`: sets of fields · `text`: interned texts
 
 mod cardinality;
@@ -29,7 +29,6 @@ mod ids;
 mod labels;
 mod matcher;
 mod mutable;
-mod search;
 mod segment;
 mod slots;
 mod source;

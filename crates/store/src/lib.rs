@@ -15,15 +15,13 @@
 //! * [`read`]: selecting groups, reading their rows, windows of summaries, last rows
 //! * [`cache`]: caches in memory
 //! * [`memory`]: how much of it everything may take
-//! * [`upkeep`]: opening, checks, repairs, backups, health, figures
-//! * [`error`]: what can go wrong · `fuzzing`: entries for fuzzers
+//! * [`upkeep`]: opening, checks, repairs, backups, health, figures; entries for fuzzers
+//! * [`error`]: what can go wrong
 
 mod cache;
 mod compaction;
 mod error;
 mod flush;
-#[doc(hidden)]
-pub mod fuzzing;
 mod head;
 mod journal;
 mod log;
@@ -71,6 +69,8 @@ pub use upkeep::backup::{BackupReport, PruneReport, RebuildReport, RestoreReport
 pub use upkeep::check::{CheckReport, check};
 pub use upkeep::compact::CompactReport;
 pub use upkeep::damage::Damage;
+#[doc(hidden)]
+pub use upkeep::fuzzing;
 pub use upkeep::health::{CheckStatus, Health, HealthCheck, Loss};
 pub use upkeep::inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
 pub use upkeep::lost_found::{LostFile, lost_found};

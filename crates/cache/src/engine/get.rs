@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use super::state::State;
 use super::{Cache, Shared};
+use crate::flash::pool::Job;
 use crate::index::{Extent, FieldNumber, SlabLocation, SlabMeta};
 use crate::open_slab::{Batch, rename};
 use crate::points::{Answer, FieldPoints, ValueType};
-use crate::pool::Job;
 use crate::resolve::Hidden;
 use crate::span::SpanSet;
 use crate::{Key, Span};
@@ -36,7 +36,7 @@ pub enum Lookup {
 
 /// A cached answer: for all of the requested span, its head or its tail.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct CachedPart {
     /// The answer for the part.
     pub answer: Answer,
     /// Which part it is.
@@ -45,7 +45,7 @@ pub struct Found {
     pub stamp: u64,
 }
 
-impl Found {
+impl CachedPart {
     /// The outcome of a lookup of a span.
     pub fn into_lookup(self, asked: Span) -> Lookup {
         if self.span == asked {
@@ -155,7 +155,7 @@ impl Cache {
     }
 
     /// As [`Cache::get_with`], with the stamp of the answer.
-    pub fn find(&self, request: &Request<'_>) -> Option<Found> {
+    pub fn find(&self, request: &Request<'_>) -> Option<CachedPart> {
         let shared = &self.shared;
         shared.counters.add(&shared.counters.gets, 1);
         // A slab may go between look-up and read: the second look-up knows.
@@ -166,7 +166,7 @@ impl Cache {
             match self.read(sources) {
                 Ok(answer) => {
                     shared.counters.count_hit(span == request.span, answer.size_bytes());
-                    return Some(Found { answer, span, stamp });
+                    return Some(CachedPart { answer, span, stamp });
                 }
                 Err(failures) => shared.note_failures(request.key, &failures, attempt > 0),
             }
@@ -281,7 +281,7 @@ impl State {
         let open = self.open.get(&number).map(|bucket| bucket.batches_of(key)).unwrap_or_default();
         let sealing = self.sealing.as_ref().filter(|(field, _)| *field == number);
         let sealing = sealing.map(|(_, bucket)| bucket.batches_of(key)).unwrap_or_default();
-        open.iter().chain(sealing).filter(|batch| batch.piece.span.overlaps(&span)).cloned().collect()
+        open.iter().chain(sealing).filter(|batch| batch.interval.span.overlaps(&span)).cloned().collect()
     }
 
     /// Tells the policy of a slab that is gone and might have had this.

@@ -1,5 +1,5 @@
 //! The cache: what is set goes into buckets in memory, from there in slabs to flash; what is asked for is looked up in the index, read
-//! and checked. An answer is given only if pieces that were read cover all of it in every field of the key, so that whatever
+//! and checked. An answer is given only if intervals that were read cover all of it in every field of the key, so that whatever
 //! happens to the file, or to a slab between look-up and read, makes a miss and never a wrong answer.
 //!
 //! * [`set`]: points into buckets · [`seal`]: a bucket into slabs · [`room`]: a slot for a slab · [`get`]: look-up, read, join
@@ -27,10 +27,10 @@ use tracing_mutex::parkinglot::Mutex;
 
 use crate::PolicyKind;
 use crate::flash::Flash;
-use crate::pool::Pool;
+use crate::flash::pool::Pool;
 
 pub(crate) use get::part_of;
-pub use get::{Found, Lookup, Request};
+pub use get::{CachedPart, Lookup, Request};
 pub use set::SetError;
 pub use stats::Stats;
 

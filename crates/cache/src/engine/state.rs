@@ -186,7 +186,7 @@ impl State {
             };
             entry.locations.forget(slot);
             if and_extents {
-                placed.record.pieces.iter().for_each(|piece| entry.extents.remove(piece.span));
+                placed.record.intervals.iter().for_each(|interval| entry.extents.remove(interval.span));
             }
             self.drop_if_empty(&placed.record.key);
         }

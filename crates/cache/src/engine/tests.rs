@@ -123,7 +123,7 @@ impl World {
         Self { simulation, options, cache, truths, is_exact }
     }
 
-    /// The same, empty as it is, with so many bytes that may wait for the file.
+    /// With so many bytes that may wait for the file.
     fn with_open_bytes(mut self, open_bytes_max: usize) -> Self {
         self.options.open_bytes_max = open_bytes_max;
         self.reopen();

@@ -38,7 +38,7 @@ pub(crate) struct SlabNode {
     pub(crate) slab: u32,
     /// The keys that may be in it.
     pub(crate) bloom: u64,
-    /// The hull of its pieces.
+    /// The hull of its intervals.
     pub(crate) span: Span,
 }
 

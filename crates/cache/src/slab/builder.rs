@@ -7,7 +7,7 @@ use codec::{Reader, varint};
 use platform::{AlignedBytes, DIRECT_ALIGN_BYTES};
 
 use super::block::{self, BLOCK_BYTES, BLOCK_POINTS_MAX};
-use super::header::{self, HEAD_BYTES, Head, Marker, Piece, Placed, RECORD_ALIGN_BYTES, Section};
+use super::header::{self, CachedInterval, HEAD_BYTES, Head, Marker, Placed, RECORD_ALIGN_BYTES, Section};
 use crate::points::{Points, ValueType};
 use crate::{Key, Span};
 
@@ -28,16 +28,16 @@ pub(crate) struct Strand {
 /// What goes into one slab or not at all: all points of some keys for some spans.
 #[derive(Debug)]
 pub(crate) struct Unit {
-    pub(crate) keys: Vec<(Key, Vec<Piece>)>,
+    pub(crate) keys: Vec<(Key, Vec<CachedInterval>)>,
     pub(crate) series: Vec<Arc<str>>,
     pub(crate) strands: Vec<Strand>,
 }
 
 impl Unit {
-    /// The hull of its pieces.
+    /// The hull of its intervals.
     pub(crate) fn span(&self) -> Option<Span> {
-        let pieces = self.keys.iter().flat_map(|(_, pieces)| pieces);
-        pieces.map(|piece| piece.span).reduce(|hull, span| hull.hull(&span))
+        let intervals = self.keys.iter().flat_map(|(_, intervals)| intervals);
+        intervals.map(|interval| interval.span).reduce(|hull, span| hull.hull(&span))
     }
 
     /// Its earlier and its later half; `None` if it has no two times.
@@ -52,13 +52,14 @@ impl Unit {
     }
 
     fn within(&self, span: Span) -> Self {
-        let cut_pieces = |pieces: &[Piece]| {
-            let cut = pieces.iter().map(|piece| Piece { span: piece.span.intersect(&span), ..*piece });
-            cut.filter(|piece| !piece.span.is_empty()).collect::<Vec<_>>()
+        let cut_intervals = |intervals: &[CachedInterval]| {
+            let cut =
+                intervals.iter().map(|interval| CachedInterval { span: interval.span.intersect(&span), ..*interval });
+            cut.filter(|interval| !interval.span.is_empty()).collect::<Vec<_>>()
         };
         let cut_strand = |strand: &Strand| Strand { keys: strand.keys.clone(), points: strand.points.within(span) };
         Self {
-            keys: self.keys.iter().map(|(key, pieces)| (*key, cut_pieces(pieces))).collect(),
+            keys: self.keys.iter().map(|(key, intervals)| (*key, cut_intervals(intervals))).collect(),
             series: self.series.clone(),
             strands: self.strands.iter().map(cut_strand).filter(|strand| !strand.points.is_empty()).collect(),
         }
@@ -77,7 +78,7 @@ pub(crate) struct Built {
 #[derive(Debug)]
 struct Entry {
     key: Key,
-    pieces: (u32, Vec<u8>),
+    intervals: (u32, Vec<u8>),
     markers: (u32, Vec<u8>),
 }
 
@@ -85,7 +86,7 @@ impl Entry {
     fn record_bytes(&self) -> usize {
         // Lengths, checksum, key and three counts of at most three bytes.
         let fixed = 8 + 20 + 9;
-        (fixed + self.pieces.1.len() + self.markers.1.len()).next_multiple_of(RECORD_ALIGN_BYTES)
+        (fixed + self.intervals.1.len() + self.markers.1.len()).next_multiple_of(RECORD_ALIGN_BYTES)
     }
 }
 
@@ -187,7 +188,10 @@ impl SlabBuilder {
     /// Whether header and data stay within the slab, with what each of the unit's keys adds.
     fn fits(&self, unit: &Unit, new_keys: usize, markers: &[(u32, Vec<u8>)], series_bytes: usize) -> bool {
         let mut scratch = Vec::new();
-        unit.keys.iter().flat_map(|(_, pieces)| pieces).for_each(|piece| header::push_piece(piece, &mut scratch));
+        unit.keys
+            .iter()
+            .flat_map(|(_, intervals)| intervals)
+            .for_each(|interval| header::push_interval(interval, &mut scratch));
         let markers_bytes: usize = markers.iter().map(|(_, bytes)| bytes.len()).sum();
         let added = scratch.len() + markers_bytes + unit.keys.len() * RECORD_ALIGN_BYTES + new_keys * 48;
         let header = HEAD_BYTES + self.records_bytes + added + series_bytes;
@@ -240,19 +244,19 @@ impl SlabBuilder {
     }
 
     fn push_entries(&mut self, unit: &Unit, markers: Vec<(u32, Vec<u8>)>) {
-        for ((key, pieces), added) in unit.keys.iter().zip(markers) {
+        for ((key, intervals), added) in unit.keys.iter().zip(markers) {
             let number = *self.numbers.entry(*key).or_insert_with(|| {
-                self.entries.push(Entry { key: *key, pieces: (0, Vec::new()), markers: (0, Vec::new()) });
+                self.entries.push(Entry { key: *key, intervals: (0, Vec::new()), markers: (0, Vec::new()) });
                 self.entries.len() - 1
             });
             let Some(entry) = self.entries.get_mut(number) else {
                 continue;
             };
-            let before = if entry.pieces.0 == 0 { 0 } else { entry.record_bytes() };
-            for piece in pieces {
-                entry.pieces.0 += 1;
-                header::push_piece(piece, &mut entry.pieces.1);
-                self.sequences = (self.sequences.0.min(piece.sequence), self.sequences.1.max(piece.sequence));
+            let before = if entry.intervals.0 == 0 { 0 } else { entry.record_bytes() };
+            for interval in intervals {
+                entry.intervals.0 += 1;
+                header::push_interval(interval, &mut entry.intervals.1);
+                self.sequences = (self.sequences.0.min(interval.sequence), self.sequences.1.max(interval.sequence));
             }
             entry.markers.0 += added.0;
             entry.markers.1.extend_from_slice(&added.1);
@@ -273,10 +277,10 @@ impl SlabBuilder {
         let mut placed = Vec::with_capacity(self.entries.len());
         for (number, entry) in self.entries.iter().enumerate() {
             let offset = header.len() as u32;
-            let pieces = (entry.pieces.0, entry.pieces.1.as_slice());
+            let intervals = (entry.intervals.0, entry.intervals.1.as_slice());
             let markers = (entry.markers.0, entry.markers.1.as_slice());
             let len = header::push_record(
-                &header::RecordParts { serial, key: &entry.key, number: number as u32, pieces, markers },
+                &header::RecordParts { serial, key: &entry.key, number: number as u32, intervals, markers },
                 &mut header,
             );
             // What was just written can be read.

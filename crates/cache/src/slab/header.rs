@@ -23,7 +23,7 @@ pub(crate) const FIELD_NAME_BYTES_MAX: usize = 1024;
 
 /// A stretch of time for which a slab holds all points of one key in the slab's field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct CachedInterval {
     pub(crate) span: Span,
     /// When it was set; a delete hides what was set before.
     pub(crate) sequence: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Head {
     /// The state of the file that the slab belongs to; one of another is none.
     pub(crate) incarnation: u64,
     pub(crate) serial: u64,
-    /// The oldest sequence of its pieces.
+    /// The oldest sequence of its intervals.
     pub(crate) sequence_min: u64,
     pub(crate) sequence_max: u64,
     pub(crate) header_bytes: u32,
@@ -69,7 +69,7 @@ pub(crate) struct Head {
     pub(crate) points: u32,
     /// The mean time of its points.
     pub(crate) center: i64,
-    /// The hull of its pieces.
+    /// The hull of its intervals.
     pub(crate) span: Span,
     pub(crate) records: Section,
     pub(crate) markers: Section,
@@ -81,7 +81,7 @@ pub(crate) struct Head {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) key: Key,
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) intervals: Vec<CachedInterval>,
     /// The blocks with its points.
     pub(crate) markers: Vec<Marker>,
 }
@@ -95,9 +95,9 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// The hull of its pieces.
+    /// The hull of its intervals.
     pub(crate) fn span(&self) -> Option<Span> {
-        self.record.pieces.iter().map(|piece| piece.span).reduce(|hull, span| hull.hull(&span))
+        self.record.intervals.iter().map(|interval| interval.span).reduce(|hull, span| hull.hull(&span))
     }
 
     /// Where in the slab its blocks lie, if it has any, with whatever lies between them.
@@ -116,23 +116,23 @@ pub(crate) struct Header {
     pub(crate) series: Vec<Arc<str>>,
 }
 
-pub(crate) fn push_piece(piece: &Piece, out: &mut Vec<u8>) {
-    varint::push_signed(out, piece.span.start);
-    varint::push(out, piece.span.end.wrapping_sub(piece.span.start) as u64);
-    varint::push(out, piece.sequence);
-    varint::push(out, piece.stamp);
-    varint::push(out, u64::from(piece.fields));
+pub(crate) fn push_interval(interval: &CachedInterval, out: &mut Vec<u8>) {
+    varint::push_signed(out, interval.span.start);
+    varint::push(out, interval.span.end.wrapping_sub(interval.span.start) as u64);
+    varint::push(out, interval.sequence);
+    varint::push(out, interval.stamp);
+    varint::push(out, u64::from(interval.fields));
 }
 
-fn read_piece(reader: &mut Reader<'_>) -> Result<Piece, DecodeError> {
+fn read_interval(reader: &mut Reader<'_>) -> Result<CachedInterval, DecodeError> {
     let start = reader.varint_signed()?;
     let end = start.wrapping_add(reader.varint()? as i64);
     let (sequence, stamp) = (reader.varint()?, reader.varint()?);
     let fields = reader.length(usize::from(u16::MAX))? as u16;
     if start >= end {
-        return Err(reader.error("a piece that ends before it starts"));
+        return Err(reader.error("an interval that ends before it starts"));
     }
-    Ok(Piece { span: Span::new(start, end), sequence, stamp, fields })
+    Ok(CachedInterval { span: Span::new(start, end), sequence, stamp, fields })
 }
 
 pub(crate) fn push_marker(marker: &Marker, out: &mut Vec<u8>) {
@@ -162,22 +162,22 @@ pub(crate) struct RecordParts<'a> {
     pub(crate) key: &'a Key,
     pub(crate) number: u32,
     /// How many, and their bytes.
-    pub(crate) pieces: (u32, &'a [u8]),
+    pub(crate) intervals: (u32, &'a [u8]),
     /// How many, and their bytes.
     pub(crate) markers: (u32, &'a [u8]),
 }
 
-/// Appends a record: pieces and markers are given as they were pushed. Returns its length without the padding. The slab's serial is
+/// Appends a record: intervals and markers are given as they were pushed. Returns its length without the padding. The slab's serial is
 /// part of the checksum, so that a record is never taken for one of another slab in the same slot.
 pub(crate) fn push_record(record: &RecordParts<'_>, out: &mut Vec<u8>) -> u32 {
-    let RecordParts { serial, key, number, pieces, markers } = *record;
+    let RecordParts { serial, key, number, intervals, markers } = *record;
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&key.0);
     varint::push(out, u64::from(number));
-    varint::push(out, u64::from(pieces.0));
+    varint::push(out, u64::from(intervals.0));
     varint::push(out, u64::from(markers.0));
-    out.extend_from_slice(pieces.1);
+    out.extend_from_slice(intervals.1);
     out.extend_from_slice(markers.1);
     let len = (out.len() - start) as u32;
     let checksum = record_checksum(serial, out.get(start + 8..).unwrap_or_default());
@@ -208,12 +208,12 @@ pub(crate) fn read_record_unchecked(body: &mut Reader<'_>) -> Result<Record, Dec
     let key = Key(body.array()?);
     // The key's number in the slab.
     body.length(u32::MAX as usize)?;
-    // A piece takes at least five bytes and a marker nine, so that damaged counts make nothing large.
-    let pieces = body.length(body.rest().len() / 5)?;
+    // An interval takes at least five bytes and a marker nine, so that damaged counts make nothing large.
+    let intervals = body.length(body.rest().len() / 5)?;
     let markers = body.length(body.rest().len() / 9)?;
-    let pieces = (0..pieces).map(|_| read_piece(body)).collect::<Result<_, _>>()?;
+    let intervals = (0..intervals).map(|_| read_interval(body)).collect::<Result<_, _>>()?;
     let markers = (0..markers).map(|_| read_marker(body)).collect::<Result<_, _>>()?;
-    Ok(Record { key, pieces, markers })
+    Ok(Record { key, intervals, markers })
 }
 
 /// Appends a table of series.

@@ -9,7 +9,7 @@ pub(crate) mod header;
 use codec::Reader;
 
 pub(crate) use builder::{Built, SlabBuilder, Strand, Unit};
-pub(crate) use header::{Head, Header, Marker, Piece, Placed, Record};
+pub(crate) use header::{CachedInterval, Head, Header, Marker, Placed, Record};
 
 /// Reads bytes as every part of a slab.
 pub(crate) fn fuzz(bytes: &[u8]) {

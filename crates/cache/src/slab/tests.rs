@@ -1,4 +1,4 @@
-//! Bytes that must never change (`docs/formats/slab.md`), and bytes that somebody else made.
+//! Bytes that must never change (`docs/formats/slab.md`), and hostile bytes.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ fn golden() -> Built {
         series: series.to_vec(),
         values: Values::F64(times.iter().map(|time| *time as f64 / 4.0).collect()),
     };
-    let piece = |start, end, sequence| Piece { span: Span::new(start, end), sequence, stamp: 7, fields: 2 };
-    let keys = [("a", vec![piece(0, 100, 3), piece(200, 300, 4)]), ("b", vec![piece(50, 100, 5)])];
+    let interval = |start, end, sequence| CachedInterval { span: Span::new(start, end), sequence, stamp: 7, fields: 2 };
+    let keys = [("a", vec![interval(0, 100, 3), interval(200, 300, 4)]), ("b", vec![interval(50, 100, 5)])];
     let unit = Unit {
-        keys: keys.map(|(statement, pieces)| (Key::of_statement(statement), pieces)).to_vec(),
+        keys: keys.map(|(statement, intervals)| (Key::of_statement(statement), intervals)).to_vec(),
         series: vec![Arc::from("host=x"), Arc::from("")],
         strands: vec![
             Strand { keys: vec![0], points: points(&[1, 2, 250], &[0, 1, 1]) },

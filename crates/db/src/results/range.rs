@@ -129,7 +129,7 @@ impl ResultCache {
     /// The steps that are in memory and still hold.
     fn parts_in_memory(&self, key: Key, grid: Grid, watch: &mut Watch<'_>) -> Vec<Part> {
         let span = grid.span;
-        let checked = check(self.memory.kept(key, span), watch, grid);
+        let checked = check(self.memory.entries(key, span), watch, grid);
         let mut parts: Vec<Part> = Vec::new();
         for (kept, holds) in &checked {
             let inside = holds.iter().map(|part| part.intersect(&span)).filter(|part| !part.is_empty());

@@ -47,7 +47,7 @@ impl ResultCache {
         // Before anything is read: what comes later has a larger number.
         let snapshot = run.store.snapshot();
         let mut watch = Watch::of_expression(run.store, database, run.expression, reads);
-        let kept = self.memory.kept(key, WHOLE);
+        let kept = self.memory.entries(key, WHOLE);
         let checked: Vec<_> = kept
             .into_iter()
             .map(|kept| {

@@ -4,6 +4,7 @@ pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod damage;
+pub mod fuzzing;
 pub(crate) mod health;
 pub(crate) mod inspect;
 pub(crate) mod lost_found;

@@ -13,7 +13,7 @@ use crate::flash::Flash;
 use crate::index::SlabMeta;
 use crate::points::{FieldPoints, Points};
 use crate::resolve::resolve;
-use crate::slab::{Marker, Piece, Record, block, header};
+use crate::slab::{CachedInterval, Marker, Record, block, header};
 use crate::span::SpanSet;
 use crate::{Key, Span};
 
@@ -34,9 +34,9 @@ pub(in crate::engine) struct Failure {
     pub(in crate::engine) bad: Vec<(u32, u64)>,
 }
 
-/// What one place has: points by time, and for which pieces they are all that there are.
+/// What one place has: points by time, and for which intervals they are all that there are.
 struct Fragment {
-    pieces: Vec<Piece>,
+    intervals: Vec<CachedInterval>,
     points: Points,
     series: Arc<[Arc<str>]>,
 }
@@ -54,9 +54,9 @@ impl Progress {
         Self { missing: SpanSet::from_span(sources.span), sequence_min: u64::MAX, has_deletes }
     }
 
-    fn add(&mut self, piece: &Piece) {
-        self.missing.remove(piece.span);
-        self.sequence_min = self.sequence_min.min(piece.sequence);
+    fn add(&mut self, interval: &CachedInterval) {
+        self.missing.remove(interval.span);
+        self.sequence_min = self.sequence_min.min(interval.sequence);
     }
 
     /// Whether slabs that have nothing newer than a sequence cannot change the answer: all is there, and later than theirs. What a delete
@@ -99,17 +99,17 @@ impl Shared {
             // What cannot be read is missing.
             let Ok(points) = batch.points() else { continue };
             let points = points.within(sources.span);
-            fragments.push(Fragment { pieces: vec![batch.piece], points, series: batch.series.clone() });
+            fragments.push(Fragment { intervals: vec![batch.interval], points, series: batch.series.clone() });
         }
         let mut seen = Progress::new(sources);
-        fragments.iter().flat_map(|batch| &batch.pieces).for_each(|piece| seen.add(piece));
+        fragments.iter().flat_map(|batch| &batch.intervals).for_each(|interval| seen.add(interval));
         for slab in &sources.slabs {
             if seen.is_enough(slab.meta.sequence_max) {
                 break;
             }
             match self.read_slab(slab, sources) {
                 Ok(Some(found)) => {
-                    found.pieces.iter().for_each(|piece| seen.add(piece));
+                    found.intervals.iter().for_each(|interval| seen.add(interval));
                     fragments.push(found);
                 }
                 Ok(None) => {}
@@ -119,9 +119,9 @@ impl Shared {
         let owners = fragments
             .iter()
             .enumerate()
-            .flat_map(|(place, fragment)| fragment.pieces.iter().map(move |piece| (*piece, place)));
-        let (pieces, owners): (Vec<Piece>, Vec<usize>) = owners.unzip();
-        let (parts, missing) = resolve(&pieces, sources.span, &sources.hidden);
+            .flat_map(|(place, fragment)| fragment.intervals.iter().map(move |interval| (*interval, place)));
+        let (intervals, owners): (Vec<CachedInterval>, Vec<usize>) = owners.unzip();
+        let (parts, missing) = resolve(&intervals, sources.span, &sources.hidden);
         if !missing.is_empty() {
             return Err(Failure { missing, bad });
         }
@@ -140,17 +140,17 @@ impl Shared {
 
     fn read_slab(&self, slab: &SlabSource, sources: &Sources) -> io::Result<Option<Fragment>> {
         let (record, window) = self.read_record(slab, &sources.key)?;
-        let wanted = |piece: &Piece| piece.span.overlaps(&sources.span);
-        let pieces: Vec<Piece> = record.pieces.iter().copied().filter(wanted).collect();
+        let wanted = |interval: &CachedInterval| interval.span.overlaps(&sources.span);
+        let intervals: Vec<CachedInterval> = record.intervals.iter().copied().filter(wanted).collect();
         let needed = |marker: &&Marker| {
-            let within = |piece: &Piece| {
-                let span = piece.span.intersect(&sources.span);
+            let within = |interval: &CachedInterval| {
+                let span = interval.span.intersect(&sources.span);
                 marker.first < span.end && span.start <= marker.last
             };
-            pieces.iter().any(within)
+            intervals.iter().any(within)
         };
         let mut markers: Vec<Marker> = record.markers.iter().filter(needed).copied().collect();
-        if pieces.is_empty() {
+        if intervals.is_empty() {
             return Ok(None);
         }
         markers.sort_by_key(|marker| marker.offset);
@@ -164,7 +164,7 @@ impl Shared {
         self.counters.add(&self.counters.slab_reads, 1);
         self.counters.add(&self.counters.whole_slab_bytes, u64::from(slab.meta.used_bytes));
         let series = used_series(&mut points, &self.read_series(slab.slot, &slab.meta)?);
-        Ok(Some(Fragment { pieces, points, series }))
+        Ok(Some(Fragment { intervals, points, series }))
     }
 
     /// The key's record, and what else was read with it.
@@ -217,7 +217,7 @@ impl Shared {
                 return Err(damaged("the checksum of a block does not match"));
             }
             let block = block::decode(bytes, points.values.value_type()).map_err(damaged)?;
-            points.extend_from(&block, span.places(&block.timestamps));
+            points.extend_from(&block, span.indexes(&block.timestamps));
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ fn join(sources: &Sources, mut fragments: Vec<Fragment>, parts: Vec<(Span, usize
     if let ([(span, owner)], Some(only)) = (parts.as_slice(), parts.first().and_then(|part| fragments.get_mut(part.1)))
     {
         let points = std::mem::replace(&mut only.points, Points::new(sources.value_type));
-        let is_whole = span.places(&points.timestamps).len() == points.len();
+        let is_whole = span.indexes(&points.timestamps).len() == points.len();
         let points = if is_whole { points } else { points.within(*span) };
         let series = fragments.get(*owner).map(|fragment| fragment.series.to_vec()).unwrap_or_default();
         return (FieldPoints { name, points }, series);
@@ -284,7 +284,7 @@ fn join(sources: &Sources, mut fragments: Vec<Fragment>, parts: Vec<(Span, usize
     }
     for (span, owner) in parts {
         if let Some(fragment) = fragments.get(owner) {
-            all.extend_from(&fragment.points, span.places(&fragment.points.timestamps));
+            all.extend_from(&fragment.points, span.indexes(&fragment.points.timestamps));
         }
     }
     (FieldPoints { name, points: all }, series)
@@ -298,10 +298,11 @@ mod tests {
     fn only_older_slabs_are_left_out_and_only_without_deletes() {
         let mut seen =
             Progress { missing: SpanSet::from_span(Span::new(0, 20)), sequence_min: u64::MAX, has_deletes: false };
-        let piece = |start, end, sequence| Piece { span: Span::new(start, end), sequence, stamp: 0, fields: 1 };
-        seen.add(&piece(-5, 10, 9));
+        let interval =
+            |start, end, sequence| CachedInterval { span: Span::new(start, end), sequence, stamp: 0, fields: 1 };
+        seen.add(&interval(-5, 10, 9));
         assert!(!seen.is_enough(1), "half is missing");
-        seen.add(&piece(10, 30, 5));
+        seen.add(&interval(10, 30, 5));
         assert!(seen.is_enough(4) && !seen.is_enough(5) && !seen.is_enough(7));
         seen.has_deletes = true;
         assert!(!seen.is_enough(4));
