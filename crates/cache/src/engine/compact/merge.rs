@@ -102,7 +102,7 @@ impl Shared {
             let mut own = Vec::new();
             let hidden = self.state.lock().hidden(&key);
             kept.iter().for_each(|(span, interval, _)| {
-                push_interval(&mut own, CachedInterval { span: *span, ..*interval }, &hidden)
+                push_interval(&mut own, CachedInterval { span: *span, ..*interval }, &hidden);
             });
             intervals.push((key, own));
         }
