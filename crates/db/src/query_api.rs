@@ -96,7 +96,7 @@ impl BinCache for Db {
 impl Db {
     /// A budget of so many samples, out of the memory that all queries share.
     pub fn budget(&self, samples_max: u64) -> Arc<Budget> {
-        Arc::new(Budget::sharing(samples_max, self.store.query_memory()))
+        Arc::new(Budget::sharing(samples_max, self.store.memory().queries()))
     }
 
     /// Evaluates an expression at one moment.
@@ -235,7 +235,7 @@ impl Db {
     /// Tells the store's accountant what kept answers take after a query.
     fn accounted<T>(&self, done: T) -> T {
         if let Some(stats) = self.result_cache() {
-            self.store.account_results(stats.memory_bytes);
+            self.store.memory().account_results(stats.memory_bytes);
         }
         done
     }

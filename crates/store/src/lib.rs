@@ -45,10 +45,10 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 pub use cache::selections::{GroupTexts, TableGroups};
 pub use compaction::MergeReason;
 pub use error::StoreError;
-pub use journal::{Change, ChangeKind, Changes, JournalGap};
+pub use journal::{Change, ChangeKind, Changes, Journal, JournalGap};
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
-pub use memory::{MemoryPool, MemoryUse};
+pub use memory::{Memory, MemoryPool, MemoryUse};
 pub use read::end_rows::{End, EndRows};
 pub use read::head_rows::HeadRows;
 pub use read::last_rows::BatchLastRows;
@@ -85,7 +85,6 @@ pub use write::tokens::{Appended, Appender, GroupLayout, Token};
 pub use write::{Rejected, WriteReport};
 
 use head::shard::Shard;
-use journal::Journal;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
 use part::{MadeAt, Part, PartData, PartInfo, PartLabel};
@@ -108,7 +107,7 @@ pub struct Store {
     ingestor: write::Ingestor,
     retention: retention::Retention,
     caches: cache::Caches,
-    memory: memory::Memory,
+    memory: Memory,
     /// Where parts of level 2 go, if not into the data folder.
     object_tier: Option<ObjectTier>,
     upkeep: upkeep::Upkeep,

@@ -261,7 +261,7 @@ fn refusal(limit: u64, memory: &MemoryUse) -> Option<String> {
 }
 
 /// How the store's memory is divided, as it was when it was last accounted for.
-pub(crate) struct Memory {
+pub struct Memory {
     pools: MemoryPools,
     /// Bytes that all heads may take.
     heads_bytes: AtomicU64,
@@ -288,11 +288,32 @@ impl Memory {
     pub(crate) fn heads_bytes(&self) -> u64 {
         self.heads_bytes.load(Ordering::Relaxed)
     }
+
+    /// The pool of all running queries.
+    pub fn queries(&self) -> Arc<MemoryPool> {
+        self.pools.queries.clone()
+    }
+
+    /// The pool of all requests on their way in.
+    pub fn requests(&self) -> Arc<MemoryPool> {
+        self.pools.requests.clone()
+    }
+
+    /// Accounts for cached results: heads give way to them.
+    pub fn account_results(&self, bytes: u64) {
+        self.results_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Accounts for buffers that the embedder keeps for the next requests. Returns whether memory is so short that it should free them.
+    pub fn account_requests(&self, bytes: u64) -> bool {
+        self.requests_bytes.store(bytes, Ordering::Relaxed);
+        self.is_short.load(Ordering::Relaxed)
+    }
 }
 
 impl Store {
     /// Bytes in memory now.
-    pub fn memory(&self) -> MemoryUse {
+    pub fn memory_use(&self) -> MemoryUse {
         let catalog_bytes = self.catalog.read().catalog.memory_bytes();
         let mut memory = MemoryUse {
             index: catalog_bytes as u64,
@@ -315,31 +336,14 @@ impl Store {
         memory
     }
 
-    /// What all running queries take their memory from.
-    pub fn query_memory(&self) -> Arc<MemoryPool> {
-        self.memory.pools.queries.clone()
-    }
-
-    /// What all requests on their way in take their memory from.
-    pub fn request_memory(&self) -> Arc<MemoryPool> {
-        self.memory.pools.requests.clone()
-    }
-
-    /// Accounts for cached results: heads give way to them.
-    pub fn account_results(&self, bytes: u64) {
-        self.memory.results_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Says how many bytes of requests that are done with are kept outside for the next ones; whether memory is so short that they are
-    /// better given back.
-    pub fn account_requests(&self, bytes: u64) -> bool {
-        self.memory.requests_bytes.store(bytes, Ordering::Relaxed);
-        self.memory.is_short.load(Ordering::Relaxed)
+    /// The pools of queries and requests, and what the embedder accounts for.
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// Counts the memory in use, and sets how much heads may take and whether new series are refused.
     pub(crate) fn account(&self) {
-        let memory = self.memory();
+        let memory = self.memory_use();
         let limit = self.options.memory_bytes_max;
         self.memory.pools.account(memory.total() - memory.queries - memory.requests);
         let heads = heads_bytes_max(limit, self.options.head_bytes_max as u64, memory.fixed());

@@ -69,7 +69,7 @@ impl ResultCache {
             from.store.mark();
         }
         // Before anything is read: what comes later has a larger number.
-        let snapshot = from.store.snapshot();
+        let snapshot = from.store.journal().snapshot();
         let watch = Watch::new(from.store, database, vec![superset(asked.scan)], ITSELF);
         let mut looking = Looking { store: from.store, watch, database, snapshot, span };
         let (mut parts, flash_spans) = self.bins_kept(key, span, asked, &mut looking);
