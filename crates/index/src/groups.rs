@@ -158,6 +158,16 @@ impl Groups {
         self.mutable.end()
     }
 
+    /// From now on what regular expressions match in immutable segments is cached, in so many bytes.
+    pub fn cache_matched(&mut self, bytes_max: usize) {
+        self.cache = MatcherCache::new(bytes_max);
+    }
+
+    /// Empties the cache of what regular expressions matched.
+    pub fn clear_matched(&self) {
+        self.cache.clear();
+    }
+
     /// Bytes in memory; mapped segments count with what is kept of them outside their files.
     pub fn memory_bytes(&self) -> usize {
         let segments: usize = self.segments.iter().map(|segment| segment.memory_bytes()).sum();

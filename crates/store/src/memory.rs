@@ -12,6 +12,21 @@ use platform::Clock;
 use crate::head::shard::Shard;
 use crate::{Store, StoreOptions};
 
+// The budgets of all caches and buffer pools in memory. What each is worth, in counts: `docs/decisions/0019-caches-in-memory.md`.
+//
+// | cache | where | spares |
+// |---|---|---|
+// | results, newest samples of selectors | `db::results`, setting `result_cache_memory_bytes_max` | evaluating what was evaluated |
+// | blocks of objects | `tier::blocks`, setting of the object tier | requests to the object store |
+// | index blocks | `cache::index_blocks` | decoding a block to find one key |
+// | last rows of chunks | `cache::last_rows` | decoding a chunk for its end |
+// | selections, and what is derived from them | `cache::selections`, `read::last_rows` | labels of groups, searching parts for last rows |
+// | matched groups | `index::matcher` | regular expressions over all values of a label |
+// | timestamps | `read::times_cache`, each reader | decoding the timestamps that series of a scrape share |
+//
+// Pools of buffers spare page faults: rows and log records (`write::buffer_pool`, `log::writer`), blocks of heads (`head::block_pool`, as
+// many as a head has), and outside the store columns of requests (`ingest::batch::columns`) and bodies (`server::http::body`).
+
 /// What a cache may take.
 pub(crate) struct CacheBudget {
     /// One part in so many of the limit.
@@ -33,10 +48,14 @@ pub(crate) const INDEX_BLOCK_CACHE: CacheBudget = CacheBudget { share: 32, bytes
 pub(crate) const LAST_ROWS_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 32 << 20 };
 /// Groups that matchers selected; what readers derive from them may take as much again.
 pub(crate) const SELECTION_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 32 << 20 };
+/// Groups that regular expressions matched, in the indexes of all shards.
+pub(crate) const MATCHED_GROUPS_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 64 << 20 };
 /// Timestamps that one reader decoded.
 pub(crate) const TIMES_CACHE_BYTES_MAX: usize = 4 << 20;
 /// Blocks and payloads of requests that are done with, each.
 pub(crate) const BUFFER_POOL_BYTES_MAX: usize = 16 << 20;
+/// The buffer of log records that is kept for the next ones.
+pub(crate) const LOG_BUFFER_BYTES_MAX: usize = 8 << 20;
 
 /// Share of the limit that index, keys and the indexes of parts may take before new series are refused.
 const INDEX_SHARE: (u64, u64) = (7, 10);
@@ -353,6 +372,7 @@ impl Store {
         self.shards.iter().for_each(|shard| shard.state.lock().head.pool().look(is_short));
         if is_short {
             self.caches.clear();
+            self.shards.iter().for_each(|shard| shard.groups.read().groups.clear_matched());
             self.ingestor.clear_buffers();
         }
         self.ingestor.refuse_series(refusal(limit, &memory));
