@@ -40,6 +40,11 @@ impl CacheBudget {
     pub(crate) fn bytes(&self, memory_bytes_max: u64) -> usize {
         (memory_bytes_max / self.share).min(self.bytes_max) as usize
     }
+
+    /// The bytes for each of so many parts of it.
+    pub(crate) fn bytes_each(&self, memory_bytes_max: u64, parts: usize) -> usize {
+        self.bytes(memory_bytes_max) / parts.max(1)
+    }
 }
 
 /// Decoded index blocks of parts.
@@ -49,7 +54,7 @@ pub(crate) const LAST_ROWS_CACHE: CacheBudget = CacheBudget { share: 64, bytes_m
 /// Groups that matchers selected; what readers derive from them may take as much again.
 pub(crate) const SELECTION_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 32 << 20 };
 /// Groups that regular expressions matched, in the indexes of all shards.
-pub(crate) const MATCHED_GROUPS_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 64 << 20 };
+pub(crate) const MATCH_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 64 << 20 };
 /// Timestamps that one reader decoded.
 pub(crate) const TIMES_CACHE_BYTES_MAX: usize = 4 << 20;
 /// Blocks and payloads of requests that are done with, each.
