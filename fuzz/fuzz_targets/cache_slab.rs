@@ -5,5 +5,5 @@ use libfuzzer_sys::fuzz_target;
 use thalweg_fuzz as _;
 
 fuzz_target!(|data: &[u8]| {
-    cache::fuzz_slab(data);
+    cache::fuzzing::slab(data);
 });

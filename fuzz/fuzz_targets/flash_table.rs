@@ -5,5 +5,5 @@ use libfuzzer_sys::fuzz_target;
 use thalweg_fuzz as _;
 
 fuzz_target!(|data: &[u8]| {
-    store::fuzz_flash_table(data);
+    store::fuzzing::flash_table(data);
 });

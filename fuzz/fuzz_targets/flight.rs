@@ -10,6 +10,6 @@ fuzz_target!(
         std::panic::set_hook(Box::new(|_| {}));
     },
     |bytes: &[u8]| {
-        server::fuzz_flight(bytes);
+        server::fuzzing::flight(bytes);
     }
 );

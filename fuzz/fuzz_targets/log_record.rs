@@ -8,5 +8,5 @@ fuzz_target!(|data: &[u8]| {
     let Some((kind, payload)) = data.split_first() else {
         return;
     };
-    store::fuzz_log_record(*kind, payload);
+    store::fuzzing::log_record(*kind, payload);
 });

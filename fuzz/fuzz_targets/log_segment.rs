@@ -5,5 +5,5 @@ use libfuzzer_sys::fuzz_target;
 use thalweg_fuzz as _;
 
 fuzz_target!(|data: &[u8]| {
-    store::fuzz_log_segment(data);
+    store::fuzzing::log_segment(data);
 });

@@ -7,5 +7,5 @@ use thalweg_fuzz as _;
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
     let (query, form) = text.split_once('\n').unwrap_or((&text, ""));
-    server::fuzz_parameters(query, form.as_bytes());
+    server::fuzzing::parameters(query, form.as_bytes());
 });

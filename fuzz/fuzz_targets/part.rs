@@ -6,5 +6,5 @@ use thalweg_fuzz as _;
 
 fuzz_target!(|data: &[u8]| {
     let (index, chunk) = data.split_at(data.len() / 2);
-    store::fuzz_part(index, chunk);
+    store::fuzzing::part(index, chunk);
 });

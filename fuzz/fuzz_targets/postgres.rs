@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use thalweg_fuzz as _;
 
 fuzz_target!(|bytes: &[u8]| {
-    server::fuzz_postgres(bytes);
+    server::fuzzing::postgres(bytes);
     // Behind a start, which random bytes seldom are.
-    server::fuzz_postgres(&[b"\0\0\0\x09\0\x03\0\0\0", bytes].concat());
+    server::fuzzing::postgres(&[b"\0\0\0\x09\0\x03\0\0\0", bytes].concat());
 });

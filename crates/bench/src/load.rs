@@ -46,10 +46,10 @@ pub(crate) struct LoadFlags {
     /// Seconds between two rows of a host
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     interval_s: u32,
-    /// What is written
+    /// Measurements and fields to write
     #[arg(long, value_enum, default_value = "cpu-only")]
     use_case: UseCase,
-    /// The same seed gives the same data
+    /// Data follow from the seed alone
     #[arg(long, default_value_t = 123)]
     seed: u64,
     /// Connections at the same time

@@ -57,7 +57,7 @@ pub(crate) struct QueryFlags {
     /// Who ask at the same time, one measurement after the other
     #[arg(long, default_value = "1,4", value_delimiter = ',')]
     workers: Vec<usize>,
-    /// The same seed gives the same data and queries
+    /// Data and queries follow from the seed alone
     #[arg(long, default_value_t = 123)]
     seed: u64,
     /// Kinds whose names contain this

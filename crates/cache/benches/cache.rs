@@ -1,15 +1,13 @@
-//! Time of setting and getting answers, as in the paper and in columns: `cargo bench -p thalweg-cache`.
+//! Time of setting and getting answers: `cargo bench -p thalweg-cache`.
 #![allow(missing_docs, clippy::unwrap_used, clippy::pedantic, reason = "a program for people")]
 
 use std::hint::black_box;
 use std::sync::Arc;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use platform::Platform;
 use thalweg_cache::policy::Policy;
-use thalweg_cache::{
-    Answer, Cache, FieldPoints, Front, Key, Layout, Options, Points, PolicyKind, Request, Span, Values,
-};
+use thalweg_cache::{Answer, Cache, FieldPoints, Front, Key, Options, Points, PolicyKind, Request, Span, Values};
 
 const POINTS: i64 = 1000;
 
@@ -25,31 +23,26 @@ fn span(start: i64) -> Span {
 }
 
 fn engine(criterion: &mut Criterion) {
-    for (name, layout) in [("rows", Layout::Rows), ("columns", Layout::Columns)] {
-        let path = std::env::temp_dir().join(format!("thalweg-cache-bench-{}-{name}", std::process::id()));
-        let mut options = Options::new(&path, 256 << 20);
-        options.layout = layout;
-        let cache = Cache::open(&Platform::real(), options).unwrap();
-        let mut group = criterion.benchmark_group("cache");
-        group.throughput(Throughput::Elements(POINTS as u64));
-        let mut next = 0;
-        group.bench_function(BenchmarkId::new("set", name), |bencher| {
-            bencher.iter(|| {
-                next += POINTS;
-                let key = Key::of_statement(&(next / POINTS % 50).to_string());
-                cache.set(key, &answer(next), span(next)).unwrap();
-            });
+    let path = std::env::temp_dir().join(format!("thalweg-cache-bench-{}", std::process::id()));
+    let options = Options::new(&path, 256 << 20);
+    let cache = Cache::open(&Platform::real(), options).unwrap();
+    let mut group = criterion.benchmark_group("cache");
+    group.throughput(Throughput::Elements(POINTS as u64));
+    let mut next = 0;
+    group.bench_function("set", |bencher| {
+        bencher.iter(|| {
+            next += POINTS;
+            let key = Key::of_statement(&(next / POINTS % 50).to_string());
+            cache.set(key, &answer(next), span(next)).unwrap();
         });
-        let key = Key::of_statement("read");
-        cache.set(key, &answer(0), span(0)).unwrap();
-        cache.flush().unwrap();
-        group.bench_function(BenchmarkId::new("get", name), |bencher| {
-            bencher.iter(|| black_box(cache.get(key, span(0))))
-        });
-        group.finish();
-        drop(cache);
-        std::fs::remove_file(&path).unwrap();
-    }
+    });
+    let key = Key::of_statement("read");
+    cache.set(key, &answer(0), span(0)).unwrap();
+    cache.flush().unwrap();
+    group.bench_function("get", |bencher| bencher.iter(|| black_box(cache.get(key, span(0)))));
+    group.finish();
+    drop(cache);
+    std::fs::remove_file(&path).unwrap();
 }
 
 fn front(criterion: &mut Criterion) {

@@ -1,5 +1,8 @@
 //! The flash file: a first page, two lists of deletes, slots for slabs. Layout: `docs/formats/slab.md`.
 
+mod buffer;
+pub(crate) mod pool;
+
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -9,8 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use codec::{DecodeError, Reader};
 use platform::{AlignedBytes, DIRECT_ALIGN_BYTES, File, OpenMode, Platform};
 
-use crate::buffer::PageBuffer;
 use crate::{Key, Span};
+
+use buffer::PageBuffer;
 
 /// What a cache's file begins with.
 pub const FILE_MAGIC: [u8; 8] = *b"THWGCACH";
@@ -27,7 +31,7 @@ const SLOTS_OFFSET: u64 = 1 << 20;
 /// Pages that are read once more, although they are in memory, to make one read of two.
 const GAP_PAGES_MAX: usize = 8;
 
-/// What a key no longer answers for: pieces of the span set up to the sequence.
+/// What a key no longer answers for: intervals of the span set up to the sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Delete {
     pub(crate) key: Key,
@@ -186,7 +190,7 @@ impl Flash {
             let first = pages.start + first as u64;
             self.read_at(first * PAGE_BYTES, part)?;
             if keeps {
-                self.buffer.keep(looked.writes, first, part);
+                self.buffer.insert(looked.writes, first, part);
             }
         }
         let inside = (u64::from(offset) % PAGE_BYTES) as usize;

@@ -9,7 +9,7 @@ use tracing_mutex::parkinglot::Mutex;
 use crate::engine::part_of;
 use crate::index::Extent;
 use crate::policy::{Policy, Sieve};
-use crate::{Answer, Cache, Found, Key, Lookup, Request, SetError, Span};
+use crate::{Answer, Cache, CachedPart, Key, Lookup, Request, SetError, Span};
 
 /// What a stretch of a key costs beside its points.
 const EXTENT_BYTES: usize = 200;
@@ -170,7 +170,7 @@ pub struct Front<A = Answer> {
 
 impl Front<Answer> {
     /// Looks an answer up.
-    pub fn find(&self, request: &Request<'_>) -> Option<Found> {
+    pub fn find(&self, request: &Request<'_>) -> Option<CachedPart> {
         let parts = {
             let mut inner = self.inner.lock();
             let entry = inner.entries.get(&request.key)?;
@@ -194,7 +194,7 @@ impl Front<Answer> {
         let mut answers = parts.iter().map(|kept| kept.within(span));
         let mut answer = answers.next().unwrap_or_default();
         answers.for_each(|later| answer.append(&later));
-        Some(Found { answer, span, stamp })
+        Some(CachedPart { answer, span, stamp })
     }
 }
 
@@ -210,7 +210,7 @@ impl<A: Portion> Front<A> {
     }
 
     /// Everything of a key that shares an instant with a span, by time. Nothing is copied.
-    pub fn kept(&self, key: Key, span: Span) -> Vec<CacheEntry<A>> {
+    pub fn entries(&self, key: Key, span: Span) -> Vec<CacheEntry<A>> {
         let mut inner = self.inner.lock();
         let Some(entry) = inner.entries.get(&key) else { return Vec::new() };
         let number = entry.number;
@@ -360,7 +360,7 @@ impl Layered {
     }
 
     /// Looks an answer up; a part that flash had is in memory afterwards.
-    pub fn find(&self, request: &Request<'_>) -> Option<Found> {
+    pub fn find(&self, request: &Request<'_>) -> Option<CachedPart> {
         // A part is only taken from memory if flash has no more: it may have all.
         let whole = Request { partial_bytes_min: Some(usize::MAX), ..*request };
         if let Some(found) = self.memory.find(&whole) {

@@ -4,32 +4,32 @@
 //! [`Cache`] is the whole of it: [`Cache::set`] keeps an [`Answer`] for a [`Span`], [`Cache::get`] gives all of a span, its head or
 //! tail, or nothing. What is in a slab and why a slab is never wrong: `docs/formats/slab.md`.
 //!
-//! A result goes into a bucket for each field, a full bucket into slabs, each written once to a slot of the flash file. A lookup answers only if pieces
+//! A result goes into a bucket for each field, a full bucket into slabs, each written once to a slot of the flash file. A lookup answers only if intervals
 //! that were read, checked and found not deleted cover every field: a crash or a bad slab is a miss, never a wrong answer.
 //!
-//! * `engine`: the cache itself, a file for each of set, get, delete, sealing, compaction, recovery · `resolve`: which piece answers for an instant
-//! * `open_slab`: points that wait for flash · `slab`: bytes of a slab · `flash`: the file · `buffer`: its pages in memory · `pool`: threads that read
+//! * `engine`: the cache itself, a file for each of set, get, delete, sealing, compaction, recovery · `resolve`: which interval answers for an instant
+//! * `open_slab`: points that wait for flash · `slab`: bytes of a slab · `flash`: the file, its pages in memory, threads that read
 //! * `index`: which key has what, and where · `policy`: which slab goes next
 //! * `front`: results in memory, before flash · `key`, `span`, `points`: keys, sets of intervals, results
-//! * `formats`: results as bytes for clients · `server`: memcached's protocol and HTTP
+//! * `formats`: results as bytes for clients · `server`: memcached's protocol and HTTP · `fuzzing`: entries for fuzzers
 
-mod buffer;
 mod engine;
 mod flash;
 mod formats;
 mod front;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod key;
 mod open_slab;
 mod points;
 pub mod policy;
-mod pool;
 mod resolve;
 pub mod server;
 mod slab;
 mod span;
 
-pub use engine::{Cache, Found, Lookup, Options, Request, SetError, Stats};
+pub use engine::{Cache, CachedPart, Lookup, Options, Request, SetError, Stats};
 pub use flash::FILE_MAGIC;
 pub use formats::{columns, json};
 pub use front::{CacheEntry, Front, FrontStats, Layered, Portion};
@@ -37,25 +37,3 @@ pub use key::Key;
 pub use points::{Answer, FieldPoints, Points, ValueType, Values};
 pub use policy::PolicyKind;
 pub use span::Span;
-
-/// How a slab's points lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Layout {
-    /// As in the paper: uncompressed rows by time, points of all keys mixed, each with a bit for every key.
-    Rows = 0,
-    /// Compressed columns; points lie apart by the keys that they belong to, so that a key's points are read alone.
-    Columns = 1,
-}
-
-impl Layout {
-    pub(crate) fn from_number(number: u8) -> Option<Self> {
-        [Self::Rows, Self::Columns].get(usize::from(number)).copied()
-    }
-}
-
-/// Reads bytes as a slab, and everything in it: the entry for fuzzing. Checksums are put right first, so that what is behind them is
-/// reached.
-pub fn fuzz_slab(bytes: &[u8]) {
-    slab::fuzz(bytes);
-}

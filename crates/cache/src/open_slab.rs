@@ -10,13 +10,13 @@ use codec::DecodeError;
 
 use crate::points::{Points, ValueType};
 use crate::resolve::{Hidden, resolve};
-use crate::slab::{Piece, Strand, Unit, block};
-use crate::{Key, Layout, Span};
+use crate::slab::{CachedInterval, Strand, Unit, block};
+use crate::{Key, Span};
 
-/// Points of one key and field for one piece of time.
+/// Points of one key and field for one interval of time.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    pub(crate) piece: Piece,
+    pub(crate) interval: CachedInterval,
     pub(crate) series: Arc<[Arc<str>]>,
     points: BatchPoints,
     /// How many points there are, and about what they take uncompressed.
@@ -36,16 +36,16 @@ enum BatchPoints {
 const PACKED_POINTS: RangeInclusive<usize> = 16..=block::BLOCK_POINTS_MAX;
 
 impl Batch {
-    pub(crate) fn new(piece: Piece, points: Points, series: Arc<[Arc<str>]>) -> Self {
-        let (count, size_bytes) = (points.len(), points.size_bytes(piece.span));
-        Self { piece, series, points: BatchPoints::Plain(points), count, size_bytes }
+    pub(crate) fn new(interval: CachedInterval, points: Points, series: Arc<[Arc<str>]>) -> Self {
+        let (count, size_bytes) = (points.len(), points.size_bytes(interval.span));
+        Self { interval, series, points: BatchPoints::Plain(points), count, size_bytes }
     }
 
     /// The points; packed ones are unpacked. If that fails, they are unknown.
     pub(crate) fn points(&self) -> Result<Cow<'_, Points>, DecodeError> {
         match &self.points {
             BatchPoints::Plain(points) => Ok(Cow::Borrowed(points)),
-            BatchPoints::Packed(bytes, value_type) => Ok(Cow::Owned(block::decode(bytes, *value_type)?.points)),
+            BatchPoints::Packed(bytes, value_type) => Ok(Cow::Owned(block::decode(bytes, *value_type)?)),
         }
     }
 
@@ -151,12 +151,8 @@ impl Bucket {
     }
 
     /// About what it will take in slabs, where columns take so many bytes for each uncompressed one.
-    pub(crate) fn slab_bytes(&self, layout: Layout, compressed: f64) -> usize {
-        let points = match layout {
-            Layout::Rows => self.plain_bytes + self.plain_points * 20,
-            Layout::Columns => (self.plain_bytes as f64 * compressed) as usize + self.packed_bytes,
-        };
-        points + self.count * BATCH_BYTES
+    pub(crate) fn slab_bytes(&self, compressed: f64) -> usize {
+        (self.plain_bytes as f64 * compressed) as usize + self.packed_bytes + self.count * BATCH_BYTES
     }
 
     /// What a key's batches are.
@@ -166,21 +162,22 @@ impl Bucket {
 
     /// The oldest sequence in it.
     pub(crate) fn sequence_min(&self) -> Option<u64> {
-        self.batches.values().flatten().map(|batch| batch.piece.sequence).min()
+        self.batches.values().flatten().map(|batch| batch.interval.sequence).min()
     }
 
     /// All batches as units, with the batches that each is made of: a unit for each key, or several for one with many points. By the
     /// end of their time, so that slabs made in this order hold short stretches of it. What was deleted, or set again since, is left
-    /// out: within a slab no piece of a key overlaps another.
+    /// out: within a slab no interval of a key overlaps another.
     pub(crate) fn units(&self, hidden: &dyn Fn(&Key) -> Vec<Hidden>) -> Vec<(Unit, Key, Vec<Arc<Batch>>)> {
         let mut units = Vec::new();
         for (key, batches) in &self.batches {
-            let pieces: Vec<Piece> = batches.iter().map(|batch| batch.piece).collect();
-            let Some(hull) = pieces.iter().map(|piece| piece.span).reduce(|hull, span| hull.hull(&span)) else {
+            let intervals: Vec<CachedInterval> = batches.iter().map(|batch| batch.interval).collect();
+            let Some(hull) = intervals.iter().map(|interval| interval.span).reduce(|hull, span| hull.hull(&span))
+            else {
                 continue;
             };
             let hidden = hidden(key);
-            let (parts, _) = resolve(&pieces, hull, &hidden);
+            let (parts, _) = resolve(&intervals, hull, &hidden);
             let mut unit = UnitInMaking::default();
             for (span, batch) in parts.iter().filter_map(|(span, place)| Some((*span, batches.get(*place)?))) {
                 // Of what cannot be read any more nothing is kept: it will be found missing.
@@ -202,7 +199,7 @@ impl Bucket {
 /// Batches of one key that become a unit.
 #[derive(Default)]
 struct UnitInMaking {
-    pieces: Vec<Piece>,
+    intervals: Vec<CachedInterval>,
     series: Vec<Arc<str>>,
     joined: Option<Points>,
     points: usize,
@@ -212,7 +209,7 @@ struct UnitInMaking {
 impl UnitInMaking {
     /// Adds a span of a batch, and its points in it, behind those before.
     fn push(&mut self, (span, mut own): (Span, Points), batch: &Arc<Batch>, hidden: &[Hidden]) {
-        push_piece(&mut self.pieces, Piece { span, ..batch.piece }, hidden);
+        push_interval(&mut self.intervals, CachedInterval { span, ..batch.interval }, hidden);
         let renamed = rename(&mut self.series, &batch.series);
         own.rename_series(&renamed);
         self.points += own.len();
@@ -226,26 +223,26 @@ impl UnitInMaking {
     fn finish(self, key: Key) -> (Unit, Key, Vec<Arc<Batch>>) {
         let filled = self.joined.filter(|points| !points.is_empty());
         let strands = filled.map(|points| Strand { keys: vec![0], points }).into_iter().collect();
-        (Unit { keys: vec![(key, self.pieces)], series: self.series, strands }, key, self.batches)
+        (Unit { keys: vec![(key, self.intervals)], series: self.series, strands }, key, self.batches)
     }
 }
 
-/// Adds a piece; one that continues the last becomes part of it, unless a delete hides one of the two and not the other.
-pub(crate) fn push_piece(pieces: &mut Vec<Piece>, piece: Piece, hidden: &[Hidden]) {
-    if let Some(last) = pieces.last_mut() {
-        let older = last.sequence.min(piece.sequence);
-        let newer = last.sequence.max(piece.sequence);
-        let whole = last.span.hull(&piece.span);
+/// Adds an interval; one that continues the last becomes part of it, unless a delete hides one of the two and not the other.
+pub(crate) fn push_interval(intervals: &mut Vec<CachedInterval>, interval: CachedInterval, hidden: &[Hidden]) {
+    if let Some(last) = intervals.last_mut() {
+        let older = last.sequence.min(interval.sequence);
+        let newer = last.sequence.max(interval.sequence);
+        let whole = last.span.hull(&interval.span);
         let parts =
             |hidden: &Hidden| older <= hidden.sequence && hidden.sequence < newer && hidden.span.overlaps(&whole);
-        let is_alike = last.stamp == piece.stamp && last.fields == piece.fields;
-        if last.span.end == piece.span.start && is_alike && !hidden.iter().any(parts) {
+        let is_alike = last.stamp == interval.stamp && last.fields == interval.fields;
+        if last.span.end == interval.span.start && is_alike && !hidden.iter().any(parts) {
             last.span = whole;
             last.sequence = older;
             return;
         }
     }
-    pieces.push(piece);
+    intervals.push(interval);
 }
 
 /// Finds or adds series in a list; returns their places in it.
@@ -285,8 +282,8 @@ mod tests {
     }
 
     fn batch(sequence: u64, points: Points) -> Arc<Batch> {
-        let piece = Piece { span: Span::new(0, 10), sequence, stamp: 0, fields: 1 };
-        Arc::new(Batch::new(piece, points, Arc::from([])))
+        let interval = CachedInterval { span: Span::new(0, 10), sequence, stamp: 0, fields: 1 };
+        Arc::new(Batch::new(interval, points, Arc::from([])))
     }
 
     /// A block has a bound: what is beyond it stays as it is instead of not being read again.
@@ -303,7 +300,7 @@ mod tests {
                 );
                 let Some(packed) = packed else { continue };
                 assert_eq!(packed.points().unwrap().into_owned(), points(value_type, count));
-                assert_eq!((packed.piece, packed.size_bytes()), (plain.piece, plain.size_bytes()));
+                assert_eq!((packed.interval, packed.size_bytes()), (plain.interval, plain.size_bytes()));
                 assert!(packed.packed().is_none());
             }
         }
@@ -328,7 +325,7 @@ mod tests {
             pushed.push(key, held.clone());
         }
         replaced.replace(packed.clone());
-        let told = |of: &Bucket| (of.memory_bytes(), of.packable_bytes(), of.slab_bytes(Layout::Columns, 0.5));
+        let told = |of: &Bucket| (of.memory_bytes(), of.packable_bytes(), of.slab_bytes(0.5));
         assert_eq!(told(&replaced), told(&pushed));
         assert!(replaced.packable_bytes() == 0 && replaced.memory_bytes() * 4 < plain_bytes, "{replaced:?}");
         // Batches that are gone meanwhile are not counted again.

@@ -147,7 +147,7 @@ impl Points {
 
     /// About as many bytes as the points of a span take uncompressed.
     pub fn size_bytes(&self, span: Span) -> usize {
-        let places = span.places(&self.timestamps);
+        let places = span.indexes(&self.timestamps);
         places.len() * 8 + self.values.size_bytes(places)
     }
 
@@ -155,7 +155,7 @@ impl Points {
     #[must_use]
     pub fn within(&self, span: Span) -> Self {
         let mut part = Self::new(self.values.value_type());
-        part.extend_from(self, span.places(&self.timestamps));
+        part.extend_from(self, span.indexes(&self.timestamps));
         part
     }
 

@@ -47,8 +47,8 @@ impl Span {
         Self { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 
-    /// The places of those of sorted instants that are inside.
-    pub(crate) fn places(&self, sorted: &[i64]) -> std::ops::Range<usize> {
+    /// The indexes of those of sorted instants that are inside.
+    pub(crate) fn indexes(&self, sorted: &[i64]) -> std::ops::Range<usize> {
         let start = sorted.partition_point(|instant| *instant < self.start);
         let end = sorted.partition_point(|instant| *instant < self.end);
         start..end.max(start)

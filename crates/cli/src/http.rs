@@ -18,7 +18,10 @@ fn signed_in(client: HttpClient) -> HttpClient {
         read.inspect_err(|error| eprintln!("thalweg: THALWEG_TOKEN_FILE {}: {error}", path.display())).ok()
     };
     let token = std::env::var("THALWEG_TOKEN").ok().filter(|token| !token.is_empty()).or_else(of_file);
-    token.map_or_else(|| client.clone(), |token| client.clone().with_token(&token))
+    match token {
+        Some(token) => client.with_token(&token),
+        None => client,
+    }
 }
 
 /// Refuses a database that is not there: a misspelt name would answer as if there were no data.

@@ -194,12 +194,12 @@ impl Db {
     /// Says how many bytes of requests that are done with are kept for the next ones; whether memory is so short that they are better
     /// given back.
     pub fn account_requests(&self, bytes: u64) -> bool {
-        self.store.account_requests(bytes)
+        self.store.memory().account_requests(bytes)
     }
 
     /// The pool of memory for all requests on their way in.
     pub fn request_memory(&self) -> Arc<MemoryPool> {
-        self.store.request_memory()
+        self.store.memory().requests()
     }
 
     /// Nanoseconds since the Unix epoch.

@@ -97,12 +97,12 @@ impl BinCache for Db {
 impl Db {
     /// A budget of so many samples, out of the memory that all queries share, for a query of the server itself: it may read everything.
     pub fn budget(&self, samples_max: u64) -> Arc<Budget> {
-        Arc::new(Budget::sharing(samples_max, self.store.query_memory()))
+        Arc::new(Budget::sharing(samples_max, self.store.memory().queries()))
     }
 
     /// As [`Db::budget`], for a query that a client sends: it may do what the client's account may.
     pub fn budget_of(&self, samples_max: u64, scope: &Arc<Scope>) -> Arc<Budget> {
-        Arc::new(Budget::sharing(samples_max, self.store.query_memory()).for_scope(scope.clone()))
+        Arc::new(Budget::sharing(samples_max, self.store.memory().queries()).for_scope(scope.clone()))
     }
 
     /// Evaluates an expression at one moment.
@@ -245,7 +245,7 @@ impl Db {
     /// Tells the store's accountant what kept answers take after a query.
     fn accounted<T>(&self, done: T) -> T {
         if let Some(stats) = self.result_cache() {
-            self.store.account_results(stats.memory_bytes);
+            self.store.memory().account_results(stats.memory_bytes);
         }
         done
     }

@@ -15,8 +15,8 @@ use roaring::RoaringBitmap;
 use crate::identity::fingerprint;
 use crate::labels::project::{ProjectedReader, Projection};
 use crate::labels::reader::GroupReader;
+use crate::matcher::search::{self, MatcherCache};
 use crate::mutable::Mutable;
-use crate::search::{self, MatcherCache};
 use crate::segment::levels::{SegmentSize, segments_to_merge};
 use crate::segment::reader::Segment;
 use crate::segment::writer::write_segment;
@@ -156,6 +156,16 @@ impl Groups {
     /// The id that the next group gets; all others are smaller.
     pub fn next_id(&self) -> GroupId {
         self.mutable.end()
+    }
+
+    /// From now on what regular expressions match in immutable segments is cached, in so many bytes.
+    pub fn cache_matched(&mut self, bytes_max: usize) {
+        self.cache = MatcherCache::new(bytes_max);
+    }
+
+    /// Empties the cache of what regular expressions matched.
+    pub fn clear_matched(&self) {
+        self.cache.clear();
     }
 
     /// Bytes in memory; mapped segments count with what is kept of them outside their files.

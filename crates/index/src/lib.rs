@@ -8,26 +8,27 @@
 //!
 //! The life of a group, file by file: `groups` (registered, found again, selected) · `mutable` (in memory) ·
 //! `segment/writer` (frozen; merged, as `segment/levels` decides) · `segment/reader` (searched). `source` is what mutable and
-//! immutable segments have in common, `search` the matchers over it.
+//! immutable segments have in common, `matcher/search` the matchers over it.
 //!
 //! The crate opens no files: it writes to whatever takes bytes, and reads what is mapped for it.
 //!
-//! * `catalog`: databases, measurements, fields by name · `entry`: what the log and segments hold of something new · `error`: errors
+//! * `catalog`: databases, measurements, fields by name · `entry`: what the log and segments hold of something new · `error`: errors · `fuzzing`: entries for fuzzers
 //! * `groups`: a shard's groups · `mutable`: the segment in memory · `segment`: those on disk, and which of them are merged
-//! * `source`: what all segments offer · `search`, `matcher`: matchers over it · `labels`: groups with their labels again, some of these, names and values · `cardinality`: counts
+//! * `source`: what all segments offer · `matcher`: matchers, and selecting by them · `labels`: groups with their labels again, some of these, names and values · `cardinality`: counts
 //! * `identity`: hashes of labels · `ids`: sets of groups · `slots`: sets of fields · `text`: interned texts
 
 mod cardinality;
 mod catalog;
 mod entry;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod groups;
 mod identity;
 mod ids;
 mod labels;
 mod matcher;
 mod mutable;
-mod search;
 mod segment;
 mod slots;
 mod source;
@@ -67,46 +68,4 @@ pub fn routing_hash(database: DatabaseId, measurement: &str, labels: &Labels) ->
     hasher.update(measurement.as_bytes());
     hasher.update(labels.packed().as_bytes());
     hasher.digest()
-}
-
-/// Reads bytes as a segment, and everything in it: the entry for fuzzing. The first two bytes say how many of the others are its
-/// directory; magic and checksum are put around them, so that what is behind the directory is reached.
-pub fn fuzz_segment(bytes: &[u8]) {
-    let Some((length, rest)) = bytes.split_first_chunk() else {
-        return;
-    };
-    let directory = usize::from(u16::from_le_bytes(*length)).min(rest.len());
-    let (body, directory) = rest.split_at(rest.len() - directory);
-    if let Ok(segment) = Segment::open(0, std::sync::Arc::new(segment::enclosed(body, directory))) {
-        segment.trust();
-        fuzz_segment_opened(segment);
-    }
-}
-
-/// Uses a segment that may be damaged in every way there is: the entry for fuzzing.
-pub fn fuzz_segment_opened(segment: Segment) {
-    let _ = segment.verify();
-    let seed = segment.seed();
-    let Ok(mut groups) = Groups::open(vec![segment], seed) else {
-        return;
-    };
-    let ids: Vec<GroupId> = (0..groups.next_id().min(100)).collect();
-    for id in &ids {
-        let _ = (groups.get(*id), groups.slots(*id));
-    }
-    let everything = [MetricColumns { measurement: 0, slots: vec![0, 1, 2], decided: Vec::new() }];
-    for (op, value) in [(model::MatchOp::Equal, "a"), (model::MatchOp::Regex, "a.*|.b"), (model::MatchOp::NotEqual, "")]
-    {
-        let matchers = CompiledMatcher::new(&model::Matcher::new("x", op, value));
-        let _ = groups.select(0, &everything, &matchers.into_iter().collect::<Vec<_>>());
-    }
-    let chosen: RoaringBitmap = ids.iter().copied().collect();
-    let mut texts = TextSet::default();
-    let _ = groups.add_label_names(0, &chosen, &mut texts);
-    let _ = groups.add_label_values((0, "x"), &chosen, &mut texts, &mut |_| true);
-    let _ = cardinality(&[&groups], 0, 10, &|_| true);
-    let _ = groups.register(0, 0, &Labels::empty(), &[0]);
-    groups.remove(&chosen);
-    let _ = groups.freeze().map(|frozen| frozen.write(&mut Vec::new()));
-    let _ = groups.merge_due().map(|job| job.write(&mut Vec::new()));
 }

@@ -1,5 +1,7 @@
 //! Matchers, ready to be tried.
 
+pub(crate) mod search;
+
 use std::fmt;
 
 use model::{MatchOp, Matcher};

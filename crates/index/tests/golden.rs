@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::Labels;
-use thalweg_index::{Groups, RoaringBitmap, Segment, fuzz_segment, fuzz_segment_opened};
+use thalweg_index::{Groups, RoaringBitmap, Segment, fuzzing};
 
 /// The version that is written at present.
 const VERSION: u32 = 3;
@@ -102,9 +102,9 @@ fn damage_anywhere_never_panics() {
         damaged[place] = damaged[place].wrapping_add(1 + place as u8 % 250);
         let length = (end - directory) as u16;
         let framed = [&length.to_le_bytes()[..], &damaged[16..end]].concat();
-        fuzz_segment(&framed);
+        fuzzing::segment(&framed);
         if let Ok(segment) = Segment::open(1, Arc::new(damaged)) {
-            fuzz_segment_opened(segment);
+            fuzzing::segment_opened(segment);
         }
     }
     (0..bytes.len()).step_by(7).for_each(|cut| assert!(Segment::open(1, Arc::new(bytes[..cut].to_vec())).is_err()));

@@ -114,6 +114,7 @@ impl Pair {
     fn reopen(&mut self) {
         let open = |(number, bytes): (&u64, &Vec<u8>)| Segment::open(*number, Arc::new(bytes.clone())).unwrap();
         self.groups = Groups::open(self.files.iter().map(open).collect(), 7).unwrap();
+        self.groups.cache_matched(1 << 20);
         self.frozen = None;
         for entry in &self.log {
             self.groups.apply(entry).unwrap();
@@ -253,7 +254,7 @@ proptest! {
             return Ok(());
         };
         prop_assert!(segment.verify().is_err(), "bit {} of byte {} flipped unnoticed", bit, place);
-        thalweg_index::fuzz_segment_opened(segment);
+        thalweg_index::fuzzing::segment_opened(segment);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use model::{Batch, Block, GroupIdentity, GroupKey};
 
+use crate::errors::LimitName;
 use crate::{Limits, LineErrors};
 
 /// Takes the rows out of a batch that are more than `ahead_ms_max` ahead of `now_ns`, and reports them.
@@ -16,9 +17,10 @@ pub fn refuse_ahead(batch: &mut Batch<'_>, errors: &mut LineErrors, limits: &Lim
         }
         for (line, timestamp_ns) in block.lines.iter().zip(&block.timestamps_ns) {
             if *timestamp_ns > newest_ns_max {
-                errors.push(limits.errors_max, *line, || {
-                    format!("the time {timestamp_ns} ns is more than {ahead_ms_max} ms ahead of the server's clock (ahead_ms_max)")
-                });
+                let reason = LimitName::Ahead.exceeded(format_args!(
+                    "the time {timestamp_ns} ns is more than {ahead_ms_max} ms ahead of the server's clock"
+                ));
+                errors.push(limits.errors_max, *line, reason);
             }
         }
         let kept: Vec<bool> = block.timestamps_ns.iter().map(|timestamp_ns| *timestamp_ns <= newest_ns_max).collect();
@@ -49,7 +51,7 @@ pub fn refuse_groups(
     for block in &mut blocks {
         let kept: Vec<bool> = block.keys.iter().map(&mut is_allowed).collect();
         for (line, _) in block.lines.iter().zip(&kept).filter(|(_, is_kept)| !**is_kept) {
-            errors.push(limits.errors_max, *line, || "the account may not write series with these labels".to_owned());
+            errors.push(limits.errors_max, *line, "the account may not write series with these labels".to_owned());
         }
         retain_rows(block, &kept);
     }

@@ -1,5 +1,6 @@
 //! How parsing fails: one line, or the whole body.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::{fmt, io};
 
@@ -23,47 +24,104 @@ pub struct LineErrors {
     pub first: Vec<LineError>,
     /// How many there were.
     pub total: u64,
-    /// How many of them broke which limit, by the limit's name; the others could not be read.
+    /// How many of them exceeded which limit, by the limit's name; the others could not be read.
     pub by_limit: BTreeMap<&'static str, u64>,
 }
 
-/// Limits by the names that reasons give them, in parentheses.
-const LIMIT_NAMES: [&str; 14] = [
-    "ahead_ms_max",
-    "exemplars_max",
-    "fields_max",
-    "histograms_max",
-    "key_bytes_max",
-    "keys_bytes_max",
-    "layouts_max",
-    "line_bytes_max",
-    "metadata_max",
-    "name_bytes_max",
-    "otlp_delta_bytes_max",
-    "otlp_delta_series_max",
-    "rows_max",
-    "tags_max",
-];
+/// A limit that a line or a request can exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LimitName {
+    Ahead,
+    Fields,
+    Histograms,
+    KeyBytes,
+    KeysBytes,
+    Layouts,
+    LineBytes,
+    Metadata,
+    NameBytes,
+    OtlpDeltaBytes,
+    OtlpDeltaSeries,
+    Rows,
+    Tags,
+}
 
-/// The limit that a reason names.
-pub fn limit_named(reason: &str) -> Option<&'static str> {
-    let (_, behind) = reason.rsplit_once('(')?;
-    let (name, _) = behind.split_once(')')?;
-    LIMIT_NAMES.into_iter().find(|limit| *limit == name)
+impl LimitName {
+    /// The name of its setting.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ahead => "ahead_ms_max",
+            Self::Fields => "fields_max",
+            Self::Histograms => "histograms_max",
+            Self::KeyBytes => "key_bytes_max",
+            Self::KeysBytes => "keys_bytes_max",
+            Self::Layouts => "layouts_max",
+            Self::LineBytes => "line_bytes_max",
+            Self::Metadata => "metadata_max",
+            Self::NameBytes => "name_bytes_max",
+            Self::OtlpDeltaBytes => "otlp_delta_bytes_max",
+            Self::OtlpDeltaSeries => "otlp_delta_series_max",
+            Self::Rows => "rows_max",
+            Self::Tags => "tags_max",
+        }
+    }
+
+    /// The reason of a line that exceeds it, which names it. Where it bounds the whole request the sender is told to split that.
+    #[cold]
+    pub(crate) fn exceeded(self, what: fmt::Arguments<'_>) -> Reason {
+        let is_of_request = matches!(self, Self::Histograms | Self::KeysBytes | Self::Layouts | Self::Rows);
+        let advice = if is_of_request { "; split it" } else { "" };
+        Reason { text: format!("{what} ({}){advice}", self.name()).into(), limit: Some(self) }
+    }
+}
+
+/// Why a line is left out.
+#[derive(Debug)]
+pub(crate) struct Reason {
+    text: Cow<'static, str>,
+    limit: Option<LimitName>,
+}
+
+impl Reason {
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.text.into_owned()
+    }
+
+    /// Says first what the reason is about.
+    pub(crate) fn about(self, subject: &str) -> Self {
+        Self { text: format!("{subject}: {}", self.text).into(), ..self }
+    }
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self { text: text.into(), limit: None }
+    }
+}
+
+impl From<&'static str> for Reason {
+    fn from(text: &'static str) -> Self {
+        Self { text: text.into(), limit: None }
+    }
 }
 
 impl LineErrors {
     /// Adds a line that cannot be read.
-    pub fn push(&mut self, errors_max: usize, line: u32, reason: impl FnOnce() -> String) {
-        self.push_error(errors_max, LineError { line, kind: RejectionKind::Unreadable, reason: reason() });
+    pub(crate) fn push(&mut self, errors_max: usize, line: u32, reason: impl Into<Reason>) {
+        let reason: Reason = reason.into();
+        if let Some(limit) = reason.limit {
+            *self.by_limit.entry(limit.name()).or_default() += 1;
+        }
+        self.push_error(errors_max, LineError { line, kind: RejectionKind::Unreadable, reason: reason.into_text() });
     }
 
-    /// Adds a line.
+    /// Adds a line that is within all limits.
     pub fn push_error(&mut self, errors_max: usize, error: LineError) {
         self.total += 1;
-        if let Some(limit) = limit_named(&error.reason) {
-            *self.by_limit.entry(limit).or_default() += 1;
-        }
         if self.first.len() < errors_max {
             self.first.push(error);
         }
@@ -109,5 +167,21 @@ impl std::error::Error for BodyError {}
 impl From<io::Error> for BodyError {
     fn from(error: io::Error) -> Self {
         error.downcast().unwrap_or_else(|error| Self::Malformed(format!("the body could not be read: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exceeded_limits_are_counted_by_their_names() {
+        let mut errors = LineErrors::default();
+        errors.push(2, 1, LimitName::Tags.exceeded(format_args!("more than {} tags", 4)));
+        errors.push(2, 2, LimitName::Rows.exceeded(format_args!("more than {} rows", 5)).about("target_info"));
+        errors.push(2, 3, "missing fields (rows_max)");
+        let reasons: Vec<&str> = errors.first.iter().map(|error| error.reason.as_str()).collect();
+        assert_eq!(reasons, ["more than 4 tags (tags_max)", "target_info: more than 5 rows (rows_max); split it"]);
+        assert_eq!((errors.total, errors.by_limit), (3, BTreeMap::from([("tags_max", 1), ("rows_max", 1)])));
     }
 }

@@ -40,7 +40,7 @@ pub mod remote_write;
 pub use batch::body::{Body, Ledger, PackedBody, quote_lines};
 pub use batch::columns::{give_back, kept_bytes, recycle};
 pub use batch::key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
-pub use errors::{BodyError, LineError, LineErrors, limit_named};
+pub use errors::{BodyError, LineError, LineErrors};
 pub use model::Limits;
 
 use model::Batch;

@@ -22,23 +22,23 @@ pub enum Stop {
     Cancelled,
 }
 
-/// Lets a query go on, or holds it up for a moment so that others come first.
-pub trait Pace: std::fmt::Debug + Send + Sync {
-    /// Called at each check, by whichever thread works on the query.
-    fn go_on(&self);
-    /// Returns whether a core is free for one thread more, beside those of queries that come before this one or are its like. If so, it counts
-    /// from now on as working on the query.
+/// How the program schedules the threads of one query. Nothing in it waits.
+pub trait Schedule: std::fmt::Debug + Send + Sync {
+    /// Called at each check, by each thread that works on the query.
+    fn note_check(&self);
+    /// Returns whether a core is free for one thread more, beside those of queries that have used no more CPU time than this one. If so, it
+    /// counts from now on as working on the query.
     fn join(&self) -> bool;
     /// Called by each thread that has joined before it works. It is the query's own, and ends before the query does.
     fn begin(&self);
     /// One thread less works on it.
     fn leave(&self);
-    /// Returns whether threads that help with the query are to help others instead.
+    /// Returns whether threads that help with the query are to stop, because there are more threads than cores.
     fn gives_way(&self) -> bool;
 }
 
 /// A thread that helps with a query, until it is dropped.
-pub(crate) struct Joined<'p>(&'p dyn Pace);
+pub(crate) struct Joined<'s>(&'s dyn Schedule);
 
 impl Joined<'_> {
     /// To be called by that thread before it works.
@@ -75,7 +75,7 @@ pub struct Budget {
     memory: Option<Arc<MemoryPool>>,
     /// What its sender may read and change.
     scope: Option<Arc<Scope>>,
-    pace: OnceLock<Arc<dyn Pace>>,
+    schedule: OnceLock<Arc<dyn Schedule>>,
 }
 
 impl Budget {
@@ -103,7 +103,7 @@ impl Budget {
             last_ns: AtomicI64::new(TimeRange::EMPTY.end_ns),
             memory,
             scope: None,
-            pace: OnceLock::new(),
+            schedule: OnceLock::new(),
         }
     }
 
@@ -121,7 +121,10 @@ impl Budget {
 
     /// What its sender's rights add to the key of a cached answer of a database: the matchers that narrow them; nothing where they are not.
     pub fn scope_text(&self, database: &str) -> String {
-        self.scope().matchers(Right::Read, database).iter().map(|matcher| format!("{matcher}\n")).collect()
+        self.scope()
+            .matchers(Right::Read, database)
+            .iter()
+            .fold(String::new(), |text, matcher| text + &matcher.to_string() + "\n")
     }
 
     /// Records that the query reads rows of a range of time.
@@ -174,44 +177,38 @@ impl Budget {
         }
     }
 
-    /// Fails if the query was stopped. To be called at least once per series and per few thousand samples. May wait so that other queries
-    /// come first: not for threads that hold a lock; these call [`Budget::check_stopped`].
+    /// Fails if the query was stopped. To be called at least once per series and per few thousand samples.
     pub fn check(&self) -> Result<(), QueryError> {
-        self.check_stopped()?;
-        if let Some(pace) = self.pace.get() {
-            pace.go_on();
+        match self.stop.load(Ordering::Relaxed) {
+            0 => {}
+            1 => return Err(QueryError::Stopped(Stop::Timeout)),
+            _ => return Err(QueryError::Stopped(Stop::Cancelled)),
+        }
+        if let Some(schedule) = self.schedule.get() {
+            schedule.note_check();
         }
         Ok(())
     }
 
-    /// Fails if the query was stopped, and never waits.
-    pub fn check_stopped(&self) -> Result<(), QueryError> {
-        match self.stop.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            1 => Err(QueryError::Stopped(Stop::Timeout)),
-            _ => Err(QueryError::Stopped(Stop::Cancelled)),
-        }
+    /// Gives the query to a scheduler; the first schedule that is set counts.
+    pub fn set_schedule(&self, schedule: Arc<dyn Schedule>) {
+        let _ = self.schedule.set(schedule);
     }
 
-    /// From now on the query keeps to a pace; the first that is given counts.
-    pub fn keep_pace(&self, pace: Arc<dyn Pace>) {
-        let _ = self.pace.set(pace);
+    /// Returns whether the query has a schedule, which then says how many threads help with it.
+    pub(crate) fn is_scheduled(&self) -> bool {
+        self.schedule.get().is_some()
     }
 
-    /// Returns whether the query keeps to a pace, which then says how many threads help with it.
-    pub(crate) fn has_pace(&self) -> bool {
-        self.pace.get().is_some()
-    }
-
-    /// A permit for one more thread to help with the query; `None` if others come first, or if the query has no pace.
+    /// A permit for one more thread to help with the query; `None` if no core is free, or if the query has no schedule.
     pub(crate) fn join(&self) -> Option<Joined<'_>> {
-        let pace = self.pace.get()?.as_ref();
-        pace.join().then(|| Joined(pace))
+        let schedule = self.schedule.get()?.as_ref();
+        schedule.join().then(|| Joined(schedule))
     }
 
-    /// Returns whether threads that help with the query are to help others instead.
+    /// Returns whether threads that help with the query are to stop.
     pub(crate) fn gives_way(&self) -> bool {
-        self.pace.get().is_some_and(|pace| pace.gives_way())
+        self.schedule.get().is_some_and(|schedule| schedule.gives_way())
     }
 
     /// Stops the query at its next check.
@@ -269,8 +266,8 @@ mod tests {
     #[derive(Debug, Default)]
     struct OneHelper(AtomicU64);
 
-    impl Pace for OneHelper {
-        fn go_on(&self) {}
+    impl Schedule for OneHelper {
+        fn note_check(&self) {}
 
         fn join(&self) -> bool {
             self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |working| (working == 0).then_some(1)).is_ok()
@@ -288,11 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_not_let_in_does_not_leave() {
-        let (budget, pace) = (Budget::new(10), Arc::new(OneHelper::default()));
+    fn a_thread_that_did_not_join_does_not_leave() {
+        let (budget, schedule) = (Budget::new(10), Arc::new(OneHelper::default()));
         assert!(budget.join().is_none());
-        budget.keep_pace(pace.clone());
-        let working = || pace.0.load(Ordering::Relaxed);
+        budget.set_schedule(schedule.clone());
+        let working = || schedule.0.load(Ordering::Relaxed);
         let joined = budget.join();
         assert!(joined.is_some() && budget.join().is_none());
         assert_eq!(working(), 1);

@@ -24,7 +24,7 @@ pub mod time;
 mod trace;
 pub mod value;
 
-pub use budget::{Budget, Pace, SAMPLE_BYTES, Stop};
+pub use budget::{Budget, SAMPLE_BYTES, Schedule, Stop};
 pub use execute::{
     BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, LastRow, LastRows, Outcome, Reads, StepReport,
     fill_gaps, interpolated,

@@ -11,8 +11,8 @@ use crate::{Budget, QueryError};
 const SAMPLES_ALONE: u64 = 50_000;
 
 /// How many threads may help running queries, all together. A query's own thread always works; it gets the helpers that are
-/// free once it turned out to have much to read. They leave, between pieces of work, a query that is to give way to others.
-/// For queries that keep to a pace it is that which says whether one is free: waiting threads block no other query.
+/// free once it turned out to have much to read. They stop, between pieces of work, when there are more threads than cores.
+/// For queries with a schedule that decides whether one is free.
 #[derive(Debug)]
 pub struct Helpers {
     all: usize,
@@ -22,13 +22,13 @@ pub struct Helpers {
 /// A helper that was given, free again when dropped.
 enum Lent<'h> {
     Counted(&'h Helpers),
-    Paced(Joined<'h>),
+    Scheduled(Joined<'h>),
 }
 
 impl Lent<'_> {
     /// To be called on the helper's thread.
     fn begin(&self) {
-        if let Self::Paced(joined) = self {
+        if let Self::Scheduled(joined) = self {
             joined.begin();
         }
     }
@@ -74,7 +74,7 @@ impl Queue<'_> {
         true
     }
 
-    /// The loop of a helping thread: it takes pieces until none is left or other queries come first.
+    /// The loop of a helping thread: it takes pieces until none is left or it is to stop.
     fn help(&self, budget: &Budget) {
         while !budget.gives_way() && self.work_one_off() {}
     }
@@ -99,8 +99,8 @@ impl Helpers {
     }
 
     fn lend<'h>(&'h self, budget: &'h Budget) -> Option<Lent<'h>> {
-        if budget.has_pace() {
-            return if self.all > 0 { budget.join().map(Lent::Paced) } else { None };
+        if budget.is_scheduled() {
+            return if self.all > 0 { budget.join().map(Lent::Scheduled) } else { None };
         }
         let take = |free: usize| free.checked_sub(1);
         self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).ok()?;

@@ -3,12 +3,14 @@
 //! * [`listen`]: sockets, connections, their limits, a graceful end; line listeners and gRPC
 //! * [`http`]: routes, request guard, bodies, a handler for each path, the web page
 //! * [`sql`]: Postgres's protocol, Arrow Flight, and SQL over HTTP · [`wire`]: the binary protocol
-//! * [`scheduler`]: which queries run, which of them goes first, and on what threads
+//! * [`scheduler`]: which queries run, at which priority, and on what threads
 //! * [`sign_in`]: who a client is and what it may do
 //! * [`settings`]: settings of all of it · [`state`]: what handlers share · [`error`]: errors of the API · [`redact`]: texts without passwords
-//! * [`metrics`]: the server's own numbers · [`host`]: the machine's · [`notice`]: lines for the operator
+//! * [`metrics`]: the server's own numbers · [`host`]: the machine's · [`notice`]: lines for the operator · `fuzzing`: entries for fuzzers
 
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod http;
 mod listen;
@@ -34,24 +36,4 @@ pub fn route_needs() -> Vec<(&'static str, &'static str)> {
     let mut needs: Vec<_> = http::routes::needs().into_iter().map(|(path, need)| (path, need.text())).collect();
     needs.sort_unstable();
     needs
-}
-
-/// Reads bytes as messages of Postgres's protocol: the entry for fuzzing.
-#[doc(hidden)]
-pub fn fuzz_postgres(bytes: &[u8]) {
-    sql::fuzz::messages(bytes);
-}
-
-/// Reads bytes as what a client of Flight sends: the entry for fuzzing.
-#[cfg(feature = "flight-sql")]
-#[doc(hidden)]
-pub fn fuzz_flight(bytes: &[u8]) {
-    sql::flight::fuzz::calls(bytes);
-}
-
-/// Reads texts as the query string and the form of a request: the entry for fuzzing.
-#[doc(hidden)]
-pub fn fuzz_parameters(query: &str, form: &[u8]) {
-    http::parameters::fuzz(query, form);
-    http::influxql::fuzz(query, form);
 }

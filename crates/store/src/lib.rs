@@ -15,7 +15,7 @@
 //! * [`read`]: selecting groups, reading their rows, windows of summaries, last rows
 //! * [`cache`]: caches in memory
 //! * [`memory`]: how much of it everything may take
-//! * [`upkeep`]: opening, checks, repairs, backups, health, figures
+//! * [`upkeep`]: opening, checks, repairs, backups, health, figures; entries for fuzzers
 //! * [`error`]: what can go wrong
 
 mod cache;
@@ -45,13 +45,10 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 pub use cache::selections::{GroupTexts, TableGroups};
 pub use compaction::MergeReason;
 pub use error::StoreError;
-pub use journal::file::fuzz_journal;
-pub use journal::{Change, ChangeKind, Changes, JournalGap};
+pub use journal::{Change, ChangeKind, Changes, Journal, JournalGap};
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
-pub use manifest::fuzz_manifest;
-pub use memory::{MemoryPool, MemoryUse};
-pub use part::{fuzz_part, fuzz_part_file};
+pub use memory::{Memory, MemoryPool, MemoryUse};
 pub use read::end_rows::{End, EndRows};
 pub use read::head_rows::HeadRows;
 pub use read::last_rows::BatchLastRows;
@@ -67,14 +64,13 @@ pub use read::{ByMillisecond, GroupReader};
 pub use retention::Deleted;
 pub use retention::policy::DatabasePolicy;
 pub use retention::trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
-pub use tier::fuzz_flash_table;
 pub use tier::parts::ObjectTierOptions;
-pub use upkeep::backup::{
-    BackupReport, PruneReport, RebuildReport, RestoreReport, backups, fuzz_backup, prune, rebuild, restore,
-};
+pub use upkeep::backup::{BackupReport, PruneReport, RebuildReport, RestoreReport, backups, prune, rebuild, restore};
 pub use upkeep::check::{CheckReport, check};
 pub use upkeep::compact::CompactReport;
 pub use upkeep::damage::Damage;
+#[doc(hidden)]
+pub use upkeep::fuzzing;
 pub use upkeep::health::{CheckStatus, Health, HealthCheck, Loss};
 pub use upkeep::inspect::{FileSizes, FolderReport, PartitionReport, PolicyReport, inspect};
 pub use upkeep::lost_found::{LostFile, lost_found};
@@ -84,12 +80,11 @@ pub use upkeep::recover::Recovery;
 pub use upkeep::repair::{RepairReport, repair};
 pub use upkeep::stats::{LevelStats, MergeCounts, Stats};
 pub use write::beyond_retention::BEYOND_RETENTION;
-pub use write::producers::{Sent, fuzz_producers};
+pub use write::producers::Sent;
 pub use write::tokens::{Appended, Appender, GroupLayout, Token};
 pub use write::{Rejected, WriteReport};
 
 use head::shard::Shard;
-use journal::Journal;
 use log::WriteAheadLog;
 use manifest::{Edit, Manifest};
 use part::{MadeAt, Part, PartData, PartInfo, PartLabel};
@@ -112,7 +107,7 @@ pub struct Store {
     ingestor: write::Ingestor,
     retention: retention::Retention,
     caches: cache::Caches,
-    memory: memory::Memory,
+    memory: Memory,
     /// Where parts of level 2 go, if not into the data folder.
     object_tier: Option<ObjectTier>,
     upkeep: upkeep::Upkeep,
@@ -204,19 +199,4 @@ fn open_part(
 
 fn part_path(directory: &Path, file: u64) -> PathBuf {
     directory.join("parts").join(format!("{file:010}.part"))
-}
-
-/// Reads bytes as the payload of a log record: the entry for fuzzing.
-pub fn fuzz_log_record(kind: u8, payload: &[u8]) {
-    let _ = log::record::decode(kind, payload);
-}
-
-/// Reads bytes as a log segment: the entry for fuzzing.
-pub fn fuzz_log_segment(bytes: &[u8]) {
-    let mut scan = log::reader::Scan::new(log::reader::ScanStart::default());
-    let segment = log::reader::SegmentBytes { number: 1, path: Path::new("1.log"), bytes, end: None };
-    let _ = scan.segment(&segment, |frame| {
-        fuzz_log_record(frame.kind, frame.payload);
-        Ok::<(), ()>(())
-    });
 }

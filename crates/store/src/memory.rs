@@ -12,6 +12,21 @@ use platform::Clock;
 use crate::head::shard::Shard;
 use crate::{Store, StoreOptions};
 
+// The budgets of all caches and buffer pools in memory. What each is worth, in counts: `docs/decisions/0019-caches-in-memory.md`.
+//
+// | cache | where | spares |
+// |---|---|---|
+// | results, newest samples of selectors | `db::results`, setting `result_cache_memory_bytes_max` | evaluating what was evaluated |
+// | blocks of objects | `tier::blocks`, setting of the object tier | requests to the object store |
+// | index blocks | `cache::index_blocks` | decoding a block to find one key |
+// | last rows of chunks | `cache::last_rows` | decoding a chunk for its end |
+// | selections, and what is derived from them | `cache::selections`, `read::last_rows` | labels of groups, searching parts for last rows |
+// | matched groups | `index::matcher` | regular expressions over all values of a label |
+// | timestamps | `read::times_cache`, each reader | decoding the timestamps that series of a scrape share |
+//
+// Pools of buffers spare page faults: rows and log records (`write::buffer_pool`, `log::writer`), blocks of heads (`head::block_pool`, as
+// many as a head has), and outside the store columns of requests (`ingest::batch::columns`) and bodies (`server::http::body`).
+
 /// What a cache may take.
 pub(crate) struct CacheBudget {
     /// One part in so many of the limit.
@@ -25,6 +40,11 @@ impl CacheBudget {
     pub(crate) fn bytes(&self, memory_bytes_max: u64) -> usize {
         (memory_bytes_max / self.share).min(self.bytes_max) as usize
     }
+
+    /// The bytes for each of so many parts of it.
+    pub(crate) fn bytes_each(&self, memory_bytes_max: u64, parts: usize) -> usize {
+        self.bytes(memory_bytes_max) / parts.max(1)
+    }
 }
 
 /// Decoded index blocks of parts.
@@ -33,10 +53,14 @@ pub(crate) const INDEX_BLOCK_CACHE: CacheBudget = CacheBudget { share: 32, bytes
 pub(crate) const LAST_ROWS_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 32 << 20 };
 /// Groups that matchers selected; what readers derive from them may take as much again.
 pub(crate) const SELECTION_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 32 << 20 };
+/// Groups that regular expressions matched, in the indexes of all shards.
+pub(crate) const MATCH_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 64 << 20 };
 /// Timestamps that one reader decoded.
 pub(crate) const TIMES_CACHE_BYTES_MAX: usize = 4 << 20;
 /// Blocks and payloads of requests that are done with, each.
 pub(crate) const BUFFER_POOL_BYTES_MAX: usize = 16 << 20;
+/// The buffer of log records that is kept for the next ones.
+pub(crate) const LOG_BUFFER_BYTES_MAX: usize = 8 << 20;
 
 /// Share of the limit that index, keys and the indexes of parts may take before new series are refused.
 const INDEX_SHARE: (u64, u64) = (7, 10);
@@ -261,7 +285,7 @@ fn refusal(limit: u64, memory: &MemoryUse) -> Option<String> {
 }
 
 /// How the store's memory is divided, as it was when it was last accounted for.
-pub(crate) struct Memory {
+pub struct Memory {
     pools: MemoryPools,
     /// Bytes that all heads may take.
     heads_bytes: AtomicU64,
@@ -288,11 +312,32 @@ impl Memory {
     pub(crate) fn heads_bytes(&self) -> u64 {
         self.heads_bytes.load(Ordering::Relaxed)
     }
+
+    /// The pool of all running queries.
+    pub fn queries(&self) -> Arc<MemoryPool> {
+        self.pools.queries.clone()
+    }
+
+    /// The pool of all requests on their way in.
+    pub fn requests(&self) -> Arc<MemoryPool> {
+        self.pools.requests.clone()
+    }
+
+    /// Accounts for cached results: heads give way to them.
+    pub fn account_results(&self, bytes: u64) {
+        self.results_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Accounts for buffers that the embedder keeps for the next requests. Returns whether memory is so short that it should free them.
+    pub fn account_requests(&self, bytes: u64) -> bool {
+        self.requests_bytes.store(bytes, Ordering::Relaxed);
+        self.is_short.load(Ordering::Relaxed)
+    }
 }
 
 impl Store {
     /// Bytes in memory now.
-    pub fn memory(&self) -> MemoryUse {
+    pub fn memory_use(&self) -> MemoryUse {
         let catalog_bytes = self.catalog.read().catalog.memory_bytes();
         let mut memory = MemoryUse {
             index: catalog_bytes as u64,
@@ -315,31 +360,14 @@ impl Store {
         memory
     }
 
-    /// What all running queries take their memory from.
-    pub fn query_memory(&self) -> Arc<MemoryPool> {
-        self.memory.pools.queries.clone()
-    }
-
-    /// What all requests on their way in take their memory from.
-    pub fn request_memory(&self) -> Arc<MemoryPool> {
-        self.memory.pools.requests.clone()
-    }
-
-    /// Accounts for cached results: heads give way to them.
-    pub fn account_results(&self, bytes: u64) {
-        self.memory.results_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Says how many bytes of requests that are done with are kept outside for the next ones; whether memory is so short that they are
-    /// better given back.
-    pub fn account_requests(&self, bytes: u64) -> bool {
-        self.memory.requests_bytes.store(bytes, Ordering::Relaxed);
-        self.memory.is_short.load(Ordering::Relaxed)
+    /// The pools of queries and requests, and what the embedder accounts for.
+    pub const fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// Counts the memory in use, and sets how much heads may take and whether new series are refused.
     pub(crate) fn account(&self) {
-        let memory = self.memory();
+        let memory = self.memory_use();
         let limit = self.options.memory_bytes_max;
         self.memory.pools.account(memory.total() - memory.queries - memory.requests);
         let heads = heads_bytes_max(limit, self.options.head_bytes_max as u64, memory.fixed());
@@ -349,6 +377,7 @@ impl Store {
         self.shards.iter().for_each(|shard| shard.state.lock().head.pool().look(is_short));
         if is_short {
             self.caches.clear();
+            self.shards.iter().for_each(|shard| shard.groups.read().groups.clear_matched());
             self.ingestor.clear_buffers();
         }
         self.ingestor.refuse_series(refusal(limit, &memory));

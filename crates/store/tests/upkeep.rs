@@ -669,14 +669,14 @@ fn rows_with_other_columns_replace_those_of_the_same_flush() {
 fn what_others_keep_of_requests_is_in_the_accountant_and_given_back_when_memory_is_short() {
     let simulation = Simulation::new(1);
     let store = open(&simulation, StoreOptions { memory_bytes_max: 64 << 20, ..options("data") });
-    let before = store.memory().spare;
-    assert!(!store.account_requests(1 << 20));
-    assert_eq!(store.memory().spare - before, 1 << 20);
-    store.account_requests(65 << 20);
+    let before = store.memory_use().spare;
+    assert!(!store.memory().account_requests(1 << 20));
+    assert_eq!(store.memory_use().spare - before, 1 << 20);
+    store.memory().account_requests(65 << 20);
     store.maintain_heads().unwrap();
-    assert!(store.account_requests(0), "more is held than may be");
+    assert!(store.memory().account_requests(0), "more is held than may be");
     store.maintain_heads().unwrap();
-    assert!(!store.account_requests(0));
+    assert!(!store.memory().account_requests(0));
 }
 
 #[test]

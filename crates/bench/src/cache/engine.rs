@@ -1,4 +1,4 @@
-//! The cache itself on a file: as in the paper, and with what was added.
+//! The cache itself on a file, by policy.
 //!
 //! Requests are those of the simulator. Half of the queries ask for a part of what others ask for, so that results overlap. What a
 //! database would answer is made up outside of the time that is measured; how long one would take is modelled.
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::simulate::{Mix, Request, Workload};
-use cache::{Answer, Cache, FieldPoints, Key, Layout, Lookup, Options, Points, PolicyKind, Span, Stats, Values};
+use cache::{Answer, Cache, FieldPoints, Key, Lookup, Options, Points, PolicyKind, Span, Stats, Values};
 use clap::Args;
 use comfy_table::{Table, presets};
 use serde::Serialize;
@@ -54,8 +54,7 @@ pub(crate) struct EngineFlags {
     /// How much data it gives in a second
     #[arg(long, default_value_t = 20.0)]
     database_mib_per_s: f64,
-    /// Only these cases: paper and paper-uncompacted (rows, the paper's policy), columns (the paper's policy), sieve (the default),
-    /// sieve-one-thread, sieve-uncompacted, lru, fifo
+    /// Only these cases: paper (its policy), sieve (the default), sieve-one-thread, sieve-uncompacted, lru, fifo
     #[arg(long, value_delimiter = ',')]
     cases: Vec<String>,
     /// What chance follows from
@@ -75,25 +74,22 @@ fn mix(text: &str) -> Result<Mix, String> {
 /// A way to run the cache.
 struct Case {
     name: &'static str,
-    layout: Layout,
     policy: PolicyKind,
     compaction_slabs: usize,
     read_threads: usize,
 }
 
-const fn case(name: &'static str, layout: Layout, policy: PolicyKind) -> Case {
-    Case { name, layout, policy, compaction_slabs: 16, read_threads: 4 }
+const fn case(name: &'static str, policy: PolicyKind) -> Case {
+    Case { name, policy, compaction_slabs: 16, read_threads: 4 }
 }
 
-const CASES: [Case; 8] = [
-    case("paper", Layout::Rows, PolicyKind::TsCache),
-    Case { compaction_slabs: 0, ..case("paper-uncompacted", Layout::Rows, PolicyKind::TsCache) },
-    case("columns", Layout::Columns, PolicyKind::TsCache),
-    case("sieve", Layout::Columns, PolicyKind::Sieve),
-    Case { read_threads: 0, ..case("sieve-one-thread", Layout::Columns, PolicyKind::Sieve) },
-    Case { compaction_slabs: 0, ..case("sieve-uncompacted", Layout::Columns, PolicyKind::Sieve) },
-    case("lru", Layout::Columns, PolicyKind::Lru),
-    case("fifo", Layout::Columns, PolicyKind::Fifo),
+const CASES: [Case; 6] = [
+    case("paper", PolicyKind::TsCache),
+    case("sieve", PolicyKind::Sieve),
+    Case { read_threads: 0, ..case("sieve-one-thread", PolicyKind::Sieve) },
+    Case { compaction_slabs: 0, ..case("sieve-uncompacted", PolicyKind::Sieve) },
+    case("lru", PolicyKind::Lru),
+    case("fifo", PolicyKind::Fifo),
 ];
 
 #[derive(Debug, Serialize)]
@@ -154,7 +150,6 @@ fn measure(flags: &EngineFlags, case: &Case) -> Result<Row, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", flags.file.display());
     let _ = std::fs::remove_file(&flags.file);
     let options = Options {
-        layout: case.layout,
         policy: case.policy,
         compaction_slabs: case.compaction_slabs,
         read_threads: case.read_threads,

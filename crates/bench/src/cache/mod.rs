@@ -1,4 +1,4 @@
-//! `thalweg bench cache`: replacement policies on generated requests, and the cache itself with what was added to the paper's on and off.
+//! `thalweg bench cache`: replacement policies on generated requests, and the cache itself.
 
 mod dashboard;
 mod engine;
@@ -13,7 +13,7 @@ use serde::Serialize;
 const EXAMPLES: &str = "Examples:
   thalweg bench cache policies                      hit ratios of all policies, from recent requests to a hot spot in old data
   thalweg bench cache policies --cache-percent 4 --json
-  thalweg bench cache engine --file /var/tmp/flash  the cache itself, as in the paper and as it is
+  thalweg bench cache engine --file /var/tmp/flash  the cache itself, by policy
   thalweg bench cache dashboard                     12 panels over 6 h of 1,000 series, inside the database
   thalweg bench cache requests --influxdb http://127.0.0.1:8086 --cache 127.0.0.1:7785";
 

@@ -48,9 +48,9 @@ pub(crate) struct InsertFlags {
     location: DataLocation,
 }
 
-/// What a case's writer saw.
+/// Figures of a case's writer.
 #[derive(Default)]
-struct Seen {
+struct WriterFigures {
     values: u64,
     making_cpu_seconds: f64,
     writer_cpu_seconds: f64,
@@ -89,20 +89,20 @@ fn measure(
     };
     let before = usage(std::process::id());
     let start = Instant::now();
-    let mut seen = with_upkeep(&store, |upkeep| write(flags, &store, &target, walks, upkeep))?;
+    let mut figures = with_upkeep(&store, |upkeep| write(flags, &store, &target, walks, upkeep))?;
     let seconds = start.elapsed().as_secs_f64();
-    let cpu_seconds = usage(std::process::id()).cpu_seconds - before.cpu_seconds - seen.making_cpu_seconds;
+    let cpu_seconds = usage(std::process::id()).cpu_seconds - before.cpu_seconds - figures.making_cpu_seconds;
     let stats = store.stats();
-    let values = seen.values as f64;
+    let values = figures.values as f64;
     let mut case = Case::new(name);
-    case.count("values", seen.values)
+    case.count("values", figures.values)
         .add("seconds", seconds)
         .add("values_per_second", values / seconds)
         .add("values_per_cpu_second", values / cpu_seconds)
-        .add("values_per_writer_cpu_second", values / seen.writer_cpu_seconds)
+        .add("values_per_writer_cpu_second", values / figures.writer_cpu_seconds)
         .add("cpu_seconds", cpu_seconds)
-        .add("making_cpu_seconds", seen.making_cpu_seconds)
-        .add("log_bytes_per_value", seen.log_bytes as f64 / values)
+        .add("making_cpu_seconds", figures.making_cpu_seconds)
+        .add("log_bytes_per_value", figures.log_bytes as f64 / values)
         .add("part_bytes_written_per_value", stats.part_bytes_written as f64 / values)
         .count("flushes", stats.flushes)
         .count("merges", stats.merges)
@@ -110,19 +110,25 @@ fn measure(
     for (level, parts) in stats.levels.iter().enumerate() {
         case.count(format!("level{level}_parts"), parts.parts).count(format!("level{level}_bytes"), parts.bytes);
     }
-    for (state, latencies) in [("merging", &mut seen.merging_us), ("quiet", &mut seen.quiet_us)] {
+    for (state, latencies) in [("merging", &mut figures.merging_us), ("quiet", &mut figures.quiet_us)] {
         case.count(format!("requests_{state}"), latencies.len() as u64);
         for (figure, share) in [("p50", 0.5), ("p99", 0.99), ("max", 1.0)] {
             case.add(format!("append_{figure}_{state}_us"), quantile(latencies, share));
         }
     }
-    Ok((case, seen.course))
+    Ok((case, figures.course))
 }
 
 /// Writes steps until the time is over.
-fn write(flags: &InsertFlags, store: &Store, target: &Target, walks: &Walks, upkeep: &Upkeep) -> Result<Seen, String> {
+fn write(
+    flags: &InsertFlags,
+    store: &Store,
+    target: &Target,
+    walks: &Walks,
+    upkeep: &Upkeep,
+) -> Result<WriterFigures, String> {
     let columns = ["seconds", "values", "level0_bytes", "level0_parts", "level1_parts", "level2_parts", "head_bytes"];
-    let mut seen = Seen { course: Course::new(&columns), ..Seen::default() };
+    let mut figures = WriterFigures { course: Course::new(&columns), ..WriterFigures::default() };
     let progress = bar(flags.seconds as u64, "seconds");
     let width = target.width();
     let rows_at_once = (flags.request_cells / width).max(1);
@@ -136,7 +142,7 @@ fn write(flags: &InsertFlags, store: &Store, target: &Target, walks: &Walks, upk
             *cell = walks.value(row * width + place, step).to_bits();
         }
         let made = thread_cpu_seconds();
-        seen.making_cpu_seconds += made - making;
+        figures.making_cpu_seconds += made - making;
         let log_before = upkeep.is_merging();
         let begun = Instant::now();
         let timestamp_ns = START_NS + step as i64 * i64::from(flags.interval_s) * SECOND_NS;
@@ -146,33 +152,33 @@ fn write(flags: &InsertFlags, store: &Store, target: &Target, walks: &Walks, upk
         }
         appender.commit().map_err(|error| error.to_string())?;
         let us = begun.elapsed().as_secs_f64() * 1e6;
-        let latencies = if log_before || upkeep.is_merging() { &mut seen.merging_us } else { &mut seen.quiet_us };
+        let latencies = if log_before || upkeep.is_merging() { &mut figures.merging_us } else { &mut figures.quiet_us };
         latencies.push(us);
-        seen.writer_cpu_seconds += thread_cpu_seconds() - made;
-        seen.values += (rows * width) as u64;
+        figures.writer_cpu_seconds += thread_cpu_seconds() - made;
+        figures.values += (rows * width) as u64;
         row += rows;
         if row >= target.rows() {
             (row, step) = (0, step + 1);
         }
         if start.elapsed() >= sampled {
             sampled += Duration::from_millis(500);
-            sample(store, &mut seen, start, &progress);
+            sample(store, &mut figures, start, &progress);
         }
     }
-    sample(store, &mut seen, start, &progress);
+    sample(store, &mut figures, start, &progress);
     progress.finish_and_clear();
-    Ok(seen)
+    Ok(figures)
 }
 
-fn sample(store: &Store, seen: &mut Seen, start: Instant, progress: &ProgressBar) {
+fn sample(store: &Store, figures: &mut WriterFigures, start: Instant, progress: &ProgressBar) {
     let stats = store.stats();
     let parts = stats.levels.map(|level| level.parts as f64);
     let bytes = stats.levels.map(|level| level.bytes as f64);
     let seconds = start.elapsed().as_secs_f64();
-    seen.log_bytes = stats.log.appended_bytes;
-    seen.course.rows.push(vec![
+    figures.log_bytes = stats.log.appended_bytes;
+    figures.course.rows.push(vec![
         seconds,
-        seen.values as f64,
+        figures.values as f64,
         bytes[0],
         parts[0],
         parts[1],

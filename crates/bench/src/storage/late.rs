@@ -123,13 +123,13 @@ fn measure(flags: &LateFlags, folder: &Folder, share: u32) -> Result<Case, Strin
         .add("values_per_cpu_second", values / all_cpu_seconds)
         .add("values_per_writer_cpu_second", values / writer.cpu_seconds)
         .add("cpu_seconds", all_cpu_seconds);
-    asked(flags, &store, "before", &mut case)?;
-    held(&store, "before", &mut case);
+    query_groups(flags, &store, "before", &mut case)?;
+    count_parts(&store, "before", &mut case);
     let cpu_before = thread_cpu_seconds();
     store.compact_all().map_err(|error| error.to_string())?;
     case.add("settle_cpu_seconds", thread_cpu_seconds() - cpu_before);
-    asked(flags, &store, "after", &mut case)?;
-    held(&store, "after", &mut case);
+    query_groups(flags, &store, "after", &mut case)?;
+    count_parts(&store, "after", &mut case);
     case.count("files", files(&path)).count("folder_bytes", folder_bytes(&path));
     drop(store);
     folder.clear(&name);
@@ -207,7 +207,7 @@ impl Writer<'_> {
     }
 }
 
-fn held(store: &Store, when: &str, case: &mut Case) {
+fn count_parts(store: &Store, when: &str, case: &mut Case) {
     let stats = store.stats();
     case.count(format!("parts_{when}"), stats.levels.iter().map(|level| level.parts).sum())
         .count(format!("part_{when}_bytes"), stats.levels.iter().map(|level| level.bytes).sum())
@@ -215,7 +215,7 @@ fn held(store: &Store, when: &str, case: &mut Case) {
 }
 
 /// Asks single groups for all their samples, and for their maxima by hour.
-fn asked(flags: &LateFlags, store: &Store, when: &str, case: &mut Case) -> Result<(), String> {
+fn query_groups(flags: &LateFlags, store: &Store, when: &str, case: &mut Case) -> Result<(), String> {
     let groups = everything(store)?;
     let whole = TimeRange::new(START_NS, START_NS + i64::from(flags.hours) * HOUR_NS);
     let windows = Windows { start_ns: START_NS, width_ns: HOUR_NS, count: flags.hours as usize };

@@ -26,7 +26,7 @@ pub(super) struct DataLocation {
 /// The experiment's folder.
 pub(super) struct Folder {
     path: PathBuf,
-    keep: bool,
+    is_permanent: bool,
 }
 
 impl Folder {
@@ -37,7 +37,7 @@ impl Folder {
             return Err(format!("{} exists; the benchmark needs a folder of its own", path.display()));
         }
         std::fs::create_dir_all(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
-        Ok(Self { path, keep: place.data.is_some() })
+        Ok(Self { path, is_permanent: place.data.is_some() })
     }
 
     /// The data folder of a case.
@@ -47,7 +47,7 @@ impl Folder {
 
     /// Takes a case's data away, so that the next has the room.
     pub(super) fn clear(&self, name: &str) {
-        if !self.keep {
+        if !self.is_permanent {
             // What cannot be removed now goes with the whole folder.
             let _ = std::fs::remove_dir_all(self.case(name));
         }
@@ -56,7 +56,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if !self.keep {
+        if !self.is_permanent {
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

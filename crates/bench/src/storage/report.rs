@@ -118,7 +118,7 @@ impl Report {
             }
         }
         for figure in figures {
-            let cells = self.cases.iter().map(|case| shown(figure, case.get(figure)));
+            let cells = self.cases.iter().map(|case| figure_text(figure, case.get(figure)));
             table.add_row(std::iter::once(figure.replace('_', " ")).chain(cells));
         }
         table
@@ -126,7 +126,7 @@ impl Report {
 }
 
 /// A figure as people read it, by the unit at the end of its name.
-fn shown(name: &str, value: f64) -> String {
+fn figure_text(name: &str, value: f64) -> String {
     if value.is_nan() {
         return "–".to_owned();
     }
@@ -159,7 +159,7 @@ mod tests {
             ("bytes_per_value", 0.29, "0.290"),
             ("absent", f64::NAN, "–"),
         ] {
-            assert_eq!(shown(name, value), expected, "{name}");
+            assert_eq!(figure_text(name, value), expected, "{name}");
         }
     }
 

@@ -69,7 +69,7 @@ pub(super) fn run(flags: &WindowsFlags) -> Result<ExitCode, String> {
         store.compact_all().map_err(|error| error.to_string())?;
         case.count("values", values).add("write_cpu_seconds", thread_cpu_seconds() - cpu_before);
         warm(flags, &store, &mut case)?;
-        held(&store, &path, &mut case);
+        count_files(&store, &path, &mut case);
         report.cases.push(case);
     }
     if let Some(url) = &flags.objects {
@@ -122,7 +122,7 @@ fn days(flags: &WindowsFlags) -> Windows {
 }
 
 /// The series that is asked for: the first.
-fn asked(store: &Store) -> Result<SelectedGroup, String> {
+fn first_series(store: &Store) -> Result<SelectedGroup, String> {
     let instance = "10.0.0.0:9100";
     let found = select(store, "instance", MatchOp::Equal, instance)?;
     let first = super::data::metric(0);
@@ -154,7 +154,7 @@ fn maxima_of_samples(store: &Store, group: &SelectedGroup, windows: &Windows) ->
 }
 
 fn warm(flags: &WindowsFlags, store: &Store, case: &mut Case) -> Result<(), String> {
-    let (group, windows) = (asked(store)?, days(flags));
+    let (group, windows) = (first_series(store)?, days(flags));
     let (mut from_nodes, mut from_samples) = (Vec::new(), Vec::new());
     let (expected, counts) = maxima(store, &group, &windows)?;
     for _ in 0..flags.queries {
@@ -179,7 +179,7 @@ fn warm(flags: &WindowsFlags, store: &Store, case: &mut Case) -> Result<(), Stri
     Ok(())
 }
 
-fn held(store: &Store, path: &Path, case: &mut Case) {
+fn count_files(store: &Store, path: &Path, case: &mut Case) {
     let stats = store.stats();
     let manifests = std::fs::read_dir(path).into_iter().flatten().flatten();
     let is_manifest = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("MANIFEST");
@@ -213,7 +213,7 @@ fn on_objects(flags: &WindowsFlags, path: &Path, url: &str) -> Result<Case, Stri
     let (mut cold, mut cold_samples) = (Vec::new(), Vec::new());
     for opening in 0..COLD_OPENINGS * 2 {
         let store = open(options.clone())?;
-        let (group, windows) = (asked(&store)?, days(flags));
+        let (group, windows) = (first_series(&store)?, days(flags));
         let begun = Instant::now();
         if opening % 2 == 0 {
             maxima(&store, &group, &windows)?;
@@ -227,6 +227,6 @@ fn on_objects(flags: &WindowsFlags, path: &Path, url: &str) -> Result<Case, Stri
     case.add("cold_ms", nodes).add("cold_decode_everything_ms", samples).add("cold_ratio", samples / nodes);
     let store = open(options)?;
     warm(flags, &store, &mut case)?;
-    held(&store, path, &mut case);
+    count_files(&store, path, &mut case);
     Ok(case)
 }

@@ -98,7 +98,7 @@ impl Shared {
         let new = || {
             let state = self.state.lock();
             let field = state.fields.get(field as usize)?;
-            Some(SlabBuilder::new(self.options.layout, self.options.slab_bytes, field.value_type, field.name.clone()))
+            Some(SlabBuilder::new(self.options.slab_bytes, field.value_type, field.name.clone()))
         };
         let finish = |builder: SlabBuilder| {
             let (incarnation, serial) = {

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::state::State;
 use super::{Cache, Shared};
+use crate::flash::pool::Job;
 use crate::index::{Extent, FieldNumber, SlabLocation, SlabMeta};
 use crate::open_slab::{Batch, rename};
 use crate::points::{Answer, FieldPoints, ValueType};
-use crate::pool::Job;
 use crate::resolve::Hidden;
 use crate::span::SpanSet;
-use crate::{Key, Layout, Span};
+use crate::{Key, Span};
 
 pub(super) use read::{Failure, FieldRead, damaged};
 
@@ -36,7 +36,7 @@ pub enum Lookup {
 
 /// A cached answer: for all of the requested span, its head or its tail.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct CachedPart {
     /// The answer for the part.
     pub answer: Answer,
     /// Which part it is.
@@ -45,7 +45,7 @@ pub struct Found {
     pub stamp: u64,
 }
 
-impl Found {
+impl CachedPart {
     /// The outcome of a lookup of a span.
     pub fn into_lookup(self, asked: Span) -> Lookup {
         if self.span == asked {
@@ -123,11 +123,11 @@ pub(super) struct Sources {
     pub(super) hidden: Vec<Hidden>,
 }
 
-/// A slab to read; in rows the location is not known.
+/// A slab to read.
 pub(super) struct SlabSource {
     pub(super) slot: u32,
     pub(super) meta: SlabMeta,
-    pub(super) location: Option<SlabLocation>,
+    pub(super) location: SlabLocation,
 }
 
 impl Cache {
@@ -155,7 +155,7 @@ impl Cache {
     }
 
     /// As [`Cache::get_with`], with the stamp of the answer.
-    pub fn find(&self, request: &Request<'_>) -> Option<Found> {
+    pub fn find(&self, request: &Request<'_>) -> Option<CachedPart> {
         let shared = &self.shared;
         shared.counters.add(&shared.counters.gets, 1);
         // A slab may go between look-up and read: the second look-up knows.
@@ -166,7 +166,7 @@ impl Cache {
             match self.read(sources) {
                 Ok(answer) => {
                     shared.counters.count_hit(span == request.span, answer.size_bytes());
-                    return Some(Found { answer, span, stamp });
+                    return Some(CachedPart { answer, span, stamp });
                 }
                 Err(failures) => shared.note_failures(request.key, &failures, attempt > 0),
             }
@@ -217,7 +217,7 @@ impl Shared {
             state.note_miss(&request.key, request.span);
             return None;
         };
-        Some((part, stamp, state.sources(request.key, part, self.options.layout)))
+        Some((part, stamp, state.sources(request.key, part)))
     }
 
     /// Takes what could not be read out of the index. The first time only slabs that are known to be bad.
@@ -247,24 +247,15 @@ impl Shared {
 }
 
 impl State {
-    fn sources(&mut self, key: Key, span: Span, layout: Layout) -> Vec<Sources> {
+    fn sources(&mut self, key: Key, span: Span) -> Vec<Sources> {
         let Some(entry) = self.keys.get(&key) else {
             return Vec::new();
         };
         let mut by_field: BTreeMap<FieldNumber, Vec<SlabSource>> = BTreeMap::new();
-        let mut add = |slot: u32, location: Option<SlabLocation>| {
-            let Some(meta) = self.meta(slot) else { return };
-            if location.map_or(meta.span, |location| location.span(meta.span)).overlaps(&span) {
-                by_field.entry(meta.field).or_default().push(SlabSource { slot, meta: *meta, location });
-            }
-        };
-        match layout {
-            Layout::Columns => entry.locations.iter().for_each(|location| add(location.slab, Some(location))),
-            Layout::Rows => {
-                let fields = entry.fields.iter().filter_map(|number| self.fields.get(*number as usize));
-                let nodes = fields.flat_map(|field| field.slabs.candidates(&key, span));
-                nodes.for_each(|node| add(node.slab, None));
-            }
+        for location in entry.locations.iter() {
+            let slot = location.slab;
+            let Some(meta) = self.meta(slot).filter(|meta| location.span(meta.span).overlaps(&span)) else { continue };
+            by_field.entry(meta.field).or_default().push(SlabSource { slot, meta: *meta, location });
         }
         let touched: Vec<u32> = by_field.values().flatten().map(|slab| slab.meta.serial as u32).collect();
         let fields: Vec<FieldNumber> = entry.fields.to_vec();
@@ -290,7 +281,7 @@ impl State {
         let open = self.open.get(&number).map(|bucket| bucket.batches_of(key)).unwrap_or_default();
         let sealing = self.sealing.as_ref().filter(|(field, _)| *field == number);
         let sealing = sealing.map(|(_, bucket)| bucket.batches_of(key)).unwrap_or_default();
-        open.iter().chain(sealing).filter(|batch| batch.piece.span.overlaps(&span)).cloned().collect()
+        open.iter().chain(sealing).filter(|batch| batch.interval.span.overlaps(&span)).cloned().collect()
     }
 
     /// Tells the policy of a slab that is gone and might have had this.

@@ -1,5 +1,5 @@
 //! The cache: what is set goes into buckets in memory, from there in slabs to flash; what is asked for is looked up in the index, read
-//! and checked. An answer is given only if pieces that were read cover all of it in every field of the key, so that whatever
+//! and checked. An answer is given only if intervals that were read cover all of it in every field of the key, so that whatever
 //! happens to the file, or to a slab between look-up and read, makes a miss and never a wrong answer.
 //!
 //! * [`set`]: points into buckets · [`seal`]: a bucket into slabs · [`room`]: a slot for a slab · [`get`]: look-up, read, join
@@ -25,12 +25,12 @@ use std::sync::Arc;
 use platform::Platform;
 use tracing_mutex::parkinglot::Mutex;
 
+use crate::PolicyKind;
 use crate::flash::Flash;
-use crate::pool::Pool;
-use crate::{Layout, PolicyKind};
+use crate::flash::pool::Pool;
 
 pub(crate) use get::part_of;
-pub use get::{Found, Lookup, Request};
+pub use get::{CachedPart, Lookup, Request};
 pub use set::SetError;
 pub use stats::Stats;
 
@@ -46,8 +46,6 @@ pub struct Options {
     pub file_bytes_max: u64,
     /// Bytes of a slab: a multiple of 4 KiB, at most a MiB.
     pub slab_bytes: usize,
-    /// How points lie in slabs.
-    pub layout: Layout,
     /// Which slab goes when room is needed.
     pub policy: PolicyKind,
     /// Requests of fewer bytes, as estimated, get nothing if not all of them is cached: asking twice would cost more.
@@ -73,7 +71,6 @@ impl Options {
             file: file.as_ref().to_owned(),
             file_bytes_max,
             slab_bytes: 1 << 20,
-            layout: Layout::Columns,
             policy: PolicyKind::Sieve,
             partial_bytes_min: 512 << 10,
             compaction_slabs: 16,

@@ -11,13 +11,13 @@ use crate::flash::{Flash, Superblock, new_incarnation};
 use crate::index::{Extent, FieldNumber};
 use crate::resolve::{Hidden, resolve};
 use crate::slab::header::HEAD_BYTES;
-use crate::slab::{Head, Header, Piece};
-use crate::{Key, Layout, Span};
+use crate::slab::{CachedInterval, Head, Header};
+use crate::{Key, Span};
 
 /// What slabs say of a key.
 #[derive(Default)]
-struct Found {
-    fields: BTreeMap<FieldNumber, Vec<Piece>>,
+struct KeyContents {
+    fields: BTreeMap<FieldNumber, Vec<CachedInterval>>,
     points: u64,
 }
 
@@ -40,15 +40,12 @@ pub(super) fn recover(
         state.hide(delete);
     }
     let mut headers = Vec::new();
-    let mut found: HashMap<Key, Found> = HashMap::new();
+    let mut found: HashMap<Key, KeyContents> = HashMap::new();
     for slot in 0..slabs as u32 {
         // Errors of one slot are those of a bad place: what was there is a miss.
         let Some(header) = read(flash, slot).filter(|header| header.head.incarnation == superblock.incarnation) else {
             continue;
         };
-        if header.head.layout != options.layout {
-            continue;
-        }
         note(&mut state, &mut found, &header);
         headers.push((slot, header));
     }
@@ -69,31 +66,28 @@ fn read(flash: &Flash, slot: u32) -> Option<Header> {
     Header::decode(bytes.get(range)?).ok()
 }
 
-fn note(state: &mut State, found: &mut HashMap<Key, Found>, header: &Header) {
+fn note(state: &mut State, found: &mut HashMap<Key, KeyContents>, header: &Header) {
     let head = &header.head;
     state.next_serial = state.next_serial.max(head.serial + 1);
     state.next_sequence = state.next_sequence.max(head.sequence_max + 1);
     let field = state.field(&head.field, head.value_type);
     for placed in &header.records {
         let found = found.entry(placed.record.key).or_default();
-        found.fields.entry(field).or_default().extend_from_slice(&placed.record.pieces);
-        found.points += match head.layout {
-            Layout::Columns => placed.record.markers.iter().map(|marker| u64::from(marker.count)).sum(),
-            Layout::Rows => u64::from(head.points / head.keys.max(1)),
-        };
+        found.fields.entry(field).or_default().extend_from_slice(&placed.record.intervals);
+        found.points += placed.record.markers.iter().map(|marker| u64::from(marker.count)).sum::<u64>();
     }
 }
 
-/// A key is cached where all its fields are, as many as its pieces say that it has.
-fn add_key(state: &mut State, key: Key, found: &Found) {
-    let fields_max = found.fields.values().flatten().map(|piece| piece.fields).max().unwrap_or(0);
+/// A key is cached where all its fields are, as many as its intervals say that it has.
+fn add_key(state: &mut State, key: Key, found: &KeyContents) {
+    let fields_max = found.fields.values().flatten().map(|interval| interval.fields).max().unwrap_or(0);
     if found.fields.len() < usize::from(fields_max) {
         return;
     }
     let hidden = state.hidden(&key);
     let mut parts: Option<Vec<(Span, u64)>> = None;
-    for pieces in found.fields.values() {
-        let own = stamped(pieces, &hidden);
+    for intervals in found.fields.values() {
+        let own = stamped(intervals, &hidden);
         parts = Some(parts.map_or(own.clone(), |parts| intersect(&parts, &own)));
     }
     let parts = parts.unwrap_or_default();
@@ -111,11 +105,11 @@ fn add_key(state: &mut State, key: Key, found: &Found) {
     }
 }
 
-/// The spans that pieces answer for, and their stamps.
-fn stamped(pieces: &[Piece], hidden: &[Hidden]) -> Vec<(Span, u64)> {
+/// The spans that intervals answer for, and their stamps.
+fn stamped(intervals: &[CachedInterval], hidden: &[Hidden]) -> Vec<(Span, u64)> {
     let everything = Span::new(i64::MIN, i64::MAX);
-    let (parts, _) = resolve(pieces, everything, hidden);
-    parts.iter().filter_map(|(span, place)| Some((*span, pieces.get(*place)?.stamp))).collect()
+    let (parts, _) = resolve(intervals, everything, hidden);
+    parts.iter().filter_map(|(span, place)| Some((*span, intervals.get(*place)?.stamp))).collect()
 }
 
 /// What both have, with the older of two stamps. Both are sorted and do not overlap.

@@ -60,7 +60,7 @@ impl Shared {
                 let halves = [(earlier, key, batches.clone()), (later, key, batches)];
                 units.splice(0..0, halves);
             }
-            None => self.state.lock().forget_pieces(&unit),
+            None => self.state.lock().forget_intervals(&unit),
         }
     }
 
@@ -69,7 +69,7 @@ impl Shared {
         let mut state = self.state.lock();
         let crowded = state.open_bytes > self.options.open_bytes_max;
         let compressed = state.compressed.get(&field).copied().unwrap_or(0.5);
-        let bytes = state.open.get(&field)?.slab_bytes(self.options.layout, compressed);
+        let bytes = state.open.get(&field)?.slab_bytes(compressed);
         if !all && !crowded && bytes <= self.options.slab_bytes {
             return None;
         }
@@ -84,7 +84,7 @@ impl Shared {
         let known = state.fields.get(field as usize);
         let (name, value_type) = known
             .map_or_else(|| (Arc::from(""), crate::ValueType::F64), |field| (field.name.clone(), field.value_type));
-        SlabBuilder::new(self.options.layout, self.options.slab_bytes, value_type, name)
+        SlabBuilder::new(self.options.slab_bytes, value_type, name)
     }
 
     fn write_slab(&self, field: FieldNumber, builder: SlabBuilder, gathered: &Units) -> io::Result<()> {
@@ -130,7 +130,7 @@ impl Shared {
             if is_whole && !cleared {
                 batches.into_iter().for_each(|batch| state.push_batch(field, key, batch));
             } else {
-                state.forget_pieces(&unit);
+                state.forget_intervals(&unit);
             }
         }
     }
@@ -157,11 +157,11 @@ fn fill(mut builder: SlabBuilder, units: &mut Units) -> Option<(SlabBuilder, Uni
 }
 
 impl State {
-    /// Forgets that pieces are cached which are nowhere.
-    pub(super) fn forget_pieces(&mut self, unit: &Unit) {
-        for (key, pieces) in &unit.keys {
+    /// Forgets that intervals are cached which are nowhere.
+    pub(super) fn forget_intervals(&mut self, unit: &Unit) {
+        for (key, intervals) in &unit.keys {
             if let Some(entry) = self.keys.get_mut(key) {
-                pieces.iter().for_each(|piece| entry.extents.remove(piece.span));
+                intervals.iter().for_each(|interval| entry.extents.remove(interval.span));
             }
             self.drop_if_empty(key);
         }

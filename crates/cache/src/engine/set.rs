@@ -10,9 +10,9 @@ use super::{Cache, Shared};
 use crate::index::{Extent, Extents, FieldNumber};
 use crate::open_slab::{Batch, Bucket};
 use crate::points::{Answer, FieldPoints, Points, Values};
-use crate::slab::Piece;
+use crate::slab::CachedInterval;
 use crate::slab::header::FIELD_NAME_BYTES_MAX;
-use crate::{Key, Layout, Span};
+use crate::{Key, Span};
 
 /// The field that stands for "no field" where an answer has none.
 const NO_FIELD: &str = "";
@@ -141,7 +141,7 @@ impl Shared {
 
     /// The bucket whose points are to be packed now.
     fn packable_bucket(&self, state: &State) -> Option<FieldNumber> {
-        if self.options.layout == Layout::Rows || state.open_bytes <= self.options.open_bytes_max {
+        if state.open_bytes <= self.options.open_bytes_max {
             return None;
         }
         let (field, bucket) = state.open.iter().max_by_key(|(_, bucket)| bucket.packable_bytes())?;
@@ -178,7 +178,7 @@ impl Shared {
         for (field, bucket) in &state.open {
             let compressed = state.compressed.get(field).copied().unwrap_or(0.5);
             // More than one slab's worth, so that the first one is full.
-            let is_full = bucket.slab_bytes(self.options.layout, compressed) > self.options.slab_bytes * 9 / 8;
+            let is_full = bucket.slab_bytes(compressed) > self.options.slab_bytes * 9 / 8;
             if is_full && !full.contains(field) {
                 full.push(*field);
             }
@@ -213,9 +213,9 @@ impl State {
         let density = (size_bytes as f64 / span.length()) as f32;
         let series: Arc<[Arc<str>]> = answer.series.clone().into();
         for span in missing.spans() {
-            let piece = Piece { span: *span, sequence, stamp, fields: fields.len() as u16 };
+            let interval = CachedInterval { span: *span, sequence, stamp, fields: fields.len() as u16 };
             for (number, field) in &fields {
-                self.add_field(key, piece, *number, *field, &series);
+                self.add_field(key, interval, *number, *field, &series);
             }
             self.entry(key).extents.insert(Extent { span: *span, stamp, density });
         }
@@ -252,16 +252,16 @@ impl State {
         }
         let series: Arc<[Arc<str>]> = Arc::from([]);
         for Extent { span, stamp, .. } in cached {
-            let piece = Piece { span, sequence: self.sequence(), stamp, fields: fields as u16 };
-            new.iter().for_each(|number| self.add_field(key, piece, *number, None, &series));
+            let interval = CachedInterval { span, sequence: self.sequence(), stamp, fields: fields as u16 };
+            new.iter().for_each(|number| self.add_field(key, interval, *number, None, &series));
         }
     }
 
-    /// A field's points of a piece, or that there are none, in batches.
+    /// A field's points of an interval, or that there are none, in batches.
     fn add_field(
         &mut self,
         key: Key,
-        piece: Piece,
+        interval: CachedInterval,
         number: FieldNumber,
         points: Option<&Points>,
         series: &Arc<[Arc<str>]>,
@@ -269,8 +269,8 @@ impl State {
         let Some(value_type) = self.fields.get(number as usize).map(|field| field.value_type) else {
             return;
         };
-        let mut rest = points.map_or_else(|| Points::new(value_type), |points| points.within(piece.span));
-        let mut span = piece.span;
+        let mut rest = points.map_or_else(|| Points::new(value_type), |points| points.within(interval.span));
+        let mut span = interval.span;
         while !span.is_empty() {
             let cut = rest.timestamps.get(BATCH_POINTS_MAX).copied().filter(|cut| *cut > span.start);
             let end = cut.unwrap_or(span.end);
@@ -279,7 +279,7 @@ impl State {
             let own =
                 if span.is_empty() { std::mem::replace(&mut rest, Points::new(value_type)) } else { rest.within(part) };
             rest = rest.within(span);
-            let batch = Batch::new(Piece { span: part, ..piece }, own, series.clone());
+            let batch = Batch::new(CachedInterval { span: part, ..interval }, own, series.clone());
             self.push_batch(number, key, Arc::new(batch));
         }
     }

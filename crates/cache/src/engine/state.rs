@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use crate::Key;
 use crate::flash::{Delete, Superblock};
 use crate::index::{Field, FieldNumber, KeyEntry, Keys, SlabLocation, SlabMeta, SlabNode};
 use crate::open_slab::Bucket;
@@ -10,7 +11,6 @@ use crate::points::ValueType;
 use crate::policy::Policy;
 use crate::resolve::Hidden;
 use crate::slab::{Head, Header, Placed};
-use crate::{Key, Layout};
 
 /// Ghosts whose nodes are remembered, to tell when a miss would have been a hit.
 const GHOST_NODES_MAX: usize = 64;
@@ -143,9 +143,7 @@ impl State {
         if let Some(field) = self.fields.get_mut(field as usize) {
             field.slabs.insert(SlabNode { slab: slot, bloom, span: head.span });
         }
-        if head.layout == Layout::Columns {
-            self.add_places(slot, head, records);
-        }
+        self.add_places(slot, head, records);
         self.slots.insert(head.serial as u32, slot);
         self.policy.insert(head.serial as u32, head.center);
         field
@@ -188,7 +186,7 @@ impl State {
             };
             entry.locations.forget(slot);
             if and_extents {
-                placed.record.pieces.iter().for_each(|piece| entry.extents.remove(piece.span));
+                placed.record.intervals.iter().for_each(|interval| entry.extents.remove(interval.span));
             }
             self.drop_if_empty(&placed.record.key);
         }

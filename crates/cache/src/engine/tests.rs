@@ -106,11 +106,10 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, layout: Layout, policy: PolicyKind, slabs: u64, is_exact: bool) -> Self {
+    fn new(seed: u64, policy: PolicyKind, slabs: u64, is_exact: bool) -> Self {
         let simulation = Simulation::new(seed);
         let mut options = Options::new(PATH, (1 << 20) + slabs * (16 << 10));
         options.slab_bytes = 16 << 10;
-        options.layout = layout;
         options.policy = policy;
         options.partial_bytes_min = 0;
         options.compaction_slabs = 3;
@@ -124,7 +123,7 @@ impl World {
         Self { simulation, options, cache, truths, is_exact }
     }
 
-    /// The same, empty as it is, with so many bytes that may wait for the file.
+    /// With so many bytes that may wait for the file.
     fn with_open_bytes(mut self, open_bytes_max: usize) -> Self {
         self.options.open_bytes_max = open_bytes_max;
         self.reopen();
@@ -204,10 +203,6 @@ impl World {
     }
 }
 
-fn layouts() -> impl Strategy<Value = Layout> {
-    prop::sample::select(vec![Layout::Rows, Layout::Columns])
-}
-
 /// All that a few sets bring, or so little that points are packed.
 fn open_bytes() -> impl Strategy<Value = usize> {
     prop::sample::select(vec![8 << 10, 64 << 10])
@@ -218,11 +213,10 @@ proptest! {
 
     #[test]
     fn with_room_for_all_nothing_is_missed(
-        layout in layouts(),
         open_bytes in open_bytes(),
         steps in prop::collection::vec(step(), 1..60),
     ) {
-        let mut world = World::new(1, layout, PolicyKind::TsCache, 4096, true).with_open_bytes(open_bytes);
+        let mut world = World::new(1, PolicyKind::TsCache, 4096, true).with_open_bytes(open_bytes);
         steps.iter().for_each(|step| world.run(step));
         world.check_all();
     }
@@ -230,12 +224,11 @@ proptest! {
     #[test]
     fn whatever_happens_no_answer_is_wrong(
         seed in any::<u64>(),
-        layout in layouts(),
         policy in prop::sample::select(PolicyKind::ALL.to_vec()),
         open_bytes in open_bytes(),
         steps in prop::collection::vec(rough_step(), 1..120),
     ) {
-        let mut world = World::new(seed, layout, policy, 6, false).with_open_bytes(open_bytes);
+        let mut world = World::new(seed, policy, 6, false).with_open_bytes(open_bytes);
         for step in &steps {
             world.run(step);
             world.check_all();
@@ -249,7 +242,7 @@ proptest! {
 
 #[test]
 fn compaction_keeps_what_keys_share_once() {
-    let mut world = World::new(7, Layout::Columns, PolicyKind::Fifo, 4096, true);
+    let mut world = World::new(7, PolicyKind::Fifo, 4096, true);
     for start in (0..2000).step_by(100) {
         for number in [2, 4] {
             world.run(&Step::Set(number, Span::new(start, start + 100)));
@@ -270,7 +263,7 @@ fn compaction_keeps_what_keys_share_once() {
 
 #[test]
 fn a_hit_reads_a_slab_once_and_then_not_at_all() {
-    let mut world = World::new(5, Layout::Columns, PolicyKind::Sieve, 64, true);
+    let mut world = World::new(5, PolicyKind::Sieve, 64, true);
     for start in (0..1200).step_by(100) {
         for number in 1..KEYS {
             world.run(&Step::Set(number, Span::new(start, start + 100)));
@@ -297,7 +290,7 @@ fn a_hit_reads_a_slab_once_and_then_not_at_all() {
 
 #[test]
 fn series_of_other_keys_do_not_come_along() {
-    let mut world = World::new(9, Layout::Columns, PolicyKind::Sieve, 64, true);
+    let mut world = World::new(9, PolicyKind::Sieve, 64, true);
     for number in [1, 2, 3, 4] {
         world.run(&Step::Set(number, Span::new(0, 50)));
     }
@@ -314,7 +307,7 @@ fn series_of_other_keys_do_not_come_along() {
 
 #[test]
 fn deletes_survive_although_their_list_overflows() {
-    let mut world = World::new(3, Layout::Columns, PolicyKind::Fifo, 64, false);
+    let mut world = World::new(3, PolicyKind::Fifo, 64, false);
     let span = Span::new(0, 50);
     for round in 0..20_000i64 {
         if round % 1000 == 0 {
@@ -333,7 +326,7 @@ fn deletes_survive_although_their_list_overflows() {
 
 #[test]
 fn what_compaction_left_behind_does_not_come_back() {
-    let mut world = World::new(3, Layout::Columns, PolicyKind::Fifo, 256, false);
+    let mut world = World::new(3, PolicyKind::Fifo, 256, false);
     let spans: Vec<Span> = (0..150).step_by(50).map(|start| Span::new(start, start + 50)).collect();
     for span in &spans {
         world.run(&Step::Set(2, *span));
@@ -382,7 +375,7 @@ fn a_real_file_is_read_and_written_directly() {
 
 #[test]
 fn what_is_no_answer_is_refused() {
-    let world = World::new(1, Layout::Columns, PolicyKind::Lru, 8, true);
+    let world = World::new(1, PolicyKind::Lru, 8, true);
     let points = |timestamps: &[i64], series: &[u32]| Points {
         timestamps: timestamps.to_vec(),
         series: series.to_vec(),
@@ -403,43 +396,40 @@ fn what_is_no_answer_is_refused() {
 
 #[test]
 fn fields_that_come_later_leave_what_is_cached() {
-    for layout in [Layout::Rows, Layout::Columns] {
-        let mut world = World::new(3, layout, PolicyKind::Lru, 64, true);
-        let (truth, all) = (Truth::default(), Span::new(0, 10 * i64::from(KEYS)));
-        let part = |number: u8| Span::new(10 * i64::from(number), 10 * i64::from(number) + 10);
-        // From no field to four.
-        let expected: BTreeMap<_, _> =
-            (0..KEYS).flat_map(|number| answer(number, &truth, part(number)).plain()).collect();
-        let check = |world: &World, span: Span| {
-            let Lookup::Hit(found) = world.cache.get(key(9), span) else { panic!("{layout:?} {span:?}") };
-            let expected = expected.iter().filter(|((time, ..), _)| (span.start..span.end).contains(time));
-            assert!(found.plain().iter().eq(expected), "{layout:?} {span:?}");
-        };
-        for number in 0..KEYS {
-            world.cache.set(key(9), &answer(number, &truth, part(number)), part(number)).unwrap();
-            check(&world, Span::new(0, part(number).end));
-            world.cache.flush().unwrap();
-        }
-        world.reopen();
-        check(&world, all);
-        // What was deleted does not come back with a field that is new.
-        world.cache.delete(key(9), part(1)).unwrap();
-        let other = FieldPoints { name: Arc::from("other"), points: Points::new(ValueType::F64) };
-        let span = Span::new(all.end, all.end + 1);
-        world.cache.set(key(9), &Answer { series: Vec::new(), fields: vec![other] }, span).unwrap();
+    let mut world = World::new(3, PolicyKind::Lru, 64, true);
+    let (truth, all) = (Truth::default(), Span::new(0, 10 * i64::from(KEYS)));
+    let part = |number: u8| Span::new(10 * i64::from(number), 10 * i64::from(number) + 10);
+    // From no field to four.
+    let expected: BTreeMap<_, _> = (0..KEYS).flat_map(|number| answer(number, &truth, part(number)).plain()).collect();
+    let check = |world: &World, span: Span| {
+        let Lookup::Hit(found) = world.cache.get(key(9), span) else { panic!("{span:?}") };
+        let expected = expected.iter().filter(|((time, ..), _)| (span.start..span.end).contains(time));
+        assert!(found.plain().iter().eq(expected), "{span:?}");
+    };
+    for number in 0..KEYS {
+        world.cache.set(key(9), &answer(number, &truth, part(number)), part(number)).unwrap();
+        check(&world, Span::new(0, part(number).end));
         world.cache.flush().unwrap();
-        for _ in 0..2 {
-            let found = world.cache.get(key(9), Span::new(0, 15));
-            assert!(matches!(found, Lookup::Partial { span, .. } if span == part(0)), "{found:?}");
-            check(&world, Span::new(20, all.end));
-            world.reopen();
-        }
+    }
+    world.reopen();
+    check(&world, all);
+    // What was deleted does not come back with a field that is new.
+    world.cache.delete(key(9), part(1)).unwrap();
+    let other = FieldPoints { name: Arc::from("other"), points: Points::new(ValueType::F64) };
+    let span = Span::new(all.end, all.end + 1);
+    world.cache.set(key(9), &Answer { series: Vec::new(), fields: vec![other] }, span).unwrap();
+    world.cache.flush().unwrap();
+    for _ in 0..2 {
+        let found = world.cache.get(key(9), Span::new(0, 15));
+        assert!(matches!(found, Lookup::Partial { span, .. } if span == part(0)), "{found:?}");
+        check(&world, Span::new(20, all.end));
+        world.reopen();
     }
 }
 
 #[test]
 fn stamps_come_back_and_can_be_refused() {
-    let world = World::new(1, Layout::Columns, PolicyKind::Lru, 8, true);
+    let world = World::new(1, PolicyKind::Lru, 8, true);
     let (cache, truth) = (&world.cache, Truth::default());
     let (old, new, both) = (Span::new(0, 10), Span::new(10, 20), Span::new(0, 20));
     cache.set_stamped(key(1), &answer(1, &truth, old), old, 5).unwrap();
@@ -487,7 +477,7 @@ fn slabs_are_full_although_little_may_wait() {
 
 #[test]
 fn threads_that_set_read_delete_and_compact_at_once_get_nothing_wrong() {
-    let mut world = World::new(11, Layout::Columns, PolicyKind::Sieve, 6, false);
+    let mut world = World::new(11, PolicyKind::Sieve, 6, false);
     let mut options = world.options.clone();
     options.read_threads = 2;
     world.cache = Cache::open(&world.simulation.platform(), options).unwrap();

@@ -188,25 +188,25 @@ fn order(field: &FieldPoints) -> (&Arc<str>, ValueType) {
     (&field.name, field.points.values.value_type())
 }
 
-/// Fields as they are found; the places of those that were found stay.
+/// Fields as they are found; the indexes of those that were found stay.
 #[derive(Default)]
 struct Fields(Vec<FieldPoints>);
 
-/// The places of a column's fields, for each type of value.
-type Places = [Option<usize>; 4];
+/// The indexes of a column's fields, for each type of value.
+type FieldIndexes = [Option<usize>; 4];
 
 impl Fields {
     fn read_series(&mut self, number: u32, series: &Series) -> Result<(), String> {
         let Some((time, names)) = series.columns.split_first().filter(|(first, _)| *first == TIME) else {
             return Err(format!("the first column of series {:?} is not {TIME:?}", series.name));
         };
-        let mut columns: Vec<(Arc<str>, Places)> = names.iter().map(|name| self.places(name)).collect();
+        let mut columns: Vec<(Arc<str>, FieldIndexes)> = names.iter().map(|name| self.field_indexes(name)).collect();
         if series.values.cells.is_empty() {
             // A field without values is one all the same: of floats, if nothing tells.
-            for (name, places) in &mut columns {
-                if places.iter().all(Option::is_none) {
-                    *places = self.places(name).1;
-                    self.place(name, places, ValueType::F64);
+            for (name, indexes) in &mut columns {
+                if indexes.iter().all(Option::is_none) {
+                    *indexes = self.field_indexes(name).1;
+                    self.field_index(name, indexes, ValueType::F64);
                 }
             }
         }
@@ -220,8 +220,8 @@ impl Fields {
             if series.values.is_uneven || cells.len() != names.len() {
                 break;
             }
-            for ((name, places), cell) in columns.iter_mut().zip(cells) {
-                self.push(name, places, *at, number, cell);
+            for ((name, indexes), cell) in columns.iter_mut().zip(cells) {
+                self.push(name, indexes, *at, number, cell);
             }
         }
         if series.values.is_uneven || (!series.values.cells.is_empty() && series.values.width != series.columns.len()) {
@@ -234,35 +234,35 @@ impl Fields {
     }
 
     /// A column's name, and the fields that are known of it.
-    fn places(&self, name: &str) -> (Arc<str>, Places) {
-        let mut places = Places::default();
+    fn field_indexes(&self, name: &str) -> (Arc<str>, FieldIndexes) {
+        let mut indexes = FieldIndexes::default();
         let mut known = None;
-        for (place, field) in self.0.iter().enumerate().filter(|(_, field)| field.name.as_ref() == name) {
+        for (index, field) in self.0.iter().enumerate().filter(|(_, field)| field.name.as_ref() == name) {
             known = Some(field.name.clone());
-            if let Some(slot) = places.get_mut(field.points.values.value_type() as usize) {
-                *slot = Some(place);
+            if let Some(slot) = indexes.get_mut(field.points.values.value_type() as usize) {
+                *slot = Some(index);
             }
         }
-        (known.unwrap_or_else(|| Arc::from(name)), places)
+        (known.unwrap_or_else(|| Arc::from(name)), indexes)
     }
 
     /// The field of a column and type, made if it is not there. A name that comes twice in a series finds what its twin made.
-    fn place(&mut self, name: &Arc<str>, places: &mut Places, value_type: ValueType) -> usize {
-        let slot = places.get(value_type as usize).copied().flatten();
+    fn field_index(&mut self, name: &Arc<str>, indexes: &mut FieldIndexes, value_type: ValueType) -> usize {
+        let slot = indexes.get(value_type as usize).copied().flatten();
         slot.unwrap_or_else(|| {
             let known = self.0.iter().position(|field| order(field) == (name, value_type));
-            let place = known.unwrap_or_else(|| {
+            let index = known.unwrap_or_else(|| {
                 self.0.push(FieldPoints { name: name.clone(), points: Points::new(value_type) });
                 self.0.len() - 1
             });
-            if let Some(slot) = places.get_mut(value_type as usize) {
-                *slot = Some(place);
+            if let Some(slot) = indexes.get_mut(value_type as usize) {
+                *slot = Some(index);
             }
-            place
+            index
         })
     }
 
-    fn push(&mut self, name: &Arc<str>, places: &mut Places, at: i64, series: u32, cell: &Cell) {
+    fn push(&mut self, name: &Arc<str>, indexes: &mut FieldIndexes, at: i64, series: u32, cell: &Cell) {
         let value_type = match cell {
             Cell::Null => return,
             Cell::Bool(_) => ValueType::Bool,
@@ -270,8 +270,8 @@ impl Fields {
             Cell::I64(_) | Cell::F64(_) => ValueType::F64,
             Cell::Text(_) => ValueType::Text,
         };
-        let place = self.place(name, places, value_type);
-        let Some(FieldPoints { points, .. }) = self.0.get_mut(place) else { return };
+        let index = self.field_index(name, indexes, value_type);
+        let Some(FieldPoints { points, .. }) = self.0.get_mut(index) else { return };
         points.timestamps.push(at);
         points.series.push(series);
         match (&mut points.values, cell) {
@@ -289,16 +289,16 @@ impl Fields {
 struct Cursor<'a> {
     column: usize,
     points: &'a Points,
-    /// Places of the points, by time.
-    places: Vec<u32>,
+    /// Indexes of the points, by time.
+    indexes: Vec<u32>,
     next: usize,
 }
 
 impl Cursor<'_> {
-    /// The next point's place and time.
+    /// The next point's index and time.
     fn peek(&self) -> Option<(usize, i64)> {
-        let place = *self.places.get(self.next)? as usize;
-        Some((place, *self.points.timestamps.get(place)?))
+        let index = *self.indexes.get(self.next)? as usize;
+        Some((index, *self.points.timestamps.get(index)?))
     }
 }
 
@@ -335,20 +335,20 @@ pub fn write(answer: &Answer, span: Span) -> Vec<u8> {
 /// Adds a field's points to those of each series.
 fn cursors<'a>(points: &'a Points, column: usize, series: &mut [Vec<Cursor<'a>>]) {
     let first = series.iter().map(Vec::len).collect::<Vec<_>>();
-    for (place, number) in (0u32..).zip(&points.series) {
+    for (index, number) in (0u32..).zip(&points.series) {
         let number = *number as usize;
         let (Some(cursors), Some(first)) = (series.get_mut(number), first.get(number)) else { continue };
         if cursors.len() == *first {
-            cursors.push(Cursor { column, points, places: Vec::new(), next: 0 });
+            cursors.push(Cursor { column, points, indexes: Vec::new(), next: 0 });
         }
         if let Some(cursor) = cursors.last_mut() {
-            cursor.places.push(place);
+            cursor.indexes.push(index);
         }
     }
-    let time = |place: &u32| points.timestamps.get(*place as usize).copied();
+    let time = |index: &u32| points.timestamps.get(*index as usize).copied();
     for cursor in series.iter_mut().zip(first).filter_map(|(cursors, first)| cursors.get_mut(first)) {
-        if !cursor.places.is_sorted_by_key(time) {
-            cursor.places.sort_by_key(time);
+        if !cursor.indexes.is_sorted_by_key(time) {
+            cursor.indexes.sort_by_key(time);
         }
     }
 }
@@ -361,9 +361,9 @@ fn write_rows(out: &mut Vec<u8>, cursors: &mut [Cursor<'_>], columns: usize) {
         cells.fill(None);
         for cursor in &mut *cursors {
             // Of points of the same time the last one counts.
-            while let Some((place, _)) = cursor.peek().filter(|(_, at)| *at == time) {
+            while let Some((index, _)) = cursor.peek().filter(|(_, at)| *at == time) {
                 if let Some(cell) = cells.get_mut(cursor.column) {
-                    *cell = Some((&cursor.points.values, place));
+                    *cell = Some((&cursor.points.values, index));
                 }
                 cursor.next += 1;
             }
@@ -373,7 +373,7 @@ fn write_rows(out: &mut Vec<u8>, cursors: &mut [Cursor<'_>], columns: usize) {
         append(out, &time);
         for one in &cells {
             out.push(b',');
-            append(out, &one.and_then(|(values, place)| cell(values, place)).unwrap_or(Cell::Null));
+            append(out, &one.and_then(|(values, index)| cell(values, index)).unwrap_or(Cell::Null));
         }
         out.push(b']');
     }
@@ -384,12 +384,12 @@ fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let _ = serde_json::to_writer(out, value);
 }
 
-fn cell(values: &Values, place: usize) -> Option<Cell> {
+fn cell(values: &Values, index: usize) -> Option<Cell> {
     Some(match values {
-        Values::F64(column) => Cell::F64(*column.get(place)?),
-        Values::I64(column) => Cell::I64(*column.get(place)?),
-        Values::Bool(column) => Cell::Bool(*column.get(place)?),
-        Values::Text(column) => Cell::Text(column.get(place)?.clone()),
+        Values::F64(column) => Cell::F64(*column.get(index)?),
+        Values::I64(column) => Cell::I64(*column.get(index)?),
+        Values::Bool(column) => Cell::Bool(*column.get(index)?),
+        Values::Text(column) => Cell::Text(column.get(index)?.clone()),
     })
 }
 

@@ -125,7 +125,7 @@ impl Extents {
             last += 1;
         }
         let chunks = extents.len().div_ceil(CHUNK_EXTENTS_MAX).max(1);
-        let packed = extents.chunks(extents.len().div_ceil(chunks).max(1)).filter_map(Chunk::of);
+        let packed = extents.chunks(extents.len().div_ceil(chunks).max(1)).filter_map(Chunk::pack);
         self.0.splice(first..last, packed);
         // Most keys have few chunks: room for twice as many would be what they take most.
         let spare = self.0.len() / 8;
@@ -171,8 +171,8 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 }
 
 impl Chunk {
-    /// `None` of no stretches.
-    fn of(extents: &[Extent]) -> Option<Self> {
+    /// Packs extents; `None` if there are none.
+    fn pack(extents: &[Extent]) -> Option<Self> {
         let start = extents.first()?.span.start;
         let mut unit = 0;
         let mut end = start;

@@ -38,7 +38,7 @@ pub(crate) struct SlabNode {
     pub(crate) slab: u32,
     /// The keys that may be in it.
     pub(crate) bloom: u64,
-    /// The hull of its pieces.
+    /// The hull of its intervals.
     pub(crate) span: Span,
 }
 
@@ -116,13 +116,6 @@ impl VirtualRanges {
         }
         self.0.splice(place..place, parts);
     }
-
-    /// The slabs that may hold points of a key within a span.
-    pub(crate) fn candidates(&self, key: &Key, span: Span) -> impl Iterator<Item = &SlabNode> {
-        let overlaps = move |range: &&VirtualRange| range.span.is_some_and(|whole| whole.overlaps(&span));
-        let nodes = self.0.iter().filter(overlaps).flat_map(|range| &range.nodes);
-        nodes.filter(move |node| node.span.overlaps(&span) && node.may_hold(key))
-    }
 }
 
 /// Knowledge about a slab beside its node.
@@ -176,9 +169,6 @@ mod tests {
         ranges.insert(node(3, 10, 20));
         ranges.insert(node(4, 5, 6));
         assert_eq!(shape(&ranges), [(0, 30, vec![1, 4, 3, 2])]);
-        let found: Vec<u32> =
-            ranges.candidates(&Key([0; 20]), Span::new(5, 11)).map(|candidate| candidate.slab).collect();
-        assert_eq!(found, [1, 4, 3]);
         ranges.remove(3, Span::new(10, 20));
         assert_eq!(shape(&ranges), [(0, 10, vec![1, 4]), (20, 30, vec![2])]);
     }

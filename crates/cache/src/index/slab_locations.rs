@@ -17,7 +17,7 @@ pub(crate) struct SlabLocation {
     /// Where the record starts, and how long it is, in units of its alignment.
     offset: u16,
     len: u16,
-    /// The hull of its pieces, in steps of the slab's span, rounded outwards; [`STEPS_MAX`] at most.
+    /// The hull of its intervals, in steps of the slab's span, rounded outwards; [`STEPS_MAX`] at most.
     start: u16,
     end: u16,
     /// The pages of the slab that its blocks lie in; the first is behind the last if there are none.
@@ -57,7 +57,7 @@ impl SlabLocation {
         (self.first_page <= self.last_page).then_some(bytes)
     }
 
-    /// A span with all pieces of the key in the slab.
+    /// A span with all intervals of the key in the slab.
     pub(crate) fn span(&self, slab_span: Span) -> Span {
         let (step, length) = (span_step(slab_span), slab_span.end.wrapping_sub(slab_span.start) as u64);
         let at = |steps: u16| slab_span.start.wrapping_add((u64::from(steps) * step).min(length) as i64);
@@ -147,10 +147,10 @@ mod tests {
 
     use super::*;
     use crate::Key;
-    use crate::slab::{Marker, Piece, Record};
+    use crate::slab::{CachedInterval, Marker, Record};
 
     fn placed(span: Span, offset: u32, blocks: &[(u32, u32)]) -> Placed {
-        let piece = Piece { span, sequence: 1, stamp: 0, fields: 1 };
+        let interval = CachedInterval { span, sequence: 1, stamp: 0, fields: 1 };
         let marker = |(offset, len): &(u32, u32)| Marker {
             first: 0,
             last: 0,
@@ -160,7 +160,7 @@ mod tests {
             checksum: 0,
         };
         let markers = blocks.iter().map(marker).collect();
-        let record = Record { key: Key([0; 20]), number: 0, pieces: vec![piece], markers };
+        let record = Record { key: Key([0; 20]), intervals: vec![interval], markers };
         Placed { offset, len: 70, record }
     }
 

@@ -124,7 +124,9 @@ fn route(service: &Service, (method, target): (&str, &str), head: &Head, body: &
             Ok(_) if head.has_arrow && !body.is_empty() => {
                 Reply::text("415 Unsupported Media Type", "answers are set as JSON; they are given as Arrow, too\n")
             }
-            Ok(what) if method == "GET" || method == "HEAD" => found(service, what, &parameters, head.accepts_arrow),
+            Ok(what) if method == "GET" || method == "HEAD" => {
+                get_answer(service, what, &parameters, head.accepts_arrow)
+            }
             Ok(what) => changed(service, method, what, body),
             Err(message) => Reply::text("400 Bad Request", message + "\n"),
         },
@@ -152,7 +154,7 @@ fn key_and_span(parameters: &HashMap<String, String>) -> Result<(Key, Span), Str
 }
 
 /// What there is of an answer, in the form that is asked for.
-fn found(
+fn get_answer(
     service: &Service,
     (key, span): (Key, Span),
     parameters: &HashMap<String, String>,

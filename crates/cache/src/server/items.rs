@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
 /// Items within so many bytes.
 #[derive(Debug)]
 pub(crate) struct Items {
-    kept: HashMap<Arc<[u8]>, StoredItem>,
+    entries: HashMap<Arc<[u8]>, StoredItem>,
     by_use: BTreeMap<u64, Arc<[u8]>>,
     clock: u64,
     bytes: usize,
@@ -59,11 +59,11 @@ pub(crate) struct Items {
 
 impl Items {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { kept: HashMap::new(), by_use: BTreeMap::new(), clock: 0, bytes: 0, bytes_max, evicted: 0 }
+        Self { entries: HashMap::new(), by_use: BTreeMap::new(), clock: 0, bytes: 0, bytes_max, evicted: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.kept.len()
+        self.entries.len()
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -71,18 +71,18 @@ impl Items {
     }
 
     pub(crate) fn get(&mut self, key: &[u8], now_s: i64) -> Option<Item> {
-        if self.kept.get(key)?.expires_s.is_some_and(|expires| expires <= now_s) {
+        if self.entries.get(key)?.expires_s.is_some_and(|expires| expires <= now_s) {
             self.remove(key);
             return None;
         }
         self.clock += 1;
-        let (name, _) = self.kept.get_key_value(key)?;
+        let (name, _) = self.entries.get_key_value(key)?;
         let name = name.clone();
-        let kept = self.kept.get_mut(key)?;
-        self.by_use.remove(&kept.used);
-        kept.used = self.clock;
+        let entry = self.entries.get_mut(key)?;
+        self.by_use.remove(&entry.used);
+        entry.used = self.clock;
         self.by_use.insert(self.clock, name);
-        Some(kept.item.clone())
+        Some(entry.item.clone())
     }
 
     pub(crate) fn store(
@@ -110,7 +110,7 @@ impl Items {
         let name: Arc<[u8]> = Arc::from(key);
         let item = Item { flags, version: self.clock, data: Arc::from(data) };
         self.bytes += size(key, &item);
-        self.kept.insert(name.clone(), StoredItem { item, expires_s: expires(expiry, now_s), used: self.clock });
+        self.entries.insert(name.clone(), StoredItem { item, expires_s: expires(expiry, now_s), used: self.clock });
         self.by_use.insert(self.clock, name);
         self.make_room();
         Outcome::Done
@@ -118,8 +118,8 @@ impl Items {
 
     pub(crate) fn touch(&mut self, key: &[u8], expiry: i64, now_s: i64) -> bool {
         let is_there = self.get(key, now_s).is_some();
-        if let Some(kept) = self.kept.get_mut(key).filter(|_| is_there) {
-            kept.expires_s = expires(expiry, now_s);
+        if let Some(entry) = self.entries.get_mut(key).filter(|_| is_there) {
+            entry.expires_s = expires(expiry, now_s);
         }
         is_there
     }
@@ -132,20 +132,20 @@ impl Items {
             return Some(Err(()));
         };
         let number = if is_up { number.wrapping_add(by) } else { number.saturating_sub(by) };
-        let expires_s = self.kept.get(key).and_then(|kept| kept.expires_s);
+        let expires_s = self.entries.get(key).and_then(|entry| entry.expires_s);
         self.store(Store::Set, key, item.flags, 0, number.to_string().as_bytes(), now_s);
-        if let Some(kept) = self.kept.get_mut(key) {
-            kept.expires_s = expires_s;
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.expires_s = expires_s;
         }
         Some(Ok(number))
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
-        let Some(kept) = self.kept.remove(key) else {
+        let Some(entry) = self.entries.remove(key) else {
             return false;
         };
-        self.bytes -= size(key, &kept.item);
-        self.by_use.remove(&kept.used);
+        self.bytes -= size(key, &entry.item);
+        self.by_use.remove(&entry.used);
         true
     }
 

@@ -4,6 +4,7 @@
 //! A thread serves a connection, as many as there may be (`connections`); one more compacts.
 
 mod connections;
+pub(crate) mod fuzz;
 mod http;
 mod items;
 mod leases;
@@ -171,52 +172,6 @@ fn maintain(service: &Service) {
         service.cache.wait_for_work(1000);
         // What cannot be compacted stays as it is; requests that meet the same trouble with the file tell of it.
         while service.cache.maintain().unwrap_or(false) && !service.is_over.load(Ordering::SeqCst) {}
-    }
-}
-
-/// Serves bytes as if they came over a connection: the entry for fuzzing. Behind a zero, with which no command begins, they are an answer as
-/// columns that is set, and asked for in both forms.
-///
-/// # Panics
-///
-/// If an answer that was read is written as something else: that is what a fuzzer looks for.
-pub fn fuzz_protocol(bytes: &[u8]) {
-    let Some((0, body)) = bytes.split_first() else { return fuzz_session(bytes) };
-    if let Ok(answer) = crate::formats::columns::read(body) {
-        let written = crate::formats::columns::write(&answer);
-        let again = crate::formats::columns::read(&written).map(|again| crate::formats::columns::write(&again));
-        assert!(again.is_ok_and(|again| again == written), "what was read is written so that it is read again");
-    }
-    let set = format!("tset a -1000 100000 {} columns\r\n", body.len());
-    let get = b"\r\ntget a -1000 100000 columns\r\ntget a -1000 100000\r\n";
-    fuzz_session(&[set.as_bytes(), body, get].concat());
-}
-
-fn fuzz_session(bytes: &[u8]) {
-    struct Bytes<'a>(&'a [u8]);
-    impl io::Read for Bytes<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            self.0.read(buffer)
-        }
-    }
-    impl io::Write for Bytes<'_> {
-        fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-            Ok(buffer.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    impl connections::Peer for Bytes<'_> {}
-    let platform = platform::sim::Simulation::new(1).platform();
-    let mut options = crate::Options::new("cache/flash", 2 << 20);
-    options.slab_bytes = 16 << 10;
-    options.read_threads = 0;
-    if let Ok(cache) = Cache::open(&platform, options) {
-        let options = ServerOptions { body_bytes_max: 64 << 10, wait_ms_max: 0, ..ServerOptions::default() };
-        // Hostile bytes end in an error as often as not.
-        let _ = session::serve(&Service::new(Arc::new(cache), options), &mut Wire::new(Bytes(bytes)));
     }
 }
 

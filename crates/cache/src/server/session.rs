@@ -84,9 +84,11 @@ fn run<S: Peer>(
             };
             (quiet, reply.into())
         }
-        Command::Delete { key, quiet } => (quiet, found(service.items.lock().remove(key.as_bytes()), "DELETED")),
+        Command::Delete { key, quiet } => {
+            (quiet, done_or_missing(service.items.lock().remove(key.as_bytes()), "DELETED"))
+        }
         Command::Touch { key, expiry, quiet } => {
-            (quiet, found(service.items.lock().touch(key.as_bytes(), expiry, now_s), "TOUCHED"))
+            (quiet, done_or_missing(service.items.lock().touch(key.as_bytes(), expiry, now_s), "TOUCHED"))
         }
         Command::Add { key, by, is_up, quiet } => {
             let reply = match service.items.lock().add(key.as_bytes(), by, is_up, now_s) {
@@ -111,7 +113,7 @@ fn run<S: Peer>(
         Command::TimeDelete { key, span, quiet } => (
             quiet,
             match service.answers.delete(json::key(key), span) {
-                Ok(was_there) => found(was_there, "DELETED"),
+                Ok(was_there) => done_or_missing(was_there, "DELETED"),
                 Err(error) => server_error(&error),
             },
         ),
@@ -166,7 +168,7 @@ fn get<S: Peer>(service: &Service, wire: &mut Wire<S>, keys: &[&str], with_versi
     Ok(reply)
 }
 
-fn found(is_found: bool, done: &str) -> Vec<u8> {
+fn done_or_missing(is_found: bool, done: &str) -> Vec<u8> {
     if is_found { format!("{done}\r\n").into() } else { b"NOT_FOUND\r\n".to_vec() }
 }
 

@@ -168,8 +168,8 @@ fn hostile_bytes_end_connections_and_nothing_else() {
         "\u{0}\u{0}\n",
         "set a 0 0 -1\r\n",
     ] {
-        fuzz_protocol(text.as_bytes());
+        fuzz::protocol(text.as_bytes());
     }
-    fuzz_protocol(&vec![b'x'; 20_000]);
-    fuzz_protocol(&[0xff, 0xfe, b'\n', b'\n']);
+    fuzz::protocol(&vec![b'x'; 20_000]);
+    fuzz::protocol(&[0xff, 0xfe, b'\n', b'\n']);
 }

@@ -7,18 +7,12 @@ use codec::{Reader, varint};
 use platform::{AlignedBytes, DIRECT_ALIGN_BYTES};
 
 use super::block::{self, BLOCK_BYTES, BLOCK_POINTS_MAX};
-use super::header::{self, HEAD_BYTES, Head, Marker, Piece, Placed, RECORD_ALIGN_BYTES, Section};
+use super::header::{self, CachedInterval, HEAD_BYTES, Head, Marker, Placed, RECORD_ALIGN_BYTES, Section};
 use crate::points::{Points, ValueType};
-use crate::{Key, Layout, Span};
+use crate::{Key, Span};
 
-/// Keys of a slab in rows: as many as the wider of the two bit arrays has bits.
-const ROWS_KEYS_MAX: usize = 256;
-/// Keys of a slab in rows before its bit arrays and key array are doubled.
-const ROWS_KEYS_FIRST: usize = 128;
-/// Keys of a slab in columns: bounds the header.
-const COLUMNS_KEYS_MAX: usize = 8192;
-/// What a header in rows keeps free for each marker: the most that one takes.
-const ROWS_MARKER_BYTES: usize = 40;
+/// Keys of a slab: bounds the header.
+const KEYS_MAX: usize = 8192;
 /// The first guess of points in a block.
 const FIRST_GUESS_POINTS: usize = 512;
 
@@ -34,16 +28,16 @@ pub(crate) struct Strand {
 /// What goes into one slab or not at all: all points of some keys for some spans.
 #[derive(Debug)]
 pub(crate) struct Unit {
-    pub(crate) keys: Vec<(Key, Vec<Piece>)>,
+    pub(crate) keys: Vec<(Key, Vec<CachedInterval>)>,
     pub(crate) series: Vec<Arc<str>>,
     pub(crate) strands: Vec<Strand>,
 }
 
 impl Unit {
-    /// The hull of its pieces.
+    /// The hull of its intervals.
     pub(crate) fn span(&self) -> Option<Span> {
-        let pieces = self.keys.iter().flat_map(|(_, pieces)| pieces);
-        pieces.map(|piece| piece.span).reduce(|hull, span| hull.hull(&span))
+        let intervals = self.keys.iter().flat_map(|(_, intervals)| intervals);
+        intervals.map(|interval| interval.span).reduce(|hull, span| hull.hull(&span))
     }
 
     /// Its earlier and its later half; `None` if it has no two times.
@@ -58,13 +52,14 @@ impl Unit {
     }
 
     fn within(&self, span: Span) -> Self {
-        let cut_pieces = |pieces: &[Piece]| {
-            let cut = pieces.iter().map(|piece| Piece { span: piece.span.intersect(&span), ..*piece });
-            cut.filter(|piece| !piece.span.is_empty()).collect::<Vec<_>>()
+        let cut_intervals = |intervals: &[CachedInterval]| {
+            let cut =
+                intervals.iter().map(|interval| CachedInterval { span: interval.span.intersect(&span), ..*interval });
+            cut.filter(|interval| !interval.span.is_empty()).collect::<Vec<_>>()
         };
         let cut_strand = |strand: &Strand| Strand { keys: strand.keys.clone(), points: strand.points.within(span) };
         Self {
-            keys: self.keys.iter().map(|(key, pieces)| (*key, cut_pieces(pieces))).collect(),
+            keys: self.keys.iter().map(|(key, intervals)| (*key, cut_intervals(intervals))).collect(),
             series: self.series.clone(),
             strands: self.strands.iter().map(cut_strand).filter(|strand| !strand.points.is_empty()).collect(),
         }
@@ -83,7 +78,7 @@ pub(crate) struct Built {
 #[derive(Debug)]
 struct Entry {
     key: Key,
-    pieces: (u32, Vec<u8>),
+    intervals: (u32, Vec<u8>),
     markers: (u32, Vec<u8>),
 }
 
@@ -91,14 +86,13 @@ impl Entry {
     fn record_bytes(&self) -> usize {
         // Lengths, checksum, key and three counts of at most three bytes.
         let fixed = 8 + 20 + 9;
-        (fixed + self.pieces.1.len() + self.markers.1.len()).next_multiple_of(RECORD_ALIGN_BYTES)
+        (fixed + self.intervals.1.len() + self.markers.1.len()).next_multiple_of(RECORD_ALIGN_BYTES)
     }
 }
 
 /// Gathers units until the slab is full.
 #[derive(Debug)]
 pub(crate) struct SlabBuilder {
-    layout: Layout,
     slab_bytes: usize,
     value_type: ValueType,
     field: Arc<str>,
@@ -108,13 +102,9 @@ pub(crate) struct SlabBuilder {
     entries: Vec<Entry>,
     numbers: HashMap<Key, usize>,
     records_bytes: usize,
-    /// Blocks, in columns.
+    /// Blocks.
     data: Vec<u8>,
     guess_points: usize,
-    /// Points and their keys' numbers, in rows.
-    rows: Points,
-    rows_keys: Vec<Arc<[u32]>>,
-    rows_bytes: usize,
     sequences: (u64, u64),
     points: usize,
     times_sum: i128,
@@ -122,9 +112,8 @@ pub(crate) struct SlabBuilder {
 }
 
 impl SlabBuilder {
-    pub(crate) fn new(layout: Layout, slab_bytes: usize, value_type: ValueType, field: Arc<str>) -> Self {
+    pub(crate) fn new(slab_bytes: usize, value_type: ValueType, field: Arc<str>) -> Self {
         Self {
-            layout,
             slab_bytes,
             value_type,
             field,
@@ -136,9 +125,6 @@ impl SlabBuilder {
             records_bytes: 0,
             data: Vec::new(),
             guess_points: FIRST_GUESS_POINTS,
-            rows: Points::new(value_type),
-            rows_keys: Vec::new(),
-            rows_bytes: 0,
             sequences: (u64::MAX, 0),
             points: 0,
             times_sum: 0,
@@ -152,25 +138,20 @@ impl SlabBuilder {
 
     /// About how many bytes the slab would have now.
     pub(crate) fn size_bytes(&self) -> usize {
-        let rows = self.rows_bytes + self.rows.len() * rows_width(self.entries.len());
-        HEAD_BYTES + self.records_bytes + self.series_bytes + self.data.len() + rows
+        HEAD_BYTES + self.records_bytes + self.series_bytes + self.data.len()
     }
 
     /// Takes a unit whole, or leaves everything as it was and says that there is no room.
     pub(crate) fn add(&mut self, unit: &Unit) -> bool {
         let new_keys = unit.keys.iter().filter(|(key, _)| !self.numbers.contains_key(key)).count();
-        let keys_max = if self.layout == Layout::Rows { ROWS_KEYS_MAX } else { COLUMNS_KEYS_MAX };
         let series_new = unit.series.iter().filter(|name| !self.series_numbers.contains_key(*name));
         let series_bytes = self.series_bytes + series_new.map(|name| name.len() + 3).sum::<usize>();
-        if self.entries.len() + new_keys > keys_max || series_bytes > self.slab_bytes / 4 {
+        if self.entries.len() + new_keys > KEYS_MAX || series_bytes > self.slab_bytes / 4 {
             return false;
         }
         let renamed = self.series_numbers_after(unit);
         let data_before = self.data.len();
-        let grown = match self.layout {
-            Layout::Rows => self.rows_grown(unit, new_keys),
-            Layout::Columns => self.push_blocks(unit, &renamed),
-        };
+        let grown = self.push_blocks(unit, &renamed);
         let Some(markers) = grown.filter(|markers| self.fits(unit, new_keys, markers, series_bytes)) else {
             self.data.truncate(data_before);
             return false;
@@ -178,9 +159,6 @@ impl SlabBuilder {
         self.series_bytes = series_bytes;
         unit.series.iter().for_each(|name| self.keep_series(name));
         self.push_entries(unit, markers);
-        if self.layout == Layout::Rows {
-            self.push_rows(unit, &renamed);
-        }
         self.points += unit.strands.iter().map(|strand| strand.points.len()).sum::<usize>();
         let times = unit.strands.iter().flat_map(|strand| &strand.points.timestamps);
         self.times_sum += times.map(|time| i128::from(*time)).sum::<i128>();
@@ -210,29 +188,14 @@ impl SlabBuilder {
     /// Whether header and data stay within the slab, with what each of the unit's keys adds.
     fn fits(&self, unit: &Unit, new_keys: usize, markers: &[(u32, Vec<u8>)], series_bytes: usize) -> bool {
         let mut scratch = Vec::new();
-        unit.keys.iter().flat_map(|(_, pieces)| pieces).for_each(|piece| header::push_piece(piece, &mut scratch));
+        unit.keys
+            .iter()
+            .flat_map(|(_, intervals)| intervals)
+            .for_each(|interval| header::push_interval(interval, &mut scratch));
         let markers_bytes: usize = markers.iter().map(|(_, bytes)| bytes.len()).sum();
         let added = scratch.len() + markers_bytes + unit.keys.len() * RECORD_ALIGN_BYTES + new_keys * 48;
-        let rows = if self.layout == Layout::Rows { self.slab_bytes / BLOCK_BYTES * ROWS_MARKER_BYTES } else { 0 };
-        let header = HEAD_BYTES + self.records_bytes + added + series_bytes + rows;
-        let data = match self.layout {
-            Layout::Columns => self.data.len(),
-            Layout::Rows => self.rows_data_bytes(unit, new_keys),
-        };
-        header.next_multiple_of(DIRECT_ALIGN_BYTES) + data <= self.slab_bytes
-    }
-
-    fn rows_data_bytes(&self, unit: &Unit, new_keys: usize) -> usize {
-        let own: usize = unit.strands.iter().map(|strand| strand_row_bytes(&strand.points)).sum();
-        let points = self.points + unit.strands.iter().map(|strand| strand.points.len()).sum::<usize>();
-        let rows = self.rows_bytes + own + points * rows_width(self.entries.len() + new_keys);
-        // Each block begins with five bytes at most, and a row is never split.
-        rows + rows / 32
-    }
-
-    fn rows_grown(&self, unit: &Unit, _new_keys: usize) -> Option<Vec<(u32, Vec<u8>)>> {
-        let is_coverable = unit.strands.iter().all(|strand| strand.points.len() < u32::MAX as usize);
-        (is_coverable && self.layout == Layout::Rows).then(|| vec![(0, Vec::new()); unit.keys.len()])
+        let header = HEAD_BYTES + self.records_bytes + added + series_bytes;
+        header.next_multiple_of(DIRECT_ALIGN_BYTES) + self.data.len() <= self.slab_bytes
     }
 
     /// Appends the strands' blocks; returns the markers that each key gets. `None` if they go beyond the slab.
@@ -281,58 +244,24 @@ impl SlabBuilder {
     }
 
     fn push_entries(&mut self, unit: &Unit, markers: Vec<(u32, Vec<u8>)>) {
-        for ((key, pieces), added) in unit.keys.iter().zip(markers) {
+        for ((key, intervals), added) in unit.keys.iter().zip(markers) {
             let number = *self.numbers.entry(*key).or_insert_with(|| {
-                self.entries.push(Entry { key: *key, pieces: (0, Vec::new()), markers: (0, Vec::new()) });
+                self.entries.push(Entry { key: *key, intervals: (0, Vec::new()), markers: (0, Vec::new()) });
                 self.entries.len() - 1
             });
             let Some(entry) = self.entries.get_mut(number) else {
                 continue;
             };
-            let before = if entry.pieces.0 == 0 { 0 } else { entry.record_bytes() };
-            for piece in pieces {
-                entry.pieces.0 += 1;
-                header::push_piece(piece, &mut entry.pieces.1);
-                self.sequences = (self.sequences.0.min(piece.sequence), self.sequences.1.max(piece.sequence));
+            let before = if entry.intervals.0 == 0 { 0 } else { entry.record_bytes() };
+            for interval in intervals {
+                entry.intervals.0 += 1;
+                header::push_interval(interval, &mut entry.intervals.1);
+                self.sequences = (self.sequences.0.min(interval.sequence), self.sequences.1.max(interval.sequence));
             }
             entry.markers.0 += added.0;
             entry.markers.1.extend_from_slice(&added.1);
             self.records_bytes += entry.record_bytes() - before;
         }
-    }
-
-    fn push_rows(&mut self, unit: &Unit, renamed: &[u32]) {
-        for strand in &unit.strands {
-            let mut points = strand.points.clone();
-            points.rename_series(renamed);
-            let keys = strand.keys.iter().filter_map(|key| self.numbers.get(&unit.keys.get(*key as usize)?.0));
-            let keys: Arc<[u32]> = keys.map(|number| *number as u32).collect();
-            self.rows_bytes += strand_row_bytes(&points);
-            self.rows_keys.extend(std::iter::repeat_n(keys, points.len()));
-            self.rows.extend_from(&points, 0..points.len());
-        }
-    }
-
-    /// Blocks of all rows by time, each about as large as a block shall be, and their markers.
-    fn finish_rows(&mut self) -> Vec<Marker> {
-        let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
-        order.sort_by_key(|place| self.rows.timestamps.get(*place as usize).copied());
-        let width = rows_width(self.entries.len());
-        let row_bytes = |place: u32| block::row_bytes(&self.rows.values, place as usize) + width;
-        let mut markers = Vec::new();
-        let mut rest = order.as_slice();
-        while !rest.is_empty() {
-            let mut len = 5;
-            let fits = |place: &&u32| {
-                len += row_bytes(**place);
-                len <= BLOCK_BYTES
-            };
-            let count = rest.iter().take_while(fits).count().clamp(1, BLOCK_POINTS_MAX);
-            let (block_rows, others) = rest.split_at(count.min(rest.len()));
-            markers.push(push_rows_block(&self.rows, &self.rows_keys, block_rows, width, &mut self.data));
-            rest = others;
-        }
-        markers
     }
 
     /// The mean time of its points: what replacement goes by.
@@ -343,16 +272,15 @@ impl SlabBuilder {
     }
 
     /// The slab, under a serial number.
-    pub(crate) fn finish(mut self, incarnation: u64, serial: u64, is_compacted: bool) -> Built {
-        let shared = if self.layout == Layout::Rows { self.finish_rows() } else { Vec::new() };
+    pub(crate) fn finish(self, incarnation: u64, serial: u64, is_compacted: bool) -> Built {
         let mut header = vec![0; HEAD_BYTES];
         let mut placed = Vec::with_capacity(self.entries.len());
         for (number, entry) in self.entries.iter().enumerate() {
             let offset = header.len() as u32;
-            let pieces = (entry.pieces.0, entry.pieces.1.as_slice());
+            let intervals = (entry.intervals.0, entry.intervals.1.as_slice());
             let markers = (entry.markers.0, entry.markers.1.as_slice());
             let len = header::push_record(
-                &header::RecordParts { serial, key: &entry.key, number: number as u32, pieces, markers },
+                &header::RecordParts { serial, key: &entry.key, number: number as u32, intervals, markers },
                 &mut header,
             );
             // What was just written can be read.
@@ -362,8 +290,8 @@ impl SlabBuilder {
         }
         let records = section(&header, HEAD_BYTES);
         let start = header.len();
-        varint::push(&mut header, shared.len() as u64);
-        shared.iter().for_each(|marker| header::push_marker(marker, &mut header));
+        // Of markers for all keys there are none.
+        varint::push(&mut header, 0);
         let markers = section(&header, start);
         let start = header.len();
         header::push_series(&self.series, &mut header);
@@ -371,7 +299,6 @@ impl SlabBuilder {
         header.resize(header.len().next_multiple_of(DIRECT_ALIGN_BYTES), 0);
         let used = (header.len() + self.data.len()).next_multiple_of(DIRECT_ALIGN_BYTES);
         let head = Head {
-            layout: self.layout,
             value_type: self.value_type,
             is_compacted,
             incarnation,
@@ -398,40 +325,7 @@ impl SlabBuilder {
     }
 }
 
-fn push_rows_block(rows: &Points, keys: &[Arc<[u32]>], places: &[u32], width: usize, data: &mut Vec<u8>) -> Marker {
-    let start = data.len();
-    block::start_rows(width, places.len(), data);
-    for place in places {
-        let mut bits = vec![0u8; width];
-        for key in keys.get(*place as usize).into_iter().flat_map(|keys| keys.iter()) {
-            if let Some(byte) = bits.get_mut(*key as usize / 8) {
-                *byte |= 1 << (key % 8);
-            }
-        }
-        block::push_row(rows, *place as usize, &bits, data);
-    }
-    let time = |place: Option<&u32>| place.and_then(|place| rows.timestamps.get(*place as usize)).copied();
-    let checksum = crc32c::crc32c(data.get(start..).unwrap_or_default());
-    Marker {
-        first: time(places.first()).unwrap_or_default(),
-        last: time(places.last()).unwrap_or_default(),
-        offset: start as u32,
-        len: (data.len() - start) as u32,
-        count: places.len() as u32,
-        checksum,
-    }
-}
-
 fn section(header: &[u8], start: usize) -> Section {
     let bytes = header.get(start..).unwrap_or_default();
     Section { offset: start as u32, len: bytes.len() as u32, checksum: crc32c::crc32c(bytes) }
-}
-
-/// Bytes of each point's key bits.
-const fn rows_width(keys: usize) -> usize {
-    if keys <= ROWS_KEYS_FIRST { ROWS_KEYS_FIRST / 8 } else { ROWS_KEYS_MAX / 8 }
-}
-
-fn strand_row_bytes(points: &Points) -> usize {
-    (0..points.len()).map(|place| block::row_bytes(&points.values, place)).sum()
 }

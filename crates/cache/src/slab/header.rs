@@ -7,11 +7,13 @@ use codec::{DecodeError, Reader, varint};
 use platform::DIRECT_ALIGN_BYTES;
 
 use crate::points::ValueType;
-use crate::{Key, Layout, Span};
+use crate::{Key, Span};
 
 /// What slabs begin with.
 pub(crate) const MAGIC: [u8; 8] = *b"THWGSLAB";
 const VERSION: u16 = 1;
+/// The number of the layout in columns, the only one that there is.
+const COLUMNS: u8 = 1;
 /// The head's last four bytes are its checksum.
 pub(crate) const HEAD_BYTES: usize = DIRECT_ALIGN_BYTES;
 /// Records start at multiples of this, so that sixteen bits name them in a slab of one MiB.
@@ -21,7 +23,7 @@ pub(crate) const FIELD_NAME_BYTES_MAX: usize = 1024;
 
 /// A stretch of time for which a slab holds all points of one key in the slab's field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct CachedInterval {
     pub(crate) span: Span,
     /// When it was set; a delete hides what was set before.
     pub(crate) sequence: u64,
@@ -53,13 +55,12 @@ pub(crate) struct Section {
 /// The first page of a slab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
-    pub(crate) layout: Layout,
     pub(crate) value_type: ValueType,
     pub(crate) is_compacted: bool,
     /// The state of the file that the slab belongs to; one of another is none.
     pub(crate) incarnation: u64,
     pub(crate) serial: u64,
-    /// The oldest sequence of its pieces.
+    /// The oldest sequence of its intervals.
     pub(crate) sequence_min: u64,
     pub(crate) sequence_max: u64,
     pub(crate) header_bytes: u32,
@@ -68,7 +69,7 @@ pub(crate) struct Head {
     pub(crate) points: u32,
     /// The mean time of its points.
     pub(crate) center: i64,
-    /// The hull of its pieces.
+    /// The hull of its intervals.
     pub(crate) span: Span,
     pub(crate) records: Section,
     pub(crate) markers: Section,
@@ -80,10 +81,8 @@ pub(crate) struct Head {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) key: Key,
-    /// The key's number in the slab: its bit.
-    pub(crate) number: u32,
-    pub(crate) pieces: Vec<Piece>,
-    /// The blocks with its points; none in rows, where the slab's markers are for all keys.
+    pub(crate) intervals: Vec<CachedInterval>,
+    /// The blocks with its points.
     pub(crate) markers: Vec<Marker>,
 }
 
@@ -96,9 +95,9 @@ pub(crate) struct Placed {
 }
 
 impl Placed {
-    /// The hull of its pieces.
+    /// The hull of its intervals.
     pub(crate) fn span(&self) -> Option<Span> {
-        self.record.pieces.iter().map(|piece| piece.span).reduce(|hull, span| hull.hull(&span))
+        self.record.intervals.iter().map(|interval| interval.span).reduce(|hull, span| hull.hull(&span))
     }
 
     /// Where in the slab its blocks lie, if it has any, with whatever lies between them.
@@ -114,27 +113,26 @@ impl Placed {
 pub(crate) struct Header {
     pub(crate) head: Head,
     pub(crate) records: Vec<Placed>,
-    pub(crate) markers: Vec<Marker>,
     pub(crate) series: Vec<Arc<str>>,
 }
 
-pub(crate) fn push_piece(piece: &Piece, out: &mut Vec<u8>) {
-    varint::push_signed(out, piece.span.start);
-    varint::push(out, piece.span.end.wrapping_sub(piece.span.start) as u64);
-    varint::push(out, piece.sequence);
-    varint::push(out, piece.stamp);
-    varint::push(out, u64::from(piece.fields));
+pub(crate) fn push_interval(interval: &CachedInterval, out: &mut Vec<u8>) {
+    varint::push_signed(out, interval.span.start);
+    varint::push(out, interval.span.end.wrapping_sub(interval.span.start) as u64);
+    varint::push(out, interval.sequence);
+    varint::push(out, interval.stamp);
+    varint::push(out, u64::from(interval.fields));
 }
 
-fn read_piece(reader: &mut Reader<'_>) -> Result<Piece, DecodeError> {
+fn read_interval(reader: &mut Reader<'_>) -> Result<CachedInterval, DecodeError> {
     let start = reader.varint_signed()?;
     let end = start.wrapping_add(reader.varint()? as i64);
     let (sequence, stamp) = (reader.varint()?, reader.varint()?);
     let fields = reader.length(usize::from(u16::MAX))? as u16;
     if start >= end {
-        return Err(reader.error("a piece that ends before it starts"));
+        return Err(reader.error("an interval that ends before it starts"));
     }
-    Ok(Piece { span: Span::new(start, end), sequence, stamp, fields })
+    Ok(CachedInterval { span: Span::new(start, end), sequence, stamp, fields })
 }
 
 pub(crate) fn push_marker(marker: &Marker, out: &mut Vec<u8>) {
@@ -164,22 +162,22 @@ pub(crate) struct RecordParts<'a> {
     pub(crate) key: &'a Key,
     pub(crate) number: u32,
     /// How many, and their bytes.
-    pub(crate) pieces: (u32, &'a [u8]),
+    pub(crate) intervals: (u32, &'a [u8]),
     /// How many, and their bytes.
     pub(crate) markers: (u32, &'a [u8]),
 }
 
-/// Appends a record: pieces and markers are given as they were pushed. Returns its length without the padding. The slab's serial is
+/// Appends a record: intervals and markers are given as they were pushed. Returns its length without the padding. The slab's serial is
 /// part of the checksum, so that a record is never taken for one of another slab in the same slot.
 pub(crate) fn push_record(record: &RecordParts<'_>, out: &mut Vec<u8>) -> u32 {
-    let RecordParts { serial, key, number, pieces, markers } = *record;
+    let RecordParts { serial, key, number, intervals, markers } = *record;
     let start = out.len();
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&key.0);
     varint::push(out, u64::from(number));
-    varint::push(out, u64::from(pieces.0));
+    varint::push(out, u64::from(intervals.0));
     varint::push(out, u64::from(markers.0));
-    out.extend_from_slice(pieces.1);
+    out.extend_from_slice(intervals.1);
     out.extend_from_slice(markers.1);
     let len = (out.len() - start) as u32;
     let checksum = record_checksum(serial, out.get(start + 8..).unwrap_or_default());
@@ -208,13 +206,14 @@ pub(crate) fn read_record(reader: &mut Reader<'_>, serial: u64) -> Result<Record
 /// Reads what is behind a record's checksum.
 pub(crate) fn read_record_unchecked(body: &mut Reader<'_>) -> Result<Record, DecodeError> {
     let key = Key(body.array()?);
-    let number = body.length(u32::MAX as usize)? as u32;
-    // A piece takes at least five bytes and a marker nine, so that damaged counts make nothing large.
-    let pieces = body.length(body.rest().len() / 5)?;
+    // The key's number in the slab.
+    body.length(u32::MAX as usize)?;
+    // An interval takes at least five bytes and a marker nine, so that damaged counts make nothing large.
+    let intervals = body.length(body.rest().len() / 5)?;
     let markers = body.length(body.rest().len() / 9)?;
-    let pieces = (0..pieces).map(|_| read_piece(body)).collect::<Result<_, _>>()?;
+    let intervals = (0..intervals).map(|_| read_interval(body)).collect::<Result<_, _>>()?;
     let markers = (0..markers).map(|_| read_marker(body)).collect::<Result<_, _>>()?;
-    Ok(Record { key, number, pieces, markers })
+    Ok(Record { key, intervals, markers })
 }
 
 /// Appends a table of series.
@@ -235,18 +234,12 @@ pub(crate) fn read_series(bytes: &[u8]) -> Result<Vec<Arc<str>>, DecodeError> {
     (0..count).map(|_| reader.text().map(Arc::from)).collect()
 }
 
-pub(crate) fn read_markers(bytes: &[u8]) -> Result<Vec<Marker>, DecodeError> {
-    let mut reader = Reader::new(bytes);
-    let count = reader.length(reader.rest().len() / 9)?;
-    (0..count).map(|_| read_marker(&mut reader)).collect()
-}
-
 impl Head {
     /// The first page; its checksum covers all of it.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&[self.layout as u8, self.value_type as u8, u8::from(self.is_compacted)]);
+        out.extend_from_slice(&[COLUMNS, self.value_type as u8, u8::from(self.is_compacted)]);
         for number in [self.incarnation, self.serial, self.sequence_min, self.sequence_max] {
             out.extend_from_slice(&number.to_le_bytes());
         }
@@ -283,7 +276,9 @@ impl Head {
             return Err(reader.error("not a slab of a version that is known"));
         }
         let [layout, value_type, is_compacted] = reader.array()?;
-        let layout = Layout::from_number(layout).ok_or_else(|| reader.error("unknown layout of a slab"))?;
+        if layout != COLUMNS {
+            return Err(reader.error("unknown layout of a slab"));
+        }
         let value_type = ValueType::from_number(value_type).ok_or_else(|| reader.error("unknown type of values"))?;
         let incarnation = reader.u64()?;
         let (serial, sequence_min, sequence_max) = (reader.u64()?, reader.u64()?, reader.u64()?);
@@ -302,7 +297,6 @@ impl Head {
         let is_compacted = is_compacted != 0;
         let field = Arc::from(field);
         Ok(Self {
-            layout,
             value_type,
             is_compacted,
             incarnation,
@@ -332,7 +326,7 @@ impl Header {
             let found = bytes.get(start..end).filter(|found| crc32c::crc32c(found) == section.checksum);
             found.ok_or(DecodeError { offset: start, what: "the checksum of a part of a slab's header does not match" })
         };
-        let markers = read_markers(part(head.markers)?)?;
+        part(head.markers)?;
         let series = read_series(part(head.series)?)?;
         let bytes = part(head.records)?;
         let mut reader = Reader::new(bytes);
@@ -348,6 +342,6 @@ impl Header {
         if records.len() != head.keys as usize {
             return Err(reader.error("a slab has not as many records as its head says"));
         }
-        Ok(Self { head, records, markers, series })
+        Ok(Self { head, records, series })
     }
 }

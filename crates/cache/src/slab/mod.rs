@@ -9,7 +9,7 @@ pub(crate) mod header;
 use codec::Reader;
 
 pub(crate) use builder::{Built, SlabBuilder, Strand, Unit};
-pub(crate) use header::{Head, Header, Marker, Piece, Placed, Record};
+pub(crate) use header::{CachedInterval, Head, Header, Marker, Placed, Record};
 
 /// Reads bytes as every part of a slab.
 pub(crate) fn fuzz(bytes: &[u8]) {
@@ -23,7 +23,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     }
     let _ = Header::decode(&page);
     let _ = header::read_record_unchecked(&mut Reader::new(bytes));
-    let _ = (header::read_markers(bytes), header::read_series(bytes));
+    let _ = header::read_series(bytes);
     for number in 0..4 {
         if let Some(value_type) = crate::ValueType::from_number(number) {
             let _ = block::decode(bytes, value_type);

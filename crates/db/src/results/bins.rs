@@ -69,7 +69,7 @@ impl ResultCache {
             from.store.mark();
         }
         // Before anything is read: what comes later has a larger number.
-        let snapshot = from.store.snapshot();
+        let snapshot = from.store.journal().snapshot();
         let watch = Watch::new(from.store, database, vec![superset(asked.scan)], ITSELF);
         let mut looking = Looking { store: from.store, watch, database, snapshot, span };
         let (mut parts, flash_spans) = self.bins_kept(key, span, asked, &mut looking);
@@ -138,7 +138,7 @@ impl ResultCache {
     fn bins_in_memory(&self, key: Key, span: Span, asked: &BinsRequest<'_>, watch: &mut Watch<'_>) -> Vec<Part> {
         let mut checked = Vec::new();
         let mut parts: Vec<Part> = Vec::new();
-        for kept in self.memory.kept(key, span) {
+        for kept in self.memory.entries(key, span) {
             let unchanged = watch.unchanged_ns(kept.span, kept.stamp);
             let holds: Vec<Span> = unchanged.into_iter().filter_map(|part| bins_in(part, asked)).collect();
             let inside = holds.iter().map(|part| part.intersect(&span)).filter(|part| !part.is_empty());

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Memory's snapshots mean nothing to another process. What goes to flash is stamped with the last mark of the journal that is not behind its
-//! snapshot ([`store::Store::marked_at`]), and only once all that its steps show is durable. What is asked for is held against everything
+//! snapshot ([`store::Journal::marked_at`]), and only once all that its steps show is durable. What is asked for is held against everything
 //! that came behind the mark; keys have the journal's identity in them, so that nothing is found that another journal knows of.
 
 use std::collections::HashMap;
@@ -107,7 +107,7 @@ impl Flash {
             cache.clear()?;
         }
         let (pending, done, is_open) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        let (platform, journal_id) = (platform.clone(), store.journal_id());
+        let (platform, journal_id) = (platform.clone(), store.journal().id());
         Ok(Self { cache, platform, journal_id, leaving_bytes_max, pending, done, is_open })
     }
 
@@ -213,7 +213,7 @@ impl Flash {
             store.commit_seen()?;
         }
         for (key, span, portion) in portions.drain(..) {
-            if let Some(stamp) = store.marked_at(portion.stamp) {
+            if let Some(stamp) = store.journal().marked_at(portion.stamp) {
                 self.write(self.key(key), span, &portion.answer, stamp).map_err(failed)?;
             }
         }

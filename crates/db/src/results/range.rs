@@ -82,7 +82,7 @@ impl ResultCache {
             run.store.mark();
         }
         // Before anything is read: what comes later has a larger number.
-        let snapshot = run.store.snapshot();
+        let snapshot = run.store.journal().snapshot();
         let mut watch = Watch::of_expression(run.store, database, run.expression, reads);
         let mut parts = self.parts_in_memory(key, grid, &mut watch);
         let mut unchanged = |stretch: Span, since: u64| {
@@ -129,7 +129,7 @@ impl ResultCache {
     /// The steps that are in memory and still hold.
     fn parts_in_memory(&self, key: Key, grid: Grid, watch: &mut Watch<'_>) -> Vec<Part> {
         let span = grid.span;
-        let checked = check(self.memory.kept(key, span), watch, grid);
+        let checked = check(self.memory.entries(key, span), watch, grid);
         let mut parts: Vec<Part> = Vec::new();
         for (kept, holds) in &checked {
             let inside = holds.iter().map(|part| part.intersect(&span)).filter(|part| !part.is_empty());
@@ -155,7 +155,7 @@ impl ResultCache {
         let mut missing = vec![span];
         parts.iter().for_each(|(_, part)| cut(&mut missing, *part));
         let mut holds = |stretch: Span, stamp: u64| {
-            store.snapshot_at(stamp).map(|since| unchanged(stretch, since)).unwrap_or_default()
+            store.journal().snapshot_at(stamp).map(|since| unchanged(stretch, since)).unwrap_or_default()
         };
         let mut found = Vec::new();
         for hole in missing {

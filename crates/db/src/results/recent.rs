@@ -122,7 +122,7 @@ impl RecentSource<'_> {
         let slot = self.recents.slot(key);
         let mut known = slot.recent.lock();
         // Before anything is read: what comes later has a larger number.
-        let (snapshot, index_changes) = (self.store.snapshot(), self.store.index_changes());
+        let (snapshot, index_changes) = (self.store.journal().snapshot(), self.store.index_changes());
         if self.inner.chosen(selection.matchers).is_some_and(|chosen| chosen.index_changes() != index_changes) {
             // Something new came during the query, which goes on without it: what it reads is nothing for others.
             return Ok(None);

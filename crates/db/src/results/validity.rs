@@ -95,7 +95,7 @@ impl<'a> Watch<'a> {
     fn changes_since(&mut self, stamp: u64) -> Option<Arc<Changes>> {
         let (store, through) = (self.store, &mut self.through);
         let changes = self.changes.entry(stamp).or_insert_with(|| {
-            let changes = store.changes_since(stamp).ok()?;
+            let changes = store.journal().since(stamp).ok()?;
             *through = (*through).min(changes.through);
             Some(Arc::new(changes))
         });

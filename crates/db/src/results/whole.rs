@@ -45,9 +45,9 @@ impl ResultCache {
         let QueryTimes { start_ms, end_ms, step_ms } = times;
         let key = key_of(database, &format!("whole {start_ms} {end_ms} {step_ms}"), run);
         // Before anything is read: what comes later has a larger number.
-        let snapshot = run.store.snapshot();
+        let snapshot = run.store.journal().snapshot();
         let mut watch = Watch::of_expression(run.store, database, run.expression, reads);
-        let kept = self.memory.kept(key, WHOLE);
+        let kept = self.memory.entries(key, WHOLE);
         let checked: Vec<_> = kept
             .into_iter()
             .map(|kept| {

@@ -1,29 +1,29 @@
 //! Rows of lone series: what most protocols bring. One field, a float or a native histogram; every row names its own series.
 
 use crate::batch::columns::empty_block;
+use crate::errors::{LimitName, Reason};
 use model::{Block, Field, GroupKey, HISTOGRAM_FIELD, VALUE_FIELD, ValueType};
 
 /// The rows of a request so far.
 pub(crate) struct LoneRows {
     block: Block,
     rows_max: usize,
-    /// What the bound is called.
-    limit: &'static str,
+    limit: LimitName,
 }
 
 impl LoneRows {
     /// Rows of floats, and how many there may be.
     pub(crate) fn floats(rows_max: usize) -> Self {
-        Self::with_field(VALUE_FIELD, ValueType::F64, empty_block(), rows_max, "rows_max")
+        Self::with_field(VALUE_FIELD, ValueType::F64, empty_block(), rows_max, LimitName::Rows)
     }
 
     /// Rows of native histograms, and how many there may be.
     pub(crate) fn histograms(histograms_max: usize) -> Self {
         // Most requests have none: a block with room would be lost to those that need it.
-        Self::with_field(HISTOGRAM_FIELD, ValueType::Histogram, Block::default(), histograms_max, "histograms_max")
+        Self::with_field(HISTOGRAM_FIELD, ValueType::Histogram, Block::default(), histograms_max, LimitName::Histograms)
     }
 
-    fn with_field(name: &str, value_type: ValueType, empty: Block, rows_max: usize, limit: &'static str) -> Self {
+    fn with_field(name: &str, value_type: ValueType, empty: Block, rows_max: usize, limit: LimitName) -> Self {
         let field = Field { name: name.to_owned(), value_type };
         Self { block: Block { fields: vec![field], ..empty }, rows_max, limit }
     }
@@ -34,11 +34,11 @@ impl LoneRows {
 
     /// Why there can be no further row, if there cannot.
     #[inline]
-    pub(crate) fn check_room(&self) -> Result<(), String> {
+    pub(crate) fn check_room(&self) -> Result<(), Reason> {
         if self.rows() < self.rows_max {
             return Ok(());
         }
-        Err(format!("the request has more than {} rows ({}); split it", self.rows_max, self.limit))
+        Err(self.limit.exceeded(format_args!("the request has more than {} rows", self.rows_max)))
     }
 
     #[inline]

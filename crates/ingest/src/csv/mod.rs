@@ -16,6 +16,7 @@ use std::io::{self, Read};
 use csv::{ByteRecord, ErrorKind, Reader, ReaderBuilder};
 use model::{METRIC_NAME, VALUE_FIELD, ValueType};
 
+use crate::errors::{LimitName, Reason};
 use crate::line::{FieldValue, Point, check_line, encode_point};
 use crate::{Limits, LineErrors};
 
@@ -99,7 +100,7 @@ pub struct CsvImporter<R> {
     limits: Limits,
 }
 
-/// Where the cells of a row go, by place of the column.
+/// Where the cells of a row go, by index of the column.
 struct Columns {
     time: Option<(usize, TimeFormat)>,
     tags: Vec<(usize, String)>,
@@ -118,7 +119,7 @@ struct PointColumns {
 }
 
 struct FieldColumn {
-    place: usize,
+    index: usize,
     name: String,
     /// `None` until it is given or worked out.
     value_type: Option<ValueType>,
@@ -171,20 +172,22 @@ impl<R: Read> CsvImporter<R> {
                 Ok(points) => chunk.points += points,
                 Err(reason) => {
                     out.truncate(before);
-                    chunk.errors.push(self.limits.errors_max, line, || reason);
+                    chunk.errors.push(self.limits.errors_max, line, reason);
                 }
             }
         }
         Ok(Some(chunk))
     }
 
-    fn check_fields(&self, fields: &[(&str, FieldValue<'_>)]) -> Result<(), String> {
+    fn check_fields(&self, fields: &[(&str, FieldValue<'_>)]) -> Result<(), Reason> {
         let Limits { fields_max, name_bytes_max, .. } = self.limits;
         if fields.len() > fields_max {
-            return Err(format!("more than {fields_max} fields (fields_max)"));
+            return Err(LimitName::Fields.exceeded(format_args!("more than {fields_max} fields")));
         }
         if fields.iter().any(|(name, _)| name.len() > name_bytes_max) {
-            return Err(format!("a field's name is longer than {name_bytes_max} bytes (name_bytes_max)"));
+            return Err(
+                LimitName::NameBytes.exceeded(format_args!("a field's name is longer than {name_bytes_max} bytes"))
+            );
         }
         Ok(())
     }
@@ -195,7 +198,7 @@ impl<R: Read> CsvImporter<R> {
             return Err(CsvError::Read(error.into()));
         };
         let line = self.line_of(pos.as_ref());
-        let reason = || format!("the row has {len} cells, the header {expected_len}");
+        let reason = format!("the row has {len} cells, the header {expected_len}");
         chunk.errors.push(self.limits.errors_max, line, reason);
         Ok(())
     }
@@ -207,16 +210,16 @@ impl<R: Read> CsvImporter<R> {
     }
 
     /// Writes the points of a row; how many they are.
-    fn write_row(&self, row: &ByteRecord, out: &mut Vec<u8>) -> Result<u64, String> {
+    fn write_row(&self, row: &ByteRecord, out: &mut Vec<u8>) -> Result<u64, Reason> {
         let columns = &self.columns;
         let timestamp_ns = match &columns.time {
-            Some((place, format)) => Some(format.parse_ns(cell(row, *place)?)?),
+            Some((index, format)) => Some(format.parse_ns(cell(row, *index)?)?),
             None => None,
         };
         let constants = columns.constants.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let mut tags: Vec<(&str, &str)> = constants.collect();
-        for (place, name) in &columns.tags {
-            tags.push((name.as_str(), cell(row, *place)?));
+        for (index, name) in &columns.tags {
+            tags.push((name.as_str(), cell(row, *index)?));
         }
         let mut points = 0;
         for PointColumns { measurement, fields } in &columns.points {
@@ -232,7 +235,7 @@ impl<R: Read> CsvImporter<R> {
             check_line(out.get(start..).unwrap_or_default(), columns.decodes_keys, &self.limits)?;
             points += 1;
         }
-        if points == 0 { Err("none of the columns of metrics has a value".to_owned()) } else { Ok(points) }
+        if points == 0 { Err("none of the columns of metrics has a value".into()) } else { Ok(points) }
     }
 }
 
@@ -243,17 +246,17 @@ fn are_mistakable(names: &[(usize, String)]) -> bool {
 }
 
 /// A cell's text; none where the row has no such column.
-fn cell(row: &ByteRecord, place: usize) -> Result<&str, String> {
-    std::str::from_utf8(row.get(place).unwrap_or_default())
+fn cell(row: &ByteRecord, index: usize) -> Result<&str, String> {
+    std::str::from_utf8(row.get(index).unwrap_or_default())
         .map(str::trim)
-        .map_err(|_| format!("cell {} is not valid UTF-8", place + 1))
+        .map_err(|_| format!("cell {} is not valid UTF-8", index + 1))
 }
 
 /// The fields of a point that have values.
 fn read_fields<'a>(row: &'a ByteRecord, columns: &'a [FieldColumn]) -> Result<Vec<(&'a str, FieldValue<'a>)>, String> {
     let mut fields = Vec::with_capacity(columns.len());
     for column in columns {
-        let text = cell(row, column.place)?;
+        let text = cell(row, column.index)?;
         let value_type = column.value_type.unwrap_or(ValueType::String);
         if !is_empty(text, value_type) {
             fields.push((column.name.as_str(), parse_value(&column.name, text, value_type)?));
@@ -265,9 +268,9 @@ fn read_fields<'a>(row: &'a ByteRecord, columns: &'a [FieldColumn]) -> Result<Ve
 impl Columns {
     fn named(header: &[&str], mapping: CsvMapping) -> Result<Self, String> {
         let find = |name: &str| {
-            let mut places = (0..header.len()).filter(|place| header.get(*place).is_some_and(|one| one.trim() == name));
+            let mut places = (0..header.len()).filter(|index| header.get(*index).is_some_and(|one| one.trim() == name));
             match (places.next(), places.next()) {
-                (Some(place), None) => Ok(place),
+                (Some(index), None) => Ok(index),
                 (Some(_), Some(_)) => Err(format!("the file has two columns {name:?}")),
                 _ => Err(format!("the file has no column {name:?}; it has: {}", header.join(", "))),
             }
@@ -278,8 +281,8 @@ impl Columns {
             tags.push((find(&name)?, name));
         }
         let others = || {
-            let is_other = |place: &usize| Some(*place) != time && !tags.iter().any(|(tag, _)| tag == place);
-            (0..header.len()).filter(is_other).filter_map(|place| header.get(place))
+            let is_other = |index: &usize| Some(*index) != time && !tags.iter().any(|(tag, _)| tag == index);
+            (0..header.len()).filter(is_other).filter_map(|index| header.get(index))
         };
         let wanted = match mapping.fields {
             Some(fields) => fields,
@@ -287,20 +290,20 @@ impl Columns {
         };
         let mut fields = Vec::new();
         for CsvField { name, value_type } in wanted {
-            fields.push(FieldColumn { place: find(&name)?, name, value_type });
+            fields.push(FieldColumn { index: find(&name)?, name, value_type });
         }
         if fields.is_empty() {
             return Err("no column is left for fields".to_owned());
         }
         let points = vec![PointColumns { measurement: mapping.measurement, fields }];
-        let time = time.map(|place| (place, mapping.time_format));
+        let time = time.map(|index| (index, mapping.time_format));
         let decodes_keys = are_mistakable(&tags);
         Ok(Self { time, tags, decodes_keys, constants: Vec::new(), points })
     }
 
     fn by_places(format: CsvFormat) -> Self {
-        let field = |place| FieldColumn { place, name: VALUE_FIELD.to_owned(), value_type: Some(ValueType::F64) };
-        let point = |(place, measurement)| PointColumns { measurement, fields: vec![field(place)] };
+        let field = |index| FieldColumn { index, name: VALUE_FIELD.to_owned(), value_type: Some(ValueType::F64) };
+        let point = |(index, measurement)| PointColumns { measurement, fields: vec![field(index)] };
         let CsvFormat { labels, metrics, time, extra_labels } = format;
         let decodes_keys = are_mistakable(&labels);
         let points = metrics.into_iter().map(point).collect();
@@ -313,7 +316,7 @@ impl Columns {
         let fields = self.points.iter_mut().flat_map(|point| &mut point.fields);
         for column in fields.filter(|column| column.value_type.is_none()) {
             let texts = || {
-                let cells = rows.iter().map(|row| row.get(column.place).unwrap_or_default().trim_ascii());
+                let cells = rows.iter().map(|row| row.get(column.index).unwrap_or_default().trim_ascii());
                 cells.map(|cell| std::str::from_utf8(cell).unwrap_or("\u{fffd}")).filter(|text| !text.is_empty())
             };
             let count = texts().count();
@@ -368,7 +371,8 @@ impl<R: Read> Read for BoundedRecords<R> {
         let length = buffer.len().min(self.left_bytes);
         if length == 0 && !buffer.is_empty() {
             let limit_bytes = self.limit_bytes;
-            return Err(io::Error::other(format!("a record is longer than {limit_bytes} bytes (line_bytes_max)")));
+            let reason = LimitName::LineBytes.exceeded(format_args!("a record is longer than {limit_bytes} bytes"));
+            return Err(io::Error::other(reason.into_text()));
         }
         let read = self.input.read(buffer.get_mut(..length).unwrap_or_default())?;
         self.left_bytes -= read;

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use memchr::{memchr, memchr2};
 use model::{GroupIdentity, Labels, METRIC_NAME};
 
-use super::Reason;
 use crate::Limits;
+use crate::errors::{LimitName, Reason};
 
 /// Length of the key at the beginning of a line: name, and labels in braces. Looks at no more than it needs to find
 /// the end.
@@ -78,15 +78,19 @@ pub(super) fn check_key(raw_key: &[u8], limits: &Limits) -> Result<(), Reason> {
         return Ok(());
     }
     if raw_key.len() > *key_bytes_max {
-        return Err(format!("name and labels take more than {key_bytes_max} bytes (key_bytes_max)").into());
+        return Err(LimitName::KeyBytes.exceeded(format_args!("name and labels take more than {key_bytes_max} bytes")));
     }
     // What is malformed in it is for the decoder to say.
     let Ok(series) = Spelling::parse(raw_key) else { return Ok(()) };
     let names = series.labels.iter().map(|(name, _)| name).chain(&series.metric);
     if names.max_by_key(|name| name.len()).is_some_and(|name| name.len() > *name_bytes_max) {
-        return Err(format!("a name is longer than {name_bytes_max} bytes (name_bytes_max)").into());
+        return Err(LimitName::NameBytes.exceeded(format_args!("a name is longer than {name_bytes_max} bytes")));
     }
-    if series.labels.len() > *tags_max { Err(format!("more than {tags_max} labels (tags_max)").into()) } else { Ok(()) }
+    if series.labels.len() > *tags_max {
+        Err(LimitName::Tags.exceeded(format_args!("more than {tags_max} labels")))
+    } else {
+        Ok(())
+    }
 }
 
 /// What stands before keys for these extra labels; empty if there are none.
@@ -108,7 +112,7 @@ pub(super) fn prefix(extra_labels: &[(String, String)]) -> Vec<u8> {
 
 /// Parses a raw key: the key decoder of exposition batches.
 pub fn decode_key(key: &[u8]) -> Result<GroupIdentity, String> {
-    decode(key).map_err(Cow::into_owned)
+    decode(key).map_err(Reason::into_text)
 }
 
 fn decode(key: &[u8]) -> Result<GroupIdentity, Reason> {
@@ -194,7 +198,7 @@ impl Spelling {
         };
         let value = value.trim_ascii_start();
         let length = if value.starts_with(b"\"") { quoted_length(value) } else { None };
-        let length = length.ok_or_else(|| Reason::Owned(format!("the value of label {name:?} is not in quotes")))?;
+        let length = length.ok_or_else(|| Reason::from(format!("the value of label {name:?} is not in quotes")))?;
         let (value, rest) = value.split_at_checked(length).unwrap_or_default();
         if name.is_empty() || name == METRIC_NAME {
             return Err(format!("a label cannot have the name {name:?}").into());
@@ -216,5 +220,5 @@ fn plain_name(name: &[u8], is_metric: bool) -> Result<String, Reason> {
 }
 
 fn to_text(bytes: &[u8]) -> Result<String, Reason> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Reason::Borrowed("invalid UTF-8 in a name or label value"))
+    String::from_utf8(bytes.to_vec()).map_err(|_| Reason::from("invalid UTF-8 in a name or label value"))
 }

@@ -23,6 +23,7 @@ use model::{GroupKey, MetricKind, MetricMetadata, Span};
 pub use key::decode_key;
 
 use crate::batch::body::{LineReader, LoneLines, TextSlice, parse_lines};
+use crate::errors::{LimitName, Reason};
 use crate::{Body, BodyError, Limits, Parsed, ScopedKeyHasher};
 
 /// Which of the two formats a body has.
@@ -58,9 +59,6 @@ pub struct Options<'a> {
     pub limits: &'a Limits,
 }
 
-/// Why a line was left out.
-type Reason = Cow<'static, str>;
-
 /// Parses a body. Fails only when it is 2 GiB or longer, or cannot be unpacked.
 pub fn parse<'body>(body: impl Into<Body<'body>>, options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
     parse_lines(body.into(), Parser::new(options))
@@ -86,7 +84,7 @@ impl LineReader for Parser<'_> {
         while let Some((line, next)) = piece.line(at) {
             self.lone.line += 1;
             if let Err(reason) = self.take_line(at, line) {
-                self.lone.errors.push(self.options.limits.errors_max, self.lone.line, || reason.into_owned());
+                self.lone.errors.push(self.options.limits.errors_max, self.lone.line, reason);
             }
             at = next;
         }
@@ -130,7 +128,7 @@ impl<'options> Parser<'options> {
         }
         if line.len() > self.options.limits.line_bytes_max {
             let line_bytes_max = self.options.limits.line_bytes_max;
-            return Err(format!("the line is longer than {line_bytes_max} bytes (line_bytes_max)").into());
+            return Err(LimitName::LineBytes.exceeded(format_args!("the line is longer than {line_bytes_max} bytes")));
         }
         match line.strip_prefix(b"#") {
             Some(comment) => self.take_comment(comment),
@@ -176,10 +174,9 @@ impl<'options> Parser<'options> {
         self.keys_bytes += key.len();
         let keys_bytes_max = self.options.limits.keys_bytes_max;
         if self.keys_bytes > keys_bytes_max {
-            let reason = format!(
-                "the labels of all series, extra ones included, take more than {keys_bytes_max} bytes (keys_bytes_max); split it"
-            );
-            return Err(reason.into());
+            return Err(LimitName::KeysBytes.exceeded(format_args!(
+                "the labels of all series, extra ones included, take more than {keys_bytes_max} bytes"
+            )));
         }
         Ok(GroupKey { hash: self.options.hasher.hash(&key), text: self.lone.texts.push(&key) })
     }
@@ -215,7 +212,7 @@ impl<'options> Parser<'options> {
             b"TYPE" => {
                 let (family, kind) = split_family(rest)?;
                 let kind = parse_kind(kind)
-                    .ok_or_else(|| Reason::Owned(format!("unknown metric type '{}'", String::from_utf8_lossy(kind))))?;
+                    .ok_or_else(|| Reason::from(format!("unknown metric type '{}'", String::from_utf8_lossy(kind))))?;
                 self.describe(family, |metadata| metadata.kind = kind)
             }
             _ => Ok(()),
@@ -228,7 +225,7 @@ impl<'options> Parser<'options> {
             Some(place) => *place,
             None if metadata.len() >= self.options.limits.metadata_max => {
                 let metadata_max = self.options.limits.metadata_max;
-                return Err(format!("more than {metadata_max} metric families (metadata_max)").into());
+                return Err(LimitName::Metadata.exceeded(format_args!("more than {metadata_max} metric families")));
             }
             None => {
                 self.families.insert(family.clone(), metadata.len());

@@ -7,12 +7,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
 use memchr::{memchr, memchr_iter};
 use model::{Batch, GroupIdentity, GroupKey, Labels, METRIC_NAME, Span, ValueType};
 
 use crate::batch::lone::LoneRows;
+use crate::errors::{LimitName, Reason};
 use crate::number::{parse_expected, parse_i64};
 use crate::{BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher, check_body_size};
 
@@ -29,9 +28,6 @@ pub struct Options<'a> {
     pub limits: &'a Limits,
 }
 
-/// Why a line was left out.
-type Reason = Cow<'static, str>;
-
 /// Parses a body. Fails only when it is 2 GiB or longer.
 pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
     check_body_size(body)?;
@@ -44,7 +40,7 @@ pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'
         number += 1;
         let line = rest.get(..length).unwrap_or_default();
         if let Err(reason) = take_line(line, at, number, options, &mut rows) {
-            errors.push(options.limits.errors_max, number, || reason.into_owned());
+            errors.push(options.limits.errors_max, number, reason);
         }
         at += length + 1;
     }
@@ -63,7 +59,9 @@ fn take_line(line: &[u8], at: usize, number: u32, options: &Options<'_>, rows: &
         return Ok(());
     }
     if line.len() > limits.line_bytes_max {
-        return Err(format!("the line is longer than {} bytes (line_bytes_max)", limits.line_bytes_max).into());
+        return Err(
+            LimitName::LineBytes.exceeded(format_args!("the line is longer than {} bytes", limits.line_bytes_max))
+        );
     }
     let key_length = text.iter().position(|byte| matches!(byte, b' ' | b'\t')).ok_or("missing value")?;
     let (raw_key, rest) = text.split_at_checked(key_length).unwrap_or_default();
@@ -117,16 +115,16 @@ fn check_key(raw_key: &[u8], limits: &Limits) -> Result<(), Reason> {
         return Ok(());
     }
     if raw_key.len() > *key_bytes_max {
-        return Err(format!("path and tags take more than {key_bytes_max} bytes (key_bytes_max)").into());
+        return Err(LimitName::KeyBytes.exceeded(format_args!("path and tags take more than {key_bytes_max} bytes")));
     }
     if memchr_iter(b';', raw_key).count() > *tags_max {
-        return Err(format!("more than {tags_max} tags (tags_max)").into());
+        return Err(LimitName::Tags.exceeded(format_args!("more than {tags_max} tags")));
     }
     let name = |part: &[u8]| memchr(b'=', part).unwrap_or(part.len());
     let mut parts = raw_key.split(|byte| *byte == b';');
     let path = parts.next().map_or(0, <[u8]>::len);
     if parts.map(name).chain([path]).any(|length| length > *name_bytes_max) {
-        return Err(format!("a name is longer than {name_bytes_max} bytes (name_bytes_max)").into());
+        return Err(LimitName::NameBytes.exceeded(format_args!("a name is longer than {name_bytes_max} bytes")));
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::batch::body::{LineReader, LoneLines, TextSlice, parse_lines};
 use crate::batch::lone::LoneRows;
+use crate::errors::{LimitName, Reason};
 use crate::{Body, BodyError, Limits, Parsed, ScopedKeyHasher};
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -61,7 +62,7 @@ impl LineReader for Parser<'_> {
             lone.line += 1;
             if let Err(reason) = take_line(piece.text, line, lone.line, self.options, &mut lone.rows) {
                 lone.rows.drop_keyless();
-                lone.errors.push(self.options.limits.errors_max, lone.line, || reason.into_owned());
+                lone.errors.push(self.options.limits.errors_max, lone.line, reason);
             }
             at = next;
         }
@@ -77,13 +78,7 @@ impl LineReader for Parser<'_> {
     }
 }
 
-fn take_line(
-    body: &[u8],
-    line: &[u8],
-    number: u32,
-    options: &Options<'_>,
-    rows: &mut LoneRows,
-) -> Result<(), Cow<'static, str>> {
+fn take_line(body: &[u8], line: &[u8], number: u32, options: &Options<'_>, rows: &mut LoneRows) -> Result<(), Reason> {
     let limits = options.limits;
     let line = line.trim_ascii();
     if line.is_empty() {
@@ -95,7 +90,9 @@ fn take_line(
         return Err(format!("{} values but {} timestamps", values.len(), timestamps.len()).into());
     }
     if raw_key.len() > limits.key_bytes_max {
-        return Err(format!("the labels take more than {} bytes (key_bytes_max)", limits.key_bytes_max).into());
+        return Err(
+            LimitName::KeyBytes.exceeded(format_args!("the labels take more than {} bytes", limits.key_bytes_max))
+        );
     }
     check_labels(raw_key, limits)?;
     for (Value(value), time_ms) in values.iter().zip(&timestamps) {
@@ -110,7 +107,7 @@ fn take_line(
 }
 
 /// Holds labels against the limits; does no work for those too short to break one.
-fn check_labels(raw_key: &[u8], limits: &Limits) -> Result<(), String> {
+fn check_labels(raw_key: &[u8], limits: &Limits) -> Result<(), Reason> {
     let Limits { tags_max, name_bytes_max, .. } = limits;
     // The shortest label, `"":"",`, takes six bytes.
     if raw_key.len() <= (tags_max * 6).min(*name_bytes_max) {
@@ -119,14 +116,14 @@ fn check_labels(raw_key: &[u8], limits: &Limits) -> Result<(), String> {
     // What is malformed in it is for the decoder to say.
     let Ok(labels) = serde_json::from_slice::<BTreeMap<Cow<'_, str>, Cow<'_, str>>>(raw_key) else { return Ok(()) };
     if labels.len() > tags_max + 1 {
-        return Err(format!("more than {tags_max} labels (tags_max)"));
+        return Err(LimitName::Tags.exceeded(format_args!("more than {tags_max} labels")));
     }
     let is_long = |(name, value): (&Cow<'_, str>, &Cow<'_, str>)| {
         let spelled = if name == METRIC_NAME { value } else { name };
         spelled.len() > *name_bytes_max
     };
     if labels.iter().any(is_long) {
-        return Err(format!("a name is longer than {name_bytes_max} bytes (name_bytes_max)"));
+        return Err(LimitName::NameBytes.exceeded(format_args!("a name is longer than {name_bytes_max} bytes")));
     }
     Ok(())
 }

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use memchr::{memchr, memchr_iter, memchr2_iter, memchr3_iter};
 use model::{GroupIdentity, Labels, METRIC_NAME};
 
-use super::Reason;
 use crate::Limits;
+use crate::errors::{LimitName, Reason};
 
 /// Bytes that a backslash escapes in a measurement.
 pub(super) const MEASUREMENT_SPECIALS: &[u8] = b", ";
@@ -63,13 +63,13 @@ pub(super) fn to_name(text: &[u8], specials: &[u8], what: &str) -> Result<String
     let plain = unescape(text, specials).into_owned();
     String::from_utf8(plain).map_err(|error| {
         let shown = String::from_utf8_lossy(error.as_bytes()).into_owned();
-        Reason::Owned(format!("invalid UTF-8 in {what} '{shown}'"))
+        Reason::from(format!("invalid UTF-8 in {what} '{shown}'"))
     })
 }
 
 /// Parses a raw key into measurement and labels: the key decoder of line-protocol batches.
 pub fn decode_key(key: &[u8]) -> Result<GroupIdentity, String> {
-    decode(key).map_err(Cow::into_owned)
+    decode(key).map_err(Reason::into_text)
 }
 
 fn decode(key: &[u8]) -> Result<GroupIdentity, Reason> {
@@ -95,16 +95,18 @@ fn decode(key: &[u8]) -> Result<GroupIdentity, Reason> {
 
 /// Holds a line that [`encode_point`](super::encode_point) wrote against the limits of its length and its key; the reason names the
 /// limit. Callers that do not know that the tags may stand together have the key decoded.
-pub(crate) fn check_line(line: &[u8], decodes_key: bool, limits: &Limits) -> Result<(), String> {
+pub(crate) fn check_line(line: &[u8], decodes_key: bool, limits: &Limits) -> Result<(), Reason> {
     if line.len() > limits.line_bytes_max {
-        return Err(format!("the line is longer than {} bytes (line_bytes_max)", limits.line_bytes_max));
+        return Err(
+            LimitName::LineBytes.exceeded(format_args!("the line is longer than {} bytes", limits.line_bytes_max))
+        );
     }
     let key_length = key_length(line).unwrap_or_default();
     let key = line.get(..key_length).unwrap_or_default();
     if decodes_key {
         decode_key(key)?;
     }
-    if key_length <= unchecked_key_bytes(limits) { Ok(()) } else { check_key(key, limits).map_err(Cow::into_owned) }
+    if key_length <= unchecked_key_bytes(limits) { Ok(()) } else { check_key(key, limits) }
 }
 
 /// Keys of no more bytes break no limit: the shortest tag, `,a=b`, takes four.
@@ -117,20 +119,26 @@ pub(super) fn unchecked_key_bytes(limits: &Limits) -> usize {
 pub(super) fn check_key(key: &[u8], limits: &Limits) -> Result<(), Reason> {
     let Limits { tags_max, name_bytes_max, key_bytes_max, .. } = limits;
     if key.len() > *key_bytes_max {
-        return Err(format!("measurement and tags take more than {key_bytes_max} bytes (key_bytes_max)").into());
+        return Err(
+            LimitName::KeyBytes.exceeded(format_args!("measurement and tags take more than {key_bytes_max} bytes"))
+        );
     }
     if measurement_length(key) > *name_bytes_max {
-        return Err(format!("the measurement is longer than {name_bytes_max} bytes (name_bytes_max)").into());
+        return Err(
+            LimitName::NameBytes.exceeded(format_args!("the measurement is longer than {name_bytes_max} bytes"))
+        );
     }
     let mut tags = 0;
     // A malformed tag ends the list; the decoder says what is wrong with it.
     for (name, _) in Tags::of_key(key).map_while(Result::ok) {
         tags += 1;
         if name.len() > *name_bytes_max {
-            return Err(format!("a tag's name is longer than {name_bytes_max} bytes (name_bytes_max)").into());
+            return Err(
+                LimitName::NameBytes.exceeded(format_args!("a tag's name is longer than {name_bytes_max} bytes"))
+            );
         }
     }
-    if tags > *tags_max { Err(format!("more than {tags_max} tags (tags_max)").into()) } else { Ok(()) }
+    if tags > *tags_max { Err(LimitName::Tags.exceeded(format_args!("more than {tags_max} tags"))) } else { Ok(()) }
 }
 
 /// The tags of a key as they are spelled. Ends behind the first malformed one.

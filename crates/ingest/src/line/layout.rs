@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 use model::{Block, Field, ValueType};
 
-use super::Reason;
 use super::key::{FIELD_SPECIALS, MEASUREMENT_SPECIALS, TIME, to_name};
 use crate::Limits;
 use crate::batch::columns::empty_block;
+use crate::errors::{LimitName, Reason};
 
 /// One spelling of a measurement with its fields.
 pub(super) struct Layout {
@@ -89,8 +89,9 @@ impl Layouts {
     ) -> Result<usize, Reason> {
         if self.all.len() >= limits.layouts_max {
             let layouts_max = limits.layouts_max;
-            let reason = format!("the request has more than {layouts_max} sets of fields (layouts_max); split it");
-            return Err(reason.into());
+            return Err(
+                LimitName::Layouts.exceeded(format_args!("the request has more than {layouts_max} sets of fields"))
+            );
         }
         let block = new_block(measurement, fields, limits)?;
         let (block, columns) = drop_repeated(block);
@@ -119,7 +120,9 @@ fn new_block(measurement: &[u8], fields: &[LineField<'_>], limits: &Limits) -> R
         let name = to_name(field.name, FIELD_SPECIALS, "field name")?;
         if name.len() > limits.name_bytes_max {
             let name_bytes_max = limits.name_bytes_max;
-            return Err(format!("a field's name is longer than {name_bytes_max} bytes (name_bytes_max)").into());
+            return Err(
+                LimitName::NameBytes.exceeded(format_args!("a field's name is longer than {name_bytes_max} bytes"))
+            );
         }
         if name == TIME {
             return Err(format!("the field name '{TIME}' is reserved").into());

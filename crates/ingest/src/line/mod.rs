@@ -20,8 +20,6 @@ mod slow;
 mod tests;
 mod value;
 
-use std::borrow::Cow;
-
 use memchr::memchr_iter;
 use model::{Block, GroupKey, Span, ValueType};
 
@@ -34,9 +32,6 @@ use crate::number::parse_expected;
 use crate::{Body, BodyError, Limits, LineErrors, Parsed, ScopedKeyHasher};
 use layout::{LayoutField, Layouts};
 use value::{Ending, Value, count_blanks, line_end, parse_ending, parse_value, unescape_string};
-
-/// Why a line was left out.
-type Reason = Cow<'static, str>;
 
 /// The unit of a body's timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,7 +7,8 @@ use memchr::{memchr, memchr_iter, memchr2};
 use super::key::{self, is_escaped};
 use super::layout::LineField;
 use super::value::{UNBALANCED_QUOTES, bad_ending, count_blanks, line_end, parse_ending, parse_value};
-use super::{Parser, Reason, Row, State, Unfinished, place_value};
+use super::{Parser, Row, State, Unfinished, place_value};
+use crate::errors::{LimitName, Reason};
 
 /// Buffers that are used again from line to line.
 #[derive(Default)]
@@ -31,12 +32,12 @@ impl<'body> Parser<'body, '_, '_> {
         let Err(reason) = result else { return Ok(()) };
         let line = self.body.get(start..).unwrap_or_default();
         let BadLine { length, has_open_quote } = bad_line(line);
-        let is_open = has_open_quote || reason == UNBALANCED_QUOTES;
+        let is_open = has_open_quote || reason.text() == UNBALANCED_QUOTES;
         if !self.is_whole(start + length) || is_open && !self.is_last {
             return Err(Unfinished);
         }
         let state = &mut *self.state;
-        state.errors.push(state.options.limits.errors_max, state.line, || reason.into_owned());
+        state.errors.push(state.options.limits.errors_max, state.line, reason);
         state.line += memchr_iter(b'\n', line.get(..length).unwrap_or_default()).count() as u32;
         self.at = start + length;
         Ok(())
@@ -47,7 +48,7 @@ impl<'body> Parser<'body, '_, '_> {
         let limits = self.state.options.limits;
         let line = self.body.get(start..).unwrap_or_default();
         if self.state.rows == limits.rows_max {
-            return Err(format!("the request has more than {} rows (rows_max); split it", limits.rows_max).into());
+            return Err(LimitName::Rows.exceeded(format_args!("the request has more than {} rows", limits.rows_max)));
         }
         if line.first() == Some(&b',') {
             return Err("missing measurement".into());
@@ -66,7 +67,7 @@ impl<'body> Parser<'body, '_, '_> {
         }
         loop {
             if scratch.fields.len() == limits.fields_max {
-                return Err(format!("more than {} fields (fields_max)", limits.fields_max).into());
+                return Err(LimitName::Fields.exceeded(format_args!("more than {} fields", limits.fields_max)));
             }
             at += self.take_field(start + at, &mut inner_lines, scratch)?;
             match line.get(at) {
@@ -77,7 +78,9 @@ impl<'body> Parser<'body, '_, '_> {
         let ending = parse_ending(line.get(at..).unwrap_or_default())?;
         let length = at + ending.length;
         if length > limits.line_bytes_max {
-            return Err(format!("the line is longer than {} bytes (line_bytes_max)", limits.line_bytes_max).into());
+            return Err(
+                LimitName::LineBytes.exceeded(format_args!("the line is longer than {} bytes", limits.line_bytes_max))
+            );
         }
         let timestamp_ns = self.state.timestamp_ns(ending.timestamp)?;
         Ok(Row { key_start: start, key_length, timestamp_ns, end: start + length, inner_lines })

@@ -9,8 +9,9 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use serde_json::error::Category;
 
-use super::{Options, Reason, check_key, decode_key, whole_time_ns};
+use super::{Options, check_key, decode_key, whole_time_ns};
 use crate::batch::lone::LoneRows;
+use crate::errors::{LimitName, Reason};
 use crate::{Body, BodyError, LineErrors, Parsed, check_body_size};
 
 /// A data point as JSON.
@@ -83,7 +84,7 @@ impl Collector<'_> {
     fn add(&mut self, item: &PutItem<'_>) {
         self.items += 1;
         if let Err(reason) = self.try_add(item) {
-            self.errors.push(self.options.limits.errors_max, self.items, || reason.into_owned());
+            self.errors.push(self.options.limits.errors_max, self.items, reason);
         }
     }
 
@@ -108,10 +109,8 @@ impl Collector<'_> {
         self.rows.check_room()?;
         if self.keys_bytes > limits.keys_bytes_max {
             let keys_bytes_max = limits.keys_bytes_max;
-            return Err(format!(
-                "the tags of all points take more than {keys_bytes_max} bytes (keys_bytes_max); split it"
-            )
-            .into());
+            return Err(LimitName::KeysBytes
+                .exceeded(format_args!("the tags of all points take more than {keys_bytes_max} bytes")));
         }
         let hash = self.options.hasher.hash(&self.key);
         self.key.clear();

@@ -9,13 +9,12 @@ mod telnet;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
 use model::{GroupIdentity, Labels, METRIC_NAME};
 
 pub use json::parse_json;
 pub use telnet::{Commands, parse_telnet};
 
+use crate::errors::{LimitName, Reason};
 use crate::{Limits, ScopedKeyHasher};
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -28,9 +27,6 @@ pub struct Options<'a> {
     /// Bounds on lines.
     pub limits: &'a Limits,
 }
-
-/// Why a sample was left out.
-type Reason = Cow<'static, str>;
 
 /// Nanoseconds of a whole timestamp: milliseconds if it does not fit 32 bits, else seconds.
 fn whole_time_ns(time: i64) -> Result<i64, Reason> {
@@ -49,15 +45,15 @@ fn check_key(key: &[u8], limits: &Limits) -> Result<(), Reason> {
         return Ok(());
     }
     if key.len() > *key_bytes_max {
-        return Err(format!("metric and tags take more than {key_bytes_max} bytes (key_bytes_max)").into());
+        return Err(LimitName::KeyBytes.exceeded(format_args!("metric and tags take more than {key_bytes_max} bytes")));
     }
     let words = || key.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     if words().count() > tags_max + 1 {
-        return Err(format!("more than {tags_max} tags (tags_max)").into());
+        return Err(LimitName::Tags.exceeded(format_args!("more than {tags_max} tags")));
     }
     let name_length = |word: &[u8]| memchr::memchr(b'=', word).unwrap_or(word.len());
     if words().map(name_length).any(|length| length > *name_bytes_max) {
-        return Err(format!("a name is longer than {name_bytes_max} bytes (name_bytes_max)").into());
+        return Err(LimitName::NameBytes.exceeded(format_args!("a name is longer than {name_bytes_max} bytes")));
     }
     Ok(())
 }

@@ -3,8 +3,9 @@
 use memchr::memchr;
 use model::{Batch, GroupKey, Span};
 
-use super::{NS_PER_MS, Options, Reason, check_key, decode_key, whole_time_ns};
+use super::{NS_PER_MS, Options, check_key, decode_key, whole_time_ns};
 use crate::batch::lone::LoneRows;
+use crate::errors::{LimitName, Reason};
 use crate::graphite::parse_value;
 use crate::number::parse_i64;
 use crate::{BodyError, LineErrors, Parsed, check_body_size};
@@ -35,7 +36,7 @@ pub fn parse_telnet<'body>(body: &'body [u8], options: &Options<'_>) -> Result<(
         number += 1;
         let line = rest.get(..length).unwrap_or_default();
         if let Err(reason) = parser.take_line(line, at, number) {
-            errors.push(options.limits.errors_max, number, || reason.into_owned());
+            errors.push(options.limits.errors_max, number, reason);
         }
         at += length + 1;
     }
@@ -57,7 +58,9 @@ impl Parser<'_> {
     fn take_line(&mut self, line: &[u8], at: usize, number: u32) -> Result<(), Reason> {
         let limits = self.options.limits;
         if line.len() > limits.line_bytes_max {
-            return Err(format!("the line is longer than {} bytes (line_bytes_max)", limits.line_bytes_max).into());
+            return Err(
+                LimitName::LineBytes.exceeded(format_args!("the line is longer than {} bytes", limits.line_bytes_max))
+            );
         }
         let text = line.trim_ascii();
         let Some(rest) = text.strip_prefix(b"put").filter(|rest| rest.first().is_none_or(u8::is_ascii_whitespace))

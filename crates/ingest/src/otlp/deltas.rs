@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::exponential::Exponential;
+use crate::errors::{LimitName, Reason};
 
 /// How often series are looked through for stale ones while there is no room.
 const SWEEP_INTERVAL_NS: i64 = 1_000_000_000;
@@ -166,7 +167,7 @@ impl Deltas {
         now_ns: i64,
         stretch: DeltaInterval,
         delta: Total,
-    ) -> Result<(u64, Total), String> {
+    ) -> Result<(u64, Total), Reason> {
         let mut inner = self.lock();
         inner.sweep(&self.limits, now_ns);
         let Inner { series, stats, .. } = &mut *inner;
@@ -194,7 +195,7 @@ impl Deltas {
 }
 
 impl Series {
-    fn take(&mut self, stretch: DeltaInterval, delta: &Total, stats: &mut DeltaStats) -> Result<(u64, Total), String> {
+    fn take(&mut self, stretch: DeltaInterval, delta: &Total, stats: &mut DeltaStats) -> Result<(u64, Total), Reason> {
         if stretch.time_ns == self.time_ns && delta.fingerprint() == self.newest {
             return Ok((self.start_ns, self.total.clone()));
         }
@@ -203,7 +204,8 @@ impl Series {
             return Err(format!(
                 "a delta from {} to {} came after one from {} to {} (nanoseconds) of its series was counted",
                 stretch.start_ns, stretch.time_ns, self.start_ns, self.time_ns
-            ));
+            )
+            .into());
         }
         self.total.add(delta)?;
         stats.gaps_total += u64::from(i64::try_from(stretch.start_ns).is_ok_and(|start| start > self.time_ns));
@@ -221,16 +223,17 @@ impl Inner {
         now_ns: i64,
         stretch: DeltaInterval,
         delta: Total,
-    ) -> Result<(u64, Total), String> {
+    ) -> Result<(u64, Total), Reason> {
         if self.series.len() >= limits.series_max {
-            return Err(format!("{} series of deltas are added up already (otlp_delta_series_max)", limits.series_max));
+            return Err(LimitName::OtlpDeltaSeries
+                .exceeded(format_args!("{} series of deltas are added up already", limits.series_max)));
         }
         let size_bytes = SERIES_BYTES + delta.heap_bytes();
         if self.stats.size_bytes + size_bytes > limits.size_bytes_max {
-            return Err(format!(
-                "series of deltas take {} bytes, and one more {size_bytes}: more than {} (otlp_delta_bytes_max)",
+            return Err(LimitName::OtlpDeltaBytes.exceeded(format_args!(
+                "series of deltas take {} bytes, and one more {size_bytes}: more than {}",
                 self.stats.size_bytes, limits.size_bytes_max
-            ));
+            )));
         }
         let DeltaInterval { start_ns, time_ns } = stretch;
         let newest = delta.fingerprint();

@@ -10,6 +10,7 @@ use super::exponential::Exponential;
 use super::key::{Head, write_key};
 use super::walk::Converter;
 use crate::BodyError;
+use crate::errors::{LimitName, Reason};
 use crate::protobuf::{FieldRun, Value, Walker, WireField};
 
 /// What the points of a metric share.
@@ -166,7 +167,7 @@ impl Converter<'_, '_> {
         time_ns: i64,
         &Classic { ref counts, count, sum, .. }: &Classic,
         bounds: &Bounds,
-    ) -> Result<(), String> {
+    ) -> Result<(), Reason> {
         if let Some(sum) = sum {
             self.series(metric, "_sum", None, common, time_ns, sum)?;
         }
@@ -231,10 +232,10 @@ impl Converter<'_, '_> {
     }
 
     /// Does the work for a point whose time and attributes are right; else, or if it fails, refuses the point.
-    fn with_time(&mut self, common: &mut Common, work: impl FnOnce(&mut Self, &mut Common, i64) -> Result<(), String>) {
+    fn with_time(&mut self, common: &mut Common, work: impl FnOnce(&mut Self, &mut Common, i64) -> Result<(), Reason>) {
         let time_ns = match common.time_ns {
             0 => Ok(self.options.now_ns),
-            time_ns => i64::try_from(time_ns).map_err(|_| "timestamp out of range".to_owned()),
+            time_ns => i64::try_from(time_ns).map_err(|_| Reason::from("timestamp out of range")),
         };
         let attributes = common.attributes.text(self.body);
         let checked = time_ns.and_then(|time_ns| {
@@ -259,7 +260,7 @@ impl Converter<'_, '_> {
         common: &Common,
         time_ns: i64,
         value: f64,
-    ) -> Result<GroupKey, String> {
+    ) -> Result<GroupKey, Reason> {
         let attributes = common.attributes.text(self.body);
         let key =
             self.push_float(metric.head, [metric.name, suffix], label, attributes, time_ns, common.or_stale(value))?;
@@ -284,7 +285,7 @@ impl Converter<'_, '_> {
         attributes: &[u8],
         time_ns: i64,
         value: f64,
-    ) -> Result<GroupKey, String> {
+    ) -> Result<GroupKey, Reason> {
         self.floats.check_room()?;
         let key = self.place_key(head, name, label, attributes)?;
         self.floats.push(key, time_ns, value.to_bits(), self.point);
@@ -297,7 +298,7 @@ impl Converter<'_, '_> {
         name: [&str; 2],
         label: Option<(&str, &str)>,
         common: &Common,
-    ) -> Result<GroupKey, String> {
+    ) -> Result<GroupKey, Reason> {
         self.place_key(head, name, label, common.attributes.text(self.body))
     }
 
@@ -308,31 +309,34 @@ impl Converter<'_, '_> {
         name: [&str; 2],
         label: Option<(&str, &str)>,
         attributes: &[u8],
-    ) -> Result<GroupKey, String> {
+    ) -> Result<GroupKey, Reason> {
         let limits = self.options.limits;
         write_key(&mut self.key, head, name, label, attributes);
         if name[0].len() > limits.name_bytes_max {
-            return Err(format!("a name is longer than {} bytes (name_bytes_max)", limits.name_bytes_max));
+            return Err(
+                LimitName::NameBytes.exceeded(format_args!("a name is longer than {} bytes", limits.name_bytes_max))
+            );
         }
         if self.key.len() > limits.key_bytes_max {
-            return Err(format!("the labels take more than {} bytes (key_bytes_max)", limits.key_bytes_max));
+            return Err(
+                LimitName::KeyBytes.exceeded(format_args!("the labels take more than {} bytes", limits.key_bytes_max))
+            );
         }
         self.keys_bytes += self.key.len();
         if self.keys_bytes > limits.keys_bytes_max {
             let keys_bytes_max = limits.keys_bytes_max;
-            return Err(format!(
-                "the labels of all series take more than {keys_bytes_max} bytes (keys_bytes_max); split it"
-            ));
+            return Err(LimitName::KeysBytes
+                .exceeded(format_args!("the labels of all series take more than {keys_bytes_max} bytes")));
         }
         let text = self.batch.push_text(&self.key);
         Ok(GroupKey { hash: self.options.hasher.hash(&self.key), text })
     }
 
     /// Holds attributes against the limits; does no work for those too short to break one.
-    pub(super) fn check_attributes(&self, attributes: &[u8], count: usize) -> Result<(), String> {
+    pub(super) fn check_attributes(&self, attributes: &[u8], count: usize) -> Result<(), Reason> {
         let limits = self.options.limits;
         if count > limits.tags_max {
-            return Err(format!("more than {} attributes (tags_max)", limits.tags_max));
+            return Err(LimitName::Tags.exceeded(format_args!("more than {} attributes", limits.tags_max)));
         }
         if attributes.len() <= limits.name_bytes_max {
             return Ok(());
@@ -345,7 +349,8 @@ impl Converter<'_, '_> {
                 if let (1, Value::Bytes(name)) = (field.number, field.value)
                     && name.len() > limits.name_bytes_max
                 {
-                    return Err(format!("a name is longer than {} bytes (name_bytes_max)", limits.name_bytes_max));
+                    return Err(LimitName::NameBytes
+                        .exceeded(format_args!("a name is longer than {} bytes", limits.name_bytes_max)));
                 }
             }
         }

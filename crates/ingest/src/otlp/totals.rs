@@ -7,6 +7,7 @@ use super::exponential::Exponential;
 use super::key::write_key;
 use super::points::{Bounds, Common, Metric, Mode};
 use super::walk::Converter;
+use crate::errors::Reason;
 
 /// Sums are remembered by kind, so that this is not met.
 const OTHER_KIND: &str = "the sum of the series is of another kind";
@@ -20,7 +21,7 @@ impl Converter<'_, '_> {
 
     /// What a point of delta temporality makes of its series; the point's own start becomes that of the series. A point that says
     /// that its series ended ends it.
-    fn total(&mut self, metric: &Metric<'_>, common: &mut Common, time_ns: i64, delta: Total) -> Result<Total, String> {
+    fn total(&mut self, metric: &Metric<'_>, common: &mut Common, time_ns: i64, delta: Total) -> Result<Total, Reason> {
         let key = self.total_key(metric, common);
         let deltas = self.options.deltas;
         if common.is_stale {
@@ -39,16 +40,16 @@ impl Converter<'_, '_> {
         common: &mut Common,
         time_ns: i64,
         value: f64,
-    ) -> Result<f64, String> {
+    ) -> Result<f64, Reason> {
         if metric.mode != Mode::Cumulated {
             return Ok(value);
         }
         if value.is_nan() || metric.is_monotonic && value < 0.0 {
-            return Err(format!("a delta of {value} cannot be added up"));
+            return Err(format!("a delta of {value} cannot be added up").into());
         }
         match self.total(metric, common, time_ns, Total::Number(value))? {
             Total::Number(value) => Ok(value),
-            Total::Classic(_) | Total::Exponential(_) => Err(OTHER_KIND.to_owned()),
+            Total::Classic(_) | Total::Exponential(_) => Err(OTHER_KIND.into()),
         }
     }
 
@@ -59,7 +60,7 @@ impl Converter<'_, '_> {
         time_ns: i64,
         mut delta: Classic,
         bounds: &Bounds,
-    ) -> Result<Classic, String> {
+    ) -> Result<Classic, Reason> {
         if metric.mode != Mode::Cumulated {
             return Ok(delta);
         }
@@ -67,7 +68,7 @@ impl Converter<'_, '_> {
         delta.bounds = self.options.hasher.hash(&bytes);
         match self.total(metric, common, time_ns, Total::Classic(delta))? {
             Total::Classic(total) => Ok(total),
-            Total::Number(_) | Total::Exponential(_) => Err(OTHER_KIND.to_owned()),
+            Total::Number(_) | Total::Exponential(_) => Err(OTHER_KIND.into()),
         }
     }
 
@@ -77,14 +78,14 @@ impl Converter<'_, '_> {
         common: &mut Common,
         time_ns: i64,
         delta: Exponential,
-    ) -> Result<NativeHistogram, String> {
+    ) -> Result<NativeHistogram, Reason> {
         let histogram = delta.to_histogram(common.is_stale, metric.mode == Mode::KeptDelta)?;
         if metric.mode != Mode::Cumulated {
             return Ok(histogram);
         }
         match self.total(metric, common, time_ns, Total::Exponential(Box::new(delta)))? {
-            Total::Exponential(total) => total.to_histogram(common.is_stale, false),
-            Total::Number(_) | Total::Classic(_) => Err(OTHER_KIND.to_owned()),
+            Total::Exponential(total) => Ok(total.to_histogram(common.is_stale, false)?),
+            Total::Number(_) | Total::Classic(_) => Err(OTHER_KIND.into()),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::names::{Kind, label_name, metric_name, unit_name};
 use super::points::{Bounds, Metric, Mode};
 use super::{DeltaPolicy, Options, Request};
 use crate::batch::lone::LoneRows;
+use crate::errors::Reason;
 use crate::protobuf::{FieldRun, Value, Walker, WireField};
 use crate::{BodyError, LineErrors, check_body_size};
 
@@ -100,8 +101,8 @@ impl<'body, 'options> Converter<'body, 'options> {
         Request { batch: self.batch, errors: self.errors, points: u64::from(self.point) }
     }
 
-    pub(super) fn reject(&mut self, reason: String) {
-        self.errors.push(self.options.limits.errors_max, self.point, || reason);
+    pub(super) fn reject(&mut self, reason: impl Into<Reason>) {
+        self.errors.push(self.options.limits.errors_max, self.point, reason);
     }
 
     fn resource_metrics(&mut self, range: Range<usize>) -> Result<(), BodyError> {
@@ -344,10 +345,10 @@ impl<'body, 'options> Converter<'body, 'options> {
         let name = "target_info";
         let attributes = resource.attributes.text(self.body);
         if let Err(reason) = self.check_attributes(attributes, resource.attributes.count) {
-            return self.reject(format!("target_info: {reason}"));
+            return self.reject(reason.about("target_info"));
         }
         if let Err(reason) = self.push_float(&head, [name, ""], None, attributes, self.newest_ns, 1.0) {
-            self.reject(format!("target_info: {reason}"));
+            self.reject(reason.about("target_info"));
         }
     }
 }

@@ -9,6 +9,7 @@ use super::histogram::read_histogram;
 use super::key::decode_key;
 use super::{AcceptedSamples, Options, WriteRequest};
 use crate::batch::lone::LoneRows;
+use crate::errors::Reason;
 use crate::protobuf::{Value, Walker, malformed};
 use crate::{BodyError, LineErrors};
 
@@ -61,7 +62,7 @@ impl<'body, 'options> Collector<'body, 'options> {
         self.request
     }
 
-    pub(super) fn reject(&mut self, reason: impl FnOnce() -> String) {
+    pub(super) fn reject(&mut self, reason: impl Into<Reason>) {
         self.request.errors.push(self.options.limits.errors_max, self.series, reason);
     }
 
@@ -89,14 +90,14 @@ impl<'body, 'options> Collector<'body, 'options> {
     }
 
     /// Takes back what the series at hand brought: it breaks a limit or is wrong.
-    pub(super) fn drop_series(&mut self, reason: String) {
+    pub(super) fn drop_series(&mut self, reason: impl Into<Reason>) {
         self.lone.drop_keyless();
         let dropped = self.histograms.drop_keyless();
         let kept = self.request.batch.histograms.len() - dropped;
         self.request.batch.histograms.truncate(kept);
         self.exemplars.clear();
         self.start_ms = 0;
-        self.reject(|| reason);
+        self.reject(reason);
     }
 
     /// The series at hand counts since this time.
@@ -107,7 +108,7 @@ impl<'body, 'options> Collector<'body, 'options> {
     /// Reads a native histogram of either version; its row gets its key later.
     pub(super) fn histogram(&mut self, range: Range<usize>) -> Result<(), BodyError> {
         let read = read_histogram(self.body, range)?;
-        let checked = read.and_then(|sample| {
+        let checked = read.map_err(Reason::from).and_then(|sample| {
             let time_ms = sample.time_ms;
             let timestamp_ns = time_ms.checked_mul(NS_PER_MS);
             let timestamp_ns = timestamp_ns.ok_or_else(|| format!("timestamp {time_ms} ms is out of range"))?;
@@ -125,7 +126,7 @@ impl<'body, 'options> Collector<'body, 'options> {
                 let cell = self.request.batch.push_histogram(sample.histogram);
                 self.histograms.push_keyless(timestamp_ns, cell, self.series);
             }
-            Err(reason) => self.reject(|| reason),
+            Err(reason) => self.reject(reason),
         }
         Ok(())
     }
@@ -154,11 +155,11 @@ impl<'body, 'options> Collector<'body, 'options> {
             (Ok(labels), Some(timestamp_ns)) if readable && characters <= EXEMPLAR_CHARACTERS_MAX => {
                 self.exemplars.push(Exemplar { labels, value, timestamp_ns });
             }
-            (_, None) => self.reject(|| format!("an exemplar was dropped: timestamp {time_ms} ms is out of range")),
-            (Ok(_), _) if readable => self.reject(|| {
-                format!("an exemplar was dropped: its labels have more than {EXEMPLAR_CHARACTERS_MAX} characters")
-            }),
-            _ => self.reject(|| "an exemplar was dropped: its labels cannot be read".to_owned()),
+            (_, None) => self.reject(format!("an exemplar was dropped: timestamp {time_ms} ms is out of range")),
+            (Ok(_), _) if readable => self.reject(format!(
+                "an exemplar was dropped: its labels have more than {EXEMPLAR_CHARACTERS_MAX} characters"
+            )),
+            _ => self.reject("an exemplar was dropped: its labels cannot be read"),
         }
         Ok(())
     }
@@ -179,11 +180,11 @@ impl<'body, 'options> Collector<'body, 'options> {
     #[inline]
     pub(super) fn push_sample(&mut self, value_bits: u64, time_ms: i64) {
         let Some(timestamp_ns) = time_ms.checked_mul(NS_PER_MS) else {
-            self.reject(|| format!("timestamp {time_ms} ms is out of range"));
+            self.reject(format!("timestamp {time_ms} ms is out of range"));
             return;
         };
         if let Err(reason) = self.lone.check_room() {
-            self.reject(|| reason);
+            self.reject(reason);
             return;
         }
         self.lone.push_keyless(timestamp_ns, value_bits, self.series);

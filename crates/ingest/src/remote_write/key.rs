@@ -5,18 +5,19 @@ use std::ops::Range;
 use model::{GroupIdentity, Labels, METRIC_NAME};
 
 use crate::Limits;
+use crate::errors::{LimitName, Reason};
 use crate::protobuf::{Value, Walker, WireField, write_bytes, write_varint};
 
 /// Labels that few series have more of.
 const LABELS_USUAL: usize = 16;
 
-pub(super) fn check_key(raw_key: &[u8], labels: usize, limits: &Limits) -> Result<(), String> {
+pub(super) fn check_key(raw_key: &[u8], labels: usize, limits: &Limits) -> Result<(), Reason> {
     let Limits { tags_max, name_bytes_max, key_bytes_max, .. } = limits;
     if labels > *tags_max {
-        return Err(format!("more than {tags_max} labels (tags_max)"));
+        return Err(LimitName::Tags.exceeded(format_args!("more than {tags_max} labels")));
     }
     if raw_key.len() > *key_bytes_max {
-        return Err(format!("the labels take more than {key_bytes_max} bytes (key_bytes_max)"));
+        return Err(LimitName::KeyBytes.exceeded(format_args!("the labels take more than {key_bytes_max} bytes")));
     }
     if raw_key.len() <= *name_bytes_max {
         return Ok(());
@@ -30,7 +31,7 @@ pub(super) fn check_key(raw_key: &[u8], labels: usize, limits: &Limits) -> Resul
         }
         let (name, value) = read_label(raw_key, range).unwrap_or_default();
         if name.len() > *name_bytes_max || name == METRIC_NAME && value.len() > *name_bytes_max {
-            return Err(format!("a name is longer than {name_bytes_max} bytes (name_bytes_max)"));
+            return Err(LimitName::NameBytes.exceeded(format_args!("a name is longer than {name_bytes_max} bytes")));
         }
     }
     Ok(())

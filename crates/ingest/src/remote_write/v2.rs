@@ -8,6 +8,7 @@ use model::{METRIC_NAME, MetricKind, MetricMetadata};
 use super::collect::Collector;
 use super::key::write_label;
 use super::{Options, WriteRequest};
+use crate::errors::{LimitName, Reason};
 use crate::protobuf::{Value, Walker, WireField};
 use crate::{BodyError, check_body_size};
 
@@ -104,7 +105,7 @@ impl<'body> Parser<'body, '_> {
             }
         };
         if !has_samples {
-            self.collector.drop_series("the series has neither samples nor histograms".to_owned());
+            self.collector.drop_series("the series has neither samples nor histograms");
             return Ok(());
         }
         if self.collector.has_keyless() {
@@ -136,7 +137,7 @@ impl<'body> Parser<'body, '_> {
     fn spell_key(
         &mut self,
         pieces: impl Iterator<Item = Range<usize>>,
-    ) -> Result<Result<&'body [u8], String>, BodyError> {
+    ) -> Result<Result<&'body [u8], Reason>, BodyError> {
         let limits = self.collector.options.limits;
         self.key.clear();
         let (mut metric, mut labels) = (&b""[..], 0);
@@ -144,35 +145,37 @@ impl<'body> Parser<'body, '_> {
             let mut references = Walker::new(self.collector.body, piece);
             while let Some(name) = references.next_varint()? {
                 let Some(value) = references.next_varint()? else {
-                    return Ok(Err("a label reference without a value".to_owned()));
+                    return Ok(Err("a label reference without a value".into()));
                 };
                 let (Some(name), Some(value)) = (self.symbols.get(name), self.symbols.get(value)) else {
                     let symbols = self.symbols.offsets.len();
-                    return Ok(Err(format!("a label refers to a symbol beyond the table's {symbols}")));
+                    return Ok(Err(format!("a label refers to a symbol beyond the table's {symbols}").into()));
                 };
                 let is_metric = name == METRIC_NAME.as_bytes();
                 if name.len() > limits.name_bytes_max || is_metric && value.len() > limits.name_bytes_max {
-                    return Ok(Err(format!("a name is longer than {} bytes (name_bytes_max)", limits.name_bytes_max)));
+                    return Ok(Err(LimitName::NameBytes
+                        .exceeded(format_args!("a name is longer than {} bytes", limits.name_bytes_max))));
                 }
                 if is_metric {
                     metric = value;
                 }
                 labels += 1;
                 if labels > limits.tags_max {
-                    return Ok(Err(format!("more than {} labels (tags_max)", limits.tags_max)));
+                    return Ok(Err(LimitName::Tags.exceeded(format_args!("more than {} labels", limits.tags_max))));
                 }
                 if self.key.len() + name.len() + value.len() > limits.key_bytes_max {
                     let key_bytes_max = limits.key_bytes_max;
-                    return Ok(Err(format!("the labels take more than {key_bytes_max} bytes (key_bytes_max)")));
+                    return Ok(Err(
+                        LimitName::KeyBytes.exceeded(format_args!("the labels take more than {key_bytes_max} bytes"))
+                    ));
                 }
                 write_label(&mut self.key, name, value);
             }
         }
         if self.keys_bytes + self.key.len() > limits.keys_bytes_max {
             let keys_bytes_max = limits.keys_bytes_max;
-            return Ok(Err(format!(
-                "the labels of all series take more than {keys_bytes_max} bytes (keys_bytes_max); split it"
-            )));
+            return Ok(Err(LimitName::KeysBytes
+                .exceeded(format_args!("the labels of all series take more than {keys_bytes_max} bytes"))));
         }
         Ok(Ok(metric))
     }
@@ -205,7 +208,7 @@ impl<'body> Parser<'body, '_> {
             (Some(help), Some(unit)) => {
                 all.push(MetricMetadata { family: text(family), kind, help: text(help), unit: text(unit) });
             }
-            _ => self.collector.reject(|| "metadata was dropped: it refers to a symbol beyond the table".to_owned()),
+            _ => self.collector.reject("metadata was dropped: it refers to a symbol beyond the table"),
         }
         Ok(())
     }

@@ -56,11 +56,10 @@ impl StoreSource<'_> {
         budget: &Budget,
     ) -> Result<(), QueryError> {
         let (mut charged_bytes, mut refused) = (found.memory_bytes(), None);
-        // The index is locked meanwhile: nothing may wait here.
         let mut go_on = |found: &TextSet| {
             let more_bytes = found.memory_bytes().saturating_sub(charged_bytes);
             charged_bytes = charged_bytes.max(found.memory_bytes());
-            match budget.check_stopped().and_then(|()| budget.hold_bytes(more_bytes as u64)) {
+            match budget.check().and_then(|()| budget.hold_bytes(more_bytes as u64)) {
                 Ok(()) => true,
                 Err(error) => {
                     refused = Some(error);

@@ -98,8 +98,7 @@ fn within<T>(
 ) -> Result<T, QueryError> {
     let refused = RefCell::new(None);
     budget.check()?;
-    // The index is locked meanwhile: nothing may wait here.
-    let reserve = |bytes| match budget.check_stopped().and_then(|()| budget.hold_bytes(bytes)) {
+    let reserve = |bytes| match budget.check().and_then(|()| budget.hold_bytes(bytes)) {
         Ok(()) => true,
         Err(error) => {
             refused.replace(Some(error));

@@ -64,8 +64,8 @@ pub(crate) fn router(state: Arc<State>, guard: Arc<RequestGuard>) -> Router {
         .with_state(state)
 }
 
-fn with(router: Router<Arc<State>>, routes: impl Iterator<Item = Route>) -> Router<Arc<State>> {
-    routes.fold(router, |router, Route { path, handler, .. }| router.route(path, handler))
+fn with(router: Router<Arc<State>>, added: impl Iterator<Item = Route>) -> Router<Arc<State>> {
+    added.fold(router, |router, Route { path, handler, .. }| router.route(path, handler))
 }
 
 /// What reads data, or tells of the server. Answers are compressed.

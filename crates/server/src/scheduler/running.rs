@@ -5,7 +5,7 @@
 //!       └──► refused: 429                            └──► refused: 429  └──► heavy: leaves its slot to others
 //! ```
 //!
-//! Who of those that run comes first: `mod.rs`.
+//! Priorities of those that run: `mod.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,7 +36,7 @@ const HEAVY_FACTOR: usize = 4;
 /// Characters of a text that the log shows.
 const LOGGED_CHARACTERS_MAX: usize = 2_000;
 
-/// Who asks; put into a request where its connection is known.
+/// The client's address; put into a request where its connection is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Remote(pub(crate) SocketAddr);
 
@@ -55,7 +55,7 @@ struct Running {
     description: Description,
     started_ns: i64,
     budget: Arc<Budget>,
-    _in_turn: ScheduleGuard,
+    _scheduled: ScheduleGuard,
 }
 
 impl Running {
@@ -116,7 +116,7 @@ pub(crate) struct Queries {
     samples: AtomicU64,
 }
 
-/// The place of a running query among those that may run at once. Queries begin in one of a few slots; one that turns out to be heavy moves to
+/// The slot of a running query. Queries begin in one of a few slots; one that turns out to be heavy moves to
 /// the heavy ones, of which there are more, so that light queries never wait for a heavy one to end.
 #[derive(Debug)]
 pub(crate) struct AdmissionPermit {
@@ -167,8 +167,8 @@ impl Queries {
         }
     }
 
-    /// Waits for a query's turn.
-    async fn turn(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+    /// Waits for a free slot.
+    async fn admit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Ok(permit);
         }
@@ -176,8 +176,8 @@ impl Queries {
         if waiting.before >= self.bounds.queue_max as u64 {
             return Err(self.refuse("as many more wait as may (query_queue_max)"));
         }
-        let turn = tokio::time::timeout(self.bounds.queue_timeout, self.permits.clone().acquire_owned()).await;
-        match turn {
+        let permit = tokio::time::timeout(self.bounds.queue_timeout, self.permits.clone().acquire_owned()).await;
+        match permit {
             Ok(Ok(permit)) => Ok(permit),
             _ => Err(self.refuse("none ended while this one waited (query_queue_timeout_ms)")),
         }
@@ -249,9 +249,6 @@ impl Queries {
             family(out, name, kind, help);
             let _ = writeln!(out, "{name} {value}");
         }
-        let name = "thalweg_query_waited_seconds_total";
-        family(out, name, "counter", "Seconds that threads of running queries waited for queries that had run less.");
-        let _ = writeln!(out, "{name} {}", self.scheduler.waited_s());
         family(out, "thalweg_queries_total", "counter", "Queries that ended, by kind and how.");
         for ((kind, outcome), count) in lock(&self.outcomes).iter() {
             let labels = format!("kind=\"{kind}\",outcome=\"{}\"", outcome.name());
@@ -297,11 +294,11 @@ impl Queries {
         now_ns: i64,
     ) -> Result<(u64, Arc<AdmissionPermit>), ApiError> {
         self.check_quota(&description.caller)?;
-        let slot = AdmissionPermit::new(self.turn().await?, self.heavy.clone());
+        let slot = AdmissionPermit::new(self.admit().await?, self.heavy.clone());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (pace, in_turn) = self.scheduler.begin(slot.clone());
-        budget.keep_pace(pace);
-        let running = Running { description, started_ns: now_ns, budget, _in_turn: in_turn };
+        let (schedule, scheduled) = self.scheduler.begin(slot.clone());
+        budget.set_schedule(schedule);
+        let running = Running { description, started_ns: now_ns, budget, _scheduled: scheduled };
         lock(&self.running).insert(id, running);
         Ok((id, slot))
     }

@@ -1,8 +1,8 @@
 //! The threads that queries run on.
 //!
-//! Each query has one for itself: one that waits, or a new one. A query that has run for long leaves the cores to others not only at its
-//! checks ([`scheduler`](crate::scheduler)) but everywhere, while it sorts, writes its answer down or gives memory back, too: its threads fall
-//! behind in the system's own schedule (`nice`). They cannot rise again without privileges, so that they end with the query.
+//! Each query has one for itself: an idle one, or a new one. As a query uses CPU time ([`scheduler`](crate::scheduler)), its threads get a lower
+//! priority from the operating system (`nice`), which holds while it sorts, encodes its response or frees memory, too. They cannot rise
+//! again without privileges, so that they end with the query.
 
 use std::cell::Cell;
 use std::io;

@@ -78,9 +78,16 @@ pub(crate) struct Change {
     pub(crate) renews_token: bool,
     pub(crate) grants: Option<Vec<Grant>>,
     pub(crate) is_server_admin: Option<bool>,
-    /// In so many milliseconds from now; `Some(None)`: never.
-    pub(crate) expires_ms: Option<Option<i64>>,
+    pub(crate) expiry: Option<Expiry>,
     pub(crate) quota: Option<Quota>,
+}
+
+/// How long an account works.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Expiry {
+    Never,
+    /// So many milliseconds from now.
+    AfterMs(i64),
 }
 
 impl Change {
@@ -99,7 +106,7 @@ impl Change {
                 ("grants", Value::Array(grants)) => change.grants = Some(read_grants(&grants)?),
                 ("server_admin", Value::Bool(is)) => change.is_server_admin = Some(is),
                 ("renew", Value::Bool(is)) => change.renews_token = is,
-                ("expires", Value::String(text)) => change.expires_ms = Some(read_expiry(&text)?),
+                ("expires", Value::String(text)) => change.expiry = Some(read_expiry(&text)?),
                 ("quota", quota) => {
                     let read = serde_json::from_value(quota);
                     change.quota = Some(read.map_err(|error| bad(&format!("the quota cannot be read: {error}")))?);
@@ -122,11 +129,11 @@ fn read_grants(grants: &[Value]) -> Result<Vec<Grant>, ApiError> {
     grants.iter().map(read).collect()
 }
 
-fn read_expiry(text: &str) -> Result<Option<i64>, ApiError> {
+fn read_expiry(text: &str) -> Result<Expiry, ApiError> {
     if matches!(text, "" | "never") {
-        return Ok(None);
+        return Ok(Expiry::Never);
     }
-    parse_duration_ms(text).map(Some).map_err(|why| ApiError::invalid_parameter("expires", why))
+    parse_duration_ms(text).map(Expiry::AfterMs).map_err(|why| ApiError::invalid_parameter("expires", why))
 }
 
 impl State {
@@ -155,8 +162,12 @@ impl State {
         account.grants = change.grants.unwrap_or(account.grants);
         account.is_server_admin = change.is_server_admin.unwrap_or(account.is_server_admin);
         account.quota = change.quota.unwrap_or(account.quota);
-        if let Some(expires_ms) = change.expires_ms {
-            account.expires_ns = expires_ms.map(|ms| now_ns.saturating_add(ms.saturating_mul(NS_PER_MS)));
+        match change.expiry {
+            None => {}
+            Some(Expiry::Never) => account.expires_ns = None,
+            Some(Expiry::AfterMs(ms)) => {
+                account.expires_ns = Some(now_ns.saturating_add(ms.saturating_mul(NS_PER_MS)));
+            }
         }
         account.check().map_err(ApiError::bad_data)?;
         self.db

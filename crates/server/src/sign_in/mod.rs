@@ -152,7 +152,7 @@ impl SignIn {
                 Ok(account) => directory.insert(account),
                 // Nobody gets in by it.
                 Err(reason) => {
-                    crate::notice::write(&format!("the account {name} cannot be read and may not sign in: {reason}"))
+                    crate::notice::write(&format!("the account {name} cannot be read and may not sign in: {reason}"));
                 }
             }
         }

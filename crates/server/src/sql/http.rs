@@ -122,7 +122,7 @@ pub(crate) async fn exp(From(state): From<Arc<State>>, request: Request) -> Resu
 
 async fn answer(state: &Arc<State>, parts: &RequestParts, access: Access, form: Form) -> Result<Response, ApiError> {
     let text = statements(parts)?;
-    let budget = state.query_budget(&parts);
+    let budget = state.query_budget(parts);
     let database = parts.parameters.database(&parts.headers);
     let description =
         Description { kind: "sql", text: text.clone(), database: database.clone(), caller: parts.caller.clone() };

@@ -56,24 +56,6 @@ fn queries_that_run_are_listed_and_can_be_ended() {
     }
 }
 
-#[test]
-fn a_query_that_has_run_for_long_waits_for_those_that_have_not() {
-    let folder = std::env::temp_dir().join(format!("thalweg-server-turns-{}", std::process::id()));
-    let mut options = db::DbOptions::new(&folder);
-    // One thread for all queries.
-    options.query_helpers = 0;
-    let server = Arc::new(Running::start_on(options, |_| {}));
-    let waited = "thalweg_query_waited_seconds_total";
-    assert!(server.get("/metrics").body.lines().any(|line| line == format!("{waited} 0")));
-    let (asking, id) = ask_long(&server);
-    while server.get("/metrics").body.lines().any(|line| line == format!("{waited} 0")) {
-        assert!(!asking.is_finished(), "{:?}", asking.join());
-        assert_eq!(server.get(&instant("sum_over_time(vector(1)[9000s:1s])")).status, 200);
-    }
-    server.post(&format!("/api/v1/status/active_queries/{id}/kill"), "");
-    assert_eq!(asking.join().unwrap().status, 503);
-}
-
 /// The niceness of each of this process's threads that work on queries.
 #[cfg(target_os = "linux")]
 fn query_threads() -> Vec<i32> {

@@ -87,7 +87,7 @@ struct Stripe {
 impl IndexBlockCache {
     /// For a store that may take so many bytes.
     pub(crate) fn new(memory_bytes_max: u64) -> Self {
-        let bytes_max = INDEX_BLOCK_CACHE.bytes(memory_bytes_max) / STRIPES;
+        let bytes_max = INDEX_BLOCK_CACHE.bytes_each(memory_bytes_max, STRIPES);
         let stripe = || Mutex::new(Stripe { read_once: HashSet::default(), cached: Generations::new(bytes_max) });
         Self { stripes: std::array::from_fn(|_| stripe()) }
     }

@@ -78,11 +78,6 @@ impl Drop for Withdrawn<'_> {
 }
 
 impl Store {
-    /// Identifies the journal: snapshots and marks of one with another identity mean nothing here.
-    pub fn journal_id(&self) -> u64 {
-        self.journal.id()
-    }
-
     /// Marks the present: everything up to the sequence id that is returned is what readers see now, and so is nothing after it.
     pub fn mark(&self) -> u64 {
         // A writer that appends to the log holds a shard until the journal has its rows.
@@ -90,16 +85,6 @@ impl Store {
         let sequence = self.log.last_sequence();
         self.journal.mark(sequence);
         sequence
-    }
-
-    /// The last mark that is not after a snapshot: its sequence id in the log.
-    pub fn marked_at(&self, snapshot: u64) -> Option<u64> {
-        self.journal.marked_at(snapshot)
-    }
-
-    /// A snapshot such that everything that happened after a sequence id is recorded as a change since; `None` if none is remembered.
-    pub fn snapshot_at(&self, log_sequence: u64) -> Option<u64> {
-        self.journal.snapshot_at(log_sequence)
     }
 
     /// Returns when everything that readers see by now is durable: no crash takes it back.
@@ -278,7 +263,7 @@ fn decode(bytes: &[u8]) -> Result<LoadedJournal, DecodeError> {
 /// # Panics
 ///
 /// If what it finds contradicts itself: that is what a fuzzer looks for.
-pub fn fuzz_journal(bytes: &[u8]) {
+pub fn fuzz(bytes: &[u8]) {
     let mut file = MAGIC.to_vec();
     file.extend_from_slice(&VERSION.to_le_bytes());
     file.extend_from_slice(bytes);
@@ -290,7 +275,7 @@ pub fn fuzz_journal(bytes: &[u8]) {
             again.is_ok_and(|again| again.epoch == found.epoch),
             "what was read is written so that it is read again"
         );
-        let _ = (journal.since(journal.sequence()), journal.since(0), journal.snapshot_at(found.log_sequence));
+        let _ = (journal.since(journal.snapshot()), journal.since(0), journal.snapshot_at(found.log_sequence));
         journal.mark(found.log_sequence);
     }
 }
@@ -365,7 +350,7 @@ mod tests {
         let mut numbers = Vec::new();
         for log_sequence in 0..10_000u64 {
             journal.mark(log_sequence * 2);
-            numbers.push(journal.sequence());
+            numbers.push(journal.snapshot());
             journal.push(change());
         }
         for log_sequence in 0..10_000u64 {

@@ -1,6 +1,6 @@
 //! What changed in the past, before the newest rows: caches of results ask it whether their entries are still valid.
 //!
-//! A number that is taken before reading ([`crate::Store::snapshot`]) stands for what was there then; asking for the changes since
+//! A number that is taken before reading ([`Journal::snapshot`]) stands for what was there then; asking for the changes since
 //! gives ranges of time and groups that may have become different, or says that it does not reach so far back. Rows near a
 //! shard's newest one are not recorded one by one: the answer says from which timestamp on rows have come.
 //!
@@ -69,9 +69,9 @@ pub struct Changes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalGap;
 
-/// The last changes.
+/// What changed in the past: the last changes.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub struct Journal {
     changes_max: usize,
     id: u64,
     state: Mutex<State>,
@@ -112,7 +112,8 @@ impl Journal {
         Self { changes_max, id, state: Mutex::new(state), file: Mutex::default() }
     }
 
-    pub(crate) const fn id(&self) -> u64 {
+    /// Identifies the journal: snapshots and marks of one with another identity mean nothing here.
+    pub const fn id(&self) -> u64 {
         self.id
     }
 
@@ -142,20 +143,20 @@ impl Journal {
         }
     }
 
-    /// The sequence id of the last mark with a number not beyond this one.
-    pub(crate) fn marked_at(&self, number: u64) -> Option<u64> {
+    /// The last mark that is not after a snapshot: its sequence id in the log.
+    pub fn marked_at(&self, number: u64) -> Option<u64> {
         let state = self.state.lock();
         state.marks.iter().rev().find(|(_, at)| *at <= number).map(|(log_sequence, _)| *log_sequence)
     }
 
-    /// The number of the last mark not after a sequence id.
-    pub(crate) fn snapshot_at(&self, log_sequence: u64) -> Option<u64> {
+    /// A snapshot such that everything that happened after a sequence id is recorded as a change since; `None` if none is remembered.
+    pub fn snapshot_at(&self, log_sequence: u64) -> Option<u64> {
         let state = self.state.lock();
         state.marks.iter().rev().find(|(known, _)| *known <= log_sequence).map(|(_, number)| *number)
     }
 
-    /// The number of what was recorded last.
-    pub(crate) fn sequence(&self) -> u64 {
+    /// A number for what is there now: everything that was acknowledged, and nothing that is recorded with a larger one.
+    pub fn snapshot(&self) -> u64 {
         self.state.lock().sequence
     }
 
@@ -216,8 +217,8 @@ impl Journal {
         state.edges.push_back((sequence, smallest_ns));
     }
 
-    /// Changes with larger numbers.
-    pub(crate) fn since(&self, sequence: u64) -> Result<Changes, JournalGap> {
+    /// Everything that may read differently than at a snapshot.
+    pub fn since(&self, sequence: u64) -> Result<Changes, JournalGap> {
         let state = self.state.lock();
         if sequence < state.forgotten_through {
             return Err(JournalGap);
@@ -282,14 +283,9 @@ fn bitmap_of(groups: &[GroupId]) -> RoaringBitmap {
 }
 
 impl Store {
-    /// A number for what is there now: everything that was acknowledged, and nothing that is recorded with a larger one.
-    pub fn snapshot(&self) -> u64 {
-        self.journal.sequence()
-    }
-
-    /// What may read differently than at a snapshot.
-    pub fn changes_since(&self, snapshot: u64) -> Result<Changes, JournalGap> {
-        self.journal.since(snapshot)
+    /// What changed in the past, for caches of results.
+    pub const fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// The number of a database, if there is one of that name; it is never given to another one.
@@ -367,7 +363,7 @@ mod tests {
         let ascending = (5000..9000u64).map(|sequence| (sequence, sequence as i64));
         for (sequence, smallest_ns) in requests.iter().copied().chain(ascending) {
             journal.wrote(smallest_ns);
-            assert_eq!(journal.sequence(), sequence);
+            assert_eq!(journal.snapshot(), sequence);
         }
         for since in [0, 3000, 4998] {
             let expected = requests.iter().filter(|(sequence, _)| *sequence > since).map(|(_, ns)| *ns).min();

@@ -214,6 +214,11 @@ pub(crate) fn text_of(text: &[u8], cell: u64) -> Option<&[u8]> {
     text.get(span.start as usize..)?.get(..span.len as usize)
 }
 
+/// Reads bytes as the payload of a log record: the entry for fuzzing.
+pub fn fuzz(kind: u8, payload: &[u8]) {
+    let _ = decode(kind, payload);
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -13,6 +13,7 @@ use super::note::{Note, NoteFile};
 use super::times::RecordTimes;
 use super::{LiveSegment, NewRecord, WriteAheadLog, segment_path};
 use crate::StoreError;
+use crate::memory::LOG_BUFFER_BYTES_MAX;
 use crate::upkeep::reserve::is_full;
 
 /// Bytes of the smallest segment that a small disk gets instead of one of the usual size.
@@ -20,9 +21,6 @@ const SMALL_SEGMENT_BYTES_MIN: usize = 1 << 20;
 
 /// Files of segments that are kept for new segments once their records are not needed any more.
 const SPARE_FILES_MAX: usize = 8;
-
-/// Bytes of memory for records that are kept for the next ones.
-const SPARE_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes written to a segment at once, and so copied to where the disk can take them from.
 const WRITE_BYTES_MAX: usize = 1 << 20;
@@ -299,7 +297,7 @@ impl WriteAheadLog for Log {
             state = self.state.lock();
             state.committing = false;
             state.outgoing = Some(outgoing);
-            if let Some(last) = pending.pop().filter(|last| last.bytes.capacity() <= SPARE_BYTES_MAX) {
+            if let Some(last) = pending.pop().filter(|last| last.bytes.capacity() <= LOG_BUFFER_BYTES_MAX) {
                 state.spare = last.bytes;
             }
             match written {

@@ -328,7 +328,7 @@ fn push_payload(payload: &[u8], out: &mut Vec<u8>) {
 /// # Panics
 ///
 /// If what it finds contradicts itself: that is what a fuzzer looks for.
-pub fn fuzz_manifest(bytes: &[u8]) {
+pub fn fuzz(bytes: &[u8]) {
     let _ = parse(bytes);
     let mut file = State::default().to_bytes();
     push_payload(bytes, &mut file);

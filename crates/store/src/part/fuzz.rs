@@ -17,7 +17,7 @@ use super::{FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, HEADER_MAGIC, PartData, Pa
 const FOOTER_CHECKED_BYTES: usize = FOOTER_BYTES - 12;
 
 /// Opens bytes as the file of a part of the present version and reads everything in it: the entry for fuzzing.
-pub fn fuzz_part_file(bytes: &[u8]) {
+pub fn part_file(bytes: &[u8]) {
     let Some(part) = open(bytes) else { return };
     let _ = (part.verify(), part.tail(), part.find(PartKey::default(), &IndexBlockCache::new(0), |_, _| {}));
     let mut cursor = KeyCursor::new(Arc::new(part));

@@ -18,21 +18,19 @@ pub(crate) mod summary;
 
 mod ahead;
 mod data;
-mod fuzz;
+pub(crate) mod fuzz;
 pub(crate) mod index_block;
 mod info;
 mod label;
-mod reader;
+pub(crate) mod reader;
 mod scan;
 mod writer;
 
 pub(crate) use ahead::ReadAhead;
 pub(crate) use data::PartData;
-pub use fuzz::fuzz_part_file;
 pub(crate) use index_block::{BlockHandle, ChunkRef, KeyEntry};
 pub(crate) use info::{PartInfo, PartLocations};
 pub(crate) use label::{MadeAt, PartLabel};
-pub use reader::fuzz_part;
 pub(crate) use reader::{KeyCursor, Part};
 pub(crate) use scan::scan_file;
 pub(crate) use writer::{EncodedChunk, FileWriter, PartWriter};

@@ -455,7 +455,7 @@ fn blocks_version_one(index: &[u8]) -> Result<Vec<BlockStart>, DecodeError> {
 
 /// Opens bytes as a part's index and as a chunk and reads everything in them: the entry for fuzzing. Checksums are
 /// computed, not checked, so that a fuzzer gets after them.
-pub fn fuzz_part(index: &[u8], chunk: &[u8]) {
+pub fn fuzz(index: &[u8], chunk: &[u8]) {
     let _ = blocks_version_one(index);
     let _ = take_directory(index, index.len());
     let _ = index_block::take(&mut Reader::new(index), VERSION, None);

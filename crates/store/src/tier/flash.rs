@@ -346,7 +346,7 @@ const CHECKED_BYTES: usize = 36;
 /// # Panics
 ///
 /// If what it finds contradicts itself: that is what a fuzzer looks for.
-pub fn fuzz_flash_table(bytes: &[u8]) {
+pub fn fuzz(bytes: &[u8]) {
     let entries = bytes.chunks(CHECKED_BYTES);
     let mut state = State { slots: vec![Slot::default(); entries.len()], ..State::default() };
     for (number, entry) in entries.enumerate() {

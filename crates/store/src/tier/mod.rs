@@ -13,7 +13,7 @@
 pub(crate) mod parts;
 
 mod blocks;
-mod flash;
+pub(crate) mod flash;
 mod flights;
 mod manifest;
 mod plan;
@@ -29,7 +29,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use platform::Platform;
 use platform::objects::{ListedObject, ObjectCounters, ObjectError, ObjectErrorKind, Objects};
 
-pub use flash::fuzz_flash_table;
 pub use manifest::{ManifestCopy, ManifestPut};
 pub use probe::TierProbe;
 pub use upload::Uploaded;

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod compact;
 pub(crate) mod damage;
 pub(crate) mod documents;
+pub mod fuzzing;
 pub(crate) mod health;
 pub(crate) mod inspect;
 pub(crate) mod lost_found;

@@ -159,7 +159,7 @@ impl Store {
         // In statements of their own: a guard within the literal below would live as long as the literal, and a second reader in it
         // waits for ever once a writer stands between the two.
         let catalog_bytes = self.catalog.read().catalog.memory_bytes();
-        let memory = self.memory();
+        let memory = self.memory_use();
         let mut stats = Stats {
             batches: count(&self.counters.batches),
             rows: count(&self.counters.rows),

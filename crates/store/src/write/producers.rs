@@ -105,7 +105,7 @@ impl Producers {
 /// # Panics
 ///
 /// If what it finds contradicts itself: that is what a fuzzer looks for.
-pub fn fuzz_producers(payload: &[u8]) {
+pub fn fuzz(payload: &[u8]) {
     if let Ok(mut producers) = Producers::decode(&mut Reader::new(payload)) {
         let mut written = vec![0];
         producers.encode(&mut written);

@@ -209,16 +209,6 @@ impl Store {
         targets.into_iter().map(token).collect()
     }
 
-    /// Returns whether a token stands for something that exists.
-    pub fn knows(&self, token: Token) -> Result<bool, StoreError> {
-        let target = Target::unpack(token.0);
-        let Some(shard) = self.shards.get(target.shard) else {
-            return Ok(false);
-        };
-        let place = shard.groups.read().groups.family(target.group);
-        Ok(place.map_err(StoreError::index(&self.options.directory))?.is_some())
-    }
-
     /// Begins a request: rows by token, written together.
     pub fn appender(&self) -> Appender<'_> {
         let shards = (0..self.shards.len()).map(|shard| ShardRows { shard, ..ShardRows::default() }).collect();

@@ -45,10 +45,10 @@ pub(crate) struct RequestsFlags {
     /// How long such a unit is, and a step with --whole-units
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_080))]
     unit_minutes: u32,
-    /// Fetch whole units, or steps of that length where something is missing in `thalweg cache`, also beyond what is asked for; without it only units inside of what is asked for are kept
+    /// Fetch whole units, or steps of that length where something is missing in `thalweg cache`, also beyond what is requested for; without it only units inside of what is requested for are kept
     #[arg(long)]
     whole_units: bool,
-    /// Where something is missing in `thalweg cache`, fetch so many hundredths of what is asked for more at each end
+    /// Where something is missing in `thalweg cache`, fetch so many hundredths of what is requested for more at each end
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     margin_percent: u32,
     /// Spans of the requests: full (a minute to a week), small (to an hour), medium (an hour to a day), large (a day to a week)
@@ -57,7 +57,7 @@ pub(crate) struct RequestsFlags {
     /// How many requests
     #[arg(long, default_value_t = 20_000)]
     requests: u64,
-    /// Requests of the same sequence to leave out at first: they were asked before, by a run of so many with the same seed
+    /// Requests of the same sequence to leave out at first: they were requested before, by a run of so many with the same seed
     #[arg(long, default_value_t = 0)]
     skip_requests: u64,
     /// Clients that ask at the same time
@@ -156,7 +156,7 @@ pub(super) fn run(flags: &RequestsFlags) -> Result<ExitCode, String> {
 /// Requests in their order, for all clients.
 struct Queue {
     workload: Workload,
-    asked: u64,
+    requested: u64,
 }
 
 fn measure(flags: &RequestsFlags, data: Data) -> Result<Report, String> {
@@ -164,11 +164,11 @@ fn measure(flags: &RequestsFlags, data: Data) -> Result<Report, String> {
     for _ in 0..flags.skip_requests {
         workload.request();
     }
-    let queue = Mutex::new(Queue { workload, asked: 0 });
+    let queue = Mutex::new(Queue { workload, requested: 0 });
     let next = || {
         let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.asked += 1;
-        (queue.asked <= flags.requests).then(|| (queue.asked, queue.workload.request()))
+        queue.requested += 1;
+        (queue.requested <= flags.requests).then(|| (queue.requested, queue.workload.request()))
     };
     let ways = (0..flags.clients).map(|_| way(flags)).collect::<Result<Vec<_>, _>>()?;
     let (cpu, started) = (process_cpu_seconds(), Instant::now());
@@ -242,9 +242,9 @@ fn ask(
     let (answer, fetched) = match way {
         Way::Database => (fetch(span)?, inside.get()),
         Way::Cache(cache, margin) => {
-            let asked = (span.start, span.end);
+            let requested = (span.start, span.end);
             let fetch = |start, end| fetch(Span::new(start, end));
-            (cache.query_with_margin(&statement.text, asked, *margin, fetch)?, inside.get())
+            (cache.query_with_margin(&statement.text, requested, *margin, fetch)?, inside.get())
         }
         Way::Chunks(chunks) => {
             let outcome = chunks.query(&statement.text, span, fetch)?;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::engine::Shared;
 use crate::engine::get::damaged;
 use crate::index::{FieldNumber, SlabMeta};
-use crate::open_slab::{push_piece, rename};
+use crate::open_slab::{push_interval, rename};
 use crate::points::{Points, ValueType, Values};
 use crate::resolve::resolve;
-use crate::slab::{Header, Piece, Record, Strand, Unit, block};
+use crate::slab::{CachedInterval, Header, Record, Strand, Unit, block};
 use crate::{Key, Span};
 
 /// A point of one key. Values are bits, or places in a list of texts.
@@ -90,10 +90,10 @@ impl Shared {
         }
         let mut texts = Texts::new(value_type);
         let mut rows = Vec::new();
-        let mut pieces = Vec::new();
+        let mut intervals = Vec::new();
         for (key, records) in keys {
             let kept = self.live_parts(&key, &records);
-            let number = pieces.len() as u32;
+            let number = intervals.len() as u32;
             for (span, _, place) in &kept {
                 let (image, record) =
                     records.get(*place).and_then(|(image, record)| Some((images.get(*image)?, record)))?;
@@ -101,29 +101,32 @@ impl Shared {
             }
             let mut own = Vec::new();
             let hidden = self.state.lock().hidden(&key);
-            kept.iter().for_each(|(span, piece, _)| push_piece(&mut own, Piece { span: *span, ..*piece }, &hidden));
-            pieces.push((key, own));
+            kept.iter().for_each(|(span, interval, _)| {
+                push_interval(&mut own, CachedInterval { span: *span, ..*interval }, &hidden);
+            });
+            intervals.push((key, own));
         }
         rows.sort_unstable();
-        Some(units(&pieces, &series, &rows, &texts))
+        Some(units(&intervals, &series, &rows, &texts))
     }
 
-    /// Which stretches of a key are worth keeping, each with the piece that answers for it and the place of its record.
-    fn live_parts(&self, key: &Key, records: &[(usize, &Record)]) -> Vec<(Span, Piece, usize)> {
+    /// Which stretches of a key are worth keeping, each with the interval that answers for it and the place of its record.
+    fn live_parts(&self, key: &Key, records: &[(usize, &Record)]) -> Vec<(Span, CachedInterval, usize)> {
         let (covered, hidden) = {
             let state = self.state.lock();
             let covered = state.keys.get(key).map(|entry| entry.extents.covered()).unwrap_or_default();
             (covered, state.hidden(key))
         };
         let owned = records.iter().enumerate();
-        let owned = owned.flat_map(|(place, (_, record))| record.pieces.iter().map(move |piece| (*piece, place)));
-        let (pieces, owners): (Vec<Piece>, Vec<usize>) = owned.unzip();
+        let owned =
+            owned.flat_map(|(place, (_, record))| record.intervals.iter().map(move |interval| (*interval, place)));
+        let (intervals, owners): (Vec<CachedInterval>, Vec<usize>) = owned.unzip();
         let everything = Span::new(i64::MIN, i64::MAX);
-        let (parts, _) = resolve(&pieces, everything, &hidden);
+        let (parts, _) = resolve(&intervals, everything, &hidden);
         let mut live = Vec::new();
         for (span, place) in parts {
-            if let (Some(piece), Some(owner)) = (pieces.get(place), owners.get(place)) {
-                live.extend(covered.within(span).map(|span| (span, *piece, *owner)));
+            if let (Some(interval), Some(owner)) = (intervals.get(place), owners.get(place)) {
+                live.extend(covered.within(span).map(|span| (span, *interval, *owner)));
             }
         }
         live
@@ -139,19 +142,17 @@ fn push_rows(
     texts: &mut Texts,
     rows: &mut Vec<Row>,
 ) -> std::io::Result<()> {
-    let markers = if record.markers.is_empty() { &image.header.markers } else { &record.markers };
-    for marker in markers.iter().filter(|marker| marker.first < span.end && span.start <= marker.last) {
+    for marker in record.markers.iter().filter(|marker| marker.first < span.end && span.start <= marker.last) {
         let start = marker.offset as usize;
         let bytes = image.data.get(start..start + marker.len as usize).unwrap_or_default();
         if crc32c::crc32c(bytes) != marker.checksum {
             return Err(damaged("the checksum of a block does not match"));
         }
         let found = block::decode(bytes, texts.value_type).map_err(damaged)?;
-        for place in span.places(&found.points.timestamps).filter(|place| found.belongs(*place, record.number as usize))
-        {
-            let time = found.points.timestamps.get(place).copied();
-            let series = found.points.series.get(place).and_then(|series| image.renamed.get(*series as usize)).copied();
-            let value = texts.bits(&found.points.values, place);
+        for place in span.indexes(&found.timestamps) {
+            let time = found.timestamps.get(place).copied();
+            let series = found.series.get(place).and_then(|series| image.renamed.get(*series as usize)).copied();
+            let value = texts.bits(&found.values, place);
             if let (Some(time), Some(series), Some(value)) = (time, series, value) {
                 rows.push(Row { time, series, value, key });
             }
@@ -184,8 +185,8 @@ impl Families {
 }
 
 /// Sorted rows as units: equal points of several keys become one point of a strand of these keys.
-fn units(pieces: &[(Key, Vec<Piece>)], series: &[Arc<str>], rows: &[Row], texts: &Texts) -> Vec<Unit> {
-    let mut families = Families((0..pieces.len() as u32).collect());
+fn units(intervals: &[(Key, Vec<CachedInterval>)], series: &[Arc<str>], rows: &[Row], texts: &Texts) -> Vec<Unit> {
+    let mut families = Families((0..intervals.len() as u32).collect());
     let mut strands: BTreeMap<Vec<u32>, Points> = BTreeMap::new();
     for same in rows.chunk_by(|a, b| (a.time, a.series, a.value) == (b.time, b.series, b.value)) {
         let keys: Vec<u32> = same.iter().map(|row| row.key).collect();
@@ -199,7 +200,7 @@ fn units(pieces: &[(Key, Vec<Piece>)], series: &[Arc<str>], rows: &[Row], texts:
         }
     }
     let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (key, (_, own)) in (0u32..).zip(pieces) {
+    for (key, (_, own)) in (0u32..).zip(intervals) {
         if !own.is_empty() {
             members.entry(families.root_of(key)).or_default().push(key);
         }
@@ -211,7 +212,7 @@ fn units(pieces: &[(Key, Vec<Piece>)], series: &[Arc<str>], rows: &[Row], texts:
     }
     let unit = |(family, keys): (u32, Vec<u32>)| {
         let strands = own_strands.remove(&family).unwrap_or_default();
-        family_unit(&keys, strands, pieces, series)
+        family_unit(&keys, strands, intervals, series)
     };
     members.into_iter().map(unit).collect()
 }
@@ -219,7 +220,7 @@ fn units(pieces: &[(Key, Vec<Piece>)], series: &[Arc<str>], rows: &[Row], texts:
 fn family_unit(
     keys: &[u32],
     strands: Vec<(Vec<u32>, Points)>,
-    pieces: &[(Key, Vec<Piece>)],
+    intervals: &[(Key, Vec<CachedInterval>)],
     series: &[Arc<str>],
 ) -> Unit {
     let mut used = Vec::new();
@@ -236,6 +237,6 @@ fn family_unit(
         let place = |key: &u32| keys.binary_search(key).ok().map(|place| place as u32);
         made.push(Strand { keys: strand_keys.iter().filter_map(place).collect(), points });
     }
-    let keys = keys.iter().filter_map(|key| pieces.get(*key as usize).cloned()).collect();
+    let keys = keys.iter().filter_map(|key| intervals.get(*key as usize).cloned()).collect();
     Unit { keys, series: used, strands: made }
 }

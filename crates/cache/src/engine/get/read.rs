@@ -10,10 +10,10 @@ use platform::AlignedBytes;
 use super::{SlabSource, Sources};
 use crate::engine::Shared;
 use crate::flash::Flash;
-use crate::index::{SlabLocation, SlabMeta};
+use crate::index::SlabMeta;
 use crate::points::{FieldPoints, Points};
 use crate::resolve::resolve;
-use crate::slab::{Marker, Piece, Record, block, header};
+use crate::slab::{CachedInterval, Marker, Record, block, header};
 use crate::span::SpanSet;
 use crate::{Key, Span};
 
@@ -34,9 +34,9 @@ pub(in crate::engine) struct Failure {
     pub(in crate::engine) bad: Vec<(u32, u64)>,
 }
 
-/// What one place has: points by time, and for which pieces they are all that there are.
+/// What one place has: points by time, and for which intervals they are all that there are.
 struct Fragment {
-    pieces: Vec<Piece>,
+    intervals: Vec<CachedInterval>,
     points: Points,
     series: Arc<[Arc<str>]>,
 }
@@ -54,9 +54,9 @@ impl Progress {
         Self { missing: SpanSet::from_span(sources.span), sequence_min: u64::MAX, has_deletes }
     }
 
-    fn add(&mut self, piece: &Piece) {
-        self.missing.remove(piece.span);
-        self.sequence_min = self.sequence_min.min(piece.sequence);
+    fn add(&mut self, interval: &CachedInterval) {
+        self.missing.remove(interval.span);
+        self.sequence_min = self.sequence_min.min(interval.sequence);
     }
 
     /// Whether slabs that have nothing newer than a sequence cannot change the answer: all is there, and later than theirs. What a delete
@@ -67,22 +67,21 @@ impl Progress {
 }
 
 /// A part of a slab in memory.
-#[derive(Default)]
 struct Window {
     /// The part: bytes of the slab.
     range: Range<u32>,
-    bytes: Option<(AlignedBytes, Range<usize>)>,
+    bytes: (AlignedBytes, Range<usize>),
 }
 
 impl Window {
     fn read(flash: &Flash, slot: u32, range: Range<u32>) -> io::Result<Self> {
         let bytes = flash.read_slot(slot, range.start, range.end.saturating_sub(range.start))?;
-        Ok(Self { range, bytes: Some(bytes) })
+        Ok(Self { range, bytes })
     }
 
     /// A part of it, if it has all of that.
     fn get(&self, part: &Range<u32>) -> Option<&[u8]> {
-        let (bytes, inside) = self.bytes.as_ref()?;
+        let (bytes, inside) = &self.bytes;
         let start = part.start.checked_sub(self.range.start)? as usize;
         let len = part.end.checked_sub(part.start)? as usize;
         bytes.get(inside.clone())?.get(start..start.checked_add(len)?)
@@ -100,17 +99,17 @@ impl Shared {
             // What cannot be read is missing.
             let Ok(points) = batch.points() else { continue };
             let points = points.within(sources.span);
-            fragments.push(Fragment { pieces: vec![batch.piece], points, series: batch.series.clone() });
+            fragments.push(Fragment { intervals: vec![batch.interval], points, series: batch.series.clone() });
         }
         let mut seen = Progress::new(sources);
-        fragments.iter().flat_map(|batch| &batch.pieces).for_each(|piece| seen.add(piece));
+        fragments.iter().flat_map(|batch| &batch.intervals).for_each(|interval| seen.add(interval));
         for slab in &sources.slabs {
             if seen.is_enough(slab.meta.sequence_max) {
                 break;
             }
             match self.read_slab(slab, sources) {
                 Ok(Some(found)) => {
-                    found.pieces.iter().for_each(|piece| seen.add(piece));
+                    found.intervals.iter().for_each(|interval| seen.add(interval));
                     fragments.push(found);
                 }
                 Ok(None) => {}
@@ -120,9 +119,9 @@ impl Shared {
         let owners = fragments
             .iter()
             .enumerate()
-            .flat_map(|(place, fragment)| fragment.pieces.iter().map(move |piece| (*piece, place)));
-        let (pieces, owners): (Vec<Piece>, Vec<usize>) = owners.unzip();
-        let (parts, missing) = resolve(&pieces, sources.span, &sources.hidden);
+            .flat_map(|(place, fragment)| fragment.intervals.iter().map(move |interval| (*interval, place)));
+        let (intervals, owners): (Vec<CachedInterval>, Vec<usize>) = owners.unzip();
+        let (parts, missing) = resolve(&intervals, sources.span, &sources.hidden);
         if !missing.is_empty() {
             return Err(Failure { missing, bad });
         }
@@ -133,27 +132,25 @@ impl Shared {
     /// Whether reading a field has to wait for the file, as far as can be told without its records.
     pub(super) fn waits_for_file(&self, sources: &Sources) -> bool {
         let is_in_memory = |slab: &SlabSource| {
-            let record = slab.location.map(|place| place.record());
-            record.is_some_and(|record| self.flash.has_in_memory(slab.slot, record.start, record.end - record.start))
+            let record = slab.location.record();
+            self.flash.has_in_memory(slab.slot, record.start, record.end - record.start)
         };
         !sources.slabs.iter().all(is_in_memory)
     }
 
     fn read_slab(&self, slab: &SlabSource, sources: &Sources) -> io::Result<Option<Fragment>> {
-        let Some((record, markers, window)) = self.read_record(slab, &sources.key)? else {
-            return Ok(None);
-        };
-        let wanted = |piece: &Piece| piece.span.overlaps(&sources.span);
-        let pieces: Vec<Piece> = record.pieces.iter().copied().filter(wanted).collect();
+        let (record, window) = self.read_record(slab, &sources.key)?;
+        let wanted = |interval: &CachedInterval| interval.span.overlaps(&sources.span);
+        let intervals: Vec<CachedInterval> = record.intervals.iter().copied().filter(wanted).collect();
         let needed = |marker: &&Marker| {
-            let within = |piece: &Piece| {
-                let span = piece.span.intersect(&sources.span);
+            let within = |interval: &CachedInterval| {
+                let span = interval.span.intersect(&sources.span);
                 marker.first < span.end && span.start <= marker.last
             };
-            pieces.iter().any(within)
+            intervals.iter().any(within)
         };
-        let mut markers: Vec<Marker> = markers.iter().filter(needed).copied().collect();
-        if pieces.is_empty() {
+        let mut markers: Vec<Marker> = record.markers.iter().filter(needed).copied().collect();
+        if intervals.is_empty() {
             return Ok(None);
         }
         markers.sort_by_key(|marker| marker.offset);
@@ -161,39 +158,32 @@ impl Shared {
         let count: usize = markers.iter().map(|marker| marker.count as usize).sum();
         points.reserve(count.min(RESERVED_POINTS_MAX));
         for together in markers.chunk_by(|a, b| b.offset <= (a.offset + a.len).saturating_add(GAP_BYTES_MAX)) {
-            self.read_blocks(slab, (together, &window), &record, sources.span, &mut points)?;
+            self.read_blocks(slab, (together, &window), sources.span, &mut points)?;
         }
         points.sort();
         self.counters.add(&self.counters.slab_reads, 1);
         self.counters.add(&self.counters.whole_slab_bytes, u64::from(slab.meta.used_bytes));
         let series = used_series(&mut points, &self.read_series(slab.slot, &slab.meta)?);
-        Ok(Some(Fragment { pieces, points, series }))
+        Ok(Some(Fragment { intervals, points, series }))
     }
 
-    /// The key's record, the markers of blocks that may hold its points, and what else was read with it; nothing if the slab has none
-    /// of the key.
-    fn read_record(&self, slab: &SlabSource, key: &Key) -> io::Result<Option<(Record, Vec<Marker>, Window)>> {
-        let Some(place) = slab.location else {
-            let header = self.read_header(slab.slot, &slab.meta)?;
-            let record = header.records.into_iter().map(|placed| placed.record).find(|record| record.key == *key);
-            return Ok(record.map(|record| (record, header.markers, Window::default())));
-        };
-        let (record, range) = (place.record(), self.first_read(slab, &place));
+    /// The key's record, and what else was read with it.
+    fn read_record(&self, slab: &SlabSource, key: &Key) -> io::Result<(Record, Window)> {
+        let (record, range) = (slab.location.record(), self.first_read(slab));
         let window = Window::read(&self.flash, slab.slot, range)?;
         let mut reader = Reader::new(window.get(&record).unwrap_or_default());
-        let mut record = header::read_record(&mut reader, slab.meta.serial).map_err(damaged)?;
+        let record = header::read_record(&mut reader, slab.meta.serial).map_err(damaged)?;
         if record.key != *key {
             return Err(damaged("a record of another key"));
         }
-        let markers = std::mem::take(&mut record.markers);
-        Ok(Some((record, markers, window)))
+        Ok((record, window))
     }
 
     /// The first read of a slab: the key's record, and its blocks with it if they lie near and the record is not in memory already,
     /// since a second read costs more than the bytes between them.
-    fn first_read(&self, slab: &SlabSource, place: &SlabLocation) -> Range<u32> {
-        let record = place.record();
-        let end = place.blocks().map_or(record.end, |blocks| blocks.end.min(slab.meta.used_bytes));
+    fn first_read(&self, slab: &SlabSource) -> Range<u32> {
+        let record = slab.location.record();
+        let end = slab.location.blocks().map_or(record.end, |blocks| blocks.end.min(slab.meta.used_bytes));
         let is_near = end > record.end && end - record.end <= AHEAD_BYTES_MAX;
         if is_near && !self.flash.has_in_memory(slab.slot, record.start, record.end - record.start) {
             record.start..end
@@ -207,7 +197,6 @@ impl Shared {
         &self,
         slab: &SlabSource,
         (markers, window): (&[Marker], &Window),
-        record: &Record,
         span: Span,
         points: &mut Points,
     ) -> io::Result<()> {
@@ -228,14 +217,7 @@ impl Shared {
                 return Err(damaged("the checksum of a block does not match"));
             }
             let block = block::decode(bytes, points.values.value_type()).map_err(damaged)?;
-            let inside = span.places(&block.points.timestamps);
-            if block.bits.is_empty() {
-                points.extend_from(&block.points, inside);
-                continue;
-            }
-            for place in inside.filter(|place| block.belongs(*place, record.number as usize)) {
-                points.extend_from(&block.points, place..place + 1);
-            }
+            points.extend_from(&block, span.indexes(&block.timestamps));
         }
         Ok(())
     }
@@ -288,7 +270,7 @@ fn join(sources: &Sources, mut fragments: Vec<Fragment>, parts: Vec<(Span, usize
     if let ([(span, owner)], Some(only)) = (parts.as_slice(), parts.first().and_then(|part| fragments.get_mut(part.1)))
     {
         let points = std::mem::replace(&mut only.points, Points::new(sources.value_type));
-        let is_whole = span.places(&points.timestamps).len() == points.len();
+        let is_whole = span.indexes(&points.timestamps).len() == points.len();
         let points = if is_whole { points } else { points.within(*span) };
         let series = fragments.get(*owner).map(|fragment| fragment.series.to_vec()).unwrap_or_default();
         return (FieldPoints { name, points }, series);
@@ -302,7 +284,7 @@ fn join(sources: &Sources, mut fragments: Vec<Fragment>, parts: Vec<(Span, usize
     }
     for (span, owner) in parts {
         if let Some(fragment) = fragments.get(owner) {
-            all.extend_from(&fragment.points, span.places(&fragment.points.timestamps));
+            all.extend_from(&fragment.points, span.indexes(&fragment.points.timestamps));
         }
     }
     (FieldPoints { name, points: all }, series)
@@ -316,10 +298,11 @@ mod tests {
     fn only_older_slabs_are_left_out_and_only_without_deletes() {
         let mut seen =
             Progress { missing: SpanSet::from_span(Span::new(0, 20)), sequence_min: u64::MAX, has_deletes: false };
-        let piece = |start, end, sequence| Piece { span: Span::new(start, end), sequence, stamp: 0, fields: 1 };
-        seen.add(&piece(-5, 10, 9));
+        let interval =
+            |start, end, sequence| CachedInterval { span: Span::new(start, end), sequence, stamp: 0, fields: 1 };
+        seen.add(&interval(-5, 10, 9));
         assert!(!seen.is_enough(1), "half is missing");
-        seen.add(&piece(10, 30, 5));
+        seen.add(&interval(10, 30, 5));
         assert!(seen.is_enough(4) && !seen.is_enough(5) && !seen.is_enough(7));
         seen.has_deletes = true;
         assert!(!seen.is_enough(4));

@@ -83,7 +83,7 @@ impl BackupList {
 /// # Panics
 ///
 /// If what it finds contradicts itself: that is what a fuzzer looks for.
-pub fn fuzz_backup(bytes: &[u8]) {
+pub fn fuzz(bytes: &[u8]) {
     let mut object = MAGIC.to_vec();
     object.extend_from_slice(&VERSION.to_le_bytes());
     object.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());

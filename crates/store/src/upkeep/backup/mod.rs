@@ -7,7 +7,7 @@
 //!
 //! Layout: `docs/formats/backup.md`.
 
-mod list;
+pub(crate) mod list;
 mod prune;
 mod rebuild;
 mod restore;
@@ -27,7 +27,6 @@ use crate::tier::parts;
 use crate::upkeep::progress::{Meter, Progress};
 use crate::{Store, StoreError};
 
-pub use list::fuzz_backup;
 pub use prune::{PruneReport, backups, prune};
 pub use rebuild::{RebuildReport, rebuild};
 pub use restore::{RestoreReport, restore};

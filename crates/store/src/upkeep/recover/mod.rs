@@ -24,6 +24,7 @@ use crate::journal::file::Continued;
 use crate::log::reader::Finding;
 use crate::manifest::State;
 use crate::manifest::twin;
+use crate::memory::MATCH_CACHE;
 use crate::memory::Memory;
 use crate::part::PartInfo;
 use crate::retention::Retention;
@@ -226,7 +227,8 @@ impl Opened {
         let trash = trash::open(&*files, &directory, object_tier.as_ref(), &health, &mut state)?;
         let head_bytes = options.head_bytes_max / state.shards.max(1) as usize;
         let shards = groups.into_iter().zip(parts).enumerate();
-        let shards = shards.map(|(number, (groups, parts))| {
+        let shards = shards.map(|(number, (mut groups, parts))| {
+            groups.groups.cache_matched(MATCH_CACHE.bytes_each(options.memory_bytes_max, state.shards as usize));
             let of_shard = state.deletes.iter().filter(|((shard, _), _)| *shard as usize == number);
             let deletes = of_shard.map(|(_, delete)| delete.clone()).collect();
             Shard::new(number as u32, groups, parts, deletes, head_bytes)

@@ -8,7 +8,7 @@ use platform::DIRECT_ALIGN_BYTES;
 use tracing_mutex::parkinglot::Mutex;
 
 const PAGE_BYTES: usize = DIRECT_ALIGN_BYTES;
-/// What a page costs beside its bytes: its frame, its place in the map.
+/// What a page costs beside its bytes: its frame, its index in the map.
 const FRAME_BYTES: usize = 64;
 
 /// A page in memory.
@@ -24,7 +24,7 @@ struct Frame {
 #[derive(Debug, Default)]
 struct Inner {
     frames: Vec<Frame>,
-    places: HashMap<u64, usize>,
+    frame_indexes: HashMap<u64, usize>,
     hand: usize,
     /// How often pages were written: what was read before the last time may be what they were.
     writes: u64,
@@ -43,7 +43,7 @@ pub(crate) struct PageBuffer {
 pub(crate) struct Looked {
     /// Runs of pages that are not there, counted from the first that was asked for.
     pub(crate) missing: Vec<Range<usize>>,
-    /// For [`PageBuffer::keep`].
+    /// For [`PageBuffer::insert`].
     pub(crate) writes: u64,
 }
 
@@ -58,8 +58,8 @@ impl PageBuffer {
         let mut missing: Vec<Range<usize>> = Vec::new();
         let mut inner = self.inner.lock();
         for (number, page) in to.chunks_exact_mut(PAGE_BYTES).enumerate() {
-            let place = inner.places.get(&(first + number as u64)).copied();
-            if let Some(frame) = place.and_then(|place| inner.frames.get_mut(place)) {
+            let index = inner.frame_indexes.get(&(first + number as u64)).copied();
+            if let Some(frame) = index.and_then(|index| inner.frames.get_mut(index)) {
                 page.copy_from_slice(&frame.bytes);
                 frame.is_read = true;
                 inner.hits += 1;
@@ -76,11 +76,11 @@ impl PageBuffer {
     /// Whether all of so many pages are there.
     pub(crate) fn holds(&self, pages: Range<u64>) -> bool {
         let inner = self.inner.lock();
-        pages.into_iter().all(|page| inner.places.contains_key(&page))
+        pages.into_iter().all(|page| inner.frame_indexes.contains_key(&page))
     }
 
     /// Keeps pages that were read after a look, unless any was written meanwhile.
-    pub(crate) fn keep(&self, writes: u64, first: u64, bytes: &[u8]) {
+    pub(crate) fn insert(&self, writes: u64, first: u64, bytes: &[u8]) {
         let mut inner = self.inner.lock();
         if inner.writes != writes || self.frames_max == 0 {
             return;
@@ -95,10 +95,10 @@ impl PageBuffer {
         let mut inner = self.inner.lock();
         inner.writes += 1;
         for page in pages {
-            if let Some(place) = inner.places.remove(&page) {
-                inner.frames.swap_remove(place);
-                if let Some(moved) = inner.frames.get(place).map(|frame| frame.page) {
-                    inner.places.insert(moved, place);
+            if let Some(index) = inner.frame_indexes.remove(&page) {
+                inner.frames.swap_remove(index);
+                if let Some(moved) = inner.frames.get(index).map(|frame| frame.page) {
+                    inner.frame_indexes.insert(moved, index);
                 }
             }
         }
@@ -113,24 +113,24 @@ impl PageBuffer {
 
 impl Inner {
     fn insert(&mut self, page: u64, bytes: &[u8], frames_max: usize) {
-        if self.places.contains_key(&page) {
+        if self.frame_indexes.contains_key(&page) {
             return;
         }
         if self.frames.len() < frames_max {
-            self.places.insert(page, self.frames.len());
+            self.frame_indexes.insert(page, self.frames.len());
             self.frames.push(Frame { page, bytes: bytes.into(), is_read: false });
             return;
         }
         // The second round finds all marks taken away.
         for _ in 0..=2 * self.frames.len() {
-            let place = self.hand % self.frames.len().max(1);
-            self.hand = place + 1;
-            let Some(frame) = self.frames.get_mut(place) else { return };
+            let index = self.hand % self.frames.len().max(1);
+            self.hand = index + 1;
+            let Some(frame) = self.frames.get_mut(index) else { return };
             if !std::mem::take(&mut frame.is_read) {
-                self.places.remove(&frame.page);
+                self.frame_indexes.remove(&frame.page);
                 frame.page = page;
                 frame.bytes.copy_from_slice(bytes);
-                self.places.insert(page, place);
+                self.frame_indexes.insert(page, index);
                 return;
             }
         }
@@ -199,7 +199,7 @@ mod tests {
                         if let Some(number) = written_between {
                             write(&mut versions, number, 1);
                         }
-                        buffer.keep(looked.writes, first, &bytes);
+                        buffer.insert(looked.writes, first, &bytes);
                     }
                 }
                 prop_assert!(buffer.stats().1 <= frames * (PAGE_BYTES + FRAME_BYTES));
@@ -213,7 +213,7 @@ mod tests {
         let mut bytes = vec![0; PAGE_BYTES];
         let mut read = |number: u64| {
             let looked = buffer.copy(number, &mut bytes);
-            buffer.keep(looked.writes, number, &page(number, 0));
+            buffer.insert(looked.writes, number, &page(number, 0));
             looked.missing.is_empty()
         };
         assert!(!read(0) && read(0));

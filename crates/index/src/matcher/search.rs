@@ -13,8 +13,6 @@ use crate::matcher::Search;
 use crate::source::{Name, Source};
 use crate::{CompiledMatcher, DatabaseId, IndexError};
 
-/// Bytes of results that a shard remembers.
-const CACHE_BYTES_MAX: usize = 8 << 20;
 /// Bytes that a result costs beside the set.
 const RESULT_BYTES: usize = 128;
 
@@ -122,9 +120,12 @@ fn with_regex(
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ResultKey(u64, DatabaseId, String, String);
 
-/// What regular expressions found in immutable segments: never stale, bounded, the oldest go first.
+/// What regular expressions found in immutable segments: never stale, the oldest go first. Empty until it is given memory.
 #[derive(Debug, Default)]
-pub(crate) struct MatcherCache(Mutex<Results>);
+pub(crate) struct MatcherCache {
+    bytes_max: usize,
+    results: Mutex<Results>,
+}
 
 #[derive(Debug, Default)]
 struct Results {
@@ -134,20 +135,28 @@ struct Results {
 }
 
 impl MatcherCache {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, results: Mutex::default() }
+    }
+
+    pub(crate) fn clear(&self) {
+        *self.results.lock() = Results::default();
+    }
+
     fn get(&self, key: &ResultKey) -> Option<Arc<RoaringBitmap>> {
-        self.0.lock().by_key.get(key).cloned()
+        self.results.lock().by_key.get(key).cloned()
     }
 
     fn insert(&self, key: ResultKey, found: Arc<RoaringBitmap>) {
         let bytes = bytes_of(&key, &found);
-        let mut results = self.0.lock();
-        if bytes > CACHE_BYTES_MAX / 4 || results.by_key.contains_key(&key) {
+        let mut results = self.results.lock();
+        if bytes > self.bytes_max / 4 || results.by_key.contains_key(&key) {
             return;
         }
         results.bytes += bytes;
         results.order.push_back(key.clone());
         results.by_key.insert(key, found);
-        while results.bytes > CACHE_BYTES_MAX {
+        while results.bytes > self.bytes_max {
             let Some(oldest) = results.order.pop_front() else {
                 break;
             };
@@ -159,7 +168,7 @@ impl MatcherCache {
 
     /// Forgets what was found in segments that are gone.
     pub(crate) fn retain(&self, keep: impl Fn(u64) -> bool) {
-        let mut results = self.0.lock();
+        let mut results = self.results.lock();
         let Results { by_key: found, order, bytes } = &mut *results;
         order.retain(|key| keep(key.0));
         found.retain(|key, _| keep(key.0));
@@ -167,7 +176,7 @@ impl MatcherCache {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.0.lock().bytes
+        self.results.lock().bytes
     }
 }
 
