@@ -36,7 +36,7 @@ pub struct Account {
     pub scram: Option<ScramKeys>,
     /// Whether it may change the server itself.
     pub is_server_admin: bool,
-    /// What it may do with databases.
+    /// Its rights on databases.
     pub grants: Vec<Grant>,
     /// How much it may ask for.
     pub quota: Quota,
@@ -70,7 +70,7 @@ struct Document {
 }
 
 impl Account {
-    /// What it may do.
+    /// The scope of a client that signs in with it.
     pub fn scope(&self) -> Arc<Scope> {
         Arc::new(Scope {
             name: self.name.as_str().into(),

@@ -47,7 +47,7 @@ impl Event {
 /// Who did it, from where.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Actor<'a> {
-    /// The account; empty where nobody signs in.
+    /// The account; empty where no client signs in.
     pub account: &'a str,
     /// The client's address.
     pub address: Option<IpAddr>,

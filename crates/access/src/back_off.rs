@@ -1,4 +1,4 @@
-//! Waiting times after failed sign-ins: by address, and by address and name. A name alone never waits, so that nobody can lock a user out.
+//! Waiting times after failed sign-ins: by address, and by address and name. A name alone never waits, so that no stranger can lock a user out.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

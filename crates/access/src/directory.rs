@@ -37,7 +37,7 @@ impl Credentials<'_> {
 pub struct Entry {
     /// The account.
     pub account: Account,
-    /// What it may do.
+    /// The rights of a client that signs in with it.
     pub scope: Arc<Scope>,
     /// When it last signed in since the server's start; 0: not yet.
     last_used_ns: AtomicI64,
@@ -55,12 +55,12 @@ impl Entry {
     }
 }
 
-/// What is known of credentials without costly work.
+/// The outcome of a lookup, before any costly work.
 #[derive(Debug)]
 pub enum Lookup {
     /// They are those of an account.
     Known(Arc<Entry>),
-    /// They are nobody's: no such token, or one that has expired.
+    /// They belong to no account: no such token, or one that has expired.
     Refused,
     /// A password has to be checked: costly, and to be bounded by the caller.
     Check(PasswordCheck),

@@ -50,7 +50,7 @@ impl Rights {
     pub const ALL: Self = Self(0b1111);
 
     /// Some rights.
-    pub fn of(rights: &[Right]) -> Self {
+    pub fn from_rights(rights: &[Right]) -> Self {
         Self(rights.iter().fold(0, |bits, right| bits | right.bit()))
     }
 

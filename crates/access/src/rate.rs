@@ -32,7 +32,7 @@ pub struct Quota {
     pub queries_max: Option<u64>,
 }
 
-/// What is counted.
+/// A thing that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Counted {
     /// Requests of any kind.

@@ -10,18 +10,18 @@ use crate::rate::Quota;
 /// What an account may do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scope {
-    /// The account's name; empty where nobody has to sign in.
+    /// The account's name; empty where no client has to sign in.
     pub name: Arc<str>,
     /// Whether it may change the server itself: settings, accounts, backups, the queries of others. It may do all with databases, too.
     pub is_server_admin: bool,
-    /// What it may do with databases.
+    /// Its rights on databases.
     pub grants: Vec<Grant>,
     /// How much it may ask for in a time.
     pub quota: Quota,
 }
 
 impl Scope {
-    /// The scope of a server that asks nobody to sign in, and of what the server does by itself: everything.
+    /// The scope of a server that asks no client to sign in, and of work that the server does by itself: everything.
     pub fn open() -> Arc<Self> {
         static OPEN: OnceLock<Arc<Scope>> = OnceLock::new();
         let open =
@@ -30,11 +30,11 @@ impl Scope {
     }
 
     /// The scope of a client that is not signed in: nothing.
-    pub fn nobody() -> Arc<Self> {
-        static NOBODY: OnceLock<Arc<Scope>> = OnceLock::new();
-        let nobody =
+    pub fn signed_out() -> Arc<Self> {
+        static SIGNED_OUT: OnceLock<Arc<Scope>> = OnceLock::new();
+        let signed_out =
             || Arc::new(Self { name: "".into(), is_server_admin: false, grants: Vec::new(), quota: Quota::default() });
-        NOBODY.get_or_init(nobody).clone()
+        SIGNED_OUT.get_or_init(signed_out).clone()
     }
 
     /// Returns whether it has a right on a database.

@@ -45,7 +45,7 @@ pub fn is_token(text: &str) -> bool {
     random.is_some_and(|random| random.is_ok_and(|random| random.len() == TOKEN_BYTES))
 }
 
-/// What is kept of a token. It has 256 random bits, so a fast hash is as good as a slow one.
+/// The stored form of a token. It has 256 random bits, so a fast hash is as good as a slow one.
 pub fn token_hash(token: &str) -> TokenHash {
     Sha256::digest(token.as_bytes()).into()
 }

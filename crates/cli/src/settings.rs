@@ -1,18 +1,17 @@
-//! Settings of `thalweg serve`: one definition for flags, environment and file.
+//! Settings of `thalweg serve`: one definition for flags, environment and file. Who gets in is worked out in [`access`].
+
+mod access;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use access::account::{Account, Credential};
-use access::rate::Quota;
-use access::web_config::WebConfig;
 use clap::Args;
 use db::{DbOptions, ObjectTierOptions};
 use ingest::otlp::{DeltaPolicy, Translation};
 use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
-use server::{BackupTarget, Compression, Listener, Network, ServerSettings};
+use server::{Compression, Listener, ServerSettings};
 
 use crate::machine::memory;
 use crate::objects::ObjectAccess;
@@ -594,57 +593,6 @@ impl ServeFlags {
 }
 
 impl ServeFlags {
-    /// Which browsers get in, and where backups may go.
-    fn set_access(&self, server: &mut ServerSettings) -> Result<(), String> {
-        server.host_names = list(self.host_names.as_deref());
-        server.origins = origins(self.origins.as_deref())?;
-        server.backup_targets =
-            list(self.backup_targets.as_deref()).iter().map(|text| BackupTarget::parse(text)).collect();
-        let sources = list(self.line_sources.as_deref());
-        let sources: Result<Vec<Network>, String> = sources.iter().map(|text| Network::parse(text)).collect();
-        server.line_sources = sources.map_err(|why| format!("--line-sources: {why}"))?;
-        server.accounts = self.web_config()?;
-        Ok(())
-    }
-
-    /// The users of `web.config.yml`.
-    fn web_config(&self) -> Result<Vec<Account>, String> {
-        let Some(path) = &self.web_config_file else { return Ok(Vec::new()) };
-        let named = |why: String| format!("--web-config-file {}: {why}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
-        let config = WebConfig::parse(&text).map_err(named)?;
-        if config.tls_server_config.is_some() {
-            return Err(named("tls_server_config is not served yet: put a proxy that ends TLS in front".to_owned()));
-        }
-        let account = |(name, stored): (&String, &String)| Account {
-            name: name.clone(),
-            credential: Credential::Password(stored.clone()),
-            scram: None,
-            is_server_admin: true,
-            grants: Vec::new(),
-            quota: Quota::default(),
-            created_ns: 0,
-            expires_ns: None,
-        };
-        Ok(config.basic_auth_users.iter().map(account).collect())
-    }
-
-    /// Whether clients have to sign in, once it is known where the server listens.
-    fn set_sign_in(&self, server: &mut ServerSettings, data: &Path) -> Result<(), String> {
-        server.is_insecure_open = self.insecure_open;
-        server.sign_in_required = match self.sign_in.as_deref() {
-            None | Some("auto") => server.is_reachable_from_outside() || !server.accounts.is_empty(),
-            Some("required") => true,
-            Some(word) => return Err(format!("--sign-in {word:?} is neither auto nor required")),
-        };
-        server.audit_log = match self.audit_log.as_deref() {
-            None => Some(data.join("audit.log")).filter(|_| server.sign_in_required && !server.is_insecure_open),
-            Some("off") => None,
-            Some(path) => Some(path.into()),
-        };
-        Ok(())
-    }
-
     /// How long clients may be silent or slow.
     fn set_timeouts(&self, server: &mut ServerSettings) {
         set(&mut server.http_idle_timeout_ms, self.http_idle_timeout_ms);
@@ -688,19 +636,6 @@ impl ServeFlags {
 pub(crate) fn list(text: Option<&str>) -> Vec<String> {
     let items = text.unwrap_or_default().split(',').map(str::trim);
     items.filter(|item| !item.is_empty()).map(str::to_owned).collect()
-}
-
-/// Origins of pages, each as a browser says it.
-fn origins(text: Option<&str>) -> Result<Vec<String>, String> {
-    let origins = list(text);
-    let is_origin = |origin: &&String| {
-        let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        rest.is_some_and(|host| !host.is_empty() && !host.trim_end_matches('/').contains('/'))
-    };
-    match origins.iter().find(|origin| !is_origin(origin)) {
-        Some(wrong) => Err(format!("--origins {wrong:?} is not an origin such as http://grafana:3000")),
-        None => Ok(origins),
-    }
 }
 
 /// The database of a listener.

@@ -6,10 +6,12 @@
 //!
 //! * `real`: the operating system · `sim`: a machine that crashes, fills up and loses answers
 //! * `direct`: files past the system's cache · `mapped`: files as memory, whose unreadable pages are errors · `objects`: object stores
+//! * `private`: secrets and logs that only their owner may read
 
 mod direct;
 mod mapped;
 pub mod objects;
+pub mod private;
 mod real;
 pub mod sim;
 

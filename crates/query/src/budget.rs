@@ -73,7 +73,7 @@ pub struct Budget {
     last_ns: AtomicI64,
     /// The memory that it shares with all other queries.
     memory: Option<Arc<MemoryPool>>,
-    /// What its sender may read and change.
+    /// The rights of its sender.
     scope: Option<Arc<Scope>>,
     schedule: OnceLock<Arc<dyn Schedule>>,
 }
@@ -119,7 +119,7 @@ impl Budget {
         self.scope.clone().unwrap_or_else(Scope::open)
     }
 
-    /// What its sender's rights add to the key of a cached answer of a database: the matchers that narrow them; nothing where they are not.
+    /// The part of a cached answer's key that the sender's rights make: the matchers that narrow them; nothing where they are not narrowed.
     pub fn scope_text(&self, database: &str) -> String {
         self.scope()
             .matchers(Right::Read, database)

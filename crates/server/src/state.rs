@@ -1,5 +1,6 @@
 //! What all handlers share.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::error::ApiError;
 use crate::http::body::{Budget, Spares};
-use crate::http::request::RequestParts;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, family};
 use crate::notice::Notices;
 use crate::scheduler::Scheduler;
 use crate::scheduler::running::{Bounds, Queries};
@@ -83,21 +83,23 @@ impl State {
     /// The server's own numbers, as text.
     pub(crate) fn render_metrics(&self) -> String {
         let mut text = self.metrics.render(&self.db, &self.queries, &self.otlp_deltas.stats());
-        self.sign_in.render(&mut text);
+        for (name, help, value) in [
+            ("thalweg_sign_ins_failed_total", "Sign-ins that were refused.", self.sign_in.failed()),
+            (
+                "thalweg_audit_lines_dropped_total",
+                "Lines of the audit log that could not be queued.",
+                self.sign_in.audit.dropped(),
+            ),
+        ] {
+            family(&mut text, name, "counter", help);
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} {value}");
+        }
         text
     }
 
     pub(crate) fn body_timeout(&self) -> Duration {
         Duration::from_millis(self.settings.body_timeout_ms)
-    }
-
-    /// The limits of a request's query, with what its sender may read and whether it may use cached answers.
-    pub(crate) fn query_budget(&self, parts: &RequestParts) -> Arc<query::Budget> {
-        let budget = self.budget_of(&parts.caller.scope);
-        if !parts.parameters.may_cache() {
-            budget.compute_all();
-        }
-        budget
     }
 
     /// The limits of a query, with what its sender may read and change.

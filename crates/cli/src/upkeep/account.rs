@@ -125,7 +125,7 @@ struct RightsFlags {
 }
 
 impl RightsFlags {
-    /// What is said, as the API takes it.
+    /// The flags as the API takes them.
     fn body(&self) -> Map<String, Value> {
         let mut body = Map::new();
         if !self.grants.is_empty() {

@@ -34,7 +34,7 @@ pub(crate) async fn extract(state: &Arc<State>, request: Request) -> Result<Requ
     let (head, body) = request.into_parts();
     let (body, share) = body::collect(state, body).await?;
     let (parameters, body, share, headers) = read_form(state, head.uri.query(), (head.headers, body, share)).await?;
-    let caller = Caller::of(&head.extensions);
+    let caller = Caller::from_extensions(&head.extensions);
     Ok(RequestParts { headers, parameters, body, share, path: head.uri.path().to_owned(), caller })
 }
 
@@ -64,7 +64,18 @@ pub(crate) async fn extract_write(state: &Arc<State>, request: Request) -> Resul
     let encoding = body::encoding_of(&head.headers).unwrap_or(Encoding::Identity);
     share.queue_if_large(encoding, &body, state.body_timeout()).await?;
     let parameters = Parameters::read(head.uri.query(), &HeaderMap::new(), &[])?;
-    let caller = Caller::of(&head.extensions);
+    let caller = Caller::from_extensions(&head.extensions);
     state.sign_in.take(&caller.scope, Counted::Bytes, body.len() as u64, state.db.now_ns())?;
     Ok(RequestParts { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), caller })
+}
+
+impl State {
+    /// The limits of a request's query, with what its sender may read and whether it may use cached answers.
+    pub(crate) fn query_budget(&self, parts: &RequestParts) -> Arc<query::Budget> {
+        let budget = self.budget_of(&parts.caller.scope);
+        if !parts.parameters.may_cache() {
+            budget.compute_all();
+        }
+        budget
+    }
 }

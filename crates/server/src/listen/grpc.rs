@@ -51,7 +51,7 @@ async fn export(From(state): From<Arc<State>>, request: Request) -> Response {
     }
     let written = async {
         let (mut body, mut share) = collect(&state, body).await?;
-        let caller = Caller::of(&head.extensions);
+        let caller = Caller::from_extensions(&head.extensions);
         state.sign_in.take(&caller.scope, Counted::Bytes, body.len() as u64, state.db.now_ns())?;
         let to = state.destination(Parameters::default().database(&head.headers), &caller.scope)?;
         let packing = packing(&head.headers)?;
@@ -105,7 +105,7 @@ fn message(content: &[u8]) -> Response {
 }
 
 /// An answer that is an outcome alone.
-fn status(error: &ApiError) -> Response {
+pub(crate) fn status(error: &ApiError) -> Response {
     let mut response = ([(header::CONTENT_TYPE, GRPC)], Body::empty()).into_response();
     let headers = response.headers_mut();
     headers.insert("grpc-status", HeaderValue::from(grpc_code(error.status)));

@@ -34,6 +34,7 @@ use crate::listen::accept::{Acceptor, Serve};
 use crate::listen::stream::{LineProtocol, Lines, serve_udp};
 use crate::scheduler::running::Remote;
 use crate::settings::{Listener, ServerSettings};
+use crate::sign_in::rights;
 use crate::sql::postgres;
 use crate::state::State;
 use crate::wire::{PlanePort, Planes};
@@ -238,7 +239,10 @@ impl Server {
         for (listener, router) in otlp.into_iter().chain(flight_sql) {
             let Ok(address) = listener.local_addr() else { continue };
             let guard = Arc::new(RequestGuard::new(address.ip(), &state.settings));
-            acceptor.spawn(listener, Arc::new(Grpc(router.layer(middleware::from_fn_with_state(guard, guard::check)))));
+            let router = router
+                .layer(middleware::from_fn_with_state(state.clone(), rights::check_call))
+                .layer(middleware::from_fn_with_state(guard, guard::check));
+            acceptor.spawn(listener, Arc::new(Grpc(router)));
         }
         if let Some(listener) = self.postgres {
             acceptor.spawn(listener, postgres::Sessions::new(state.clone()));

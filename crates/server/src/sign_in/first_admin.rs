@@ -1,13 +1,12 @@
 //! The first administrator of a server that others can reach: a token in a file that only the server's owner can read.
 
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use access::account::{Account, Credential};
 use access::rate::Quota;
 use access::secret::{self, SALT_BYTES, ScramKeys, TOKEN_BYTES};
 use db::Db;
+use platform::private::write_secret;
 use zeroize::Zeroizing;
 
 use super::{ACCOUNTS, is_required};
@@ -36,7 +35,7 @@ pub fn make_first_admin(db: &Db, settings: &ServerSettings, data: &Path) -> Resu
     drawn.map_err(|error| format!("no random bytes for the first token: {error}"))?;
     let token = secret::token_text(&random);
     let path = data.join(FILE);
-    write_private(&path, &token).map_err(|error| {
+    write_secret(&path, &format!("{}\n", *token)).map_err(|error| {
         format!(
             "cannot write the first administrator's token to {}: {error}; make the folder writable, or let everybody in with --insecure-open",
             path.display()
@@ -55,20 +54,4 @@ pub fn make_first_admin(db: &Db, settings: &ServerSettings, data: &Path) -> Resu
     let stored = db.put_document(ACCOUNTS, NAME, &account.to_document());
     stored.map_err(|error| format!("cannot store the first administrator: {error}"))?;
     Ok(Some(path))
-}
-
-/// Writes a file anew that only its owner can read.
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.write_all(b"\n")?;
-    file.sync_all()
 }

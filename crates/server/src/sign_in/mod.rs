@@ -1,10 +1,11 @@
 //! Who a client is: credentials looked up, passwords checked within bounds, failures slowed down and written to the audit log.
 //!
-//! * [`credentials`]: what requests of HTTP sign in with · [`rights`]: the right that each route needs, and the check before it
+//! * [`check`]: credentials and destinations, checked · [`credentials`]: what requests of HTTP sign in with · [`rights`]: the right that each route needs, and the check before it
 //! * [`accounts`]: accounts over HTTP; [`first_admin`]: the first one · [`audit_log`]: the audit log's file
 
 pub(crate) mod accounts;
 pub(crate) mod audit_log;
+mod check;
 pub(crate) mod credentials;
 pub(crate) mod first_admin;
 pub(crate) mod rights;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use access::account::Account;
 use access::audit::{Actor, Event};
 use access::back_off::BackOff;
-use access::directory::{Credentials, Directory, Entry, Lookup};
+use access::directory::{Credentials, Directory, Entry};
 use access::grant::Right;
 use access::rate::{Counted, Rates};
 use access::scope::Scope;
@@ -29,18 +30,13 @@ use tokio::sync::Semaphore;
 
 use self::audit_log::AuditLog;
 use crate::error::ApiError;
-use crate::metrics::family;
 use crate::settings::ServerSettings;
-use crate::state::State;
 
 /// Under which kind accounts are kept among the store's documents.
 pub(crate) const ACCOUNTS: &str = "account";
 
 /// Passwords that are checked at the same time; each takes a core and 19 MiB.
 const CHECKS_MAX: usize = 2;
-
-/// How long a sign-in waits for its turn to be checked.
-const CHECK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Under which kind and name it is kept that clients have to sign in, whatever the listeners are.
 const SETTINGS: &str = "access";
@@ -61,8 +57,8 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// The caller of a request; one that was never checked may do nothing.
-    pub(crate) fn of(extensions: &axum::http::Extensions) -> Self {
-        extensions.get::<Self>().cloned().unwrap_or_else(|| Self { scope: Scope::nobody(), remote: None })
+    pub(crate) fn from_extensions(extensions: &axum::http::Extensions) -> Self {
+        extensions.get::<Self>().cloned().unwrap_or_else(|| Self { scope: Scope::signed_out(), remote: None })
     }
 
     /// As the audit log names it.
@@ -84,7 +80,7 @@ impl Caller {
     }
 }
 
-fn denied(scope: &Scope, right: Right, database: &str) -> ApiError {
+pub(crate) fn denied(scope: &Scope, right: Right, database: &str) -> ApiError {
     let right = right.name();
     forbidden(format!("the account {} does not have the right {right} on the database {database}", scope.name))
 }
@@ -107,10 +103,10 @@ pub(crate) struct SignIn {
     /// Random, and of this process alone.
     key: [u8; 32],
     directory: RwLock<Arc<Directory>>,
-    verdicts: Mutex<Verdicts>,
+    pub(crate) verdicts: Mutex<Verdicts>,
     back_off: Mutex<BackOff>,
     rates: Mutex<Rates>,
-    checks: Semaphore,
+    pub(crate) checks: Semaphore,
     failed: AtomicU64,
     pub(crate) audit: AuditLog,
     /// Accounts that files of settings name: they are not among the documents.
@@ -121,7 +117,6 @@ impl SignIn {
     /// With the accounts of the database and of the settings.
     pub(crate) fn new(db: &Db, settings: &ServerSettings) -> Self {
         let mut key = [0; 32];
-        // Without randomness verdicts are of no use to anybody who could read this process's memory either.
         let _ = db.fill_random(&mut key);
         let configured = settings.accounts.clone();
         let sign_in = Self {
@@ -150,7 +145,7 @@ impl SignIn {
         for (name, document) in db.documents(ACCOUNTS) {
             match Account::from_document(&document) {
                 Ok(account) => directory.insert(account),
-                // Nobody gets in by it.
+                // It signs no client in.
                 Err(reason) => {
                     crate::notice::write(&format!("the account {name} cannot be read and may not sign in: {reason}"));
                 }
@@ -187,21 +182,9 @@ impl SignIn {
         self.audit.note(now_ns, Event::SignInFailed, Actor { account: name, address }, "");
     }
 
-    /// Its numbers, in Prometheus's text format.
-    pub(crate) fn render(&self, out: &mut String) {
-        use std::fmt::Write;
-        for (name, help, value) in [
-            ("thalweg_sign_ins_failed_total", "Sign-ins that were refused.", self.failed.load(Ordering::Relaxed)),
-            (
-                "thalweg_audit_lines_dropped_total",
-                "Lines of the audit log that could not be queued.",
-                self.audit.dropped(),
-            ),
-        ] {
-            family(out, name, "counter", help);
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "{name} {value}");
-        }
+    /// Sign-ins that were refused.
+    pub(crate) fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Takes from what an account may ask for in a time.
@@ -212,7 +195,7 @@ impl SignIn {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -233,80 +216,5 @@ impl OwnedCredentials {
             Self::Token(token) => Credentials::Token(token),
             Self::Password { name, password } => Credentials::Password { name, password },
         }
-    }
-}
-
-impl State {
-    /// Who a client is by its credentials.
-    pub(crate) async fn sign_in(
-        self: &Arc<Self>,
-        credentials: Option<OwnedCredentials>,
-        remote: Option<SocketAddr>,
-    ) -> Result<Caller, ApiError> {
-        if !self.sign_in.is_required {
-            return Ok(Caller { scope: Scope::open(), remote });
-        }
-        let Some(credentials) = credentials else {
-            return Err(unauthorized("sign in with a token or a password: Authorization: Bearer TOKEN"));
-        };
-        let (now_ns, address) = (self.db.now_ns(), remote.map(|remote| remote.ip()));
-        let name = credentials.as_ref().name().to_owned();
-        if let Some(wait) = self.sign_in.wait(address, &name, now_ns) {
-            let seconds = wait.as_secs().max(1);
-            return Err(ApiError::later(format!("too many sign-ins have failed from here: try again in {seconds} s")));
-        }
-        let entry = match self.sign_in.directory().look_up(credentials.as_ref(), now_ns) {
-            Lookup::Known(entry) => Some(entry),
-            Lookup::Refused => None,
-            Lookup::Check(check) => self.check_password(check, credentials, now_ns).await?,
-        };
-        let Some(entry) = entry else {
-            self.sign_in.fail(address, &name, now_ns);
-            return Err(unauthorized("the token or the password is wrong, or has expired"));
-        };
-        entry.note_use(now_ns);
-        Ok(Caller { scope: entry.scope.clone(), remote })
-    }
-
-    /// Checks a password, a few at a time, on a thread that may compute.
-    async fn check_password(
-        self: &Arc<Self>,
-        check: access::directory::PasswordCheck,
-        credentials: OwnedCredentials,
-        now_ns: i64,
-    ) -> Result<Option<Arc<Entry>>, ApiError> {
-        let OwnedCredentials::Password { password, .. } = credentials else { return Ok(None) };
-        if lock(&self.sign_in.verdicts).has(check.stored(), &password, now_ns) {
-            return Ok(check.known());
-        }
-        let permit = tokio::time::timeout(CHECK_PATIENCE, self.sign_in.checks.acquire()).await;
-        let Ok(Ok(permit)) = permit else {
-            return Err(ApiError::later("too many passwords are being checked: try again, or use a token"));
-        };
-        let checked = self.work_unbounded(move |state| {
-            let stored = check.stored().to_owned();
-            let entry = check.run(&password);
-            if let Some(entry) = &entry {
-                lock(&state.sign_in.verdicts).note(&stored, &password, now_ns);
-                let actor = Actor { account: &entry.account.name, address: None };
-                state.sign_in.audit.note(now_ns, Event::SignedIn, actor, "");
-            }
-            entry
-        });
-        let entry = checked.await;
-        drop(permit);
-        entry
-    }
-
-    /// A database that a caller may write. One that does not exist is made by the first rows, if the caller may make it.
-    pub(crate) fn destination(&self, database: impl Into<String>, scope: &Arc<Scope>) -> Result<Destination, ApiError> {
-        let database = database.into();
-        if !scope.may(Right::Write, &database) {
-            return Err(denied(scope, Right::Write, &database));
-        }
-        if !scope.may(Right::Create, &database) && !self.db.databases().contains(&database) {
-            return Err(denied(scope, Right::Create, &database));
-        }
-        Ok(Destination { database, scope: scope.clone() })
     }
 }

@@ -5,6 +5,7 @@
 //! handlers of databases themselves.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use access::rate::Counted;
@@ -13,9 +14,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::{Caller, credentials};
+use super::{Caller, OwnedCredentials, credentials};
 use crate::error::ApiError;
-use crate::http::page;
+use crate::http::{page, routes};
+use crate::listen::grpc::status;
 use crate::scheduler::running::Remote;
 use crate::state::State;
 
@@ -56,6 +58,16 @@ impl Need {
 /// The needs of all routes, by their paths as the router has them.
 pub(crate) type Needs = HashMap<&'static str, Need>;
 
+type Found = Result<Option<OwnedCredentials>, ApiError>;
+
+async fn sign_in(state: &Arc<State>, found: Found, remote: Option<SocketAddr>) -> Result<Caller, ApiError> {
+    match found {
+        Ok(credentials) => state.sign_in(credentials, remote).await,
+        Err(error) if state.sign_in.is_required => Err(error),
+        Err(_) => state.sign_in(None, remote).await,
+    }
+}
+
 /// Signs a request's client in, unless its route needs nothing. Its body has not been read then.
 pub(crate) async fn check(
     From((state, needs)): From<(Arc<State>, Arc<Needs>)>,
@@ -69,28 +81,41 @@ pub(crate) async fn check(
         None => Need::SignIn,
     };
     let remote = request.extensions().get::<Remote>().map(|remote| remote.0);
-    let signed_in = match credentials::of_request(request.headers(), request.uri()) {
-        Ok(credentials) => state.sign_in(credentials, remote).await,
-        Err(error) if state.sign_in.is_required => Err(error),
-        Err(_) => state.sign_in(None, remote).await,
-    };
+    let found = credentials::of_request(request.headers(), request.uri());
+    let signed_in = sign_in(&state, found, remote).await;
+    let may_have_body = routes::may_have_body(&request);
+    let close = |response| if may_have_body { routes::closing(response) } else { response };
     let caller = match signed_in {
         Ok(caller) => caller,
-        Err(_) if need == Need::Nothing => Caller { scope: access::scope::Scope::nobody(), remote },
-        Err(error) => return refused(&error),
+        Err(_) if need == Need::Nothing => Caller { scope: access::scope::Scope::signed_out(), remote },
+        Err(error) => return close(refused(&error)),
     };
     if need == Need::ServerAdmin
         && let Err(error) = caller.require_server_admin()
     {
         let path = request.uri().path();
         state.sign_in.audit.note(state.db.now_ns(), access::audit::Event::Denied, caller.actor(), path);
-        return error.into_response();
+        return close(error.into_response());
     }
     if let Err(error) = state.sign_in.take(&caller.scope, Counted::Requests, 1, state.db.now_ns()) {
-        return error.into_response();
+        return close(error.into_response());
     }
     request.extensions_mut().insert(caller);
     next.run(request).await
+}
+
+/// Signs a call of gRPC in; the rights that it needs are checked where its database is known.
+pub(crate) async fn check_call(From(state): From<Arc<State>>, mut request: Request, next: Next) -> Response {
+    let remote = request.extensions().get::<Remote>().map(|remote| remote.0);
+    let found = credentials::of_request(request.headers(), request.uri());
+    let signed_in = sign_in(&state, found, remote).await;
+    match signed_in {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(error) => status(&error),
+    }
 }
 
 /// The answer to a client that is not signed in: it says in which ways it may be.

@@ -97,7 +97,7 @@ impl Connection {
     /// The client; one that has not signed in may do nothing.
     pub(super) fn caller(&self) -> Caller {
         let scope = if self.state.sign_in.is_required { self.scope.get().cloned() } else { Some(Scope::open()) };
-        Caller { scope: scope.unwrap_or_else(Scope::nobody), remote: Some(self.remote) }
+        Caller { scope: scope.unwrap_or_else(Scope::signed_out), remote: Some(self.remote) }
     }
 
     pub(super) fn canceller(&self) -> DefaultCancelHandler {

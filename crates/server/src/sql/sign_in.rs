@@ -104,7 +104,7 @@ impl StartupHandler for Startup {
     }
 }
 
-/// Lets everybody in: nobody has to sign in.
+/// Lets every client in, where none has to sign in.
 struct Open;
 
 #[async_trait]

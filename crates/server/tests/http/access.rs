@@ -351,7 +351,8 @@ fn quotas_answer_429_with_their_name() {
     let refused = answers.iter().find(|answer| answer.status == 429).expect("a burst of ten, then one a second");
     assert!(refused.body.contains("requests_per_s") && !refused.header("retry-after").is_empty(), "{}", refused.body);
     let small = guarded.token("small", r#"{"grants":["all:metrics"],"quota":{"samples_per_s":10}}"#);
-    let rows: String = (0..60).map(|row| format!("q v={row} {row}\n")).collect();
+    let rows: Vec<String> = (0..60).map(|row| format!("q v={row} {row}\n")).collect();
+    let rows = rows.concat();
     let statuses: Vec<u16> =
         (0..3).map(|_| guarded.ask("POST", "/write?db=metrics", Some(&small), &rows).status).collect();
     assert_eq!(statuses, [204, 429, 429]);

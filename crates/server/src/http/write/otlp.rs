@@ -130,6 +130,8 @@ pub(crate) fn grpc_code(status: StatusCode) -> u32 {
         // the same again.
         StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::PAYLOAD_TOO_LARGE => 3,
         StatusCode::REQUEST_TIMEOUT => 4,
+        StatusCode::UNAUTHORIZED => 16,
+        StatusCode::FORBIDDEN => 7,
         StatusCode::NOT_FOUND => 12,
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => 14,
         _ => 13,

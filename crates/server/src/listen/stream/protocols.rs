@@ -71,7 +71,7 @@ impl LineProtocol {
         if !state.sign_in.is_required {
             return Scope::open();
         }
-        let rights = Rights::of(&[Right::Write, Right::Create]);
+        let rights = Rights::from_rights(&[Right::Write, Right::Create]);
         let grants = vec![Grant::on(self.database(state), rights)];
         Arc::new(Scope { name: self.name().into(), is_server_admin: false, grants, quota: Quota::default() })
     }

@@ -63,7 +63,7 @@ struct Connection {
     /// When patience ends.
     deadline: Instant,
     remote: SocketAddr,
-    /// What it may write, once that is known.
+    /// The rights of the client, once they are known.
     scope: Option<Arc<Scope>>,
 }
 

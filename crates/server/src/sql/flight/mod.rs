@@ -221,11 +221,14 @@ fn ended(error: ApiError) -> Status {
 impl FlightSqlService for Service {
     type FlightService = Self;
 
-    async fn do_handshake(&self, _: Request<Streaming<HandshakeRequest>>) -> FlightResult<Handshakes> {
+    async fn do_handshake(&self, request: Request<Streaming<HandshakeRequest>>) -> FlightResult<Handshakes> {
+        // What the client has signed in with is what it sends from now on; where none has to, any word will do.
+        let sent = request.metadata().get("authorization").cloned();
         let welcome = HandshakeResponse { protocol_version: 0, payload: TOKEN.into() };
         let answers: Handshakes = Box::pin(stream::iter([Ok(welcome)]));
         let mut response = Response::new(answers);
-        response.metadata_mut().insert("authorization", tonic::metadata::MetadataValue::from_static(TOKEN));
+        let token = sent.unwrap_or_else(|| AsciiMetadataValue::from_static(TOKEN));
+        response.metadata_mut().insert("authorization", token);
         Ok(response)
     }
 

@@ -1,0 +1,92 @@
+//! Checks of credentials, and of what is written where.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::audit::{Actor, Event};
+use access::directory::{Entry, Lookup, PasswordCheck};
+use access::grant::Right;
+use access::scope::Scope;
+
+use super::{Caller, Destination, OwnedCredentials, denied, lock, unauthorized};
+use crate::error::ApiError;
+use crate::state::State;
+
+/// How long a sign-in waits for its turn to be checked.
+const CHECK_PATIENCE: Duration = Duration::from_secs(5);
+
+impl State {
+    /// Who a client is by its credentials.
+    pub(crate) async fn sign_in(
+        self: &Arc<Self>,
+        credentials: Option<OwnedCredentials>,
+        remote: Option<SocketAddr>,
+    ) -> Result<Caller, ApiError> {
+        if !self.sign_in.is_required {
+            return Ok(Caller { scope: Scope::open(), remote });
+        }
+        let Some(credentials) = credentials else {
+            return Err(unauthorized("sign in with a token or a password: Authorization: Bearer TOKEN"));
+        };
+        let (now_ns, address) = (self.db.now_ns(), remote.map(|remote| remote.ip()));
+        let name = credentials.as_ref().name().to_owned();
+        if let Some(wait) = self.sign_in.wait(address, &name, now_ns) {
+            let seconds = wait.as_secs().max(1);
+            return Err(ApiError::later(format!("too many sign-ins have failed from here: try again in {seconds} s")));
+        }
+        let entry = match self.sign_in.directory().look_up(credentials.as_ref(), now_ns) {
+            Lookup::Known(entry) => Some(entry),
+            Lookup::Refused => None,
+            Lookup::Check(check) => self.check_password(check, credentials, now_ns).await?,
+        };
+        let Some(entry) = entry else {
+            self.sign_in.fail(address, &name, now_ns);
+            return Err(unauthorized("the token or the password is wrong, or has expired"));
+        };
+        entry.note_use(now_ns);
+        Ok(Caller { scope: entry.scope.clone(), remote })
+    }
+
+    /// Checks a password, a few at a time, on a thread that may compute.
+    async fn check_password(
+        self: &Arc<Self>,
+        check: PasswordCheck,
+        credentials: OwnedCredentials,
+        now_ns: i64,
+    ) -> Result<Option<Arc<Entry>>, ApiError> {
+        let OwnedCredentials::Password { password, .. } = credentials else { return Ok(None) };
+        if lock(&self.sign_in.verdicts).has(check.stored(), &password, now_ns) {
+            return Ok(check.known());
+        }
+        let permit = tokio::time::timeout(CHECK_PATIENCE, self.sign_in.checks.acquire()).await;
+        let Ok(Ok(permit)) = permit else {
+            return Err(ApiError::later("too many passwords are being checked: try again, or use a token"));
+        };
+        let checked = self.work_unbounded(move |state| {
+            let stored = check.stored().to_owned();
+            let entry = check.run(&password);
+            if let Some(entry) = &entry {
+                lock(&state.sign_in.verdicts).note(&stored, &password, now_ns);
+                let actor = Actor { account: &entry.account.name, address: None };
+                state.sign_in.audit.note(now_ns, Event::SignedIn, actor, "");
+            }
+            entry
+        });
+        let entry = checked.await;
+        drop(permit);
+        entry
+    }
+
+    /// A database that a caller may write. One that does not exist is made by the first rows, if the caller may make it.
+    pub(crate) fn destination(&self, database: impl Into<String>, scope: &Arc<Scope>) -> Result<Destination, ApiError> {
+        let database = database.into();
+        if !scope.may(Right::Write, &database) {
+            return Err(denied(scope, Right::Write, &database));
+        }
+        if !scope.may(Right::Create, &database) && !self.db.databases().contains(&database) {
+            return Err(denied(scope, Right::Create, &database));
+        }
+        Ok(Destination { database, scope: scope.clone() })
+    }
+}
