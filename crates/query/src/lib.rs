@@ -24,13 +24,13 @@ pub mod time;
 mod trace;
 pub mod value;
 
-pub use budget::{Budget, Pace, SAMPLE_BYTES, Stop};
+pub use budget::{Budget, FOLDED_WARNING, Pace, SAMPLE_BYTES, Stop};
 pub use execute::{
     BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, LastRow, LastRows, Outcome, Reads, StepReport,
-    fill_gaps, interpolated,
+    fill_gaps, interpolated, note_folds,
 };
 pub use index::Projection;
-pub use model::{Cell, Column, Values};
+pub use model::{Cell, Column, Folds, Summary, Values};
 pub use plan::Plan;
 pub use plan::sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use result::frame::{ColumnFinder, Frame, FrameColumn};

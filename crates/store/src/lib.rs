@@ -52,6 +52,7 @@ pub use log::writer::LogStats;
 pub use manifest::fuzz_manifest;
 pub use memory::{MemoryPool, MemoryUse};
 pub use part::{fuzz_part, fuzz_part_file};
+pub use read::folds::attach_folds;
 pub use read::end_rows::{End, EndRows};
 pub use read::head_rows::HeadRows;
 pub use read::last_rows::BatchLastRows;

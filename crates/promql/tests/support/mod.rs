@@ -25,9 +25,7 @@ impl Source for Memory {
         let inside = selection.start_ms..=selection.end_ms;
         let empty = |labels: &Labels| Series {
             labels: labels.clone(),
-            timestamps_ms: Arc::default(),
-            values: Vec::new(),
-            histograms: Vec::new(),
+            ..Series::empty()
         };
         for (labels, samples) in self.series.iter().filter(|(labels, _)| matches(labels)) {
             let series = found.entry(labels.clone()).or_insert_with(|| empty(labels));

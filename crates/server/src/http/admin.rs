@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use db::{DatabasePolicy, StoreError};
 use model::TimeRange;
 use platform::objects::ObjectOptions;
-use query::Budget;
+use query::{Budget, FOLDED_WARNING};
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
@@ -103,14 +103,26 @@ impl ReadTimes {
         if range != TimeRange::EMPTY {
             response.extensions_mut().insert(Self(range));
         }
+        if budget.is_folded() {
+            response.extensions_mut().insert(IsFolded);
+        }
     }
 }
 
-/// Says in a header of every response whose times are hit that some data is lost, until that is acknowledged. Responses of PromQL have a
-/// warning as well.
-pub(crate) fn warn_of_losses(state: &State, response: &mut Response) {
+/// Marks a response that is made of what folding left.
+#[derive(Debug, Clone, Copy)]
+struct IsFolded;
+
+/// Says in a header of every response whose times are hit that some data is lost, until that is acknowledged; and of every
+/// response that is made of what folding left. Responses of PromQL have a warning as well.
+pub(crate) fn warn(state: &State, response: &mut Response) {
     let times = response.extensions().get::<ReadTimes>().map(|times| times.0);
-    let Some(warning) = state.db.health().loss_warning(times.as_ref()) else { return };
+    let folded = response.extensions().get::<IsFolded>().map(|_| FOLDED_WARNING.to_owned());
+    let warnings: Vec<String> = state.db.health().loss_warning(times.as_ref()).into_iter().chain(folded).collect();
+    if warnings.is_empty() {
+        return;
+    }
+    let warning = warnings.join("; ");
     let is_printable = |letter: char| (' '..='~').contains(&letter);
     let printable: String = warning.chars().map(|letter| if is_printable(letter) { letter } else { '?' }).collect();
     if let Ok(value) = header::HeaderValue::from_str(&printable) {

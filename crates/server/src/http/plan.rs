@@ -7,9 +7,10 @@ use axum::extract::{Request, State as From};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use query::arrow::{self, FrameBatches, STREAM_MEDIA_TYPE};
-use query::{Frame, FrameColumn, Outcome, Values};
+use query::{FOLDED_WARNING, Frame, FrameColumn, Outcome, Values};
 
 use crate::error::ApiError;
+use crate::http::admin::ReadTimes;
 use crate::http::explain::{Explain, analyzed, planned};
 use crate::http::json;
 use crate::http::query::{QueryJob, run_query};
@@ -29,22 +30,29 @@ pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Res
     let asked = QueryJob::new(&state, "plan", &text, &budget, &parts)?;
     let database = parts.parameters.database(&parts.headers);
     if explain == Explain::No && wants_arrow(&parts)? {
+        let of_query = budget.clone();
         let work = move |state: &State| {
-            let frames = state.db.run_plan(&database, &plan, &budget)?.frames;
+            let frames = state.db.run_plan(&database, &plan, &of_query)?.frames;
             let batches = FrameBatches::of_all(&frames);
             Ok((arrow::stream(&batches.schema(), batches)?, ()))
         };
         let (stream, ()) = run_query(&state, asked, work).await?;
-        return Ok(([(header::CONTENT_TYPE, STREAM_MEDIA_TYPE)], stream).into_response());
+        let mut response = ([(header::CONTENT_TYPE, STREAM_MEDIA_TYPE)], stream).into_response();
+        ReadTimes::attach(&mut response, &budget);
+        return Ok(response);
     }
+    let of_query = budget.clone();
     let (data, ()) = run_query(&state, asked, move |state| {
-        let outcome = state.db.run_plan(&database, &plan, &budget)?;
+        let outcome = state.db.run_plan(&database, &plan, &of_query)?;
         let Outcome { frames: found, steps, reads } = &outcome;
         let is_analyzed = explain == Explain::Analyze;
         Ok((if is_analyzed { analyzed(&plan.to_string(), steps, reads) } else { frames(found) }, ()))
     })
     .await?;
-    Ok(json::success(&data, &[], &[]))
+    let warnings: Vec<String> = budget.is_folded().then(|| FOLDED_WARNING.to_owned()).into_iter().collect();
+    let mut response = json::success(&data, &warnings, &[]);
+    ReadTimes::attach(&mut response, &budget);
+    Ok(response)
 }
 
 /// Whether the frames are to come as one table in Arrow's stream.

@@ -121,7 +121,7 @@ async fn count(From(state): From<Arc<State>>, request: Request, next: Next) -> R
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let is_page = matched.is_none() && page::asset(request.uri().path()).is_some();
     let mut response = next.run(request).await;
-    admin::warn_of_losses(&state, &mut response);
+    admin::warn(&state, &mut response);
     let unmatched = if is_page { "page" } else { "other" };
     let route = matched.as_ref().map_or(unmatched, MatchedPath::as_str);
     state.metrics.count_request(route, response.status().as_u16());
