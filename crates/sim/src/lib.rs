@@ -40,6 +40,8 @@ pub struct Report {
     pub backups: u64,
     /// Times at which the wall clock was set wrong, or stopped.
     pub clock_faults: u64,
+    /// Rows that were rejected because they came for folded time.
+    pub folded: u64,
     /// Rows that were rejected because they are beyond the retention.
     pub beyond_retention: u64,
     /// Files spoilt while the store was closed.

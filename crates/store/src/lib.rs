@@ -85,6 +85,7 @@ pub use upkeep::recover::Recovery;
 pub use upkeep::repair::{RepairReport, repair};
 pub use upkeep::stats::{LevelStats, MergeCounts, Stats};
 pub use write::beyond_retention::BEYOND_RETENTION;
+pub use write::sealed::FOLDED_TIME;
 pub use write::producers::{Sent, fuzz_producers};
 pub use write::tokens::{Appended, Appender, GroupLayout, Token};
 pub use write::{Rejected, WriteReport};

@@ -88,7 +88,7 @@ fn set_retention(session: &dyn Session, database: &str, options: &PolicyOptions)
 
 /// Makes a database if it does not exist, and sets how long it keeps rows if that is given.
 fn set_up(session: &dyn Session, database: &str, retention_ns: Option<i64>) -> Result<(), QueryError> {
-    session.set_up_database(database, &DatabaseSettings { retention_ns, folds: None })
+    session.set_up_database(database, &DatabaseSettings { retention_ns, ..DatabaseSettings::default() })
 }
 
 fn delete(

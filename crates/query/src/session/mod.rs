@@ -42,6 +42,8 @@ pub struct DatabaseSettings {
     pub retention_ns: Option<i64>,
     /// From which age samples are replaced by summaries, and of which width, both in nanoseconds.
     pub folds: Option<Vec<(i64, i64)>>,
+    /// Refuses queries whose answer would be made of what folding left.
+    pub strict_folds: Option<bool>,
 }
 
 /// The databases of one process, as one query sees them.

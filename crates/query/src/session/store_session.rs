@@ -56,6 +56,9 @@ impl<'a> StoreSession<'a> {
         reads: impl FnOnce(&T) -> Reads,
     ) -> Result<T, QueryError> {
         let SessionHost { store, clock, helpers, bin_cache, .. } = self.host;
+        if store.is_strict(database) {
+            self.budget.be_strict();
+        }
         let clock_ns = || clock.now_ns();
         let done = read(&Context { store, database, budget: self.budget, clock_ns: &clock_ns, helpers, bin_cache })?;
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).merge(&reads(&done));
@@ -140,6 +143,7 @@ impl Session for StoreSession<'_> {
         let mut policy = self.host.store.policy(database).unwrap_or_default();
         policy.retention_ns = settings.retention_ns.unwrap_or(policy.retention_ns);
         policy.folds = settings.folds.clone().unwrap_or(policy.folds);
+        policy.is_strict = settings.strict_folds.unwrap_or(policy.is_strict);
         self.host.store.set_policy(database, &policy).map_err(storage)
     }
 

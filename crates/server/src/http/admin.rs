@@ -212,7 +212,11 @@ fn policy_json(name: &str, policy: &DatabasePolicy) -> Value {
     let folds: Vec<String> =
         policy.folds.iter().map(|(age_ns, width_ns)| format!("{}:{}", text(*age_ns), text(*width_ns))).collect();
     let retention = if policy.retention_ns == 0 { "forever".to_owned() } else { text(policy.retention_ns) };
-    json!({ "name": name, "retention": retention, "folds": folds.join(",") })
+    let mut shown = json!({ "name": name, "retention": retention, "folds": folds.join(",") });
+    if policy.is_strict {
+        shown["strict_folds"] = Value::from(true);
+    }
+    shown
 }
 
 /// What a request says of a policy.
@@ -220,6 +224,7 @@ fn policy_json(name: &str, policy: &DatabasePolicy) -> Value {
 struct PolicyChange {
     retention_ns: Option<i64>,
     folds: Option<Vec<(i64, i64)>>,
+    is_strict: Option<bool>,
 }
 
 impl PolicyChange {
@@ -233,6 +238,11 @@ impl PolicyChange {
             serde_json::from_slice(body).map_err(|error| bad(&format!("the body cannot be read: {error}")))?;
         let mut change = Self::default();
         for (name, value) in &object {
+            if name == "strict_folds" {
+                let is_strict = value.as_bool().ok_or_else(|| bad(&format!("{name:?} is neither true nor false")))?;
+                change.is_strict = Some(is_strict);
+                continue;
+            }
             let text = value.as_str().ok_or_else(|| bad(&format!("{name:?} is not a string")))?;
             match name.as_str() {
                 "retention" => change.retention_ns = Some(retention(text)?),
@@ -248,6 +258,7 @@ impl PolicyChange {
         DatabasePolicy {
             retention_ns: self.retention_ns.unwrap_or(policy.retention_ns),
             folds: self.folds.unwrap_or_else(|| policy.folds.clone()),
+            is_strict: self.is_strict.unwrap_or(policy.is_strict),
             ..policy
         }
     }
@@ -269,6 +280,10 @@ fn folds(text: &str) -> Result<Vec<(i64, i64)>, ApiError> {
 }
 
 fn duration_ns(name: &str, text: &str) -> Result<i64, ApiError> {
+    if text.parse::<f64>().is_ok() {
+        let reason = format!("{text:?} has no unit: write {text}d for days, {text}h for hours or {text}m for minutes");
+        return Err(ApiError::invalid_parameter(name, reason));
+    }
     let duration_ms = parse_duration_ms(text).map_err(|why| ApiError::invalid_parameter(name, why))?;
     match duration_ms.checked_mul(NS_PER_MS).filter(|length_ns| *length_ns > 0) {
         Some(length_ns) => Ok(length_ns),
@@ -298,7 +313,7 @@ mod tests {
         let kept = read(r#"{"folds":""}"#).unwrap().over(policy);
         assert_eq!((kept.retention_ns, kept.folds.len()), (30 * DAY_NS, 0));
         for bad in
-            ["[]", "{", r#"{"retention":5}"#, r#"{"retention":"soon"}"#, r#"{"keep":"1d"}"#, r#"{"folds":"30d"}"#]
+            ["[]", "{", r#"{"retention":5}"#, r#"{"retention":"soon"}"#, r#"{"keep":"1d"}"#, r#"{"folds":"30d"}"#, r#"{"folds":"30:5m"}"#]
         {
             assert_eq!(read(bad).unwrap_err().status, StatusCode::BAD_REQUEST, "{bad}");
         }

@@ -5,6 +5,7 @@
 //! then the store's `flushing`, then `journal_file`, come before all others. `policies` are taken before the manifest.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use index::{GroupEntry, Groups, MeasurementId, RoaringBitmap};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
@@ -14,6 +15,7 @@ use crate::head::Head;
 use crate::log::record::ShardRows;
 use crate::part::Part;
 use crate::retention::deletes::Delete;
+use crate::write::sealed::{Sealed, sealed_until_ns};
 
 /// Stands for that of a group that was not looked up yet, or is not there.
 pub(crate) const NO_MEASUREMENT: MeasurementId = MeasurementId::MAX;
@@ -27,6 +29,8 @@ pub(crate) struct Shard {
     pub(crate) measurements: RwLock<Vec<MeasurementId>>,
     /// Held while parts are merged, deleted or moved: one at a time.
     pub(crate) work: Mutex<Rest>,
+    /// No row later than this comes for time that is folded.
+    pub(crate) sealed_until_ns: AtomicI64,
     /// Parts past their retention whose files are still there, oldest in the trash first. Taken after `state`, and alone otherwise.
     pub(crate) trash: Mutex<Vec<TrashedPart>>,
 }
@@ -64,6 +68,8 @@ pub(crate) struct ShardState {
     pub(crate) frozen: Option<Arc<Frozen>>,
     /// All parts, in order of [`compaction::age_order`]; replaced as a whole.
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
+    /// What is about to be folded.
+    pub(crate) sealed: Vec<Sealed>,
     /// Deletes that mask rows of parts, oldest first; replaced as a whole.
     pub(crate) deletes: Arc<Vec<Delete>>,
 }
@@ -93,15 +99,17 @@ impl Shard {
         head_bytes: usize,
     ) -> Self {
         parts.sort_unstable_by_key(|part| compaction::age_order(&part.info));
+        let sealed_until_ns = AtomicI64::new(sealed_until_ns(parts.iter().map(|part| &part.info)));
         let (parts, deletes) = (Arc::new(parts), Arc::new(deletes));
         let newest_ns = parts.iter().map(|part| part.info.range.end_ns).max().unwrap_or(i64::MIN);
-        let state = ShardState { head: Head::new(head_bytes), newest_ns, frozen: None, parts, deletes };
+        let state = ShardState { head: Head::new(head_bytes), newest_ns, frozen: None, parts, sealed: Vec::new(), deletes };
         Self {
             number,
             groups: RwLock::new(groups),
             state: Mutex::new(state),
             measurements: RwLock::default(),
             work: Mutex::default(),
+            sealed_until_ns,
             trash: Mutex::default(),
         }
     }

@@ -3,7 +3,7 @@
 use index::{CompiledMatcher, DatabaseId, RoaringBitmap};
 use model::TimeRange;
 
-use crate::retention::Deleted;
+use crate::retention::{Deleted, check_folds_whole};
 use crate::retention::deletes::Delete;
 use crate::{Store, StoreError};
 
@@ -76,6 +76,9 @@ impl Store {
         groups: Vec<RoaringBitmap>,
         range: &TimeRange,
     ) -> Result<(), StoreError> {
+        for (shard, groups) in self.shards.iter().zip(&groups) {
+            check_folds_whole(&shard.parts_and_deletes().0, groups, range)?;
+        }
         for (shard, groups) in self.shards.iter().zip(groups).filter(|(_, groups)| !groups.is_empty()) {
             self.delete_in(shard, &Delete { sequence: 0, database, range: *range, groups, columns: Vec::new() })?;
         }
