@@ -301,3 +301,102 @@ proptest! {
         both.db.close().unwrap();
     }
 }
+
+/// Rows of one host, every 30 seconds for so many hours.
+fn hours_of_lines(start_ns: i64, hours: i64) -> String {
+    let mut lines = String::new();
+    for number in 0..hours * 120 {
+        writeln!(lines, "t,h=a v={number} {}", start_ns + number * 30 * SECOND_NS).unwrap();
+    }
+    lines
+}
+
+fn count(db: &Db, range: &str) -> String {
+    let budget = Arc::new(Budget::new(10_000_000));
+    sql(db, "folded", &format!("SELECT count(*), sum(v) FROM t {range}"), 2, &budget).join(";")
+}
+
+/// A database of which nothing is newer than the age is folded all the same.
+#[test]
+fn the_newest_partitions_are_folded() {
+    let (db, _folder) = scratch::open("folds-newest");
+    let folding = thalweg_db::DatabasePolicy { folds: vec![(DAY_NS, WIDTH_NS)], ..Default::default() };
+    db.set_policy("folded", &folding).unwrap();
+    let start_ns = (db.now_ns() / DAY_NS - 4) * DAY_NS;
+    db.write_lines("folded", hours_of_lines(start_ns, 1).as_bytes()).unwrap();
+    db.compact(&mut |_| {}).unwrap();
+    let budget = Arc::new(Budget::new(10_000_000));
+    let rows = sql(&db, "folded", "SELECT * FROM t", 3, &budget);
+    assert_eq!((rows.len(), budget.is_folded()), (12, true), "{rows:?}");
+    assert_eq!(count(&db, ""), format!("Int(120) {}", float(119.0 * 60.0)));
+    db.close().unwrap();
+}
+
+#[test]
+fn what_a_fold_cannot_place_is_refused() {
+    let (db, _folder) = scratch::open("folds-refused");
+    let folding = thalweg_db::DatabasePolicy { folds: vec![(DAY_NS, WIDTH_NS)], ..Default::default() };
+    db.set_policy("folded", &folding).unwrap();
+    let start_ns = (db.now_ns() / DAY_NS - 4) * DAY_NS;
+    let lines = hours_of_lines(start_ns, 2);
+    db.write_lines("folded", lines.as_bytes()).unwrap();
+    db.compact(&mut |_| {}).unwrap();
+    // A row that is sent again, and one between others.
+    for late_ns in [start_ns, start_ns + 30 * MINUTE_NS + 1] {
+        let (report, _) = db.write_lines("folded", format!("t,h=a v=7 {late_ns}").as_bytes()).unwrap();
+        assert_eq!((report.rows_written, report.rejected_total), (0, 1));
+        assert!(report.rejected[0].reason.starts_with(thalweg_db::FOLDED_TIME), "{:?}", report.rejected);
+    }
+    // Rows of another series, and of time that is not folded, come in.
+    let (report, _) = db.write_lines("folded", format!("t,h=b v=7 {start_ns}\nt,h=a v=8").as_bytes()).unwrap();
+    assert_eq!((report.rows_written, report.rejected_total), (2, 0));
+    let expected = |rows: i64, sum: f64| format!("Int({rows}) {}", float(sum));
+    assert_eq!(count(&db, ""), expected(242, 239.0 * 120.0 + 15.0));
+    db.compact(&mut |_| {}).unwrap();
+    assert_eq!(count(&db, ""), expected(242, 239.0 * 120.0 + 15.0));
+    // A delete takes folds as wholes.
+    let delete = |from_ns: i64, to_ns: i64| {
+        let query = influxql::Query::parse(
+            &format!("DELETE FROM t WHERE h = 'a' AND time >= {from_ns} AND time < {to_ns}"),
+            &BTreeMap::new(),
+        );
+        let session = influxql::RequestContext { database: Some("folded"), read_only: false };
+        db.run_influxql(&query.unwrap(), 0, &session, &Budget::new(10_000_000)).map(drop).map_err(|error| error.to_string())
+    };
+    let refused = delete(start_ns + 60 * SECOND_NS, start_ns + HOUR_NS).unwrap_err();
+    assert!(refused.contains("folded to summaries of 5m") && refused.contains(&start_ns.to_string()), "{refused}");
+    assert!(delete(start_ns + WIDTH_NS, start_ns + HOUR_NS + 1).is_err());
+    assert_eq!(count(&db, ""), expected(242, 239.0 * 120.0 + 15.0));
+    delete(start_ns + WIDTH_NS, start_ns + HOUR_NS).unwrap();
+    let left: i64 = (0..240).filter(|number| !(10..120).contains(number)).sum();
+    assert_eq!(count(&db, ""), expected(132, left as f64 + 15.0));
+    db.close().unwrap();
+}
+
+#[test]
+fn a_strict_database_refuses_what_it_cannot_answer_exactly() {
+    let (db, _folder) = scratch::open("folds-strict");
+    let policy = |is_strict| thalweg_db::DatabasePolicy {
+        folds: vec![(DAY_NS, WIDTH_NS)],
+        is_strict,
+        ..Default::default()
+    };
+    db.set_policy("folded", &policy(false)).unwrap();
+    let start_ns = (db.now_ns() / DAY_NS - 4) * DAY_NS;
+    db.write_lines("folded", hours_of_lines(start_ns, 2).as_bytes()).unwrap();
+    db.compact(&mut |_| {}).unwrap();
+    let instant = |text: &str| db.instant("folded", &InstantQuery::new(text, (start_ns + 2 * HOUR_NS) / 1_000_000 - 1));
+    assert!(!instant("quantile_over_time(0.5, t_v[2h])").unwrap().warnings.is_empty());
+    db.set_policy("folded", &policy(true)).unwrap();
+    assert!(instant("quantile_over_time(0.5, t_v[2h])").unwrap_err().to_string().contains("strict"));
+    assert!(instant("max_over_time(t_v[2h])").unwrap().warnings.is_empty());
+    let refused = |text: &str| {
+        let parsed = sql::parse(text).unwrap();
+        db.sql(&parsed, 0, &ClientContext::new("folded", 0), &Arc::new(Budget::new(10_000_000))).err()
+    };
+    assert!(refused("SELECT count(v), median(v) FROM t").unwrap().to_string().contains("strict"));
+    assert!(refused("SELECT * FROM t").is_some() && refused("SELECT count(v), count(*) FROM t").is_none());
+    db.set_policy("folded", &policy(false)).unwrap();
+    assert!(refused("SELECT * FROM t").is_none());
+    db.close().unwrap();
+}

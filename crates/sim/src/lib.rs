@@ -84,6 +84,7 @@ impl Report {
         self.nodes += other.nodes;
         self.backups += other.backups;
         self.clock_faults += other.clock_faults;
+        self.folded += other.folded;
         self.beyond_retention += other.beyond_retention;
         self.spoilt += other.spoilt;
         self.refused_losses += other.refused_losses;
