@@ -89,7 +89,8 @@ fn float(value: f64) -> String {
 
 fn sql(db: &Db, database: &str, text: &str, columns: usize, budget: &Arc<Budget>) -> Vec<String> {
     let parsed = sql::parse(text).unwrap();
-    let answer = db.sql(&parsed, 0, &ClientContext::new(database, 0), budget).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let answer =
+        db.sql(&parsed, 0, &ClientContext::new(database, 0), budget).unwrap_or_else(|error| panic!("{text}: {error}"));
     let shown = |value: &Value| match value {
         Value::Float(value) => float(*value),
         value => format!("{value:?}"),
@@ -178,10 +179,13 @@ fn check_influxql(both: &Both) -> Result<(), TestCaseError> {
             }
         }
     }
-    let text = format!("SELECT derivative(max(v), 1h), moving_average(mean(i), 2) FROM t WHERE {range} GROUP BY time(1h)");
+    let text =
+        format!("SELECT derivative(max(v), 1h), moving_average(mean(i), 2) FROM t WHERE {range} GROUP BY time(1h)");
     let warned = both.compare(&text, |db, database, budget| influxql(db, database, &text, 3, budget))?;
     prop_assert!(!warned);
-    for (text, is_inexact) in [("SELECT v FROM t", true), ("SELECT count(v) FROM t WHERE v > 0", true), ("SELECT last(v) FROM t", false)] {
+    for (text, is_inexact) in
+        [("SELECT v FROM t", true), ("SELECT count(v) FROM t WHERE v > 0", true), ("SELECT last(v) FROM t", false)]
+    {
         let budget = Arc::new(Budget::new(10_000_000));
         influxql(&both.db, "folded", text, 2, &budget);
         prop_assert_eq!(budget.is_folded(), is_inexact, "{}", text);
@@ -238,16 +242,18 @@ fn promql(db: &Db, database: &str, query: &RangeQuery, budget: &Arc<Budget>) -> 
 }
 
 fn check_promql(both: &Both) -> Result<(), TestCaseError> {
-    let exact =
-        ["count", "sum", "avg", "min", "max", "last", "present", "ts_of_first", "ts_of_last", "first"].map(|name| (name, false));
+    let exact = ["count", "sum", "avg", "min", "max", "last", "present", "ts_of_first", "ts_of_last", "first"]
+        .map(|name| (name, false));
     let inexact = [("stddev", true), ("changes", true)];
     let start_ms = both.start_ns / 1_000_000;
     // Just before a fold begins, so that windows cut none.
     let end_ms = start_ms + DAYS * 86_400_000 - 1;
     for (function, is_inexact) in exact.into_iter().chain(inexact) {
-        for (range, first_ms, step_ms) in
-            [("1d", start_ms - 1, 86_400_000), ("1h", start_ms + 36_000_000 - 1, 900_000), ("10m", start_ms - 1, 3_600_000)]
-        {
+        for (range, first_ms, step_ms) in [
+            ("1d", start_ms - 1, 86_400_000),
+            ("1h", start_ms + 36_000_000 - 1, 900_000),
+            ("10m", start_ms - 1, 3_600_000),
+        ] {
             for metric in ["t_v", "t_i"] {
                 let call = if function == "changes" { function.to_owned() } else { format!("{function}_over_time") };
                 for text in [format!("{call}({metric}[{range}])"), format!("sum by (h) ({call}({metric}[{range}]))")] {
@@ -282,7 +288,12 @@ fn check_promql(both: &Both) -> Result<(), TestCaseError> {
     }
     for text in ["t_v", "rate(t_v[1h])", "quantile_over_time(0.5, t_v[1d])", "max_over_time(t_v[1d:1h])"] {
         let answer = both.db.instant("folded", &InstantQuery::new(text, start_ms + 8 * 3_600_000)).unwrap();
-        prop_assert!(answer.warnings.iter().any(|warning| warning.contains("folded")), "{} {:?}", text, answer.warnings);
+        prop_assert!(
+            answer.warnings.iter().any(|warning| warning.contains("folded")),
+            "{} {:?}",
+            text,
+            answer.warnings
+        );
     }
     Ok(())
 }
@@ -361,7 +372,9 @@ fn what_a_fold_cannot_place_is_refused() {
             &BTreeMap::new(),
         );
         let session = influxql::RequestContext { database: Some("folded"), read_only: false };
-        db.run_influxql(&query.unwrap(), 0, &session, &Budget::new(10_000_000)).map(drop).map_err(|error| error.to_string())
+        db.run_influxql(&query.unwrap(), 0, &session, &Budget::new(10_000_000))
+            .map(drop)
+            .map_err(|error| error.to_string())
     };
     let refused = delete(start_ns + 60 * SECOND_NS, start_ns + HOUR_NS).unwrap_err();
     assert!(refused.contains("folded to summaries of 5m") && refused.contains(&start_ns.to_string()), "{refused}");
@@ -376,11 +389,8 @@ fn what_a_fold_cannot_place_is_refused() {
 #[test]
 fn a_strict_database_refuses_what_it_cannot_answer_exactly() {
     let (db, _folder) = scratch::open("folds-strict");
-    let policy = |is_strict| thalweg_db::DatabasePolicy {
-        folds: vec![(DAY_NS, WIDTH_NS)],
-        is_strict,
-        ..Default::default()
-    };
+    let policy =
+        |is_strict| thalweg_db::DatabasePolicy { folds: vec![(DAY_NS, WIDTH_NS)], is_strict, ..Default::default() };
     db.set_policy("folded", &policy(false)).unwrap();
     let start_ns = (db.now_ns() / DAY_NS - 4) * DAY_NS;
     db.write_lines("folded", hours_of_lines(start_ns, 2).as_bytes()).unwrap();

@@ -19,7 +19,8 @@ use crate::identity::{mix, text_hash};
 use crate::text::{TextArena, push_lean};
 use crate::{CatalogEntry, CompiledMatcher, DatabaseId, MeasurementId, Slot};
 
-/// Databases, measurements and fields, each numbered in order of appearance; nothing is ever renumbered.
+/// Databases, measurements and fields, each numbered in order of appearance; nothing is ever renumbered. A database or a measurement that
+/// was dropped has no name any more: a new one of its name has another number.
 #[derive(Debug, Default)]
 pub struct Catalog {
     databases: Vec<Database>,
@@ -43,11 +44,14 @@ struct Database {
 #[derive(Debug)]
 struct Measurement {
     database: DatabaseId,
+    /// Empty once it is dropped.
     name: String,
     /// Where each field's name stands; equal names stand in one place.
     names: Vec<u32>,
     types: Vec<ValueType>,
     labelled: Option<Box<Labelled>>,
+    /// Tags that were declared before any group had them.
+    tags: Vec<String>,
 }
 
 /// Fields of a measurement some of which have labels.
@@ -216,6 +220,55 @@ impl Catalog {
         (id, self.add(CatalogEntry::Measurement { id, database, name: name.to_owned() }))
     }
 
+    /// Takes a measurement's name from it, so that a new one of the name has its own columns; the entry that tells of it if it had one. What
+    /// groups hold of it stays under its number.
+    pub fn drop_measurement(&mut self, id: MeasurementId) -> Option<CatalogEntry> {
+        let known = self.measurements.get(id as usize).filter(|known| !known.name.is_empty())?;
+        let entry = CatalogEntry::Measurement { id, database: known.database, name: String::new() };
+        self.add(entry)
+    }
+
+    /// Whether it had a name until now.
+    fn forget_measurement(&mut self, id: MeasurementId) -> bool {
+        let Some(known) = self.measurements.get(id as usize).filter(|known| !known.name.is_empty()) else {
+            return false;
+        };
+        let fields = (0..known.names.len() as Slot).filter_map(|slot| self.field_name(known, slot));
+        let hashes: Vec<u64> = fields.map(|name| metric_hash(&metric_name(&known.name, name))).collect();
+        let Some(database) = self.databases.get_mut(known.database as usize) else { return false };
+        database.measurements.remove(&known.name);
+        for hash in hashes {
+            while let Ok(entry) = database.metrics.find_entry(hash, |(measurement, _)| *measurement == id) {
+                entry.remove();
+            }
+        }
+        if let Some(known) = self.measurements.get_mut(id as usize) {
+            known.name = String::new();
+            known.tags = Vec::new();
+        }
+        true
+    }
+
+    /// Numbers of the measurements that were dropped.
+    pub fn dropped_measurements(&self) -> impl Iterator<Item = (DatabaseId, MeasurementId)> {
+        let is_dropped = |(_, known): &(MeasurementId, &Measurement)| known.name.is_empty();
+        (0..).zip(&self.measurements).filter(is_dropped).map(|(id, known)| (known.database, id))
+    }
+
+    /// Declares a tag of a measurement that exists; the entry that tells of it if it is new.
+    pub fn register_tag(&mut self, measurement: MeasurementId, name: &str) -> Option<CatalogEntry> {
+        let known = self.measurements.get(measurement as usize)?;
+        if known.name.is_empty() || known.tags.iter().any(|tag| tag == name) {
+            return None;
+        }
+        self.add(CatalogEntry::Tag { measurement, name: name.to_owned() })
+    }
+
+    /// Tags of a measurement that were declared before any group had them.
+    pub fn tags(&self, measurement: MeasurementId) -> &[String] {
+        self.measurements.get(measurement as usize).map_or(&[], |known| &known.tags)
+    }
+
     /// The slot of a field in a measurement that exists, and the entry that tells of it if it is new.
     pub fn register_field(
         &mut self,
@@ -293,20 +346,30 @@ impl Catalog {
             }
             CatalogEntry::Measurement { id, database, name } => {
                 if (*id as usize) < self.measurements.len() {
-                    return Ok(false);
+                    return Ok(name.is_empty() && self.forget_measurement(*id));
                 }
                 let known = self.databases.get_mut(*database as usize).ok_or_else(out_of_order)?;
                 if *id as usize > self.measurements.len() {
                     return Err(out_of_order());
                 }
-                known.measurements.insert(name.clone(), *id);
+                if !name.is_empty() {
+                    known.measurements.insert(name.clone(), *id);
+                }
                 self.measurements.push(Measurement {
                     database: *database,
                     name: name.clone(),
                     names: Vec::new(),
                     types: Vec::new(),
                     labelled: None,
+                    tags: Vec::new(),
                 });
+            }
+            CatalogEntry::Tag { measurement, name } => {
+                let known = self.measurements.get_mut(*measurement as usize).ok_or_else(out_of_order)?;
+                if known.name.is_empty() || known.tags.contains(name) {
+                    return Ok(false);
+                }
+                known.tags.push(name.clone());
             }
             CatalogEntry::Field { measurement, slot, name, value_type, labels } => {
                 return self.apply_field(*measurement, *slot, (name, labels), *value_type).ok_or_else(out_of_order);
@@ -344,7 +407,8 @@ impl Catalog {
         let measurement = self.measurements.get_mut(id as usize)?;
         push_lean(&mut measurement.names, at);
         push_lean(&mut measurement.types, value_type);
-        if first.is_none() {
+        // Those of a dropped measurement are found by their numbers alone.
+        if first.is_none() && !measurement.name.is_empty() {
             let metric = metric_hash(&metric_name(&measurement.name, name));
             let (measurements, text) = (&self.measurements, &self.text);
             let rehash =

@@ -45,7 +45,7 @@ pub use session::store_session::{SessionHost, SessionWriter, StoreSession};
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use session::testing;
-pub use session::{DatabaseSettings, RefusedRow, Session, TableGroup};
+pub use session::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup};
 pub use store::{NameKind, Origin, Origins, SelectedGroup, TableSchema};
 pub use threads::Helpers;
 pub use trace::Trace;

@@ -27,7 +27,8 @@ pub(crate) fn result(function: &str, points: &[Point], fold_of: &FoldOf<'_>) -> 
         "count" => new(Value::Int(count(points, fold_of) as i64)),
         "sum" => new(reduce::aggregate("sum", &replaced(points, fold_of, sum_of))?),
         "mean" => {
-            let total = |point: &Point| fold_of(point).map_or_else(|| point.value.as_number(), |fold| Some(fold.total()));
+            let total =
+                |point: &Point| fold_of(point).map_or_else(|| point.value.as_number(), |fold| Some(fold.total()));
             new(Value::Float(points.iter().filter_map(total).sum::<f64>() / count(points, fold_of) as f64))
         }
         "spread" => {

@@ -48,7 +48,7 @@ pub(crate) fn run(
         }
         Statement::DropMeasurement(name) => {
             let database = database(session, request, None)?;
-            session.delete(database, name, &[], &TimeRange::ALL)?;
+            session.drop_table(database, name)?;
         }
         Statement::DropSeries { sources, condition } => {
             if condition.as_ref().is_some_and(mentions_time) {

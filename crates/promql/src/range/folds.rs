@@ -137,11 +137,8 @@ impl WindowSummary {
             return self.summary.merge_unordered(fold);
         }
         self.is_inexact |= first_ms < after_ms || !self.function.is_sure_without_first(fold);
-        let without_first = Summary {
-            count: fold.count - 1,
-            sum: (fold.sum.0 - fold.number(fold.first.1), fold.sum.1),
-            ..*fold
-        };
+        let without_first =
+            Summary { count: fold.count - 1, sum: (fold.sum.0 - fold.number(fold.first.1), fold.sum.1), ..*fold };
         self.summary.merge_unordered(if first_ms < after_ms { fold } else { &without_first });
     }
 }

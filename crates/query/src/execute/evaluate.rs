@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use model::{Cell, Values};
 
-use crate::{Budget, QueryError};
 use crate::plan::{Expression, Operator};
 use crate::result::frame::Frame;
+use crate::{Budget, QueryError};
 
 /// The rows for which a condition holds: null does not. What a condition on values says of a fold's last value, it does not of the others.
 pub(super) fn filtered(mut frame: Frame, condition: &Expression, budget: &Budget) -> Result<Frame, QueryError> {

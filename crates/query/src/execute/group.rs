@@ -13,9 +13,9 @@ use super::head_bins;
 use super::narrow::Wanted;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table};
-use crate::{Budget, QueryError};
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
 use crate::result::frame::{Frame, FrameColumn, VALUE};
+use crate::{Budget, QueryError};
 
 /// Bins between the first and the last row of a series that are asked of summaries; with more, its rows are read.
 const WINDOWS_MAX: i64 = 200_000;

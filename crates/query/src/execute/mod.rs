@@ -169,7 +169,8 @@ impl Run<'_> {
 
     fn group(&mut self, input: &Plan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let context = self.context;
-        let request = context.bin_cache.and_then(|cache| Some((cache, BinsRequest::new(input, grouping, context.budget)?)));
+        let request =
+            context.bin_cache.and_then(|cache| Some((cache, BinsRequest::new(input, grouping, context.budget)?)));
         let Some((cache, request)) = request else { return self.group_now(input, grouping) };
         let (start_ns, mut made_ns) = ((context.clock_ns)(), 0);
         let found = cache.bins(context.database, &request, &mut |range, width_ns| {

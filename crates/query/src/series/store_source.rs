@@ -385,7 +385,12 @@ pub(super) fn to_series(labels: impl FnOnce() -> Labels, column: ByMillisecond) 
     let column = match column {
         ByMillisecond::Floats { times_ms, values } => {
             let has_samples = !values.is_empty();
-            return has_samples.then(|| Series { labels: labels(), timestamps_ms: times_ms, values, ..Series::empty() });
+            return has_samples.then(|| Series {
+                labels: labels(),
+                timestamps_ms: times_ms,
+                values,
+                ..Series::empty()
+            });
         }
         ByMillisecond::Column(column) => column,
     };

@@ -6,7 +6,7 @@ use model::{Field, Labels, Matcher, TimeRange, ValueType};
 use platform::Clock;
 use store::{SelectedGroup, Store, StoreError, TableSchema};
 
-use super::{DatabaseSettings, RefusedRow, Session, TableGroup};
+use super::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup};
 use crate::execute::{self, Context};
 use crate::plan::{Scan, Selector};
 use crate::{BinCache, Budget, Helpers, LastRows, Outcome, Plan, QueryError, Reads};
@@ -122,13 +122,17 @@ impl Session for StoreSession<'_> {
     }
 
     /// Registers the fields in a group without tags, which has no rows.
-    fn create_table(&self, database: &str, table: &str, fields: &[(String, ValueType)]) -> Result<(), QueryError> {
+    fn create_table(&self, database: &str, table: &NewTable) -> Result<(), QueryError> {
         let member = |(name, value_type): &(String, ValueType)| {
             (Field { name: name.clone(), value_type: *value_type }, Labels::empty())
         };
-        let members: Vec<(Field, Labels)> = fields.iter().map(member).collect();
-        self.host.store.register_groups(database, table, &[Labels::empty()], &members).map_err(storage)?;
-        Ok(())
+        let members: Vec<(Field, Labels)> = table.fields.iter().map(member).collect();
+        self.host.store.register_groups(database, &table.name, &[Labels::empty()], &members).map_err(storage)?;
+        self.host.store.declare_tags(database, &table.name, &table.tags).map_err(storage)
+    }
+
+    fn drop_table(&self, database: &str, table: &str) -> Result<bool, QueryError> {
+        self.host.store.drop_table(database, table).map_err(storage)
     }
 
     fn retention_ns(&self, database: &str) -> Option<i64> {

@@ -312,9 +312,15 @@ mod tests {
         assert_eq!(read("").unwrap(), PolicyChange::default());
         let kept = read(r#"{"folds":""}"#).unwrap().over(policy);
         assert_eq!((kept.retention_ns, kept.folds.len()), (30 * DAY_NS, 0));
-        for bad in
-            ["[]", "{", r#"{"retention":5}"#, r#"{"retention":"soon"}"#, r#"{"keep":"1d"}"#, r#"{"folds":"30d"}"#, r#"{"folds":"30:5m"}"#]
-        {
+        for bad in [
+            "[]",
+            "{",
+            r#"{"retention":5}"#,
+            r#"{"retention":"soon"}"#,
+            r#"{"keep":"1d"}"#,
+            r#"{"folds":"30d"}"#,
+            r#"{"folds":"30:5m"}"#,
+        ] {
             assert_eq!(read(bad).unwrap_err().status, StatusCode::BAD_REQUEST, "{bad}");
         }
     }

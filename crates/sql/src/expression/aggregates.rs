@@ -109,10 +109,7 @@ impl AggregateFunction {
 
     /// Returns whether summaries of folded values have it.
     pub(crate) const fn is_of_folds(self) -> bool {
-        matches!(
-            self,
-            Self::Count | Self::Sum | Self::Avg | Self::Min | Self::Max | Self::First | Self::Last
-        )
+        matches!(self, Self::Count | Self::Sum | Self::Avg | Self::Min | Self::Max | Self::First | Self::Last)
     }
 
     /// Returns whether rows' times matter to it.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use query::Value;
 
-use super::from::Source;
 use super::folds::FoldedRows;
+use super::from::Source;
 use super::{Rows, RowsWanted};
 use crate::error::SqlError;
 use crate::expression::{Accumulator, AggregateFunction, Grouped, Key, RowOrigin, Typed};

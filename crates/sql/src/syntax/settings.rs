@@ -80,7 +80,9 @@ fn settings(tokens: &[TokenWithSpan], mut place: usize, settings: &mut DatabaseS
     let is_open = token(place) == Some(&Token::LParen);
     place += usize::from(is_open);
     loop {
-        let Some(Token::Word(name)) = token(place) else { return error(tokens, place, "retention, folds or strict_folds") };
+        let Some(Token::Word(name)) = token(place) else {
+            return error(tokens, place, "retention, folds or strict_folds");
+        };
         let at_name = place;
         place += 1;
         if token(place) == Some(&Token::Eq) || at(tokens, place, "to") {
@@ -179,7 +181,10 @@ mod tests {
             ("ALTER DATABASE a SET retention TO forever, folds = ''", Ok((settings(Some(0), Some(&[])), true))),
             ("ALTER DATABASE a SET (retention = '6 months')", Ok((settings(Some(180 * DAY), None), true))),
             ("ALTER DATABASE a RENAME TO b", Err("Expected: SET retention")),
-            ("ALTER DATABASE a SET durability = 'x'", Err("Expected: retention, folds or strict_folds, found: durability")),
+            (
+                "ALTER DATABASE a SET durability = 'x'",
+                Err("Expected: retention, folds or strict_folds, found: durability"),
+            ),
             ("CREATE DATABASE a WITH (retention = '30d'", Err("Expected: ), found: the end")),
             ("CREATE DATABASE a WITH retention = 'soon'", Err("\"soon\" is no length of time")),
             ("CREATE DATABASE a WITH retention = '-3d'", Err("\"-3d\" is no length of time")),

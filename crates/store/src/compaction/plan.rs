@@ -399,7 +399,8 @@ fn join(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
     let all: Vec<&PartInfo> = state.parts.iter().filter(|part| part.level == 2 && !part.is_patch()).collect();
     // Partitions are folded as wholes: they must not be long beside the age at which they are.
     let next_fold = |base: &PartInfo| policy.folds.iter().find(|(_, width_ns)| *width_ns > base.fold_ns);
-    let is_short = |base: &PartInfo, length: i64| next_fold(base).is_none_or(|(age_ns, _)| length <= *age_ns / FOLD_SHARE);
+    let is_short =
+        |base: &PartInfo, length: i64| next_fold(base).is_none_or(|(age_ns, _)| length <= *age_ns / FOLD_SHARE);
     let lengths = level2_lengths(state.lengths, policy.retention_ns);
     for length in lengths.into_iter().skip(1).rev() {
         let mut cells: BTreeMap<i64, Vec<&PartInfo>> = BTreeMap::new();

@@ -102,7 +102,8 @@ impl Shard {
         let sealed_until_ns = AtomicI64::new(sealed_until_ns(parts.iter().map(|part| &part.info)));
         let (parts, deletes) = (Arc::new(parts), Arc::new(deletes));
         let newest_ns = parts.iter().map(|part| part.info.range.end_ns).max().unwrap_or(i64::MIN);
-        let state = ShardState { head: Head::new(head_bytes), newest_ns, frozen: None, parts, sealed: Vec::new(), deletes };
+        let state =
+            ShardState { head: Head::new(head_bytes), newest_ns, frozen: None, parts, sealed: Vec::new(), deletes };
         Self {
             number,
             groups: RwLock::new(groups),

@@ -349,4 +349,3 @@ pub(crate) fn check_folds_whole(
     }
     Ok(())
 }
-

@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn policies_come_back() {
         for is_strict in [false, true] {
-            let policy = DatabasePolicy { folds: vec![(10, 5)], is_strict, class: u32::MAX, ..DatabasePolicy::default() };
+            let policy =
+                DatabasePolicy { folds: vec![(10, 5)], is_strict, class: u32::MAX, ..DatabasePolicy::default() };
             let mut bytes = Vec::new();
             policy.encode(&mut bytes);
             assert_eq!(DatabasePolicy::decode(&mut Reader::new(&bytes)).unwrap(), policy);

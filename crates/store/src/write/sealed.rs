@@ -104,9 +104,8 @@ impl Store {
         }
         let (parts, _) = shard.parts_and_deletes();
         let is_input = |part: &Part| inputs.iter().any(|input| input.info.id == part.info.id);
-        let has_share = |part: &Arc<Part>| {
-            !is_input(part) && part.info.range.overlaps(&range) && !part.groups.is_disjoint(&groups)
-        };
+        let has_share =
+            |part: &Arc<Part>| !is_input(part) && part.info.range.overlaps(&range) && !part.groups.is_disjoint(&groups);
         Ok(!parts.iter().any(has_share))
     }
 
