@@ -259,6 +259,12 @@ impl Db {
     ) -> Result<Vec<Series>, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
         let mut series = source.select(&Selection { matchers, start_ms, end_ms, projection: None }, budget)?;
+        if self.store.is_strict(database) {
+            budget.be_strict();
+        }
+        if series.iter().any(|series| !series.folds.is_empty()) {
+            budget.note_folded()?;
+        }
         series.sort_by(|a, b| a.labels.cmp(&b.labels));
         Ok(series)
     }

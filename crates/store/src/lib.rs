@@ -2,7 +2,7 @@
 //!
 //! The rooms, in the order in which a sample passes through them:
 //!
-//! * [`write`]: a request becomes rows: admission, keys and names, rows that are too old, producers, exemplars, tokens
+//! * [`write`]: a request becomes rows: admission, keys and names, rows that are too old or come for folded time, producers, exemplars, tokens
 //! * [`log`]: the request as one record of the write-ahead log
 //! * [`head`]: the newest rows of each shard, in memory
 //! * [`flush`]: a full head becomes parts; new groups become segments of the index

@@ -509,6 +509,30 @@ mod tests {
         check(&with_level_1, &policy(), Some((MergeReason::CompactL0, &[1, 5])));
     }
 
+    /// What is older than a fold's age does not wait for newer rows on levels 0 and 1, and is folded once nothing is above it.
+    #[test]
+    fn what_is_to_be_folded_goes_down() {
+        let folding = Policy { folds: vec![(100 * HOUR, HOUR / 2)], ..policy() };
+        let newest = [part(1, 0, (10, 11)), part(2, 0, (11, 12))];
+        check(&newest, &policy(), None);
+        check(&newest, &folding, Some((MergeReason::CompactL0, &[1])));
+        let on_level1 = [part(1, 1, (8, 9))];
+        check(&on_level1, &policy(), None);
+        check(&on_level1, &folding, Some((MergeReason::CompactToL2, &[1])));
+        let settled = [part(1, 2, (8, 12))];
+        check(&settled, &folding, Some((MergeReason::Fold, &[1])));
+        check(&[part(1, 2, (980, 984)), part(2, 0, (999, 1000))], &folding, None);
+        let late = [part(1, 2, (8, 12)), part(2, 0, (9, 10))];
+        check(&late, &folding, Some((MergeReason::CompactL0, &[2])));
+        // Late rows for what is folded do not wait for others of their kind.
+        let folded = PartInfo { fold_ns: HOUR / 2, ..part(1, 2, (8, 12)) };
+        check(&[folded, part(2, 0, (9, 10))], &folding, Some((MergeReason::CompactL0, &[2])));
+        // Partitions are not joined before they are folded, unless they stay short beside the age.
+        let young = [part(1, 2, (920, 924)), part(2, 2, (924, 928)), part(3, 0, (999, 1000))];
+        check(&young, &policy(), Some((MergeReason::Join, &[1, 2])));
+        check(&young, &folding, None);
+    }
+
     #[test]
     fn at_last_level_0_keeps_nothing() {
         let two = [part(1, 0, (10, 11)), part(2, 0, (11, 12)), part(3, 0, (11, 12))];

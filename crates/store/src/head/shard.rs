@@ -5,9 +5,10 @@
 //! then the store's `flushing`, then `journal_file`, come before all others. `policies` are taken before the manifest.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use index::{GroupEntry, Groups, MeasurementId, RoaringBitmap};
+use model::TimeRange;
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::compaction;
@@ -113,6 +114,11 @@ impl Shard {
             sealed_until_ns,
             trash: Mutex::default(),
         }
+    }
+
+    /// Returns whether parts that were folded may have rows in a range: mostly there are none at all.
+    pub(crate) fn may_be_folded(&self, range: &TimeRange) -> bool {
+        self.sealed_until_ns.load(Ordering::Acquire) >= range.start_ns.max(i64::MIN + 1)
     }
 
     /// Puts rows into the head, and tells the index of groups that have more fields than before.

@@ -164,7 +164,8 @@ impl GroupReader<'_> {
 
     fn group_folds(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<GroupFolds, StoreError> {
         let mut folds = GroupFolds::default();
-        if self.store.has_folds(selected) {
+        let shard = self.store.shards.get(selected.shard);
+        if shard.is_some_and(|shard| shard.may_be_folded(range)) {
             self.each_block(selected, range, |snapshot, range, _, slots| {
                 snapshot.add_folds(range, slots, &self.context, &mut folds)
             })?;
@@ -188,13 +189,8 @@ impl Store {
     /// Returns whether parts that were folded may have rows in a range.
     pub fn has_folds_in(&self, range: &TimeRange) -> bool {
         let is_folded = |part: &Arc<Part>| part.info.fold_ns > 0 && part.info.partition.overlaps(range);
-        self.shards.iter().any(|shard| shard.state.lock().parts.iter().any(is_folded))
-    }
-
-    /// Returns whether the shard of a group has parts that were folded.
-    fn has_folds(&self, selected: &SelectedGroup) -> bool {
-        let Some(shard) = self.shards.get(selected.shard) else { return false };
-        shard.state.lock().parts.iter().any(|part| part.info.fold_ns > 0)
+        let mut shards = self.shards.iter().filter(|shard| shard.may_be_folded(range));
+        shards.any(|shard| shard.state.lock().parts.iter().any(is_folded))
     }
 }
 

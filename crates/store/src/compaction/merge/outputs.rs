@@ -321,6 +321,28 @@ mod tests {
 
     use super::*;
 
+    /// Of a fold each member's last value is left, and a stale marker after it.
+    #[test]
+    fn last_values_are_left_of_folds() {
+        let column = |slot, cells: &[Option<f64>]| {
+            let mut column = RowsColumn::new(slot, ValueType::F64);
+            cells.iter().for_each(|cell| column.push(cell.map(f64::to_bits)));
+            column
+        };
+        let stale = f64::from_bits(STALE_NAN_BITS);
+        let a = column(1, &[Some(1.0), Some(2.0), Some(stale), None, Some(4.0), Some(5.0)]);
+        let b = column(2, &[Some(1.0), Some(2.0), None, None, Some(stale), None]);
+        let rows = Rows { timestamps_ns: vec![0, 1, 2, 3, 10, 11], columns: vec![a, b] };
+        let left = thin(&rows, 10);
+        assert_eq!(left.timestamps_ns, [1, 2, 10, 11]);
+        let shown = |column: &RowsColumn| -> Vec<Option<u64>> {
+            (0..4).map(|row| (!column.is_null(row)).then(|| column.cells[row])).collect()
+        };
+        let [of_a, of_b] = [&left.columns[0], &left.columns[1]].map(shown);
+        assert_eq!(of_a, [Some(2.0f64.to_bits()), Some(STALE_NAN_BITS), None, Some(5.0f64.to_bits())]);
+        assert_eq!(of_b, [Some(2.0f64.to_bits()), None, Some(STALE_NAN_BITS), None]);
+    }
+
     proptest! {
         /// Every row goes where it would go alone, each part gets one run of segments, and nothing is left out.
         #[test]
