@@ -108,10 +108,10 @@ impl Store {
             |part: &Arc<Part>| !is_input(part) && part.info.range.overlaps(&range) && !part.groups.is_disjoint(&groups);
         Ok(!parts.iter().any(has_share))
     }
+}
 
-    /// Parts show that a range is folded.
-    pub(crate) fn unseal(&self, shard: &Shard, inputs: &[Arc<Part>]) {
-        let range = inputs.iter().map(|part| part.info.partition).fold(TimeRange::EMPTY, TimeRange::union);
-        shard.state.lock().sealed.retain(|sealed| sealed.range != range);
-    }
+/// Ends a seal: parts show that what these had is folded.
+pub(crate) fn unseal(shard: &Shard, inputs: &[Arc<Part>]) {
+    let range = inputs.iter().map(|part| part.info.partition).fold(TimeRange::EMPTY, TimeRange::union);
+    shard.state.lock().sealed.retain(|sealed| sealed.range != range);
 }

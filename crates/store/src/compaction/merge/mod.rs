@@ -19,6 +19,7 @@ use crate::manifest::Edit;
 use crate::part::{KeyCursor, Part, PartInfo, PartKey};
 use crate::retention::deletes::Delete;
 use crate::tier::parts::tail_path;
+use crate::write::sealed::unseal;
 use crate::{Store, StoreError};
 
 use outputs::Outputs;
@@ -112,7 +113,7 @@ impl Store {
         if folds {
             // Even if it failed: readers may see the new parts by then.
             self.journal.replaced(ChangeKind::Folded, shard.number, &inputs);
-            self.unseal(shard, &inputs);
+            unseal(shard, &inputs);
         }
         drop(withdrawn);
         replaced?;
