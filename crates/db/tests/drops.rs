@@ -198,18 +198,23 @@ fn writers_go_on_while_their_table_is_dropped() {
     let found = check(&db);
     db.close().unwrap();
     drop(db);
-    let platform = platform::Platform::real();
-    let db = Db::open(platform.clone(), DbOptions::new(&folder.0)).unwrap();
+    let db = Db::open(platform::Platform::real(), DbOptions::new(&folder.0)).unwrap();
     assert_eq!(check(&db), found);
-    // A backup holds the new table alone.
+    check_backup(db, &|db| assert_eq!(check(db), found));
+}
+
+/// A backup holds the new table alone.
+fn check_backup(db: Db, check: &dyn Fn(&Db)) {
+    let platform = platform::Platform::real();
     let places = ["backup", "restored"].map(|name| scratch::Folder::new(&format!("drops-{name}")));
     let (target, objects) = (places[0].0.to_string_lossy().into_owned(), ObjectOptions::default());
     db.backup(&target, &objects, None, &mut |_| {}).unwrap();
     db.close().unwrap();
+    drop(db);
     let source = platform.objects.open(&target, &objects).unwrap();
     thalweg_db::restore(&*source, None, &platform, &places[1].0, &mut |_| {}).unwrap();
     let db = Db::open(platform, DbOptions::new(&places[1].0)).unwrap();
-    assert_eq!(check(&db), found);
+    check(&db);
     assert_eq!(db.databases(), ["default"]);
     db.close().unwrap();
 }

@@ -195,7 +195,7 @@ impl Summary {
         }
     }
 
-    /// The same of the values as floats.
+    /// The summary of the values as floats.
     #[must_use]
     pub fn as_floats(&self) -> Self {
         if self.value_type == ValueType::F64 {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use index::compile;
-use model::{MatchOp, Matcher, RejectionKind, TimeRange};
+use model::{MatchOp, Matcher, TimeRange};
 use platform::sim::{ObjectFaults, Simulation};
-use store::{DatabasePolicy, Finding, ObjectTierOptions, Store, StoreError, StoreOptions, Windows, WriteReport};
+use store::{DatabasePolicy, Finding, ObjectTierOptions, Store, StoreError, StoreOptions, Windows};
 
 use crate::Report;
 use crate::check::{self, Content};
 use crate::oracle::Oracle;
-use crate::rows::{Row, Value, batch, histogram_of, in_order_of_blocks};
+use crate::rows::{Row, Value, batch, histogram_of, in_order_of_blocks, unfolded};
 use crate::trash::Trash;
 
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
@@ -236,7 +236,11 @@ impl World {
         let kept = self.within_retention(database, &rows);
         let beyond = (rows.len() - kept.len()) as u64;
         match self.store()?.write(database, &batch(database, &rows)) {
-            Ok(report) if database == FOLDED => self.apply_unfolded(&rows, &report),
+            Ok(report) if database == FOLDED => {
+                self.apply(FOLDED, &unfolded(&rows, &report)?);
+                self.report.folded += report.rejected_total;
+                Ok(())
+            }
             Ok(report) if report.rejected_total != beyond => {
                 Err(format!("{} rows were rejected, {beyond} should be: {:?}", report.rejected_total, report.rejected))
             }
@@ -248,21 +252,6 @@ impl World {
             Err(error) if self.refused(&error) => Ok(()),
             Err(error) => Err(format!("writing: {error}")),
         }
-    }
-
-    /// Notes the rows that did not come for folded time: the others are named in the report.
-    fn apply_unfolded(&mut self, rows: &[Row], report: &WriteReport) -> Result<(), String> {
-        if report.rejected.len() as u64 != report.rejected_total
-            || report.rejected.iter().any(|rejected| rejected.kind != RejectionKind::Folded)
-        {
-            return Err(format!("rows were rejected: {:?}", report.rejected));
-        }
-        let is_rejected = |line: usize| report.rejected.iter().any(|rejected| rejected.line as usize == line);
-        let kept: Vec<Row> =
-            (1..).zip(rows).filter(|(line, _)| !is_rejected(*line)).map(|(_, row)| row.clone()).collect();
-        self.report.folded += report.rejected_total;
-        self.apply(FOLDED, &kept);
-        Ok(())
     }
 
     /// The rows that the store must take.

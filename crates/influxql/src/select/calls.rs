@@ -62,10 +62,11 @@ pub(super) fn results(
     }
     for (start_ns, interval) in intervals {
         let interval = points.get(interval).unwrap_or_default();
-        if let Some(folds) = folds.as_ref().filter(|folds| interval.iter().any(|point| folds.of(point).is_some())) {
-            let found = folded::result(function, interval, &|point| folds.of(point));
+        if let Some(folds) = folds.as_ref().filter(|folds| interval.iter().any(|point| folds.fold_of(point).is_some()))
+        {
+            let found = folded::result(function, interval, &|point| folds.fold_of(point));
             let in_window = |time_ns: i64| windows.is_none_or(|windows| windows.start_of(time_ns) == start_ns);
-            let is_cut = interval.iter().filter_map(|point| folds.of(point)).any(|fold| !in_window(fold.first.0));
+            let is_cut = interval.iter().filter_map(|point| folds.fold_of(point)).any(|fold| !in_window(fold.first.0));
             let is_sure = found.as_ref().is_some_and(|found| found.has_time || !own_times);
             if !is_sure || is_cut {
                 session.budget().note_folded()?;
@@ -103,7 +104,7 @@ impl<'a> PointFolds<'a> {
         inputs.iter().any(|(input, _)| input.has_folds()).then_some(Self { inputs })
     }
 
-    fn of(&self, point: &Point) -> Option<&'a Summary> {
+    fn fold_of(&self, point: &Point) -> Option<&'a Summary> {
         let (number, row) = point.origin?;
         let (input, source) = self.inputs.get(number)?;
         input.fold(source, row)

@@ -16,7 +16,7 @@ pub(super) struct FoldedRows<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum FoldUse {
     /// What the value of a column stands for.
-    Summary { place: usize, sql_type: SqlType },
+    Summary { column: usize, sql_type: SqlType },
     /// The row's own value, which is enough.
     Own,
     /// The row's own value for want of the others.
@@ -38,8 +38,8 @@ impl<'a> FoldedRows<'a> {
     /// What an aggregate gets of a row, if that is not the row's own value.
     pub(super) fn of_call(&self, row: usize, call: usize) -> Option<Fold<'a>> {
         match self.calls.get(call)? {
-            FoldUse::Summary { place, sql_type } => {
-                Some(Fold { summary: self.read.fold(row, *place)?, sql_type: *sql_type })
+            FoldUse::Summary { column, sql_type } => {
+                Some(Fold { summary: self.read.fold(row, *column)?, sql_type: *sql_type })
             }
             FoldUse::Own | FoldUse::OwnAlone => None,
         }
@@ -47,7 +47,7 @@ impl<'a> FoldedRows<'a> {
 
     /// A row as the first of those that it stands for, if it does.
     pub(super) fn earlier(&self, row: usize, values: &[Value]) -> Option<Vec<Value>> {
-        let folds = (0..self.read.columns().len()).filter_map(|place| self.read.fold(row, place));
+        let folds = (0..self.read.columns().len()).filter_map(|column| self.read.fold(row, column));
         let first_ns = folds.filter(|fold| fold.count > 0).map(|fold| fold.first.0).min()?;
         let mut earlier = values.to_vec();
         *earlier.get_mut(self.time?)? = Value::Timestamp(first_ns);
@@ -58,13 +58,13 @@ impl<'a> FoldedRows<'a> {
 /// What an aggregate takes of rows.
 fn fold_use(call: &BoundAggregate, scope: &Scope, time: Option<usize>) -> FoldUse {
     let is_by_time = call.by.as_ref().is_none_or(|by| by.column().is_some() && by.column() == time);
-    let place = call.argument.as_ref().map_or(time, Bound::column);
-    let column = place.and_then(|place| Some((place, scope.columns.get(place)?)));
-    let (Some((place, column)), Some(time)) = (column, time) else { return FoldUse::OwnAlone };
+    let index = call.argument.as_ref().map_or(time, Bound::column);
+    let column = index.and_then(|index| Some((index, scope.columns.get(index)?)));
+    let (Some((index, column)), Some(time)) = (column, time) else { return FoldUse::OwnAlone };
     if call.is_distinct || call.filter.is_some() || !is_by_time {
         return FoldUse::OwnAlone;
     }
-    let summary = FoldUse::Summary { place, sql_type: column.sql_type };
+    let summary = FoldUse::Summary { column: index, sql_type: column.sql_type };
     let is_of_folds = call.function.is_of_folds();
     match (column.role, column.sql_type, call.function) {
         (Role::Time, _, AggregateFunction::Sum | AggregateFunction::Avg) => FoldUse::OwnAlone,
@@ -74,7 +74,7 @@ fn fold_use(call: &BoundAggregate, scope: &Scope, time: Option<usize>) -> FoldUs
         (Role::Field, _, AggregateFunction::Last) => FoldUse::Own,
         (Role::Field | Role::Time, ..) => FoldUse::OwnAlone,
         // A value that all rows of a series share.
-        (_, _, AggregateFunction::Count) => FoldUse::Summary { place: time, sql_type: column.sql_type },
+        (_, _, AggregateFunction::Count) => FoldUse::Summary { column: time, sql_type: column.sql_type },
         _ if is_of_folds => FoldUse::Own,
         _ => FoldUse::OwnAlone,
     }

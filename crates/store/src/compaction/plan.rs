@@ -509,7 +509,7 @@ mod tests {
         check(&with_level_1, &policy(), Some((MergeReason::CompactL0, &[1, 5])));
     }
 
-    /// What is older than a fold's age does not wait for newer rows on levels 0 and 1, and is folded once nothing is above it.
+    /// Rows older than a fold's age do not wait for newer ones on levels 0 and 1, and are folded once nothing is above them.
     #[test]
     fn what_is_to_be_folded_goes_down() {
         let folding = Policy { folds: vec![(100 * HOUR, HOUR / 2)], ..policy() };

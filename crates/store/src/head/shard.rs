@@ -7,16 +7,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use index::{GroupEntry, Groups, MeasurementId, RoaringBitmap};
+use index::{GroupEntry, GroupId, Groups, MeasurementId, RoaringBitmap};
 use model::TimeRange;
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::compaction;
 use crate::head::Head;
+use crate::head::sealed::{Sealed, sealed_until_ns};
 use crate::log::record::ShardRows;
 use crate::part::Part;
 use crate::retention::deletes::Delete;
-use crate::write::sealed::{Sealed, sealed_until_ns};
 
 /// Stands for that of a group that was not looked up yet, or is not there.
 pub(crate) const NO_MEASUREMENT: MeasurementId = MeasurementId::MAX;
@@ -69,7 +69,7 @@ pub(crate) struct ShardState {
     pub(crate) frozen: Option<Arc<Frozen>>,
     /// All parts, in order of [`compaction::age_order`]; replaced as a whole.
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
-    /// What is about to be folded.
+    /// Groups whose rows of a range are about to be folded.
     pub(crate) sealed: Vec<Sealed>,
     /// Deletes that mask rows of parts, oldest first; replaced as a whole.
     pub(crate) deletes: Arc<Vec<Delete>>,
@@ -89,6 +89,13 @@ pub(crate) struct Frozen {
     pub(crate) head: Head,
     /// Every row of the shard with a sequence id up to this is in here or in parts.
     pub(crate) sequence: u64,
+}
+
+impl ShardState {
+    /// Returns whether a group's rows of an instant are folded, or about to be.
+    pub(crate) fn is_sealed(&self, group: GroupId, timestamp_ns: i64) -> bool {
+        Sealed::any(&self.parts, &self.sealed, group, timestamp_ns)
+    }
 }
 
 impl Shard {

@@ -6,38 +6,16 @@ use std::sync::atomic::Ordering;
 use index::{GroupId, RoaringBitmap};
 use model::{Batch, RejectionKind, TimeRange};
 
-use crate::head::shard::{Shard, ShardState};
+use crate::head::sealed::Sealed;
+use crate::head::shard::Shard;
 use crate::log::record::ShardRows;
-use crate::part::{Part, PartInfo};
+use crate::part::Part;
 use crate::write::Rejected;
 use crate::write::resolve::Route;
 use crate::{Store, StoreError};
 
 /// How the reason begins for which rows are rejected that come for folded time.
 pub const FOLDED_TIME: &str = "points in folded time";
-
-/// Groups whose rows of a range are folded, or about to be.
-#[derive(Debug, Clone)]
-pub(crate) struct Sealed {
-    range: TimeRange,
-    groups: RoaringBitmap,
-}
-
-impl ShardState {
-    /// Returns whether a group's rows of an instant are folded, or about to be.
-    fn is_sealed(&self, group: GroupId, timestamp_ns: i64) -> bool {
-        let is_folded = |part: &Arc<Part>| {
-            part.info.fold_ns > 0 && part.info.partition.contains(timestamp_ns) && part.groups.contains(group)
-        };
-        let is_sealed = |sealed: &Sealed| sealed.range.contains(timestamp_ns) && sealed.groups.contains(group);
-        self.parts.iter().any(is_folded) || self.sealed.iter().any(is_sealed)
-    }
-}
-
-/// The last timestamp of folded time among parts.
-pub(crate) fn sealed_until_ns<'a>(parts: impl Iterator<Item = &'a PartInfo>) -> i64 {
-    parts.filter(|info| info.fold_ns > 0).map(|info| info.partition.end_ns).max().unwrap_or(i64::MIN)
-}
 
 impl Store {
     /// Rejects the rows of a batch that come for folded time.
