@@ -339,7 +339,12 @@ fn the_newest_partitions_are_folded() {
     let budget = Arc::new(Budget::new(10_000_000));
     let rows = sql(&db, "folded", "SELECT * FROM t", 3, &budget);
     assert_eq!((rows.len(), budget.is_folded()), (12, true), "{rows:?}");
-    assert_eq!(count(&db, ""), format!("Int(120) {}", float(119.0 * 60.0)));
+    let budget = Arc::new(Budget::new(10_000_000));
+    let all = sql(&db, "folded", "SELECT count(*), sum(v), min(time) FROM t", 2, &budget);
+    assert_eq!((all[0].as_str(), budget.is_folded()), (format!("Int(120) {}", float(119.0 * 60.0)).as_str(), false));
+    let budget = Arc::new(Budget::new(10_000_000));
+    let all = sql(&db, "folded", "SELECT count(v) FROM t", 1, &budget);
+    assert_eq!((all[0].as_str(), budget.is_folded()), ("Int(120)", false));
     db.close().unwrap();
 }
 

@@ -44,7 +44,7 @@ fn responses_about_folded_data_have_a_warning() {
         (answer.status, answer.header("x-thalweg-warning").contains("folded"), answer.body)
     };
     for (exact, inexact) in [
-        ("/api/v1/sql?query=SELECT+count(v)+FROM+m", "/api/v1/sql?query=SELECT+count(v),stddev(v)+FROM+m"),
+        ("/sql?query=SELECT+count(v)+FROM+m", "/sql?query=SELECT+count(v),stddev(v)+FROM+m"),
         ("/query?db=default&q=SELECT+mean(v)+FROM+m", "/query?db=default&q=SELECT+mean(v),median(v)+FROM+m"),
         (
             "/api/v1/plan?query=(-%3E%3E+(table+%22m%22)+(groupby+all+(count+%22v%22)))",
@@ -66,7 +66,7 @@ fn responses_about_folded_data_have_a_warning() {
     }
     assert_eq!(server.send("PUT", path, &[], r#"{"strict_folds":true}"#).status, 200);
     assert!(promql("stddev_over_time(m_v[40m])").contains("strict about folded data"));
-    assert!(asked("/api/v1/sql?query=SELECT+stddev(v)+FROM+m").2.contains("strict about folded data"));
+    assert!(asked("/sql?query=SELECT+stddev(v)+FROM+m").2.contains("strict about folded data"));
     // A row that is sent again is refused, and the sender hears of it.
     let answer = server.post("/write?db=default", "m,host=a v=7 10000000000");
     assert!(answer.status == 400 && answer.body.contains("points in folded time"), "{}", answer.body);

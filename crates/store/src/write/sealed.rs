@@ -82,8 +82,14 @@ impl Store {
         }
         let (parts, _) = shard.parts_and_deletes();
         let is_input = |part: &Part| inputs.iter().any(|input| input.info.id == part.info.id);
-        let has_share =
-            |part: &Arc<Part>| !is_input(part) && part.info.range.overlaps(&range) && !part.groups.is_disjoint(&groups);
+        // Data of an earlier policy is read beside that of the present one, and not folded with it.
+        let is_of_class = |part: &Part| inputs.iter().any(|input| input.info.class == part.info.class);
+        let has_share = |part: &Arc<Part>| {
+            is_of_class(part)
+                && !is_input(part)
+                && part.info.range.overlaps(&range)
+                && !part.groups.is_disjoint(&groups)
+        };
         Ok(!parts.iter().any(has_share))
     }
 }
