@@ -58,7 +58,7 @@ fn responses_about_folded_data_have_a_warning() {
     }
     let promql = |query: &str| server.get(&format!("/api/v1/query?query={query}&time=2399")).body;
     let exact = promql("count_over_time(m_v[40m])");
-    assert!(exact.contains(r#""239""#) && !exact.contains("warnings"), "{exact}");
+    assert!(exact.contains(r#""240""#) && !exact.contains("warnings"), "{exact}");
     // A cached response has the warning, too.
     for _ in 0..2 {
         let inexact = promql("stddev_over_time(m_v[40m])");
