@@ -12,6 +12,8 @@ impl Db {
 
     /// Runs a plan.
     pub fn run_plan(&self, database: &str, plan: &Plan, budget: &Budget) -> Result<Outcome, QueryError> {
-        self.session(budget).run(database, plan)
+        let outcome = self.session(budget).run(database, plan)?;
+        query::note_folds(&outcome.frames, budget)?;
+        Ok(outcome)
     }
 }

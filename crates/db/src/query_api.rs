@@ -13,7 +13,7 @@ use query::{
 use store::StoreError;
 
 use crate::Db;
-use crate::results::{Asker, CacheUse, ResultCacheStats, Run};
+use crate::results::{Asker, CacheUse, ResultCache, ResultCacheStats, Run};
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -139,7 +139,7 @@ impl Db {
         let expression = self.parse(&query.text)?;
         let settings = self.settings(query.lookback_ms, query.name_removal);
         let (time_ms, budget) = (query.time_ms, &*query.budget);
-        if let Some(results) = self.results.as_ref().filter(|_| query.may_cache) {
+        if let Some(results) = self.results_for(database, query.may_cache, budget) {
             let (store, expression, settings) = (&*self.store, &expression, &settings);
             let run = Run { store, database, source, expression, settings, budget };
             return self.accounted(results.instant(&run, time_ms));
@@ -198,7 +198,7 @@ impl Db {
         let settings = self.settings(query.lookback_ms, query.name_removal);
         let times = query.times();
         let budget = &*query.budget;
-        if let Some(results) = self.results.as_ref().filter(|_| query.may_cache) {
+        if let Some(results) = self.results_for(database, query.may_cache, budget) {
             let (store, expression, settings) = (&*self.store, &expression, &settings);
             let run = Run { store, database, source, expression, settings, budget };
             return self.accounted(results.range(&run, times));
@@ -206,6 +206,15 @@ impl Db {
         let steps = promql::range_steps(&expression, times, &settings)? as u64;
         let answer = promql::evaluate_range(&expression, times, &Evaluation::new(source, &settings, budget))?;
         Ok((answer, CacheUse { steps, ..CacheUse::default() }))
+    }
+
+    /// The cache of results if a query may use it. Results of what folding left may have been cached before the database was strict.
+    fn results_for(&self, database: &str, may_cache: bool, budget: &Budget) -> Option<&ResultCache> {
+        let is_strict = self.store.is_strict(database);
+        if is_strict {
+            budget.be_strict();
+        }
+        self.results.as_deref().filter(|_| may_cache && !is_strict)
     }
 
     /// How many samples an expression's evaluation at one moment touches, as Prometheus counts them.
@@ -260,6 +269,12 @@ impl Db {
     ) -> Result<Vec<Series>, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
         let mut series = source.select(&Selection { matchers, start_ms, end_ms, projection: None }, budget)?;
+        if self.store.is_strict(database) {
+            budget.be_strict();
+        }
+        if series.iter().any(|series| !series.folds.is_empty()) {
+            budget.note_folded()?;
+        }
         series.sort_by(|a, b| a.labels.cmp(&b.labels));
         Ok(series)
     }

@@ -3,6 +3,7 @@
 //! Fields may be many (a wide group has one for each member), so that one costs its name, its labels and some twenty bytes: names
 //! stand once in an arena, metric names are put together when they are needed, and one table finds fields by them.
 
+mod drops;
 mod error;
 mod tables;
 mod unsaved;
@@ -19,7 +20,8 @@ use crate::identity::{mix, text_hash};
 use crate::text::{TextArena, push_lean};
 use crate::{CatalogEntry, CompiledMatcher, DatabaseId, MeasurementId, Slot};
 
-/// Databases, measurements and fields, each numbered in order of appearance; nothing is ever renumbered.
+/// Databases, measurements and fields, each numbered in order of appearance; nothing is ever renumbered. A database or a measurement that
+/// was dropped has no name any more: a new one of its name has another number.
 #[derive(Debug, Default)]
 pub struct Catalog {
     databases: Vec<Database>,
@@ -43,11 +45,14 @@ struct Database {
 #[derive(Debug)]
 struct Measurement {
     database: DatabaseId,
+    /// Empty once it is dropped.
     name: String,
     /// Where each field's name stands; equal names stand in one place.
     names: Vec<u32>,
     types: Vec<ValueType>,
     labelled: Option<Box<Labelled>>,
+    /// Tags that were declared before any group had them.
+    tags: Vec<String>,
 }
 
 /// Fields of a measurement some of which have labels.
@@ -192,21 +197,6 @@ impl Catalog {
         (id, self.add(CatalogEntry::Database { id, name: name.to_owned() }))
     }
 
-    /// Takes a database's name from it; the entry that tells of it if it had one. What it holds stays under its number.
-    pub fn drop_database(&mut self, id: DatabaseId) -> Option<CatalogEntry> {
-        let entry = CatalogEntry::Database { id, name: String::new() };
-        let had_name = self.databases.get(id as usize).is_some_and(|known| !known.name.is_empty());
-        if had_name { self.add(entry) } else { None }
-    }
-
-    /// Whether it had a name until now.
-    fn forget_database(&mut self, id: DatabaseId) -> bool {
-        let Some(known) = self.databases.get_mut(id as usize) else { return false };
-        let name = std::mem::take(&mut known.name);
-        self.database_ids.remove(&name);
-        !name.is_empty()
-    }
-
     /// The number of a measurement in a database that exists, and the entry that tells of it if it is new.
     pub fn register_measurement(&mut self, database: DatabaseId, name: &str) -> (MeasurementId, Option<CatalogEntry>) {
         if let Some(id) = self.measurement(database, name) {
@@ -293,20 +283,30 @@ impl Catalog {
             }
             CatalogEntry::Measurement { id, database, name } => {
                 if (*id as usize) < self.measurements.len() {
-                    return Ok(false);
+                    return Ok(name.is_empty() && self.forget_measurement(*id));
                 }
                 let known = self.databases.get_mut(*database as usize).ok_or_else(out_of_order)?;
                 if *id as usize > self.measurements.len() {
                     return Err(out_of_order());
                 }
-                known.measurements.insert(name.clone(), *id);
+                if !name.is_empty() {
+                    known.measurements.insert(name.clone(), *id);
+                }
                 self.measurements.push(Measurement {
                     database: *database,
                     name: name.clone(),
                     names: Vec::new(),
                     types: Vec::new(),
                     labelled: None,
+                    tags: Vec::new(),
                 });
+            }
+            CatalogEntry::Tag { measurement, name } => {
+                let known = self.measurements.get_mut(*measurement as usize).ok_or_else(out_of_order)?;
+                if known.name.is_empty() || known.tags.contains(name) {
+                    return Ok(false);
+                }
+                known.tags.push(name.clone());
             }
             CatalogEntry::Field { measurement, slot, name, value_type, labels } => {
                 return self.apply_field(*measurement, *slot, (name, labels), *value_type).ok_or_else(out_of_order);
@@ -344,7 +344,8 @@ impl Catalog {
         let measurement = self.measurements.get_mut(id as usize)?;
         push_lean(&mut measurement.names, at);
         push_lean(&mut measurement.types, value_type);
-        if first.is_none() {
+        // Those of a dropped measurement are found by their numbers alone.
+        if first.is_none() && !measurement.name.is_empty() {
             let metric = metric_hash(&metric_name(&measurement.name, name));
             let (measurements, text) = (&self.measurements, &self.text);
             let rehash =

@@ -17,11 +17,18 @@ pub enum CatalogEntry {
     },
     /// A measurement.
     Measurement {
-        /// Its number: one more than the last in the folder.
+        /// Its number: one more than the last in the folder, or, if it is dropped, its own.
         id: MeasurementId,
         /// The database it is in.
         database: DatabaseId,
-        /// Its name.
+        /// Its name; empty once it is dropped.
+        name: String,
+    },
+    /// A tag that a measurement has before any group has it.
+    Tag {
+        /// The measurement.
+        measurement: MeasurementId,
+        /// The tag's name.
         name: String,
     },
     /// A field.
@@ -106,6 +113,7 @@ const NEW: u8 = 5;
 const EXTEND: u8 = 6;
 const REMOVE: u8 = 7;
 const LABELLED_FIELD: u8 = 8;
+const TAG: u8 = 9;
 
 impl Entry for CatalogEntry {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -119,6 +127,11 @@ impl Entry for CatalogEntry {
                 out.push(MEASUREMENT);
                 push_id(out, *id);
                 push_id(out, *database);
+                varint::push_text(out, name);
+            }
+            Self::Tag { measurement, name } => {
+                out.push(TAG);
+                push_id(out, *measurement);
                 varint::push_text(out, name);
             }
             Self::Field { measurement, slot, name, value_type, labels } => {
@@ -148,6 +161,7 @@ impl Entry for CatalogEntry {
             MEASUREMENT => {
                 Self::Measurement { id: take_id(reader)?, database: take_id(reader)?, name: reader.text()?.to_owned() }
             }
+            TAG => Self::Tag { measurement: take_id(reader)?, name: reader.text()?.to_owned() },
             tag @ (FIELD | LABELLED_FIELD) => Self::Field {
                 measurement: take_id(reader)?,
                 slot: take_id(reader)?,
@@ -283,6 +297,7 @@ mod tests {
         round_trip(&[
             CatalogEntry::Database { id: 0, name: "default".into() },
             CatalogEntry::Measurement { id: 300, database: 0, name: "cpu".into() },
+            CatalogEntry::Tag { measurement: 300, name: "host".into() },
             CatalogEntry::Field {
                 measurement: 300,
                 slot: 2,

@@ -16,7 +16,8 @@
 //!   tried by the plan · `groups`: groups of tables that a condition on tags selects, for `SHOW` and `DELETE`
 //! * `select`: rows of a selection: `plan_aggregates` where the plan has all calls, else `scan` reads `input`s (of a `subquery` too), `calls`
 //!   computes over them, `fill` adds missing windows, `joined` puts results side by side
-//! * `functions`: functions that the plan does not have: `reduce`, `transform`, `holt_winters` with `simplex`
+//! * `functions`: functions that the plan does not have: `reduce`, `transform`, `holt_winters` with `simplex` ·
+//!   `folded`: what summaries of folded points have
 //! * `value`: InfluxQL's rules of values and its types · `time`: zones, windows and texts of time
 //!
 //! Data comes from a [`query::Session`]; there is no clock, no I/O and no thread in here.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::ValueType;
+use crate::{Folds, ValueType};
 
 /// Values of one type, one for each row of a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +43,8 @@ pub struct Column {
     pub values: Values,
     /// For each row true if it has a value; `None`: all have one.
     pub validity: Option<Vec<bool>>,
+    /// Which rows' values stand for folded ones.
+    pub folds: Folds,
 }
 
 /// Does one piece of work on values of any type.
@@ -140,12 +142,17 @@ impl Values {
 impl Column {
     /// A column without nulls.
     pub const fn of_values(values: Values) -> Self {
-        Self { values, validity: None }
+        Self::new(values, None)
+    }
+
+    /// A column of values, some of them null.
+    pub const fn new(values: Values, validity: Option<Vec<bool>>) -> Self {
+        Self { values, validity, folds: Folds::NONE }
     }
 
     /// A column of nulls.
     pub fn of_nulls(rows: usize) -> Self {
-        Self { values: Values::F64(vec![0.0; rows]), validity: Some(vec![false; rows]) }
+        Self::new(Values::F64(vec![0.0; rows]), Some(vec![false; rows]))
     }
 
     /// A column of cells. They have one type, but that numbers of several become floats. Fails with the kinds of two that do not fit.
@@ -176,7 +183,7 @@ impl Column {
             }
             _ => Values::F64(cells.iter().map(|cell| cell.number().unwrap_or_default()).collect()),
         };
-        Ok(Self { values, validity: validity.contains(&false).then_some(validity) })
+        Ok(Self::new(values, validity.contains(&false).then_some(validity)))
     }
 
     /// Returns whether a row has a value.
@@ -209,11 +216,12 @@ impl Column {
     #[must_use]
     pub fn pick(&self, rows: &[usize]) -> Self {
         let validity = self.validity.as_ref().map(|validity| pick(validity, rows));
-        Self { values: self.values.pick(rows), validity }
+        Self { values: self.values.pick(rows), validity, folds: self.folds.pick(rows) }
     }
 
     /// Leaves the last rows, last first.
     pub fn keep_last_reversed(&mut self, rows: usize) {
+        self.folds = self.folds.last_reversed(self.values.len(), rows);
         self.values.keep_last_reversed(rows);
         self.validity.iter_mut().for_each(|validity| keep_last_reversed(validity, rows));
     }

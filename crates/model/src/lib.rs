@@ -10,11 +10,12 @@
 //!
 //! * `batch`: rows on their way in · `rejection`: why some were not taken · `limits`: bounds on requests
 //! * `labels`, `matcher`, `time_range`: choosing series · `value`: types of values · `exemplar`, `histogram`: samples that are more than a number
-//! * `samples`, `cells`: columns on their way out · `summary`: what many samples add up to
+//! * `samples`, `cells`: columns on their way out · `summary`: what many samples add up to · `folds`: rows that stand for folded ones
 
 mod batch;
 mod cells;
 mod exemplar;
+mod folds;
 pub mod histogram;
 mod labels;
 mod limits;
@@ -28,6 +29,7 @@ mod value;
 pub use batch::{Batch, Block, Field, GroupIdentity, GroupKey, KeyDecoder, MetricKind, MetricMetadata, Span};
 pub use cells::{Cell, Column, Values};
 pub use exemplar::{Exemplar, SeriesExemplar, StartTimestamp};
+pub use folds::Folds;
 pub use histogram::NativeHistogram;
 pub use labels::{DuplicateLabel, Labels};
 pub use limits::Limits;

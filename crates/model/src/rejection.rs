@@ -10,6 +10,8 @@ pub enum RejectionKind {
     TypeConflict,
     /// The row is older than its database keeps.
     BeyondRetention,
+    /// The row comes for time whose samples are folded to summaries.
+    Folded,
     /// Its series is new, and new series are not let in.
     SeriesRefused,
 }

@@ -195,6 +195,25 @@ impl Summary {
         }
     }
 
+    /// The summary of the values as floats.
+    #[must_use]
+    pub fn as_floats(&self) -> Self {
+        if self.value_type == ValueType::F64 {
+            return *self;
+        }
+        let bits = |bits: u64| self.number(bits).to_bits();
+        Self {
+            value_type: ValueType::F64,
+            first: (self.first.0, bits(self.first.1)),
+            last: (self.last.0, bits(self.last.1)),
+            min: bits(self.min),
+            max: bits(self.max),
+            sum: (self.total(), 0.0),
+            sum_integer: 0,
+            ..*self
+        }
+    }
+
     /// A cell's value as a float.
     pub fn number(&self, bits: u64) -> f64 {
         match self.value_type {

@@ -24,7 +24,7 @@ impl Counters {
                 labels: Labels::from_pairs(labels).unwrap_or_else(|_| Labels::empty()),
                 timestamps_ms: Arc::new((0..SAMPLES).map(|place| place * SCRAPE_MS).collect()),
                 values: (0..SAMPLES).map(total).collect(),
-                histograms: Vec::new(),
+                ..Series::empty()
             }
         });
         Self(series.collect())

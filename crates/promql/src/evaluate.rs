@@ -147,7 +147,8 @@ pub(crate) fn check_times(times_ms: &[i64], settings: &EvaluationSettings) -> Re
 }
 
 fn range_samples(evaluator: &Evaluator<'_>, expr: &Expr, steps: Steps) -> Result<ResultValue, QueryError> {
-    let series = evaluator.range_vector(expr, steps)?.into_first_window()?;
+    let series = evaluator.range_vector(expr, steps)?;
+    let series = series.into_first_window(&evaluator.annotations, evaluator.budget)?;
     let mut matrix: Vec<(Labels, SeriesPoints)> = series
         .into_iter()
         .map(|series| {

@@ -43,7 +43,8 @@ pub fn count_instant(
     let evaluator = Evaluator::new(evaluation);
     let steps = Steps::one(time_ms);
     if expr.kind() == ResultKind::RangeVector && !matches!(expr.unwrapped().node, Node::Subquery(_)) {
-        let series = evaluator.range_vector(&expr, steps)?.into_first_window()?;
+        let series = evaluator.range_vector(&expr, steps)?;
+        let series = series.into_first_window(&evaluator.annotations, evaluator.budget)?;
         let count = |samples: &Samples| SampleSizes::new(samples, HistogramUse::default()).all(samples);
         let count = series.iter().map(|series| count(&series.samples)).sum();
         return Ok(SampleCounts { queryable: vec![count], read: vec![count] });

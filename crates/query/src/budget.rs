@@ -13,6 +13,10 @@ use crate::QueryError;
 /// Bytes that a sample takes while a query holds it: its timestamp and its value.
 pub const SAMPLE_BYTES: usize = 16;
 
+/// Warns of an answer that is not that of all samples that were written: the rule is at [`model::Folds`].
+pub const FOLDED_WARNING: &str = "part of this time range is folded: count, sum, min, max, first, last and avg cover all samples \
+     that were written (a fold counts where its last sample is), everything else only the last sample of each fold";
+
 /// Why a running query was stopped from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
@@ -68,6 +72,10 @@ pub struct Budget {
     stop: AtomicU8,
     /// True if cached results must not be used.
     computes_all: AtomicBool,
+    /// True if the answer is made of what folding left.
+    is_folded: AtomicBool,
+    /// True if there must be no such answer.
+    is_strict: AtomicBool,
     /// The first and the last time that it reads.
     first_ns: AtomicI64,
     last_ns: AtomicI64,
@@ -99,6 +107,8 @@ impl Budget {
             other_bytes,
             stop: AtomicU8::new(0),
             computes_all: AtomicBool::new(false),
+            is_folded: AtomicBool::new(false),
+            is_strict: AtomicBool::new(false),
             first_ns: AtomicI64::new(TimeRange::EMPTY.start_ns),
             last_ns: AtomicI64::new(TimeRange::EMPTY.end_ns),
             memory,
@@ -228,6 +238,26 @@ impl Budget {
     /// Returns whether that was said.
     pub fn computes_all(&self) -> bool {
         self.computes_all.load(Ordering::Relaxed)
+    }
+
+    /// From now on the query fails where its answer would be made of what folding left.
+    pub fn be_strict(&self) {
+        self.is_strict.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that the answer is made of what folding left; fails if it must not be.
+    pub fn note_folded(&self) -> Result<(), QueryError> {
+        if self.is_strict.load(Ordering::Relaxed) {
+            let reason = format!("the database is strict about folded data: {FOLDED_WARNING}");
+            return Err(QueryError::Execution(reason));
+        }
+        self.is_folded.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns whether that was recorded: the answer comes with [`FOLDED_WARNING`], and is not to be cached.
+    pub fn is_folded(&self) -> bool {
+        self.is_folded.load(Ordering::Relaxed)
     }
 
     /// Samples that were taken so far, also those that were given back: how much work it was.

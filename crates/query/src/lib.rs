@@ -24,13 +24,13 @@ pub mod time;
 mod trace;
 pub mod value;
 
-pub use budget::{Budget, SAMPLE_BYTES, Schedule, Stop};
+pub use budget::{Budget, FOLDED_WARNING, SAMPLE_BYTES, Schedule, Stop};
 pub use execute::{
     BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, LastRow, LastRows, Outcome, Reads, StepReport,
-    fill_gaps, interpolated,
+    fill_gaps, interpolated, note_folds,
 };
 pub use index::Projection;
-pub use model::{Cell, Column, Values};
+pub use model::{Cell, Column, Folds, Summary, Values};
 pub use plan::Plan;
 pub use plan::sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use result::frame::{ColumnFinder, Frame, FrameColumn};
@@ -45,7 +45,7 @@ pub use session::store_session::{SessionHost, SessionWriter, StoreSession};
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use session::testing;
-pub use session::{DatabaseSettings, RefusedRow, Session, TableGroup};
+pub use session::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup};
 pub use store::{NameKind, Origin, Origins, SelectedGroup, TableSchema};
 pub use threads::Helpers;
 pub use trace::Trace;

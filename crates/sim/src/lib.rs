@@ -42,6 +42,8 @@ pub struct Report {
     pub backups: u64,
     /// Times at which the wall clock was set wrong, or stopped.
     pub clock_faults: u64,
+    /// Rows that were rejected because they came for folded time.
+    pub folded: u64,
     /// Rows that were rejected because they are beyond the retention.
     pub beyond_retention: u64,
     /// Files spoilt while the store was closed.
@@ -84,6 +86,7 @@ impl Report {
         self.nodes += other.nodes;
         self.backups += other.backups;
         self.clock_faults += other.clock_faults;
+        self.folded += other.folded;
         self.beyond_retention += other.beyond_retention;
         self.spoilt += other.spoilt;
         self.refused_losses += other.refused_losses;

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use model::histogram::{BucketSpan, CounterReset, Counts, HistogramCounts, HistogramLayout};
-use model::{Batch, Block, Field, GroupIdentity, GroupKey, Labels, NativeHistogram, ValueType, metric_name};
+use model::{
+    Batch, Block, Field, GroupIdentity, GroupKey, Labels, NativeHistogram, RejectionKind, ValueType, metric_name,
+};
+use store::WriteReport;
 
 /// A value of any type.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,4 +132,14 @@ pub(crate) fn in_order_of_blocks(mut rows: Vec<Row>) -> Vec<Row> {
     }
     rows.sort_by_key(|row| order.iter().position(|known| *known == kind(row)));
     rows
+}
+/// The rows of a batch that did not come for folded time: the others are named in the report.
+pub(crate) fn unfolded(rows: &[Row], report: &WriteReport) -> Result<Vec<Row>, String> {
+    if report.rejected.len() as u64 != report.rejected_total
+        || report.rejected.iter().any(|rejected| rejected.kind != RejectionKind::Folded)
+    {
+        return Err(format!("rows were rejected: {:?}", report.rejected));
+    }
+    let is_rejected = |line: usize| report.rejected.iter().any(|rejected| rejected.line as usize == line);
+    Ok((1..).zip(rows).filter(|(line, _)| !is_rejected(*line)).map(|(_, row)| row.clone()).collect())
 }

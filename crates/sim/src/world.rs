@@ -10,7 +10,7 @@ use store::{DatabasePolicy, Finding, ObjectTierOptions, Store, StoreError, Store
 use crate::Report;
 use crate::check::{self, Content};
 use crate::oracle::Oracle;
-use crate::rows::{Row, Value, batch, histogram_of, in_order_of_blocks};
+use crate::rows::{Row, Value, batch, histogram_of, in_order_of_blocks, unfolded};
 use crate::trash::Trash;
 
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
@@ -21,7 +21,7 @@ pub(crate) const HOUR_NS: i64 = 60 * MINUTE_NS;
 pub(crate) const PLAIN: &str = "plain";
 /// Keeps rows for some hours.
 pub(crate) const SHORT: &str = "short";
-/// Folds; no row is written twice, since folded summaries would count it twice.
+/// Folds; rows that come for folded time are refused.
 pub(crate) const FOLDED: &str = "folded";
 
 /// Widths of the summaries that `folded` ends up with: windows are multiples of it.
@@ -219,6 +219,11 @@ impl World {
         let kept = self.within_retention(database, &rows);
         let beyond = (rows.len() - kept.len()) as u64;
         match self.store()?.write(database, &batch(database, &rows)) {
+            Ok(report) if database == FOLDED => {
+                self.apply(FOLDED, &unfolded(&rows, &report)?);
+                self.report.folded += report.rejected_total;
+                Ok(())
+            }
             Ok(report) if report.rejected_total != beyond => {
                 Err(format!("{} rows were rejected, {beyond} should be: {:?}", report.rejected_total, report.rejected))
             }
@@ -248,7 +253,7 @@ impl World {
     fn random_rows(&self) -> (&'static str, Vec<Row>) {
         let database = [PLAIN, PLAIN, PLAIN, SHORT, SHORT, FOLDED][self.below(6) as usize];
         if self.below(25) == 0 {
-            return (database, in_order_of_blocks(self.late_rows(database)));
+            return (database, in_order_of_blocks(self.late_rows()));
         }
         let count = 1 + self.below(12);
         let rows = (0..count).map(|place| self.random_row(database, place)).collect();
@@ -256,15 +261,14 @@ impl World {
     }
 
     /// Late rows of one host, enough for nodes; some have other fields, some rewrite one before.
-    fn late_rows(&self, database: &str) -> Vec<Row> {
+    fn late_rows(&self) -> Vec<Row> {
         let (host, count) = (format!("h{}", self.below(5)), 30 + self.below(70));
         let late_ns = self.below(6 * HOUR_NS as u64) as i64;
         let mut second = (self.now_ns() - late_ns).div_euclid(SECOND_NS) - count as i64;
         let mut row = |place: u64| {
-            let apart = database == FOLDED || self.below(20) > 0;
-            second += i64::from(apart);
+            second += i64::from(self.below(20) > 0);
             let number = self.step * 100 + place;
-            let timestamp_ns = second * SECOND_NS + if database == FOLDED { number as i64 } else { 0 };
+            let timestamp_ns = second * SECOND_NS;
             let names = if self.below(30) == 0 { ["a", "c"] } else { ["a", "b"] };
             let fields = names.map(|name| (name.to_owned(), Value::Float(number as f64))).to_vec();
             Row { measurement: "m", host: host.clone(), timestamp_ns, fields }
@@ -281,15 +285,13 @@ impl World {
             1 => self.below(20 * MINUTE_NS as u64) as i64,
             _ => self.below(10) as i64 * SECOND_NS,
         };
-        // Whole seconds, and whole minutes of half the late ones, so that rows meet rows that are there; apart where no row may be
-        // written twice.
+        // Whole seconds, and whole minutes of half the late ones, so that rows meet rows that are there.
         let unit_ns = if late_ns > MINUTE_NS && self.below(2) == 0 { MINUTE_NS } else { SECOND_NS };
         let seconds_ns = (self.now_ns() - late_ns).div_euclid(unit_ns) * unit_ns;
         let timestamp_ns = match (database, self.below(400)) {
-            (FOLDED, _) => seconds_ns + (self.step * 100 + place) as i64,
             (PLAIN, 0) => i64::MIN + self.step as i64,
             (PLAIN, 1) => i64::MAX - self.step as i64,
-            (_, 2) => seconds_ns + 40 * HOUR_NS,
+            (PLAIN | SHORT, 2) => seconds_ns + 40 * HOUR_NS,
             _ => seconds_ns,
         };
         let value = (self.step * 100 + place) as f64;

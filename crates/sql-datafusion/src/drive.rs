@@ -105,7 +105,12 @@ fn serve(scans: &Receiver<ScanRequest>, session: &dyn Session, database: &str, s
     loop {
         match scans.recv_timeout(Duration::from_millis(WATCH_MS)) {
             Ok(ScanRequest { plan, reply }) => {
-                let frames = session.run(database, &plan).map(|outcome| outcome.frames);
+                let outcome = session.run(database, &plan);
+                let frames = outcome.and_then(|outcome| {
+                    // Its aggregates take every row for itself.
+                    query::note_folds(&outcome.frames, session.budget())?;
+                    Ok(outcome.frames)
+                });
                 plans.push(plan);
                 // The requesting thread may have been stopped meanwhile.
                 let _ = reply.send(frames);

@@ -7,7 +7,7 @@
 //! * `statement`: which kind a statement is · `change`, `insert`: statements that write · `copy`: COPY in text, CSV and Parquet
 //! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables
 //! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is
-//!   done on rows · `table_rows`: rows as they were read
+//!   done on rows · `folds`: aggregates of rows that stand for folded ones · `table_rows`: rows as they were read
 //! * `scope`: the columns that a name may mean · `expression`: names to columns, values of rows
 //! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer · `fuzzing`: entries for fuzzers
 //!

@@ -2,7 +2,7 @@
 //!
 //! The rooms, in the order in which a sample passes through them:
 //!
-//! * [`write`]: a request becomes rows: admission, keys and names, rows that are too old, producers, exemplars, tokens
+//! * [`write`]: a request becomes rows: admission, keys and names, rows that are too old or come for folded time, producers, exemplars, tokens
 //! * [`log`]: the request as one record of the write-ahead log
 //! * [`head`]: the newest rows of each shard, in memory
 //! * [`flush`]: a full head becomes parts; new groups become segments of the index
@@ -50,6 +50,7 @@ pub use log::reader::Finding;
 pub use log::writer::LogStats;
 pub use memory::{Memory, MemoryPool, MemoryUse};
 pub use read::end_rows::{End, EndRows};
+pub use read::folds::attach_folds;
 pub use read::head_rows::HeadRows;
 pub use read::last_rows::BatchLastRows;
 pub use read::last_samples::LastSample;
@@ -81,6 +82,7 @@ pub use upkeep::repair::{RepairReport, repair};
 pub use upkeep::stats::{LevelStats, MergeCounts, Stats};
 pub use write::beyond_retention::BEYOND_RETENTION;
 pub use write::producers::Sent;
+pub use write::sealed::FOLDED_TIME;
 pub use write::tokens::{Appended, Appender, GroupLayout, Token};
 pub use write::{Rejected, WriteReport};
 

@@ -15,7 +15,8 @@ const EXAMPLES: &str = "Examples:
   thalweg db alter metrics --no-folds
   thalweg db drop metrics --yes
 
---fold AGE:WIDTH replaces samples older than AGE by a summary for each WIDTH; each width is a multiple of the one before.
+--fold AGE:WIDTH replaces samples older than AGE by a summary for each WIDTH; each width is shorter than its age, and a multiple
+of the one before. Counts, sums, extremes, means, first and last values stay those of all samples.
 A shorter retention takes effect at once; what it took does not come back with a longer one.";
 
 /// Databases and how long they keep their data
@@ -68,6 +69,9 @@ struct PolicyFlags {
     /// Fold nothing any more
     #[arg(long, conflicts_with = "folds")]
     no_folds: bool,
+    /// Refuse queries that would answer from what folding left; without it they come with a warning
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    strict_folds: Option<bool>,
 }
 
 pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
@@ -122,6 +126,9 @@ fn put(client: &HttpClient, policy: &PolicyFlags) -> Result<Value, String> {
     }
     if !policy.folds.is_empty() || policy.no_folds {
         body.insert("folds".to_owned(), Value::from(policy.folds.join(",")));
+    }
+    if let Some(is_strict) = policy.strict_folds {
+        body.insert("strict_folds".to_owned(), Value::from(is_strict));
     }
     client.send_api("PUT", &path(&policy.name), &[], Value::from(body).to_string().as_bytes())
 }

@@ -109,6 +109,9 @@ impl ResultCache {
         asked: &BinsRequest<'_>,
         snapshot: u64,
     ) {
+        if asked.budget.is_folded() {
+            return;
+        }
         self.insert(key, portion, bins, snapshot);
         if let Some(flash) = &self.flash {
             flash.note(key, bins, unit_of(asked));
@@ -165,7 +168,8 @@ impl ResultCache {
         }
         let scan = Scan { range, ..asked.scan.clone() };
         let text = format!("{}\nin bins of {width_ns}", asked.text);
-        let shorter = BinsRequest { text, scan: &scan, width_ns, offset_ns: asked.offset_ns, combined: None };
+        let (offset_ns, budget) = (asked.offset_ns, asked.budget);
+        let shorter = BinsRequest { text, scan: &scan, width_ns, offset_ns, combined: None, budget };
         let key = key_of(looking.database, &shorter.text);
         let whole = Span::new(range.start_ns, range.end_ns.saturating_add(1));
         let (mut parts, _) = self.bins_kept(key, whole, &shorter, looking);
@@ -326,10 +330,13 @@ fn metrics_of(table: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use query::Budget;
+
     use super::*;
 
     fn asked(scan: &Scan) -> BinsRequest<'_> {
-        BinsRequest { text: String::new(), scan, width_ns: 10, offset_ns: 3, combined: None }
+        static BUDGET: Budget = Budget::new(0);
+        BinsRequest { text: String::new(), scan, width_ns: 10, offset_ns: 3, combined: None, budget: &BUDGET }
     }
 
     #[test]

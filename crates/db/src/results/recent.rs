@@ -107,7 +107,8 @@ impl Recents {
 impl RecentSource<'_> {
     /// The cached series of a selection; none if it is to be read from the store.
     fn recent(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Option<Arc<Recent>>, QueryError> {
-        if selection.end_ms.saturating_sub(selection.start_ms) > SPAN_MS_MAX {
+        let is_long = selection.end_ms.saturating_sub(selection.start_ms) > SPAN_MS_MAX;
+        if is_long || self.store.has_folds_in(&selection.nanoseconds()) {
             return Ok(None);
         }
         // To put whole labels of so many series together costs more than to read their samples.
@@ -219,6 +220,7 @@ impl RecentSource<'_> {
                         Arc::make_mut(&mut known.timestamps_ms).extend_from_slice(&series.timestamps_ms);
                         known.values.extend_from_slice(&series.values);
                         known.histograms.extend(series.histograms);
+                        known.folds.extend(series.folds);
                     }
                     // Its place among the others is not known.
                     None => return self.anew(recent, (from_ms, end_ms), selection.matchers, stamp, budget),
@@ -241,7 +243,7 @@ impl RecentSource<'_> {
     }
 
     fn insert(&self, recent: Recent, (key, known): (Key, &mut Option<Arc<Recent>>)) -> Option<Arc<Recent>> {
-        if recent.series.iter().flatten().any(|series| !series.histograms.is_empty()) {
+        if recent.series.iter().flatten().any(|series| !series.histograms.is_empty() || !series.folds.is_empty()) {
             return None;
         }
         let bytes = recent.memory_bytes();

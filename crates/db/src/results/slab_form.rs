@@ -172,7 +172,7 @@ fn bins_of(answer: &cache::Answer) -> Option<Vec<Frame>> {
             FrameColumn::of_cells(name, &cells).ok().filter(|_| is_whole)
         };
         let columns = columns.values().enumerate().map(column).collect::<Option<_>>()?;
-        found.push(Frame { labels: labels_of(labels)?, timestamps_ns, columns });
+        found.push(Frame::new(labels_of(labels)?, timestamps_ns, columns));
     }
     found.sort_by(|a, b| a.labels.cmp(&b.labels));
     Some(found)
@@ -272,7 +272,7 @@ mod tests {
                     FrameColumn::of_cells(&format!("{place}: x"), &cells.collect::<Vec<_>>()).unwrap()
                 };
                 let labels = Labels::from_pairs(labels).unwrap();
-                frames.push(Frame { labels, timestamps_ns: rows.keys().copied().collect(), columns: (0..3).map(column).collect() });
+                frames.push(Frame::new(labels, rows.keys().copied().collect(), (0..3).map(column).collect()));
             }
             let span = Span::new(start, end.max(start + 1));
             let back = bins_of(&answer_of_bins(&frames, span).unwrap()).unwrap();

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use model::ValueType;
 
 use super::{Catalog, MetricColumns};
-use crate::{CompiledMatcher, DatabaseId, MeasurementId, Slot};
+use crate::{CatalogEntry, CompiledMatcher, DatabaseId, MeasurementId, Slot};
 
 impl Catalog {
     /// A database's measurements, sorted by name.
@@ -50,5 +50,19 @@ impl Catalog {
             self.push_columns(measurement, slots, matchers, &mut columns);
         }
         columns
+    }
+
+    /// Declares a tag of a measurement that exists; the entry that tells of it if it is new.
+    pub fn register_tag(&mut self, measurement: MeasurementId, name: &str) -> Option<CatalogEntry> {
+        let known = self.measurements.get(measurement as usize)?;
+        if known.name.is_empty() || known.tags.iter().any(|tag| tag == name) {
+            return None;
+        }
+        self.add(CatalogEntry::Tag { measurement, name: name.to_owned() })
+    }
+
+    /// Tags of a measurement that were declared before any group had them.
+    pub fn tags(&self, measurement: MeasurementId) -> &[String] {
+        self.measurements.get(measurement as usize).map_or(&[], |known| &known.tags)
     }
 }

@@ -12,18 +12,24 @@ pub struct UnsavedCatalog {
     /// Ranges of fields: first, and one more than the last.
     pub(super) fields: Vec<(MeasurementId, Slot, Slot)>,
     pub(super) metadata: Vec<(DatabaseId, String)>,
+    pub(super) tags: Vec<(MeasurementId, String)>,
 }
 
 impl UnsavedCatalog {
     /// Returns whether nothing is registered.
     pub fn is_empty(&self) -> bool {
-        self.databases.is_empty() && self.measurements.is_empty() && self.fields.is_empty() && self.metadata.is_empty()
+        self.databases.is_empty()
+            && self.measurements.is_empty()
+            && self.fields.is_empty()
+            && self.metadata.is_empty()
+            && self.tags.is_empty()
     }
 
     pub(super) fn add(&mut self, entry: &CatalogEntry) {
         match entry {
             CatalogEntry::Database { id, .. } => self.databases.push(*id),
             CatalogEntry::Measurement { id, .. } => self.measurements.push(*id),
+            CatalogEntry::Tag { measurement, name } => self.tags.push((*measurement, name.clone())),
             CatalogEntry::Field { measurement, slot, .. } => match self.fields.last_mut() {
                 Some((last, _, end)) if last == measurement && *end == *slot => *end += 1,
                 _ => self.fields.push((*measurement, *slot, slot + 1)),
@@ -34,7 +40,7 @@ impl UnsavedCatalog {
 
     pub(super) fn entries(&self) -> usize {
         let fields: usize = self.fields.iter().map(|(_, first, end)| (end - first) as usize).sum();
-        self.databases.len() + self.measurements.len() + fields + self.metadata.len()
+        self.databases.len() + self.measurements.len() + fields + self.metadata.len() + self.tags.len()
     }
 }
 
@@ -55,6 +61,7 @@ impl Catalog {
         unsaved.measurements.append(&mut self.unsaved.measurements);
         unsaved.fields.append(&mut self.unsaved.fields);
         unsaved.metadata.append(&mut self.unsaved.metadata);
+        unsaved.tags.append(&mut self.unsaved.tags);
         self.unsaved = unsaved;
     }
 
@@ -73,6 +80,9 @@ impl Catalog {
             Some(CatalogEntry::Metadata { database: *database, metadata })
         };
         unsaved.metadata.iter().filter_map(said).for_each(|entry| entry.encode(out));
+        for (measurement, name) in &unsaved.tags {
+            CatalogEntry::Tag { measurement: *measurement, name: name.clone() }.encode(out);
+        }
     }
 
     /// Appends everything, as a list of entries: what a segment that replaces all others holds.
@@ -87,11 +97,15 @@ impl Catalog {
             .iter()
             .zip(0..)
             .flat_map(|(database, id)| database.metadata.keys().map(move |family| (id, family.clone())));
+        let tags = (0..)
+            .zip(&self.measurements)
+            .flat_map(|(id, known): (MeasurementId, &Measurement)| known.tags.iter().map(move |tag| (id, tag.clone())));
         UnsavedCatalog {
             databases: (0..self.databases.len() as DatabaseId).collect(),
             measurements: (0..self.measurements.len() as MeasurementId).collect(),
             fields: (0..).zip(&self.measurements).map(field).collect(),
             metadata: metadata.collect(),
+            tags: tags.collect(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The functions of InfluxQL that the plan does not have, over points.
 
+pub(crate) mod folded;
 pub(crate) mod holt_winters;
 pub(crate) mod reduce;
 mod simplex;

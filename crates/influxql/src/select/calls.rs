@@ -1,16 +1,17 @@
 //! The results of calls that the plan does not have, over the rows of a group.
 
 use model::TimeRange;
-use query::{QueryError, Session};
+use query::{QueryError, Session, Summary};
 
 use crate::functions::Point;
+use crate::functions::folded::{self, FoldedPoint};
 use crate::functions::holt_winters::{self, Forecast};
 use crate::functions::reduce::{self, TagsOf};
 use crate::functions::transform::transform;
 use crate::resolve::selection::{Argument, Call, Reference, Resolved};
 use crate::resolve::validate::TRANSFORMATIONS;
 use crate::select::fill::Filling;
-use crate::select::input::{Group, ValueSource};
+use crate::select::input::{Group, Input, ValueSource};
 use crate::syntax::ast::Expr;
 use crate::value::DataType;
 
@@ -55,8 +56,27 @@ pub(super) fn results(
     }
     let intervals =
         if function == "integral" { Vec::new() } else { reduce::by_window(&points, windows, range.start_ns) };
+    let folds = PointFolds::new(group, &call.argument);
+    if function == "integral" && folds.is_some() {
+        session.budget().note_folded()?;
+    }
     for (start_ns, interval) in intervals {
         let interval = points.get(interval).unwrap_or_default();
+        if let Some(folds) = folds.as_ref().filter(|folds| interval.iter().any(|point| folds.fold_of(point).is_some()))
+        {
+            let found = folded::result(function, interval, &|point| folds.fold_of(point));
+            let in_window = |time_ns: i64| windows.is_none_or(|windows| windows.start_of(time_ns) == start_ns);
+            let is_cut = interval.iter().filter_map(|point| folds.fold_of(point)).any(|fold| !in_window(fold.first.0));
+            let is_sure = found.as_ref().is_some_and(|found| found.has_time || !own_times);
+            if !is_sure || is_cut {
+                session.budget().note_folded()?;
+            }
+            if let Some(FoldedPoint { point, .. }) = found {
+                let time_ns = if own_times && point.origin.is_some() { point.time_ns } else { start_ns };
+                outs.push(Point { time_ns, ..point });
+                continue;
+            }
+        }
         reduced(call, group, interval, start_ns, own_times, &mut outs);
     }
     session.budget().give_back(points.len());
@@ -67,6 +87,27 @@ pub(super) fn results(
     match Filling::from_selection(selection).filter(|_| is_filled) {
         Some(filling) => Filling { range, most, ..filling.for_call(call) }.fill(outs, session.budget()),
         None => Ok(outs),
+    }
+}
+
+/// What the points of a reference stand for.
+struct PointFolds<'a> {
+    inputs: Vec<(&'a Input, ValueSource)>,
+}
+
+impl<'a> PointFolds<'a> {
+    /// `None` if all stand for themselves.
+    fn new(group: &'a Group, argument: &Argument) -> Option<Self> {
+        let Argument::Reference(reference) = argument else { return None };
+        let input = |input: &'a Input| (input, input.source(reference, false));
+        let inputs: Vec<(&Input, ValueSource)> = group.inputs.iter().map(input).collect();
+        inputs.iter().any(|(input, _)| input.has_folds()).then_some(Self { inputs })
+    }
+
+    fn fold_of(&self, point: &Point) -> Option<&'a Summary> {
+        let (number, row) = point.origin?;
+        let (input, source) = self.inputs.get(number)?;
+        input.fold(source, row)
     }
 }
 
@@ -136,6 +177,9 @@ fn transformed(
     let function = call.function.as_str();
     let (inputs, unit_ns) = match &call.argument {
         Argument::Reference(reference) => {
+            if PointFolds::new(group, &call.argument).is_some() {
+                session.budget().note_folded()?;
+            }
             let mut points = points(group, reference, range);
             if selection.descending {
                 points.reverse();

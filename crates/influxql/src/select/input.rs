@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::Labels;
-use query::{ColumnFinder, Frame, FrameColumn, Value};
+use query::{ColumnFinder, Frame, FrameColumn, Summary, Value};
 
 use crate::resolve::selection::{Code, Reference};
 use crate::syntax::ast::Cast;
@@ -142,11 +142,22 @@ impl Input {
 
     /// Its rows without the measurement.
     pub(crate) fn into_frame(self) -> Frame {
-        Frame { labels: self.tags, timestamps_ns: self.times, columns: self.columns }
+        Frame::new(self.tags, self.times, self.columns)
     }
 
     pub(crate) fn samples(&self) -> usize {
         self.times.len() * self.columns.len().max(1)
+    }
+
+    /// Returns whether some of its values stand for folded ones.
+    pub(crate) fn has_folds(&self) -> bool {
+        self.columns.iter().any(|column| !column.cells.folds.is_empty())
+    }
+
+    /// What the value of a source in a row stands for, if that is more than itself.
+    pub(crate) fn fold(&self, source: &ValueSource, row: usize) -> Option<&Summary> {
+        let ValueSource::Column(column, None) = source else { return None };
+        self.columns.get(*column)?.cells.folds.get(row)
     }
 
     /// Leaves the rows that satisfy a condition.
@@ -164,11 +175,8 @@ impl Input {
 
     /// Only these rows, in this order.
     fn retain_rows(&mut self, rows: &[usize]) {
-        let frame = Frame {
-            labels: self.tags.clone(),
-            timestamps_ns: std::mem::take(&mut self.times),
-            columns: std::mem::take(&mut self.columns),
-        };
+        let (times, columns) = (std::mem::take(&mut self.times), std::mem::take(&mut self.columns));
+        let frame = Frame::new(self.tags.clone(), times, columns);
         let frame = frame.pick(rows);
         (self.times, self.columns) = (frame.timestamps_ns, frame.columns);
     }

@@ -102,6 +102,9 @@ fn plain(
         return Ok(None);
     }
     let Group { name, tags, inputs } = group;
+    if inputs.iter().any(Input::has_folds) {
+        session.budget().note_folded()?;
+    }
     if let Some(shown) = shown {
         let frames = inputs.into_iter().map(Input::into_frame).collect();
         let rows = Rows::Read(ResultRows::in_given_order(frames, order, shape_of(shown)));

@@ -125,7 +125,7 @@ mod tests {
             cells: Column::of_values(Values::F64(values.to_vec())),
         };
         let labels = Labels::from_pairs([("host", host)]).unwrap();
-        Frame { labels, timestamps_ns: times.to_vec(), columns: columns.iter().map(column).collect() }
+        Frame::new(labels, times.to_vec(), columns.iter().map(column).collect())
     }
 
     /// Columns stand in another order in each series, one is missing, and what is no number is null.

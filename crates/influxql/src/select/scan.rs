@@ -151,6 +151,10 @@ fn filter(
     let code = condition_code(condition, &mut references, schema).map_err(QueryError::Invalid)?;
     for input in inputs.iter_mut() {
         session.budget().check()?;
+        // What a condition says of a fold's last value, it does not of the others.
+        if input.has_folds() {
+            session.budget().note_folded()?;
+        }
         let before = input.samples();
         input.filter(&code, &references);
         session.budget().give_back(before - input.samples());

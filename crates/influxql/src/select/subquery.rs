@@ -48,6 +48,6 @@ fn frame_column<'v, I: Iterator<Item = &'v Value>>(
     };
     // What fills a column beside a selector need not be of the column's type.
     let validity: Vec<bool> = cells().map(|cell| data_type.admits(cell)).collect();
-    let cells = Column { values, validity: validity.contains(&false).then_some(validity) };
+    let cells = Column::new(values, validity.contains(&false).then_some(validity));
     FrameColumn { name: name.into(), cells }
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(
         }
         Statement::DropMeasurement(name) => {
             let database = database(session, request, None)?;
-            session.delete(database, name, &[], &TimeRange::ALL)?;
+            session.drop_table(database, name)?;
         }
         Statement::DropSeries { sources, condition } => {
             if condition.as_ref().is_some_and(mentions_time) {
@@ -88,7 +88,7 @@ fn set_retention(session: &dyn Session, database: &str, options: &PolicyOptions)
 
 /// Makes a database if it does not exist, and sets how long it keeps rows if that is given.
 fn set_up(session: &dyn Session, database: &str, retention_ns: Option<i64>) -> Result<(), QueryError> {
-    session.set_up_database(database, &DatabaseSettings { retention_ns, folds: None })
+    session.set_up_database(database, &DatabaseSettings { retention_ns, ..DatabaseSettings::default() })
 }
 
 fn delete(

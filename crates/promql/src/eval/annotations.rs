@@ -3,8 +3,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use query::{Budget, FOLDED_WARNING, QueryError};
+
 use crate::eval::calendar;
 use crate::eval::rows::{Row, Steps};
+use crate::range::samples::Samples;
 use crate::syntax::number::{plain, short};
 use crate::syntax::span::Span;
 use crate::syntax::strings::quote;
@@ -164,6 +167,18 @@ impl Annotations {
         let text = format!("PromQL info: {text} {}", quote(name));
         let steps = steps.map(|steps| StepRanges::from_row(row, steps));
         record(&self.infos, text, Details { span, correction: None, steps });
+    }
+
+    /// Warns that folded samples are taken for their last ones; fails if they must not be.
+    pub(crate) fn check_folds(&self, samples: &Samples, span: Span, budget: &Budget) -> Result<(), QueryError> {
+        if samples.folds.is_empty() { Ok(()) } else { self.folded(span, budget) }
+    }
+
+    /// Warns that the result is not that of all samples that were folded; fails if it must not be.
+    pub(crate) fn folded(&self, span: Span, budget: &Budget) -> Result<(), QueryError> {
+        budget.note_folded()?;
+        self.warn(span, FOLDED_WARNING);
+        Ok(())
     }
 
     pub(crate) fn check_quantile(&self, quantile: f64, span: Span) {

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! `range_functions` applies a function to every window of every series; `extrapolation` is what `rate` multiplies by, `interpolate` what
-//! `smoothed` and `anchored` put at the edges, `marks` where a counter was reset.
+//! `smoothed` and `anchored` put at the edges, `marks` where a counter was reset, `folds` what windows over folded samples are.
 
 mod extrapolation;
+mod folds;
 mod interpolate;
 mod marks;
 mod over_time;

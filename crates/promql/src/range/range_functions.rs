@@ -104,16 +104,16 @@ fn is_name(matcher: &Matcher) -> bool {
 }
 
 /// A function applied to every window of series.
-struct WindowEvaluation<'a> {
-    function: RangeFunction,
-    bounds: WindowBounds,
+pub(super) struct WindowEvaluation<'a> {
+    pub(super) function: RangeFunction,
+    pub(super) bounds: WindowBounds,
     scalars: &'a [Vec<f64>],
-    span: Span,
+    pub(super) span: Span,
     /// Names are dropped from the result only.
     delayed_names: bool,
     /// The steps, if they are those of the query.
     annotated_steps: Option<Steps>,
-    budget: &'a Budget,
+    pub(super) budget: &'a Budget,
     /// Positions of windows in the last series of each thread.
     positions: Mutex<Vec<WindowPositions>>,
 }
@@ -127,9 +127,14 @@ impl WindowEvaluation<'_> {
         samples: &Samples,
         annotations: &Annotations,
     ) -> Result<Row, QueryError> {
-        let mut row = match self.values_of_floats(samples)? {
+        let values = if samples.folds.is_empty() { self.values_of_floats(samples)? } else { None };
+        let mut row = match values {
             Some((first_step, values)) => Row::from_steps(labels.clone(), first_step, values),
-            None => self.row_of_samples(labels, samples, annotations)?,
+            None if self.is_of_folds(samples) => self.row_of_folds(labels, samples, annotations)?,
+            None => {
+                annotations.check_folds(samples, self.span, self.budget)?;
+                self.row_of_samples(labels, samples, annotations)?
+            }
         };
         if self.function.wants_counter() && row.floats().next().is_some() {
             annotations.check_counter_name(metric_name(&row.labels), self.span, &row, self.annotated_steps);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{Labels, Matcher, is_stale_bits};
-use query::{Selection, Series};
+use query::{Selection, Series, Summary};
 
 use crate::eval::rows::{cleaned, contain_markers};
 use crate::histogram::native::Histogram;
@@ -16,15 +16,16 @@ pub(crate) struct Samples {
     pub(crate) values: Vec<f64>,
     pub(crate) histogram_timestamps_ms: Vec<i64>,
     pub(crate) histograms: Vec<Arc<Histogram>>,
+    /// As [`Series::folds`].
+    pub(crate) folds: Vec<Summary>,
 }
 
 impl Samples {
     pub(crate) fn from_series(series: Series) -> (Labels, Self) {
         let (histogram_timestamps_ms, histograms) =
             series.histograms.iter().map(|(time_ms, native)| (*time_ms, Arc::new(Histogram::from(native)))).unzip();
-        let samples =
-            Self { timestamps_ms: series.timestamps_ms, values: series.values, histogram_timestamps_ms, histograms };
-        (series.labels, samples)
+        let Series { labels, timestamps_ms, values, folds, .. } = series;
+        (labels, Self { timestamps_ms, values, histogram_timestamps_ms, histograms, folds })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -60,6 +61,7 @@ impl Samples {
             values: self.values.get(first..end).unwrap_or_default().to_vec(),
             histogram_timestamps_ms: part(&self.histogram_timestamps_ms, histogram_first, histogram_end),
             histograms: self.histograms.get(histogram_first..histogram_end).unwrap_or_default().to_vec(),
+            folds: Vec::new(),
         }
     }
 }

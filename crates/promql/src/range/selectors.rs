@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{Labels, Matcher, is_stale_bits};
-use query::{Projection, QueryError, Series, Trace};
+use query::{Budget, Projection, QueryError, Series, Trace};
 
 use crate::eval::annotations::{AnnotationContext, Annotations};
 use crate::eval::evaluator::Evaluator;
@@ -88,8 +88,10 @@ impl<'q> Evaluator<'q> {
         grouping: Option<&Grouping>,
         sink: &mut dyn RowSink,
     ) -> Result<(), QueryError> {
-        let make =
-            |labels: Labels, samples: Samples, _: &Annotations| Ok(instant_row(labels, &samples, bounds, output));
+        let make = |labels: Labels, samples: Samples, annotations: &Annotations| {
+            annotations.check_folds(&samples, Span::from(0), self.budget)?;
+            Ok(instant_row(labels, &samples, bounds, output))
+        };
         let row_of_last = |labels, time_ms, value| row_of_last(labels, output, time_ms, value);
         // With several steps a window slides over all samples.
         let last = (bounds.ends.steps.count == 1).then_some(&row_of_last as &_);
@@ -111,6 +113,7 @@ impl<'q> Evaluator<'q> {
         let (series, _charge) = self.select(&selector.matchers, around(ends.first_ms(), ends.last_ms()))?;
         let mut vector = Vector::empty(self.budget);
         for (labels, mut samples) in series {
+            self.annotations.check_folds(&samples, span, self.budget)?;
             samples.drop_stale();
             let name = metric_name(&labels).to_owned();
             let mut row = Row::new(labels);
@@ -196,11 +199,16 @@ fn samples_from_row(row: &Row, steps: Steps) -> Samples {
 
 impl RangeVector<'_> {
     /// Samples in the window of the first step, for instant queries that ask for a range.
-    pub(crate) fn into_first_window(self) -> Result<Vec<RangeSeries>, QueryError> {
+    pub(crate) fn into_first_window(
+        self,
+        annotations: &Annotations,
+        budget: &Budget,
+    ) -> Result<Vec<RangeSeries>, QueryError> {
         let WindowBounds { ends, range_ms, edges, .. } = self.bounds;
         let (end_ms, interval) = (ends.first_ms(), self.bounds.window(0));
         let mut series_in_window = Vec::new();
         for mut series in self.series {
+            annotations.check_folds(&series.samples, Span::from(0), budget)?;
             series.samples = series.samples.between(interval);
             if let Some((word, _)) = edges.keyword_and_functions() {
                 if !series.samples.histograms.is_empty() {

@@ -23,12 +23,7 @@ impl Source for Memory {
             selection.matchers.iter().zip(&regexes).all(|(matcher, regex)| holds(matcher, regex.as_ref(), labels))
         };
         let inside = selection.start_ms..=selection.end_ms;
-        let empty = |labels: &Labels| Series {
-            labels: labels.clone(),
-            timestamps_ms: Arc::default(),
-            values: Vec::new(),
-            histograms: Vec::new(),
-        };
+        let empty = |labels: &Labels| Series { labels: labels.clone(), ..Series::empty() };
         for (labels, samples) in self.series.iter().filter(|(labels, _)| matches(labels)) {
             let series = found.entry(labels.clone()).or_insert_with(|| empty(labels));
             let samples = samples.iter().copied().filter(|(time_ms, _)| inside.contains(time_ms));

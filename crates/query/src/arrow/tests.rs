@@ -13,13 +13,10 @@ use crate::{Frame, FrameColumn};
 fn frame(labels: &[(&str, &str)], timestamps_ns: Vec<i64>, columns: Vec<(&str, Values, Option<Vec<bool>>)>) -> Frame {
     let column = |(name, values, validity): (&str, Values, Option<Vec<bool>>)| FrameColumn {
         name: name.into(),
-        cells: model::Column { values, validity },
+        cells: model::Column::new(values, validity),
     };
-    Frame {
-        labels: Labels::from_pairs(labels.iter().copied()).unwrap(),
-        timestamps_ns,
-        columns: columns.into_iter().map(column).collect(),
-    }
+    let labels = Labels::from_pairs(labels.iter().copied()).unwrap();
+    Frame::new(labels, timestamps_ns, columns.into_iter().map(column).collect())
 }
 
 /// The batches of frames after a way over the stream.

@@ -1,7 +1,8 @@
 //! Accumulators of the values in bins of time.
 
-use model::{Cell, Column, Summary, ValueType, Values};
+use model::{Cell, Column, Folds, Summary, ValueType, Values};
 
+use crate::Frame;
 use crate::plan::Aggregate;
 use crate::statistics;
 
@@ -114,29 +115,31 @@ pub(super) fn of_column(
     keeps_values: bool,
 ) -> Bins {
     let rows = timestamps_ns.iter().copied().enumerate().filter(|(row, _)| column.is_valid(*row));
+    let of = |value_type, is_bool| Numbers { value_type, is_bool, keeps_values, folds: &column.folds };
     match &column.values {
         Values::F64(values) => {
-            let bits = rows.filter_map(|(row, time_ns)| values.get(row).map(|value| (time_ns, value.to_bits())));
-            of_numbers(bits, ValueType::F64, start, keeps_values, false)
+            let bits = rows.filter_map(|(row, time_ns)| Some((row, time_ns, values.get(row)?.to_bits())));
+            of(ValueType::F64, false).bins(bits, start)
         }
         Values::I64(values) => {
-            let bits = rows.filter_map(|(row, time_ns)| values.get(row).map(|value| (time_ns, *value as u64)));
-            of_numbers(bits, ValueType::I64, start, keeps_values, false)
+            let bits = rows.filter_map(|(row, time_ns)| Some((row, time_ns, *values.get(row)? as u64)));
+            of(ValueType::I64, false).bins(bits, start)
         }
         Values::U64(values) => {
-            let bits = rows.filter_map(|(row, time_ns)| values.get(row).map(|value| (time_ns, *value)));
-            of_numbers(bits, ValueType::U64, start, keeps_values, false)
+            let bits = rows.filter_map(|(row, time_ns)| Some((row, time_ns, *values.get(row)?)));
+            of(ValueType::U64, false).bins(bits, start)
         }
         Values::Bool(values) => {
             let number = |value: bool| f64::from(u8::from(value)).to_bits();
-            let bits = rows.filter_map(|(row, time_ns)| values.get(row).map(|value| (time_ns, number(*value))));
-            of_numbers(bits, ValueType::F64, start, keeps_values, true)
+            let bits = rows.filter_map(|(row, time_ns)| Some((row, time_ns, number(*values.get(row)?))));
+            of(ValueType::F64, true).bins(bits, start)
         }
         Values::Text(values) => {
             let mut bins = Bins::default();
             for (row, time_ns) in rows {
                 let Some(text) = values.get(row) else { continue };
-                bins.add(start(time_ns), Bin::of_text(time_ns, text));
+                let count = column.folds.get(row).map_or(1, |fold| fold.count);
+                bins.add(start(time_ns), Bin::of_text(time_ns, text, count));
             }
             bins
         }
@@ -144,44 +147,68 @@ pub(super) fn of_column(
 }
 
 /// The bins of rows' times.
-pub(super) fn of_times(timestamps_ns: &[i64], start: &impl Fn(i64) -> i64, keeps_values: bool) -> Bins {
-    let bits = timestamps_ns.iter().map(|time_ns| (*time_ns, *time_ns as u64));
-    of_numbers(bits, ValueType::I64, start, keeps_values, false)
+pub(super) fn of_times(frame: &Frame, start: &impl Fn(i64) -> i64, keeps_values: bool) -> Bins {
+    let bits = frame.timestamps_ns.iter().enumerate().map(|(row, time_ns)| (row, *time_ns, *time_ns as u64));
+    Numbers { value_type: ValueType::I64, is_bool: false, keeps_values, folds: &frame.row_folds }.bins(bits, start)
 }
 
-fn of_numbers(
-    samples: impl Iterator<Item = (i64, u64)>,
+/// Numbers that are put into bins.
+struct Numbers<'a> {
     value_type: ValueType,
-    start: &impl Fn(i64) -> i64,
-    keeps_values: bool,
     is_bool: bool,
-) -> Bins {
-    let mut bins = Bins::default();
-    let mut open: Option<(i64, Summary, Vec<f64>)> = None;
-    let mut close = |open: &mut Option<(i64, Summary, Vec<f64>)>| {
-        if let Some((start_ns, summary, values)) = open.take() {
-            bins.add(start_ns, Bin::Numbers { summary, values, is_bool });
+    keeps_values: bool,
+    folds: &'a Folds,
+}
+
+impl Numbers<'_> {
+    /// The bins of samples, each with its row, its time and its bits.
+    fn bins(&self, samples: impl Iterator<Item = (usize, i64, u64)>, start: &impl Fn(i64) -> i64) -> Bins {
+        let mut bins = Bins::default();
+        let mut open: Option<(i64, Summary, Vec<f64>)> = None;
+        let mut close = |open: &mut Option<(i64, Summary, Vec<f64>)>| {
+            if let Some((start_ns, summary, values)) = open.take() {
+                bins.add(start_ns, Bin::Numbers { summary, values, is_bool: self.is_bool });
+            }
+        };
+        for (row, time_ns, bits) in samples {
+            let start_ns = start(time_ns);
+            if open.as_ref().is_none_or(|(known, ..)| *known != start_ns) {
+                close(&mut open);
+            }
+            let new = || (start_ns, Summary::empty(self.value_type), Vec::new());
+            let (_, summary, values) = open.get_or_insert_with(new);
+            match self.folds.get(row) {
+                None => summary.add(time_ns, bits),
+                Some(fold) if fold.value_type == self.value_type => summary.merge_unordered(fold),
+                // Of values that are no numbers a fold knows how many there were.
+                Some(fold) => {
+                    summary.add(time_ns, bits);
+                    summary.count += fold.count.saturating_sub(1);
+                }
+            }
+            if self.keeps_values {
+                values.push(summary.number(bits));
+            }
         }
-    };
-    for (time_ns, bits) in samples {
-        let start_ns = start(time_ns);
-        if open.as_ref().is_none_or(|(known, ..)| *known != start_ns) {
-            close(&mut open);
-        }
-        let (_, summary, values) = open.get_or_insert_with(|| (start_ns, Summary::empty(value_type), Vec::new()));
-        summary.add(time_ns, bits);
-        if keeps_values {
-            values.push(summary.number(bits));
+        close(&mut open);
+        bins
+    }
+}
+
+impl Aggregate {
+    /// Returns whether the summaries of a column's folds have it.
+    pub(super) const fn is_of_folds(self, column: &Column) -> bool {
+        match column.values {
+            Values::F64(_) | Values::I64(_) | Values::U64(_) => self.from_summaries(),
+            Values::Bool(_) | Values::Text(_) => matches!(self, Self::Count | Self::Last),
         }
     }
-    close(&mut open);
-    bins
 }
 
 impl Bin {
-    fn of_text(time_ns: i64, text: &str) -> Self {
+    fn of_text(time_ns: i64, text: &str, count: u64) -> Self {
         let at = || (time_ns, text.to_owned());
-        Self::Texts { count: 1, first: at(), last: at(), min: text.to_owned(), max: text.to_owned() }
+        Self::Texts { count, first: at(), last: at(), min: text.to_owned(), max: text.to_owned() }
     }
 
     /// A field has one type in all groups of a table, so that texts and numbers do not meet but where labels are dropped from
@@ -193,8 +220,8 @@ impl Bin {
                 Self::Numbers { summary: mut other, values: more, is_bool: other_bool },
             ) => {
                 if summary.value_type != other.value_type {
-                    *summary = as_floats(summary);
-                    other = as_floats(&other);
+                    *summary = summary.as_floats();
+                    other = other.as_floats();
                 }
                 summary.merge_unordered(&other);
                 values.extend(more);
@@ -252,20 +279,6 @@ impl Bin {
     }
 }
 
-fn as_floats(summary: &Summary) -> Summary {
-    let bits = |bits: u64| summary.number(bits).to_bits();
-    Summary {
-        value_type: ValueType::F64,
-        first: (summary.first.0, bits(summary.first.1)),
-        last: (summary.last.0, bits(summary.last.1)),
-        min: bits(summary.min),
-        max: bits(summary.max),
-        sum: (summary.total(), 0.0),
-        sum_integer: 0,
-        ..*summary
-    }
-}
-
 fn number_value(aggregate: Aggregate, summary: &Summary, values: &[f64], is_bool: bool) -> Cell<'static> {
     let typed = |bits: u64| match summary.value_type {
         ValueType::I64 => Cell::I64(bits as i64),
@@ -311,7 +324,7 @@ mod tests {
                 let mut more = Bins::default();
                 for start_ns in starts {
                     let text = number.to_string();
-                    more.add(start_ns, Bin::of_text(number, &text));
+                    more.add(start_ns, Bin::of_text(number, &text, 1));
                     let (count, first) = expected.entry(start_ns).or_insert((0, number));
                     (*count, *first) = (*count + 1, number.min(*first));
                 }

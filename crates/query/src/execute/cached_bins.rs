@@ -7,7 +7,7 @@ use std::ops::Range;
 use model::{Column, Labels, TimeRange};
 
 use crate::plan::{Aggregate, AggregateInput, Grouping, Plan, Scan};
-use crate::{Cell, Frame, FrameColumn, QueryError};
+use crate::{Budget, Cell, Frame, FrameColumn, QueryError};
 
 /// A request for rows of a scan in bins of time.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub struct BinsRequest<'a> {
     pub offset_ns: i64,
     /// The aggregate of each column, if all of them can be computed from those of shorter bins, to the bit.
     pub combined: Option<Vec<Aggregate>>,
+    /// The limits of the query: bins that are made of what folding left are not to be cached.
+    pub budget: &'a Budget,
 }
 
 /// Bins, and how many of their rows were cached.
@@ -50,8 +52,8 @@ pub trait BinCache: Sync {
 }
 
 impl<'a> BinsRequest<'a> {
-    /// The request of a grouping of a scan's rows, whose sender's rights are part of the text; `None` if its bins depend on one another.
-    pub(super) fn new(input: &'a Plan, grouping: &Grouping, scope_text: String) -> Option<Self> {
+    /// The request of a grouping of a scan's rows; `None` if its bins depend on one another. The rights of the query's sender are part of the text.
+    pub(super) fn new(input: &'a Plan, grouping: &Grouping, (database, budget): (&str, &'a Budget)) -> Option<Self> {
         let scan = match input {
             Plan::Scan(scan) => scan,
             _ => super::filtered_scan(input)?.0,
@@ -65,7 +67,8 @@ impl<'a> BinsRequest<'a> {
         }
         let text = Plan::GroupBy { input: Box::new(within(input, TimeRange::ALL)), grouping: grouping.clone() };
         let combined = scan.table.as_ref().and_then(|_| combined(grouping));
-        Some(Self { text: scope_text + &text.to_string(), scan, width_ns, offset_ns: grouping.offset_ns, combined })
+        let text = budget.scope_text(database) + &text.to_string();
+        Some(Self { text, scan, width_ns, offset_ns: grouping.offset_ns, combined, budget })
     }
 }
 
@@ -168,7 +171,7 @@ impl<'a> Joining<'a> {
         // All have the same columns: those that the plan names.
         let count = self.rows.first().map_or(0, |(frame, _)| frame.columns.len());
         let columns = (0..count).map(|place| self.column(place)).collect::<Result<_, _>>()?;
-        Ok(Frame { labels: self.labels.clone(), timestamps_ns, columns })
+        Ok(Frame::new(self.labels.clone(), timestamps_ns, columns))
     }
 
     fn column(&self, place: usize) -> Result<FrameColumn, String> {
@@ -223,7 +226,7 @@ impl Frame {
         let columns = self.columns.iter().zip(combined).map(column).collect::<Result<_, _>>();
         let columns = columns.map_err(QueryError::Execution)?;
         let timestamps_ns = bins.iter().map(|(start_ns, _)| *start_ns).collect();
-        Ok(Self { labels: self.labels.clone(), timestamps_ns, columns })
+        Ok(Self::new(self.labels.clone(), timestamps_ns, columns))
     }
 }
 
@@ -257,7 +260,7 @@ mod tests {
 
     fn frame(times: &[i64], cells: &[&[Cell<'_>]]) -> Frame {
         let columns = cells.iter().map(|cells| FrameColumn::of_cells("a", cells).unwrap()).collect();
-        Frame { labels: Labels::empty(), timestamps_ns: times.to_vec(), columns }
+        Frame::new(Labels::empty(), times.to_vec(), columns)
     }
 
     #[test]

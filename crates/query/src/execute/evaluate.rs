@@ -4,12 +4,16 @@ use std::cmp::Ordering;
 
 use model::{Cell, Values};
 
-use crate::QueryError;
 use crate::plan::{Expression, Operator};
 use crate::result::frame::Frame;
+use crate::{Budget, QueryError};
 
-/// The rows for which a condition holds: null does not.
-pub(super) fn filtered(frame: Frame, condition: &Expression) -> Result<Frame, QueryError> {
+/// The rows for which a condition holds: null does not. What a condition on values says of a fold's last value, it does not of the others.
+pub(super) fn filtered(mut frame: Frame, condition: &Expression, budget: &Budget) -> Result<Frame, QueryError> {
+    if frame.has_folds() && condition.is_of_values() {
+        budget.note_folded()?;
+        frame.drop_folds();
+    }
     let kept = mask(condition, &frame)?;
     let rows: Vec<usize> = kept.iter().enumerate().filter(|(_, kept)| **kept).map(|(row, _)| row).collect();
     Ok(if rows.len() == frame.rows() { frame } else { frame.into_picked(&rows) })

@@ -36,7 +36,7 @@ pub(super) fn fill(frame: Frame, width_ns: i64, with: FillWith, budget: &Budget)
         let cells: Vec<Cell<'_>> = slots.into_iter().map(|(_, cell)| cell.unwrap_or(Cell::Null)).collect();
         columns.push(FrameColumn::of_cells(&column.name, &cells).map_err(QueryError::Execution)?);
     }
-    Ok(Frame { labels: frame.labels, timestamps_ns, columns })
+    Ok(Frame::new(frame.labels, timestamps_ns, columns))
 }
 
 /// Fills the gaps of one column. Slots are bins in their order, each with its time and its value if it has one; `number` makes a value of a

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use model::{Cell, Labels, SummaryParts, TimeRange, ValueType};
+use model::{Cell, Folds, Labels, SummaryParts, TimeRange, ValueType};
 use store::{End, EndRows, SelectedGroup, Windows};
 
 use super::Run;
@@ -13,9 +13,9 @@ use super::head_bins;
 use super::narrow::Wanted;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table};
-use crate::QueryError;
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
 use crate::result::frame::{Frame, FrameColumn, VALUE};
+use crate::{Budget, QueryError};
 
 /// Bins between the first and the last row of a series that are asked of summaries; with more, its rows are read.
 const WINDOWS_MAX: i64 = 200_000;
@@ -58,10 +58,11 @@ impl Run<'_> {
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| {
             let mut binned = Vec::new();
             for frame in reader.read_group(scan, group, &scan.range)? {
-                reader.context.budget.give_back(frame.samples());
-                let frame = evaluate::filtered(of_table(scan, frame, condition), condition)?;
+                let budget = reader.context.budget;
+                budget.give_back(frame.samples());
+                let frame = evaluate::filtered(of_table(scan, frame, condition), condition, budget)?;
                 if frame.rows() > 0 {
-                    binned.push(bin_frame(&frame, grouping, scan.is_of_every_row()));
+                    binned.push(bin_frame(&frame, grouping, scan.is_of_every_row(), budget)?);
                 }
             }
             Ok(binned)
@@ -87,7 +88,7 @@ impl Run<'_> {
         for frame in frames {
             self.context.budget.check()?;
             let frame = frame.in_time_order();
-            gathered.add(bin_frame(&frame, grouping, false));
+            gathered.add(bin_frame(&frame, grouping, false, self.context.budget)?);
             self.context.budget.give_back(frame.samples());
         }
         self.finish(gathered.binned, grouping)
@@ -133,7 +134,7 @@ impl Reader<'_> {
         }
         let frames = self.read_group(scan, group, &scan.range)?;
         self.context.budget.give_back(frames.iter().map(Frame::samples).sum());
-        Ok(frames.iter().map(|frame| bin_frame(frame, grouping, every_row)).collect())
+        frames.iter().map(|frame| bin_frame(frame, grouping, every_row, self.context.budget)).collect()
     }
 
     /// The one bin of a group that has none of the wanted columns: it exists if there is a row.
@@ -357,7 +358,10 @@ pub(super) fn bin_ranges(extent: &TimeRange, range: &TimeRange, grouping: &Group
 }
 
 /// The bins of the columns that are wanted.
-fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool) -> Binned {
+fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool, budget: &Budget) -> Result<Binned, QueryError> {
+    if is_inexact(frame, grouping) {
+        budget.note_folded()?;
+    }
     let keeps_values = |name: &str| {
         let of = |call: &&AggregateCall| match &call.input {
             AggregateInput::Each => true,
@@ -381,13 +385,32 @@ fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool) -> Binned {
     let mut columns: Vec<(Arc<str>, Bins)> =
         frame.columns.iter().filter(|column| is_wanted(&column.name)).map(column).collect();
     if grouping.keeps_times() {
-        columns.push((TIME.into(), bins::of_times(&frame.timestamps_ns, &start, keeps_values(TIME))));
+        columns.push((TIME.into(), bins::of_times(frame, &start, keeps_values(TIME))));
     }
     // A column without nulls has a bin wherever there is a row, and so have the times.
     let is_full = |column: &FrameColumn| column.cells.validity.is_none() && is_wanted(&column.name);
     let is_sure = !every_row || grouping.keeps_times() || frame.columns.iter().any(is_full);
     let rows = if is_sure { Starts::new() } else { rows::starts_of(&frame.timestamps_ns, grouping) };
-    Binned { labels: frame.labels.clone(), columns, rows }
+    Ok(Binned { labels: frame.labels.clone(), columns, rows })
+}
+
+/// Returns whether a frame has folds that an aggregate is not made of, or that lie in several bins.
+fn is_inexact(frame: &Frame, grouping: &Grouping) -> bool {
+    let is_cut = |folds: &Folds| {
+        let bin = |time_ns: i64| grouping.bin_start(time_ns);
+        folds.iter().any(|(_, fold)| fold.count > 0 && bin(fold.first.0) != bin(fold.last.0))
+    };
+    let is_of = |call: &AggregateCall, column: &FrameColumn| match &call.input {
+        AggregateInput::Each => true,
+        AggregateInput::Column(name) => **name == *column.name,
+        AggregateInput::Time => false,
+    };
+    let misses = |column: &FrameColumn| {
+        let of_column = || grouping.aggregates.iter().filter(|call| is_of(call, column));
+        let is_missing = |call: &AggregateCall| !call.aggregate.is_of_folds(&column.cells);
+        !column.cells.folds.is_empty() && (of_column().any(is_missing) || is_cut(&column.cells.folds))
+    };
+    frame.columns.iter().any(misses) || grouping.keeps_times() && is_cut(&frame.row_folds)
 }
 
 /// A column's bins in order of time.
@@ -436,7 +459,7 @@ fn to_frame(series: Binned, grouping: &Grouping) -> Result<Frame, String> {
         let bins = of_columns.iter().find(|(name, _)| **name == *of).map(|(_, bins)| bins.as_slice());
         columns.push(make(&call.column_name(), call, bins)?);
     }
-    Ok(Frame { labels: series.labels, timestamps_ns, columns })
+    Ok(Frame::new(series.labels, timestamps_ns, columns))
 }
 
 /// Where bins begin, of columns and of rows: each once, in order.

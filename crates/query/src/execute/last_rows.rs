@@ -101,11 +101,8 @@ impl Run<'_> {
         let last = self.last_rows(scan)?;
         let frame = |(series, row): (u32, &LastRow)| {
             let columns = last.frames.get(row.frame as usize)?;
-            Some(Frame {
-                labels: last.labels.get(series)?.clone(),
-                timestamps_ns: vec![row.time_ns],
-                columns: columns.iter().map(|column| column.pick(&[row.row as usize])).collect(),
-            })
+            let columns = columns.iter().map(|column| column.pick(&[row.row as usize])).collect();
+            Some(Frame::new(last.labels.get(series)?.clone(), vec![row.time_ns], columns))
         };
         Ok((0..).zip(&last.rows).filter_map(frame).collect())
     }
@@ -199,7 +196,7 @@ impl Batch {
     ) -> Result<(), QueryError> {
         let wanted = EndRows { range: scan.range, rows: 1, end: End::Newest };
         for frame in reader.end_rows(scan, group, &wanted)? {
-            let Frame { labels, timestamps_ns, columns } = frame;
+            let Frame { labels, timestamps_ns, columns, .. } = frame;
             let frame = self.frames.len() as u32;
             let labels = (labels != group.labels).then_some(labels);
             for (time_ns, row) in timestamps_ns.into_iter().zip(0..) {

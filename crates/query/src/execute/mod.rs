@@ -77,6 +77,9 @@ pub(crate) fn execute(plan: &Plan, context: &Context<'_>) -> Result<Outcome, Que
     let plan = crate::plan::push_down(plan.clone());
     let mut run = Run { context, steps: Vec::new(), reads: Reads::default() };
     let mut frames = run.plan(&plan)?;
+    if run.reads.origins.cut_folds > 0 {
+        context.budget.note_folded()?;
+    }
     frames.sort_by(|a, b| a.labels.cmp(&b.labels));
     Ok(Outcome { frames, steps: run.steps, reads: run.reads })
 }
@@ -94,11 +97,21 @@ impl Run<'_> {
             Plan::GroupBy { input, grouping } => self.group(input, grouping),
             Plan::Where { input, condition } => match filtered_scan(plan) {
                 Some((scan, condition)) => self.timed("scan and where", |run| run.scan_where(scan, condition)),
-                None => self.each(input, "where", |frame| evaluate::filtered(frame, condition)),
+                None => {
+                    let budget = self.context.budget;
+                    self.each(input, "where", |frame| evaluate::filtered(frame, condition, budget))
+                }
             },
-            Plan::Map { input, columns } => self.each(input, "map", |frame| mapped(frame, columns)),
+            Plan::Map { input, columns } => {
+                let budget = self.context.budget;
+                self.each(input, "map", |frame| {
+                    note_folds(std::slice::from_ref(&frame), budget)?;
+                    mapped(frame, columns)
+                })
+            }
             Plan::Fill { input, width_ns, with } => {
                 let frames = self.plan(input)?;
+                note_folds(&frames, self.context.budget)?;
                 self.timed("fill", |run| {
                     let filled = |frame| fill::fill(frame, *width_ns, *with, run.context.budget);
                     frames.into_iter().map(filled).collect()
@@ -112,6 +125,7 @@ impl Run<'_> {
             Plan::Last { input, rows } => self.last(input, *rows),
             Plan::Join(join) => {
                 let (left, right) = (self.plan(&join.left)?, self.plan(&join.right)?);
+                note_folds(&right, self.context.budget)?;
                 self.timed("join", |run| join::join(left, right, join, run.context.budget))
             }
             Plan::Union(plans) => {
@@ -155,9 +169,9 @@ impl Run<'_> {
 
     fn group(&mut self, input: &Plan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let context = self.context;
-        let request = context.bin_cache.and_then(|cache| {
-            Some((cache, BinsRequest::new(input, grouping, context.budget.scope_text(context.database))?))
-        });
+        let request = context
+            .bin_cache
+            .and_then(|cache| Some((cache, BinsRequest::new(input, grouping, (context.database, context.budget))?)));
         let Some((cache, request)) = request else { return self.group_now(input, grouping) };
         let (start_ns, mut made_ns) = ((context.clock_ns)(), 0);
         let found = cache.bins(context.database, &request, &mut |range, width_ns| {
@@ -232,6 +246,11 @@ impl Run<'_> {
     }
 }
 
+/// Records that the rows of folded ones are taken for themselves.
+pub fn note_folds(frames: &[Frame], budget: &Budget) -> Result<(), QueryError> {
+    if frames.iter().any(Frame::has_folds) { budget.note_folded() } else { Ok(()) }
+}
+
 /// A condition right above a scan.
 fn filtered_scan(plan: &Plan) -> Option<(&Scan, &Expression)> {
     match plan {
@@ -258,7 +277,7 @@ fn mapped(frame: Frame, columns: &[(String, Expression)]) -> Result<Frame, Query
             (0..frame.rows()).map(|row| evaluate::cell(of, &frame, row)).collect::<Result<_, _>>()?;
         made.push(FrameColumn::of_cells(name, &cells).map_err(QueryError::Execution)?);
     }
-    Ok(Frame { columns: made, ..frame })
+    Ok(Frame::new(frame.labels, frame.timestamps_ns, made))
 }
 
 fn ordered(frame: &Frame, by: &Expression, descending: bool) -> Result<Frame, QueryError> {

@@ -8,7 +8,7 @@ use index::compile;
 use model::{Column, Labels, Matcher, TimeRange};
 use store::{
     End, EndRows, GroupReader, Origins, ReadCounts, SelectedColumn, SelectedGroup, TableGroups, TableRows,
-    TableSelection, Token,
+    TableSelection, Token, attach_folds,
 };
 
 use super::narrow::{Narrowing, Wanted};
@@ -179,7 +179,8 @@ impl Run<'_> {
             };
             for frame in reader.read_group(scan, group, &range)? {
                 let before = frame.samples();
-                let frame = evaluate::filtered(of_table(scan, frame, condition), condition)?;
+                let budget = reader.context.budget;
+                let frame = evaluate::filtered(of_table(scan, frame, condition), condition, budget)?;
                 reader.context.budget.give_back(before.saturating_sub(frame.samples()));
                 if frame.rows() > 0 {
                     kept.push(frame);
@@ -278,7 +279,7 @@ impl Reader<'_> {
         let mut found: Option<TimeRange> = None;
         for frame in self.read_group(scan, &group.with_columns(columns.into()), &scan.range)? {
             self.context.budget.give_back(frame.samples());
-            let frame = evaluate::filtered(of_table(scan, frame, condition), condition)?;
+            let frame = evaluate::filtered(of_table(scan, frame, condition), condition, self.context.budget)?;
             if let (Some(first), Some(last)) = (frame.timestamps_ns.first(), frame.timestamps_ns.last()) {
                 let known = found.unwrap_or(TimeRange::new(*first, *last));
                 found = Some(TimeRange::new(known.start_ns.min(*first), known.end_ns.max(*last)));
@@ -321,9 +322,15 @@ impl Reader<'_> {
             frames_of_rows(scan, group, rows)
         } else {
             let columns = self.groups.read(group, range)?;
+            let mut folds = self.groups.folds(group, range)?.into_iter();
             let named = columns.into_iter().zip(group.columns.iter());
             let series = |(samples, column): (_, &SelectedColumn)| {
-                Frame::of_samples(column.series_labels(&group.labels), samples)
+                let mut frame = Frame::of_samples(column.series_labels(&group.labels), samples);
+                if let (Some(frame), Some(summaries)) = (&mut frame, folds.next()) {
+                    let columns = frame.columns.iter_mut();
+                    columns.for_each(|column| attach_folds(&mut column.cells, &frame.timestamps_ns, &summaries));
+                }
+                frame
             };
             named.filter_map(series).collect()
         };
@@ -353,7 +360,7 @@ fn frames_of_rows(scan: &Scan, group: &SelectedGroup, rows: TableRows) -> Vec<Fr
         // The last needs no copy.
         let is_last = number == count;
         let timestamps_ns = if is_last { std::mem::take(&mut timestamps_ns) } else { timestamps_ns.clone() };
-        frames.push(Frame { labels, timestamps_ns, columns: of_labels });
+        frames.push(Frame { row_folds: rows.row_folds.clone(), ..Frame::new(labels, timestamps_ns, of_labels) });
     }
     frames.retain(|frame| frame.rows() > 0);
     frames

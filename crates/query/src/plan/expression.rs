@@ -31,6 +31,12 @@ impl Expression {
         matches!(self, Self::Integer(_) | Self::Float(_) | Self::Text(_) | Self::Bool(_))
     }
 
+    /// Returns whether values of rows are in it.
+    pub(crate) fn is_of_values(&self) -> bool {
+        let mut has_column = false;
+        !self.each_column(&mut |_| has_column = true) || has_column
+    }
+
     /// Visits the columns in it; whether these are all that it needs, so that no other column may be missed.
     pub fn each_column<'a>(&'a self, visit: &mut impl FnMut(&'a str)) -> bool {
         match self {

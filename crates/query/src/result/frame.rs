@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use model::{Cell, Column, Labels, SampleColumn, Values, is_stale_bits};
+use model::{Cell, Column, Folds, Labels, SampleColumn, Values, is_stale_bits};
 
 /// A series: rows, sorted by time unless they were put in another order, and columns of as many cells each.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +14,8 @@ pub struct Frame {
     pub timestamps_ns: Vec<i64>,
     /// Its columns; one without a name of its own is `value`.
     pub columns: Vec<FrameColumn>,
+    /// The times of rows that stand for folded ones.
+    pub row_folds: Folds,
 }
 
 /// A column of a frame.
@@ -29,6 +31,22 @@ pub struct FrameColumn {
 pub(crate) const VALUE: &str = "value";
 
 impl Frame {
+    /// Rows each of which stands for itself.
+    pub const fn new(labels: Labels, timestamps_ns: Vec<i64>, columns: Vec<FrameColumn>) -> Self {
+        Self { labels, timestamps_ns, columns, row_folds: Folds::NONE }
+    }
+
+    /// Returns whether some rows or values stand for folded ones.
+    pub fn has_folds(&self) -> bool {
+        !self.row_folds.is_empty() || self.columns.iter().any(|column| !column.cells.folds.is_empty())
+    }
+
+    /// Makes every row and value stand for itself.
+    pub(crate) fn drop_folds(&mut self) {
+        self.row_folds = Folds::NONE;
+        self.columns.iter_mut().for_each(|column| column.cells.folds = Folds::NONE);
+    }
+
     /// Rows.
     pub fn rows(&self) -> usize {
         self.timestamps_ns.len()
@@ -58,7 +76,7 @@ impl Frame {
         let timestamps_ns = rows.iter().filter_map(|row| self.timestamps_ns.get(*row)).copied().collect();
         let pick = |column: &FrameColumn| FrameColumn { name: column.name.clone(), cells: column.cells.pick(rows) };
         let columns = self.columns.iter().map(pick).collect();
-        Self { labels: self.labels.clone(), timestamps_ns, columns }
+        Self { labels: self.labels.clone(), timestamps_ns, columns, row_folds: self.row_folds.pick(rows) }
     }
 
     /// As [`Self::pick`], of a frame that is not needed any more.
@@ -66,11 +84,13 @@ impl Frame {
     pub(crate) fn into_picked(mut self, rows: &[usize]) -> Self {
         self.timestamps_ns = rows.iter().filter_map(|row| self.timestamps_ns.get(*row)).copied().collect();
         self.columns.iter_mut().for_each(|column| column.cells = column.cells.pick(rows));
+        self.row_folds = self.row_folds.pick(rows);
         self
     }
 
     /// The last rows of one whose rows are sorted by time, latest first.
     pub(crate) fn newest_first(mut self, rows: usize) -> Self {
+        self.row_folds = self.row_folds.last_reversed(self.rows(), rows);
         self.timestamps_ns.drain(..self.rows().saturating_sub(rows));
         self.timestamps_ns.reverse();
         self.columns.iter_mut().for_each(|column| column.cells.keep_last_reversed(rows));
@@ -107,7 +127,7 @@ impl Frame {
             return None;
         }
         let columns = vec![FrameColumn { name: VALUE.into(), cells: Column::of_values(values) }];
-        Some(Self { labels, timestamps_ns, columns })
+        Some(Self::new(labels, timestamps_ns, columns))
     }
 }
 

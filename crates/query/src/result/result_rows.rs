@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use model::{Cell, Column, Labels};
+use model::{Cell, Column, Folds, Labels, Summary};
 
 use crate::{ColumnFinder, Frame, FrameColumn, LastRow, LastRows, RowLimit, SeriesLabels};
 
@@ -96,16 +96,18 @@ struct RowsFrame {
     columns: Vec<FrameColumn>,
     /// Of each field its place among the columns; `None` if they are all, in the order of the names.
     fields: Option<Vec<Option<usize>>>,
+    /// The times of rows that stand for folded ones.
+    row_folds: Folds,
 }
 
 impl RowsFrame {
-    fn new(columns: Vec<FrameColumn>, names: &[String]) -> Self {
+    fn new(columns: Vec<FrameColumn>, row_folds: Folds, names: &[String]) -> Self {
         if columns.iter().map(|column| &*column.name).eq(names.iter().map(String::as_str)) {
-            return Self { columns, fields: None };
+            return Self { columns, fields: None, row_folds };
         }
         let mut finder = ColumnFinder::new(&columns);
         let fields = names.iter().map(|name| finder.find(name)).collect();
-        Self { columns, fields: Some(fields) }
+        Self { columns, fields: Some(fields), row_folds }
     }
 
     /// A field by its place among the names; `None` if the series do not have it.
@@ -151,7 +153,7 @@ impl ResultRows {
         let frame_of = (0..frames.len() as u32).collect();
         for frame in frames {
             labels.push(frame.labels);
-            read.push(RowsFrame::new(frame.columns, &shape.fields));
+            read.push(RowsFrame::new(frame.columns, frame.row_folds, &shape.fields));
         }
         Self { labels, frame_of, frames: read, order, shape, is_by_time: false }
     }
@@ -162,7 +164,8 @@ impl ResultRows {
         let place = |(series, row): (u32, &LastRow)| RowRef { time_ns: row.time_ns, series, row: row.row };
         let order = (0..).zip(&rows).map(place).collect();
         let frame_of = rows.iter().map(|row| row.frame).collect();
-        let frames = frames.into_iter().map(|columns| RowsFrame::new(columns, &shape.fields)).collect();
+        let frames = frames.into_iter();
+        let frames = frames.map(|columns| RowsFrame::new(columns, Folds::NONE, &shape.fields)).collect();
         Self { labels, frame_of, frames, order, shape, is_by_time: false }
     }
 
@@ -271,6 +274,25 @@ impl ResultRows {
     /// A field of the rows of a frame, by its place among the names; `None` if its series do not have it.
     pub fn field(&self, frame: usize, field: usize) -> Option<&Column> {
         self.frames.get(frame)?.field(field)
+    }
+
+    /// Returns whether some rows or values stand for folded ones.
+    pub fn has_folds(&self) -> bool {
+        let has_folds = |column: &FrameColumn| !column.cells.folds.is_empty();
+        self.frames.iter().any(|frame| !frame.row_folds.is_empty() || frame.columns.iter().any(has_folds))
+    }
+
+    /// What a row's value of a column stands for, if that is more than itself; for the time, the times of rows.
+    pub fn fold(&self, row: usize, column: usize) -> Option<&Summary> {
+        let place = self.order.get(row)?;
+        let frame = self.frames.get(self.frame_of(place.series))?;
+        match self.shape.columns.get(column)? {
+            RowColumn::Time => frame.row_folds.get(place.row as usize),
+            RowColumn::Field(field) | RowColumn::FieldOrTag(field, _) => {
+                frame.field(*field)?.folds.get(place.row as usize)
+            }
+            RowColumn::Tag(_) | RowColumn::Series => None,
+        }
     }
 
     /// The tag that a column shows.

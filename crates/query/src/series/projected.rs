@@ -167,7 +167,7 @@ impl Last {
     fn into_series(self) -> Series {
         match self {
             Self::Sample(labels, time_ms, value) => {
-                Series { labels, timestamps_ms: Arc::new(vec![time_ms]), values: vec![value], histograms: Vec::new() }
+                Series { labels, timestamps_ms: Arc::new(vec![time_ms]), values: vec![value], ..Series::empty() }
             }
             Self::Series(series) => series,
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use index::{MatcherError, Projection};
-use model::{Labels, Matcher, NativeHistogram, TimeRange};
+use model::{Labels, Matcher, NativeHistogram, Summary, TimeRange};
 use store::StoreError;
 
 use crate::{Budget, Stop, Trace, WindowSelection, WindowSeries};
@@ -46,9 +46,18 @@ pub struct Series {
     pub values: Vec<f64>,
     /// Native histograms with their times, sorted. A stale marker is one whose sum is.
     pub histograms: Vec<(i64, NativeHistogram)>,
+    /// Summaries of folded samples as floats, in order of the last sample of each, which is among the samples. Some may begin before the
+    /// samples or end after them.
+    pub folds: Vec<Summary>,
 }
 
 impl Series {
+    /// A series without labels and samples.
+    pub fn empty() -> Self {
+        let (timestamps_ms, values, histograms, folds) = Default::default();
+        Self { labels: Labels::empty(), timestamps_ms, values, histograms, folds }
+    }
+
     /// Leaves floats from the first of two times, if it is given, to just before the second, and no histograms from that on.
     pub fn cut(&mut self, first_ms: Option<i64>, end_ms: i64) {
         let end = first_not_before(&self.timestamps_ms, end_ms);
@@ -56,6 +65,7 @@ impl Series {
         timestamps_ms.truncate(end);
         self.values.truncate(end);
         self.histograms.retain(|(time_ms, _)| *time_ms < end_ms);
+        self.folds.clear();
         if let Some(first_ms) = first_ms {
             let first = timestamps_ms.partition_point(|time_ms| *time_ms < first_ms);
             timestamps_ms.drain(..first);
@@ -71,7 +81,7 @@ impl Series {
         let timestamps_ms = before.get(first..).filter(|times_ms| !times_ms.is_empty())?;
         let timestamps_ms = Arc::new(timestamps_ms.to_vec());
         let values = self.values.get(first..end)?.to_vec();
-        Some(Self { labels: self.labels.clone(), timestamps_ms, values, histograms: Vec::new() })
+        Some(Self { labels: self.labels.clone(), timestamps_ms, values, ..Self::empty() })
     }
 
     /// The samples that the series takes out of a budget: its floats, and for each histogram as many samples as it has buckets and a few.
@@ -242,7 +252,7 @@ mod tests {
         for count in 0..40i64 {
             let timestamps_ms: Arc<Vec<i64>> = Arc::new((0..count).map(|place| place * 10).collect());
             let values = timestamps_ms.iter().map(|time_ms| *time_ms as f64).collect();
-            let series = Series { labels: Labels::empty(), timestamps_ms, values, histograms: Vec::new() };
+            let series = Series { timestamps_ms, values, ..Series::empty() };
             for (start_ms, end_ms) in [(-5, -1), (-5, 0), (0, 0), (1, 9), (5, 155), (100, 100), (95, 1000), (391, 400)]
             {
                 let inside = |time_ms: &i64| start_ms <= *time_ms && *time_ms <= end_ms;

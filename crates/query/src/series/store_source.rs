@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use index::compile;
-use model::{Labels, Matcher, NativeHistogram, SampleColumn, TimeRange, ValueType};
+use model::{Labels, Matcher, NativeHistogram, SampleColumn, Summary, TimeRange, ValueType};
 use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, to_milliseconds};
 
 use super::projected::{Batches, KnownBatches, by_block, may_share_series, put_in_turns};
@@ -161,8 +161,11 @@ impl<'a> StoreSource<'a> {
         Ok(chosen)
     }
 
-    /// The batches of a selection with a projection, unless it needs whole labels.
+    /// The batches of a selection with a projection, unless it needs whole labels, or samples were folded.
     fn batches_of(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Option<Arc<Batches>>, QueryError> {
+        if self.store.has_folds_in(&selection.nanoseconds()) {
+            return Ok(None);
+        }
         let Some(projection) = selection.projection else { return Ok(None) };
         self.batches(selection.matchers, projection, budget)
     }
@@ -225,11 +228,14 @@ impl<'a> StoreSource<'a> {
         for group in set {
             budget.check()?;
             let columns = self.reader.read_by_millisecond(group, range)?;
+            let mut folds = self.reader.folds(group, range)?.into_iter();
             // Floats and histograms of a metric are two columns.
             let is_shared =
                 set.len() > 1 || group.columns.iter().any(|column| column.value_type == ValueType::Histogram);
             for (column, selected) in columns.into_iter().zip(group.columns.iter()) {
+                let folds = folds.next().unwrap_or_default();
                 let Some(series) = to_series(|| selected.series_labels(&group.labels), column) else { continue };
+                let series = Series { folds: more_than_one(&folds), ..series };
                 budget.take(series.samples())?;
                 let same = if is_shared { place_of(&found, &series.labels) } else { None };
                 let Some(before) = same.and_then(|place| found.get_mut(place)) else {
@@ -294,8 +300,9 @@ impl Source for StoreSource<'_> {
         sink: &dyn WindowSink,
     ) -> Result<(), QueryError> {
         let samples = selection.samples();
-        let Some(grid) = selection.grid() else { return self.scan(&samples, budget, sink) };
         let range = samples.nanoseconds();
+        let grid = selection.grid().filter(|_| !self.store.has_folds_in(&range));
+        let Some(grid) = grid else { return self.scan(&samples, budget, sink) };
         self.each_set(selection.matchers, budget, &|place, set| {
             if let [group] = set.as_slice() {
                 let (held, mut reads) = (grid.samples() * group.columns.len(), Reads::default());
@@ -383,7 +390,12 @@ pub(super) fn to_series(labels: impl FnOnce() -> Labels, column: ByMillisecond) 
     let column = match column {
         ByMillisecond::Floats { times_ms, values } => {
             let has_samples = !values.is_empty();
-            return has_samples.then(|| Series { labels: labels(), timestamps_ms: times_ms, values, histograms });
+            return has_samples.then(|| Series {
+                labels: labels(),
+                timestamps_ms: times_ms,
+                values,
+                ..Series::empty()
+            });
         }
         ByMillisecond::Column(column) => column,
     };
@@ -402,7 +414,12 @@ pub(super) fn to_series(labels: impl FnOnce() -> Labels, column: ByMillisecond) 
     if values.is_empty() && histograms.is_empty() {
         return None;
     }
-    Some(Series { labels: labels(), timestamps_ms, values, histograms })
+    Some(Series { labels: labels(), timestamps_ms, values, histograms, folds: Vec::new() })
+}
+
+/// The folds that stand for more than their last samples.
+fn more_than_one(folds: &[Summary]) -> Vec<Summary> {
+    folds.iter().filter(|fold| fold.count > 1).map(Summary::as_floats).collect()
 }
 
 /// Samples by the millisecond: the last of each. `None` for texts and for no samples.
@@ -443,7 +460,9 @@ fn join(before: &Series, after: &Series) -> Series {
         after.histograms.iter().chain(&before.histograms).cloned().collect();
     histograms.sort_by_key(|(timestamp, _)| *timestamp);
     histograms.dedup_by_key(|(timestamp, _)| *timestamp);
-    Series { labels: after.labels.clone(), timestamps_ms: Arc::new(timestamps_ms), values, histograms }
+    let mut folds = [before.folds.as_slice(), &after.folds].concat();
+    folds.sort_by_key(|fold| fold.last.0);
+    Series { labels: after.labels.clone(), timestamps_ms: Arc::new(timestamps_ms), values, histograms, folds }
 }
 
 #[cfg(test)]
@@ -460,10 +479,9 @@ mod tests {
     #[test]
     fn columns_of_one_name_become_one_series() {
         let series = |timestamps_ms: &[i64], values: &[f64]| Series {
-            labels: Labels::empty(),
             timestamps_ms: Arc::new(timestamps_ms.to_vec()),
             values: values.to_vec(),
-            histograms: Vec::new(),
+            ..Series::empty()
         };
         let joined = join(&series(&[1, 2, 3], &[1.0, 1.0, 1.0]), &series(&[2, 4], &[2.0, 2.0]));
         assert_eq!(joined, series(&[1, 2, 3, 4], &[1.0, 2.0, 1.0, 2.0]));

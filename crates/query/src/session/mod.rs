@@ -35,6 +35,17 @@ impl RefusedRow {
     }
 }
 
+/// Columns of a table that has no rows yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTable {
+    /// Its name.
+    pub name: String,
+    /// Names of its tags.
+    pub tags: Vec<String>,
+    /// Its fields and their types; at least one.
+    pub fields: Vec<(String, ValueType)>,
+}
+
 /// How a database keeps its data; a setting that is left out stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DatabaseSettings {
@@ -42,6 +53,8 @@ pub struct DatabaseSettings {
     pub retention_ns: Option<i64>,
     /// From which age samples are replaced by summaries, and of which width, both in nanoseconds.
     pub folds: Option<Vec<(i64, i64)>>,
+    /// Refuses queries whose answer would be made of what folding left.
+    pub strict_folds: Option<bool>,
 }
 
 /// The databases of one process, as one query sees them.
@@ -79,8 +92,11 @@ pub trait Session: Sync {
     /// Deletes the rows of a table that all selectors choose, in an interval of time.
     fn delete(&self, database: &str, table: &str, selectors: &[Selector], range: &TimeRange) -> Result<(), QueryError>;
 
-    /// Fixes the types of a table's fields before there are rows.
-    fn create_table(&self, database: &str, table: &str, fields: &[(String, ValueType)]) -> Result<(), QueryError>;
+    /// Makes a table's columns before there are rows.
+    fn create_table(&self, database: &str, table: &NewTable) -> Result<(), QueryError>;
+
+    /// Drops a table with its rows, columns and types; returns whether there was one.
+    fn drop_table(&self, database: &str, table: &str) -> Result<bool, QueryError>;
 
     /// The retention of a database in nanoseconds; 0: for ever; `None` if there is no such database.
     fn retention_ns(&self, database: &str) -> Option<i64>;

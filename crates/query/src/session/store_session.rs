@@ -8,7 +8,7 @@ use model::{Field, Labels, Matcher, TimeRange, ValueType};
 use platform::Clock;
 use store::{SelectedGroup, Store, StoreError, TableSchema, TableSelection};
 
-use super::{DatabaseSettings, RefusedRow, Session, TableGroup};
+use super::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup};
 use crate::execute::{self, Context};
 use crate::plan::{Scan, Selector};
 use crate::series::selection;
@@ -60,6 +60,9 @@ impl<'a> StoreSession<'a> {
     ) -> Result<T, QueryError> {
         let (database, _) = selection::reach(database, &[], self.budget)?;
         let SessionHost { store, clock, helpers, bin_cache, .. } = self.host;
+        if store.is_strict(database) {
+            self.budget.be_strict();
+        }
         let clock_ns = || clock.now_ns();
         let done = read(&Context { store, database, budget: self.budget, clock_ns: &clock_ns, helpers, bin_cache })?;
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).merge(&reads(&done));
@@ -173,14 +176,18 @@ impl Session for StoreSession<'_> {
     }
 
     /// Registers the fields in a group without tags, which has no rows.
-    fn create_table(&self, database: &str, table: &str, fields: &[(String, ValueType)]) -> Result<(), QueryError> {
+    fn create_table(&self, database: &str, table: &NewTable) -> Result<(), QueryError> {
         self.require(Right::Create, database)?;
         let member = |(name, value_type): &(String, ValueType)| {
             (Field { name: name.clone(), value_type: *value_type }, Labels::empty())
         };
-        let members: Vec<(Field, Labels)> = fields.iter().map(member).collect();
-        self.host.store.register_groups(database, table, &[Labels::empty()], &members).map_err(storage)?;
-        Ok(())
+        let members: Vec<(Field, Labels)> = table.fields.iter().map(member).collect();
+        self.host.store.register_groups(database, &table.name, &[Labels::empty()], &members).map_err(storage)?;
+        self.host.store.declare_tags(database, &table.name, &table.tags).map_err(storage)
+    }
+
+    fn drop_table(&self, database: &str, table: &str) -> Result<bool, QueryError> {
+        self.host.store.drop_table(database, table).map_err(storage)
     }
 
     fn retention_ns(&self, database: &str) -> Option<i64> {
@@ -201,6 +208,7 @@ impl Session for StoreSession<'_> {
         let mut policy = self.host.store.policy(database).unwrap_or_default();
         policy.retention_ns = settings.retention_ns.unwrap_or(policy.retention_ns);
         policy.folds = settings.folds.clone().unwrap_or(policy.folds);
+        policy.is_strict = settings.strict_folds.unwrap_or(policy.is_strict);
         self.host.store.set_policy(database, &policy).map_err(storage)
     }
 

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use db::{DatabasePolicy, StoreError};
 use model::TimeRange;
 use platform::objects::ObjectOptions;
-use query::Budget;
+use query::{Budget, FOLDED_WARNING};
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
@@ -108,15 +108,26 @@ impl ReadTimes {
         if range != TimeRange::EMPTY {
             response.extensions_mut().insert(Self(range));
         }
+        if budget.is_folded() {
+            response.extensions_mut().insert(IsFolded);
+        }
     }
 }
 
-/// Says in a header of every response whose times are hit that some data is lost, until that is acknowledged. Responses of PromQL have a
-/// warning as well.
-pub(crate) fn warn_of_losses(state: &State, response: &mut Response) {
+/// Marks a response that is made of what folding left.
+#[derive(Debug, Clone, Copy)]
+struct IsFolded;
+
+/// Says in a header of every response whose times are hit that some data is lost, until that is acknowledged; and of every
+/// response that is made of what folding left. Responses of PromQL have a warning as well.
+pub(crate) fn warn(state: &State, response: &mut Response) {
     let times = response.extensions().get::<ReadTimes>().map(|times| times.0);
-    let Some(warning) = state.db.health().loss_warning(times.as_ref()) else { return };
-    if let Ok(value) = header::HeaderValue::from_str(&printable(&warning)) {
+    let folded = response.extensions().get::<IsFolded>().map(|_| FOLDED_WARNING.to_owned());
+    let warnings: Vec<String> = state.db.health().loss_warning(times.as_ref()).into_iter().chain(folded).collect();
+    if warnings.is_empty() {
+        return;
+    }
+    if let Ok(value) = header::HeaderValue::from_str(&printable(&warnings.join("; "))) {
         response.headers_mut().insert("x-thalweg-warning", value);
     }
 }
@@ -230,7 +241,11 @@ fn policy_json(name: &str, policy: &DatabasePolicy) -> Value {
     let folds: Vec<String> =
         policy.folds.iter().map(|(age_ns, width_ns)| format!("{}:{}", text(*age_ns), text(*width_ns))).collect();
     let retention = if policy.retention_ns == 0 { "forever".to_owned() } else { text(policy.retention_ns) };
-    json!({ "name": name, "retention": retention, "folds": folds.join(",") })
+    let mut shown = json!({ "name": name, "retention": retention, "folds": folds.join(",") });
+    if policy.is_strict {
+        shown["strict_folds"] = Value::from(true);
+    }
+    shown
 }
 
 /// What a request says of a policy.
@@ -238,6 +253,7 @@ fn policy_json(name: &str, policy: &DatabasePolicy) -> Value {
 struct PolicyChange {
     retention_ns: Option<i64>,
     folds: Option<Vec<(i64, i64)>>,
+    is_strict: Option<bool>,
 }
 
 impl PolicyChange {
@@ -251,6 +267,11 @@ impl PolicyChange {
             serde_json::from_slice(body).map_err(|error| bad(&format!("the body cannot be read: {error}")))?;
         let mut change = Self::default();
         for (name, value) in &object {
+            if name == "strict_folds" {
+                let is_strict = value.as_bool().ok_or_else(|| bad(&format!("{name:?} is neither true nor false")))?;
+                change.is_strict = Some(is_strict);
+                continue;
+            }
             let text = value.as_str().ok_or_else(|| bad(&format!("{name:?} is not a string")))?;
             match name.as_str() {
                 "retention" => change.retention_ns = Some(retention(text)?),
@@ -266,6 +287,7 @@ impl PolicyChange {
         DatabasePolicy {
             retention_ns: self.retention_ns.unwrap_or(policy.retention_ns),
             folds: self.folds.unwrap_or_else(|| policy.folds.clone()),
+            is_strict: self.is_strict.unwrap_or(policy.is_strict),
             ..policy
         }
     }
@@ -287,6 +309,10 @@ fn folds(text: &str) -> Result<Vec<(i64, i64)>, ApiError> {
 }
 
 fn duration_ns(name: &str, text: &str) -> Result<i64, ApiError> {
+    if text.parse::<f64>().is_ok() {
+        let reason = format!("{text:?} has no unit: write {text}d for days, {text}h for hours or {text}m for minutes");
+        return Err(ApiError::invalid_parameter(name, reason));
+    }
     let duration_ms = parse_duration_ms(text).map_err(|why| ApiError::invalid_parameter(name, why))?;
     match duration_ms.checked_mul(NS_PER_MS).filter(|length_ns| *length_ns > 0) {
         Some(length_ns) => Ok(length_ns),
@@ -315,9 +341,15 @@ mod tests {
         assert_eq!(read("").unwrap(), PolicyChange::default());
         let kept = read(r#"{"folds":""}"#).unwrap().over(policy);
         assert_eq!((kept.retention_ns, kept.folds.len()), (30 * DAY_NS, 0));
-        for bad in
-            ["[]", "{", r#"{"retention":5}"#, r#"{"retention":"soon"}"#, r#"{"keep":"1d"}"#, r#"{"folds":"30d"}"#]
-        {
+        for bad in [
+            "[]",
+            "{",
+            r#"{"retention":5}"#,
+            r#"{"retention":"soon"}"#,
+            r#"{"keep":"1d"}"#,
+            r#"{"folds":"30d"}"#,
+            r#"{"folds":"30:5m"}"#,
+        ] {
             assert_eq!(read(bad).unwrap_err().status, StatusCode::BAD_REQUEST, "{bad}");
         }
     }

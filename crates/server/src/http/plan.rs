@@ -7,7 +7,7 @@ use axum::extract::{Request, State as From};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use query::arrow::{self, FrameBatches, STREAM_MEDIA_TYPE};
-use query::{Frame, FrameColumn, Outcome, Values};
+use query::{FOLDED_WARNING, Frame, FrameColumn, Outcome, Values};
 
 use crate::error::ApiError;
 use crate::http::admin::ReadTimes;
@@ -27,29 +27,31 @@ pub(crate) async fn plan(From(state): From<Arc<State>>, request: Request) -> Res
         return Ok(json::success(&planned(&plan.to_string()), &[], &[]));
     }
     let budget = state.query_budget(&parts);
-    let read = budget.clone();
     let asked = QueryJob::new(&state, "plan", &text, &budget, &parts)?;
     let database = parts.parameters.database(&parts.headers);
     if explain == Explain::No && wants_arrow(&parts)? {
+        let of_query = budget.clone();
         let work = move |state: &State| {
-            let frames = state.db.run_plan(&database, &plan, &budget)?.frames;
+            let frames = state.db.run_plan(&database, &plan, &of_query)?.frames;
             let batches = FrameBatches::of_all(&frames);
             Ok((arrow::stream(&batches.schema(), batches)?, ()))
         };
         let (stream, ()) = run_query(&state, asked, work).await?;
         let mut response = ([(header::CONTENT_TYPE, STREAM_MEDIA_TYPE)], stream).into_response();
-        ReadTimes::attach(&mut response, &read);
+        ReadTimes::attach(&mut response, &budget);
         return Ok(response);
     }
+    let of_query = budget.clone();
     let (data, ()) = run_query(&state, asked, move |state| {
-        let outcome = state.db.run_plan(&database, &plan, &budget)?;
+        let outcome = state.db.run_plan(&database, &plan, &of_query)?;
         let Outcome { frames: found, steps, reads } = &outcome;
         let is_analyzed = explain == Explain::Analyze;
         Ok((if is_analyzed { analyzed(&plan.to_string(), steps, reads) } else { frames(found) }, ()))
     })
     .await?;
-    let mut response = json::success(&data, &[], &[]);
-    ReadTimes::attach(&mut response, &read);
+    let warnings: Vec<String> = budget.is_folded().then(|| FOLDED_WARNING.to_owned()).into_iter().collect();
+    let mut response = json::success(&data, &warnings, &[]);
+    ReadTimes::attach(&mut response, &budget);
     Ok(response)
 }
 

@@ -200,7 +200,7 @@ async fn count(From(state): From<Arc<State>>, request: Request, next: Next) -> R
     if may_have_body && REFUSED_UNREAD.contains(&response.status()) {
         response = closing(response);
     }
-    admin::warn_of_losses(&state, &mut response);
+    admin::warn(&state, &mut response);
     let unmatched = if is_page { "page" } else { "other" };
     let route = matched.as_ref().map_or(unmatched, MatchedPath::as_str);
     state.metrics.count_request(route, response.status().as_u16());

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use access::scope::Scope;
 use model::TimeRange;
-use query::{Budget, QueryError};
+use query::{Budget, FOLDED_WARNING, QueryError};
 use sql::{Answer, ClientContext, SqlError};
 
 use crate::error::ApiError;
@@ -44,7 +44,7 @@ fn database_of(state: &State, named: &str, user: &str, scope: &Scope) -> Result<
     Err(SqlError::UnknownTable(format!("database \"{named}\" does not exist: {} exist", known.join(", "))))
 }
 
-/// What a statement gave, and a warning if rows that it would have read are lost.
+/// The outcome of a statement, and a warning if it is not of all rows that were written.
 struct Outcome<T> {
     answer: T,
     warning: Option<String>,
@@ -64,15 +64,17 @@ async fn watch<T: Send + 'static>(
     let asked = QueryJob::without_request(description, budget.clone(), timeout);
     let work = move |state: &State| match work(state, &session, &budget) {
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
-        answer => Ok((String::new(), answer.map(|answer| Outcome { answer, warning: loss_warning(state, &budget) }))),
+        answer => Ok((String::new(), answer.map(|answer| Outcome { answer, warning: warning(state, &budget) }))),
     };
     run_query(state, asked, work).await.map(|(_, answer)| answer)
 }
 
-/// A warning if rows of the times that a statement has read are lost.
-fn loss_warning(state: &State, budget: &Budget) -> Option<String> {
+/// A warning if rows of the times that a statement has read are lost, or if it was answered from what folding left.
+fn warning(state: &State, budget: &Budget) -> Option<String> {
     let range = budget.read_range();
-    if range == TimeRange::EMPTY { None } else { state.db.health().loss_warning(Some(&range)) }
+    let loss = if range == TimeRange::EMPTY { None } else { state.db.health().loss_warning(Some(&range)) };
+    let folded = budget.is_folded().then(|| FOLDED_WARNING.to_owned());
+    loss.into_iter().chain(folded).reduce(|all, one| format!("{all}; {one}"))
 }
 
 /// Runs one of some statements.

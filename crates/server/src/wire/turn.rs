@@ -191,8 +191,10 @@ fn apply(
         Ok(appended) => {
             let stale_tokens = appended.stale.iter().map(|token| token.to_bits()).collect::<Vec<_>>();
             let duplicate = appended.is_duplicate;
-            let error = (appended.beyond_retention > 0)
-                .then(|| format!("partial write: {} dropped={}", db::BEYOND_RETENTION, appended.beyond_retention));
+            let dropped = [(db::BEYOND_RETENTION, appended.beyond_retention), (db::FOLDED_TIME, appended.folded)];
+            let dropped = dropped.iter().filter(|(_, rows)| *rows > 0);
+            let dropped: Vec<String> = dropped.map(|(reason, rows)| format!("{reason} dropped={rows}")).collect();
+            let error = (!dropped.is_empty()).then(|| format!("partial write: {}", dropped.join(", ")));
             let is_plain = stale_tokens.is_empty() && !duplicate && error.is_none();
             let exception = Exception { sequence, duplicate, error, stale_tokens };
             (Some(appended), (!is_plain).then_some(exception))

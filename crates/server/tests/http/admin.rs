@@ -19,12 +19,57 @@ fn databases_are_made_shown_and_changed() {
     assert!(all.body.contains(r#""name":"metrics a""#), "{}", all.body);
     for (body, why) in [
         (r#"{"folds":"30d:7m,90d:1h"}"#, "multiple"),
+        (r#"{"folds":"5m:30d"}"#, "write 30d:5m"),
+        (r#"{"folds":"30:5m"}"#, "has no unit"),
+        (r#"{"strict_folds":"yes"}"#, "neither true nor false"),
         (r#"{"retentoin":"1d"}"#, "unknown field"),
         ("nothing", "cannot be read"),
     ] {
         let answer = server.send("PUT", path, &[], body);
         assert!(answer.status == 400 && answer.body.contains(why), "{body}: {}", answer.body);
     }
+}
+
+#[test]
+fn responses_about_folded_data_have_a_warning() {
+    let server = Running::start();
+    let path = "/api/v1/admin/databases/default";
+    assert_eq!(server.send("PUT", path, &[], r#"{"folds":"30d:5m"}"#).status, 200);
+    let lines: Vec<String> =
+        (0..240i64).map(|number| format!("m,host=a v={number} {}", number * 10_000_000_000)).collect();
+    server.write(&lines.join("\n"));
+    assert_eq!(server.post("/api/v1/admin/compact", "").status, 200);
+    let asked = |path: &str| {
+        let answer = server.get(path);
+        (answer.status, answer.header("x-thalweg-warning").contains("folded"), answer.body)
+    };
+    for (exact, inexact) in [
+        ("/sql?query=SELECT+count(v)+FROM+m", "/sql?query=SELECT+count(v),stddev(v)+FROM+m"),
+        ("/query?db=default&q=SELECT+mean(v)+FROM+m", "/query?db=default&q=SELECT+mean(v),median(v)+FROM+m"),
+        (
+            "/api/v1/plan?query=(-%3E%3E+(table+%22m%22)+(groupby+all+(count+%22v%22)))",
+            "/api/v1/plan?query=(-%3E%3E+(table+%22m%22)+(groupby+all+(stddev+%22v%22)))",
+        ),
+    ] {
+        let (status, is_warned, body) = asked(exact);
+        assert!(status == 200 && !is_warned && (body.contains("240") || body.contains("119.5")), "{exact}: {body}");
+        let (status, is_warned, body) = asked(inexact);
+        assert!(status == 200 && is_warned, "{inexact}: {body}");
+    }
+    let promql = |query: &str| server.get(&format!("/api/v1/query?query={query}&time=2399")).body;
+    let exact = promql("count_over_time(m_v[40m])");
+    assert!(exact.contains(r#""240""#) && !exact.contains("warnings"), "{exact}");
+    // A cached response has the warning, too.
+    for _ in 0..2 {
+        let inexact = promql("stddev_over_time(m_v[40m])");
+        assert!(inexact.contains(r#""warnings":["PromQL warning: part of this time range is folded"#), "{inexact}");
+    }
+    assert_eq!(server.send("PUT", path, &[], r#"{"strict_folds":true}"#).status, 200);
+    assert!(promql("stddev_over_time(m_v[40m])").contains("strict about folded data"));
+    assert!(asked("/sql?query=SELECT+stddev(v)+FROM+m").2.contains("strict about folded data"));
+    // A row that is sent again is refused, and the sender hears of it.
+    let answer = server.post("/write?db=default", "m,host=a v=7 10000000000");
+    assert!(answer.status == 400 && answer.body.contains("points in folded time"), "{}", answer.body);
 }
 
 #[test]

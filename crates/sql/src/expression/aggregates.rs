@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use model::ValueType;
 use query::plan::Aggregate;
 use query::statistics;
-use query::{Interval, SqlType, Value};
+use query::{Cell, Interval, SqlType, Summary, Value};
 
 use super::{Bound, Environment, holds};
 use crate::error::{SqlError, invalid};
@@ -106,6 +107,11 @@ impl AggregateFunction {
         matches!(self, Self::Increase | Self::Rate | Self::Derivative)
     }
 
+    /// Returns whether summaries of folded values have it.
+    pub(crate) const fn is_of_folds(self) -> bool {
+        matches!(self, Self::Count | Self::Sum | Self::Avg | Self::Min | Self::Max | Self::First | Self::Last)
+    }
+
     /// Returns whether rows' times matter to it.
     pub(crate) const fn is_by_time(self) -> bool {
         matches!(self, Self::First | Self::Last)
@@ -140,6 +146,33 @@ pub(crate) struct BoundAggregate {
 pub(crate) struct RowOrigin<'a> {
     pub(crate) time: Option<&'a Value>,
     pub(crate) series: Option<&'a Value>,
+}
+
+impl BoundAggregate {
+    /// Returns whether there is something in a row that counts.
+    pub(crate) fn has_value(&self, row: &[Value], environment: &Environment) -> Result<bool, SqlError> {
+        let value = self.argument.as_ref().map(|argument| argument.value(row, environment)).transpose()?;
+        Ok(value.is_none_or(|value| !value.is_null()))
+    }
+}
+
+/// What a value stands for that folding left.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fold<'a> {
+    pub(crate) summary: &'a Summary,
+    /// The type of the value.
+    pub(crate) sql_type: SqlType,
+}
+
+impl Fold<'_> {
+    fn value(&self, bits: u64) -> Value {
+        match (self.sql_type, self.summary.value_type) {
+            (SqlType::Timestamp, _) => Value::Timestamp(bits as i64),
+            (_, ValueType::I64) => Value::Int(bits as i64),
+            (_, ValueType::U64) => Value::from(Cell::U64(bits)).signed(),
+            _ => Value::Float(f64::from_bits(bits)),
+        }
+    }
 }
 
 /// A series' values as a counter.
@@ -230,6 +263,32 @@ impl Accumulator {
         Ok(kept)
     }
 
+    /// Adds what a value stands for that folding left, to an aggregate that summaries have.
+    pub(crate) fn add_fold(&mut self, call: &BoundAggregate, fold: &Fold<'_>) {
+        let summary = fold.summary;
+        if summary.count == 0 {
+            return;
+        }
+        let first = self.count == 0;
+        self.count += summary.count as i64;
+        match call.function {
+            AggregateFunction::Sum | AggregateFunction::Avg => {
+                self.is_whole = summary.value_type != ValueType::F64 && (first || self.is_whole);
+                self.whole_sum += summary.sum_integer;
+                self.add_number(summary.total());
+            }
+            AggregateFunction::Min => self.keep_extreme(fold.value(summary.min), std::cmp::Ordering::Less),
+            AggregateFunction::Max => self.keep_extreme(fold.value(summary.max), std::cmp::Ordering::Greater),
+            AggregateFunction::First => {
+                self.keep_at(Value::Timestamp(summary.first.0), fold.value(summary.first.1), true);
+            }
+            AggregateFunction::Last => {
+                self.keep_at(Value::Timestamp(summary.last.0), fold.value(summary.last.1), false);
+            }
+            _ => {}
+        }
+    }
+
     fn add_to_sum(&mut self, value: &Value, first: bool) -> Result<(), SqlError> {
         match value {
             Value::Int(value) => {
@@ -249,6 +308,11 @@ impl Accumulator {
                 None => return invalid(format!("a number is wanted, not \"{value}\"")),
             },
         };
+        self.add_number(number);
+        Ok(())
+    }
+
+    fn add_number(&mut self, number: f64) {
         let total = self.sum.0 + number;
         self.sum.1 += if self.sum.0.abs() >= number.abs() {
             (self.sum.0 - total) + number
@@ -256,7 +320,6 @@ impl Accumulator {
             (number - total) + self.sum.0
         };
         self.sum.0 = total;
-        Ok(())
     }
 
     fn keep_extreme(&mut self, value: Value, order: std::cmp::Ordering) {

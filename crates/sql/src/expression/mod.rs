@@ -17,7 +17,7 @@ mod times;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub(crate) use aggregates::{Accumulator, AggregateFunction, BoundAggregate, RowOrigin};
+pub(crate) use aggregates::{Accumulator, AggregateFunction, BoundAggregate, Fold, RowOrigin};
 pub(crate) use arrays::array;
 pub(crate) use bind::{Binder, Grouped, Key, Subqueries, is_time};
 pub(crate) use calls::is_aggregate;

@@ -138,7 +138,11 @@ impl Run<'_> {
     fn rows_of(&mut self, source: Source, scope: &Scope) -> Result<Vec<Vec<Value>>, SqlError> {
         match source {
             Source::Rows(rows) => Ok(rows),
-            Source::Table(table) => self.read_table(&table, scope, None, RowsWanted::All).map(Rows::made),
+            Source::Table(table) => {
+                let rows = self.read_table(&table, scope, None, RowsWanted::All)?;
+                self.note_folds(&rows)?;
+                Ok(rows.made())
+            }
         }
     }
 
@@ -174,6 +178,9 @@ impl Run<'_> {
         let read = ResultRows::new(frames, shape_of(schema)).in_time_order();
         if conditions.is_empty() {
             return Ok(Rows::Read(read));
+        }
+        if read.has_folds() {
+            self.session.budget().note_folded()?;
         }
         let mut rows = values_of(&read);
         for condition in conditions {

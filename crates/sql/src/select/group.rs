@@ -4,12 +4,14 @@ use std::collections::HashMap;
 
 use query::Value;
 
+use super::folds::FoldedRows;
 use super::from::Source;
 use super::{Rows, RowsWanted};
 use crate::error::SqlError;
-use crate::expression::{Accumulator, AggregateFunction, Grouped, RowOrigin, Typed};
+use crate::expression::{Accumulator, AggregateFunction, Grouped, Key, RowOrigin, Typed};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
+use crate::select::table_rows::values_of;
 
 impl Run<'_> {
     /// Groups as rows of keys and aggregates, in the order in which they come; bins of time no more than are wanted, if they can be had so.
@@ -22,13 +24,24 @@ impl Run<'_> {
         wanted: RowsWanted,
     ) -> Result<Rows, SqlError> {
         let rows = match source {
-            Source::Rows(rows) => self.filtered(rows, condition.as_ref())?,
+            Source::Rows(rows) => Rows::Made(self.filtered(rows, condition.as_ref())?),
             Source::Table(table) => match self.group_in_plan(&table, scope, condition.as_ref(), grouped, wanted)? {
                 Some(rows) => return Ok(rows),
-                None => self.read_table(&table, scope, condition, RowsWanted::All)?.made(),
+                None => self.read_table(&table, scope, condition, RowsWanted::All)?,
             },
         };
-        self.group_rows(&rows, scope, grouped).map(Rows::Made)
+        let folds = match &rows {
+            Rows::Read(read) if read.has_folds() => Some(FoldedRows::new(read, scope, grouped)),
+            _ => None,
+        };
+        if folds.as_ref().is_some_and(FoldedRows::is_inexact) {
+            self.session.budget().note_folded()?;
+        }
+        match &rows {
+            Rows::Read(read) => self.group_rows(&values_of(read), scope, grouped, folds.as_ref()),
+            Rows::Made(rows) => self.group_rows(rows, scope, grouped, None),
+        }
+        .map(Rows::Made)
     }
 
     fn group_rows(
@@ -36,6 +49,7 @@ impl Run<'_> {
         rows: &[Vec<Value>],
         scope: &Scope,
         grouped: &Grouped,
+        folds: Option<&FoldedRows<'_>>,
     ) -> Result<Vec<Vec<Value>>, SqlError> {
         let time = scope.columns.iter().position(|column| column.role == Role::Time);
         let series = scope.columns.iter().position(|column| column.name == "#series");
@@ -51,6 +65,12 @@ impl Run<'_> {
                 .iter()
                 .map(|key| key.typed.expression.value(row, &environment))
                 .collect::<Result<_, _>>()?;
+            if let Some(earlier) = folds.and_then(|folds| folds.earlier(number, row)) {
+                let of_earlier = |key: &Key| key.typed.expression.value(&earlier, &environment);
+                if grouped.keys.iter().map(of_earlier).collect::<Result<Vec<Value>, _>>()? != key {
+                    self.session.budget().note_folded()?;
+                }
+            }
             let place = match places.get(&key) {
                 Some(place) => *place,
                 None => {
@@ -64,7 +84,13 @@ impl Run<'_> {
             let Some((_, accumulators)) = groups.get_mut(place) else { continue };
             let cell = |column: Option<usize>| column.and_then(|column| row.get(column));
             let mut kept = 0;
-            for (accumulator, call) in accumulators.iter_mut().zip(&grouped.calls) {
+            for (index, (accumulator, call)) in accumulators.iter_mut().zip(&grouped.calls).enumerate() {
+                if let Some(fold) = folds.and_then(|folds| folds.of_call(number, index))
+                    && call.has_value(row, &environment)?
+                {
+                    accumulator.add_fold(call, &fold);
+                    continue;
+                }
                 let by_time = call.function.is_of_series() || call.function.is_by_time();
                 let origin =
                     if by_time { RowOrigin { time: cell(time), series: cell(series) } } else { RowOrigin::default() };

@@ -2,6 +2,7 @@
 
 mod fill;
 mod filter;
+mod folds;
 mod from;
 mod group;
 mod join;
@@ -113,6 +114,14 @@ impl Run<'_> {
         self.finish(select, selected, limit)
     }
 
+    /// Records that rows which stand for folded ones are taken for themselves.
+    fn note_folds(&self, rows: &Rows) -> Result<(), SqlError> {
+        if matches!(rows, Rows::Read(read) if read.has_folds()) {
+            self.session.budget().note_folded()?;
+        }
+        Ok(())
+    }
+
     /// The rows' own values.
     fn ungrouped(
         &mut self,
@@ -138,6 +147,7 @@ impl Run<'_> {
                 Rows::Made(self.filtered(rows, condition.as_ref())?)
             }
         };
+        self.note_folds(&rows)?;
         let mut columns = Vec::with_capacity(clauses.projections.len());
         for projected in &clauses.projections {
             let typed = match projected.source {

@@ -89,7 +89,7 @@ mod tests {
             cells: query::Column::of_values(values.clone()),
         };
         let labels = Labels::from_pairs([("host", host)]).unwrap_or_else(|_| Labels::empty());
-        Frame { labels, timestamps_ns: vec![1, 3], columns: columns.iter().map(column).collect() }
+        Frame::new(labels, vec![1, 3], columns.iter().map(column).collect())
     }
 
     /// A tag and a field that a series does not have are null; rows of one time keep the order of their series.

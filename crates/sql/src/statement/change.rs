@@ -1,8 +1,8 @@
 //! Statements that make and drop databases, and delete rows.
 
 use model::{TimeRange, ValueType};
-use query::DatabaseSettings;
 use query::plan::{Scan, Selector};
+use query::{DatabaseSettings, NewTable};
 use sqlparser::ast::{
     self, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, FromTable, ObjectName, ObjectType,
     Statement, TableFactor,
@@ -31,14 +31,17 @@ pub(crate) enum Change {
         /// The settings that change.
         settings: DatabaseSettings,
     },
-    /// Fixes the types of a table's fields before there are rows.
+    /// Makes a table's columns before there are rows.
     CreateTable {
         /// The table.
-        table: String,
-        /// Its fields and their types.
-        fields: Vec<(String, ValueType)>,
+        table: NewTable,
         /// True if an existing one is no error.
         if_not_exists: bool,
+    },
+    /// Drops a table with its rows and columns.
+    DropTable {
+        /// The table.
+        table: String,
     },
     /// Drops a database with all that is in it.
     DropDatabase {
@@ -109,17 +112,21 @@ impl Run<'_> {
                 session.set_up_database(&name, &settings)?;
                 Ok("ALTER DATABASE")
             }
-            Change::CreateTable { table, fields, if_not_exists } => {
-                let exists = self.table(&table)?.is_some();
+            Change::CreateTable { table, if_not_exists } => {
+                let exists = self.table(&table.name)?.is_some();
                 if exists && if_not_exists {
                     return Ok("CREATE TABLE");
                 }
                 // A table without rows may be made again: the store refuses fields of another type.
-                if exists && !session.groups(database, &Scan::of_table(table.as_str()))?.is_empty() {
-                    return invalid(format!("relation \"{table}\" already exists"));
+                if exists && !session.groups(database, &Scan::of_table(table.name.as_str()))?.is_empty() {
+                    return invalid(format!("relation \"{}\" already exists", table.name));
                 }
-                session.create_table(database, &table, &fields)?;
+                session.create_table(database, &table)?;
                 Ok("CREATE TABLE")
+            }
+            Change::DropTable { table } => {
+                session.drop_table(database, &table)?;
+                Ok("DROP TABLE")
             }
             Change::DropDatabase { name, if_exists } => {
                 if !session.drop_database(&name)? && !if_exists {
@@ -146,14 +153,13 @@ impl Run<'_> {
         }
     }
 
-    /// A table is its rows: without any there is none.
     fn drop_table(&mut self, name: &str, if_exists: bool) -> Result<Change, SqlError> {
         let table = match self.schema(name, false) {
             Ok(schema) => schema.name,
             Err(SqlError::UnknownTable(_)) if if_exists => name.to_owned(),
             Err(error) => return Err(error),
         };
-        Ok(Change::Delete { table, selectors: Vec::new(), range: TimeRange::ALL, tag: "DROP TABLE" })
+        Ok(Change::DropTable { table })
     }
 
     /// `DELETE FROM table WHERE` tags and time.
@@ -199,7 +205,7 @@ fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
             "a table has no settings of its own: it is kept as its database is (ALTER DATABASE … SET retention = '30d')",
         );
     }
-    let mut fields = Vec::new();
+    let (mut tags, mut fields): (Vec<String>, Vec<(String, ValueType)>) = (Vec::new(), Vec::new());
     for column in &create.columns {
         check_options(column)?;
         let name = &column.name.value;
@@ -210,17 +216,20 @@ fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
                     "the time of a table's rows is its column \"time\", and \"{name}\" would be a second one: make it a BIGINT"
                 ));
             }
-            Declared::Tag => {}
-            Declared::Field(_) if fields.iter().any(|(known, _)| known == name) => {
+            Declared::Tag | Declared::Field(_)
+                if tags.contains(name) || fields.iter().any(|(known, _)| known == name) =>
+            {
                 return invalid(format!("column \"{name}\" specified more than once"));
             }
+            Declared::Tag => tags.push(name.clone()),
             Declared::Field(value_type) => fields.push((name.clone(), value_type)),
         }
     }
     if fields.is_empty() {
         return invalid(format!("table \"{table}\" needs a field: a column of numbers, booleans or text"));
     }
-    Ok(Change::CreateTable { table, fields, if_not_exists: create.if_not_exists })
+    let table = NewTable { name: table, tags, fields };
+    Ok(Change::CreateTable { table, if_not_exists: create.if_not_exists })
 }
 
 /// Promises that are not kept are not made: fields may be null, and nothing is unique but a row's time.

@@ -80,7 +80,9 @@ fn settings(tokens: &[TokenWithSpan], mut place: usize, settings: &mut DatabaseS
     let is_open = token(place) == Some(&Token::LParen);
     place += usize::from(is_open);
     loop {
-        let Some(Token::Word(name)) = token(place) else { return error(tokens, place, "retention or folds") };
+        let Some(Token::Word(name)) = token(place) else {
+            return error(tokens, place, "retention, folds or strict_folds");
+        };
         let at_name = place;
         place += 1;
         if token(place) == Some(&Token::Eq) || at(tokens, place, "to") {
@@ -100,7 +102,8 @@ fn settings(tokens: &[TokenWithSpan], mut place: usize, settings: &mut DatabaseS
         match name.value.to_lowercase().as_str() {
             "retention" => settings.retention_ns = Some(retention(&value)?),
             "folds" => settings.folds = Some(folds(&value)?),
-            _ => return error(tokens, at_name, "retention or folds"),
+            "strict_folds" => settings.strict_folds = Some(flag(&value)?),
+            _ => return error(tokens, at_name, "retention, folds or strict_folds"),
         }
         match token(place) {
             Some(Token::Comma) => place += 1,
@@ -132,9 +135,18 @@ fn folds(text: &str) -> Result<Vec<(i64, i64)>, SqlError> {
     steps.iter().map(step).collect()
 }
 
+fn flag(text: &str) -> Result<bool, SqlError> {
+    match text.to_lowercase().as_str() {
+        "true" | "on" => Ok(true),
+        "false" | "off" => Ok(false),
+        _ => Err(SqlError::Invalid(format!("\"{text}\" is neither true nor false"))),
+    }
+}
+
 /// A length of time that is more than none; a year has 365 days here, a month 30.
 fn length_ns(text: &str) -> Result<i64, SqlError> {
-    let interval = parse_interval(text);
+    // A bare number would be seconds.
+    let interval = if text.trim().parse::<f64>().is_ok() { None } else { parse_interval(text) };
     let months_ns = |months: i32| {
         let days = i64::from(months / 12) * 365 + i64::from(months % 12) * 30;
         days.checked_mul(NS_PER_DAY)
@@ -156,6 +168,7 @@ mod tests {
         let settings = |retention_ns, folds: Option<&[(i64, i64)]>| DatabaseSettings {
             retention_ns,
             folds: folds.map(<[_]>::to_vec),
+            strict_folds: None,
         };
         let minute = 60_000_000_000;
         let cases = [
@@ -168,10 +181,14 @@ mod tests {
             ("ALTER DATABASE a SET retention TO forever, folds = ''", Ok((settings(Some(0), Some(&[])), true))),
             ("ALTER DATABASE a SET (retention = '6 months')", Ok((settings(Some(180 * DAY), None), true))),
             ("ALTER DATABASE a RENAME TO b", Err("Expected: SET retention")),
-            ("ALTER DATABASE a SET durability = 'x'", Err("Expected: retention or folds, found: durability")),
+            (
+                "ALTER DATABASE a SET durability = 'x'",
+                Err("Expected: retention, folds or strict_folds, found: durability"),
+            ),
             ("CREATE DATABASE a WITH (retention = '30d'", Err("Expected: ), found: the end")),
             ("CREATE DATABASE a WITH retention = 'soon'", Err("\"soon\" is no length of time")),
             ("CREATE DATABASE a WITH retention = '-3d'", Err("\"-3d\" is no length of time")),
+            ("CREATE DATABASE a WITH folds = '3:1d'", Err("\"3\" is no length of time")),
             ("CREATE DATABASE a WITH folds = '3d'", Err("\"3d\" is no step of folding")),
         ];
         for (text, expected) in cases {

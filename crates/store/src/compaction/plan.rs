@@ -92,6 +92,9 @@ const SCATTERED_PARTS: usize = 4;
 /// Patches are joined with one another while their part has more than so many times their bytes.
 const PATCHES_TIMES: u64 = 4;
 
+/// Partitions that are still to be folded are joined up to this share of the age at which they are.
+const FOLD_SHARE: i64 = 8;
+
 /// What merges wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Urgency {
@@ -123,8 +126,26 @@ impl CompactionState<'_> {
         self.parts.iter().map(|part| part.range.end_ns).max().unwrap_or(self.now_ns).min(self.now_ns)
     }
 
-    fn fast_from_ns(&self) -> i64 {
-        self.lengths.fast_from_ns(self.newest_ns())
+    /// Start of what stays on the fast tier: what is old enough to be folded does not.
+    fn fast_from_ns(&self, policy: &Policy) -> i64 {
+        self.lengths.fast_from_ns(self.newest_ns()).max(self.fold_edge_ns(policy))
+    }
+
+    /// Start of the partitions in which no sample is due to be folded.
+    fn fold_edge_ns(&self, policy: &Policy) -> i64 {
+        let Some((age_ns, _)) = policy.folds.first() else { return i64::MIN };
+        partition_of(self.now_ns.saturating_sub(*age_ns), self.lengths.slow_partition_length_ns).start_ns
+    }
+
+    /// Returns whether a part has rows for what is folded or is due to be.
+    fn is_for_fold(&self, part: &PartInfo, policy: &Policy) -> bool {
+        let is_folded = |base: &PartInfo| base.fold_ns > 0 && base.partition.overlaps(&part.range);
+        part.range.end_ns < self.fold_edge_ns(policy) || self.parts.iter().any(is_folded)
+    }
+
+    /// Returns whether rows of a partition of level 2 are still on their way down.
+    fn is_covered(&self, base: &PartInfo) -> bool {
+        self.parts.iter().any(|part| part.level < 2 && part.range.overlaps(&base.partition))
     }
 
     /// Where the rows of a merge of these parts go.
@@ -132,10 +153,10 @@ impl CompactionState<'_> {
         let staying = self.parts.iter().filter(|part| !inputs.contains(&part.id));
         let level2_lengths_ns = level2_lengths(self.lengths, policy.retention_ns);
         let mut level2_bases = bases(self.parts.iter(), 2);
-        self.add_flushed(inputs, &level2_lengths_ns, &mut level2_bases);
+        self.add_flushed(inputs, policy, &level2_lengths_ns, &mut level2_bases);
         Placement::ByAge {
             fast_partition_length_ns: self.lengths.fast_partition_length_ns,
-            fast_from_ns: self.fast_from_ns(),
+            fast_from_ns: self.fast_from_ns(policy),
             level2_lengths_ns,
             level1_bases: bases(staying, 1),
             level2_bases,
@@ -144,9 +165,15 @@ impl CompactionState<'_> {
 
     /// Adds partitions of level 2 that a flush encoded rows for, though lengths may have changed since: chunks that another
     /// partition would cut must be encoded anew. They go where level 2 has nothing, the longest first.
-    fn add_flushed(&self, inputs: &BTreeSet<u64>, level2_lengths_ns: &[i64], level2_bases: &mut Bases) {
+    fn add_flushed(
+        &self,
+        inputs: &BTreeSet<u64>,
+        policy: &Policy,
+        level2_lengths_ns: &[i64],
+        level2_bases: &mut Bases,
+    ) {
         let (Some(shortest), Some(longest)) = (level2_lengths_ns.first(), level2_lengths_ns.last()) else { return };
-        let fast_from_ns = self.fast_from_ns();
+        let fast_from_ns = self.fast_from_ns(policy);
         let is_settled = |partition: &TimeRange| {
             let length_ns = length_of(partition);
             (*shortest..=*longest).contains(&length_ns)
@@ -234,6 +261,7 @@ fn compact_l0(state: &CompactionState<'_>, policy: &Policy) -> Option<Compaction
     let before = policy.level0_partitions_max.saturating_sub(1) as i64;
     let open_from = newest.start_ns.saturating_sub(state.lengths.fast_partition_length_ns.saturating_mul(before));
     let open_max = if state.urgency == Urgency::Forced { 0 } else { policy.level0_partitions_max };
+    let open_from = open_from.max(state.fold_edge_ns(policy));
     let open = partitions.keys().rev().take(open_max).filter(|(end_ns, _)| *end_ns >= open_from);
     let closed = partitions.len() - open.count();
     for (index, parts) in partitions.values().enumerate() {
@@ -257,6 +285,7 @@ fn is_worth(state: &CompactionState<'_>, policy: &Policy, taken: &[&PartInfo]) -
     let flushes = taken.iter().map(|part| part.file).collect::<BTreeSet<_>>().len();
     let scattered = below().filter(|part| !part.is_patch()).count() / SCATTERED_PARTS;
     state.is_idle()
+        || taken.iter().any(|part| state.is_for_fold(part, policy))
         || flushes > policy.level0_parts_max.max(scattered)
         || outweigh(taken, below().map(|part| part.bytes).sum())
 }
@@ -278,7 +307,7 @@ fn move_down(state: &CompactionState<'_>, policy: &Policy, taken: &[&PartInfo]) 
 /// The oldest parts of level 1 that are too old for the fast tier: as many as make up one partition of level 2. One that is longer than
 /// partitions are by now goes as soon as some of its rows are too old: else it would keep everything up to its end on the fast tier.
 fn compact_to_l2(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
-    let fast_from_ns = state.fast_from_ns();
+    let fast_from_ns = state.fast_from_ns(policy);
     let is_outgrown = |part: &PartInfo| {
         length_of(&part.partition) > state.lengths.fast_partition_length_ns && part.range.start_ns < fast_from_ns
     };
@@ -326,7 +355,8 @@ fn merge_patches(state: &CompactionState<'_>, policy: &Policy) -> Option<Compact
     let find = |id: u64| state.parts.iter().find(|part| part.id == id);
     let patches = state.patches();
     let mut many = patches.iter().filter(|(_, patches)| patches.len() >= patches_max);
-    let (base, patches) = many.find_map(|(base, patches)| Some((find(*base)?, patches)))?;
+    let is_ready = |base: &&PartInfo| base.fold_ns == 0 || !state.is_covered(base);
+    let (base, patches) = many.find_map(|(base, patches)| Some((find(*base).filter(is_ready)?, patches)))?;
     let patch_bytes: u64 = patches.iter().map(|patch| patch.bytes).sum();
     if !state.is_idle() && patch_bytes.saturating_mul(PATCHES_TIMES) < base.bytes && base.fold_ns == 0 {
         let target = Target { level: base.level, partition: base.partition, patch_of: base.id };
@@ -355,7 +385,7 @@ fn rewrite(state: &CompactionState<'_>, base: &PartInfo, reason: MergeReason, fo
 
 /// A part that is old enough to be folded further than it is.
 fn fold(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
-    let due = |part: &&PartInfo| part.level == 2 && !part.is_patch();
+    let due = |part: &&PartInfo| part.level == 2 && !part.is_patch() && !state.is_covered(part);
     state.parts.iter().filter(due).find_map(|part| {
         let age_ns = state.now_ns.saturating_sub(part.partition.end_ns);
         let (_, width_ns) = policy.folds.iter().rev().find(|(from_ns, _)| age_ns > *from_ns)?;
@@ -365,8 +395,12 @@ fn fold(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
 
 /// Neighbours that fill a longer partition and are small enough, where nothing is on its way any more.
 fn join(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
-    let fast_from_ns = state.fast_from_ns();
+    let fast_from_ns = state.fast_from_ns(policy);
     let all: Vec<&PartInfo> = state.parts.iter().filter(|part| part.level == 2 && !part.is_patch()).collect();
+    // Partitions are folded as wholes: they must not be long beside the age at which they are.
+    let next_fold = |base: &PartInfo| policy.folds.iter().find(|(_, width_ns)| *width_ns > base.fold_ns);
+    let is_short =
+        |base: &PartInfo, length: i64| next_fold(base).is_none_or(|(age_ns, _)| length <= *age_ns / FOLD_SHARE);
     let lengths = level2_lengths(state.lengths, policy.retention_ns);
     for length in lengths.into_iter().skip(1).rev() {
         let mut cells: BTreeMap<i64, Vec<&PartInfo>> = BTreeMap::new();
@@ -385,7 +419,8 @@ fn join(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
             // Late rows that wait on level 0 become patches some time; they keep nothing from being joined.
             let is_alone =
                 |part: &PartInfo| part.level == 0 || inputs.contains(&part.id) || !part.partition.overlaps(&cell);
-            let alike = members.windows(2).all(|pair| matches!(pair, [a, b] if a.fold_ns == b.fold_ns));
+            let alike = members.windows(2).all(|pair| matches!(pair, [a, b] if a.fold_ns == b.fold_ns))
+                && members.first().is_some_and(|base| is_short(base, length));
             if cell.end_ns < fast_from_ns && bytes <= policy.join_bytes_max && alike && state.parts.iter().all(is_alone)
             {
                 let fold_ns = members.first().map_or(0, |base| base.fold_ns);
@@ -472,6 +507,30 @@ mod tests {
         check(&three, &policy(), Some((MergeReason::CompactL0, &[1])));
         let with_level_1 = [&three[..], &[part(5, 1, (10, 11)), part(6, 1, (9, 10))]].concat();
         check(&with_level_1, &policy(), Some((MergeReason::CompactL0, &[1, 5])));
+    }
+
+    /// Rows older than a fold's age do not wait for newer ones on levels 0 and 1, and are folded once nothing is above them.
+    #[test]
+    fn what_is_to_be_folded_goes_down() {
+        let folding = Policy { folds: vec![(100 * HOUR, HOUR / 2)], ..policy() };
+        let newest = [part(1, 0, (10, 11)), part(2, 0, (11, 12))];
+        check(&newest, &policy(), None);
+        check(&newest, &folding, Some((MergeReason::CompactL0, &[1])));
+        let on_level1 = [part(1, 1, (8, 9))];
+        check(&on_level1, &policy(), None);
+        check(&on_level1, &folding, Some((MergeReason::CompactToL2, &[1])));
+        let settled = [part(1, 2, (8, 12))];
+        check(&settled, &folding, Some((MergeReason::Fold, &[1])));
+        check(&[part(1, 2, (980, 984)), part(2, 0, (999, 1000))], &folding, None);
+        let late = [part(1, 2, (8, 12)), part(2, 0, (9, 10))];
+        check(&late, &folding, Some((MergeReason::CompactL0, &[2])));
+        // Late rows for what is folded do not wait for others of their kind.
+        let folded = PartInfo { fold_ns: HOUR / 2, ..part(1, 2, (8, 12)) };
+        check(&[folded, part(2, 0, (9, 10))], &folding, Some((MergeReason::CompactL0, &[2])));
+        // Partitions are not joined before they are folded, unless they stay short beside the age.
+        let young = [part(1, 2, (920, 924)), part(2, 2, (924, 928)), part(3, 0, (999, 1000))];
+        check(&young, &policy(), Some((MergeReason::Join, &[1, 2])));
+        check(&young, &folding, None);
     }
 
     #[test]

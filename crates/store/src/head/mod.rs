@@ -15,6 +15,7 @@
 //! none missing, as it is, because writers have no time for more; others sorted, merged, encoded as a chunk. Rows keep the order of
 //! arrival until then, so that for the same time the later one wins.
 
+pub(crate) mod sealed;
 pub(crate) mod shard;
 
 mod append;

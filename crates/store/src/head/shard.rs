@@ -5,12 +5,15 @@
 //! then the store's `flushing`, then `journal_file`, come before all others. `policies` are taken before the manifest.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use index::{GroupEntry, Groups, MeasurementId, RoaringBitmap};
+use index::{GroupEntry, GroupId, Groups, MeasurementId, RoaringBitmap};
+use model::TimeRange;
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::compaction;
 use crate::head::Head;
+use crate::head::sealed::{Sealed, sealed_until_ns};
 use crate::log::record::ShardRows;
 use crate::part::Part;
 use crate::retention::deletes::Delete;
@@ -27,6 +30,8 @@ pub(crate) struct Shard {
     pub(crate) measurements: RwLock<Vec<MeasurementId>>,
     /// Held while parts are merged, deleted or moved: one at a time.
     pub(crate) work: Mutex<Rest>,
+    /// No row later than this comes for time that is folded.
+    pub(crate) sealed_until_ns: AtomicI64,
     /// Parts past their retention whose files are still there, oldest in the trash first. Taken after `state`, and alone otherwise.
     pub(crate) trash: Mutex<Vec<TrashedPart>>,
 }
@@ -64,6 +69,8 @@ pub(crate) struct ShardState {
     pub(crate) frozen: Option<Arc<Frozen>>,
     /// All parts, in order of [`compaction::age_order`]; replaced as a whole.
     pub(crate) parts: Arc<Vec<Arc<Part>>>,
+    /// Groups whose rows of a range are about to be folded.
+    pub(crate) sealed: Vec<Sealed>,
     /// Deletes that mask rows of parts, oldest first; replaced as a whole.
     pub(crate) deletes: Arc<Vec<Delete>>,
 }
@@ -84,6 +91,13 @@ pub(crate) struct Frozen {
     pub(crate) sequence: u64,
 }
 
+impl ShardState {
+    /// Returns whether a group's rows of an instant are folded, or about to be.
+    pub(crate) fn is_sealed(&self, group: GroupId, timestamp_ns: i64) -> bool {
+        Sealed::any(&self.parts, &self.sealed, group, timestamp_ns)
+    }
+}
+
 impl Shard {
     pub(crate) fn new(
         number: u32,
@@ -93,17 +107,25 @@ impl Shard {
         head_bytes: usize,
     ) -> Self {
         parts.sort_unstable_by_key(|part| compaction::age_order(&part.info));
+        let sealed_until_ns = AtomicI64::new(sealed_until_ns(parts.iter().map(|part| &part.info)));
         let (parts, deletes) = (Arc::new(parts), Arc::new(deletes));
         let newest_ns = parts.iter().map(|part| part.info.range.end_ns).max().unwrap_or(i64::MIN);
-        let state = ShardState { head: Head::new(head_bytes), newest_ns, frozen: None, parts, deletes };
+        let state =
+            ShardState { head: Head::new(head_bytes), newest_ns, frozen: None, parts, sealed: Vec::new(), deletes };
         Self {
             number,
             groups: RwLock::new(groups),
             state: Mutex::new(state),
             measurements: RwLock::default(),
             work: Mutex::default(),
+            sealed_until_ns,
             trash: Mutex::default(),
         }
+    }
+
+    /// Returns whether parts that were folded may have rows in a range: mostly there are none at all.
+    pub(crate) fn may_be_folded(&self, range: &TimeRange) -> bool {
+        self.sealed_until_ns.load(Ordering::Acquire) >= range.start_ns.max(i64::MIN + 1)
     }
 
     /// Puts rows into the head, and tells the index of groups that have more fields than before.

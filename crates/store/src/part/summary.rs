@@ -35,6 +35,22 @@ const NODES_MIN: i128 = 8;
 /// Nodes that a member may have in a part: more are not written, and are damage where they are read.
 const COLUMN_NODES_MAX: usize = 1 << 18;
 
+/// The slot of the rows that a fold had, whichever members had values in them. No member has it.
+pub(crate) const ROWS_SLOT: Slot = Slot::MAX;
+
+/// Marks the slot that counts the values of a member of a fold that are no numbers.
+const PRESENCE: Slot = 1 << 31;
+
+/// The slot that counts the values of a member that are no numbers.
+pub(crate) const fn presence_slot(slot: Slot) -> Slot {
+    slot | PRESENCE
+}
+
+/// The member whose samples a slot of a node is about.
+pub(crate) const fn member_slot(slot: Slot) -> Slot {
+    if slot == ROWS_SLOT { slot } else { slot & !PRESENCE }
+}
+
 /// The nodes of one key.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Nodes {
@@ -93,6 +109,60 @@ impl Nodes {
         let of = |column: &RowsColumn| NodeColumn::from_rows(rows, indexes.clone(), column, width_ns);
         let columns = rows.columns.iter().filter(takes).map(of);
         Self { width_ns, columns: columns.filter(|column| !column.nodes.is_empty()).collect() }
+    }
+
+    /// What replaces rows (sorted by time): the nodes of numbers, counts of other values, and counts of rows.
+    pub(crate) fn of_folded(rows: &Rows, width_ns: i64) -> Self {
+        let mut nodes = Self::of_rows(rows, width_ns);
+        let counted = |column: &RowsColumn| {
+            let cells = vec![0; column.cells.len()];
+            let validity = column.validity.clone();
+            RowsColumn { cells, validity, ..RowsColumn::new(presence_slot(column.slot), ValueType::I64) }
+        };
+        let is_other = |column: &&RowsColumn| !Summary::takes(column.value_type);
+        let all = RowsColumn { cells: vec![0; rows.timestamps_ns.len()], ..RowsColumn::new(ROWS_SLOT, ValueType::I64) };
+        let indexes = 0..rows.timestamps_ns.len();
+        for column in rows.columns.iter().filter(is_other).map(counted).chain([all]) {
+            nodes.columns.push(NodeColumn::from_rows(rows, indexes.clone(), &column, width_ns));
+        }
+        nodes.columns.retain(|column| !column.nodes.is_empty());
+        nodes.columns.sort_unstable_by_key(|column| column.slot);
+        nodes
+    }
+
+    /// Returns whether rows are counted.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.columns.last().is_some_and(|column| column.slot == ROWS_SLOT)
+    }
+
+    /// With counts of rows: where there are none, as many as the member with most values has.
+    pub(crate) fn with_rows(mut self) -> Self {
+        if self.has_rows() || self.columns.is_empty() {
+            return self;
+        }
+        let mut rows: std::collections::BTreeMap<i64, Summary> = std::collections::BTreeMap::new();
+        for (number, node) in self.columns.iter().flat_map(|column| &column.nodes) {
+            let count = node.count + node.stale_count;
+            let known = rows.entry(*number).or_insert(Summary { count: 0, ..Summary::empty(ValueType::I64) });
+            let is_first = known.count == 0;
+            known.first.0 = if is_first { node.first.0 } else { known.first.0.min(node.first.0) };
+            known.last.0 = if is_first { node.last.0 } else { known.last.0.max(node.last.0) };
+            known.count = known.count.max(count);
+        }
+        self.columns.push(NodeColumn {
+            slot: ROWS_SLOT,
+            value_type: ValueType::I64,
+            nodes: rows.into_iter().collect(),
+        });
+        self
+    }
+
+    /// Leaves the nodes that are wanted, by slot and the time of their last sample.
+    pub(crate) fn retain(&mut self, is_wanted: impl Fn(Slot, i64) -> bool) {
+        for column in &mut self.columns {
+            let slot = member_slot(column.slot);
+            column.nodes.retain(|(_, node)| is_wanted(slot, node.last.0));
+        }
     }
 
     /// Adds nodes of the same or a smaller width that divides this one; their samples may lie among those here.

@@ -61,8 +61,9 @@ impl Store {
 
 /// Where a part may have rows of a key that has these chunks in it.
 pub(crate) fn ranges_of<'a>(part: &Part, chunks: &'a [ChunkRef]) -> impl Iterator<Item = TimeRange> + use<'a> {
-    // A fold's nodes have no chunks.
-    let whole = (part.info.fold_ns > 0).then_some(part.info.range);
+    // Folds begin before the samples that are left of them, and end with these.
+    let whole = TimeRange::new(part.info.partition.start_ns, part.info.range.end_ns);
+    let whole = (part.info.fold_ns > 0).then_some(whole);
     chunks.iter().map(|chunk| chunk.range).chain(whole)
 }
 

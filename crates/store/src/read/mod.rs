@@ -2,6 +2,7 @@
 
 pub(crate) mod end_rows;
 pub(crate) mod extent;
+pub(crate) mod folds;
 pub(crate) mod head_rows;
 pub(crate) mod last_rows;
 pub(crate) mod last_samples;
@@ -198,6 +199,12 @@ pub(crate) struct ReadContext {
     ahead: ReadAhead,
     times: TimesCache,
     origins: Mutex<Origins>,
+}
+
+impl ReadContext {
+    fn count_cut(&self, folds: u64) {
+        self.origins.lock().cut_folds += folds;
+    }
 }
 
 /// A column of [`GroupReader::read_by_millisecond`].

@@ -23,6 +23,8 @@ pub struct Origins {
     pub levels: [Origin; 3],
     /// Parts whose bytes are in the object store alone; those that its cache of blocks had are among them.
     pub objects: Origin,
+    /// Folds that a bound of what was read cuts: they count where their last sample is.
+    pub cut_folds: u64,
 }
 
 impl Origin {
@@ -50,6 +52,7 @@ impl Origins {
     pub fn merge(&mut self, others: &Self) {
         self.head.add(&others.head);
         self.objects.add(&others.objects);
+        self.cut_folds += others.cut_folds;
         self.levels.iter_mut().zip(&others.levels).for_each(|(level, other)| level.add(other));
     }
 

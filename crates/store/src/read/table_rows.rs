@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use index::Slot;
-use model::{Column, STALE_NAN_BITS, TimeRange, ValueType, Values};
+use model::{Column, Folds, STALE_NAN_BITS, TimeRange, ValueType, Values};
 
 use crate::part::BLOCK_SLOTS;
 use crate::part::chunk::{self, Rows, RowsColumn};
@@ -18,6 +18,8 @@ pub struct TableRows {
     pub timestamps_ns: Vec<i64>,
     /// One for each of [`SelectedGroup::columns`], stale markers as nulls; `None` for histograms.
     pub columns: Vec<Option<Column>>,
+    /// The times of rows that stand for folded ones.
+    pub row_folds: Folds,
 }
 
 impl Store {
@@ -30,13 +32,14 @@ impl Store {
 impl GroupReader<'_> {
     /// As [`Store::read_rows`].
     pub fn read_rows(&self, selected: &SelectedGroup, range: &TimeRange) -> Result<TableRows, StoreError> {
-        let mut read = TableRows { timestamps_ns: Vec::new(), columns: Vec::with_capacity(selected.columns.len()) };
+        let mut read = TableRows::with_capacity(selected.columns.len());
         self.each_block(selected, range, |snapshot, range, wanted, slots| {
             let pieces = chunk::in_time_order(snapshot.row_blocks(range, slots, &self.context)?);
             read.add_block(&pieces, wanted, range);
             Ok(())
         })?;
         read.columns.resize(selected.columns.len(), None);
+        self.attach_folds(&mut read, selected, range)?;
         Ok(read)
     }
 
@@ -48,7 +51,7 @@ impl GroupReader<'_> {
         columns: &[SelectedColumn],
     ) -> Result<TableRows, StoreError> {
         let slots: Vec<Slot> = columns.iter().map(|column| column.slot).collect();
-        let mut read = TableRows { timestamps_ns: Vec::new(), columns: Vec::with_capacity(columns.len()) };
+        let mut read = TableRows::with_capacity(columns.len());
         let pieces = chunk::in_time_order(snapshot.row_blocks(range, &slots, &self.context)?);
         read.add_block(&pieces, columns, range);
         Ok(read)
@@ -116,7 +119,7 @@ fn collect(pieces: &[RowsInRange<'_>], wanted: &SelectedColumn) -> Option<Column
         }
         before += rows;
     }
-    Some(Column { values, validity })
+    Some(Column::new(values, validity))
 }
 
 /// Appends cells of a column.
@@ -166,14 +169,20 @@ fn push_values(values: &mut Values, others: &Values, rows: Range<usize>) {
 }
 
 impl TableRows {
+    /// No rows, with room for so many columns.
+    fn with_capacity(columns: usize) -> Self {
+        Self { timestamps_ns: Vec::new(), columns: Vec::with_capacity(columns), row_folds: Folds::NONE }
+    }
+
     /// No rows yet, with room for some.
     pub(crate) fn new(columns: &[SelectedColumn], rows: usize) -> Self {
         let empty = |column: &SelectedColumn| {
             let mut values = Values::empty(column.value_type)?;
             values.reserve(rows);
-            Some(Column { values, validity: None })
+            Some(Column::of_values(values))
         };
-        Self { timestamps_ns: Vec::with_capacity(rows), columns: columns.iter().map(empty).collect() }
+        let columns = columns.iter().map(empty).collect();
+        Self { timestamps_ns: Vec::with_capacity(rows), columns, row_folds: Folds::NONE }
     }
 
     /// Adds a row of numbers; `cell` has that of each column by its index, `None` for a null.
@@ -185,7 +194,7 @@ impl TableRows {
     ) {
         let before = self.timestamps_ns.len();
         for (index, (column, wanted)) in self.columns.iter_mut().zip(columns).enumerate() {
-            let Some(Column { values, validity }) = column else { continue };
+            let Some(Column { values, validity, .. }) = column else { continue };
             let cell = cell(wanted, index);
             let cell = cell.filter(|cell| wanted.value_type != ValueType::F64 || *cell != STALE_NAN_BITS);
             push_cell(values, cell.unwrap_or_default());
@@ -200,7 +209,7 @@ impl TableRows {
     pub(crate) fn extend_from(&mut self, others: &Self, rows: Range<usize>) {
         let before = self.timestamps_ns.len();
         for (column, other) in self.columns.iter_mut().zip(&others.columns) {
-            let (Some(Column { values, validity }), Some(other)) = (column, other) else { continue };
+            let (Some(Column { values, validity, .. }), Some(other)) = (column, other) else { continue };
             push_values(values, &other.values, rows.clone());
             if other.validity.is_some() || validity.is_some() {
                 let validity = validity.get_or_insert_with(|| vec![true; before]);
@@ -265,7 +274,7 @@ fn spread(column: &Column, own: &[i64], axis: &[i64]) -> Column {
         Values::Bool(values) => Values::Bool(pick(values, &indexes)),
         Values::Text(values) => Values::Text(pick(values, &indexes)),
     };
-    Column { values, validity }
+    Column::new(values, validity)
 }
 
 fn pick<T: Clone + Default>(values: &[T], indexes: &[Option<usize>]) -> Vec<T> {

@@ -70,6 +70,7 @@ impl Store {
             exists |= !groups.is_empty();
             index.groups.add_label_names(database, &groups, &mut tags).map_err(&unreadable)?;
         }
+        catalog.catalog.tags(measurement).iter().for_each(|tag| tags.insert(tag));
         let fields = catalog.catalog.fields(measurement).into_iter();
         let fields = fields.filter(|(_, value_type)| *value_type != ValueType::Histogram);
         let fields = fields.map(|(name, value_type)| (name.to_owned(), value_type)).collect();

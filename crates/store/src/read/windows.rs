@@ -189,6 +189,8 @@ fn aggregate_view(
     let mut decoded: Vec<(&Source<'_>, CoveringNodes, Vec<ChunkRef>)> = Vec::new();
     for (index, source) in sources.iter().enumerate() {
         if source.part.info.fold_ns > 0 {
+            let cut = |nodes: &Nodes| count_cut(nodes, wanted.windows, &range);
+            counts.origins.cut_folds += source.nodes.as_ref().map_or(0, cut);
             aggregated.folded.extend(source.nodes.clone());
             continue;
         }
@@ -243,29 +245,24 @@ fn sources<'a>(
     for (part, summary, chunks) in found {
         let mut nodes = None;
         if let Some(index) = summary {
-            let bytes = part.read_summary(index)?;
-            origins.add_summary(part, bytes.len());
-            let read = summary::decode(&bytes, Some(slots)).map_err(|error| part.corrupt(index.offset, &error))?;
-            nodes = Some(read);
-        }
-        if part.info.fold_ns > 0
-            && let Some(nodes) = &mut nodes
-        {
-            leave_out_deleted(snapshot, part, nodes);
+            origins.add_summary(part, index.bytes as usize);
+            nodes = Some(if part.info.fold_ns > 0 {
+                snapshot.folded_nodes(part, index, Some(slots))?
+            } else {
+                let bytes = part.read_summary(index)?;
+                summary::decode(&bytes, Some(slots)).map_err(|error| part.corrupt(index.offset, &error))?
+            });
         }
         sources.push(Source { part, chunks, nodes });
     }
     Ok(sources)
 }
 
-fn leave_out_deleted(snapshot: &KeySnapshot, part: &Part, nodes: &mut Nodes) {
-    let masking = snapshot.masking(part);
-    for column in &mut nodes.columns {
-        let slot = column.slot;
-        column
-            .nodes
-            .retain(|(_, node)| !masking.iter().any(|delete| delete.takes_node(&snapshot.key, slot, node.last.0)));
-    }
+/// How many nodes windows cut.
+fn count_cut(nodes: &Nodes, windows: &Windows, range: &TimeRange) -> u64 {
+    let place = |time_ns: i64| windows.index(time_ns).filter(|_| range.contains(time_ns));
+    let is_cut = |node: &&(i64, Summary)| place(node.1.first.0) != place(node.1.last.0);
+    nodes.columns.iter().flat_map(|column| &column.nodes).filter(is_cut).count() as u64
 }
 
 /// The nodes of a source that lie in one window each and that nothing else touches.

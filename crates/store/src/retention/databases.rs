@@ -1,10 +1,11 @@
 //! Dropping: a database with all that is in it, and rows of a table.
 
-use index::{CompiledMatcher, DatabaseId, RoaringBitmap};
+use index::{CompiledMatcher, DatabaseId, MeasurementId, RoaringBitmap};
 use model::TimeRange;
 
-use crate::retention::Deleted;
+use crate::head::shard::Shard;
 use crate::retention::deletes::Delete;
+use crate::retention::{Deleted, check_folds_whole};
 use crate::{Store, StoreError};
 
 impl Store {
@@ -25,6 +26,79 @@ impl Store {
         self.delete_all(id)?;
         self.carry_out_deletes()?;
         Ok(true)
+    }
+
+    /// Drops a table: its rows, columns and types are gone at once, its tokens are stale, and a new one of its name has its own columns.
+    /// Returns whether there was one.
+    pub fn drop_table(&self, database: &str, table: &str) -> Result<bool, StoreError> {
+        let found = {
+            let catalog = &self.catalog.read().catalog;
+            catalog.database(database).and_then(|database| Some((database, catalog.measurement(database, table)?)))
+        };
+        let Some((database, measurement)) = found else { return Ok(false) };
+        // Rows first: a crash in between leaves a table without rows, not rows without a table.
+        self.delete_groups(database, self.groups_of(database, measurement)?, &TimeRange::ALL)?;
+        self.with_catalog(|state, entries| {
+            entries.extend(state.catalog.drop_measurement(measurement));
+            Ok(())
+        })?;
+        self.log.commit(self.log.last_sequence())?;
+        self.clear_dropped(database, measurement)?;
+        self.carry_out_deletes()?;
+        self.purge_dropped(database, measurement)?;
+        Ok(true)
+    }
+
+    /// Makes the groups of a dropped measurement stale, and deletes what came for them until then.
+    fn clear_dropped(&self, database: DatabaseId, measurement: MeasurementId) -> Result<(), StoreError> {
+        let groups = self.groups_of(database, measurement)?;
+        if groups.iter().all(RoaringBitmap::is_empty) {
+            return Ok(());
+        }
+        for (shard, groups) in self.shards.iter().zip(&groups) {
+            shard.groups.write().removed |= groups;
+        }
+        // From now on no writer finds them by what it looked up before.
+        self.ingestor.forget_groups();
+        self.delete_groups(database, groups, &TimeRange::ALL)
+    }
+
+    /// Takes the groups of a dropped measurement out of the index, as far as they have no rows.
+    fn purge_dropped(&self, database: DatabaseId, measurement: MeasurementId) -> Result<(), StoreError> {
+        let groups = self.groups_of(database, measurement)?;
+        self.shards.iter().zip(groups).try_for_each(|(shard, groups)| self.purge_groups(shard, groups))
+    }
+
+    /// Does what drops of tables before this opening left to do.
+    pub(crate) fn finish_drops(&self) -> Result<(), StoreError> {
+        let dropped: Vec<(DatabaseId, MeasurementId)> = self.catalog.read().catalog.dropped_measurements().collect();
+        for (database, measurement) in dropped {
+            self.clear_dropped(database, measurement)?;
+            self.purge_dropped(database, measurement)?;
+        }
+        Ok(())
+    }
+
+    /// The groups of a measurement, shard by shard.
+    fn groups_of(&self, database: DatabaseId, measurement: MeasurementId) -> Result<Vec<RoaringBitmap>, StoreError> {
+        let of_shard = |shard: &Shard| {
+            let groups = shard.groups.read().groups.of_measurement(database, measurement);
+            groups.map_err(StoreError::index(&self.options.directory))
+        };
+        self.shards.iter().map(of_shard).collect()
+    }
+
+    /// Declares tags of a table that exists, so that it has them before any row.
+    pub fn declare_tags(&self, database: &str, table: &str, tags: &[String]) -> Result<(), StoreError> {
+        self.with_catalog(|state, entries| {
+            let catalog = &mut state.catalog;
+            let found = catalog.database(database).and_then(|database| catalog.measurement(database, table));
+            if let Some(measurement) = found {
+                entries.extend(tags.iter().filter_map(|tag| catalog.register_tag(measurement, tag)));
+            }
+            Ok(())
+        })?;
+        self.log.commit(self.log.last_sequence())
     }
 
     /// Deletes the rows in a range of a table's groups that satisfy all matchers.
@@ -76,6 +150,9 @@ impl Store {
         groups: Vec<RoaringBitmap>,
         range: &TimeRange,
     ) -> Result<(), StoreError> {
+        for (shard, groups) in self.shards.iter().zip(&groups) {
+            check_folds_whole(&shard.parts_and_deletes().0, groups, range)?;
+        }
         for (shard, groups) in self.shards.iter().zip(groups).filter(|(_, groups)| !groups.is_empty()) {
             self.delete_in(shard, &Delete { sequence: 0, database, range: *range, groups, columns: Vec::new() })?;
         }

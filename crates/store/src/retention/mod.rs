@@ -22,7 +22,7 @@ use crate::log::{NewRecord, record};
 use crate::manifest::{Edit, State};
 use crate::part::{Part, PartInfo};
 use crate::retention::deletes::Delete;
-use crate::retention::policy::DatabasePolicy;
+use crate::retention::policy::{DatabasePolicy, length_text};
 use crate::retention::trusted_time::TrustedTime;
 use crate::{Store, StoreError};
 
@@ -108,6 +108,12 @@ impl Store {
         Some(self.retention.policies.read().get(&id).cloned().unwrap_or_default())
     }
 
+    /// Returns whether queries of a database fail whose answer would be made of what folding left.
+    pub fn is_strict(&self, database: &str) -> bool {
+        let id = self.catalog.read().catalog.database(database);
+        id.is_some_and(|id| self.retention.policies.read().get(&id).is_some_and(|policy| policy.is_strict))
+    }
+
     /// Says how a database keeps its data; made if it does not exist. What is kept less long than before disappears at
     /// once; files go when no database keeps anything in them.
     pub fn set_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), StoreError> {
@@ -119,6 +125,11 @@ impl Store {
         let mut policies = self.retention.policies.write();
         let known = policies.get(&id).cloned().unwrap_or_default();
         if known.retains_like(policy) {
+            if known.is_strict != policy.is_strict {
+                let known = DatabasePolicy { is_strict: policy.is_strict, ..known };
+                self.commit_at_trusted_time(&mut vec![Edit::Policy { database: id, policy: known.clone() }])?;
+                policies.insert(id, known);
+            }
             return Ok(());
         }
         let alike = policies.values().find(|other| other.retains_like(policy)).map(|other| other.class);
@@ -244,6 +255,9 @@ impl Store {
             let columns = masked.columns.entry(group.key.measurement).or_default();
             columns.extend(group.columns.iter().map(|column| column.slot));
         }
+        for (shard, masked) in self.shards.iter().zip(&masked) {
+            check_folds_whole(&shard.parts_and_deletes().0, &masked.groups, range)?;
+        }
         for (shard, masked) in self.shards.iter().zip(masked).filter(|(_, masked)| !masked.groups.is_empty()) {
             let columns = if by_name { masked.columns } else { BTreeMap::new() };
             let columns = columns.into_iter().map(|(measurement, slots)| (measurement, slots.into_iter().collect()));
@@ -262,6 +276,7 @@ impl Store {
     fn delete_once(&self, shard: &Shard, mut delete: Delete) -> Result<(), StoreError> {
         let _hurry = self.throttle.hurry();
         let _work = shard.work.lock();
+        check_folds_whole(&shard.parts_and_deletes().0, &delete.groups, &delete.range)?;
         // A record of its own, on disk, so that no two deletes have the same number.
         let mark = self.log.append(&NewRecord::without_rows(record::MARK, &[]))?;
         self.log.commit(mark)?;
@@ -306,4 +321,31 @@ impl Store {
         state.deletes = Arc::new(kept);
         Ok(())
     }
+}
+/// Fails if a bound of a delete lies within a fold of its groups: the samples of a summary cannot be told apart.
+pub(crate) fn check_folds_whole(
+    parts: &[Arc<Part>],
+    groups: &RoaringBitmap,
+    range: &TimeRange,
+) -> Result<(), StoreError> {
+    for part in parts.iter().filter(|part| part.info.fold_ns > 0 && !part.groups.is_disjoint(groups)) {
+        let PartInfo { fold_ns, partition, range: rows, .. } = part.info;
+        let cuts = |bound_ns: i64| {
+            partition.start_ns < bound_ns && bound_ns <= rows.end_ns && bound_ns.rem_euclid(fold_ns) != 0
+        };
+        if !cuts(range.start_ns) && !cuts(range.end_ns.saturating_add(1)) {
+            continue;
+        }
+        let start_ns = range.start_ns.saturating_sub(range.start_ns.rem_euclid(fold_ns));
+        let after_ns = range.end_ns.saturating_add(fold_ns - range.end_ns.rem_euclid(fold_ns));
+        let width = length_text(fold_ns);
+        return Err(StoreError::Invalid(format!(
+            "the samples from {} to {} ns are folded to summaries of {width}, of which a delete takes all or nothing: begin and end \
+             it at multiples of {width}, such as from {start_ns} to {} ns",
+            partition.start_ns,
+            rows.end_ns,
+            after_ns.saturating_sub(1)
+        )));
+    }
+    Ok(())
 }

@@ -196,6 +196,11 @@ impl Keys {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// Begins a new generation in which all targets stay what they are.
+    pub(crate) fn look_again(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Forgets all, because groups have left the index.
     pub(crate) fn clear(&self) {
         let mut known = self.tables.write();

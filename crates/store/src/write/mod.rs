@@ -8,6 +8,7 @@ pub(crate) mod keys;
 pub(crate) mod pressure;
 pub(crate) mod producers;
 pub(crate) mod resolve;
+pub(crate) mod sealed;
 pub(crate) mod tokens;
 
 use std::sync::atomic::AtomicBool;
@@ -92,6 +93,11 @@ impl Ingestor {
         self.admission.forget();
     }
 
+    /// Makes rows on their way be looked at again: what they were looked up by has changed.
+    pub(crate) fn look_again(&self) {
+        self.keys.look_again();
+    }
+
     /// Refuses new series for a reason, or admits them again.
     pub(crate) fn refuse_series(&self, reason: Option<String>) {
         *self.refusal.write() = reason;
@@ -153,9 +159,10 @@ impl Store {
         self.write_exemplars(database, batch)?;
         loop {
             let generation = self.ingestor.keys.generation();
-            let route = self.resolve(database, batch)?;
+            let mut route = self.resolve(database, batch)?;
+            self.reject_sealed(batch, &mut route);
             let rows = self.split(batch, &route);
-            // A group that left the index meanwhile is registered anew.
+            // A group that left the index meanwhile is registered anew, and rows of time that was folded are rejected.
             let appended = self.append(&rows, Some(generation))?;
             self.ingestor.buffers.recycle_rows(rows);
             if let Some(sequence) = appended {

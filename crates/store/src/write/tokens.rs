@@ -230,16 +230,17 @@ impl Store {
         sent: Option<Sent>,
     ) -> Result<Appended, StoreError> {
         rows.retain(|rows| !rows.blocks.is_empty());
-        let mut beyond_retention = 0;
+        let (mut beyond_retention, mut folded) = (0, 0);
         loop {
             let generation = self.ingestor.keys.generation();
             for rows in &mut rows {
                 self.leave_out_removed(rows, &mut stale)?;
                 beyond_retention += self.leave_out_expired(rows)?;
+                folded += self.leave_out_sealed(rows);
             }
             if let Some((sequence, is_duplicate)) = self.append_sent(&rows, sent, Some(generation))? {
                 self.ingestor.buffers.recycle_rows(rows);
-                return Ok(Appended { sequence, stale, is_duplicate, beyond_retention });
+                return Ok(Appended { sequence, stale, is_duplicate, beyond_retention, folded });
             }
         }
     }
@@ -283,6 +284,8 @@ pub struct Appended {
     pub is_duplicate: bool,
     /// How many rows were left out because they are older than what their databases keep.
     pub beyond_retention: u64,
+    /// How many rows were left out because they came for time that is folded.
+    pub folded: u64,
 }
 
 /// Rows by token, written together: all or none.
@@ -472,9 +475,10 @@ impl Appender<'_> {
         let (rows, cells, known_stale) = (self.rows() as u64, self.cells as u64, self.stale.len() as u64);
         let appended = self.store.append_rows(self.shards, self.stale, sent)?;
         if !appended.is_duplicate {
-            let left_out = appended.stale.len() as u64 - known_stale + appended.beyond_retention;
+            let rejected = appended.beyond_retention + appended.folded;
+            let left_out = appended.stale.len() as u64 - known_stale + rejected;
             self.store.counters.appended(rows.saturating_sub(left_out), cells);
-            self.store.counters.rejected_rows.fetch_add(appended.beyond_retention, Ordering::Relaxed);
+            self.store.counters.rejected_rows.fetch_add(rejected, Ordering::Relaxed);
         }
         Ok(appended)
     }

@@ -122,7 +122,7 @@ mod tests {
             labels: Labels::from_pairs([("__name__", "up"), ("job", "a,\"b\"")]).unwrap(),
             timestamps_ms: std::sync::Arc::new(vec![-1, 1_500_000_000_250]),
             values: vec![0.5, f64::NEG_INFINITY],
-            histograms: Vec::new(),
+            ..Series::empty()
         };
         let format = "__name__,job,other,__value__,__timestamp__,__timestamp__:unix_s,__timestamp__:unix_ns,__timestamp__:rfc3339";
         let text = Columns::parse(format).unwrap().write(&[series], &Budget::new(0)).unwrap();

@@ -96,7 +96,9 @@ impl Outcome {
         let quoted = quoted(body, &self.reasons);
         for Reason { line, text, kind } in &mut self.reasons {
             *text = match kind {
-                RejectionKind::TypeConflict | RejectionKind::BeyondRetention => format!("{text} (line {line})"),
+                RejectionKind::TypeConflict | RejectionKind::BeyondRetention | RejectionKind::Folded => {
+                    format!("{text} (line {line})")
+                }
                 RejectionKind::Unreadable | RejectionKind::SeriesRefused => {
                     format!("unable to parse '{}': {text} (line {line})", quoted.get(line).map_or("", String::as_str))
                 }

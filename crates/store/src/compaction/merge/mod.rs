@@ -19,6 +19,7 @@ use crate::manifest::Edit;
 use crate::part::{KeyCursor, Part, PartInfo, PartKey};
 use crate::retention::deletes::Delete;
 use crate::tier::parts::tail_path;
+use crate::write::sealed::unseal;
 use crate::{Store, StoreError};
 
 use outputs::Outputs;
@@ -43,9 +44,11 @@ impl Store {
             return Ok(false);
         };
         let _hurry = (is_forced || self.is_behind(shard)).then(|| self.throttle.hurry());
-        self.run(shard, class, &job)?;
-        self.counters.merged(job.reason);
-        Ok(true)
+        let is_done = self.run(shard, class, &job)?;
+        if is_done {
+            self.counters.merged(job.reason);
+        }
+        Ok(is_done)
     }
 
     /// Returns whether flushes bring more than merges take away at the rate that they have.
@@ -86,10 +89,16 @@ impl Store {
         })
     }
 
-    /// Writes the outputs, commits them in place of the inputs, and removes the inputs' files.
-    fn run(&self, shard: &Shard, class: u32, job: &CompactionJob) -> Result<(), StoreError> {
+    /// Writes the outputs, commits them in place of the inputs, and removes the inputs' files. Returns whether it did: a fold waits for rows
+    /// that are not in its inputs yet.
+    fn run(&self, shard: &Shard, class: u32, job: &CompactionJob) -> Result<bool, StoreError> {
         let (parts, deletes) = shard.parts_and_deletes();
         let inputs: Vec<Arc<Part>> = parts.iter().filter(|part| job.inputs.contains(&part.info.id)).cloned().collect();
+        // A fold, or late rows that came for one: samples go.
+        let folds = inputs.iter().any(|part| part.info.fold_ns < job.fold_ns);
+        if folds && !self.seal(shard, &inputs)? {
+            return Ok(false);
+        }
         let written = match self.adopted(&inputs, &deletes, job) {
             Some(adopted) => vec![adopted],
             None => self.write_merged(shard, class, job, &inputs, &deletes)?,
@@ -99,18 +108,20 @@ impl Store {
         edits.extend(job.inputs.iter().map(|id| Edit::RemovePart(*id)));
         let groups = inputs.iter().fold(RoaringBitmap::new(), |groups, part| groups | &part.groups);
         let left = opened.iter().fold(groups, |groups, part| groups - &part.groups);
-        // A fold, or late rows that came for one: samples go.
-        let folds = inputs.iter().any(|part| part.info.fold_ns < job.fold_ns);
         let withdrawn = folds.then(|| self.withdraw_journal()).transpose()?;
         let replaced = self.replace_parts(shard, &edits, &inputs, opened);
         if folds {
             // Even if it failed: readers may see the new parts by then.
             self.journal.replaced(ChangeKind::Folded, shard.number, &inputs);
+            unseal(shard, &inputs);
         }
         drop(withdrawn);
         replaced?;
         // All rows of these were deleted.
-        if left.is_empty() { Ok(()) } else { self.purge_groups(shard, left) }
+        if !left.is_empty() {
+            self.purge_groups(shard, left)?;
+        }
+        Ok(true)
     }
 
     /// The only input as the output, where nothing has to be written.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use model::TimeRange;
+use model::{STALE_NAN_BITS, TimeRange, ValueType};
 
 use crate::compaction::{CompactionJob, Placement, Target};
 use crate::part::chunk::{self, Rows, RowsColumn};
@@ -264,7 +264,7 @@ fn folded(gathered: &KeyRows, segments: &[(Target, Segment<'_>)], fold_ns: i64) 
     let mut nodes = Nodes { width_ns: fold_ns, columns: Vec::new() };
     gathered.folded.iter().for_each(|folded| nodes.merge(folded));
     if let Some(unfolded) = &gathered.unfolded {
-        nodes.merge(&Nodes::of_rows(unfolded, fold_ns));
+        nodes.merge(&Nodes::of_folded(unfolded, fold_ns));
         return Ok(nodes);
     }
     let mut pieces = Vec::with_capacity(segments.len());
@@ -274,46 +274,45 @@ fn folded(gathered: &KeyRows, segments: &[(Target, Segment<'_>)], fold_ns: i64) 
             Segment::Copied(copied) => copied.decode()?,
         });
     }
-    nodes.merge(&Nodes::of_rows(&chunk::join(pieces), fold_ns));
+    nodes.merge(&Nodes::of_folded(&chunk::join(pieces), fold_ns));
     Ok(nodes)
 }
 
-/// The last row of each fold, every member's last value in it.
+/// The last row of each fold, with every member's last value in it, and a stale marker after that.
 fn thin(rows: &Rows, fold_ns: i64) -> Rows {
-    let fold_of = |timestamp_ns: &i64| timestamp_ns.div_euclid(fold_ns);
-    let mut kept: Vec<usize> = Vec::new();
-    for column in &rows.columns {
-        let mut last: Option<(i64, usize)> = None;
-        for (row, timestamp_ns) in rows.timestamps_ns.iter().enumerate().filter(|(row, _)| !column.is_null(*row)) {
-            let fold = fold_of(timestamp_ns);
-            if let Some((_, place)) = last.filter(|(before, _)| *before != fold) {
-                kept.push(place);
-            }
-            last = Some((fold, row));
-        }
-        kept.extend(last.map(|(_, place)| place));
-    }
+    let of_column = |column: &RowsColumn| last_cells(&rows.timestamps_ns, column, fold_ns);
+    let of_columns: Vec<Vec<usize>> = rows.columns.iter().map(of_column).collect();
+    let mut kept = of_columns.concat();
     kept.sort_unstable();
     kept.dedup();
     let mut thinned = rows.pick(&kept);
-    let Rows { timestamps_ns, columns } = &mut thinned;
-    columns.iter_mut().for_each(|column| keep_last(timestamps_ns, column, fold_of));
+    // Another member's last row must not show an earlier value.
+    for (column, of_column) in thinned.columns.iter_mut().zip(&of_columns) {
+        for (place, row) in kept.iter().enumerate() {
+            if of_column.binary_search(row).is_err() && !column.is_null(place) {
+                column.clear(place, place + 1);
+            }
+        }
+    }
     thinned
 }
 
-/// Of a member's values in one fold only the last stays: another member's last row must not show an earlier one.
-fn keep_last(timestamps_ns: &[i64], column: &mut RowsColumn, fold_of: impl Fn(&i64) -> i64) {
-    let mut newer: Option<i64> = None;
-    for (row, timestamp_ns) in timestamps_ns.iter().enumerate().rev() {
-        if column.is_null(row) {
-            continue;
+/// The rows with a member's last value of each fold, and with a stale marker if one comes after it.
+fn last_cells(timestamps_ns: &[i64], column: &RowsColumn, fold_ns: i64) -> Vec<usize> {
+    let is_stale = |row: usize| column.value_type == ValueType::F64 && column.cells.get(row) == Some(&STALE_NAN_BITS);
+    let mut cells: Vec<usize> = Vec::new();
+    // The fold whose cells were seen last, and whether a value was among them.
+    let mut later: Option<(i64, bool)> = None;
+    for (row, timestamp_ns) in timestamps_ns.iter().enumerate().rev().filter(|(row, _)| !column.is_null(*row)) {
+        let (fold, is_value) = (timestamp_ns.div_euclid(fold_ns), !is_stale(row));
+        let known = later.filter(|(of_later, _)| *of_later == fold).map(|(_, has_value)| has_value);
+        if known.is_none() || known == Some(false) && is_value {
+            cells.push(row);
+            later = Some((fold, is_value));
         }
-        let fold = fold_of(timestamp_ns);
-        if newer == Some(fold) {
-            column.clear(row, row + 1);
-        }
-        newer = Some(fold);
     }
+    cells.reverse();
+    cells
 }
 
 #[cfg(test)]
@@ -321,6 +320,28 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Of a fold each member's last value is left, and a stale marker after it.
+    #[test]
+    fn last_values_are_left_of_folds() {
+        let column = |slot, cells: &[Option<f64>]| {
+            let mut column = RowsColumn::new(slot, ValueType::F64);
+            cells.iter().for_each(|cell| column.push(cell.map(f64::to_bits)));
+            column
+        };
+        let stale = f64::from_bits(STALE_NAN_BITS);
+        let a = column(1, &[Some(1.0), Some(2.0), Some(stale), None, Some(4.0), Some(5.0)]);
+        let b = column(2, &[Some(1.0), Some(2.0), None, None, Some(stale), None]);
+        let rows = Rows { timestamps_ns: vec![0, 1, 2, 3, 10, 11], columns: vec![a, b] };
+        let left = thin(&rows, 10);
+        assert_eq!(left.timestamps_ns, [1, 2, 10, 11]);
+        let shown = |column: &RowsColumn| -> Vec<Option<u64>> {
+            (0..4).map(|row| (!column.is_null(row)).then(|| column.cells[row])).collect()
+        };
+        let [of_a, of_b] = [&left.columns[0], &left.columns[1]].map(shown);
+        assert_eq!(of_a, [Some(2.0f64.to_bits()), Some(STALE_NAN_BITS), None, Some(5.0f64.to_bits())]);
+        assert_eq!(of_b, [Some(2.0f64.to_bits()), None, Some(STALE_NAN_BITS), None]);
+    }
 
     proptest! {
         /// Every row goes where it would go alone, each part gets one run of segments, and nothing is left out.

@@ -106,10 +106,8 @@ impl Sources {
         let bytes = cursor.read(handle)?;
         let mut nodes = summary::decode(&bytes, None).map_err(|error| part.corrupt(handle.offset, &error))?;
         if part.info.fold_ns > 0 {
-            for column in &mut nodes.columns {
-                let is_kept = |delete: &&Delete, last_ns: i64| !delete.takes_node(&entry.key, column.slot, last_ns);
-                column.nodes.retain(|(_, node)| touching.iter().all(|delete| is_kept(delete, node.last.0)));
-            }
+            nodes = nodes.with_rows();
+            nodes.retain(|slot, last_ns| !touching.iter().any(|delete| delete.takes_node(&entry.key, slot, last_ns)));
             self.folded.push(nodes);
         } else if let Some(range) = range.filter(|_| of_part.iter().all(|chunk| !chunk.is_masked)) {
             let rows = of_part.iter().map(|chunk| chunk.header.rows).sum();

@@ -163,6 +163,8 @@ impl Store {
         };
         store.record_opening_time();
         store.observe_time();
+        // On a full disk the next opening does it: nothing can be read of a dropped table.
+        let _ = store.finish_drops();
         Ok(store)
     }
 }
