@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ingest::line::{self, Precision};
-use ingest::{BodyError, LineErrors, Protocol};
+use ingest::{BodyError, LineErrors, Parsed, Protocol};
 use model::Batch;
 use store::{Rejected, StoreError, WriteReport};
 
@@ -68,13 +68,18 @@ impl Db {
 
     /// Writes line protocol with timestamps in nanoseconds. Good lines are written, bad ones told.
     pub fn write_lines(&self, database: &str, lines: &[u8]) -> Result<(WriteReport, LineErrors), WriteError> {
+        let parsed = self.parse_lines(database, lines)?;
+        Ok((self.write(database, &parsed.batch)?, parsed.errors))
+    }
+
+    /// Reads line protocol with timestamps in nanoseconds.
+    pub(crate) fn parse_lines<'a>(&self, database: &str, lines: &'a [u8]) -> Result<Parsed<'a>, WriteError> {
         let options = line::Options {
             hasher: self.key_hasher.scope(Protocol::Line, self.database_id(database)?),
             precision: Precision::Nanosecond,
             now_ns: self.now_ns(),
             limits: &self.limits,
         };
-        let parsed = line::parse(lines, &options)?;
-        Ok((self.write(database, &parsed.batch)?, parsed.errors))
+        Ok(line::parse(lines, &options)?)
     }
 }

@@ -3,6 +3,7 @@
 use query::{SqlType, TableSchema, Value};
 
 use crate::error::SqlError;
+use crate::expression::LookupAnswers;
 use crate::relation::{Column, Relation};
 use crate::run::Run;
 use crate::select::sql_type;
@@ -23,6 +24,18 @@ const TYPES: [(i64, &str, &str, SqlType); 9] = [
 const PUBLIC: i64 = 2200;
 /// The number of the first table.
 const TABLES_FROM: i64 = 100_000;
+
+/// The numbers of tables of the catalog that clients name.
+const CATALOG_NUMBERS: [(&str, i64); 8] = [
+    ("pg_type", 1247),
+    ("pg_attribute", 1249),
+    ("pg_proc", 1255),
+    ("pg_class", 1259),
+    ("pg_database", 1262),
+    ("pg_constraint", 2606),
+    ("pg_namespace", 2615),
+    ("pg_tablespace", 1213),
+];
 
 /// The name of a type by its number.
 pub(crate) fn type_name(number: i64) -> &'static str {
@@ -233,6 +246,29 @@ fn pg_type() -> Relation {
 }
 
 impl Run<'_> {
+    /// The number of a table, by its name with or without its schema.
+    pub(crate) fn numbered_table(&self, name: &str) -> Result<i64, SqlError> {
+        let (schema, table) = name.rsplit_once('.').map_or((None, name), |(schema, table)| (Some(schema), table));
+        let table = table.trim_matches('"');
+        if schema != Some("pg_catalog")
+            && let Some((number, _)) = (TABLES_FROM..).zip(self.tables()?).find(|(_, known)| known == table)
+        {
+            return Ok(number);
+        }
+        match CATALOG_NUMBERS.iter().find(|(known, _)| *known == table) {
+            Some((_, number)) => Ok(*number),
+            None if is_empty(table) => Ok(0),
+            None => Err(SqlError::UnknownTable(format!("relation \"{name}\" does not exist"))),
+        }
+    }
+
+    /// The names of tables by their numbers.
+    pub(crate) fn named_tables(&self) -> Result<LookupAnswers, SqlError> {
+        let tables = (TABLES_FROM..).zip(self.tables()?);
+        let catalog = CATALOG_NUMBERS.iter().map(|(name, number)| (*number, (*name).to_owned()));
+        Ok(tables.chain(catalog).map(|(number, name)| (vec![Value::Int(number)], Some(Value::text(name)))).collect())
+    }
+
     /// A table that is not data; `None` if there is none of the name.
     pub(crate) fn catalog_table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Relation>, SqlError> {
         let schema = schema.map(str::to_lowercase);
@@ -326,9 +362,12 @@ impl Run<'_> {
                 relation(&columns, vec![row])
             }
             "pg_settings" => {
-                let settings = [("server_version", "16.0"), ("TimeZone", "UTC"), ("standard_conforming_strings", "on")];
-                let rows = settings.iter().map(|(name, value)| vec![text(name), text(value)]);
-                relation(&[("name", Text), ("setting", Text)], rows.collect())
+                let row = |(name, _, description): &(&str, &str, &str)| {
+                    let value = crate::statement::setting_of(name, &self.environment).unwrap_or_default();
+                    vec![text(name), text(&value), text(description)]
+                };
+                let columns = [("name", Text), ("setting", Text), ("short_desc", Text)];
+                relation(&columns, crate::statement::SETTINGS.iter().map(row).collect())
             }
             name if EMPTY.contains(&name) => empty(),
             _ => return Err(SqlError::UnknownTable(format!("relation \"pg_catalog.{name}\" does not exist"))),

@@ -70,7 +70,7 @@ fn ask(db: &MemoryDatabases, text: &str, manner: Manner) -> String {
         let budget = Budget::new(10_000_000);
         let answer = sql::run(&parsed, place, &db.session(&budget), &client(manner));
         match answer {
-            Ok(answer @ (Answer::Rows(_) | Answer::Table(_))) => {
+            Ok(answer @ (Answer::Rows(_) | Answer::Table(_) | Answer::Returned(..))) => {
                 let relation = answer.relation().unwrap();
                 let described = sql::describe(&parsed, place, &db.session(&budget), &client(manner)).unwrap();
                 let names = |columns: &[sql::Column]| {
@@ -102,7 +102,9 @@ fn ask(db: &MemoryDatabases, text: &str, manner: Manner) -> String {
             }
             Ok(Answer::CopyOut(rows)) => out += &String::from_utf8_lossy(&rows.messages.concat()),
             Ok(Answer::CopyIn(copy)) => writeln!(out, "rows for {} {:?}", copy.table, copy.columns).unwrap(),
-            Ok(Answer::Set(name, value)) => writeln!(out, "{name}={value}").unwrap(),
+            Ok(Answer::Set(setting)) => {
+                writeln!(out, "{}={}", setting.name, setting.value.as_deref().unwrap_or("DEFAULT")).unwrap();
+            }
             Ok(Answer::Done(tag)) => writeln!(out, "{tag}").unwrap(),
             Err(error) => writeln!(out, "error: {error}").unwrap(),
         }

@@ -12,6 +12,10 @@ use crate::error::{SqlError, invalid, unsupported};
 /// The type that a type's name means.
 pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {
     let name = data_type.to_string().to_lowercase();
+    // Arrays are texts as Postgres writes them.
+    if name.ends_with(']') {
+        return Ok(SqlType::Text);
+    }
     let base = name.split(['(', '[']).next().unwrap_or_default().trim();
     let base = base.strip_prefix("pg_catalog.").unwrap_or(base);
     Ok(match base {
@@ -44,6 +48,12 @@ pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {
         _ if base.starts_with("timestamp") || base == "datetime" => SqlType::LocalTimestamp,
         _ => return unsupported(format!("the type {name}")),
     })
+}
+
+/// The type of the elements of an array's type, such as `bigint[]`.
+pub(crate) fn array_element(name: &str) -> Result<SqlType, SqlError> {
+    let element = name.trim_end_matches(['[', ']']).trim();
+    sql_type(&DataType::Custom(vec![sqlparser::ast::Ident::new(element)].into(), Vec::new()))
 }
 
 /// A value as another type.

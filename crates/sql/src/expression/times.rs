@@ -4,6 +4,7 @@ use jiff::tz::TimeZone;
 use query::time::{self, CalendarBins};
 use query::{Interval, SqlType, Value};
 
+use super::buckets::GAPFILL_BETWEEN;
 use super::shapes::NS_PER_DAY;
 use super::{Bound, Environment, Function, strict};
 use crate::error::{SqlError, invalid};
@@ -131,13 +132,30 @@ pub(crate) fn width(value: &Value) -> Result<Interval, SqlError> {
     }
 }
 
+/// The times between which a call of `time_bucket_gapfill` fills gaps, the second not inside: `None` if it is no such call.
+pub(crate) fn gapfill_range(
+    call: &Bound,
+    environment: &Environment,
+) -> Result<Option<(Option<i64>, Option<i64>)>, SqlError> {
+    let Bound::Call(function, arguments) = call else { return Ok(None) };
+    let time = |bound: &Bound| match bound.value(&[], environment)? {
+        Value::Null => Ok(None),
+        value => timestamp(&value).map(Some),
+    };
+    match (function.name, arguments.as_slice()) {
+        ("time_bucket_gapfill", _) => Ok(Some((None, None))),
+        (name, [_, _, start, finish, ..]) if name == GAPFILL_BETWEEN.name => Ok(Some((time(start)?, time(finish)?))),
+        _ => Ok(None),
+    }
+}
+
 /// Where bins of a width begin unless it is said.
 const fn bucket_origin_ns(width: Interval) -> i64 {
     if width.months == 0 { BUCKET_ORIGIN_NS } else { MONTHS_ORIGIN_NS }
 }
 
 /// `time_bucket(width, time [, origin | offset | time zone])`
-fn time_bucket(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
+pub(super) fn time_bucket(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
     let [by, at, rest @ ..] = arguments else { return Ok(Value::Null) };
     let width = width(by)?;
     start(&bucket_bins(width, bucket_origin_ns(width), rest, environment)?, at)
@@ -176,13 +194,17 @@ fn bucket_bins(
 /// The bins that a call means, whose arguments but the time are constants.
 pub(crate) fn calendar_bins(call: &Bound, environment: &Environment) -> Result<Option<CalendarBins>, SqlError> {
     let Bound::Call(function, arguments) = call else { return Ok(None) };
-    let [by, _, rest @ ..] = arguments.as_slice() else { return Ok(None) };
+    let (by, rest) = match arguments.as_slice() {
+        [by, _, _, _, rest @ ..] if function.name == GAPFILL_BETWEEN.name => (by, rest),
+        [by, _, rest @ ..] => (by, rest),
+        _ => return Ok(None),
+    };
     if !by.is_constant() || !rest.iter().all(Bound::is_constant) {
         return Ok(None);
     }
     let width = width(&by.value(&[], environment)?)?;
     let local_origin_ns = match function.name {
-        "time_bucket" | "time_bucket_gapfill" => bucket_origin_ns(width),
+        "time_bucket" | "time_bucket_gapfill" | "time_bucket_gapfill between" => bucket_origin_ns(width),
         "date_bin" | "SAMPLE BY" => 0,
         _ => return Ok(None),
     };

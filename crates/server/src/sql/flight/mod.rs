@@ -109,7 +109,7 @@ impl Service {
     /// Runs a statement and sends its table; an empty one if it gives none.
     async fn rows(&self, handle: &Handle, remote: Option<SocketAddr>) -> FlightResult<Batches> {
         let relation = match self.run(handle, handle.only_row()?, remote).await? {
-            Answer::Rows(relation) => relation,
+            Answer::Rows(relation) | Answer::Returned(relation, _) => relation,
             Answer::Table(table) => table.into_relation(),
             Answer::Set(..) | Answer::Done(_) => Relation::default(),
             Answer::CopyOut(_) | Answer::CopyIn(_) => {
@@ -131,7 +131,7 @@ impl Service {
         for row in if handle.rows.is_empty() { none.as_slice() } else { &handle.rows } {
             let count = match self.run(handle, row.values(), remote).await? {
                 Answer::Done(tag) => tag.rsplit(' ').next().and_then(|count| count.parse::<i64>().ok()),
-                Answer::Rows(relation) => i64::try_from(relation.rows.len()).ok(),
+                Answer::Rows(relation) | Answer::Returned(relation, _) => i64::try_from(relation.rows.len()).ok(),
                 Answer::Table(table) => i64::try_from(table.rows.order().len()).ok(),
                 Answer::Set(..) | Answer::CopyOut(_) | Answer::CopyIn(_) => None,
             };
