@@ -350,6 +350,11 @@ impl Run<'_> {
                 let row = |table: String| vec![text("public"), text(&table), text("thalweg")];
                 relation(&columns, self.tables()?.into_iter().map(row).collect())
             }
+            "pg_indexes" => {
+                let columns = ["schemaname", "tablename", "indexname", "tablespace", "indexdef"];
+                relation(&columns.map(|name| (name, Text)), Vec::new())
+            }
+            "pg_stat_activity" => self.pg_stat_activity(),
             "pg_roles" | "pg_user" => {
                 let mut columns = vec![("oid", Int), ("usesysid", Int), ("rolname", Text), ("usename", Text)];
                 columns.extend([("rolconnlimit", Int), ("rolvaliduntil", Text)]);
@@ -372,6 +377,33 @@ impl Run<'_> {
             name if EMPTY.contains(&name) => empty(),
             _ => return Err(SqlError::UnknownTable(format!("relation \"pg_catalog.{name}\" does not exist"))),
         })
+    }
+
+    /// The session that asks: a statement sees no other.
+    fn pg_stat_activity(&self) -> Relation {
+        use SqlType::{Int, Text, Timestamp};
+        let columns = [
+            ("datid", Int),
+            ("datname", Text),
+            ("pid", Int),
+            ("usesysid", Int),
+            ("usename", Text),
+            ("application_name", Text),
+            ("backend_start", Timestamp),
+            ("query_start", Timestamp),
+            ("state_change", Timestamp),
+            ("state", Text),
+            ("query", Text),
+            ("backend_type", Text),
+        ];
+        let now = Value::Timestamp(self.environment.now_ns);
+        let name = self.environment.settings.get("application_name").map_or("", String::as_str);
+        let mut row = vec![Value::Int(1), text(&self.environment.database), Value::Int(1), Value::Int(10)];
+        row.extend([text(&self.environment.user), text(name), now.clone(), now.clone(), now]);
+        row.extend([text("active"), text(""), text("client backend")]);
+        let nothing = ["client_addr", "client_hostname", "client_port", "wait_event_type", "wait_event", "leader_pid"];
+        let further = nothing.map(|name| (name, Value::Null));
+        with_same(relation(&columns, vec![row]), &further)
     }
 
     fn information_columns(&mut self, database: &str) -> Result<Relation, SqlError> {

@@ -277,7 +277,7 @@ fn the_same_statement_sees_what_came_and_went() {
     check("x|1 y|2 z|NULL");
     write("t,h=z a=4 3");
     check("x|1 y|2 z|4");
-    assert_eq!(ask(&db, "DELETE FROM t WHERE h = 'y'", Manner::Postgres), "DELETE\n");
+    assert_eq!(ask(&db, "DELETE FROM t WHERE h = 'y'", Manner::Postgres), "DELETE 1\n");
     check("x|1 z|4");
     db.store.compact(&mut |_| {}).unwrap();
     check("x|1 z|4");

@@ -46,7 +46,7 @@ fn push_cell(out: &mut BytesMut, value: &Value, field: &FieldInfo, sql_type: sql
     if field.format() == FieldFormat::Binary {
         return sql::push_binary(out, value, sql_type);
     }
-    let mut text = value.to_string();
+    let mut text = microseconds(value).to_string();
     match (field.datatype(), value) {
         // Sessions are in UTC.
         (&Type::TIMESTAMPTZ, Value::Timestamp(_)) => text.push_str("+00"),
@@ -55,4 +55,13 @@ fn push_cell(out: &mut BytesMut, value: &Value, field: &FieldInfo, sql_type: sql
     }
     out.put_i32(text.len() as i32);
     out.put_slice(text.as_bytes());
+}
+
+/// Postgres has microseconds, and its clients read no more digits.
+fn microseconds(value: &Value) -> Value {
+    match value {
+        Value::Timestamp(ns) => Value::Timestamp(ns.saturating_sub(ns.rem_euclid(1000))),
+        Value::Interval(interval) => Value::Interval(sql::Interval { ns: interval.ns / 1000 * 1000, ..*interval }),
+        other => other.clone(),
+    }
 }

@@ -133,10 +133,7 @@ impl Binder<'_> {
             Expr::Interval(interval) => self.interval(interval)?,
             Expr::Function(call) => self.function(call, grouped)?,
             Expr::Subquery(query) => self.scalar(query, grouped)?,
-            Expr::Exists { subquery, negated } => {
-                let found = !self.subqueries.rows(subquery)?.rows.is_empty();
-                Typed::constant(Value::Bool(found != *negated))
-            }
+            Expr::Exists { subquery, negated } => self.exists(subquery, *negated, grouped)?,
             _ => match self.predicate(expression, grouped.as_deref_mut())? {
                 Some(bound) => bound,
                 None => self.spelled_function(expression, grouped)?,
@@ -401,6 +398,10 @@ impl Binder<'_> {
         let name = to.to_string().to_lowercase();
         if name.ends_with("regclass") {
             return self.table_number(expression, grouped);
+        }
+        if name.ends_with("regproc") || name.ends_with("regprocedure") {
+            let function = self.constant(expression)?;
+            return Err(SqlError::UnknownFunction(format!("function \"{function}\" does not exist")));
         }
         let (to, is_array) = (sql_type(to)?, name.ends_with(']'));
         if let (Expr::Cast { expr, data_type, .. }, SqlType::Text) = (expression, to)

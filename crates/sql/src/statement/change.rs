@@ -190,8 +190,13 @@ impl Run<'_> {
     fn truncate(&mut self, truncate: &ast::Truncate) -> Result<Change, SqlError> {
         let mut rows = Vec::with_capacity(truncate.table_names.len());
         for target in &truncate.table_names {
-            let table = self.schema(&last(&target.name), false)?.name;
-            rows.push(DeletedRows { table, selectors: Vec::new(), range: TimeRange::ALL });
+            let schema = self.schema(&last(&target.name), false)?;
+            rows.push(DeletedRows {
+                table: schema.name,
+                selectors: Vec::new(),
+                range: TimeRange::ALL,
+                kept_fields: schema.fields,
+            });
         }
         Ok(Change::Delete { rows, tag: "TRUNCATE TABLE".to_owned() })
     }
@@ -217,7 +222,8 @@ impl Run<'_> {
             Some(count) => format!("DELETE {count}"),
             None => "DELETE".to_owned(),
         };
-        let rows = DeletedRows { table: schema.name, selectors: scan.selectors, range: scan.range };
+        let rows =
+            DeletedRows { table: schema.name, selectors: scan.selectors, range: scan.range, kept_fields: Vec::new() };
         Ok(Change::Delete { rows: vec![rows], tag })
     }
 

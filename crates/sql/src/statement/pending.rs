@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use model::TimeRange;
+use model::{TimeRange, ValueType};
 use query::plan::Selector;
 use query::{QueryError, Session};
 
@@ -32,6 +32,8 @@ pub(crate) struct DeletedRows {
     pub(crate) selectors: Vec<Selector>,
     /// When.
     pub(crate) range: TimeRange,
+    /// The fields of a table that stays without rows.
+    pub(crate) kept_fields: Vec<(String, ValueType)>,
 }
 
 /// The writes of an open transaction, in order.
@@ -64,8 +66,12 @@ impl PendingWrite {
                     None => Ok(()),
                 }
             }
-            RowChange::Delete(DeletedRows { table, selectors, range }) => {
-                Ok(session.delete(&self.database, &table, &selectors, &range)?)
+            RowChange::Delete(DeletedRows { table, selectors, range, kept_fields }) => {
+                session.delete(&self.database, &table, &selectors, &range)?;
+                if !kept_fields.is_empty() {
+                    session.create_table(&self.database, &table, &kept_fields)?;
+                }
+                Ok(())
             }
         }
     }

@@ -218,6 +218,11 @@ impl<'a> Cursor<'a> {
             && matches!(token(ahead + 1), None | Some(Token::EOF | Token::SemiColon))
     }
 
+    /// The tokens from here on.
+    pub(super) fn rest(&self) -> &'a [TokenWithSpan] {
+        self.tokens.get(self.next..).unwrap_or_default()
+    }
+
     /// Returns whether these words come next.
     pub(super) fn at(&self, words: &[&str]) -> bool {
         let same = |(ahead, word): (usize, &&str)| {
