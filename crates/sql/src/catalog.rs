@@ -20,6 +20,11 @@ const TYPES: [(i64, &str, &str, SqlType); 9] = [
     (1184, "timestamptz", "timestamp with time zone", SqlType::Timestamp),
     (1186, "interval", "interval", SqlType::Interval),
 ];
+/// The numbers of arrays and of the types of their elements.
+pub(crate) const ARRAYS: [(i64, i64); 8] =
+    [(1000, 16), (1016, 20), (1009, 25), (1022, 701), (1182, 1082), (1115, 1114), (1185, 1184), (1187, 1186)];
+/// The number of the function that reads arrays, by which clients tell types that are arrays.
+pub(crate) const ARRAY_IN: i64 = 750;
 /// The number of the schema `public`.
 const PUBLIC: i64 = 2200;
 /// The number of the first table.
@@ -40,6 +45,11 @@ const CATALOG_NUMBERS: [(&str, i64); 8] = [
 /// The name of a type by its number.
 pub(crate) fn type_name(number: i64) -> &'static str {
     TYPES.iter().find(|(known, ..)| *known == number).map_or("text", |(_, _, name, _)| name)
+}
+
+/// The two names of a type by its number.
+pub(crate) fn type_by_number(number: i64) -> Option<(&'static str, &'static str)> {
+    TYPES.iter().find(|(known, ..)| *known == number).map(|(_, short, long, _)| (*short, *long))
 }
 
 /// The number of a type.
@@ -216,22 +226,21 @@ fn pg_type() -> Relation {
         ("typarray", Int),
         ("typdelim", Text),
         ("typcollation", Int),
+        ("typinput", Int),
     ];
-    let row = |(number, name, ..): &(i64, &str, &str, SqlType)| {
-        vec![
-            Value::Int(*number),
-            text(name),
-            Value::Int(11),
-            text("b"),
-            no(),
-            no(),
-            no(),
-            text("U"),
-            no(),
-            text(","),
-            no(),
-        ]
+    let row = |number: i64, name: &str, element: i64| {
+        let array = ARRAYS.iter().find(|(_, of)| *of == number).map_or(0, |(array, _)| *array);
+        let category = if element == 0 { "U" } else { "A" };
+        let mut row = vec![Value::Int(number), text(name), Value::Int(11), text("b"), Value::Int(element), no(), no()];
+        row.extend([text(category), Value::Int(array), text(","), no()]);
+        row.push(Value::Int(if element == 0 { 0 } else { ARRAY_IN }));
+        row
     };
+    let arrays = ARRAYS.iter().filter_map(|(array, element)| {
+        let (short, _) = type_by_number(*element)?;
+        Some(row(*array, &format!("_{short}"), *element))
+    });
+    let rows = TYPES.iter().map(|(number, name, ..)| row(*number, name, 0)).chain(arrays).collect();
     let further = [
         ("typowner", Value::Int(10)),
         ("typlen", Value::Int(-1)),
@@ -242,7 +251,7 @@ fn pg_type() -> Relation {
         ("typdefault", Value::Null),
         ("typacl", Value::Null),
     ];
-    with_same(relation(&columns, TYPES.iter().map(row).collect()), &further)
+    with_same(relation(&columns, rows), &further)
 }
 
 impl Run<'_> {

@@ -151,6 +151,9 @@ impl Run<'_> {
     }
 
     fn query_within(&mut self, query: &Query) -> Result<QueryOutput, SqlError> {
+        if crate::select::type_tree::is_type_tree(query) {
+            return Ok(QueryOutput::Relation(self.type_tree()));
+        }
         if let Some(with) = &query.with {
             if with.recursive {
                 return unsupported("WITH RECURSIVE");
@@ -246,7 +249,7 @@ impl Run<'_> {
         };
         let mut count = |expression: &Expr| {
             if let Some(index) = parameter_index(expression) {
-                self.note_parameter(index, ParameterType { sql_type: SqlType::Int, is_array: false });
+                self.note_parameter(index, ParameterType::one(SqlType::Int));
             }
             match self.constant(expression)? {
                 Value::Null => Ok(None),

@@ -63,7 +63,7 @@ const ARRAYS: [(Type, Type); 15] = [
 /// The type that a parameter has by its use.
 pub(super) fn inferred(kind: ParameterType) -> Type {
     let number = u32::try_from(sql::type_number(kind.sql_type)).unwrap_or_default();
-    let element = Type::from_oid(number).unwrap_or(Type::TEXT);
+    let element = if kind.is_oid { Type::OID } else { Type::from_oid(number).unwrap_or(Type::TEXT) };
     if !kind.is_array {
         return element;
     }

@@ -30,7 +30,12 @@ pub(super) static ARRAY: Function = Function {
     call: |arguments, _| bounded(array(arguments).to_string()),
 };
 
-pub(super) static FUNCTIONS: [Function; 7] = [
+pub(super) static FUNCTIONS: [Function; 8] = [
+    strict("current_schemas", (1, 1), SqlType::Text, |arguments, _| {
+        let schemas =
+            if matches!(arguments.first(), Some(Value::Bool(true))) { "{pg_catalog,public}" } else { "{public}" };
+        Ok(Value::text(schemas))
+    }),
     strict("string_to_array", (2, 2), SqlType::Text, |arguments, _| {
         let (text, by) = (text(arguments, 0), text(arguments, 1));
         let parts: Vec<&str> = if by.is_empty() { vec![&text] } else { text.split(&by).collect() };
@@ -91,7 +96,7 @@ fn item(value: &Value) -> String {
 }
 
 /// The elements of an array, as texts.
-pub(super) fn items(array: &Value) -> Vec<Value> {
+pub(crate) fn items(array: &Value) -> Vec<Value> {
     let text = array.to_string();
     let Some(inner) = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
         return vec![array.clone()];

@@ -400,8 +400,11 @@ impl Binder<'_> {
             return self.table_number(expression, grouped);
         }
         if name.ends_with("regproc") || name.ends_with("regprocedure") {
-            let function = self.constant(expression)?;
-            return Err(SqlError::UnknownFunction(format!("function \"{function}\" does not exist")));
+            let function = self.constant(expression)?.to_string();
+            return match function.rsplit('.').next() {
+                Some("array_in") => Ok(Typed::constant(Value::Int(crate::catalog::ARRAY_IN))),
+                _ => Err(SqlError::UnknownFunction(format!("function \"{function}\" does not exist"))),
+            };
         }
         let (to, is_array) = (sql_type(to)?, name.ends_with(']'));
         if let (Expr::Cast { expr, data_type, .. }, SqlType::Text) = (expression, to)
@@ -410,7 +413,10 @@ impl Binder<'_> {
             return self.table_name(expr, grouped);
         }
         let element = if is_array { array_element(&name)? } else { to };
-        self.note_kind(expression, ParameterType { sql_type: element, is_array });
+        self.note_kind(
+            expression,
+            ParameterType { is_array, is_oid: name.starts_with("oid"), ..ParameterType::one(element) },
+        );
         let typed = self.expression(expression, grouped)?;
         let mut expression = Bound::Cast(Box::new(typed.expression), to);
         if name == "date" {

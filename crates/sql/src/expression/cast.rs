@@ -7,7 +7,7 @@ use sqlparser::ast::DataType;
 
 use super::Environment;
 use super::shapes::NS_PER_DAY;
-use crate::error::{SqlError, invalid, unsupported};
+use crate::error::{SqlError, invalid, refused, unsupported};
 
 /// The type that a type's name means.
 pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {
@@ -59,8 +59,11 @@ pub(crate) fn array_element(name: &str) -> Result<SqlType, SqlError> {
 /// A value as another type.
 pub(crate) fn cast(value: Value, to: SqlType, environment: &Environment) -> Result<Value, SqlError> {
     let failed = |value: &Value| {
-        let message = format!("invalid input syntax for type {}: \"{value}\"", to.name());
-        Err(SqlError::Invalid(message))
+        let code = match to {
+            SqlType::Timestamp | SqlType::Interval => "22007",
+            _ => "22P02",
+        };
+        refused(code, format!("invalid input syntax for type {}: \"{value}\"", to.name()))
     };
     if to == SqlType::LocalTimestamp {
         return cast(value, SqlType::Timestamp, environment);

@@ -45,7 +45,7 @@ impl Binder<'_> {
             _ => {}
         }
         let operand = self.expression(expression, grouped.as_deref_mut())?;
-        self.note_kind(array, ParameterType { sql_type: operand.sql_type, is_array: true });
+        self.note_kind(array, ParameterType::array(operand.sql_type));
         let array = self.expression(array, grouped)?;
         if !array.expression.is_constant() {
             let found = apply(&CONTAINS, vec![array, operand])?;

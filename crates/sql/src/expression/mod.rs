@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 pub(crate) use aggregates::{Accumulator, AggregateFunction, BoundAggregate, RowOrigin};
 pub use arrays::array;
+pub(crate) use arrays::items;
 pub(crate) use bind::{Binder, Grouped, Key, Subqueries, is_time};
 pub(crate) use calls::is_aggregate;
 pub(crate) use cast::{array_element, cast, sql_type};

@@ -12,6 +12,23 @@ pub struct ParameterType {
     pub sql_type: SqlType,
     /// True if it is an array.
     pub is_array: bool,
+    /// True if it is a number of the catalog (`oid`).
+    pub is_oid: bool,
+}
+
+impl ParameterType {
+    /// `oid[]`
+    pub(crate) const NUMBERS_OF_OBJECTS: Self = Self { sql_type: SqlType::Int, is_array: true, is_oid: true };
+
+    /// A value.
+    pub(crate) const fn one(sql_type: SqlType) -> Self {
+        Self { sql_type, is_array: false, is_oid: false }
+    }
+
+    /// An array.
+    pub(crate) const fn array(sql_type: SqlType) -> Self {
+        Self { sql_type, is_array: true, is_oid: false }
+    }
 }
 
 /// The index of the parameter that an expression is, if it is one.
@@ -58,7 +75,7 @@ fn argument_type(function: &str, index: usize) -> Option<SqlType> {
 impl Binder<'_> {
     /// Notes the type of an expression that is a parameter.
     pub(super) fn note(&mut self, expression: &Expr, sql_type: SqlType) {
-        self.note_kind(expression, ParameterType { sql_type, is_array: false });
+        self.note_kind(expression, ParameterType::one(sql_type));
     }
 
     /// Notes the type of an expression that is a parameter, or an array of such.

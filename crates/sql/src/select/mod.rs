@@ -12,6 +12,7 @@ mod projections;
 mod pushed;
 mod sample;
 pub(crate) mod table_rows;
+pub(crate) mod type_tree;
 pub(crate) mod windows;
 
 pub(crate) use filter::lower;

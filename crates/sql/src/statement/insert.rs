@@ -154,7 +154,7 @@ impl Run<'_> {
                     Kind::New => continue,
                 };
                 if let Some(index) = parameter_index(value) {
-                    self.note_parameter(index, ParameterType { sql_type, is_array: false });
+                    self.note_parameter(index, ParameterType::one(sql_type));
                 }
             }
         }

@@ -134,7 +134,7 @@ fn parameter_type(data_type: &DataType) -> Result<ParameterType, SqlError> {
     let name = data_type.to_string().to_lowercase();
     let is_array = name.ends_with(']');
     let sql_type = if is_array { crate::expression::array_element(&name)? } else { sql_type(data_type)? };
-    Ok(ParameterType { sql_type, is_array })
+    Ok(ParameterType { is_array, ..ParameterType::one(sql_type) })
 }
 
 /// The values of EXECUTE as a query of one row.
