@@ -23,6 +23,10 @@ const TYPES: [(i64, &str, &str, SqlType); 9] = [
 /// The numbers of arrays and of the types of their elements.
 pub(crate) const ARRAYS: [(i64, i64); 8] =
     [(1000, 16), (1016, 20), (1009, 25), (1022, 701), (1182, 1082), (1115, 1114), (1185, 1184), (1187, 1186)];
+/// The number of the type of names, which no value has; clients ask for its length.
+const NAME: i64 = 19;
+/// The bytes of types whose values all have as many.
+const LENGTHS: [(i64, i64); 8] = [(16, 1), (NAME, 64), (20, 8), (701, 8), (1082, 4), (1114, 8), (1184, 8), (1186, 16)];
 /// The number of the function that reads arrays, by which clients tell types that are arrays.
 pub(crate) const ARRAY_IN: i64 = 750;
 /// The number of the schema `public`.
@@ -227,23 +231,29 @@ fn pg_type() -> Relation {
         ("typdelim", Text),
         ("typcollation", Int),
         ("typinput", Int),
+        ("typlen", Int),
     ];
     let row = |number: i64, name: &str, element: i64| {
         let array = ARRAYS.iter().find(|(_, of)| *of == number).map_or(0, |(array, _)| *array);
         let category = if element == 0 { "U" } else { "A" };
         let mut row = vec![Value::Int(number), text(name), Value::Int(11), text("b"), Value::Int(element), no(), no()];
         row.extend([text(category), Value::Int(array), text(","), no()]);
-        row.push(Value::Int(if element == 0 { 0 } else { ARRAY_IN }));
+        let length = LENGTHS.iter().find(|(known, _)| *known == number).map_or(-1, |(_, length)| *length);
+        row.extend([Value::Int(if element == 0 { 0 } else { ARRAY_IN }), Value::Int(length)]);
         row
     };
     let arrays = ARRAYS.iter().filter_map(|(array, element)| {
         let (short, _) = type_by_number(*element)?;
         Some(row(*array, &format!("_{short}"), *element))
     });
-    let rows = TYPES.iter().map(|(number, name, ..)| row(*number, name, 0)).chain(arrays).collect();
+    let rows = TYPES
+        .iter()
+        .map(|(number, name, ..)| row(*number, name, 0))
+        .chain([row(NAME, "name", 0)])
+        .chain(arrays)
+        .collect();
     let further = [
         ("typowner", Value::Int(10)),
-        ("typlen", Value::Int(-1)),
         ("typtypmod", Value::Int(-1)),
         ("typnotnull", Value::Bool(false)),
         ("typisdefined", Value::Bool(true)),
