@@ -18,8 +18,8 @@ use super::postgres::{Connection, error_of, failed};
 use super::prepared::{Statements, Store};
 use super::session::Cursor;
 
-fn done(tag: &str) -> PgWireResult<Response> {
-    Ok(Response::Execution(Tag::new(tag)))
+fn done(tag: &str) -> Response {
+    Response::Execution(Tag::new(tag))
 }
 
 /// Rows with the words by which Postgres says that they are all, but for their number.
@@ -81,26 +81,26 @@ impl Connection {
             }
             SessionCommand::RollbackTo(name) => {
                 self.session().roll_back_to(&name)?;
-                done("ROLLBACK")
+                Ok(done("ROLLBACK"))
             }
             SessionCommand::Savepoint(name) => {
                 self.session().set_savepoint(name)?;
-                done("SAVEPOINT")
+                Ok(done("SAVEPOINT"))
             }
             SessionCommand::Release(name) => {
                 self.session().release(&name)?;
-                done("RELEASE")
+                Ok(done("RELEASE"))
             }
             SessionCommand::Declare(declared) => self.declare(client, declared, parameters).await,
             SessionCommand::Fetch(name, count) => rows(self.session().cursor(&name)?.fetch(count), "FETCH", format),
             SessionCommand::Close(Some(name)) => {
                 self.session().cursor(&name)?;
                 self.session().cursors.remove(&name);
-                done("CLOSE CURSOR")
+                Ok(done("CLOSE CURSOR"))
             }
             SessionCommand::Close(None) => {
                 self.session().cursors.clear();
-                done("CLOSE CURSOR ALL")
+                Ok(done("CLOSE CURSOR ALL"))
             }
             SessionCommand::Prepare(prepared) => self.prepare(client, store, prepared),
             SessionCommand::Execute(name, arguments) => {
@@ -109,7 +109,7 @@ impl Connection {
             SessionCommand::Deallocate(name) => self.deallocate(store, name.as_deref()),
             SessionCommand::Reset(name) => {
                 self.session().reset(name.as_deref());
-                done("RESET")
+                Ok(done("RESET"))
             }
             SessionCommand::DiscardAll => {
                 if self.session().transaction.is_some() {
@@ -118,7 +118,7 @@ impl Connection {
                 self.session().reset(None);
                 self.session().cursors.clear();
                 self.deallocate(store, None)?;
-                done("DISCARD ALL")
+                Ok(done("DISCARD ALL"))
             }
         }
     }
@@ -151,7 +151,7 @@ impl Connection {
         let relation = self.run(&statements, 0, context).await?.relation().unwrap_or_default();
         let cursor = Cursor::new(relation, is_held, self.state.bodies.share())?;
         self.session().declare(name, cursor)?;
-        done("DECLARE CURSOR")
+        Ok(done("DECLARE CURSOR"))
     }
 
     fn prepare<C: ClientInfo>(&self, client: &C, store: &Store, prepared: Prepared) -> PgWireResult<Response> {
@@ -168,7 +168,7 @@ impl Connection {
         let given = types.into_iter().map(|kind| Some(inferred(kind))).collect();
         let types = self.parameter_types(client, &statements, given)?;
         store.put_statement(Arc::new(StoredStatement::new(name, statements, types)));
-        done("PREPARE")
+        Ok(done("PREPARE"))
     }
 
     async fn execute<C>(&self, client: &C, store: &Store, execution: Execution<'_>) -> PgWireResult<Response>
@@ -206,14 +206,14 @@ impl Connection {
                 store.rm_statement(&name);
                 self.sizes().deallocate(&name);
             }
-            return done("DEALLOCATE ALL");
+            return Ok(done("DEALLOCATE ALL"));
         };
         if store.get_statement(name).is_none() {
             return Err(PgWireError::StatementNotFound(name.to_owned()));
         }
         store.rm_statement(name);
         self.sizes().deallocate(name);
-        done("DEALLOCATE")
+        Ok(done("DEALLOCATE"))
     }
 
     /// The columns that a command will give.
@@ -253,10 +253,10 @@ impl Connection {
             }
             Answer::Set(setting) => {
                 self.session().set(setting)?;
-                done("SET")
+                Ok(done("SET"))
             }
             Answer::Done(tag) if tag.is_empty() => Ok(Response::EmptyQuery),
-            Answer::Done(tag) => done(&tag),
+            Answer::Done(tag) => Ok(done(&tag)),
         }
     }
 }

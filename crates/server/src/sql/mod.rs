@@ -1,4 +1,4 @@
-//! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`]; [`commands`], [`session`] and [`prepared`]: its
+//! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`] and [`handlers`]; [`commands`], [`session`] and [`prepared`]: its
 //! sessions; [`messages`], [`gate`] and [`frames`]: its connections) and, with a cargo feature, over Arrow Flight.
 
 mod commands;
@@ -9,6 +9,7 @@ pub(crate) mod flight;
 mod frames;
 pub(crate) mod fuzz;
 mod gate;
+mod handlers;
 pub(crate) mod http;
 mod messages;
 mod parameters;

@@ -18,8 +18,8 @@ const NS_PER_DAY: i64 = 86_400_000_000_000;
 pub(super) fn sample_of(kind: Option<&Type>) -> Value {
     match kind.map(|kind| (kind, sql_type_of(kind))) {
         Some((_, Some(SqlType::Bool))) => Value::Bool(true),
-        Some((_, Some(SqlType::Int))) | Some((&Type::OID, _)) => Value::Int(1),
-        Some((_, Some(SqlType::Float))) | Some((&Type::NUMERIC, _)) => Value::Float(1.0),
+        Some((_, Some(SqlType::Int)) | (&Type::OID, _)) => Value::Int(1),
+        Some((_, Some(SqlType::Float)) | (&Type::NUMERIC, _)) => Value::Float(1.0),
         Some((_, Some(SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date))) => Value::Timestamp(0),
         Some((_, Some(SqlType::Interval))) => Value::Interval(Interval { months: 0, ns: NS_PER_DAY }),
         _ => Value::Null,

@@ -11,37 +11,26 @@ use futures_util::{Sink, SinkExt};
 use jiff::tz::TimeZone;
 use pgwire::api::auth::noop::NoopStartupHandler;
 use pgwire::api::cancel::DefaultCancelHandler;
-use pgwire::api::portal::{Format, Portal};
-use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler, send_describe_response};
-use pgwire::api::results::{DescribePortalResponse, DescribeStatementResponse, FieldInfo, Response};
-use pgwire::api::stmt::{QueryParser, StoredStatement};
-use pgwire::api::store::{Entry, MemPortalStore, PortalStore};
-use pgwire::api::{
-    ClientInfo, ClientPortalStore, ConnectionManager, DEFAULT_NAME, METADATA_DATABASE, METADATA_USER, Type,
-};
+use pgwire::api::portal::Format;
+use pgwire::api::results::Response;
+use pgwire::api::store::{MemPortalStore, PortalStore};
+use pgwire::api::{ClientInfo, ClientPortalStore, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
-use pgwire::messages::data::{NoData, ParameterDescription};
-use pgwire::messages::extendedquery::{Describe, Execute, Parse, ParseComplete};
 use pgwire::messages::response::TransactionStatus;
-use pgwire::messages::simplequery::Query;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use sql::{Answer, ClientContext, Column, Manner, Notices, PendingWrites, SessionCommand, SqlError, Value};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::commands::{Commanded, ends_failure};
-use super::encode::fields;
-use super::parameters::{inferred, parameter, sample_of};
-use super::prepared::{StatementSizes, Statements, Store, given_type};
+use super::parameters::{inferred, sample_of};
+use super::prepared::{StatementSizes, Statements, Store};
 use super::session::Session;
 use crate::listen::accept::Serve;
 use crate::state::State;
 
 /// What a client is told that finds no place: an error message with its length, severity, code and text.
 const FULL: &[u8] = b"E\0\0\0\x4aSFATAL\0C53300\0Mas many sessions are open as may be (connections_max)\0\0";
-
-/// The kinds of targets of Describe.
-const STATEMENT: u8 = b'S';
 
 /// The port of Postgres's protocol.
 pub(crate) struct Sessions {
@@ -158,13 +147,13 @@ impl Connection {
     }
 
     pub(super) fn warn(&self, code: &str, message: &str) {
-        locked(&self.notices).push(info("WARNING", code, message));
+        locked(&self.notices).push(info("WARNING", code, message.to_owned()));
     }
 
     /// Takes what a statement has to say beside its answer.
     pub(super) fn take_notices(&self, notices: &Notices) {
         let notices = notices.take();
-        locked(&self.notices).extend(notices.iter().map(|message| info("NOTICE", "00000", message)));
+        locked(&self.notices).extend(notices.into_iter().map(|message| info("NOTICE", "00000", message)));
     }
 
     /// Sends what the client is to be told.
@@ -216,7 +205,7 @@ impl Connection {
     }
 
     /// Runs one of the statements, or does what it says about the session.
-    async fn answer<C>(&self, client: &mut C, asked: Asked<'_>) -> PgWireResult<Response>
+    pub(super) async fn answer<C>(&self, client: &mut C, asked: Asked<'_>) -> PgWireResult<Response>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
         C::PortalStore: PortalStore,
@@ -261,7 +250,12 @@ impl Connection {
     }
 
     /// The columns of what a client asks about: of a command, or of a statement.
-    fn described<C>(&self, client: &C, statements: &Statements, types: &[Option<Type>]) -> PgWireResult<Vec<Column>>
+    pub(super) fn described<C>(
+        &self,
+        client: &C,
+        statements: &Statements,
+        types: &[Option<Type>],
+    ) -> PgWireResult<Vec<Column>>
     where
         C: ClientInfo + ClientPortalStore,
         C::PortalStore: PortalStore,
@@ -292,11 +286,11 @@ impl Connection {
 }
 
 /// One of some statements with the values of its parameters, and the forms of what it gives.
-struct Asked<'a> {
-    statements: &'a Statements,
-    place: usize,
-    parameters: Vec<Value>,
-    format: &'a Format,
+pub(super) struct Asked<'a> {
+    pub(super) statements: &'a Statements,
+    pub(super) place: usize,
+    pub(super) parameters: Vec<Value>,
+    pub(super) format: &'a Format,
 }
 
 /// The prepared statements and portals of a client.
@@ -313,7 +307,7 @@ where
 }
 
 /// After an error a transaction takes nothing but its end.
-fn check_transaction(client: &impl ClientInfo, command: Option<&SessionCommand>) -> PgWireResult<()> {
+pub(super) fn check_transaction(client: &impl ClientInfo, command: Option<&SessionCommand>) -> PgWireResult<()> {
     if client.transaction_status() == TransactionStatus::Error && !ends_failure(command) {
         let message = "current transaction is aborted, commands ignored until end of transaction block";
         return Err(failed("25P02", message.to_owned()));
@@ -322,227 +316,17 @@ fn check_transaction(client: &impl ClientInfo, command: Option<&SessionCommand>)
 }
 
 /// Messages have no NUL in the protocol.
-fn info(severity: &str, code: &str, message: &str) -> ErrorInfo {
-    ErrorInfo::new(severity.to_owned(), code.to_owned(), message.replace('\0', "\\0"))
+fn info(severity: &str, code: &str, message: String) -> ErrorInfo {
+    let message = if message.contains('\0') { message.replace('\0', "\\0") } else { message };
+    ErrorInfo::new(severity.to_owned(), code.to_owned(), message)
 }
 
 pub(super) fn failed(code: &str, message: String) -> PgWireError {
-    PgWireError::UserError(Box::new(info("ERROR", code, &message)))
+    PgWireError::UserError(Box::new(info("ERROR", code, message)))
 }
 
 pub(super) fn error_of(error: &SqlError) -> PgWireError {
     failed(error.code(), error.to_string())
-}
-
-impl Connection {
-    /// A failed transaction goes on from a savepoint. The status is to be known before the statement runs: it would be put back after it.
-    fn resume<C: ClientInfo>(&self, client: &mut C, statements: Option<&Statements>) {
-        if client.transaction_status() != TransactionStatus::Error {
-            return;
-        }
-        let command = statements.map(|statements| sql::session_command(&statements.parsed, 0));
-        if let Some(Ok(Some(SessionCommand::RollbackTo(name)))) = command
-            && self.session().has_savepoint(&name)
-        {
-            client.set_transaction_status(TransactionStatus::Transaction);
-        }
-    }
-}
-
-#[async_trait]
-impl SimpleQueryHandler for Connection {
-    async fn on_query<C>(&self, client: &mut C, query: Query) -> PgWireResult<()>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        if client.transaction_status() == TransactionStatus::Error {
-            self.resume(client, Statements::read(&query.query).ok().as_ref());
-        }
-        self._on_query(client, query).await
-    }
-
-    async fn do_query<C>(&self, client: &mut C, query: &str) -> PgWireResult<Vec<Response>>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let statements = Statements::read(query).map_err(|error| error_of(&error))?;
-        let mut responses = Vec::with_capacity(statements.parsed.statements.len());
-        for place in 0..statements.parsed.statements.len() {
-            let format = &Format::UnifiedText;
-            let asked = Asked { statements: &statements, place, parameters: Vec::new(), format };
-            let in_transaction = self.session().transaction.is_some();
-            match self.answer(client, asked).await {
-                Ok(response) => responses.push(response),
-                // The statements before it were done, and say so, unless the transaction that they were part of is over.
-                Err(error) if !responses.is_empty() && self.session().transaction.is_some() == in_transaction => {
-                    responses.push(Response::Error(Box::new(error.into())));
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(responses)
-    }
-}
-
-pub(super) struct Reader;
-
-#[async_trait]
-impl QueryParser for Reader {
-    type Statement = Statements;
-
-    async fn parse_sql<C>(&self, _: &C, text: &str, _: &[Option<Type>]) -> PgWireResult<Option<Statements>>
-    where
-        C: ClientInfo + Unpin + Send + Sync,
-    {
-        let statements = Statements::read(text).map_err(|error| error_of(&error))?;
-        if statements.parsed.statements.len() > 1 {
-            return Err(failed("42601", "cannot insert multiple commands into a prepared statement".to_owned()));
-        }
-        Ok((!statements.parsed.statements.is_empty()).then_some(statements))
-    }
-
-    fn get_parameter_types(&self, statement: &Statements) -> PgWireResult<Vec<Type>> {
-        Ok(vec![Type::TEXT; statement.parameters])
-    }
-
-    fn get_result_schema(&self, _: &Statements, _: Option<&Format>) -> PgWireResult<Vec<FieldInfo>> {
-        // Described by the connection, which knows the database.
-        Ok(Vec::new())
-    }
-}
-
-#[async_trait]
-impl ExtendedQueryHandler for Connection {
-    type Statement = Statements;
-    type QueryParser = Reader;
-
-    fn query_parser(&self) -> Arc<Reader> {
-        Arc::new(Reader)
-    }
-
-    async fn on_parse<C>(&self, client: &mut C, message: Parse) -> PgWireResult<()>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Statements>,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let name = message.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
-        match Reader.parse_sql(client, &message.query, &[]).await? {
-            Some(statements) => {
-                let command = sql::session_command(&statements.parsed, 0).map_err(|error| error_of(&error))?;
-                check_transaction(client, command.as_ref())?;
-                let given = message.type_oids.iter().map(|number| given_type(*number)).collect();
-                let types = self.parameter_types(client, &statements, given)?;
-                client.portal_store().put_statement(Arc::new(StoredStatement::new(name, statements, types)));
-            }
-            None => client.portal_store().put_empty_statement(&name),
-        }
-        client.feed(PgWireBackendMessage::ParseComplete(ParseComplete::new())).await?;
-        Ok(())
-    }
-
-    async fn on_describe<C>(&self, client: &mut C, message: Describe) -> PgWireResult<()>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Statements>,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let name = message.name.as_deref().unwrap_or(DEFAULT_NAME);
-        if message.target_type == STATEMENT {
-            let Some(Entry::Value(target)) = client.portal_store().get_statement(name) else {
-                return self._on_describe(client, message).await;
-            };
-            let described = self.do_describe_statement(client, &target).await?;
-            if !described.fields.is_empty() {
-                return send_describe_response(client, &described).await;
-            }
-            let types = described.parameters.iter().map(Type::oid).collect();
-            client.feed(PgWireBackendMessage::ParameterDescription(ParameterDescription::new(types))).await?;
-            client.send(PgWireBackendMessage::NoData(NoData::new())).await?;
-            return Ok(());
-        }
-        // Cursors of SQL are portals, too.
-        let columns = self.session().cursor(name).map(|cursor| cursor.columns.clone());
-        match columns {
-            Ok(columns) => {
-                let described = DescribePortalResponse::new(fields(&columns, &Format::UnifiedText)?);
-                send_describe_response(client, &described).await
-            }
-            Err(_) => self._on_describe(client, message).await,
-        }
-    }
-
-    async fn do_describe_statement<C>(
-        &self,
-        client: &mut C,
-        target: &StoredStatement<Statements>,
-    ) -> PgWireResult<DescribeStatementResponse>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Statements>,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let columns = self.described(client, &target.statement, &target.parameter_types)?;
-        let parameters = target.parameter_types.iter().map(|kind| kind.clone().unwrap_or(Type::TEXT)).collect();
-        Ok(DescribeStatementResponse::new(parameters, fields(&columns, &Format::UnifiedText)?))
-    }
-
-    async fn do_describe_portal<C>(
-        &self,
-        client: &mut C,
-        target: &Portal<Statements>,
-    ) -> PgWireResult<DescribePortalResponse>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Statements>,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let columns = self.described(client, &target.statement.statement, &target.statement.parameter_types)?;
-        if columns.is_empty() {
-            return Ok(DescribePortalResponse::new(Vec::new()));
-        }
-        Ok(DescribePortalResponse::new(fields(&columns, &target.result_column_format)?))
-    }
-
-    async fn on_execute<C>(&self, client: &mut C, message: Execute) -> PgWireResult<()>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Statements>,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let portal = client.portal_store().get_portal(message.name.as_deref().unwrap_or(DEFAULT_NAME));
-        if let Some(Entry::Value(portal)) = portal {
-            self.resume(client, Some(&portal.statement.statement));
-        }
-        self._on_execute(client, message).await
-    }
-
-    async fn do_query<C>(&self, client: &mut C, portal: &Portal<Statements>, _: usize) -> PgWireResult<Response>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Statements>,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let mut parameters = Vec::with_capacity(portal.parameter_len());
-        for place in 0..portal.parameter_len() {
-            parameters.push(parameter(portal, place)?);
-        }
-        let (statements, format) = (&portal.statement.statement, &portal.result_column_format);
-        self.answer(client, Asked { statements, place: 0, parameters, format }).await
-    }
 }
 
 #[cfg(test)]
@@ -556,6 +340,6 @@ mod tests {
 
     #[test]
     fn messages_have_no_nul() {
-        assert_eq!(info("ERROR", "22023", "a\0b").message, "a\\0b");
+        assert_eq!(info("ERROR", "22023", "a\0b".to_owned()).message, "a\\0b");
     }
 }

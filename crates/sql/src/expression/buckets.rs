@@ -110,10 +110,8 @@ fn is_time(option: &Typed, environment: &Environment) -> bool {
 fn named_argument(argument: &FunctionArg) -> Result<(Option<String>, &Expr), SqlError> {
     match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expression)) => Ok((None, expression)),
-        FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expression), .. } => {
-            Ok((Some(name.value.to_lowercase()), expression))
-        }
-        FunctionArg::ExprNamed { name: Expr::Identifier(name), arg: FunctionArgExpr::Expr(expression), .. } => {
+        FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expression), .. }
+        | FunctionArg::ExprNamed { name: Expr::Identifier(name), arg: FunctionArgExpr::Expr(expression), .. } => {
             Ok((Some(name.value.to_lowercase()), expression))
         }
         _ => unsupported(format!("the argument {argument}")),

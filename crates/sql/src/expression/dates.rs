@@ -18,8 +18,8 @@ pub(super) static FUNCTIONS: [Function; 3] = [
             other => invalid(format!("age takes times, not {other}")),
         };
         match arguments {
-            [later, earlier] => age(at(later)?, at(earlier)?),
-            [earlier] => age(civil(today_ns(environment))?, at(earlier)?),
+            [later, earlier] => Ok(age(at(later)?, at(earlier)?)),
+            [earlier] => Ok(age(civil(today_ns(environment))?, at(earlier)?)),
             _ => Ok(Value::Null),
         }
     }),
@@ -50,7 +50,7 @@ fn civil(ns: i64) -> Result<DateTime, SqlError> {
 }
 
 /// The years, months, days and time of day between two times, as Postgres counts them: days are borrowed from the month of the earlier one.
-fn age(a: DateTime, b: DateTime) -> Result<Value, SqlError> {
+fn age(a: DateTime, b: DateTime) -> Value {
     let (later, earlier, sign) = if a >= b { (a, b, 1) } else { (b, a, -1) };
     let day_ns = |at: DateTime| {
         let seconds = (i64::from(at.hour()) * 60 + i64::from(at.minute())) * 60 + i64::from(at.second());
@@ -69,7 +69,7 @@ fn age(a: DateTime, b: DateTime) -> Result<Value, SqlError> {
         days += i64::from(earlier.days_in_month());
         months -= 1;
     }
-    Ok(Value::Interval(Interval { months: sign * months, ns: i64::from(sign) * (days * NS_PER_DAY + ns) }))
+    Value::Interval(Interval { months: sign * months, ns: i64::from(sign) * (days * NS_PER_DAY + ns) })
 }
 
 const MONTHS: [&str; 12] = [
@@ -89,10 +89,10 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 /// Patterns of times, longer ones before those that they begin with.
-const PATTERNS: [&str; 40] = [
+const PATTERNS: [&str; 47] = [
     "HH24", "HH12", "YYYY", "IYYY", "MONTH", "Month", "month", "IDDD", "A.M.", "P.M.", "a.m.", "p.m.", "MON", "Mon",
     "mon", "DAY", "Day", "day", "DDD", "SSSS", "IW", "WW", "YY", "MM", "DD", "DY", "Dy", "dy", "HH", "MI", "SS", "MS",
-    "US", "AM", "PM", "am", "pm", "Q", "D", "Y",
+    "US", "AM", "PM", "am", "pm", "TZ", "tz", "OF", "CC", "ID", "Q", "D", "Y", "J", "W",
 ];
 
 /// A time in a format. Names of months and days are padded unless `FM` is before them.
@@ -112,12 +112,19 @@ fn time_text(at: DateTime, format: &str) -> Result<String, SqlError> {
             None => (false, rest),
         };
         let upper = behind.to_uppercase();
+        if upper.starts_with("RM") {
+            return invalid("to_char has no Roman numbers");
+        }
         let exact = PATTERNS.iter().find(|pattern| behind.starts_with(**pattern));
         let pattern = exact.or_else(|| PATTERNS.iter().find(|pattern| upper.starts_with(**pattern)));
         match pattern {
             Some(pattern) => {
                 push_part(&mut out, at, pattern, is_bare);
                 rest = behind.get(pattern.len()..).unwrap_or_default();
+                if let Some(suffix) = ["TH", "th"].into_iter().find(|suffix| rest.starts_with(suffix)) {
+                    rest = rest.get(suffix.len()..).unwrap_or_default();
+                    push_ordinal(&mut out, suffix == "TH");
+                }
             }
             None if is_bare => rest = behind,
             None => {
@@ -130,6 +137,20 @@ fn time_text(at: DateTime, format: &str) -> Result<String, SqlError> {
         }
     }
     Ok(out)
+}
+
+/// Appends `st`, `nd`, `rd` or `th` to a number; nothing to a name.
+fn push_ordinal(out: &mut String, is_upper: bool) {
+    let mut digits = out.chars().rev().map_while(|one| one.to_digit(10));
+    let (Some(last), before) = (digits.next(), digits.next()) else { return };
+    let suffix = match (before, last) {
+        (Some(1), _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    out.push_str(&if is_upper { suffix.to_uppercase() } else { suffix.to_owned() });
 }
 
 fn push_part(out: &mut String, at: DateTime, pattern: &str, is_bare: bool) {
@@ -149,6 +170,10 @@ fn push_part(out: &mut String, at: DateTime, pattern: &str, is_bare: bool) {
         "DDD" => (i64::from(at.day_of_year()), 3),
         "IDDD" => ((i64::from(week.week()) - 1) * 7 + day as i64 + 1, 3),
         "D" => (((day + 1) % 7 + 1) as i64, 1),
+        "ID" => (day as i64 + 1, 1),
+        "W" => ((i64::from(at.day()) - 1) / 7 + 1, 1),
+        "CC" => ((i64::from(at.year()) - 1).div_euclid(100) + 1, 2),
+        "J" => (julian_day(at), 0),
         "IW" => (i64::from(week.week()), 2),
         "WW" => ((i64::from(at.day_of_year()) - 1) / 7 + 1, 2),
         "Q" => ((i64::from(at.month()) - 1) / 3 + 1, 1),
@@ -159,6 +184,10 @@ fn push_part(out: &mut String, at: DateTime, pattern: &str, is_bare: bool) {
         "MS" => (i64::from(micros / 1000), 3),
         "US" => (i64::from(micros), 6),
         "SSSS" => ((i64::from(at.hour()) * 60 + i64::from(at.minute())) * 60 + i64::from(at.second()), 0),
+        // Sessions are in UTC.
+        "TZ" => return out.push_str("UTC"),
+        "tz" => return out.push_str("utc"),
+        "OF" => return out.push_str("+00"),
         _ => {
             let half = if at.hour() < 12 { "am" } else { "pm" };
             let text = match pattern.to_lowercase().as_str() {
@@ -175,6 +204,12 @@ fn push_part(out: &mut String, at: DateTime, pattern: &str, is_bare: bool) {
     let digits = if is_bare { 0 } else { digits };
     // Writing into a string does not fail.
     let _ = write!(out, "{number:0digits$}");
+}
+
+/// Days since the beginning of the year 4713 before Christ.
+fn julian_day(at: DateTime) -> i64 {
+    let epoch = jiff::civil::date(1970, 1, 1);
+    2_440_588 + at.date().duration_since(epoch).as_hours() / 24
 }
 
 fn padded(name: &str, is_bare: bool) -> String {
@@ -201,6 +236,9 @@ fn number_text(number: f64, format: &str) -> Result<String, SqlError> {
         return invalid(format!("to_char has formats of 9, 0, comma and point for numbers, not {format}"));
     }
     let (whole, fraction) = pattern.split_once('.').unwrap_or((&pattern, ""));
+    if fraction.contains([',', '.']) {
+        return invalid(format!("to_char has no commas after the point: {format}"));
+    }
     let is_digit = |one: &char| matches!(one, '9' | '0');
     let decimals = fraction.chars().filter(is_digit).count();
     let text = format!("{:.decimals$}", number.abs());
@@ -224,7 +262,7 @@ fn number_text(number: f64, format: &str) -> Result<String, SqlError> {
             _ => left.pop().unwrap_or(if index >= zeros_from { '0' } else { ' ' }),
         });
     }
-    let sign = if number < 0.0 && text.chars().any(|one| matches!(one, '1'..='9')) { '-' } else { ' ' };
+    let sign = if number.is_sign_negative() { '-' } else { ' ' };
     let start = made.iter().rposition(|one| *one != ' ').map_or(0, |at| at + 1);
     made.insert(start, sign);
     let mut out: String = made.into_iter().rev().collect();
@@ -264,6 +302,7 @@ mod tests {
             ("DAY, dy", "TUESDAY  , tue"),
             ("US IYYY-IW Q D DDD", "067089 2024-28 3 3 191"),
             ("yyyymmdd", "20240709"),
+            ("FMDDth, W ID CC J TZ OF", "9th, 2 2 21 2460501 UTC +00"),
         ] {
             assert_eq!(time_text(time, format).unwrap(), expected, "{format}");
         }
@@ -296,7 +335,7 @@ mod tests {
             ("2024-01-01T00:00", "2024-01-01T00:00", 0, 0, 0),
         ] {
             let expected = Interval { months, ns: days * NS_PER_DAY + hours * 3_600_000_000_000 };
-            assert_eq!(age(at(later), at(earlier)).unwrap(), Value::Interval(expected), "{later} {earlier}");
+            assert_eq!(age(at(later), at(earlier)), Value::Interval(expected), "{later} {earlier}");
         }
     }
 }

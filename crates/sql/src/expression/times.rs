@@ -132,19 +132,26 @@ pub(crate) fn width(value: &Value) -> Result<Interval, SqlError> {
     }
 }
 
-/// The times between which a call of `time_bucket_gapfill` fills gaps, the second not inside: `None` if it is no such call.
-pub(crate) fn gapfill_range(
-    call: &Bound,
-    environment: &Environment,
-) -> Result<Option<(Option<i64>, Option<i64>)>, SqlError> {
+/// The times between which a call of `time_bucket_gapfill` fills gaps, as far as it says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FilledRange {
+    pub(crate) start_ns: Option<i64>,
+    /// Not inside.
+    pub(crate) finish_ns: Option<i64>,
+}
+
+/// The times between which a call fills gaps; `None` if it is not one of `time_bucket_gapfill`.
+pub(crate) fn filled_range(call: &Bound, environment: &Environment) -> Result<Option<FilledRange>, SqlError> {
     let Bound::Call(function, arguments) = call else { return Ok(None) };
     let time = |bound: &Bound| match bound.value(&[], environment)? {
         Value::Null => Ok(None),
         value => timestamp(&value).map(Some),
     };
     match (function.name, arguments.as_slice()) {
-        ("time_bucket_gapfill", _) => Ok(Some((None, None))),
-        (name, [_, _, start, finish, ..]) if name == GAPFILL_BETWEEN.name => Ok(Some((time(start)?, time(finish)?))),
+        ("time_bucket_gapfill", _) => Ok(Some(FilledRange::default())),
+        (name, [_, _, start, finish, ..]) if name == GAPFILL_BETWEEN.name => {
+            Ok(Some(FilledRange { start_ns: time(start)?, finish_ns: time(finish)? }))
+        }
         _ => Ok(None),
     }
 }

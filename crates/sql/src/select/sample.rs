@@ -7,7 +7,7 @@ use query::{Interval, SqlType, Value};
 
 use super::fill::Gaps;
 use crate::error::{SqlError, invalid};
-use crate::expression::{Bound, Grouped, Key, Typed, calendar_bins, gapfill_range, sample_bin, width};
+use crate::expression::{Bound, FilledRange, Grouped, Key, Typed, calendar_bins, filled_range, sample_bin, width};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 use crate::syntax::parse::{Align, Sample};
@@ -75,12 +75,12 @@ impl Run<'_> {
         let mut range_of_call = None;
         let mut key = 0;
         for (index, found) in grouped.keys.iter().enumerate() {
-            if let Some(range) = gapfill_range(&found.typed.expression, &self.environment)? {
+            if let Some(range) = filled_range(&found.typed.expression, &self.environment)? {
                 (range_of_call, key) = (Some(range), index);
                 break;
             }
         }
-        let Some((start_ns, finish_ns)) = range_of_call else { return Ok(None) };
+        let Some(FilledRange { start_ns, finish_ns }) = range_of_call else { return Ok(None) };
         let Some(bins) = self.bins(grouped.keys.get(key))? else {
             return invalid("time_bucket_gapfill takes a constant width, origin, offset and time zone");
         };

@@ -69,8 +69,13 @@ fn managed(name: &str) -> Option<(Answer, String)> {
 fn called(query: &Query) -> Option<String> {
     let SetExpr::Select(select) = &*query.body else { return None };
     match (select.projection.as_slice(), select.from.as_slice()) {
-        ([SelectItem::UnnamedExpr(Expr::Function(call))], []) => Some(function_name(call)),
-        ([SelectItem::ExprWithAlias { expr: Expr::Function(call), .. }], []) => Some(function_name(call)),
+        (
+            [
+                SelectItem::UnnamedExpr(Expr::Function(call))
+                | SelectItem::ExprWithAlias { expr: Expr::Function(call), .. },
+            ],
+            [],
+        ) => Some(function_name(call)),
         ([_], [table]) => match &table.relation {
             TableFactor::Table { name, args: Some(_), .. } => {
                 name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.to_lowercase())

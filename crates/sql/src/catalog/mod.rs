@@ -1,6 +1,15 @@
 //! Tables that say what tables there are: `information_schema` and what clients ask of `pg_catalog`.
 
+mod empty;
+mod types;
+
 use query::{SqlType, TableSchema, Value};
+
+pub(crate) use empty::is_empty;
+use empty::{EMPTY, empty};
+pub use types::type_number;
+pub(crate) use types::{ARRAY_IN, ARRAYS, type_by_number, type_name};
+use types::{TYPES, pg_type};
 
 use crate::error::SqlError;
 use crate::expression::LookupAnswers;
@@ -8,27 +17,6 @@ use crate::relation::{Column, Relation};
 use crate::run::Run;
 use crate::select::sql_type;
 
-/// Types with the numbers that Postgres's clients know them by.
-const TYPES: [(i64, &str, &str, SqlType); 9] = [
-    (16, "bool", "boolean", SqlType::Bool),
-    (20, "int8", "bigint", SqlType::Int),
-    (25, "text", "text", SqlType::Text),
-    (701, "float8", "double precision", SqlType::Float),
-    (1043, "varchar", "character varying", SqlType::Unknown),
-    (1082, "date", "date", SqlType::Date),
-    (1114, "timestamp", "timestamp without time zone", SqlType::LocalTimestamp),
-    (1184, "timestamptz", "timestamp with time zone", SqlType::Timestamp),
-    (1186, "interval", "interval", SqlType::Interval),
-];
-/// The numbers of arrays and of the types of their elements.
-pub(crate) const ARRAYS: [(i64, i64); 8] =
-    [(1000, 16), (1016, 20), (1009, 25), (1022, 701), (1182, 1082), (1115, 1114), (1185, 1184), (1187, 1186)];
-/// The number of the type of names, which no value has; clients ask for its length.
-const NAME: i64 = 19;
-/// The bytes of types whose values all have as many.
-const LENGTHS: [(i64, i64); 8] = [(16, 1), (NAME, 64), (20, 8), (701, 8), (1082, 4), (1114, 8), (1184, 8), (1186, 16)];
-/// The number of the function that reads arrays, by which clients tell types that are arrays.
-pub(crate) const ARRAY_IN: i64 = 750;
 /// The number of the schema `public`.
 const PUBLIC: i64 = 2200;
 /// The number of the first table.
@@ -45,24 +33,6 @@ const CATALOG_NUMBERS: [(&str, i64); 8] = [
     ("pg_namespace", 2615),
     ("pg_tablespace", 1213),
 ];
-
-/// The name of a type by its number.
-pub(crate) fn type_name(number: i64) -> &'static str {
-    TYPES.iter().find(|(known, ..)| *known == number).map_or("text", |(_, _, name, _)| name)
-}
-
-/// The two names of a type by its number.
-pub(crate) fn type_by_number(number: i64) -> Option<(&'static str, &'static str)> {
-    TYPES.iter().find(|(known, ..)| *known == number).map(|(_, short, long, _)| (*short, *long))
-}
-
-/// The number of a type.
-pub fn type_number(sql_type: SqlType) -> i64 {
-    TYPES
-        .iter()
-        .find(|(.., known)| *known == sql_type && sql_type != SqlType::Unknown)
-        .map_or(25, |(number, ..)| *number)
-}
 
 /// A table's columns: name and type, the time first.
 pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<(String, SqlType, &'static str)> {
@@ -96,64 +66,6 @@ fn with_same(mut relation: Relation, columns: &[(&str, Value)]) -> Relation {
     relation
 }
 
-/// Columns of tables of `pg_catalog` that hold nothing here: numbers, texts, and what is true or false.
-const EMPTY_NUMBERS: [&str; 33] = [
-    "refobjid",
-    "refobjsubid",
-    "refclassid",
-    "classoid",
-    "objid",
-    "classid",
-    "member",
-    "roleid",
-    "grantor",
-    "oid",
-    "objoid",
-    "objsubid",
-    "indexrelid",
-    "indrelid",
-    "conrelid",
-    "conindid",
-    "confrelid",
-    "adrelid",
-    "adnum",
-    "inhrelid",
-    "inhparent",
-    "enumtypid",
-    "rngtypid",
-    "tgrelid",
-    "polrelid",
-    "seqrelid",
-    "ftrelid",
-    "stxrelid",
-    "partrelid",
-    "relid",
-    "pronamespace",
-    "collnamespace",
-    "connamespace",
-];
-const EMPTY_TEXTS: [&str; 18] = [
-    "deptype",
-    "extversion",
-    "opcname",
-    "description",
-    "conname",
-    "contype",
-    "adbin",
-    "proname",
-    "amname",
-    "enumlabel",
-    "collname",
-    "extname",
-    "matviewname",
-    "viewname",
-    "schemaname",
-    "spcname",
-    "indkey",
-    "conkey",
-];
-const EMPTY_FLAGS: [&str; 5] = ["indisprimary", "indisunique", "indisvalid", "indislive", "opcdefault"];
-
 /// The rights of the only role.
 const ROLE_RIGHTS: [&str; 8] = [
     "rolsuper",
@@ -165,104 +77,6 @@ const ROLE_RIGHTS: [&str; 8] = [
     "rolbypassrls",
     "usesuper",
 ];
-
-/// Tables of `pg_catalog` about what Thalweg does not have.
-const EMPTY: [&str; 33] = [
-    "pg_opclass",
-    "pg_event_trigger",
-    "pg_publication_rel",
-    "pg_publication_namespace",
-    "pg_foreign_server",
-    "pg_auth_members",
-    "pg_seclabel",
-    "pg_language",
-    "pg_index",
-    "pg_constraint",
-    "pg_description",
-    "pg_attrdef",
-    "pg_inherits",
-    "pg_proc",
-    "pg_am",
-    "pg_enum",
-    "pg_range",
-    "pg_collation",
-    "pg_extension",
-    "pg_matviews",
-    "pg_views",
-    "pg_tablespace",
-    "pg_trigger",
-    "pg_policy",
-    "pg_sequence",
-    "pg_foreign_table",
-    "pg_statistic_ext",
-    "pg_publication",
-    "pg_partitioned_table",
-    "pg_stat_user_tables",
-    "pg_rewrite",
-    "pg_depend",
-    "pg_shdescription",
-];
-
-/// Returns whether a table of `pg_catalog` never has rows.
-pub(crate) fn is_empty(table: &str) -> bool {
-    EMPTY.contains(&table)
-}
-
-fn empty() -> Relation {
-    let typed = |names: &'static [&'static str], sql_type| names.iter().map(move |name| (*name, sql_type));
-    let columns = typed(&EMPTY_NUMBERS, SqlType::Int).chain(typed(&EMPTY_TEXTS, SqlType::Text));
-    relation(&columns.chain(typed(&EMPTY_FLAGS, SqlType::Bool)).collect::<Vec<_>>(), Vec::new())
-}
-
-/// The types that values have.
-fn pg_type() -> Relation {
-    use SqlType::{Int, Text};
-    let no = || Value::Int(0);
-    let columns = [
-        ("oid", Int),
-        ("typname", Text),
-        ("typnamespace", Int),
-        ("typtype", Text),
-        ("typelem", Int),
-        ("typrelid", Int),
-        ("typbasetype", Int),
-        ("typcategory", Text),
-        ("typarray", Int),
-        ("typdelim", Text),
-        ("typcollation", Int),
-        ("typinput", Int),
-        ("typlen", Int),
-    ];
-    let row = |number: i64, name: &str, element: i64| {
-        let array = ARRAYS.iter().find(|(_, of)| *of == number).map_or(0, |(array, _)| *array);
-        let category = if element == 0 { "U" } else { "A" };
-        let mut row = vec![Value::Int(number), text(name), Value::Int(11), text("b"), Value::Int(element), no(), no()];
-        row.extend([text(category), Value::Int(array), text(","), no()]);
-        let length = LENGTHS.iter().find(|(known, _)| *known == number).map_or(-1, |(_, length)| *length);
-        row.extend([Value::Int(if element == 0 { 0 } else { ARRAY_IN }), Value::Int(length)]);
-        row
-    };
-    let arrays = ARRAYS.iter().filter_map(|(array, element)| {
-        let (short, _) = type_by_number(*element)?;
-        Some(row(*array, &format!("_{short}"), *element))
-    });
-    let rows = TYPES
-        .iter()
-        .map(|(number, name, ..)| row(*number, name, 0))
-        .chain([row(NAME, "name", 0)])
-        .chain(arrays)
-        .collect();
-    let further = [
-        ("typowner", Value::Int(10)),
-        ("typtypmod", Value::Int(-1)),
-        ("typnotnull", Value::Bool(false)),
-        ("typisdefined", Value::Bool(true)),
-        ("typndims", Value::Int(0)),
-        ("typdefault", Value::Null),
-        ("typacl", Value::Null),
-    ];
-    with_same(relation(&columns, rows), &further)
-}
 
 impl Run<'_> {
     /// The number of a table, by its name with or without its schema.
