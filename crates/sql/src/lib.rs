@@ -3,13 +3,13 @@
 //! A measurement is a table of its time, its tags and its fields; a Prometheus metric is one of its time, its labels and `value`.
 //!
 //! * `syntax`: [`parse()`] turns text into the grammar's tree, and takes the clauses out that only time-series databases have ·
-//!   `settings`: those of databases · `access`: which statements only read
+//!   `settings`: those of databases · `spelling`: other spellings of statements · `access`: which statements only read
 //! * `statement`: which kind a statement is · `session`, `settings`: statements about the session · `change`, `insert`, `conflict`: statements
 //!   that write · `pending`: writes of a transaction · `accepted`: statements that do nothing here · `copy`: COPY in text, CSV, binary and
 //!   Parquet
-//! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables
+//! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables, `types` as clients know them
 //! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is
-//!   done on rows · `table_rows`: rows as they were read
+//!   done on rows · `windows`: row numbers · `table_rows`: rows as they were read · `type_tree`: a question of asyncpg
 //! * `scope`: the columns that a name may mean · `expression`: names to columns, values of rows
 //! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer · `fuzzing`: entries for fuzzers
 //!

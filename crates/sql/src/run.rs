@@ -38,7 +38,7 @@ pub(crate) struct Run<'a> {
     pub(crate) environment: Arc<Environment>,
     pub(crate) client: &'a ClientContext,
     pub(crate) parameters: &'a [Value],
-    /// What parameters are used as, if that is wanted.
+    /// The types of parameters by their use, if they are wanted.
     pub(crate) parameter_types: Vec<Option<ParameterType>>,
     pub(crate) manner: Manner,
     /// True if only the answer's columns are wanted: nothing is read.

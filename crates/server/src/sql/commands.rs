@@ -233,7 +233,7 @@ impl Connection {
         }
     }
 
-    /// What a client is told; rows that it is to send are waited for in its connection.
+    /// The response to an answer; rows that the client is to send are waited for in its connection.
     pub(super) fn response(
         &self,
         answer: Answer,

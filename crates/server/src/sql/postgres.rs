@@ -73,7 +73,7 @@ pub(super) struct Connection {
     pub(super) remote: Option<SocketAddr>,
     session: Mutex<Session>,
     sizes: Mutex<StatementSizes>,
-    /// What the client is told before the next answer.
+    /// Notices that are sent before the next answer.
     notices: Mutex<Vec<ErrorInfo>>,
 }
 
@@ -201,6 +201,10 @@ impl Connection {
         let ran = super::run_one(&self.state, text, (statements.parsed.clone(), place), (context, self.remote));
         let answer = ran.await.map_err(|error| failed("57014", error.message))?;
         self.take_notices(&notices);
+        if matches!(answer, Ok(Answer::Rows(_) | Answer::Table(_))) && self.session().reads_without_its_rows() {
+            let message = "queries do not see the rows that this transaction wrote before COMMIT".to_owned();
+            locked(&self.notices).push(info("NOTICE", "00000", message));
+        }
         answer.map_err(|error| error_of(&error))
     }
 

@@ -35,6 +35,8 @@ pub(super) struct Transaction {
     /// Settings that end with it.
     local: Vec<String>,
     savepoints: Vec<Savepoint>,
+    /// True once the client was told that it does not read its own rows.
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -139,8 +141,17 @@ impl Session {
             settings: self.settings.clone(),
             local: Vec::new(),
             savepoints: Vec::new(),
+            is_told: false,
         });
         true
+    }
+
+    /// Returns whether the client is to be told that rows which it reads are without those of its transaction: once in each.
+    pub(super) fn reads_without_its_rows(&mut self) -> bool {
+        let Some(transaction) = &mut self.transaction else { return false };
+        let is_first = !transaction.is_told && transaction.writes.count() > 0;
+        transaction.is_told |= is_first;
+        is_first
     }
 
     /// Ends the transaction with the settings that stay; returns its writes.

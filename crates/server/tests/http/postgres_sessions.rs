@@ -202,6 +202,12 @@ fn an_insert_without_rows_to_give_is_described_as_such() {
     raw.send(b'D', b"S\0");
     raw.send(b'S', b"");
     assert_eq!(raw.kinds(), b"1tnZ");
+    // A transaction does not read its own rows, and says so.
+    raw.send(b'Q', b"BEGIN; INSERT INTO t (time, host, v) VALUES (now(), 'a', 1); SELECT 1\0");
+    assert!(raw.until(b'N').contains("before COMMIT"));
+    assert!(raw.kinds().ends_with(b"Z"));
+    raw.send(b'Q', b"ROLLBACK\0");
+    assert_eq!(raw.kinds(), b"CZ");
     // Of a text in data.
     server.write("t,host=a\0b v=1 1\n");
     raw.send(b'Q', b"SELECT host::bigint FROM t\0");

@@ -78,6 +78,20 @@ const ROLE_RIGHTS: [&str; 8] = [
     "usesuper",
 ];
 
+/// The only role.
+fn pg_roles() -> Relation {
+    use SqlType::{Bool, Int, Text};
+    let mut columns = vec![("oid", Int), ("usesysid", Int), ("rolname", Text), ("usename", Text)];
+    columns.extend([("rolconnlimit", Int), ("rolvaliduntil", Text)]);
+    let mut row = vec![Value::Int(10), Value::Int(10), text("thalweg"), text("thalweg")];
+    row.extend([Value::Int(-1), Value::Null]);
+    for right in ROLE_RIGHTS {
+        columns.push((right, Bool));
+        row.push(Value::Bool(true));
+    }
+    relation(&columns, vec![row])
+}
+
 impl Run<'_> {
     /// The number of a table, by its name with or without its schema.
     pub(crate) fn numbered_table(&self, name: &str) -> Result<i64, SqlError> {
@@ -188,17 +202,7 @@ impl Run<'_> {
                 relation(&columns.map(|name| (name, Text)), Vec::new())
             }
             "pg_stat_activity" => self.pg_stat_activity(),
-            "pg_roles" | "pg_user" => {
-                let mut columns = vec![("oid", Int), ("usesysid", Int), ("rolname", Text), ("usename", Text)];
-                columns.extend([("rolconnlimit", Int), ("rolvaliduntil", Text)]);
-                let mut row = vec![Value::Int(10), Value::Int(10), text("thalweg"), text("thalweg")];
-                row.extend([Value::Int(-1), Value::Null]);
-                for right in ROLE_RIGHTS {
-                    columns.push((right, Bool));
-                    row.push(Value::Bool(true));
-                }
-                relation(&columns, vec![row])
-            }
+            "pg_roles" | "pg_user" => pg_roles(),
             "pg_settings" => {
                 let row = |(name, _, description): &(&str, &str, &str)| {
                     let value = crate::statement::setting_of(name, &self.environment).unwrap_or_default();

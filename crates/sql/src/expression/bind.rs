@@ -13,7 +13,7 @@ use sqlparser::ast::{
 use super::build::{Matching, apply, escaped_by, folded, joined, matched, named, negated, unified};
 use super::{
     Bound, BoundAggregate, Environment, Function, LookupAnswers, ParameterType, Typed, array_element, arrays, cast,
-    operators, sql_type, times,
+    dates, operators, sql_type, times,
 };
 use crate::error::{SqlError, invalid, unsupported};
 use crate::scope::{Role, Scope};
@@ -418,6 +418,9 @@ impl Binder<'_> {
             ParameterType { is_array, is_oid: name.starts_with("oid"), ..ParameterType::one(element) },
         );
         let typed = self.expression(expression, grouped)?;
+        if (typed.sql_type, to) == (SqlType::Date, SqlType::Text) {
+            return apply(&dates::DATE_TEXT, vec![typed]);
+        }
         let mut expression = Bound::Cast(Box::new(typed.expression), to);
         if name == "date" {
             let unit = Bound::Constant(Value::text("day"));

@@ -72,6 +72,37 @@ fn age(a: DateTime, b: DateTime) -> Value {
     Value::Interval(Interval { months: sign * months, ns: i64::from(sign) * (days * NS_PER_DAY + ns) })
 }
 
+/// A part of a length of time: a year has 365.25 days and a month 30, as far as seconds are asked for.
+pub(super) fn interval_part(field: &str, interval: Interval) -> Option<f64> {
+    const NS_PER_S: i64 = 1_000_000_000;
+    let Interval { months, ns } = interval;
+    let of_day = ns % NS_PER_DAY;
+    let seconds = (of_day % (60 * NS_PER_S)) as f64 / 1e9;
+    Some(match field.to_lowercase().as_str() {
+        "epoch" => {
+            let days = f64::from(months / 12) * 365.25 + f64::from(months % 12) * 30.0;
+            days * 86_400.0 + ns as f64 / 1e9
+        }
+        "year" => f64::from(months / 12),
+        "quarter" => f64::from(months % 12 / 3 + 1),
+        "month" => f64::from(months % 12),
+        "day" => (ns / NS_PER_DAY) as f64,
+        "hour" => (of_day / (3600 * NS_PER_S)) as f64,
+        "minute" => (of_day / (60 * NS_PER_S) % 60) as f64,
+        "second" => seconds,
+        "millisecond" | "milliseconds" => seconds * 1e3,
+        "microsecond" | "microseconds" => seconds * 1e6,
+        _ => return None,
+    })
+}
+
+/// The text of a date.
+pub(super) static DATE_TEXT: Function = strict("text", (1, 1), SqlType::Text, |arguments, _| match arguments {
+    [Value::Timestamp(ns)] => Ok(Value::text(civil(*ns)?.date().to_string())),
+    [other] => Ok(Value::text(other.to_string())),
+    _ => Ok(Value::Null),
+});
+
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -315,7 +346,7 @@ mod tests {
             (-12.3, "999.9", " -12.3"),
             (0.5, "9.99", "  .50"),
             (0.5, "0.99", " 0.50"),
-            (1234567.0, "9,999,999", " 1,234,567"),
+            (1_234_567.0, "9,999,999", " 1,234,567"),
             (12.0, "000", " 012"),
             (12.0, "FM000", "012"),
             (12.5, "FM999.99", "12.5"),

@@ -5,6 +5,7 @@ use query::time::{self, CalendarBins};
 use query::{Interval, SqlType, Value};
 
 use super::buckets::GAPFILL_BETWEEN;
+use super::dates;
 use super::shapes::NS_PER_DAY;
 use super::{Bound, Environment, Function, strict};
 use crate::error::{SqlError, invalid};
@@ -56,9 +57,10 @@ pub(super) static FUNCTIONS: [Function; 11] = [
             return invalid("date_part takes the name of a part and a time");
         };
         match at {
-            Value::Interval(interval) if field.eq_ignore_ascii_case("epoch") => {
-                Ok(Value::Float(interval.approximate_ns() as f64 / 1e9))
-            }
+            Value::Interval(interval) => match dates::interval_part(field, *interval) {
+                Some(part) => Ok(Value::Float(part)),
+                None => invalid(format!("unit \"{field}\" not recognized for type interval")),
+            },
             at => {
                 let ns = timestamp(at)?;
                 let part = time::part(field, ns, &environment.time_zone);

@@ -167,7 +167,7 @@ fn time_of(target: &Target, row: &[Value]) -> Option<i64> {
     }
 }
 
-/// What a row is known by: its time and the table's tags. New columns that are tags make it a new one.
+/// The identity of a row: its time and the table's tags. New columns that are tags make it a new one.
 fn key(target: &Target, row: &[Value]) -> RowKey {
     let cell = |index: Option<usize>| match index.and_then(|index| row.get(index)) {
         Some(Value::Text(text)) if text.is_empty() => Value::Null,

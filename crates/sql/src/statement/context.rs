@@ -28,7 +28,7 @@ pub struct ClientContext {
     pub settings: Arc<BTreeMap<String, String>>,
     /// The writes of the open transaction, if there is one.
     pub transaction: Option<Arc<dyn PendingWrites>>,
-    /// What the client is told beside the answer.
+    /// Messages to the client beside the answer.
     pub notices: Notices,
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Kind {
     New,
 }
 
-/// What becomes of rows and values that the store does not have: rows without a field, NaN and infinity.
+/// The treatment of rows and values that the store does not have: rows without a field, NaN and infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unwritable {
     /// An error.
