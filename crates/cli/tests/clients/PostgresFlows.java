@@ -27,6 +27,7 @@ public class PostgresFlows {
             System.out.println("privileges " + count(m.getTablePrivileges(null, "public", "cpu")));
             System.out.println("best " + count(m.getBestRowIdentifier(null, "public", "cpu", DatabaseMetaData.bestRowSession, true)));
             System.out.println("udts " + count(m.getUDTs(null, null, "%", null)));
+            System.out.println("keywords " + m.getSQLKeywords());
             System.out.println("client info " + count(m.getClientInfoProperties()));
             try (Statement s = c.createStatement()) {
                 s.execute("CREATE TABLE jd (time TIMESTAMPTZ NOT NULL, host TAG, level DOUBLE PRECISION, n BIGINT, ok BOOLEAN, note TEXT)");

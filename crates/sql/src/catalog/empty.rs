@@ -64,7 +64,17 @@ const EMPTY_TEXTS: [&str; 18] = [
 const EMPTY_FLAGS: [&str; 5] = ["indisprimary", "indisunique", "indisvalid", "indislive", "opcdefault"];
 
 /// Tables of `pg_catalog` about what Thalweg does not have.
-pub(super) const EMPTY: [&str; 33] = [
+pub(super) const EMPTY: [&str; 43] = [
+    "pg_cast",
+    "pg_operator",
+    "pg_aggregate",
+    "pg_conversion",
+    "pg_opfamily",
+    "pg_default_acl",
+    "pg_db_role_setting",
+    "pg_subscription",
+    "pg_locks",
+    "pg_sequences",
     "pg_opclass",
     "pg_event_trigger",
     "pg_publication_rel",

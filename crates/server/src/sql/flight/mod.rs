@@ -253,7 +253,7 @@ impl FlightSqlService for Service {
         request: Request<Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         let Caller { database, remote } = self.caller_of(&request)?;
-        let placeholders = super::postgres::placeholders(&create.query);
+        let placeholders = super::prepared::placeholders(&create.query);
         let unknown = Row::from_values(&vec![Value::Null; placeholders]);
         let sample = Handle { database, text: create.query, rows: vec![unknown] };
         let schema = self.described(&sample, remote).await?;
