@@ -319,7 +319,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Expectations are PostgreSQL 15's.
+    /// Expectations are those of `PostgreSQL` 15.
     #[test]
     fn times_have_formats() {
         let time = at("2024-07-09T15:04:05.067089");
