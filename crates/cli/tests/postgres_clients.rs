@@ -1,4 +1,4 @@
-//! Clients of Postgres that people have, against the real program: psql, and psycopg and `SQLAlchemy` in Python.
+//! Clients of Postgres that people have, against the real program: psql, those of Python, Java and Node.js.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
@@ -70,6 +70,17 @@ fn psql_asks_and_lists() {
         ("\\dt", "public|cpu|table|tester\n"),
         ("\\dn", "public|tester\n"),
         ("\\du", "thalweg|Superuser, Create role, Create DB, Replication, Bypass RLS|{}\n"),
+        ("\\d", "public|cpu|table|tester\n"),
+        ("\\dT", ""),
+        ("\\l", "default|tester|UTF8|C.UTF-8|C.UTF-8||libc|\n"),
+        (
+            "\\d+ cpu",
+            "time|timestamp with time zone||not null||plain|||\nhostname|text||||plain|||\nusage|double precision||||plain|||\n",
+        ),
+        ("\\sf now", ""),
+        ("SELECT count(*) FROM pg_indexes", "0\n"),
+        ("SELECT datname FROM pg_stat_activity", "default\n"),
+        ("BEGIN; DELETE FROM cpu; ROLLBACK; SELECT count(*) FROM cpu", "BEGIN\nDELETE 3\nROLLBACK\n3\n"),
         ("\\d cpu", "time|timestamp with time zone||not null|\nhostname|text|||\nusage|double precision|||\n"),
         (
             "\\copy (SELECT hostname, usage FROM cpu ORDER BY hostname) TO STDOUT CSV HEADER",
@@ -100,15 +111,57 @@ fn psql_asks_and_lists() {
     }
 }
 
+/// Runs a file of `tests/clients` with the port of a server, by a program that takes the file after these arguments.
+fn run_flows(program: &str, arguments: &[&str], file: &str) {
+    let server = start(file);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(file);
+    let mut command = Command::new(program);
+    command.args(arguments).arg(file).arg(&server.port).env("PYTHONDONTWRITEBYTECODE", "1");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// Returns whether Python has these packages; in CI it must.
+fn has_python(packages: &str) -> bool {
+    let is_there = runs("python3", &["-c", &format!("import {packages}")]);
+    let is_required = std::env::var_os("THALWEG_PYTHON_TEST").is_some_and(|value| value == "required");
+    assert!(is_there || !is_required, "python3 with {packages} is missing");
+    is_there
+}
+
 #[test]
 fn python_clients_ask_and_write() {
-    if !runs("python3", &["-c", "import duckdb, psycopg, sqlalchemy"]) {
+    if has_python("duckdb, psycopg, sqlalchemy") {
+        run_flows("python3", &[], "postgres.py");
+    } else {
         eprintln!("skipped: python3 with duckdb, psycopg and sqlalchemy is missing");
-        return;
     }
-    let server = start("postgres-python");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/postgres.py");
-    let output =
-        Command::new("python3").arg(script).arg(&server.port).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
+fn python_clients_run_their_usual_flows() {
+    if has_python("asyncpg, greenlet, pandas, psycopg, psycopg2, sqlalchemy") {
+        run_flows("python3", &[], "postgres_flows.py");
+    } else {
+        eprintln!("skipped: python3 with asyncpg, greenlet, pandas, psycopg, psycopg2 and sqlalchemy is missing");
+    }
+}
+
+/// With pgjdbc's archive at `PGJDBC`.
+#[test]
+fn the_java_driver_runs_its_usual_flows() {
+    match std::env::var("PGJDBC") {
+        Ok(archive) if runs("java", &["--version"]) => run_flows("java", &["-cp", &archive], "PostgresFlows.java"),
+        _ => eprintln!("skipped: java, or PGJDBC with the path of the driver, is missing"),
+    }
+}
+
+/// With node-pg where `NODE_PATH` says.
+#[test]
+fn the_node_driver_runs_its_usual_flows() {
+    if runs("node", &["-e", "require('pg')"]) {
+        run_flows("node", &[], "postgres_flows.js");
+    } else {
+        eprintln!("skipped: node with pg is missing");
+    }
 }

@@ -133,6 +133,8 @@ pub struct Db {
     store: Arc<Store>,
     key_hasher: KeyHasher,
     limits: ingest::Limits,
+    /// How far rows of statements may be ahead of the clock.
+    ahead_ms_max: u64,
     settings: promql::EvaluationSettings,
     watch: Arc<Watch>,
     worker: Worker,
@@ -155,6 +157,7 @@ impl Db {
         let memory_bytes_max = options.result_cache_memory_bytes_max;
         let flash_bytes_max = options.result_cache_flash_bytes_max;
         let keeps_on_flash = flash_bytes_max > 0 && memory_bytes_max > 0;
+        let ahead_ms_max = options.store.ahead_ms_max;
         let store_options = StoreOptions { journal_is_saved: keeps_on_flash, ..options.store };
         let store = Arc::new(Store::open(platform.clone(), store_options)?);
         let results =
@@ -167,6 +170,7 @@ impl Db {
             store,
             key_hasher: KeyHasher::new(secret),
             limits: ingest::Limits::default(),
+            ahead_ms_max,
             settings: promql::EvaluationSettings {
                 lookback_ms: options.lookback_ms,
                 name_removal: options.name_removal,

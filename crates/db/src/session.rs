@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use access::scope::Scope;
+use ingest::admission::refuse_ahead;
 use query::{Budget, QueryError, RefusedRow, SessionHost, SessionWriter, StoreSession};
 use store::StoreError;
 
@@ -47,15 +48,24 @@ impl Db {
     }
 }
 
+fn query_error(error: WriteError) -> QueryError {
+    match error {
+        WriteError::Invalid(message) => QueryError::Invalid(message),
+        WriteError::Refused(message) => QueryError::Storage(message),
+    }
+}
+
 impl SessionWriter for Db {
     fn write(&self, database: &str, lines: &[u8], scope: &Scope) -> Result<Option<RefusedRow>, QueryError> {
-        let (report, errors) = self.write_lines_of(database, lines, scope).map_err(|error| match error {
-            WriteError::Invalid(message) => QueryError::Invalid(message),
-            WriteError::Refused(message) => QueryError::Storage(message),
-        })?;
-        let line = errors.first.first().map(|error| RefusedRow::new("line", error.line, &error.reason));
-        let row = || report.rejected.first().map(|row| RefusedRow::new("row", row.line, &row.reason));
-        Ok(line.or_else(row))
+        let mut parsed = self.parse_lines(database, lines).map_err(query_error)?;
+        self.refuse_outside(database, scope, &mut parsed).map_err(query_error)?;
+        let (now_ns, ahead_ms_max) = (self.latest_now_ns(), self.ahead_ms_max);
+        refuse_ahead(&mut parsed.batch, &mut parsed.errors, &self.limits, now_ns, ahead_ms_max);
+        if let Some(error) = parsed.errors.first.first() {
+            return Ok(Some(RefusedRow::new("line", error.line, &error.reason)));
+        }
+        let report = self.write(database, &parsed.batch).map_err(query_error)?;
+        Ok(report.rejected.first().map(|row| RefusedRow::new("row", row.line, &row.reason)))
     }
 
     fn make_database(&self, database: &str) -> Result<(), QueryError> {

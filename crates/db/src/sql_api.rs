@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use query::{Budget, Session};
-use sql::{Answer, ClientContext, Column, CopyIn, Parsed, Relation, SqlError};
+use sql::{Answer, ClientContext, Column, CopyIn, ParameterType, Parsed, PendingWrite, Relation, SqlError};
 
 use crate::Db;
 
@@ -35,6 +35,22 @@ impl Db {
         budget: &Budget,
     ) -> Result<usize, SqlError> {
         sql::copy_in(copy, sent, &self.session(budget), client)
+    }
+
+    /// Makes the writes of a transaction at its end.
+    pub fn commit_sql(&self, writes: Vec<PendingWrite>, budget: &Budget) -> Result<(), SqlError> {
+        sql::commit(writes, &self.session(budget))
+    }
+
+    /// The types of a statement's parameters, by their use; `None` where that says nothing.
+    pub fn sql_parameter_types(
+        &self,
+        parsed: &Parsed,
+        place: usize,
+        client: &ClientContext,
+        budget: &Budget,
+    ) -> Vec<Option<ParameterType>> {
+        sql::parameter_types(parsed, place, &self.session(budget), client)
     }
 
     /// Writes rows of a table that came without a statement; how many.

@@ -84,24 +84,18 @@ impl Db {
 
     /// Writes line protocol with timestamps in nanoseconds. Good lines are written, bad ones told.
     pub fn write_lines(&self, database: &str, lines: &[u8]) -> Result<(WriteReport, LineErrors), WriteError> {
-        self.write_lines_of(database, lines, &Scope::open())
+        let parsed = self.parse_lines(database, lines)?;
+        Ok((self.write(database, &parsed.batch)?, parsed.errors))
     }
 
-    /// As [`Db::write_lines`], of the rows that a scope may write.
-    pub(crate) fn write_lines_of(
-        &self,
-        database: &str,
-        lines: &[u8],
-        scope: &Scope,
-    ) -> Result<(WriteReport, LineErrors), WriteError> {
+    /// Reads line protocol with timestamps in nanoseconds.
+    pub(crate) fn parse_lines<'a>(&self, database: &str, lines: &'a [u8]) -> Result<Parsed<'a>, WriteError> {
         let options = line::Options {
             hasher: self.key_hasher.scope(Protocol::Line, self.database_id(database)?),
             precision: Precision::Nanosecond,
             now_ns: self.now_ns(),
             limits: &self.limits,
         };
-        let mut parsed = line::parse(lines, &options)?;
-        self.refuse_outside(database, scope, &mut parsed)?;
-        Ok((self.write(database, &parsed.batch)?, parsed.errors))
+        Ok(line::parse(lines, &options)?)
     }
 }

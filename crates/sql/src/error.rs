@@ -19,6 +19,8 @@ pub enum SqlError {
     Invalid(String),
     /// SQL that this layer does not have. Holds what.
     Unsupported(String),
+    /// A statement that is refused for a reason of its own: the code that Postgres's clients know it by, and the message.
+    Refused(&'static str, String),
     /// Its data or its limits.
     Query(QueryError),
 }
@@ -32,6 +34,7 @@ impl SqlError {
             Self::UnknownTable(_) => "42P01",
             Self::UnknownFunction(_) => "42883",
             Self::Unsupported(_) => "0A000",
+            Self::Refused(code, _) => code,
             Self::Query(QueryError::Stopped(_)) => "57014",
             Self::Query(QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. }) => "53200",
             Self::Query(QueryError::Storage(_)) => "58030",
@@ -59,7 +62,8 @@ impl fmt::Display for SqlError {
             | Self::UnknownColumn(message)
             | Self::UnknownTable(message)
             | Self::UnknownFunction(message)
-            | Self::Invalid(message) => out.write_str(message),
+            | Self::Invalid(message)
+            | Self::Refused(_, message) => out.write_str(message),
         }
     }
 }
@@ -74,4 +78,9 @@ pub(crate) fn invalid<T>(message: impl Into<String>) -> Result<T, SqlError> {
 /// An error for SQL that this layer does not have.
 pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, SqlError> {
     Err(SqlError::Unsupported(what.into()))
+}
+
+/// An error with the code that Postgres's clients know it by.
+pub(crate) fn refused<T>(code: &'static str, message: impl Into<String>) -> Result<T, SqlError> {
+    Err(SqlError::Refused(code, message.into()))
 }

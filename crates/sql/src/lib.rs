@@ -3,11 +3,14 @@
 //! A measurement is a table of its time, its tags and its fields; a Prometheus metric is one of its time, its labels and `value`.
 //!
 //! * `syntax`: [`parse()`] turns text into the grammar's tree, and takes the clauses out that only time-series databases have ·
-//!   `settings`: those of databases · `access`: which statements only read
-//! * `statement`: which kind a statement is · `change`, `insert`: statements that write · `copy`: COPY in text, CSV and Parquet
-//! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables
+//!   `settings`: those of databases · `spelling`: other spellings of statements · `access`: which statements only read
+//! * `statement`: which kind a statement is · `session`, `settings`: statements about the session · `change`, `insert`, `conflict`: statements
+//!   that write · `pending`: writes of a transaction · `accepted`: statements that do nothing here · `copy`: COPY in text, CSV, binary and
+//!   Parquet
+//! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables, `types` as clients know them
 //! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is
-//!   done on rows · `folds`: aggregates of rows that stand for folded ones · `table_rows`: rows as they were read
+//!   done on rows · `windows`: row numbers · `folds`: aggregates of rows that stand for folded ones · `table_rows`: rows as they were read ·
+//!   `type_tree`: a question of asyncpg
 //! * `scope`: the columns that a name may mean · `expression`: names to columns, values of rows
 //! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer · `fuzzing`: entries for fuzzers
 //!
@@ -30,12 +33,16 @@ mod syntax;
 
 pub use arrow::{RelationBatches, arrow_schema, columns_of, extent_of};
 pub use catalog::{table_columns, type_number};
-pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE};
+pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, push_binary, read_binary};
 pub use error::SqlError;
+pub use expression::{ParameterType, array};
 pub use query::time::format_rfc3339_us;
 pub use query::{Interval, SqlType, Value};
 pub use relation::{Column, Relation};
 pub use run::Manner;
 pub use select::table_rows::TableRows;
-pub use statement::{Answer, ClientContext, copy_in, describe, insert_rows, run};
+pub use statement::{
+    Answer, ClientContext, Declared, Notices, PendingWrite, PendingWrites, Prepared, SessionCommand, Setting, commit,
+    copy_in, describe, insert_rows, parameter_types, run, session_command, timeout_ms,
+};
 pub use syntax::parse::{Parsed, TEXT_BYTES_MAX, parse};

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use query::plan::{Plan, Scan};
 use query::{Frame, LastRows, QueryError, RowLimit, Session, SqlType, TableSchema, Value};
 use sqlparser::ast::{
-    Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Values,
+    Expr, Fetch, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Statement,
+    Table, Values,
 };
 
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::{Binder, Environment, Subqueries, Typed};
+use crate::expression::{Binder, Environment, LookupAnswers, ParameterType, Subqueries, Typed, parameter_index};
 use crate::relation::{Column, Relation};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::select::QueryOutput;
 use crate::select::order::{Order, ordinal, sort};
+use crate::statement::ClientContext;
 use crate::syntax::parse::Parsed;
 
 /// Queries within queries.
@@ -34,7 +36,10 @@ pub(crate) struct Run<'a> {
     pub(crate) session: &'a dyn Session,
     pub(crate) parsed: &'a Parsed,
     pub(crate) environment: Arc<Environment>,
+    pub(crate) client: &'a ClientContext,
     pub(crate) parameters: &'a [Value],
+    /// The types of parameters by their use, if they are wanted.
+    pub(crate) parameter_types: Vec<Option<ParameterType>>,
     pub(crate) manner: Manner,
     /// True if only the answer's columns are wanted: nothing is read.
     pub(crate) describes: bool,
@@ -47,6 +52,23 @@ pub(crate) struct Run<'a> {
 impl Subqueries for Run<'_> {
     fn rows(&mut self, query: &Query) -> Result<Relation, SqlError> {
         self.query(query)
+    }
+
+    /// The first use that says a type counts.
+    fn note_parameter(&mut self, index: usize, kind: ParameterType) {
+        if kind.sql_type != SqlType::Unknown
+            && let Some(noted) = self.parameter_types.get_mut(index)
+        {
+            noted.get_or_insert(kind);
+        }
+    }
+
+    fn table_number(&mut self, table: &str) -> Result<i64, SqlError> {
+        self.numbered_table(table)
+    }
+
+    fn table_names(&mut self) -> Result<LookupAnswers, SqlError> {
+        self.named_tables()
     }
 }
 
@@ -129,6 +151,9 @@ impl Run<'_> {
     }
 
     fn query_within(&mut self, query: &Query) -> Result<QueryOutput, SqlError> {
+        if crate::select::type_tree::is_type_tree(query) {
+            return Ok(QueryOutput::Relation(self.type_tree()));
+        }
         if let Some(with) = &query.with {
             if with.recursive {
                 return unsupported("WITH RECURSIVE");
@@ -141,10 +166,10 @@ impl Run<'_> {
                 self.ctes.push((cte.alias.name.value.clone(), Arc::new(relation)));
             }
         }
-        if query.fetch.is_some() || !query.pipe_operators.is_empty() {
-            return unsupported("FETCH and pipes; LIMIT does the former");
+        if !query.pipe_operators.is_empty() {
+            return unsupported("a pipe");
         }
-        let limit = self.limit(query.limit_clause.as_ref())?;
+        let limit = self.limit(query.limit_clause.as_ref(), query.fetch.as_ref())?;
         let order = order_expressions(query.order_by.as_ref())?;
         if let SetExpr::Select(select) = &*query.body {
             return self.select(select, order, limit);
@@ -160,6 +185,7 @@ impl Run<'_> {
             SetExpr::Select(select) => self.select(select, &[], RowLimit::default()).map(QueryOutput::relation),
             SetExpr::Query(query) => self.query(query),
             SetExpr::Values(values) => self.values(values),
+            SetExpr::Table(table) => self.whole_table(table),
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 // Only what is on the left can be deep: it is the same as far as stack goes.
                 self.depth += 1;
@@ -171,6 +197,16 @@ impl Run<'_> {
                 combine(left, right, *op, *set_quantifier)
             }
             _ => unsupported("a statement that writes within a query"),
+        }
+    }
+
+    /// `TABLE name`
+    fn whole_table(&mut self, table: &Table) -> Result<Relation, SqlError> {
+        let parts: Vec<&str> = table.schema_name.iter().chain(&table.table_name).map(String::as_str).collect();
+        let parsed = crate::syntax::parse::parse(&format!("SELECT * FROM {}", parts.join(".")))?;
+        match parsed.statements.first() {
+            Some(Statement::Query(query)) => self.query(query),
+            _ => invalid(format!("{} is no table", parts.join("."))),
         }
     }
 
@@ -199,10 +235,10 @@ impl Run<'_> {
         Ok(relation)
     }
 
-    /// `LIMIT … OFFSET …`
-    fn limit(&mut self, clause: Option<&LimitClause>) -> Result<RowLimit, SqlError> {
+    /// `LIMIT … OFFSET …`, `OFFSET … FETCH FIRST … ROWS ONLY`
+    fn limit(&mut self, clause: Option<&LimitClause>, fetch: Option<&Fetch>) -> Result<RowLimit, SqlError> {
         let (rows, skip) = match clause {
-            None => return Ok(RowLimit::default()),
+            None => (None, None),
             Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {
                 if !limit_by.is_empty() {
                     return unsupported("LIMIT BY");
@@ -211,14 +247,29 @@ impl Run<'_> {
             }
             Some(LimitClause::OffsetCommaLimit { offset, limit }) => (Some(limit), Some(offset)),
         };
-        let mut count = |expression: &Expr| match self.constant(expression)? {
-            Value::Null => Ok(None),
-            value => match value.number() {
-                Some(number) if number >= 0.0 => Ok(Some(number as usize)),
-                _ => invalid("LIMIT and OFFSET must not be negative"),
-            },
+        let mut count = |expression: &Expr| {
+            if let Some(index) = parameter_index(expression) {
+                self.note_parameter(index, ParameterType::one(SqlType::Int));
+            }
+            match self.constant(expression)? {
+                Value::Null => Ok(None),
+                value => match value.number() {
+                    Some(number) if number >= 0.0 => Ok(Some(number as usize)),
+                    _ => invalid("LIMIT and OFFSET must not be negative"),
+                },
+            }
         };
-        let rows = rows.map(&mut count).transpose()?.flatten();
+        let mut rows = rows.map(&mut count).transpose()?.flatten();
+        if let Some(fetch) = fetch {
+            if fetch.with_ties || fetch.percent {
+                return unsupported("FETCH … WITH TIES and PERCENT");
+            }
+            let fetched = match &fetch.quantity {
+                Some(quantity) => count(quantity)?,
+                None => Some(1),
+            };
+            rows = fetched.into_iter().chain(rows).min();
+        }
         let skip = skip.map(&mut count).transpose()?.flatten().unwrap_or_default();
         Ok(RowLimit { skip, rows })
     }

@@ -70,7 +70,7 @@ fn ask(db: &MemoryDatabases, text: &str, manner: Manner) -> String {
         let budget = Budget::new(10_000_000);
         let answer = sql::run(&parsed, place, &db.session(&budget), &client(manner));
         match answer {
-            Ok(answer @ (Answer::Rows(_) | Answer::Table(_))) => {
+            Ok(answer @ (Answer::Rows(_) | Answer::Table(_) | Answer::Returned(..))) => {
                 let relation = answer.relation().unwrap();
                 let described = sql::describe(&parsed, place, &db.session(&budget), &client(manner)).unwrap();
                 let names = |columns: &[sql::Column]| {
@@ -102,7 +102,9 @@ fn ask(db: &MemoryDatabases, text: &str, manner: Manner) -> String {
             }
             Ok(Answer::CopyOut(rows)) => out += &String::from_utf8_lossy(&rows.messages.concat()),
             Ok(Answer::CopyIn(copy)) => writeln!(out, "rows for {} {:?}", copy.table, copy.columns).unwrap(),
-            Ok(Answer::Set(name, value)) => writeln!(out, "{name}={value}").unwrap(),
+            Ok(Answer::Set(setting)) => {
+                writeln!(out, "{}={}", setting.name, setting.value.as_deref().unwrap_or("DEFAULT")).unwrap();
+            }
             Ok(Answer::Done(tag)) => writeln!(out, "{tag}").unwrap(),
             Err(error) => writeln!(out, "error: {error}").unwrap(),
         }
@@ -275,7 +277,7 @@ fn the_same_statement_sees_what_came_and_went() {
     check("x|1 y|2 z|NULL");
     write("t,h=z a=4 3");
     check("x|1 y|2 z|4");
-    assert_eq!(ask(&db, "DELETE FROM t WHERE h = 'y'", Manner::Postgres), "DELETE\n");
+    assert_eq!(ask(&db, "DELETE FROM t WHERE h = 'y'", Manner::Postgres), "DELETE 1\n");
     check("x|1 z|4");
     db.store.compact(&mut |_| {}).unwrap();
     check("x|1 z|4");

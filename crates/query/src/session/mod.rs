@@ -86,7 +86,8 @@ pub trait Session: Sync {
     /// Counts of what was read so far.
     fn reads(&self) -> Reads;
 
-    /// Writes line protocol with times in nanoseconds. Good rows are written; returns the first that was refused.
+    /// Writes line protocol with times in nanoseconds; returns the first row that was refused. One that cannot be read, or is too far ahead of
+    /// the clock, keeps all from being written; where the store refuses rows, the others are written.
     fn write(&self, database: &str, lines: &[u8]) -> Result<Option<RefusedRow>, QueryError>;
 
     /// Deletes the rows of a table that all selectors choose, in an interval of time.

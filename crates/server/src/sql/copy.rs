@@ -1,7 +1,6 @@
 //! COPY over Postgres's protocol: rows to a client, and rows from one.
 
 use std::fmt::Debug;
-use std::sync::PoisonError;
 
 use async_trait::async_trait;
 use futures_util::{Sink, Stream, stream};
@@ -33,6 +32,7 @@ where
 }
 
 /// Rows of a COPY … FROM STDIN as they arrive.
+#[derive(Debug)]
 pub(super) struct Copying {
     copy: CopyIn,
     session: ClientContext,
@@ -86,8 +86,8 @@ impl CopyHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let mut copying = self.copying.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(copying) = copying.as_mut() else { return Ok(()) };
+        let mut session = self.session();
+        let Some(copying) = session.copying.as_mut() else { return Ok(()) };
         if copying.refusal.is_none()
             && let Err(refusal) = copying.push(&data.data, self.state.settings.body_bytes_max)
         {
@@ -104,12 +104,13 @@ impl CopyHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let copying = self.copying.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let copying = self.session().copying.take();
         let Some(copying) = copying else { return Err(failed("08P01", "no COPY is under way".to_owned())) };
         if let Some((code, message)) = copying.refusal {
             return Err(failed(code, message));
         }
         let rows = self.take_rows(copying).await?;
+        self.tell(client).await?;
         send_execution_response(client, Tag::new("COPY").with_rows(rows)).await
     }
 
@@ -119,7 +120,7 @@ impl CopyHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        self.copying.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.session().copying = None;
         failed("57014", format!("COPY from stdin failed: {}", fail.message))
     }
 }
@@ -128,6 +129,7 @@ impl Connection {
     /// Writes what came; how many rows.
     async fn take_rows(&self, copying: Copying) -> PgWireResult<usize> {
         let Copying { copy, session, bytes, mut share, .. } = copying;
+        let notices = session.notices.clone();
         let text = format!("COPY {} FROM STDIN", copy.table);
         // Rows are made of them, which take more than their text.
         let reserved =
@@ -140,6 +142,7 @@ impl Connection {
             written
         });
         let written = written.await.map_err(|error| failed("57014", error.message))?;
+        self.take_notices(&notices);
         written.map(|outcome| outcome.answer).map_err(|error| error_of(&error))
     }
 }

@@ -10,7 +10,7 @@ use pgwire::messages::{DecodeContext, PgWireFrontendMessage, ProtocolVersion};
 
 use super::frames::Frames;
 use super::parameters::parameter;
-use super::postgres::Statements;
+use super::prepared::Statements;
 
 /// Bytes of a message, so that short inputs can have too long ones.
 const MESSAGE_BYTES_MAX: usize = 1000;

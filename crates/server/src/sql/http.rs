@@ -174,7 +174,7 @@ fn run(
     let mut last = Answer::Rows(Relation::default());
     for place in 0..parsed.statements.len() {
         last = match state.db.sql(&parsed, place, session, budget)? {
-            given @ (Answer::Rows(_) | Answer::Table(_)) => given,
+            given @ (Answer::Rows(_) | Answer::Table(_) | Answer::Returned(..)) => given,
             Answer::Set(..) | Answer::Done(_) => Answer::Rows(Relation::default()),
             Answer::CopyOut(_) | Answer::CopyIn(_) => {
                 let message =

@@ -1,11 +1,10 @@
 //! A connection of Postgres's protocol, message by message.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures_util::{SinkExt, StreamExt};
 use pgwire::api::{ClientInfo, DefaultClient, PgWireConnectionState};
 use pgwire::error::{ErrorInfo, PgWireError};
@@ -17,7 +16,8 @@ use tokio::time::timeout;
 use tokio_util::codec::Framed;
 
 use super::gate::Gate;
-use super::postgres::{Connection, Statements};
+use super::postgres::Connection;
+use super::prepared::Statements;
 use super::sign_in::Startup;
 use crate::wire::linger;
 
@@ -29,51 +29,6 @@ const KEPT_BYTES_MAX: usize = 16 << 10;
 /// Wishes for encryption that are turned down before a client has to go on without.
 const WISHES_MAX: usize = 2;
 
-/// What a statement takes, read, for each byte of its text.
-const PARSED_BYTES: usize = 16;
-
-/// What a name takes at least.
-const NAMED_BYTES: usize = 256;
-
-/// What a session keeps: prepared statements and portals, by kind and name, with their bytes.
-#[derive(Debug, Default)]
-struct StatementSizes {
-    sizes_bytes: HashMap<(u8, String), usize>,
-    bytes: usize,
-}
-
-impl StatementSizes {
-    /// Takes note of what a message makes or closes. Whether it fits.
-    fn note(&mut self, message: &PgWireFrontendMessage, bytes_max: usize) -> bool {
-        let named = |kind, name: &Option<String>| (kind, name.clone().unwrap_or_default());
-        let (key, bytes) = match message {
-            PgWireFrontendMessage::Parse(parse) => {
-                (named(b'S', &parse.name), PARSED_BYTES * parse.query.len() + 4 * parse.type_oids.len() + 1)
-            }
-            PgWireFrontendMessage::Bind(bind) => {
-                let values: usize = bind.parameters.iter().flatten().map(Bytes::len).sum();
-                let items = bind.parameters.len() + bind.result_column_format_codes.len();
-                (named(b'P', &bind.portal_name), values + size_of::<Bytes>() * items + 1)
-            }
-            PgWireFrontendMessage::Close(close) => (named(close.target_type, &close.name), 0),
-            // A portal without a name ends with its query.
-            PgWireFrontendMessage::Sync(_) => ((b'P', String::new()), 0),
-            _ => return true,
-        };
-        self.bytes -= self.sizes_bytes.remove(&key).unwrap_or(0);
-        if bytes == 0 {
-            return true;
-        }
-        let bytes = bytes + key.1.len() + NAMED_BYTES;
-        if self.bytes + bytes > bytes_max {
-            return false;
-        }
-        self.bytes += bytes;
-        self.sizes_bytes.insert(key, bytes);
-        true
-    }
-}
-
 /// Serves a client until it leaves, breaks the protocol, or is too slow.
 pub(super) async fn serve(connection: Arc<Connection>, socket: TcpStream) -> io::Result<()> {
     let client = DefaultClient::new(socket.peer_addr()?, false);
@@ -84,15 +39,9 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: TcpStream) -> io:
     let Ok(begun) = timeout(patience, begin(&mut messages)).await else { return Ok(()) };
     let mut next = begun?;
     let startup = Startup::new(connection.clone());
-    let mut kept = StatementSizes::default();
     while let Some(message) = next {
-        if !kept.note(&message, connection.state.settings.postgres_message_bytes_max) {
-            let most = connection.state.settings.postgres_message_bytes_max;
-            let message = format!(
-                "prepared statements and portals of this session take more than {most} bytes (postgres_message_bytes_max): \
-                 close some"
-            );
-            process_error(&mut messages, super::postgres::failed("53400", message), true).await?;
+        if !connection.note_statement(&message) {
+            process_error(&mut messages, connection.too_many_statements(), true).await?;
         } else if !answer((&connection, &startup), &mut messages, message).await? {
             return Ok(());
         }
@@ -165,41 +114,4 @@ async fn answer(
     let is_fatal = error.is_fatal();
     process_error(messages, error, waits_for_sync).await?;
     Ok(!is_fatal && !is_cancelling)
-}
-
-#[cfg(test)]
-mod tests {
-    use pgwire::messages::extendedquery::{Bind, Close, Parse, Sync};
-
-    use super::*;
-
-    fn parse(name: &str, bytes: usize) -> PgWireFrontendMessage {
-        PgWireFrontendMessage::Parse(Parse::new(Some(name.to_owned()), "x".repeat(bytes), Vec::new()))
-    }
-
-    fn bind(name: Option<&str>, bytes: usize) -> PgWireFrontendMessage {
-        let values = vec![Some(vec![0; bytes].into())];
-        PgWireFrontendMessage::Bind(Bind::new(name.map(str::to_owned), None, Vec::new(), values, Vec::new()))
-    }
-
-    #[test]
-    fn what_a_session_keeps_is_bounded() {
-        let mut kept = StatementSizes::default();
-        let most = 10_000;
-        assert!(kept.note(&parse("a", 300), most));
-        assert!(!kept.note(&parse("b", 300), most), "together they are too large");
-        assert!(kept.note(&parse("a", 310), most), "one that is made again takes its own place");
-        assert!(kept.note(&bind(None, 4000), most));
-        assert!(!kept.note(&bind(Some("p"), 4000), most));
-        assert!(kept.note(&PgWireFrontendMessage::Sync(Sync::new()), most));
-        assert!(kept.note(&bind(Some("p"), 4000), most), "the other went with the sync");
-        assert!(kept.note(&PgWireFrontendMessage::Sync(Sync::new()), most));
-        assert!(!kept.note(&bind(Some("q"), 4000), most), "one with a name did not");
-        for (kind, name) in [(b'P', "p"), (b'S', "a"), (b'S', "unknown")] {
-            assert!(kept.note(&PgWireFrontendMessage::Close(Close::new(kind, Some(name.to_owned()))), most));
-        }
-        assert_eq!((kept.bytes, kept.sizes_bytes.len()), (0, 0));
-        let fitting = (0..1000).take_while(|number| kept.note(&parse(&number.to_string(), 1), most)).count();
-        assert!((10..50).contains(&fitting), "{fitting} small ones");
-    }
 }

@@ -1,16 +1,22 @@
-//! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`]; [`messages`], [`gate`] and [`frames`]: its
-//! connections; [`sign_in`]: their sign-in) and, with a cargo feature, over Arrow Flight.
+//! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`] and [`handlers`]; [`commands`], [`session`] and [`prepared`]: its
+//! sessions; [`sign_in`]: how they begin; [`messages`], [`gate`] and [`frames`]: its connections) and, with a cargo feature, over Arrow
+//! Flight.
 
+mod commands;
 mod copy;
+mod encode;
 #[cfg(feature = "flight-sql")]
 pub(crate) mod flight;
 mod frames;
 pub(crate) mod fuzz;
 mod gate;
+mod handlers;
 pub(crate) mod http;
 mod messages;
 mod parameters;
 pub(crate) mod postgres;
+mod prepared;
+mod session;
 mod sign_in;
 mod text;
 
@@ -60,13 +66,19 @@ async fn watch<T: Send + 'static>(
 ) -> Result<Result<Outcome<T>, SqlError>, ApiError> {
     let budget = state.budget_of(&caller.scope);
     let description = Description { kind: "sql", text, database: session.database.clone(), caller };
-    let timeout = Duration::from_millis(state.settings.query_timeout_ms);
+    let timeout = Duration::from_millis(timeout_ms(&session, state.settings.query_timeout_ms));
     let asked = QueryJob::without_request(description, budget.clone(), timeout);
     let work = move |state: &State| match work(state, &session, &budget) {
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
         answer => Ok((String::new(), answer.map(|answer| Outcome { answer, warning: warning(state, &budget) }))),
     };
     run_query(state, asked, work).await.map(|(_, answer)| answer)
+}
+
+/// The time of a statement: the session's own if it is shorter than everyone's.
+fn timeout_ms(session: &ClientContext, most_ms: u64) -> u64 {
+    let own_ms = session.settings.get("statement_timeout").and_then(|value| sql::timeout_ms(value));
+    own_ms.filter(|own_ms| *own_ms > 0).map_or(most_ms, |own_ms| own_ms.min(most_ms))
 }
 
 /// A warning if rows of the times that a statement has read are lost, or if it was answered from what folding left.

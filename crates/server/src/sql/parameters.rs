@@ -7,21 +7,74 @@ use pgwire::api::portal::Portal;
 use pgwire::error::{PgWireError, PgWireResult};
 use query::Interval;
 use query::value::parse_bool;
-use sql::Value;
+use sql::{ParameterType, SqlError, SqlType, Value};
 
-use super::postgres::{EPOCH_US, Statements, US_PER_DAY, failed};
+use super::postgres::failed;
+use super::prepared::Statements;
 
-const NS_PER_DAY: i64 = US_PER_DAY * 1000;
+const NS_PER_DAY: i64 = 86_400_000_000_000;
 
 /// A value of a type, to find out what a statement gives.
 pub(super) fn sample_of(kind: Option<&Type>) -> Value {
-    match kind {
-        Some(&Type::BOOL) => Value::Bool(true),
-        Some(&(Type::INT2 | Type::INT4 | Type::INT8 | Type::OID)) => Value::Int(1),
-        Some(&(Type::FLOAT4 | Type::FLOAT8 | Type::NUMERIC)) => Value::Float(1.0),
-        Some(&(Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::DATE)) => Value::Timestamp(0),
-        Some(&Type::INTERVAL) => Value::Interval(Interval::default()),
+    match kind.map(|kind| (kind, sql_type_of(kind))) {
+        Some((_, Some(SqlType::Bool))) => Value::Bool(true),
+        Some((_, Some(SqlType::Int)) | (&Type::OID, _)) => Value::Int(1),
+        Some((_, Some(SqlType::Float)) | (&Type::NUMERIC, _)) => Value::Float(1.0),
+        Some((_, Some(SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date))) => Value::Timestamp(0),
+        Some((_, Some(SqlType::Interval))) => Value::Interval(Interval { months: 0, ns: NS_PER_DAY }),
         _ => Value::Null,
+    }
+}
+
+/// The type that values of a type are read as in binary form; `None` for those that are read otherwise.
+fn sql_type_of(kind: &Type) -> Option<SqlType> {
+    Some(match *kind {
+        Type::BOOL => SqlType::Bool,
+        Type::INT2 | Type::INT4 | Type::INT8 => SqlType::Int,
+        Type::FLOAT4 | Type::FLOAT8 => SqlType::Float,
+        Type::TIMESTAMP => SqlType::LocalTimestamp,
+        Type::TIMESTAMPTZ => SqlType::Timestamp,
+        Type::DATE => SqlType::Date,
+        Type::INTERVAL => SqlType::Interval,
+        Type::TEXT | Type::VARCHAR | Type::NAME | Type::BPCHAR | Type::UNKNOWN => SqlType::Text,
+        _ => return None,
+    })
+}
+
+/// Arrays and the types of their elements; the first of a type is the one that parameters are said to be.
+const ARRAYS: [(Type, Type); 15] = [
+    (Type::BOOL_ARRAY, Type::BOOL),
+    (Type::INT8_ARRAY, Type::INT8),
+    (Type::INT4_ARRAY, Type::INT4),
+    (Type::INT2_ARRAY, Type::INT2),
+    (Type::FLOAT8_ARRAY, Type::FLOAT8),
+    (Type::FLOAT4_ARRAY, Type::FLOAT4),
+    (Type::NUMERIC_ARRAY, Type::NUMERIC),
+    (Type::TEXT_ARRAY, Type::TEXT),
+    (Type::VARCHAR_ARRAY, Type::VARCHAR),
+    (Type::NAME_ARRAY, Type::NAME),
+    (Type::TIMESTAMPTZ_ARRAY, Type::TIMESTAMPTZ),
+    (Type::TIMESTAMP_ARRAY, Type::TIMESTAMP),
+    (Type::DATE_ARRAY, Type::DATE),
+    (Type::INTERVAL_ARRAY, Type::INTERVAL),
+    (Type::OID_ARRAY, Type::OID),
+];
+
+/// The type that a parameter has by its use.
+pub(super) fn inferred(kind: ParameterType) -> Type {
+    let number = u32::try_from(sql::type_number(kind.sql_type)).unwrap_or_default();
+    let element = if kind.is_oid { Type::OID } else { Type::from_oid(number).unwrap_or(Type::TEXT) };
+    if !kind.is_array {
+        return element;
+    }
+    ARRAYS.iter().find(|(_, known)| *known == element).map_or(Type::TEXT_ARRAY, |(array, _)| array.clone())
+}
+
+/// The value of a statement's argument as a parameter of a type.
+pub(super) fn argument(value: Value, kind: Option<&Type>) -> PgWireResult<Value> {
+    match kind {
+        Some(kind) if !value.is_null() => text_parameter(&value.to_string(), kind),
+        _ => Ok(value),
     }
 }
 
@@ -33,47 +86,63 @@ pub(super) fn parameter(portal: &Portal<Statements>, index: usize) -> PgWireResu
         return binary_parameter(bytes, &kind, index);
     }
     let text = std::str::from_utf8(bytes).map_err(|_| failed("22021", "a parameter is not UTF-8".to_owned()))?;
-    text_parameter(text, &kind)
+    without_nul(text_parameter(text, &kind)?).map_err(|error| failed(error.code(), error.to_string()))
 }
 
 fn binary_parameter(bytes: &[u8], kind: &Type, index: usize) -> PgWireResult<Value> {
     let wrong = || failed("22P03", format!("incorrect binary data format in parameter {}", index + 1));
-    let out_of_range = || failed("22008", format!("parameter {} is out of the range of times", index + 1));
-    Ok(match *kind {
-        Type::BOOL => Value::Bool(u8::from_be_bytes(number(bytes, wrong)?) != 0),
-        Type::INT2 => Value::Int(i64::from(i16::from_be_bytes(number(bytes, wrong)?))),
-        Type::INT4 => Value::Int(i64::from(i32::from_be_bytes(number(bytes, wrong)?))),
-        Type::OID => Value::Int(i64::from(u32::from_be_bytes(number(bytes, wrong)?))),
-        Type::INT8 => Value::Int(i64::from_be_bytes(number(bytes, wrong)?)),
-        Type::FLOAT4 => Value::Float(f64::from(f32::from_be_bytes(number(bytes, wrong)?))),
-        Type::FLOAT8 => Value::Float(f64::from_be_bytes(number(bytes, wrong)?)),
-        Type::NUMERIC => Value::Float(numeric(bytes).ok_or_else(wrong)?),
-        Type::TIMESTAMP | Type::TIMESTAMPTZ => {
-            let us = i64::from_be_bytes(number(bytes, wrong)?);
-            let ns = us.checked_add(EPOCH_US).and_then(|us| us.checked_mul(1000));
-            Value::Timestamp(ns.ok_or_else(out_of_range)?)
+    if let Some(sql_type) = sql_type_of(kind) {
+        let read = sql::read_binary(bytes, sql_type).and_then(without_nul);
+        return read.map_err(|error| failed(error.code(), format!("{error} in parameter {}", index + 1)));
+    }
+    match *kind {
+        Type::OID => Ok(Value::Int(i64::from(u32::from_be_bytes(number(bytes, wrong)?)))),
+        Type::NUMERIC => Ok(Value::Float(numeric(bytes).ok_or_else(wrong)?)),
+        ref other => match ARRAYS.iter().find(|(array, _)| array == other) {
+            Some((_, element)) => Ok(sql::array(&elements(bytes, element, index)?)),
+            None => Err(failed("0A000", format!("parameters of type {other} are not taken in binary form: send text"))),
+        },
+    }
+}
+
+/// Texts have no NUL in Postgres.
+fn without_nul(value: Value) -> Result<Value, SqlError> {
+    match &value {
+        Value::Text(text) if text.contains('\0') => {
+            Err(SqlError::Refused("22021", "invalid byte sequence for encoding \"UTF8\": 0x00".to_owned()))
         }
-        Type::DATE => {
-            let days = i32::from_be_bytes(number(bytes, wrong)?);
-            let us = i64::from(days).checked_mul(US_PER_DAY).and_then(|us| us.checked_add(EPOCH_US));
-            Value::Timestamp(us.and_then(|us| us.checked_mul(1000)).ok_or_else(out_of_range)?)
-        }
-        Type::INTERVAL => {
-            let fields: [u8; 16] = number(bytes, wrong)?;
-            let us = i64::from_be_bytes(number(&fields[..8], wrong)?);
-            let days = i32::from_be_bytes(number(&fields[8..12], wrong)?);
-            let months = i32::from_be_bytes(number(&fields[12..], wrong)?);
-            let days_ns = i64::from(days).checked_mul(NS_PER_DAY);
-            let ns = us.checked_mul(1000).zip(days_ns).and_then(|(ns, days_ns)| ns.checked_add(days_ns));
-            Value::Interval(Interval { months, ns: ns.ok_or_else(out_of_range)? })
-        }
-        Type::TEXT | Type::VARCHAR | Type::NAME | Type::BPCHAR | Type::UNKNOWN => {
-            Value::text(std::str::from_utf8(bytes).map_err(|_| wrong())?)
-        }
-        ref other => {
-            return Err(failed("0A000", format!("parameters of type {other} are not taken in binary form: send text")));
-        }
-    })
+        _ => Ok(value),
+    }
+}
+
+/// The elements of an array of one dimension, or of none.
+fn elements(bytes: &[u8], kind: &Type, index: usize) -> PgWireResult<Vec<Value>> {
+    let wrong = || failed("22P03", format!("incorrect binary data format in parameter {}", index + 1));
+    let mut rest = bytes;
+    let mut take = |count: usize| {
+        let (taken, behind) = rest.split_at_checked(count).ok_or_else(wrong)?;
+        rest = behind;
+        Ok::<_, PgWireError>(taken)
+    };
+    let dimensions = i32::from_be_bytes(number(take(4)?, wrong)?);
+    take(8)?;
+    if dimensions == 0 {
+        return Ok(Vec::new());
+    }
+    if dimensions != 1 {
+        return Err(failed("0A000", "arrays of parameters have one dimension".to_owned()));
+    }
+    let count = i32::from_be_bytes(number(take(4)?, wrong)?);
+    take(4)?;
+    let mut values = Vec::new();
+    for _ in 0..count {
+        let length = i32::from_be_bytes(number(take(4)?, wrong)?);
+        values.push(match usize::try_from(length) {
+            Ok(length) => binary_parameter(take(length)?, kind, index)?,
+            Err(_) => Value::Null,
+        });
+    }
+    Ok(values)
 }
 
 fn number<const N: usize>(bytes: &[u8], wrong: impl Fn() -> PgWireError) -> PgWireResult<[u8; N]> {

@@ -1,41 +1,33 @@
-//! Postgres's protocol (version 3): simple and extended queries, cancelling, types as they are. No passwords: it listens on
-//! loopback unless it is told otherwise.
+//! Postgres's protocol (version 3): simple and extended queries, cancelling, types as they are. How clients sign in: `sign_in.rs`.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use access::scope::Scope;
-use async_trait::async_trait;
-use bytes::{BufMut, BytesMut};
-use futures_util::{Sink, SinkExt, stream};
+use futures_util::{Sink, SinkExt};
 use jiff::tz::TimeZone;
 use pgwire::api::cancel::DefaultCancelHandler;
-use pgwire::api::portal::{Format, Portal};
-use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
-use pgwire::api::results::{
-    DescribePortalResponse, DescribeStatementResponse, FieldFormat, FieldInfo, QueryResponse, Response, Tag,
-};
-use pgwire::api::stmt::{QueryParser, StoredStatement};
-use pgwire::api::store::PortalStore;
+use pgwire::api::portal::Format;
+use pgwire::api::results::Response;
+use pgwire::api::store::{MemPortalStore, PortalStore};
 use pgwire::api::{ClientInfo, ClientPortalStore, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
-use pgwire::messages::PgWireBackendMessage;
-use pgwire::messages::data::DataRow;
-use sql::{Answer, ClientContext, Column, Manner, Parsed, Relation, SqlError, Value};
+use pgwire::messages::response::TransactionStatus;
+use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
+use sql::{Answer, ClientContext, Column, Manner, Notices, PendingWrites, SessionCommand, SqlError, Value};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::Outcome;
-use super::copy::Copying;
-use super::parameters::{parameter, sample_of};
+use super::commands::{Commanded, ends_failure};
+use super::parameters::{inferred, sample_of};
+use super::prepared::{StatementSizes, Statements, Store};
+use super::session::Session;
 use crate::listen::accept::Serve;
 use crate::sign_in::Caller;
 use crate::state::State;
-
-/// Microseconds from the Unix epoch to Postgres's, 2000-01-01.
-pub(super) const EPOCH_US: i64 = 946_684_800_000_000;
-pub(super) const US_PER_DAY: i64 = 86_400_000_000;
 
 /// What a client is told that finds no place: an error message with its length, severity, code and text.
 const FULL: &[u8] = b"E\0\0\0\x4aSFATAL\0C53300\0Mas many sessions are open as may be (connections_max)\0\0";
@@ -54,10 +46,15 @@ impl Sessions {
 
 impl Serve for Sessions {
     async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
-        let (state, manager) = (self.state.clone(), self.manager.clone());
-        let settings = Mutex::new(Settings { time_zone: TimeZone::UTC });
-        let connection =
-            Connection { state, manager, remote, scope: OnceLock::new(), settings, copying: Mutex::new(None) };
+        let connection = Connection {
+            state: self.state.clone(),
+            manager: self.manager.clone(),
+            remote,
+            scope: OnceLock::new(),
+            session: Mutex::default(),
+            sizes: Mutex::default(),
+            notices: Mutex::default(),
+        };
         tokio::select! {
             // What goes wrong with a connection ends it and nothing else.
             _ = super::messages::serve(Arc::new(connection), stream) => {}
@@ -70,22 +67,55 @@ impl Serve for Sessions {
     }
 }
 
-/// What a session may set.
-#[derive(Debug, Clone)]
-struct Settings {
-    time_zone: TimeZone,
-}
-
 /// A client's connection.
 pub(super) struct Connection {
     pub(super) state: Arc<State>,
     pub(super) manager: Arc<ConnectionManager>,
     pub(super) remote: SocketAddr,
-    /// Who it is, once it has signed in.
+    /// The rights of the client, once it has signed in.
     scope: OnceLock<Arc<Scope>>,
-    settings: Mutex<Settings>,
-    /// Rows that are being sent to it.
-    pub(super) copying: Mutex<Option<Copying>>,
+    session: Mutex<Session>,
+    sizes: Mutex<StatementSizes>,
+    /// Notices that are sent before the next answer.
+    notices: Mutex<Vec<ErrorInfo>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connection {
+    /// Takes over the settings that a client names when it connects, and tells it of those that it cannot have.
+    pub(super) async fn take_startup_settings<C>(&self, client: &mut C) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        for (name, value) in startup_settings(client) {
+            match sql::Setting::from_startup(&name, &value) {
+                Ok(setting) => self.session().set(setting)?,
+                Err(error) => self.warn(error.code(), &error.to_string()),
+            }
+        }
+        self.tell(client).await
+    }
+}
+
+/// The settings that a client names when it connects.
+fn startup_settings(client: &impl ClientInfo) -> Vec<(String, String)> {
+    const OTHERS: [&str; 4] = [METADATA_USER, METADATA_DATABASE, "options", "replication"];
+    let named = client.metadata().iter().filter(|(name, _)| !OTHERS.contains(&name.as_str()) && !name.starts_with('_'));
+    let mut settings: Vec<(String, String)> = named.map(|(name, value)| (name.clone(), value.clone())).collect();
+    // `-c name=value --name=value`
+    let options = client.metadata().get("options").map(String::as_str).unwrap_or_default();
+    for word in options.split_whitespace() {
+        let word = word.trim_start_matches("--").trim_start_matches("-c");
+        if let Some((name, value)) = word.split_once('=') {
+            settings.push((name.to_owned(), value.to_owned()));
+        }
+    }
+    settings
 }
 
 impl Connection {
@@ -103,318 +133,218 @@ impl Connection {
     pub(super) fn canceller(&self) -> DefaultCancelHandler {
         DefaultCancelHandler::new(self.manager.clone())
     }
-}
 
-/// Statements as they were sent, read.
-#[derive(Debug, Clone)]
-pub(super) struct Statements {
-    text: Arc<str>,
-    parsed: Arc<Parsed>,
-    /// `$1` to `$n`
-    parameters: usize,
-}
-
-impl Statements {
-    pub(super) fn read(text: &str) -> Result<Self, SqlError> {
-        let parsed = Arc::new(sql::parse(text)?);
-        Ok(Self { text: text.into(), parsed, parameters: placeholders(text) })
+    pub(super) fn session(&self) -> MutexGuard<'_, Session> {
+        locked(&self.session)
     }
-}
 
-/// The largest number behind a dollar sign outside of texts.
-pub(super) fn placeholders(text: &str) -> usize {
-    let (mut largest, mut quoted) = (0, false);
-    for (place, character) in text.char_indices() {
-        match character {
-            '\'' => quoted = !quoted,
-            '$' if !quoted => {
-                let behind = text.get(place + 1..).unwrap_or_default();
-                let digits = behind.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(behind.len());
-                largest = largest.max(behind.get(..digits).and_then(|digits| digits.parse::<u16>().ok()).unwrap_or(0));
-            }
-            _ => {}
+    pub(super) fn sizes(&self) -> MutexGuard<'_, StatementSizes> {
+        locked(&self.sizes)
+    }
+
+    /// Takes note of the prepared statement or portal that a message makes. Returns whether it fits.
+    pub(super) fn note_statement(&self, message: &PgWireFrontendMessage) -> bool {
+        self.sizes().note(message, self.state.settings.postgres_message_bytes_max)
+    }
+
+    pub(super) fn too_many_statements(&self) -> PgWireError {
+        let most = self.state.settings.postgres_message_bytes_max;
+        let message = format!(
+            "prepared statements and portals of this session take more than {most} bytes (postgres_message_bytes_max): \
+             close some"
+        );
+        failed("53400", message)
+    }
+
+    pub(super) fn warn(&self, code: &str, message: &str) {
+        locked(&self.notices).push(info("WARNING", code, message.to_owned()));
+    }
+
+    /// Takes what a statement has to say beside its answer.
+    pub(super) fn take_notices(&self, notices: &Notices) {
+        let notices = notices.take();
+        locked(&self.notices).extend(notices.into_iter().map(|message| info("NOTICE", "00000", message)));
+    }
+
+    /// Sends what the client is to be told.
+    pub(super) async fn tell<C>(&self, client: &mut C) -> PgWireResult<()>
+    where
+        C: Sink<PgWireBackendMessage> + Unpin + Send,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let notices = std::mem::take(&mut *locked(&self.notices));
+        for notice in notices {
+            client.feed(PgWireBackendMessage::NoticeResponse(notice.into())).await?;
         }
+        Ok(())
     }
-    // The protocol has no more parameters than this number can say.
-    usize::from(largest)
-}
 
-impl Connection {
-    fn session(&self, client: &impl ClientInfo, parameters: Vec<Value>) -> Result<ClientContext, SqlError> {
-        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    /// The context of a statement with these parameters.
+    pub(super) fn context(&self, client: &impl ClientInfo, parameters: Vec<Value>) -> PgWireResult<ClientContext> {
         let said = |name| client.metadata().get(name).cloned().unwrap_or_default();
         let user = said(METADATA_USER);
+        let database = super::database_of(&self.state, &said(METADATA_DATABASE), &user, &self.caller().scope);
+        let session = self.session();
+        let writes = session.transaction.as_ref().map(|transaction| transaction.writes.clone());
         Ok(ClientContext {
             now_ns: self.state.db.now_ns(),
-            time_zone: settings.time_zone,
-            database: super::database_of(&self.state, &said(METADATA_DATABASE), &user, &self.caller().scope)?,
+            time_zone: TimeZone::UTC,
+            database: database.map_err(|error| error_of(&error))?,
             user,
             parameters,
             manner: Manner::Postgres,
+            settings: session.settings.clone(),
+            transaction: writes.map(|writes| writes as Arc<dyn PendingWrites>),
+            notices: Notices::default(),
         })
     }
 
-    /// Runs one of the statements when it is its turn; stops it when its client leaves or cancels. A notice warns of lost rows.
-    async fn run<C>(
+    /// Runs one of the statements when it is its turn; stops it when its client leaves or cancels.
+    pub(super) async fn run(
         &self,
-        client: &mut C,
-        (statements, place): (&Statements, usize),
-        session: ClientContext,
-    ) -> PgWireResult<Answer>
-    where
-        C: Sink<PgWireBackendMessage> + Unpin + Send,
-        PgWireError: From<C::Error>,
-    {
-        let ran = super::run_one(
-            &self.state,
-            statements.text.to_string(),
-            (statements.parsed.clone(), place),
-            (session, self.caller()),
-        );
+        statements: &Statements,
+        place: usize,
+        context: ClientContext,
+    ) -> PgWireResult<Answer> {
+        let notices = context.notices.clone();
+        let text = statements.text.to_string();
+        let ran = super::run_one(&self.state, text, (statements.parsed.clone(), place), (context, self.caller()));
         let answer = ran.await.map_err(|error| failed("57014", error.message))?;
-        let Outcome { answer, warning } = answer.map_err(|error| error_of(&error))?;
-        if let Some(warning) = warning {
-            let notice = ErrorInfo::new("WARNING".to_owned(), "01000".to_owned(), warning);
-            client.feed(PgWireBackendMessage::NoticeResponse(notice.into())).await?;
+        self.take_notices(&notices);
+        let answer = answer.map(|Outcome { answer, warning }| {
+            warning.iter().for_each(|warning| self.warn("01000", warning));
+            answer
+        });
+        if matches!(answer, Ok(Answer::Rows(_) | Answer::Table(_))) && self.session().reads_without_its_rows() {
+            let message = "queries do not see the rows that this transaction wrote before COMMIT".to_owned();
+            locked(&self.notices).push(info("NOTICE", "00000", message));
         }
-        if let Answer::Set(name, value) = &answer
-            && name == "timezone"
-            && let Ok(zone) = TimeZone::get(value)
-        {
-            self.settings.lock().unwrap_or_else(PoisonError::into_inner).time_zone = zone;
-        }
-        Ok(answer)
+        answer.map_err(|error| error_of(&error))
     }
 
-    /// What a client is told; rows that it is to send are waited for in its connection.
-    fn response(&self, answer: Answer, session: ClientContext, format: &Format) -> PgWireResult<Response> {
-        Ok(match answer {
-            Answer::Rows(relation) => {
-                let fields = Arc::new(fields(&relation.columns, format)?);
-                let rows = encode(relation, &fields);
-                Response::Query(QueryResponse::new(fields, stream::iter(rows.into_iter().map(Ok))))
+    /// Runs one of the statements, or does what it says about the session.
+    pub(super) async fn answer<C>(&self, client: &mut C, asked: Asked<'_>) -> PgWireResult<Response>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let Asked { statements, place, parameters, format } = asked;
+        let command = sql::session_command(&statements.parsed, place).map_err(|error| error_of(&error))?;
+        check_transaction(client, command.as_ref())?;
+        let answer = match command {
+            Some(command) => {
+                let commanded = Commanded { command, parameters, format };
+                self.command(&*client, store_of(client)?, commanded).await
             }
-            Answer::Table(table) => return self.response(Answer::Rows(table.into_relation()), session, format),
-            Answer::CopyOut(rows) => super::copy::response(rows),
-            Answer::CopyIn(copy) => {
-                let copying = Copying::new(copy, session, self.state.bodies.share());
-                let response = copying.response();
-                *self.copying.lock().unwrap_or_else(PoisonError::into_inner) = Some(copying);
-                response
+            None => {
+                let context = self.context(client, parameters)?;
+                let answer = self.run(statements, place, context.clone()).await;
+                answer.and_then(|answer| self.response(answer, context, format))
             }
-            Answer::Set(..) => Response::Execution(Tag::new("SET")),
-            Answer::Done(tag) => match tag.as_str() {
-                "" => Response::EmptyQuery,
-                "BEGIN" => Response::TransactionStart(Tag::new("BEGIN")),
-                "COMMIT" | "ROLLBACK" => Response::TransactionEnd(Tag::new(&tag)),
-                _ => Response::Execution(Tag::new(&tag)),
-            },
-        })
+        };
+        // A transaction that could not be committed is over.
+        match (&answer, self.session().transaction.is_some(), client.transaction_status()) {
+            (Ok(Response::TransactionStart(_)), ..) => client.set_transaction_status(TransactionStatus::Transaction),
+            (_, false, _) => client.set_transaction_status(TransactionStatus::Idle),
+            _ => {}
+        }
+        self.tell(client).await?;
+        answer
     }
 
-    fn columns(
+    /// The columns that a statement will give.
+    pub(super) fn columns(
         &self,
         client: &impl ClientInfo,
         statements: &Statements,
         types: &[Option<Type>],
     ) -> PgWireResult<Vec<Column>> {
         let parameters = (0..statements.parameters).map(|place| sample_of(types.get(place).and_then(Option::as_ref)));
-        let session = self.session(client, parameters.collect()).map_err(|error| error_of(&error))?;
+        let context = self.context(client, parameters.collect())?;
         let budget = self.state.budget_of(&self.caller().scope);
-        let described = self.state.db.describe_sql(&statements.parsed, 0, &session, &budget);
+        let described = self.state.db.describe_sql(&statements.parsed, 0, &context, &budget);
         described.map_err(|error| error_of(&error))
+    }
+
+    /// The columns of what a client asks about: of a command, or of a statement.
+    pub(super) fn described<C>(
+        &self,
+        client: &C,
+        statements: &Statements,
+        types: &[Option<Type>],
+    ) -> PgWireResult<Vec<Column>>
+    where
+        C: ClientInfo + ClientPortalStore,
+        C::PortalStore: PortalStore,
+    {
+        match sql::session_command(&statements.parsed, 0).map_err(|error| error_of(&error))? {
+            Some(command) => self.command_columns(client, store_of(client)?, &command),
+            None => self.columns(client, statements, types),
+        }
+    }
+
+    /// The types of a statement's parameters: those that the client gives, else what their use says, else text.
+    pub(super) fn parameter_types(
+        &self,
+        client: &impl ClientInfo,
+        statements: &Statements,
+        mut given: Vec<Option<Type>>,
+    ) -> PgWireResult<Vec<Option<Type>>> {
+        given.resize(given.len().max(statements.parameters), None);
+        if given.iter().all(Option::is_some) {
+            return Ok(given);
+        }
+        let context = self.context(client, given.iter().map(|kind| sample_of(kind.as_ref())).collect())?;
+        let budget = self.state.budget_of(&self.caller().scope);
+        let used = self.state.db.sql_parameter_types(&statements.parsed, 0, &context, &budget);
+        let used = used.into_iter().map(|kind| kind.map_or(Type::TEXT, inferred));
+        Ok(given.into_iter().zip(used).map(|(given, used)| given.or(Some(used))).collect())
     }
 }
 
+/// One of some statements with the values of its parameters, and the forms of what it gives.
+pub(super) struct Asked<'a> {
+    pub(super) statements: &'a Statements,
+    pub(super) place: usize,
+    pub(super) parameters: Vec<Value>,
+    pub(super) format: &'a Format,
+}
+
+/// The prepared statements and portals of a client.
+fn store_of<C>(client: &C) -> PgWireResult<&Store>
+where
+    C: ClientPortalStore,
+    C::PortalStore: PortalStore,
+{
+    let store: &dyn Any = client.portal_store().as_any();
+    match store.downcast_ref::<MemPortalStore<Statements>>() {
+        Some(store) => Ok(store),
+        None => Err(failed("XX000", "the session has no prepared statements".to_owned())),
+    }
+}
+
+/// After an error a transaction takes nothing but its end.
+pub(super) fn check_transaction(client: &impl ClientInfo, command: Option<&SessionCommand>) -> PgWireResult<()> {
+    if client.transaction_status() == TransactionStatus::Error && !ends_failure(command) {
+        let message = "current transaction is aborted, commands ignored until end of transaction block";
+        return Err(failed("25P02", message.to_owned()));
+    }
+    Ok(())
+}
+
+/// Messages have no NUL in the protocol.
+fn info(severity: &str, code: &str, message: String) -> ErrorInfo {
+    let message = if message.contains('\0') { message.replace('\0', "\\0") } else { message };
+    ErrorInfo::new(severity.to_owned(), code.to_owned(), message)
+}
+
 pub(super) fn failed(code: &str, message: String) -> PgWireError {
-    PgWireError::UserError(Box::new(ErrorInfo::new("ERROR".to_owned(), code.to_owned(), message)))
+    PgWireError::UserError(Box::new(info("ERROR", code, message)))
 }
 
 pub(super) fn error_of(error: &SqlError) -> PgWireError {
     failed(error.code(), error.to_string())
-}
-
-#[async_trait]
-impl SimpleQueryHandler for Connection {
-    async fn do_query<C>(&self, client: &mut C, query: &str) -> PgWireResult<Vec<Response>>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let statements = Statements::read(query).map_err(|error| error_of(&error))?;
-        let mut responses = Vec::with_capacity(statements.parsed.statements.len());
-        for place in 0..statements.parsed.statements.len() {
-            let session = self.session(client, Vec::new()).map_err(|error| error_of(&error))?;
-            let answer = self.run(client, (&statements, place), session.clone()).await?;
-            responses.push(self.response(answer, session, &Format::UnifiedText)?);
-        }
-        Ok(responses)
-    }
-}
-
-pub(super) struct Reader;
-
-#[async_trait]
-impl QueryParser for Reader {
-    type Statement = Statements;
-
-    async fn parse_sql<C>(&self, _: &C, text: &str, _: &[Option<Type>]) -> PgWireResult<Option<Statements>>
-    where
-        C: ClientInfo + Unpin + Send + Sync,
-    {
-        let statements = Statements::read(text).map_err(|error| error_of(&error))?;
-        if statements.parsed.statements.len() > 1 {
-            return Err(failed("42601", "cannot insert multiple commands into a prepared statement".to_owned()));
-        }
-        Ok((!statements.parsed.statements.is_empty()).then_some(statements))
-    }
-
-    fn get_parameter_types(&self, statement: &Statements) -> PgWireResult<Vec<Type>> {
-        Ok(vec![Type::TEXT; statement.parameters])
-    }
-
-    fn get_result_schema(&self, _: &Statements, _: Option<&Format>) -> PgWireResult<Vec<FieldInfo>> {
-        // Described by the connection, which knows the database.
-        Ok(Vec::new())
-    }
-}
-
-#[async_trait]
-impl ExtendedQueryHandler for Connection {
-    type Statement = Statements;
-    type QueryParser = Reader;
-
-    fn query_parser(&self) -> Arc<Reader> {
-        Arc::new(Reader)
-    }
-
-    async fn do_describe_statement<C>(
-        &self,
-        client: &mut C,
-        target: &StoredStatement<Statements>,
-    ) -> PgWireResult<DescribeStatementResponse>
-    where
-        C: ClientInfo + Unpin + Send + Sync,
-    {
-        let columns = self.columns(client, &target.statement, &target.parameter_types)?;
-        let kind = |place: usize| target.parameter_types.get(place).cloned().flatten().unwrap_or(Type::TEXT);
-        let parameters = (0..target.statement.parameters.max(target.parameter_types.len())).map(kind).collect();
-        Ok(DescribeStatementResponse::new(parameters, fields(&columns, &Format::UnifiedText)?))
-    }
-
-    async fn do_describe_portal<C>(
-        &self,
-        client: &mut C,
-        target: &Portal<Statements>,
-    ) -> PgWireResult<DescribePortalResponse>
-    where
-        C: ClientInfo + Unpin + Send + Sync,
-    {
-        let columns = self.columns(client, &target.statement.statement, &target.statement.parameter_types)?;
-        Ok(DescribePortalResponse::new(fields(&columns, &target.result_column_format)?))
-    }
-
-    async fn do_query<C>(&self, client: &mut C, portal: &Portal<Statements>, _: usize) -> PgWireResult<Response>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Statements>,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let mut parameters = Vec::with_capacity(portal.parameter_len());
-        for place in 0..portal.parameter_len() {
-            parameters.push(parameter(portal, place)?);
-        }
-        let session = self.session(client, parameters).map_err(|error| error_of(&error))?;
-        let answer = self.run(client, (&portal.statement.statement, 0), session.clone()).await?;
-        self.response(answer, session, &portal.result_column_format)
-    }
-}
-
-fn fields(columns: &[Column], format: &Format) -> PgWireResult<Vec<FieldInfo>> {
-    if let Format::Individual(forms) = format
-        && forms.len() != columns.len()
-    {
-        let (forms, columns) = (forms.len(), columns.len());
-        return Err(failed("08P01", format!("{forms} forms were asked for, and there are {columns} columns")));
-    }
-    let field = |(place, column): (usize, &Column)| {
-        let number = u32::try_from(sql::type_number(column.sql_type)).unwrap_or_default();
-        let kind = Type::from_oid(number).unwrap_or(Type::TEXT);
-        FieldInfo::new(column.name.clone(), None, None, kind, format.format_for(place))
-    };
-    Ok(columns.iter().enumerate().map(field).collect())
-}
-
-/// Rows as the protocol has them: each cell its length and its bytes, a null the length -1.
-fn encode(relation: Relation, fields: &[FieldInfo]) -> Vec<DataRow> {
-    let mut buffer = BytesMut::new();
-    let row = |row: Vec<Value>| {
-        for (value, field) in row.iter().zip(fields) {
-            push_cell(&mut buffer, value, field);
-        }
-        DataRow::new(buffer.split(), fields.len() as i16)
-    };
-    relation.rows.into_iter().map(row).collect()
-}
-
-fn push_cell(out: &mut BytesMut, value: &Value, field: &FieldInfo) {
-    if value.is_null() {
-        return out.put_i32(-1);
-    }
-    if field.format() == FieldFormat::Text {
-        let mut text = value.to_string();
-        match (field.datatype(), value) {
-            // Sessions are in UTC.
-            (&Type::TIMESTAMPTZ, Value::Timestamp(_)) => text.push_str("+00"),
-            (&Type::DATE, Value::Timestamp(_)) => text.truncate(text.find(' ').unwrap_or(text.len())),
-            _ => {}
-        }
-        out.put_i32(text.len() as i32);
-        return out.put_slice(text.as_bytes());
-    }
-    match (field.datatype(), value) {
-        (&Type::BOOL, Value::Bool(value)) => {
-            out.put_i32(1);
-            out.put_u8(u8::from(*value));
-        }
-        (&Type::INT8, Value::Int(value)) => {
-            out.put_i32(8);
-            out.put_i64(*value);
-        }
-        (&Type::FLOAT8, Value::Int(value)) => {
-            out.put_i32(8);
-            out.put_f64(*value as f64);
-        }
-        (&Type::FLOAT8, Value::Float(value)) => {
-            out.put_i32(8);
-            out.put_f64(*value);
-        }
-        (&Type::DATE, Value::Timestamp(ns)) => {
-            out.put_i32(4);
-            out.put_i32((ns.div_euclid(1000) - EPOCH_US).div_euclid(US_PER_DAY) as i32);
-        }
-        (&(Type::TIMESTAMP | Type::TIMESTAMPTZ), Value::Timestamp(ns)) => {
-            out.put_i32(8);
-            out.put_i64(ns.div_euclid(1000) - EPOCH_US);
-        }
-        (&Type::INTERVAL, Value::Interval(interval)) => {
-            let us = interval.ns / 1000;
-            out.put_i32(16);
-            out.put_i64(us % US_PER_DAY);
-            out.put_i32((us / US_PER_DAY) as i32);
-            out.put_i32(interval.months);
-        }
-        // Texts are the same in both forms; a value of another type than its column says is a null rather than nonsense.
-        (&Type::TEXT, value) => {
-            let text = value.to_string();
-            out.put_i32(text.len() as i32);
-            out.put_slice(text.as_bytes());
-        }
-        _ => out.put_i32(-1),
-    }
 }
 
 #[cfg(test)]
@@ -427,11 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_counted_outside_of_texts() {
-        for (text, count) in
-            [("SELECT 1", 0), ("SELECT $1, $3, '$9'", 3), ("$", 0), ("'it''s $4' || $2", 2), ("$99999999999", 0)]
-        {
-            assert_eq!(placeholders(text), count, "{text}");
-        }
+    fn messages_have_no_nul() {
+        assert_eq!(info("ERROR", "22023", "a\0b".to_owned()).message, "a\\0b");
     }
 }

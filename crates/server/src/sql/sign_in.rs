@@ -16,7 +16,7 @@ use pgwire::api::auth::{
 };
 use pgwire::api::{ClientInfo, METADATA_USER};
 use pgwire::error::{PgWireError, PgWireResult};
-use pgwire::messages::startup::PasswordMessageFamily;
+use pgwire::messages::startup::{Authentication, PasswordMessageFamily};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 
 use super::postgres::{Connection, failed};
@@ -50,6 +50,17 @@ impl Startup {
         ScramAuth::new(Arc::new(Accounts(self.connection.state.clone()))).create()
     }
 
+    /// Lets the session begin. What its settings cannot be is told after that, when clients take notices.
+    async fn complete<C>(&self, client: &mut C, final_message: Option<Authentication>) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        self.driver.complete_authentication(client, final_message).await?;
+        self.connection.take_startup_settings(client).await
+    }
+
     async fn advance<C>(&self, client: &mut C, message: PasswordMessageFamily) -> PgWireResult<()>
     where
         C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
@@ -66,8 +77,7 @@ impl Startup {
                 let actor = Actor { account: &entry.account.name, address: Some(address) };
                 state.sign_in.audit.note(now_ns, Event::SignedIn, actor, "postgres");
                 self.connection.set_scope(entry.scope.clone());
-                self.driver.complete_authentication(client, final_message).await?;
-                Ok(())
+                self.complete(client, final_message).await
             }
             Ok(AuthOutcome::Authenticated { identity: None, .. }) => Err(PgWireError::InvalidPassword(name)),
             Err(error) => {
@@ -94,7 +104,7 @@ impl StartupHandler for Startup {
                 self.check_wait(&name)?;
                 let begun = self.driver.begin_authentication(client, self.mechanism()).await?;
                 if let AuthOutcome::Authenticated { final_message, .. } = begun {
-                    self.driver.complete_authentication(client, final_message).await?;
+                    self.complete(client, final_message).await?;
                 }
                 Ok(())
             }

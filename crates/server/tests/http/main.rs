@@ -15,6 +15,7 @@ mod limits;
 mod manners;
 mod parking;
 mod postgres;
+mod postgres_sessions;
 mod protocols;
 mod queries;
 mod readiness;

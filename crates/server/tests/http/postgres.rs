@@ -17,24 +17,50 @@ fn start(change: impl FnOnce(&mut ServerSettings)) -> Running {
 }
 
 /// A client that says what it likes.
-struct Raw(TcpStream);
+pub(crate) struct Raw(TcpStream);
 
 impl Raw {
-    fn new(server: &Running) -> Self {
+    pub(crate) fn new(server: &Running) -> Self {
         let stream = TcpStream::connect(server.at("--postgres")).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         Self(stream)
     }
 
     /// One that has a session.
-    fn started(server: &Running) -> Self {
+    pub(crate) fn started(server: &Running) -> Self {
         let mut raw = Self::new(server);
-        raw.0.write_all(b"\0\0\0\x11\0\x03\0\0user\0me\0\0").unwrap();
+        raw.start(b"user\0me\0");
         while raw.message().0 != b'Z' {}
         raw
     }
 
-    fn send(&mut self, kind: u8, body: &[u8]) {
+    /// Sends the packet that starts a session, with these names and values.
+    pub(crate) fn start(&mut self, settings: &[u8]) {
+        let length = (settings.len() as u32 + 9).to_be_bytes();
+        self.0.write_all(&[&length[..], b"\0\x03\0\0", settings, b"\0"].concat()).unwrap();
+    }
+
+    /// The next message of a kind.
+    pub(crate) fn until(&mut self, kind: u8) -> String {
+        loop {
+            if let (found, body) = self.message()
+                && found == kind
+            {
+                return String::from_utf8_lossy(&body).into_owned();
+            }
+        }
+    }
+
+    /// The kinds of messages until the session is ready again.
+    pub(crate) fn kinds(&mut self) -> Vec<u8> {
+        let mut kinds = Vec::new();
+        while kinds.last() != Some(&b'Z') {
+            kinds.push(self.message().0);
+        }
+        kinds
+    }
+
+    pub(crate) fn send(&mut self, kind: u8, body: &[u8]) {
         let length = (body.len() as u32 + 4).to_be_bytes();
         self.0.write_all(&[&[kind], &length[..], body].concat()).unwrap();
     }

@@ -1,8 +1,10 @@
-//! `COPY table TO STDOUT` and `COPY table FROM STDIN`: rows as CSV, as Postgres's own text, or as a Parquet file.
+//! `COPY table TO STDOUT` and `COPY table FROM STDIN`: rows as CSV, as Postgres's own text, in its binary
+//! form, or as a Parquet file.
 //!
 //! Files of the server's machine are not for clients to read and write: `\copy` of psql and the drivers' copy functions move rows over the
 //! connection.
 
+pub(crate) mod binary;
 mod pages;
 pub(crate) mod parquet;
 pub(crate) mod text;
@@ -13,7 +15,9 @@ use sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident
 use crate::error::{SqlError, invalid};
 use crate::relation::Relation;
 use crate::run::Run;
+use crate::statement::Unwritable;
 
+pub use binary::{push_binary, read_binary};
 pub use parquet::PARQUET_MEDIA_TYPE;
 use text::TextFormat;
 
@@ -21,6 +25,7 @@ use text::TextFormat;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CopyFormat {
     Text(TextFormat),
+    Binary,
     Parquet,
 }
 
@@ -48,7 +53,7 @@ pub struct CopyIn {
 impl CopyIn {
     /// Returns whether what comes is no text.
     pub fn is_binary(&self) -> bool {
-        self.format == CopyFormat::Parquet
+        !matches!(self.format, CopyFormat::Text(_))
     }
 }
 
@@ -67,17 +72,23 @@ impl CopyFormat {
         let is_csv = match named.as_deref() {
             Some("csv") => true,
             Some("text") => false,
-            Some("parquet") => {
-                let other = options.iter().find(|option| !matches!(option, CopyOption::Format(_)));
-                return match other {
-                    Some(option) => invalid(format!("{option} is for texts, a Parquet file has no such thing")),
-                    None => Ok(Self::Parquet),
-                };
+            Some("parquet") => return Self::of_file(Self::Parquet, "a Parquet file", options),
+            Some("binary") => return Self::of_file(Self::Binary, "a binary file", options),
+            None if legacy.iter().any(|option| matches!(option, CopyLegacyOption::Binary)) => {
+                return Self::of_file(Self::Binary, "a binary file", options);
             }
             None => legacy.iter().any(|option| matches!(option, CopyLegacyOption::Csv(_))),
-            Some(other) => return invalid(format!("COPY has the formats csv, text and parquet, not {other}")),
+            Some(other) => return invalid(format!("COPY has the formats csv, text, binary and parquet, not {other}")),
         };
         Ok(Self::Text(TextFormat::from_options(is_csv, options, legacy)?))
+    }
+
+    /// A format without options.
+    fn of_file(format: Self, name: &str, options: &[CopyOption]) -> Result<Self, SqlError> {
+        match options.iter().find(|option| !matches!(option, CopyOption::Format(_))) {
+            Some(option) => invalid(format!("{option} is for texts, {name} has no such thing")),
+            None => Ok(format),
+        }
     }
 }
 
@@ -119,9 +130,11 @@ impl Run<'_> {
         let relation = self.query(query)?;
         let messages = match format {
             CopyFormat::Text(text) => text.messages(&relation),
+            CopyFormat::Binary => binary::messages(&relation),
             CopyFormat::Parquet => parquet::messages(&relation)?,
         };
-        Ok(CopyOut { messages, columns: relation.columns.len(), is_binary: *format == CopyFormat::Parquet })
+        let is_binary = !matches!(format, CopyFormat::Text(_));
+        Ok(CopyOut { messages, columns: relation.columns.len(), is_binary })
     }
 
     /// Writes what a client sent; returns how many rows.
@@ -131,8 +144,32 @@ impl Run<'_> {
                 Ok(text) => self.copied_text(copy, format, text),
                 Err(_) => invalid("COPY: the rows are not UTF-8"),
             },
+            CopyFormat::Binary => self.copied_binary(copy, &sent),
             CopyFormat::Parquet => self.copied_file(copy, sent),
         }
+    }
+
+    /// Writes rows in binary form, which the table's columns say how to read.
+    fn copied_binary(&mut self, copy: &CopyIn, sent: &[u8]) -> Result<usize, SqlError> {
+        let schema = self.table(&copy.table)?;
+        let known = schema.map(|schema| crate::catalog::columns_of(&schema, self.time_name())).unwrap_or_default();
+        let columns: Vec<String> = match copy.columns.as_slice() {
+            [] => known.iter().map(|(name, ..)| name.clone()).collect(),
+            named => named.to_vec(),
+        };
+        let mut types = Vec::with_capacity(columns.len());
+        for column in &columns {
+            let Some((_, sql_type, _)) = known.iter().find(|(name, ..)| name == column) else {
+                return invalid(format!(
+                    "COPY … (FORMAT binary) needs columns whose types are known, and \"{column}\" of \"{0}\" does not exist yet: CREATE TABLE {0} first, or send text",
+                    copy.table
+                ));
+            };
+            types.push(*sql_type);
+        }
+        let rows = binary::rows(sent, &types)?;
+        self.charge(rows.len() * columns.len().max(1))?;
+        self.insert_rows(&copy.table, &columns, rows, Unwritable::LeftOut)
     }
 
     /// Writes the rows of a Parquet file. A column's values are what the file says; those of new columns that are texts become tags.
@@ -145,7 +182,7 @@ impl Run<'_> {
                 return invalid(format!("COPY names {} columns, the file has {}", named.len(), columns.len()));
             }
         };
-        self.insert_rows(&copy.table, &names, rows)
+        self.insert_rows(&copy.table, &names, rows, Unwritable::LeftOut)
     }
 
     /// Writes the rows of a text. Of columns that do not exist yet those become fields whose texts are all numbers, or all true
@@ -184,7 +221,7 @@ impl Run<'_> {
         for (place, _) in columns.iter().enumerate().filter(|(_, name)| !is_known(name)) {
             type_column(&mut values, place);
         }
-        self.insert_rows(&copy.table, &columns, values)
+        self.insert_rows(&copy.table, &columns, values, Unwritable::LeftOut)
     }
 }
 
@@ -193,7 +230,7 @@ type Reading = fn(&str) -> Option<Value>;
 
 /// Makes numbers or booleans of a column's texts if all of them are.
 fn type_column(rows: &mut [Vec<Value>], place: usize) {
-    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::Float);
+    let number = |text: &str| text.parse::<f64>().ok().map(Value::Float);
     let boolean = |text: &str| match text {
         "t" | "true" => Some(Value::Bool(true)),
         "f" | "false" => Some(Value::Bool(false)),

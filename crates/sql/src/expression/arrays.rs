@@ -14,7 +14,28 @@ pub(super) static ELEMENT: Function = strict("element", (2, 2), SqlType::Text, |
     Ok(place.and_then(|place| items.into_iter().nth(place)).unwrap_or(Value::Null))
 });
 
-pub(super) static FUNCTIONS: [Function; 7] = [
+/// `element = ANY (array)`
+pub(super) static CONTAINS: Function = strict("ANY", (2, 2), SqlType::Bool, |arguments, _| {
+    let [array, element] = arguments else { return Ok(Value::Null) };
+    let equals = |item: &Value| element.compare(item) == Some(std::cmp::Ordering::Equal);
+    Ok(Value::Bool(items(array).iter().any(equals)))
+});
+
+/// `ARRAY[…]`
+pub(super) static ARRAY: Function = Function {
+    name: "ARRAY",
+    takes: (0, usize::MAX),
+    is_strict: false,
+    returns: super::Returns::Fixed(SqlType::Text),
+    call: |arguments, _| bounded(array(arguments).to_string()),
+};
+
+pub(super) static FUNCTIONS: [Function; 8] = [
+    strict("current_schemas", (1, 1), SqlType::Text, |arguments, _| {
+        let schemas =
+            if matches!(arguments.first(), Some(Value::Bool(true))) { "{pg_catalog,public}" } else { "{public}" };
+        Ok(Value::text(schemas))
+    }),
     strict("string_to_array", (2, 2), SqlType::Text, |arguments, _| {
         let (text, by) = (text(arguments, 0), text(arguments, 1));
         let parts: Vec<&str> = if by.is_empty() { vec![&text] } else { text.split(&by).collect() };
@@ -54,8 +75,8 @@ fn text(arguments: &[Value], place: usize) -> String {
     arguments.get(place).map(ToString::to_string).unwrap_or_default()
 }
 
-/// Values as an array.
-pub(crate) fn array(items: &[Value]) -> Value {
+/// Values as an array, as Postgres writes it.
+pub fn array(items: &[Value]) -> Value {
     let items: Vec<String> = items.iter().map(item).collect();
     Value::text(format!("{{{}}}", items.join(",")))
 }
@@ -75,7 +96,7 @@ fn item(value: &Value) -> String {
 }
 
 /// The elements of an array, as texts.
-fn items(array: &Value) -> Vec<Value> {
+pub(crate) fn items(array: &Value) -> Vec<Value> {
     let text = array.to_string();
     let Some(inner) = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
         return vec![array.clone()];

@@ -11,7 +11,10 @@ use sqlparser::ast::{
 };
 
 use super::build::{Matching, apply, escaped_by, folded, joined, matched, named, negated, unified};
-use super::{Bound, BoundAggregate, Environment, Function, Typed, cast, operators, sql_type, times};
+use super::{
+    Bound, BoundAggregate, Environment, Function, LookupAnswers, ParameterType, Typed, array_element, arrays, cast,
+    dates, operators, sql_type, times,
+};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::scope::{Role, Scope};
 
@@ -50,6 +53,15 @@ pub(crate) struct Grouped {
 pub(crate) trait Subqueries {
     /// The rows of a query that does not use the outer one's columns.
     fn rows(&mut self, query: &sqlparser::ast::Query) -> Result<crate::relation::Relation, SqlError>;
+
+    /// Takes note of the type that a parameter is used as.
+    fn note_parameter(&mut self, index: usize, kind: ParameterType);
+
+    /// The number of a table in the catalog.
+    fn table_number(&mut self, table: &str) -> Result<i64, SqlError>;
+
+    /// The names of tables by their numbers in the catalog.
+    fn table_names(&mut self) -> Result<LookupAnswers, SqlError>;
 }
 
 /// Gives names their meaning.
@@ -121,10 +133,7 @@ impl Binder<'_> {
             Expr::Interval(interval) => self.interval(interval)?,
             Expr::Function(call) => self.function(call, grouped)?,
             Expr::Subquery(query) => self.scalar(query, grouped)?,
-            Expr::Exists { subquery, negated } => {
-                let found = !self.subqueries.rows(subquery)?.rows.is_empty();
-                Typed::constant(Value::Bool(found != *negated))
-            }
+            Expr::Exists { subquery, negated } => self.exists(subquery, *negated, grouped)?,
             _ => match self.predicate(expression, grouped.as_deref_mut())? {
                 Some(bound) => bound,
                 None => self.spelled_function(expression, grouped)?,
@@ -172,16 +181,12 @@ impl Binder<'_> {
                 Matching { is_like: true, ignores_case: true, is_negated: *negated },
                 grouped,
             )?,
-            Expr::InSubquery { expr, subquery, negated } => {
-                let operand = Box::new(self.expression(expr, grouped)?.expression);
-                let rows = self.subqueries.rows(subquery)?.rows;
-                let list = rows.into_iter().filter_map(|row| row.into_iter().next()).map(Bound::Constant).collect();
-                Typed::boolean(Bound::In { operand, list, is_negated: *negated })
-            }
+            Expr::InSubquery { expr, subquery, negated } => self.in_query(expr, subquery, *negated, grouped)?,
             Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
-                let list = if let Expr::Nested(nested) = &**right { nested } else { right };
-                let Expr::Array(array) = &**list else { return unsupported(format!("{expression}")) };
-                self.in_list(left, &array.elem, false, grouped)?
+                self.in_array(left, right, false, grouped)?
+            }
+            Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => {
+                self.in_array(left, right, true, grouped)?
             }
             _ => return Ok(None),
         }))
@@ -205,6 +210,10 @@ impl Binder<'_> {
             }
             Expr::Ceil { expr, field } if *field == NO_FIELD => self.call(named("ceil")?, &[expr], grouped),
             Expr::Floor { expr, field } if *field == NO_FIELD => self.call(named("floor")?, &[expr], grouped),
+            Expr::Array(array) => {
+                let items: Vec<&Expr> = array.elem.iter().collect();
+                self.call(&arrays::ARRAY, &items, grouped)
+            }
             Expr::CompoundFieldAccess { root, access_chain } => self.subscript(root, access_chain, grouped),
             Expr::Position { expr, r#in } => self.call(named("strpos")?, &[r#in, expr], grouped),
             Expr::Substring { expr, substring_from, substring_for, .. } => {
@@ -253,9 +262,16 @@ impl Binder<'_> {
     fn column(&self, table: Option<&Ident>, name: &Ident, is_grouped: bool) -> Result<Typed, SqlError> {
         // Words that are functions without parentheses, unless a column is named like this.
         let known = self.scope.find(table, name);
-        let is_word =
-            ["current_timestamp", "localtimestamp", "current_user", "session_user", "user", "current_catalog"]
-                .contains(&name.value.to_lowercase().as_str());
+        let is_word = [
+            "current_timestamp",
+            "current_date",
+            "localtimestamp",
+            "current_user",
+            "session_user",
+            "user",
+            "current_catalog",
+        ]
+        .contains(&name.value.to_lowercase().as_str());
         if known.is_err() && table.is_none() && is_word && name.quote_style.is_none() {
             return apply(named(&name.value.to_lowercase())?, Vec::new());
         }
@@ -307,8 +323,10 @@ impl Binder<'_> {
         arguments: &[&Expr],
         mut grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
-        let arguments = arguments.iter().map(|argument| self.expression(argument, grouped.as_deref_mut()));
-        apply(function, arguments.collect::<Result<_, _>>()?)
+        let typed = arguments.iter().map(|argument| self.expression(argument, grouped.as_deref_mut()));
+        let typed = typed.collect::<Result<Vec<Typed>, _>>()?;
+        self.note_arguments(function, arguments, &typed);
+        apply(function, typed)
     }
 
     /// A chain of operators, of which each is the left side of the next: as many as a text may have, without recursion.
@@ -320,13 +338,16 @@ impl Binder<'_> {
             first = left;
         }
         let mut bound = self.expression(first, grouped.as_deref_mut())?;
+        let mut left = first;
         for (whole, op, right) in chain.into_iter().rev() {
             if let Some(key) = grouped.as_deref().and_then(|grouped| self.key(whole, grouped)) {
                 bound = key;
-                continue;
+            } else {
+                let typed = self.expression(right, grouped.as_deref_mut())?;
+                self.note_operands(op, (left, bound.sql_type), (right, typed.sql_type));
+                bound = folded(joined(bound, op, typed)?, self.environment);
             }
-            let right = self.expression(right, grouped.as_deref_mut())?;
-            bound = folded(joined(bound, op, right)?, self.environment);
+            left = whole;
         }
         Ok(bound)
     }
@@ -345,19 +366,6 @@ impl Binder<'_> {
         }
     }
 
-    fn in_list(
-        &mut self,
-        expression: &Expr,
-        list: &[Expr],
-        is_negated: bool,
-        mut grouped: Option<&mut Grouped>,
-    ) -> Result<Typed, SqlError> {
-        let operand = Box::new(self.expression(expression, grouped.as_deref_mut())?.expression);
-        let list = list.iter().map(|item| Ok(self.expression(item, grouped.as_deref_mut())?.expression));
-        let list = list.collect::<Result<_, SqlError>>()?;
-        Ok(Typed::boolean(Bound::In { operand, list, is_negated }))
-    }
-
     fn matches(
         &mut self,
         expression: &Expr,
@@ -367,6 +375,8 @@ impl Binder<'_> {
     ) -> Result<Typed, SqlError> {
         let text = self.expression(expression, grouped.as_deref_mut())?;
         let mut pattern = self.expression(written.pattern, grouped)?;
+        self.note(expression, SqlType::Text);
+        self.note(written.pattern, SqlType::Text);
         if let Some(escape) = written.escape {
             let escape = self.constant(escape)?.to_string().chars().next();
             let Bound::Constant(value) = &pattern.expression else {
@@ -385,10 +395,32 @@ impl Binder<'_> {
         to: &sqlparser::ast::DataType,
         grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
-        // `'cpu'::regclass`: tables have no numbers that clients keep.
         let name = to.to_string().to_lowercase();
-        let to = if name.ends_with("regclass") { SqlType::Text } else { sql_type(to)? };
+        if name.ends_with("regclass") {
+            return self.table_number(expression, grouped);
+        }
+        if name.ends_with("regproc") || name.ends_with("regprocedure") {
+            let function = self.constant(expression)?.to_string();
+            return match function.rsplit('.').next() {
+                Some("array_in") => Ok(Typed::constant(Value::Int(crate::catalog::ARRAY_IN))),
+                _ => Err(SqlError::UnknownFunction(format!("function \"{function}\" does not exist"))),
+            };
+        }
+        let (to, is_array) = (sql_type(to)?, name.ends_with(']'));
+        if let (Expr::Cast { expr, data_type, .. }, SqlType::Text) = (expression, to)
+            && data_type.to_string().to_lowercase().ends_with("regclass")
+        {
+            return self.table_name(expr, grouped);
+        }
+        let element = if is_array { array_element(&name)? } else { to };
+        self.note_kind(
+            expression,
+            ParameterType { is_array, is_oid: name.starts_with("oid"), ..ParameterType::one(element) },
+        );
         let typed = self.expression(expression, grouped)?;
+        if (typed.sql_type, to) == (SqlType::Date, SqlType::Text) {
+            return apply(&dates::DATE_TEXT, vec![typed]);
+        }
         let mut expression = Bound::Cast(Box::new(typed.expression), to);
         if name == "date" {
             let unit = Bound::Constant(Value::text("day"));
@@ -416,6 +448,8 @@ impl Binder<'_> {
         if let Some(otherwise) = otherwise {
             values.push(self.expression(otherwise, grouped)?);
         }
+        let results: Vec<&Expr> = conditions.iter().map(|when| &when.result).chain(otherwise).collect();
+        self.note_alike(&results, &values);
         let (mut values, sql_type) = unified(values);
         let otherwise = if otherwise.is_some() { values.pop().map(Box::new) } else { None };
         let branches = whens.into_iter().zip(values).collect();

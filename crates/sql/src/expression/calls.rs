@@ -27,10 +27,15 @@ impl Binder<'_> {
         apply(&ELEMENT, vec![root, index])
     }
 
-    pub(super) fn function(&mut self, call: &Call, mut grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+    pub(super) fn function(&mut self, call: &Call, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
         let name = call.name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.to_lowercase());
         let name = name.unwrap_or_default();
         if call.over.is_some() {
+            // Its values are there, if it is one of those that there are.
+            let column = sqlparser::ast::Ident::with_quote('"', crate::select::windows::column_name(call));
+            if let (Ok(index), None) = (self.scope.find(None, &column), &grouped) {
+                return Ok(Typed { expression: Bound::Column(index), sql_type: SqlType::Int });
+            }
             return unsupported(format!("the window function {name}(…) OVER"));
         }
         if let (true, FunctionArguments::Subquery(query)) = (name == "array", &call.args) {
@@ -62,14 +67,13 @@ impl Binder<'_> {
         let Some(function) = functions::find(&name) else {
             return Err(SqlError::UnknownFunction(format!("function {name} does not exist")));
         };
-        let mut bound = Vec::new();
-        for argument in arguments(call)? {
-            match argument {
-                Some(argument) => bound.push(self.expression(argument, grouped.as_deref_mut())?),
-                None => return invalid(format!("{name} does not take *")),
-            }
+        if matches!(name.as_str(), "time_bucket" | "time_bucket_gapfill") {
+            return self.bucket(call, &name, grouped);
         }
-        apply(function, bound)
+        let Some(arguments) = arguments(call)?.into_iter().collect::<Option<Vec<&Expr>>>() else {
+            return invalid(format!("{name} does not take *"));
+        };
+        self.call(function, &arguments, grouped)
     }
 
     fn aggregate(&mut self, call: &Call, name: &str, grouped: &mut Grouped) -> Result<Typed, SqlError> {

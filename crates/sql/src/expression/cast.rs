@@ -7,11 +7,15 @@ use sqlparser::ast::DataType;
 
 use super::Environment;
 use super::shapes::NS_PER_DAY;
-use crate::error::{SqlError, invalid, unsupported};
+use crate::error::{SqlError, invalid, refused, unsupported};
 
 /// The type that a type's name means.
 pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {
     let name = data_type.to_string().to_lowercase();
+    // Arrays are texts as Postgres writes them.
+    if name.ends_with(']') {
+        return Ok(SqlType::Text);
+    }
     let base = name.split(['(', '[']).next().unwrap_or_default().trim();
     let base = base.strip_prefix("pg_catalog.").unwrap_or(base);
     Ok(match base {
@@ -46,11 +50,20 @@ pub(crate) fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {
     })
 }
 
+/// The type of the elements of an array's type, such as `bigint[]`.
+pub(crate) fn array_element(name: &str) -> Result<SqlType, SqlError> {
+    let element = name.trim_end_matches(['[', ']']).trim();
+    sql_type(&DataType::Custom(vec![sqlparser::ast::Ident::new(element)].into(), Vec::new()))
+}
+
 /// A value as another type.
 pub(crate) fn cast(value: Value, to: SqlType, environment: &Environment) -> Result<Value, SqlError> {
     let failed = |value: &Value| {
-        let message = format!("invalid input syntax for type {}: \"{value}\"", to.name());
-        Err(SqlError::Invalid(message))
+        let code = match to {
+            SqlType::Timestamp | SqlType::Interval => "22007",
+            _ => "22P02",
+        };
+        refused(code, format!("invalid input syntax for type {}: \"{value}\"", to.name()))
     };
     if to == SqlType::LocalTimestamp {
         return cast(value, SqlType::Timestamp, environment);

@@ -5,12 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use query::{SqlType, Value};
-use sqlparser::ast::{BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor};
+use sqlparser::ast::{
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, Query, Select, SelectItem, SetExpr, TableFactor,
+};
 
 use super::arrays::array;
-use super::build::apply;
+use super::build::{apply, negated};
+use super::operators::IS_NULL;
 use super::{Binder, Bound, Function, Grouped, LookupAnswers, Returns, Typed};
-use crate::error::SqlError;
+use crate::error::{SqlError, unsupported};
 
 /// A query taken apart: as it is for all keys, and what they are compared with.
 struct Split {
@@ -30,9 +33,43 @@ static OR_EMPTY: Function = Function {
     },
 };
 
+/// `ARRAY(SELECT … FROM unnest(array))` of an array of the query around, as far as clients' questions need it: those are of arrays that are null.
+static EMPTY_OF_EMPTY: Function = Function {
+    name: "unnest",
+    takes: (1, 1),
+    is_strict: false,
+    returns: Returns::Fixed(SqlType::Text),
+    call: |arguments, _| match arguments.first() {
+        None | Some(Value::Null) => Ok(Value::text("{}")),
+        Some(_) => unsupported("unnest of a column of the query around"),
+    },
+};
+
 impl Binder<'_> {
+    /// `EXISTS (SELECT …)`
+    pub(super) fn exists(
+        &mut self,
+        query: &Query,
+        is_negated: bool,
+        grouped: Option<&mut Grouped>,
+    ) -> Result<Typed, SqlError> {
+        let rows = match self.subqueries.rows(query) {
+            Err(SqlError::UnknownColumn(message)) => {
+                let found = self.correlated(query, grouped, true)?.ok_or(SqlError::UnknownColumn(message))?;
+                let is_missing = apply(&IS_NULL, vec![found])?;
+                return Ok(if is_negated { is_missing } else { negated(is_missing) });
+            }
+            rows => rows?.rows,
+        };
+        Ok(Typed::constant(Value::Bool(rows.is_empty() == is_negated)))
+    }
+
     /// `ARRAY(SELECT …)`
     pub(super) fn array_of(&mut self, query: &Query, grouped: Option<&mut Grouped>) -> Result<Typed, SqlError> {
+        if let Some(array) = unnested(query) {
+            let array = self.expression(array, grouped)?;
+            return apply(&EMPTY_OF_EMPTY, vec![array]);
+        }
         if let Some(found) = self.correlated(query, grouped, true)? {
             return apply(&OR_EMPTY, vec![found]);
         }
@@ -73,6 +110,18 @@ impl Binder<'_> {
         };
         let answers: LookupAnswers = lists.into_iter().map(|(keys, values)| (keys, answer(values))).collect();
         Ok(Some(Typed { expression: Bound::Lookup { keys, answers: Arc::new(answers) }, sql_type }))
+    }
+}
+
+/// The array of `SELECT … FROM unnest(table.column)`.
+fn unnested(query: &Query) -> Option<&Expr> {
+    let SetExpr::Select(select) = &*query.body else { return None };
+    let [table] = select.from.as_slice() else { return None };
+    let TableFactor::Table { name, args: Some(arguments), .. } = &table.relation else { return None };
+    let is_unnest = name.0.last()?.as_ident()?.value.eq_ignore_ascii_case("unnest");
+    match arguments.args.as_slice() {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(array @ Expr::CompoundIdentifier(_)))] if is_unnest => Some(array),
+        _ => None,
     }
 }
 

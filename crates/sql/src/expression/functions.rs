@@ -3,7 +3,7 @@
 use query::{SqlType, Value};
 
 use super::text_limit::{TEXT_BYTES_MAX, bounded, too_long};
-use super::{Environment, Function, Returns, arrays, cast, operators, strict, times};
+use super::{Environment, Function, Returns, arrays, cast, dates, operators, strict, times};
 use crate::error::{SqlError, invalid};
 
 /// Other names of functions.
@@ -22,7 +22,13 @@ const ALIASES: [(&str, &str); 9] = [
 /// The function of a name.
 pub(super) fn find(name: &str) -> Option<&'static Function> {
     let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
-    let all = NUMBERS.iter().chain(&TEXTS).chain(&OTHERS).chain(&times::FUNCTIONS).chain(&arrays::FUNCTIONS);
+    let all = NUMBERS
+        .iter()
+        .chain(&TEXTS)
+        .chain(&OTHERS)
+        .chain(&times::FUNCTIONS)
+        .chain(&dates::FUNCTIONS)
+        .chain(&arrays::FUNCTIONS);
     all.into_iter().find(|function| function.name == name)
 }
 
@@ -281,7 +287,7 @@ fn trimmed(arguments: &[Value], at_start: bool, at_end: bool) -> Value {
     Value::text(kept)
 }
 
-static OTHERS: [Function; 41] = [
+static OTHERS: [Function; 43] = [
     Function {
         name: "coalesce",
         takes: (1, 100),
@@ -352,6 +358,13 @@ static OTHERS: [Function; 41] = [
         let value = crate::statement::setting_of(&name, environment);
         Ok(value.map_or(Value::Null, Value::text))
     }),
+    // Settings that mean nothing here are taken as SET takes them.
+    strict("set_config", (3, 3), SqlType::Text, |arguments, _| match string(arguments, 0).to_lowercase().as_str() {
+        name @ ("timezone" | "statement_timeout") => invalid(format!("set_config does not change {name}: SET does")),
+        _ => Ok(Value::text(string(arguments, 1))),
+    }),
+    // Nothing takes such locks.
+    null("pg_advisory_unlock_all", (0, 0), SqlType::Text),
     null("obj_description", (1, 2), SqlType::Text),
     null("col_description", (2, 2), SqlType::Text),
     null("shobj_description", (2, 2), SqlType::Text),

@@ -3,29 +3,37 @@
 mod aggregates;
 mod arrays;
 mod bind;
+mod buckets;
 mod build;
 mod calls;
 mod cast;
 mod correlated;
+mod dates;
 mod evaluate;
 mod functions;
+mod lists;
 mod operators;
+mod parameters;
+mod regclass;
 mod shapes;
 mod text_limit;
 mod times;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 pub(crate) use aggregates::{Accumulator, AggregateFunction, BoundAggregate, Fold, RowOrigin};
-pub(crate) use arrays::array;
+pub use arrays::array;
+pub(crate) use arrays::items;
 pub(crate) use bind::{Binder, Grouped, Key, Subqueries, is_time};
 pub(crate) use calls::is_aggregate;
-pub(crate) use cast::{cast, sql_type};
+pub(crate) use cast::{array_element, cast, sql_type};
 pub(crate) use evaluate::holds;
 pub(crate) use functions::call_by_name;
+pub use parameters::ParameterType;
+pub(crate) use parameters::parameter_index;
 pub(crate) use shapes::{compares_times, equal, equal_columns, fixed_bins, sample_bin, sum};
-pub(crate) use times::{calendar_bins, time_zone, width};
+pub(crate) use times::{FilledRange, calendar_bins, filled_range, time_zone, width};
 
 use jiff::tz::TimeZone;
 use regex::Regex;
@@ -122,6 +130,8 @@ pub(crate) struct Environment {
     pub(crate) time_zone: TimeZone,
     pub(crate) database: String,
     pub(crate) user: String,
+    /// The session's settings that differ from their defaults.
+    pub(crate) settings: Arc<BTreeMap<String, String>>,
 }
 
 impl Bound {

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use query::time;
 use query::{Interval, SqlType, Value};
 
+use super::shapes::NS_PER_DAY;
 use super::text_limit::bounded;
 use super::{Environment, Function, Returns};
 use crate::error::{SqlError, invalid};
@@ -157,7 +158,10 @@ fn compute(arguments: &[Value], environment: &Environment, operator: char) -> Re
             let Some(by) = by.number().map(|by| if operator == '/' { 1.0 / by } else { by }) else {
                 return invalid(format!("cannot compute {a} {operator} {b}"));
             };
-            let (months, ns) = ((f64::from(interval.months) * by).trunc(), interval.ns as f64 * by);
+            // A part of a month is one of thirty days.
+            let months = f64::from(interval.months) * by;
+            let ns = interval.ns as f64 * by + (months.fract() * 30.0 * NS_PER_DAY as f64).round();
+            let months = months.trunc();
             if !ns.is_finite() || ns.abs() > 9.2e18 || months.abs() > 2e9 {
                 return invalid("interval out of range");
             }

@@ -4,6 +4,8 @@ use jiff::tz::TimeZone;
 use query::time::{self, CalendarBins};
 use query::{Interval, SqlType, Value};
 
+use super::buckets::GAPFILL_BETWEEN;
+use super::dates;
 use super::shapes::NS_PER_DAY;
 use super::{Bound, Environment, Function, strict};
 use crate::error::{SqlError, invalid};
@@ -55,9 +57,10 @@ pub(super) static FUNCTIONS: [Function; 11] = [
             return invalid("date_part takes the name of a part and a time");
         };
         match at {
-            Value::Interval(interval) if field.eq_ignore_ascii_case("epoch") => {
-                Ok(Value::Float(interval.approximate_ns() as f64 / 1e9))
-            }
+            Value::Interval(interval) => match dates::interval_part(field, *interval) {
+                Some(part) => Ok(Value::Float(part)),
+                None => invalid(format!("unit \"{field}\" not recognized for type interval")),
+            },
             at => {
                 let ns = timestamp(at)?;
                 let part = time::part(field, ns, &environment.time_zone);
@@ -131,13 +134,37 @@ pub(crate) fn width(value: &Value) -> Result<Interval, SqlError> {
     }
 }
 
+/// The times between which a call of `time_bucket_gapfill` fills gaps, as far as it says.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FilledRange {
+    pub(crate) start_ns: Option<i64>,
+    /// Not inside.
+    pub(crate) finish_ns: Option<i64>,
+}
+
+/// The times between which a call fills gaps; `None` if it is not one of `time_bucket_gapfill`.
+pub(crate) fn filled_range(call: &Bound, environment: &Environment) -> Result<Option<FilledRange>, SqlError> {
+    let Bound::Call(function, arguments) = call else { return Ok(None) };
+    let time = |bound: &Bound| match bound.value(&[], environment)? {
+        Value::Null => Ok(None),
+        value => timestamp(&value).map(Some),
+    };
+    match (function.name, arguments.as_slice()) {
+        ("time_bucket_gapfill", _) => Ok(Some(FilledRange::default())),
+        (name, [_, _, start, finish, ..]) if name == GAPFILL_BETWEEN.name => {
+            Ok(Some(FilledRange { start_ns: time(start)?, finish_ns: time(finish)? }))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// Where bins of a width begin unless it is said.
 const fn bucket_origin_ns(width: Interval) -> i64 {
     if width.months == 0 { BUCKET_ORIGIN_NS } else { MONTHS_ORIGIN_NS }
 }
 
 /// `time_bucket(width, time [, origin | offset | time zone])`
-fn time_bucket(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
+pub(super) fn time_bucket(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
     let [by, at, rest @ ..] = arguments else { return Ok(Value::Null) };
     let width = width(by)?;
     start(&bucket_bins(width, bucket_origin_ns(width), rest, environment)?, at)
@@ -176,13 +203,17 @@ fn bucket_bins(
 /// The bins that a call means, whose arguments but the time are constants.
 pub(crate) fn calendar_bins(call: &Bound, environment: &Environment) -> Result<Option<CalendarBins>, SqlError> {
     let Bound::Call(function, arguments) = call else { return Ok(None) };
-    let [by, _, rest @ ..] = arguments.as_slice() else { return Ok(None) };
+    let (by, rest) = match arguments.as_slice() {
+        [by, _, _, _, rest @ ..] if function.name == GAPFILL_BETWEEN.name => (by, rest),
+        [by, _, rest @ ..] => (by, rest),
+        _ => return Ok(None),
+    };
     if !by.is_constant() || !rest.iter().all(Bound::is_constant) {
         return Ok(None);
     }
     let width = width(&by.value(&[], environment)?)?;
     let local_origin_ns = match function.name {
-        "time_bucket" | "time_bucket_gapfill" => bucket_origin_ns(width),
+        "time_bucket" | "time_bucket_gapfill" | "time_bucket_gapfill between" => bucket_origin_ns(width),
         "date_bin" | "SAMPLE BY" => 0,
         _ => return Ok(None),
     };

@@ -205,7 +205,13 @@ impl Run<'_> {
             values.push(self.constant(expression)?);
         }
         let called = name.to_string().to_lowercase();
-        let rows = match (called.as_str(), values.as_slice()) {
+        let called = called.strip_prefix("pg_catalog.").unwrap_or(&called);
+        if called == "pg_get_keywords" {
+            let columns = ["word", "catcode", "catdesc"];
+            let relation = crate::relation::Relation::of_texts(&columns, []);
+            return Ok((Source::Rows(Vec::new()), scope_of(&relation, Some(called))));
+        }
+        let rows = match (called, values.as_slice()) {
             ("generate_series", [from, to]) => self.series(from, to, &Value::Int(1))?,
             ("generate_series", [from, to, step]) => self.series(from, to, step)?,
             ("long_sequence", [count]) => self.series(&Value::Int(1), count, &Value::Int(1))?,
@@ -216,7 +222,7 @@ impl Run<'_> {
             },
         };
         let sql_type = rows.first().map_or(SqlType::Int, Value::sql_type);
-        let qualifier = alias.map_or(called.as_str(), |alias| alias.name.value.as_str());
+        let qualifier = alias.map_or(called, |alias| alias.name.value.as_str());
         let column = crate::relation::Column::new(qualifier, sql_type);
         let mut relation = crate::relation::Relation {
             columns: vec![column],

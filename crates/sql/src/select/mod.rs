@@ -13,6 +13,8 @@ mod projections;
 mod pushed;
 mod sample;
 pub(crate) mod table_rows;
+pub(crate) mod type_tree;
+pub(crate) mod windows;
 
 pub(crate) use filter::lower;
 pub(crate) use from::sql_type;
@@ -98,7 +100,7 @@ impl Run<'_> {
         check_supported(select)?;
         let extension = self.parsed.extension(select).cloned().unwrap_or_default();
         let (source, scope) = self.from(&select.from)?;
-        let projections = projections(select, &scope)?;
+        let projections = projections(&select.projection, &scope)?;
         let keys = group_keys(select, &projections)?;
         let has_aggregate = |projection: &Projection<'_>| matches!(projection.source, ProjectionSource::Expression(expression) if has_aggregate(expression));
         let is_grouped = !keys.is_empty()
@@ -132,11 +134,15 @@ impl Run<'_> {
         clauses: &Clauses<'_>,
     ) -> Result<Selected, SqlError> {
         let condition = select.selection.as_ref().map(|expression| self.bind(scope, expression)).transpose()?;
-        let rows = match source {
+        let windows = windows::window_calls(select);
+        let mut rows = match source {
             Source::Table(table) => match &extension.latest_by {
                 Some(by) => self.latest(&table, scope, condition, by)?,
                 None => {
-                    let wanted = wanted_rows(select, scope, clauses.order, clauses.limit);
+                    let mut wanted = wanted_rows(select, scope, clauses.order, clauses.limit);
+                    if !windows.is_empty() {
+                        wanted = RowsWanted::All;
+                    }
                     self.read_table(&table, scope, condition, wanted)?
                 }
             },
@@ -148,6 +154,13 @@ impl Run<'_> {
             }
         };
         self.note_folds(&rows)?;
+        let mut with_windows;
+        let mut scope = scope;
+        if !windows.is_empty() {
+            with_windows = scope.clone();
+            rows = Rows::Made(self.windows(&windows, rows.made(), &mut with_windows)?);
+            scope = &with_windows;
+        }
         let mut columns = Vec::with_capacity(clauses.projections.len());
         for projected in &clauses.projections {
             let typed = match projected.source {

@@ -1,12 +1,13 @@
 //! What a SELECT shows, and what its GROUP BY and ORDER BY mean by a position or an alias.
 
-use query::SqlType;
+use query::{SqlType, Value};
 use sqlparser::ast::{Expr, GroupByExpr, Select, SelectItem, SelectItemQualifiedWildcardKind};
 
 use super::order::ordinal;
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Bound, Typed, is_aggregate};
-use crate::relation::Column;
+use crate::relation::{Column, Relation};
+use crate::run::Run;
 use crate::scope::{Role, Scope};
 
 /// Something that is shown: its name and what it is computed from.
@@ -22,9 +23,9 @@ pub(super) enum ProjectionSource<'a> {
 }
 
 /// The projections, `*` replaced by the columns.
-pub(super) fn projections<'a>(select: &'a Select, scope: &Scope) -> Result<Vec<Projection<'a>>, SqlError> {
+pub(super) fn projections<'a>(items: &'a [SelectItem], scope: &Scope) -> Result<Vec<Projection<'a>>, SqlError> {
     let mut all = Vec::new();
-    for item in &select.projection {
+    for item in items {
         match item {
             SelectItem::UnnamedExpr(expression) => {
                 all.push(Projection { name: name_of(expression), source: ProjectionSource::Expression(expression) });
@@ -168,6 +169,27 @@ pub(crate) fn has_aggregate(expression: &Expr) -> bool {
                 || conditions.iter().any(|when| has_aggregate(&when.condition) || has_aggregate(&when.result))
         }
         _ => false,
+    }
+}
+
+impl Run<'_> {
+    /// Rows as a list of items shows them.
+    pub(crate) fn projected(
+        &mut self,
+        items: &[SelectItem],
+        scope: &Scope,
+        rows: Vec<Vec<Value>>,
+    ) -> Result<Relation, SqlError> {
+        let mut columns = Vec::with_capacity(items.len());
+        for projection in projections(items, scope)? {
+            let typed = match projection.source {
+                ProjectionSource::Column(place) => of_column(scope, place),
+                ProjectionSource::Expression(expression) => self.bind(scope, expression)?,
+            };
+            columns.push((Column::new(projection.name, typed.sql_type), typed.expression));
+        }
+        let rows = self.show(rows, &columns)?;
+        Ok(Relation { columns: columns.into_iter().map(|(column, _)| column).collect(), rows })
     }
 }
 

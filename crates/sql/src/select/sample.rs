@@ -1,12 +1,13 @@
 //! `SAMPLE BY`: groups by time.
 
+use model::TimeRange;
 use query::plan::FillWith;
 use query::time::{self, CalendarBins};
 use query::{Interval, SqlType, Value};
 
 use super::fill::Gaps;
 use crate::error::{SqlError, invalid};
-use crate::expression::{Bound, Grouped, Key, Typed, calendar_bins, sample_bin, width};
+use crate::expression::{Bound, FilledRange, Grouped, Key, Typed, calendar_bins, filled_range, sample_bin, width};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 use crate::syntax::parse::{Align, Sample};
@@ -71,8 +72,15 @@ impl Run<'_> {
             let Some(bins) = self.bins(grouped.keys.first())? else { return Ok(None) };
             return Ok(Some(Gaps { key: 0, bins, fills, range: None }));
         }
-        let is_gapfill = |key: &Key| matches!(&key.typed.expression, Bound::Call(function, _) if function.name == "time_bucket_gapfill");
-        let Some(key) = grouped.keys.iter().position(is_gapfill) else { return Ok(None) };
+        let mut range_of_call = None;
+        let mut key = 0;
+        for (index, found) in grouped.keys.iter().enumerate() {
+            if let Some(range) = filled_range(&found.typed.expression, &self.environment)? {
+                (range_of_call, key) = (Some(range), index);
+                break;
+            }
+        }
+        let Some(FilledRange { start_ns, finish_ns }) = range_of_call else { return Ok(None) };
         let Some(bins) = self.bins(grouped.keys.get(key))? else {
             return invalid("time_bucket_gapfill takes a constant width, origin, offset and time zone");
         };
@@ -82,7 +90,10 @@ impl Run<'_> {
             super::lower(condition.expression.clone(), &mut scan, scope);
             scan.range
         });
-        let range = range.filter(|range| range.start_ns != i64::MIN && range.end_ns != i64::MAX);
+        let mut range = range.unwrap_or(TimeRange::ALL);
+        range.start_ns = start_ns.unwrap_or(range.start_ns);
+        range.end_ns = finish_ns.map_or(range.end_ns, |finish_ns| finish_ns.saturating_sub(1));
+        let range = Some(range).filter(|range| range.start_ns != i64::MIN && range.end_ns != i64::MAX);
         Ok(Some(Gaps { key, bins, fills, range }))
     }
 

@@ -137,8 +137,13 @@ mod tests {
             nulls_first,
         };
         let by = |place: usize, is_descending: bool| Order::new(Bound::Column(place), &options(is_descending, None));
-        let environment =
-            Environment { now_ns: 0, time_zone: jiff::tz::TimeZone::UTC, database: String::new(), user: String::new() };
+        let environment = Environment {
+            now_ns: 0,
+            time_zone: jiff::tz::TimeZone::UTC,
+            database: String::new(),
+            user: String::new(),
+            settings: std::sync::Arc::default(),
+        };
         for round in 0..60 {
             // Of all series at the same times, at some of them, or anywhere.
             let sparse = round % 3;

@@ -1,14 +1,15 @@
 //! Statements that make and drop databases, and delete rows.
 
 use model::{TimeRange, ValueType};
-use query::plan::{Scan, Selector};
-use query::{DatabaseSettings, NewTable};
+use query::plan::Scan;
+use query::{DatabaseSettings, NewTable, Value};
 use sqlparser::ast::{
-    self, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, FromTable, ObjectName, ObjectType,
+    self, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, Expr, FromTable, ObjectName, ObjectType,
     Statement, TableFactor,
 };
 
-use crate::error::{SqlError, invalid, unsupported};
+use super::pending::DeletedRows;
+use crate::error::{SqlError, invalid, refused, unsupported};
 use crate::run::Run;
 use crate::select::lower;
 
@@ -50,17 +51,27 @@ pub(crate) enum Change {
         /// True if a missing one is no error.
         if_exists: bool,
     },
-    /// Deletes rows of a table.
+    /// Deletes rows of tables.
     Delete {
-        /// The table.
-        table: String,
-        /// Conditions on tags, all of which hold.
-        selectors: Vec<Selector>,
-        /// When.
-        range: TimeRange,
+        /// The rows of each table.
+        rows: Vec<DeletedRows>,
         /// The words by which Postgres says that it is done.
-        tag: &'static str,
+        tag: String,
     },
+}
+
+impl Change {
+    /// The words by which Postgres calls it.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::CreateDatabase { .. } => "CREATE DATABASE",
+            Self::AlterDatabase { .. } => "ALTER DATABASE",
+            Self::CreateTable { .. } => "CREATE TABLE",
+            Self::DropDatabase { .. } => "DROP DATABASE",
+            Self::DropTable { .. } => "DROP TABLE",
+            Self::Delete { .. } => "DELETE",
+        }
+    }
 }
 
 /// The last part of a name.
@@ -90,12 +101,28 @@ impl Run<'_> {
                 }
             }
             Statement::Delete(delete) => self.delete(delete)?,
+            Statement::Truncate(truncate) => self.truncate(truncate)?,
+            Statement::Update(_) => {
+                return refused(
+                    "0A000",
+                    "rows are overwritten, not updated: INSERT a row with the same time and tags and the fields that change, or use INSERT … ON CONFLICT DO UPDATE",
+                );
+            }
             _ => return Ok(None),
         }))
     }
 
     /// Makes a change; returns the words by which Postgres says that it is done.
-    pub(crate) fn apply(&self, change: Change) -> Result<&'static str, SqlError> {
+    pub(crate) fn apply(&self, change: Change) -> Result<String, SqlError> {
+        if let Change::Delete { rows, tag } = change {
+            rows.into_iter().try_for_each(|rows| self.delete_rows(rows))?;
+            return Ok(tag);
+        }
+        self.write_pending(change.name())?;
+        self.apply_at_once(change).map(str::to_owned)
+    }
+
+    fn apply_at_once(&self, change: Change) -> Result<&'static str, SqlError> {
         let (session, database) = (self.session, &self.environment.database);
         let exists = |name: &String| session.databases().contains(name);
         let missing = |name: &str| Err(SqlError::UnknownTable(format!("database \"{name}\" does not exist")));
@@ -134,10 +161,7 @@ impl Run<'_> {
                 }
                 Ok("DROP DATABASE")
             }
-            Change::Delete { table, selectors, range, tag } => {
-                session.delete(database, &table, &selectors, &range)?;
-                Ok(tag)
-            }
+            Change::Delete { .. } => Ok("DELETE"),
         }
     }
 
@@ -162,6 +186,23 @@ impl Run<'_> {
         Ok(Change::DropTable { table })
     }
 
+    /// `TRUNCATE a, b`: all rows; the columns stay.
+    fn truncate(&mut self, truncate: &ast::Truncate) -> Result<Change, SqlError> {
+        let mut rows = Vec::with_capacity(truncate.table_names.len());
+        for target in &truncate.table_names {
+            let schema = self.schema(&last(&target.name), false)?;
+            let target_name = schema.name.clone();
+            rows.push(DeletedRows {
+                table: schema.name,
+                selectors: Vec::new(),
+                range: TimeRange::ALL,
+                kept: Some(NewTable { name: target_name, tags: schema.tags, fields: schema.fields })
+                    .filter(|table| !table.fields.is_empty()),
+            });
+        }
+        Ok(Change::Delete { rows, tag: "TRUNCATE TABLE".to_owned() })
+    }
+
     /// `DELETE FROM table WHERE` tags and time.
     fn delete(&mut self, delete: &ast::Delete) -> Result<Change, SqlError> {
         let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
@@ -179,7 +220,23 @@ impl Run<'_> {
                 return invalid("DELETE takes conditions on tags and on time, put together by AND");
             }
         }
-        Ok(Change::Delete { table: schema.name, selectors: scan.selectors, range: scan.range, tag: "DELETE" })
+        let tag = match self.count_deleted(name, delete.selection.as_ref()) {
+            Some(count) => format!("DELETE {count}"),
+            None => "DELETE".to_owned(),
+        };
+        let rows = DeletedRows { table: schema.name, selectors: scan.selectors, range: scan.range, kept: None };
+        Ok(Change::Delete { rows: vec![rows], tag })
+    }
+
+    /// The number of rows that a DELETE is about; `None` if counting them is more than a query may do.
+    fn count_deleted(&mut self, table: &ObjectName, condition: Option<&Expr>) -> Option<i64> {
+        let filter = condition.map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
+        let parsed = crate::syntax::parse::parse(&format!("SELECT count(*) FROM {table}{filter}")).ok()?;
+        let Some(Statement::Query(query)) = parsed.statements.first() else { return None };
+        match self.query(query).ok()?.rows.first()?.first()? {
+            Value::Int(count) => Some(*count),
+            _ => None,
+        }
     }
 }
 
@@ -211,11 +268,7 @@ fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
         let name = &column.name.value;
         match declared(column)? {
             Declared::Time if ["time", "timestamp"].contains(&name.to_lowercase().as_str()) => {}
-            Declared::Time => {
-                return invalid(format!(
-                    "the time of a table's rows is its column \"time\", and \"{name}\" would be a second one: make it a BIGINT"
-                ));
-            }
+            Declared::Time => return second_time(name),
             Declared::Tag | Declared::Field(_)
                 if tags.contains(name) || fields.iter().any(|(known, _)| known == name) =>
             {
@@ -230,6 +283,13 @@ fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
     }
     let table = NewTable { name: table, tags, fields };
     Ok(Change::CreateTable { table, if_not_exists: create.if_not_exists })
+}
+
+/// A column of times beside that of the rows.
+pub(super) fn second_time<T>(column: &str) -> Result<T, SqlError> {
+    invalid(format!(
+        "the time of a table's rows is its column \"time\", and \"{column}\" would be a second one: make it a BIGINT"
+    ))
 }
 
 /// Promises that are not kept are not made: fields may be null, and nothing is unique but a row's time.

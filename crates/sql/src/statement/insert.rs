@@ -3,16 +3,18 @@
 use std::fmt::Write;
 
 use query::lines::{TAG_SPECIAL, escaped, push_field};
-use query::{QueryError, SqlType, Value};
-use sqlparser::ast::{self, TableObject};
+use query::{SqlType, TableSchema, Value, time};
+use sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, TableObject};
 
+use super::Answer;
+use super::change::second_time;
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::cast;
+use crate::expression::{ParameterType, Subqueries, cast, parameter_index};
 use crate::run::Run;
 
 /// How values of a column are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Time,
     Tag,
     /// Of a type that is known.
@@ -21,12 +23,79 @@ enum Kind {
     New,
 }
 
+/// The treatment of rows and values that the store does not have: rows without a field, NaN and infinity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unwritable {
+    /// An error.
+    Refused,
+    /// They are left out, and the client is told how many.
+    LeftOut,
+}
+
+/// The table and the columns that rows are written to.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) table: String,
+    /// `None` if the table does not exist yet.
+    pub(super) schema: Option<TableSchema>,
+    /// Names of the columns, the time among them.
+    pub(super) columns: Vec<String>,
+    pub(super) kinds: Vec<Kind>,
+    /// True if the rows do not say their time: it is their last value.
+    is_time_added: bool,
+}
+
+impl Target {
+    fn new(table: &str, schema: Option<TableSchema>, columns: &[String], time_name: &str) -> Self {
+        let mut columns = columns.to_vec();
+        let is_time_added = !columns.iter().any(|column| is_time(column));
+        if is_time_added {
+            columns.push(time_name.to_owned());
+        }
+        let kinds = columns.iter().map(|column| kind(schema.as_ref(), column)).collect();
+        Self { table: table.to_owned(), schema, columns, kinds, is_time_added }
+    }
+
+    /// The number of values that a row comes with.
+    fn values(&self) -> usize {
+        self.columns.len() - usize::from(self.is_time_added)
+    }
+
+    /// The index of a column.
+    pub(super) fn index(&self, column: &str) -> Option<usize> {
+        self.columns.iter().position(|name| name == column)
+    }
+
+    /// The index of the time.
+    pub(super) fn time_index(&self) -> Option<usize> {
+        self.kinds.iter().position(|kind| *kind == Kind::Time)
+    }
+}
+
+fn is_time(column: &str) -> bool {
+    ["time", "timestamp"].contains(&column.to_lowercase().as_str())
+}
+
+fn kind(schema: Option<&TableSchema>, column: &str) -> Kind {
+    if is_time(column) {
+        return Kind::Time;
+    }
+    match schema {
+        Some(schema) if schema.tags.iter().any(|tag| tag == column) => Kind::Tag,
+        Some(schema) => match schema.fields.iter().find(|(name, _)| name == column) {
+            Some((_, value_type)) => Kind::Field(crate::select::sql_type(*value_type)),
+            None => Kind::New,
+        },
+        None => Kind::New,
+    }
+}
+
 impl Run<'_> {
-    /// Writes the rows of an INSERT; returns how many. In a table that exists columns are what they are; of new ones texts become tags.
-    pub(crate) fn insert(&mut self, insert: &ast::Insert) -> Result<usize, SqlError> {
+    /// Writes the rows of an INSERT. In a table that exists columns are what they are; of new ones texts become tags.
+    pub(crate) fn insert(&mut self, insert: &ast::Insert) -> Result<Answer, SqlError> {
         let TableObject::TableName(name) = &insert.table else { return unsupported("INSERT INTO a function") };
-        if insert.on.is_some() || insert.returning.is_some() || !insert.assignments.is_empty() {
-            return unsupported("ON CONFLICT, RETURNING and SET in INSERT");
+        if !insert.assignments.is_empty() {
+            return unsupported("SET in INSERT");
         }
         let Some(source) = &insert.source else { return invalid("INSERT takes VALUES or a query") };
         let table = name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.clone()).unwrap_or_default();
@@ -41,8 +110,54 @@ impl Run<'_> {
         } else {
             insert.columns.iter().filter_map(|name| Some(name.0.last()?.as_ident()?.value.clone())).collect()
         };
-        let rows = self.query(source)?.rows;
-        self.insert_rows(&table, &columns, rows)
+        let target = Target::new(&table, schema, &columns, self.time_name());
+        self.note_inserted(source, &target);
+        let conflict = insert.on.as_ref().map(|on| self.conflict(on, &target)).transpose()?;
+        let mut rows = self.query(source)?.rows;
+        if self.describes {
+            rows.clear();
+        }
+        let mut rows = self.typed_rows(&target, rows, Unwritable::Refused)?;
+        if let Some(conflict) = conflict {
+            rows = self.resolve(&conflict, &target, rows)?;
+        }
+        if !self.describes {
+            self.write_rows(&target, &rows)?;
+        }
+        match &insert.returning {
+            None => Ok(Answer::Done(format!("INSERT 0 {}", rows.len()))),
+            Some(items) => Ok(Answer::Returned(self.returning(items, &target, rows)?, "INSERT 0")),
+        }
+    }
+
+    /// Notes the types of parameters that are values of columns.
+    fn note_inserted(&mut self, source: &Query, target: &Target) {
+        let rows: Vec<Vec<&Expr>> = match &*source.body {
+            SetExpr::Values(values) => values.rows.iter().map(|row| row.content.iter().collect()).collect(),
+            SetExpr::Select(select) => {
+                let shown = select.projection.iter().map(|item| match item {
+                    SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. } => {
+                        Some(expression)
+                    }
+                    _ => None,
+                });
+                vec![shown.collect::<Option<Vec<&Expr>>>().unwrap_or_default()]
+            }
+            _ => return,
+        };
+        for row in rows {
+            for (value, kind) in row.into_iter().zip(&target.kinds) {
+                let sql_type = match kind {
+                    Kind::Time => SqlType::Timestamp,
+                    Kind::Tag => SqlType::Text,
+                    Kind::Field(sql_type) => *sql_type,
+                    Kind::New => continue,
+                };
+                if let Some(index) = parameter_index(value) {
+                    self.note_parameter(index, ParameterType::one(sql_type));
+                }
+            }
+        }
     }
 
     /// Writes rows of named columns; returns how many.
@@ -51,82 +166,115 @@ impl Run<'_> {
         table: &str,
         columns: &[String],
         rows: Vec<Vec<Value>>,
+        unwritable: Unwritable,
     ) -> Result<usize, SqlError> {
         let schema = self.table(table)?;
-        let kind = |column: &String| {
-            if ["time", "timestamp"].contains(&column.to_lowercase().as_str()) {
-                return Kind::Time;
+        let target = Target::new(table, schema, columns, self.time_name());
+        let rows = self.typed_rows(&target, rows, unwritable)?;
+        self.write_rows(&target, &rows)?;
+        Ok(rows.len())
+    }
+
+    /// Rows with values of their columns' types, each with its time.
+    fn typed_rows(
+        &self,
+        target: &Target,
+        rows: Vec<Vec<Value>>,
+        unwritable: Unwritable,
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
+        let (mut typed, mut cells_left_out, mut rows_left_out) = (Vec::with_capacity(rows.len()), 0, 0);
+        for mut row in rows {
+            if row.len() != target.values() {
+                return invalid(format!("INSERT has {} columns but {} values", target.values(), row.len()));
             }
-            match &schema {
-                Some(schema) if schema.tags.contains(column) => Kind::Tag,
-                Some(schema) => match schema.fields.iter().find(|(name, _)| name == column) {
-                    Some((_, value_type)) => Kind::Field(crate::select::sql_type(*value_type)),
-                    None => Kind::New,
-                },
-                None => Kind::New,
+            if target.is_time_added {
+                row.push(Value::Timestamp(self.environment.now_ns));
             }
-        };
-        let kinds: Vec<Kind> = columns.iter().map(kind).collect();
-        let (mut lines, count) = (String::new(), rows.len());
-        for row in rows {
-            if row.len() != columns.len() {
-                return invalid(format!("INSERT has {} columns but {} values", columns.len(), row.len()));
+            let mut has_field = false;
+            for (index, cell) in row.iter_mut().enumerate() {
+                let value = self.typed_cell(target, index, std::mem::replace(cell, Value::Null))?;
+                *cell = match value {
+                    Value::Float(number) if !number.is_finite() && unwritable == Unwritable::LeftOut => {
+                        cells_left_out += 1;
+                        Value::Null
+                    }
+                    Value::Float(number) if !number.is_finite() => {
+                        return invalid("NaN and infinity cannot be written");
+                    }
+                    value => value,
+                };
+                has_field |= is_field(target.kinds.get(index), cell);
             }
-            self.push_line(&mut lines, table, columns, &kinds, row)?;
+            match unwritable {
+                _ if has_field => typed.push(row),
+                Unwritable::Refused => return invalid("a row without a value in any field cannot be written"),
+                Unwritable::LeftOut => rows_left_out += 1,
+            }
         }
-        let written = self.session.write(&self.environment.database, lines.as_bytes());
-        let kept = |error| match error {
-            QueryError::Invalid(message) => QueryError::Storage(message),
-            other => other,
-        };
-        match written.map_err(kept)? {
-            Some(refused) => invalid(format!("not all rows were written: {}: {}", refused.position, refused.reason)),
-            None => Ok(count),
+        if cells_left_out > 0 {
+            self.client.notices.push(format!("{cells_left_out} values that are NaN or infinite were left out"));
+        }
+        if rows_left_out > 0 {
+            self.client.notices.push(format!("{rows_left_out} rows without a value in any field were left out"));
+        }
+        Ok(typed)
+    }
+
+    fn typed_cell(&self, target: &Target, index: usize, value: Value) -> Result<Value, SqlError> {
+        match (target.kinds.get(index), value) {
+            (Some(Kind::Time), Value::Null) => Ok(Value::Timestamp(self.environment.now_ns)),
+            (_, Value::Null) => Ok(Value::Null),
+            (Some(Kind::Time), value) => cast(value, SqlType::Timestamp, &self.environment),
+            (Some(Kind::Tag), value) => cast(value, SqlType::Text, &self.environment),
+            (Some(Kind::Field(sql_type)), value) => cast(value, *sql_type, &self.environment),
+            (_, value) => {
+                let is_second_time = match &value {
+                    Value::Timestamp(_) => true,
+                    // Rows that say their time in a column of another name.
+                    Value::Text(text) => target.is_time_added && target.schema.is_none() && time::parse(text).is_some(),
+                    _ => false,
+                };
+                let column = target.columns.get(index).map_or("", String::as_str);
+                if is_second_time { second_time(column) } else { Ok(value) }
+            }
         }
     }
 
-    fn push_line(
-        &self,
-        out: &mut String,
-        table: &str,
-        columns: &[String],
-        kinds: &[Kind],
-        row: Vec<Value>,
-    ) -> Result<(), SqlError> {
-        let (mut tags, mut fields, mut time_ns) = (String::new(), String::new(), self.environment.now_ns);
-        for ((name, kind), value) in columns.iter().zip(kinds).zip(row) {
-            let kind = match (kind, &value) {
-                (_, Value::Null) => continue,
-                (Kind::New, Value::Text(_)) => Kind::Tag,
-                (Kind::New, _) => Kind::Field(SqlType::Unknown),
-                (known, _) => *known,
-            };
-            match kind {
-                Kind::Time => {
-                    if let Value::Timestamp(ns) = cast(value, SqlType::Timestamp, &self.environment)? {
-                        time_ns = ns;
-                    }
+    /// Writes typed rows as lines.
+    pub(super) fn write_rows(&self, target: &Target, rows: &[Vec<Value>]) -> Result<(), SqlError> {
+        let mut lines = String::new();
+        for row in rows {
+            push_line(&mut lines, target, row);
+        }
+        if lines.is_empty() { Ok(()) } else { self.write(lines) }
+    }
+}
+
+/// Returns whether a value is one of a field.
+fn is_field(kind: Option<&Kind>, value: &Value) -> bool {
+    match kind {
+        _ if value.is_null() => false,
+        Some(Kind::Field(_)) => true,
+        Some(Kind::New) => !matches!(value, Value::Text(_)),
+        _ => false,
+    }
+}
+
+fn push_line(out: &mut String, target: &Target, row: &[Value]) {
+    let (mut tags, mut fields, mut time_ns) = (String::new(), String::new(), 0);
+    for ((name, kind), value) in target.columns.iter().zip(&target.kinds).zip(row) {
+        match (kind, value) {
+            (_, Value::Null) => {}
+            (Kind::Time, Value::Timestamp(ns)) => time_ns = *ns,
+            (Kind::Tag | Kind::New, Value::Text(text)) => {
+                if !text.is_empty() {
+                    let _ = write!(tags, ",{}={}", escaped(name, &TAG_SPECIAL), escaped(text, &TAG_SPECIAL));
                 }
-                Kind::Tag => {
-                    let value = value.to_string();
-                    if !value.is_empty() {
-                        let _ = write!(tags, ",{}={}", escaped(name, &TAG_SPECIAL), escaped(&value, &TAG_SPECIAL));
-                    }
-                }
-                Kind::Field(sql_type) => {
-                    let value = cast(value, sql_type, &self.environment)?;
-                    if !push_field(&mut fields, name, &value) {
-                        return invalid("NaN and infinity cannot be written");
-                    }
-                }
-                // Decided above.
-                Kind::New => {}
+            }
+            (_, value) => {
+                push_field(&mut fields, name, value);
             }
         }
-        if fields.is_empty() {
-            return invalid("a row without a value in any field cannot be written");
-        }
-        let _ = writeln!(out, "{}{tags} {fields} {time_ns}", escaped(table, &TAG_SPECIAL));
-        Ok(())
     }
+    let _ = writeln!(out, "{}{tags} {fields} {time_ns}", escaped(&target.table, &TAG_SPECIAL));
 }

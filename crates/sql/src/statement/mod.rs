@@ -1,59 +1,36 @@
 //! Statements by kind.
 
+mod accepted;
 mod change;
+mod conflict;
+mod context;
 mod insert;
+mod pending;
+mod returning;
+mod session;
+mod settings;
 
 use std::sync::Arc;
 
-use jiff::tz::TimeZone;
-use query::{Session, Value};
-use sqlparser::ast::{Set, ShowStatementOptions, Statement};
+use query::Session;
+use sqlparser::ast::{ShowStatementOptions, Statement};
+
+pub use context::{ClientContext, Notices};
+pub(crate) use insert::Unwritable;
+pub use pending::{PendingWrite, PendingWrites, commit};
+pub use session::{Declared, Prepared, SessionCommand, session_command};
+pub(crate) use settings::{SETTINGS, setting_of};
+pub use settings::{Setting, timeout_ms};
 
 use crate::catalog::columns_of;
 use crate::copy::{Copy, CopyIn, CopyOut};
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::{Environment, time_zone};
+use crate::expression::{Environment, ParameterType};
 use crate::relation::{Column, Relation};
-use crate::run::{Manner, Run};
+use crate::run::Run;
 use crate::select::QueryOutput;
 use crate::select::table_rows::TableRows;
 use crate::syntax::parse::Parsed;
-
-/// The connection that statements come from.
-#[derive(Debug, Clone)]
-pub struct ClientContext {
-    /// The value of `now()`, in nanoseconds since the Unix epoch.
-    pub now_ns: i64,
-    /// Where days begin.
-    pub time_zone: TimeZone,
-    /// The database that statements run on.
-    pub database: String,
-    /// The value of `current_user`.
-    pub user: String,
-    /// The values of `$1`, `$2` …
-    pub parameters: Vec<Value>,
-    /// How names and groups are read.
-    pub manner: Manner,
-}
-
-impl ClientContext {
-    /// Of statements on a database at a moment, in UTC and as Postgres reads them.
-    pub fn new(database: impl Into<String>, now_ns: i64) -> Self {
-        Self {
-            now_ns,
-            time_zone: TimeZone::UTC,
-            database: database.into(),
-            user: "thalweg".to_owned(),
-            parameters: Vec::new(),
-            manner: Manner::Postgres,
-        }
-    }
-
-    /// Returns whether days begin where they do in UTC.
-    pub fn is_in_utc(&self) -> bool {
-        self.time_zone == TimeZone::UTC || matches!(self.time_zone.iana_name(), Some("UTC" | "Etc/UTC"))
-    }
-}
 
 /// The answer to a statement.
 #[derive(Debug)]
@@ -62,12 +39,14 @@ pub enum Answer {
     Rows(Relation),
     /// Rows of a table of the database as they were read.
     Table(TableRows),
+    /// Rows that a statement wrote and gives back, and the words by which Postgres says that it is done, but for their number.
+    Returned(Relation, &'static str),
     /// Rows to be sent.
     CopyOut(CopyOut),
     /// Rows to be waited for: [`copy_in`] takes them.
     CopyIn(CopyIn),
-    /// A setting of the session, and its new value.
-    Set(String, String),
+    /// A setting of the session.
+    Set(Setting),
     /// It is done; the words by which Postgres says so.
     Done(String),
 }
@@ -76,7 +55,7 @@ impl Answer {
     /// The table that it is, with values.
     pub fn relation(self) -> Option<Relation> {
         match self {
-            Self::Rows(relation) => Some(relation),
+            Self::Rows(relation) | Self::Returned(relation, _) => Some(relation),
             Self::Table(table) => Some(table.into_relation()),
             Self::CopyOut(_) | Self::CopyIn(_) | Self::Set(..) | Self::Done(_) => None,
         }
@@ -105,7 +84,7 @@ pub fn insert_rows(
     let parsed = Parsed::default();
     let mut run = started(&parsed, session, client, false);
     run.charge(relation.rows.len() * names.len().max(1))?;
-    run.insert_rows(table, &names, relation.rows)
+    run.insert_rows(table, &names, relation.rows, Unwritable::Refused)
 }
 
 /// The columns that a statement will give, without running it; none if it gives no table.
@@ -116,14 +95,30 @@ pub fn describe(
     client: &ClientContext,
 ) -> Result<Vec<Column>, SqlError> {
     let Some(statement) = parsed.statements.get(place) else { return Ok(Vec::new()) };
-    if matches!(statement, Statement::Insert(_) | Statement::Copy { .. }) {
+    if matches!(statement, Statement::Copy { .. }) {
         return Ok(Vec::new());
     }
     match started(parsed, session, client, true).statement(statement)? {
-        Answer::Rows(relation) => Ok(relation.columns),
+        Answer::Rows(relation) | Answer::Returned(relation, _) => Ok(relation.columns),
         Answer::Table(table) => Ok(table.columns),
         _ => Ok(Vec::new()),
     }
+}
+
+/// The types of a statement's parameters, by what stands beside them; `None` where nothing says. The client has a value for each.
+pub fn parameter_types(
+    parsed: &Parsed,
+    position: usize,
+    session: &dyn Session,
+    client: &ClientContext,
+) -> Vec<Option<ParameterType>> {
+    let mut run = started(parsed, session, client, true);
+    run.parameter_types = vec![None; client.parameters.len()];
+    if let Some(statement) = parsed.statements.get(position) {
+        // One that cannot be described yet says more when it runs.
+        let _ = run.statement(statement);
+    }
+    run.parameter_types
 }
 
 fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientContext, describes: bool) -> Run<'a> {
@@ -132,12 +127,15 @@ fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientC
         time_zone: client.time_zone.clone(),
         database: client.database.clone(),
         user: client.user.clone(),
+        settings: client.settings.clone(),
     };
     Run {
         session,
         parsed,
         environment: Arc::new(environment),
+        client,
         parameters: &client.parameters,
+        parameter_types: Vec::new(),
         manner: client.manner,
         describes,
         plans: Vec::new(),
@@ -148,12 +146,18 @@ fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientC
 
 impl Run<'_> {
     fn statement(&mut self, statement: &Statement) -> Result<Answer, SqlError> {
+        if let Some((answer, notice)) = accepted::accepted(statement) {
+            if !self.describes {
+                self.client.notices.push(notice);
+            }
+            return Ok(answer);
+        }
         Ok(match statement {
             Statement::Query(query) => match self.output(query)? {
                 QueryOutput::Table(table) => Answer::Table(table),
                 QueryOutput::Relation(relation) => Answer::Rows(relation),
             },
-            Statement::Insert(insert) => Answer::Done(format!("INSERT 0 {}", self.insert(insert)?)),
+            Statement::Insert(insert) => self.insert(insert)?,
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
                 match self.copy(source, *to, target, (options, legacy_options))? {
                     Copy::Out(rows) => Answer::CopyOut(rows),
@@ -178,20 +182,22 @@ impl Run<'_> {
                 let name: Vec<String> = variable.iter().map(|part| part.value.to_lowercase()).collect();
                 self.variable(&name.join(" "))?
             }
-            Statement::Set(set) => setting(set)?,
+            Statement::Set(set) => settings::setting(set)?,
+            // Where there is no session, each statement is a transaction of its own.
             Statement::StartTransaction { .. } => Answer::Done("BEGIN".to_owned()),
             Statement::Commit { .. } => Answer::Done("COMMIT".to_owned()),
             Statement::Rollback { .. } => Answer::Done("ROLLBACK".to_owned()),
-            // Each statement is a transaction of its own.
             Statement::Savepoint { .. } => Answer::Done("SAVEPOINT".to_owned()),
             Statement::ReleaseSavepoint { .. } => Answer::Done("RELEASE".to_owned()),
-            Statement::Discard { .. } => Answer::Done("DISCARD ALL".to_owned()),
+            Statement::Reset(_) => Answer::Done("RESET".to_owned()),
+            Statement::Discard { object_type } => Answer::Done(format!("DISCARD {object_type}")),
             Statement::Deallocate { .. } => Answer::Done("DEALLOCATE".to_owned()),
             Statement::Close { .. } => Answer::Done("CLOSE CURSOR".to_owned()),
+            // Nothing notifies, so that there is nothing to stop listening to.
+            Statement::UNLISTEN { .. } => Answer::Done("UNLISTEN".to_owned()),
             other => {
                 if let Some(change) = self.change(other)? {
-                    let tag = if self.describes { "" } else { self.apply(change)? };
-                    return Ok(Answer::Done(tag.to_owned()));
+                    return Ok(Answer::Done(if self.describes { String::new() } else { self.apply(change)? }));
                 }
                 let text = other.to_string();
                 let words: Vec<&str> = text.split_whitespace().take(2).collect();
@@ -244,41 +250,6 @@ impl Run<'_> {
         let rows = columns_of(&schema, self.time_name()).into_iter().map(row);
         Ok(Relation::of_texts(&["column", "type", "designated", "kind"], rows))
     }
-
-    fn variable(&mut self, name: &str) -> Result<Answer, SqlError> {
-        let value = match name {
-            "tables" => {
-                let tables = self.tables()?;
-                return Ok(Answer::Rows(Relation::of_texts(
-                    &["table_name"],
-                    tables.into_iter().map(|table| vec![table]),
-                )));
-            }
-            _ => match setting_of(name, &self.environment) {
-                Some(value) => value,
-                None => return invalid(format!("unrecognized configuration parameter \"{name}\"")),
-            },
-        };
-        Ok(Answer::Rows(Relation::of_texts(&[name], [vec![value]])))
-    }
-}
-
-/// A setting of the session that clients ask for; `None` if there is none of the name.
-pub(crate) fn setting_of(name: &str, environment: &Environment) -> Option<String> {
-    let value = match name {
-        "timezone" | "time zone" => environment.time_zone.iana_name().unwrap_or("UTC"),
-        "transaction isolation level" | "transaction_isolation" | "default_transaction_isolation" => "read committed",
-        "server_version" => "16.0",
-        "server_version_num" => "160000",
-        "server_encoding" | "client_encoding" => "UTF8",
-        "standard_conforming_strings" | "integer_datetimes" => "on",
-        "datestyle" => "ISO, MDY",
-        "search_path" => "public",
-        "max_identifier_length" => "63",
-        "transaction_read_only" | "default_transaction_read_only" | "is_superuser" => "off",
-        _ => return None,
-    };
-    Some(value.to_owned())
 }
 
 /// As QuestDB's clients know types.
@@ -304,33 +275,4 @@ fn shown_table(options: &ShowStatementOptions) -> Result<String, SqlError> {
         Some(table) => Ok(last_part(&table.to_string())),
         None => invalid("SHOW COLUMNS FROM names a table"),
     }
-}
-
-/// Settings that mean nothing here are taken as they are: clients send many.
-fn setting(set: &Set) -> Result<Answer, SqlError> {
-    match set {
-        Set::SetTimeZone { value, .. } => zone_setting(&value.to_string()),
-        Set::SingleAssignment { variable, values, .. } => {
-            let name = variable.to_string().to_lowercase();
-            let value = values.first().map(ToString::to_string).unwrap_or_default();
-            if name == "timezone" {
-                return zone_setting(&value);
-            }
-            Ok(Answer::Set(name, value.trim_matches('\'').to_owned()))
-        }
-        _ => Ok(Answer::Done("SET".to_owned())),
-    }
-}
-
-fn zone_setting(value: &str) -> Result<Answer, SqlError> {
-    let name = value.trim_matches(['\'', '"']);
-    let name = if name.eq_ignore_ascii_case("default") || name.eq_ignore_ascii_case("local") { "UTC" } else { name };
-    let zone = time_zone(name)?;
-    // Literals and rows that are written have no other zone: half of a setting would be worse than none.
-    if zone != TimeZone::UTC && !matches!(zone.iana_name(), Some("UTC" | "Etc/UTC")) {
-        return invalid(format!(
-            "sessions are in UTC, not in {name}: name the zone where it matters, as in time AT TIME ZONE '{name}' or date_trunc('day', time, '{name}')"
-        ));
-    }
-    Ok(Answer::Set("timezone".to_owned(), name.to_owned()))
 }

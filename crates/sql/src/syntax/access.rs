@@ -31,6 +31,8 @@ fn only_reads(statement: &Statement) -> bool {
         | Statement::Savepoint { .. }
         | Statement::ReleaseSavepoint { .. }
         | Statement::Discard { .. }
+        | Statement::Reset(_)
+        | Statement::UNLISTEN { .. }
         | Statement::Deallocate { .. }
         | Statement::Close { .. } => true,
         _ => false,

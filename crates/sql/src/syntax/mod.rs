@@ -3,3 +3,4 @@
 mod access;
 pub(crate) mod parse;
 pub(crate) mod settings;
+mod spelling;

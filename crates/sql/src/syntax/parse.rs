@@ -14,6 +14,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::SqlError;
 use crate::syntax::settings::{self, SettingsByPlace};
+use crate::syntax::spelling;
 
 /// Bytes of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -73,6 +74,11 @@ impl Parsed {
             _ => false,
         };
         (is_query && self.extensions.is_empty() && !self.has_asof).then(|| statement.to_string())
+    }
+
+    /// A statement that is part of one of these.
+    pub(crate) fn with(&self, statement: Statement) -> Self {
+        Self { statements: vec![statement], ..self.clone() }
     }
 
     pub(crate) fn extension(&self, select: &Select) -> Option<&Extension> {
@@ -149,6 +155,11 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
             cursor.next += taken.read;
             continue;
         }
+        if begins && let Some(spelled) = spelling::take(&cursor) {
+            out.tokens.extend(spelled.tokens);
+            cursor.next += spelled.read;
+            continue;
+        }
         match &token.token {
             Token::LParen => selects.push(None),
             Token::RParen if selects.len() > 1 => {
@@ -182,26 +193,38 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
     Ok(out)
 }
 
-struct Cursor<'a> {
+pub(super) struct Cursor<'a> {
     tokens: &'a [TokenWithSpan],
     next: usize,
     dialect: &'a dyn Dialect,
 }
 
 impl<'a> Cursor<'a> {
-    fn peek(&self) -> Option<&'a TokenWithSpan> {
+    pub(super) fn peek(&self) -> Option<&'a TokenWithSpan> {
         self.tokens.get(self.next)
     }
 
-    fn word(&self, ahead: usize) -> Option<&'a Word> {
+    pub(super) fn word(&self, ahead: usize) -> Option<&'a Word> {
         match self.tokens.get(self.next + ahead).map(|token| &token.token) {
             Some(Token::Word(word)) if word.quote_style.is_none() => Some(word),
             _ => None,
         }
     }
 
+    /// Returns whether a token ahead is a name, and the last of its statement.
+    pub(super) fn is_last(&self, ahead: usize) -> bool {
+        let token = |ahead: usize| self.tokens.get(self.next + ahead).map(|token| &token.token);
+        matches!(token(ahead), Some(Token::Word(_)))
+            && matches!(token(ahead + 1), None | Some(Token::EOF | Token::SemiColon))
+    }
+
+    /// The tokens from here on.
+    pub(super) fn rest(&self) -> &'a [TokenWithSpan] {
+        self.tokens.get(self.next..).unwrap_or_default()
+    }
+
     /// Returns whether these words come next.
-    fn at(&self, words: &[&str]) -> bool {
+    pub(super) fn at(&self, words: &[&str]) -> bool {
         let same = |(ahead, word): (usize, &&str)| {
             self.word(ahead).is_some_and(|found| found.value.eq_ignore_ascii_case(word))
         };

@@ -112,7 +112,7 @@ impl Service {
     async fn rows(&self, handle: &Handle, caller: Caller) -> FlightResult<Batches> {
         let Outcome { answer, warning } = self.run(handle, handle.only_row()?, caller).await?;
         let relation = match answer {
-            Answer::Rows(relation) => relation,
+            Answer::Rows(relation) | Answer::Returned(relation, _) => relation,
             Answer::Table(table) => table.into_relation(),
             Answer::Set(..) | Answer::Done(_) => Relation::default(),
             Answer::CopyOut(_) | Answer::CopyIn(_) => {
@@ -138,7 +138,7 @@ impl Service {
         for row in if handle.rows.is_empty() { none.as_slice() } else { &handle.rows } {
             let count = match self.run(handle, row.values(), caller).await?.answer {
                 Answer::Done(tag) => tag.rsplit(' ').next().and_then(|count| count.parse::<i64>().ok()),
-                Answer::Rows(relation) => i64::try_from(relation.rows.len()).ok(),
+                Answer::Rows(relation) | Answer::Returned(relation, _) => i64::try_from(relation.rows.len()).ok(),
                 Answer::Table(table) => i64::try_from(table.rows.order().len()).ok(),
                 Answer::Set(..) | Answer::CopyOut(_) | Answer::CopyIn(_) => None,
             };
@@ -264,7 +264,7 @@ impl FlightSqlService for Service {
         request: Request<Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         let Call { database, caller } = self.call_of(&request)?;
-        let placeholders = super::postgres::placeholders(&create.query);
+        let placeholders = super::prepared::placeholders(&create.query);
         let unknown = Row::from_values(&vec![Value::Null; placeholders]);
         let sample = Handle { database, text: create.query, rows: vec![unknown] };
         let schema = self.described(&sample, caller).await?;

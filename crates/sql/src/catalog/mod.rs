@@ -1,41 +1,38 @@
 //! Tables that say what tables there are: `information_schema` and what clients ask of `pg_catalog`.
 
+mod empty;
+mod types;
+
 use query::{SqlType, TableSchema, Value};
 
+pub(crate) use empty::is_empty;
+use empty::{EMPTY, empty};
+pub use types::type_number;
+pub(crate) use types::{ARRAY_IN, ARRAYS, type_by_number, type_name};
+use types::{TYPES, pg_type};
+
 use crate::error::SqlError;
+use crate::expression::LookupAnswers;
 use crate::relation::{Column, Relation};
 use crate::run::Run;
 use crate::select::sql_type;
 
-/// Types with the numbers that Postgres's clients know them by.
-const TYPES: [(i64, &str, &str, SqlType); 9] = [
-    (16, "bool", "boolean", SqlType::Bool),
-    (20, "int8", "bigint", SqlType::Int),
-    (25, "text", "text", SqlType::Text),
-    (701, "float8", "double precision", SqlType::Float),
-    (1043, "varchar", "character varying", SqlType::Unknown),
-    (1082, "date", "date", SqlType::Date),
-    (1114, "timestamp", "timestamp without time zone", SqlType::LocalTimestamp),
-    (1184, "timestamptz", "timestamp with time zone", SqlType::Timestamp),
-    (1186, "interval", "interval", SqlType::Interval),
-];
 /// The number of the schema `public`.
 const PUBLIC: i64 = 2200;
 /// The number of the first table.
 const TABLES_FROM: i64 = 100_000;
 
-/// The name of a type by its number.
-pub(crate) fn type_name(number: i64) -> &'static str {
-    TYPES.iter().find(|(known, ..)| *known == number).map_or("text", |(_, _, name, _)| name)
-}
-
-/// The number of a type.
-pub fn type_number(sql_type: SqlType) -> i64 {
-    TYPES
-        .iter()
-        .find(|(.., known)| *known == sql_type && sql_type != SqlType::Unknown)
-        .map_or(25, |(number, ..)| *number)
-}
+/// The numbers of tables of the catalog that clients name.
+const CATALOG_NUMBERS: [(&str, i64); 8] = [
+    ("pg_type", 1247),
+    ("pg_attribute", 1249),
+    ("pg_proc", 1255),
+    ("pg_class", 1259),
+    ("pg_database", 1262),
+    ("pg_constraint", 2606),
+    ("pg_namespace", 2615),
+    ("pg_tablespace", 1213),
+];
 
 /// A table's columns: name and type, the time first.
 pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<(String, SqlType, &'static str)> {
@@ -69,64 +66,6 @@ fn with_same(mut relation: Relation, columns: &[(&str, Value)]) -> Relation {
     relation
 }
 
-/// Columns of tables of `pg_catalog` that hold nothing here: numbers, texts, and what is true or false.
-const EMPTY_NUMBERS: [&str; 33] = [
-    "refobjid",
-    "refobjsubid",
-    "refclassid",
-    "classoid",
-    "objid",
-    "classid",
-    "member",
-    "roleid",
-    "grantor",
-    "oid",
-    "objoid",
-    "objsubid",
-    "indexrelid",
-    "indrelid",
-    "conrelid",
-    "conindid",
-    "confrelid",
-    "adrelid",
-    "adnum",
-    "inhrelid",
-    "inhparent",
-    "enumtypid",
-    "rngtypid",
-    "tgrelid",
-    "polrelid",
-    "seqrelid",
-    "ftrelid",
-    "stxrelid",
-    "partrelid",
-    "relid",
-    "pronamespace",
-    "collnamespace",
-    "connamespace",
-];
-const EMPTY_TEXTS: [&str; 18] = [
-    "deptype",
-    "extversion",
-    "opcname",
-    "description",
-    "conname",
-    "contype",
-    "adbin",
-    "proname",
-    "amname",
-    "enumlabel",
-    "collname",
-    "extname",
-    "matviewname",
-    "viewname",
-    "schemaname",
-    "spcname",
-    "indkey",
-    "conkey",
-];
-const EMPTY_FLAGS: [&str; 5] = ["indisprimary", "indisunique", "indisvalid", "indislive", "opcdefault"];
-
 /// The rights of the only role.
 const ROLE_RIGHTS: [&str; 8] = [
     "rolsuper",
@@ -139,100 +78,44 @@ const ROLE_RIGHTS: [&str; 8] = [
     "usesuper",
 ];
 
-/// Tables of `pg_catalog` about what Thalweg does not have.
-const EMPTY: [&str; 33] = [
-    "pg_opclass",
-    "pg_event_trigger",
-    "pg_publication_rel",
-    "pg_publication_namespace",
-    "pg_foreign_server",
-    "pg_auth_members",
-    "pg_seclabel",
-    "pg_language",
-    "pg_index",
-    "pg_constraint",
-    "pg_description",
-    "pg_attrdef",
-    "pg_inherits",
-    "pg_proc",
-    "pg_am",
-    "pg_enum",
-    "pg_range",
-    "pg_collation",
-    "pg_extension",
-    "pg_matviews",
-    "pg_views",
-    "pg_tablespace",
-    "pg_trigger",
-    "pg_policy",
-    "pg_sequence",
-    "pg_foreign_table",
-    "pg_statistic_ext",
-    "pg_publication",
-    "pg_partitioned_table",
-    "pg_stat_user_tables",
-    "pg_rewrite",
-    "pg_depend",
-    "pg_shdescription",
-];
-
-/// Returns whether a table of `pg_catalog` never has rows.
-pub(crate) fn is_empty(table: &str) -> bool {
-    EMPTY.contains(&table)
-}
-
-fn empty() -> Relation {
-    let typed = |names: &'static [&'static str], sql_type| names.iter().map(move |name| (*name, sql_type));
-    let columns = typed(&EMPTY_NUMBERS, SqlType::Int).chain(typed(&EMPTY_TEXTS, SqlType::Text));
-    relation(&columns.chain(typed(&EMPTY_FLAGS, SqlType::Bool)).collect::<Vec<_>>(), Vec::new())
-}
-
-/// The types that values have.
-fn pg_type() -> Relation {
-    use SqlType::{Int, Text};
-    let no = || Value::Int(0);
-    let columns = [
-        ("oid", Int),
-        ("typname", Text),
-        ("typnamespace", Int),
-        ("typtype", Text),
-        ("typelem", Int),
-        ("typrelid", Int),
-        ("typbasetype", Int),
-        ("typcategory", Text),
-        ("typarray", Int),
-        ("typdelim", Text),
-        ("typcollation", Int),
-    ];
-    let row = |(number, name, ..): &(i64, &str, &str, SqlType)| {
-        vec![
-            Value::Int(*number),
-            text(name),
-            Value::Int(11),
-            text("b"),
-            no(),
-            no(),
-            no(),
-            text("U"),
-            no(),
-            text(","),
-            no(),
-        ]
-    };
-    let further = [
-        ("typowner", Value::Int(10)),
-        ("typlen", Value::Int(-1)),
-        ("typtypmod", Value::Int(-1)),
-        ("typnotnull", Value::Bool(false)),
-        ("typisdefined", Value::Bool(true)),
-        ("typndims", Value::Int(0)),
-        ("typdefault", Value::Null),
-        ("typacl", Value::Null),
-    ];
-    with_same(relation(&columns, TYPES.iter().map(row).collect()), &further)
+/// The only role.
+fn pg_roles() -> Relation {
+    use SqlType::{Bool, Int, Text};
+    let mut columns = vec![("oid", Int), ("usesysid", Int), ("rolname", Text), ("usename", Text)];
+    columns.extend([("rolconnlimit", Int), ("rolvaliduntil", Text)]);
+    let mut row = vec![Value::Int(10), Value::Int(10), text("thalweg"), text("thalweg")];
+    row.extend([Value::Int(-1), Value::Null]);
+    for right in ROLE_RIGHTS {
+        columns.push((right, Bool));
+        row.push(Value::Bool(true));
+    }
+    relation(&columns, vec![row])
 }
 
 impl Run<'_> {
+    /// The number of a table, by its name with or without its schema.
+    pub(crate) fn numbered_table(&self, name: &str) -> Result<i64, SqlError> {
+        let (schema, table) = name.rsplit_once('.').map_or((None, name), |(schema, table)| (Some(schema), table));
+        let table = table.trim_matches('"');
+        if schema != Some("pg_catalog")
+            && let Some((number, _)) = (TABLES_FROM..).zip(self.tables()?).find(|(_, known)| known == table)
+        {
+            return Ok(number);
+        }
+        match CATALOG_NUMBERS.iter().find(|(known, _)| *known == table) {
+            Some((_, number)) => Ok(*number),
+            None if is_empty(table) => Ok(0),
+            None => Err(SqlError::UnknownTable(format!("relation \"{name}\" does not exist"))),
+        }
+    }
+
+    /// The names of tables by their numbers.
+    pub(crate) fn named_tables(&self) -> Result<LookupAnswers, SqlError> {
+        let tables = (TABLES_FROM..).zip(self.tables()?);
+        let catalog = CATALOG_NUMBERS.iter().map(|(name, number)| (*number, (*name).to_owned()));
+        Ok(tables.chain(catalog).map(|(number, name)| (vec![Value::Int(number)], Some(Value::text(name)))).collect())
+    }
+
     /// A table that is not data; `None` if there is none of the name.
     pub(crate) fn catalog_table(&mut self, schema: Option<&str>, name: &str) -> Result<Option<Relation>, SqlError> {
         let schema = schema.map(str::to_lowercase);
@@ -314,25 +197,50 @@ impl Run<'_> {
                 let row = |table: String| vec![text("public"), text(&table), text("thalweg")];
                 relation(&columns, self.tables()?.into_iter().map(row).collect())
             }
-            "pg_roles" | "pg_user" => {
-                let mut columns = vec![("oid", Int), ("usesysid", Int), ("rolname", Text), ("usename", Text)];
-                columns.extend([("rolconnlimit", Int), ("rolvaliduntil", Text)]);
-                let mut row = vec![Value::Int(10), Value::Int(10), text("thalweg"), text("thalweg")];
-                row.extend([Value::Int(-1), Value::Null]);
-                for right in ROLE_RIGHTS {
-                    columns.push((right, Bool));
-                    row.push(Value::Bool(true));
-                }
-                relation(&columns, vec![row])
+            "pg_indexes" => {
+                let columns = ["schemaname", "tablename", "indexname", "tablespace", "indexdef"];
+                relation(&columns.map(|name| (name, Text)), Vec::new())
             }
+            "pg_stat_activity" => self.pg_stat_activity(),
+            "pg_roles" | "pg_user" => pg_roles(),
             "pg_settings" => {
-                let settings = [("server_version", "16.0"), ("TimeZone", "UTC"), ("standard_conforming_strings", "on")];
-                let rows = settings.iter().map(|(name, value)| vec![text(name), text(value)]);
-                relation(&[("name", Text), ("setting", Text)], rows.collect())
+                let row = |(name, _, description): &(&str, &str, &str)| {
+                    let value = crate::statement::setting_of(name, &self.environment).unwrap_or_default();
+                    vec![text(name), text(&value), text(description)]
+                };
+                let columns = [("name", Text), ("setting", Text), ("short_desc", Text)];
+                relation(&columns, crate::statement::SETTINGS.iter().map(row).collect())
             }
             name if EMPTY.contains(&name) => empty(),
             _ => return Err(SqlError::UnknownTable(format!("relation \"pg_catalog.{name}\" does not exist"))),
         })
+    }
+
+    /// The session that asks: a statement sees no other.
+    fn pg_stat_activity(&self) -> Relation {
+        use SqlType::{Int, Text, Timestamp};
+        let columns = [
+            ("datid", Int),
+            ("datname", Text),
+            ("pid", Int),
+            ("usesysid", Int),
+            ("usename", Text),
+            ("application_name", Text),
+            ("backend_start", Timestamp),
+            ("query_start", Timestamp),
+            ("state_change", Timestamp),
+            ("state", Text),
+            ("query", Text),
+            ("backend_type", Text),
+        ];
+        let now = Value::Timestamp(self.environment.now_ns);
+        let name = self.environment.settings.get("application_name").map_or("", String::as_str);
+        let mut row = vec![Value::Int(1), text(&self.environment.database), Value::Int(1), Value::Int(10)];
+        row.extend([text(&self.environment.user), text(name), now.clone(), now.clone(), now]);
+        row.extend([text("active"), text(""), text("client backend")]);
+        let nothing = ["client_addr", "client_hostname", "client_port", "wait_event_type", "wait_event", "leader_pid"];
+        let further = nothing.map(|name| (name, Value::Null));
+        with_same(relation(&columns, vec![row]), &further)
     }
 
     fn information_columns(&mut self, database: &str) -> Result<Relation, SqlError> {

@@ -1,0 +1,239 @@
+//! The messages of Postgres's protocol, simple and extended, answered by a connection.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::{Sink, SinkExt};
+use pgwire::api::portal::{Format, Portal};
+use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler, send_describe_response};
+use pgwire::api::results::{DescribePortalResponse, DescribeStatementResponse, FieldInfo, Response};
+use pgwire::api::stmt::{QueryParser, StoredStatement};
+use pgwire::api::store::{Entry, PortalStore};
+use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, Type};
+use pgwire::error::{PgWireError, PgWireResult};
+use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::data::{NoData, ParameterDescription};
+use pgwire::messages::extendedquery::{Describe, Execute, Parse, ParseComplete};
+use pgwire::messages::response::TransactionStatus;
+use pgwire::messages::simplequery::Query;
+use sql::SessionCommand;
+
+use super::encode::fields;
+use super::parameters::parameter;
+use super::postgres::{Asked, Connection, check_transaction, error_of, failed};
+use super::prepared::{Statements, given_type};
+
+/// The kind of target of a Describe that is a statement.
+const STATEMENT: u8 = b'S';
+
+impl Connection {
+    /// A failed transaction goes on from a savepoint. The status is to be known before the statement runs: it would be put back after it.
+    fn resume<C: ClientInfo>(&self, client: &mut C, statements: Option<&Statements>) {
+        if client.transaction_status() != TransactionStatus::Error {
+            return;
+        }
+        let command = statements.map(|statements| sql::session_command(&statements.parsed, 0));
+        if let Some(Ok(Some(SessionCommand::RollbackTo(name)))) = command
+            && self.session().has_savepoint(&name)
+        {
+            client.set_transaction_status(TransactionStatus::Transaction);
+        }
+    }
+}
+
+#[async_trait]
+impl SimpleQueryHandler for Connection {
+    async fn on_query<C>(&self, client: &mut C, query: Query) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        if client.transaction_status() == TransactionStatus::Error {
+            self.resume(client, Statements::read(&query.query).ok().as_ref());
+        }
+        self._on_query(client, query).await
+    }
+
+    async fn do_query<C>(&self, client: &mut C, query: &str) -> PgWireResult<Vec<Response>>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let statements = Statements::read(query).map_err(|error| error_of(&error))?;
+        let mut responses = Vec::with_capacity(statements.parsed.statements.len());
+        for place in 0..statements.parsed.statements.len() {
+            let format = &Format::UnifiedText;
+            let asked = Asked { statements: &statements, place, parameters: Vec::new(), format };
+            let in_transaction = self.session().transaction.is_some();
+            match self.answer(client, asked).await {
+                Ok(response) => responses.push(response),
+                // The statements before it were done, and say so, unless the transaction that they were part of is over.
+                Err(error) if !responses.is_empty() && self.session().transaction.is_some() == in_transaction => {
+                    responses.push(Response::Error(Box::new(error.into())));
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(responses)
+    }
+}
+
+pub(super) struct Reader;
+
+#[async_trait]
+impl QueryParser for Reader {
+    type Statement = Statements;
+
+    async fn parse_sql<C>(&self, _: &C, text: &str, _: &[Option<Type>]) -> PgWireResult<Option<Statements>>
+    where
+        C: ClientInfo + Unpin + Send + Sync,
+    {
+        let statements = Statements::read(text).map_err(|error| error_of(&error))?;
+        if statements.parsed.statements.len() > 1 {
+            return Err(failed("42601", "cannot insert multiple commands into a prepared statement".to_owned()));
+        }
+        Ok((!statements.parsed.statements.is_empty()).then_some(statements))
+    }
+
+    fn get_parameter_types(&self, statement: &Statements) -> PgWireResult<Vec<Type>> {
+        Ok(vec![Type::TEXT; statement.parameters])
+    }
+
+    fn get_result_schema(&self, _: &Statements, _: Option<&Format>) -> PgWireResult<Vec<FieldInfo>> {
+        // Described by the connection, which knows the database.
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl ExtendedQueryHandler for Connection {
+    type Statement = Statements;
+    type QueryParser = Reader;
+
+    fn query_parser(&self) -> Arc<Reader> {
+        Arc::new(Reader)
+    }
+
+    async fn on_parse<C>(&self, client: &mut C, message: Parse) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Statements>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let name = message.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
+        match Reader.parse_sql(client, &message.query, &[]).await? {
+            Some(statements) => {
+                let command = sql::session_command(&statements.parsed, 0).map_err(|error| error_of(&error))?;
+                check_transaction(client, command.as_ref())?;
+                let given = message.type_oids.iter().map(|number| given_type(*number)).collect();
+                let types = self.parameter_types(client, &statements, given)?;
+                client.portal_store().put_statement(Arc::new(StoredStatement::new(name, statements, types)));
+            }
+            None => client.portal_store().put_empty_statement(&name),
+        }
+        client.feed(PgWireBackendMessage::ParseComplete(ParseComplete::new())).await?;
+        Ok(())
+    }
+
+    async fn on_describe<C>(&self, client: &mut C, message: Describe) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Statements>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let name = message.name.as_deref().unwrap_or(DEFAULT_NAME);
+        if message.target_type == STATEMENT {
+            let Some(Entry::Value(target)) = client.portal_store().get_statement(name) else {
+                return self._on_describe(client, message).await;
+            };
+            let described = self.do_describe_statement(client, &target).await?;
+            if !described.fields.is_empty() {
+                return send_describe_response(client, &described).await;
+            }
+            let types = described.parameters.iter().map(Type::oid).collect();
+            client.feed(PgWireBackendMessage::ParameterDescription(ParameterDescription::new(types))).await?;
+            client.send(PgWireBackendMessage::NoData(NoData::new())).await?;
+            return Ok(());
+        }
+        // Cursors of SQL are portals, too.
+        let columns = self.session().cursor(name).map(|cursor| cursor.columns.clone());
+        match columns {
+            Ok(columns) => {
+                let described = DescribePortalResponse::new(fields(&columns, &Format::UnifiedText)?);
+                send_describe_response(client, &described).await
+            }
+            Err(_) => self._on_describe(client, message).await,
+        }
+    }
+
+    async fn do_describe_statement<C>(
+        &self,
+        client: &mut C,
+        target: &StoredStatement<Statements>,
+    ) -> PgWireResult<DescribeStatementResponse>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Statements>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let columns = self.described(client, &target.statement, &target.parameter_types)?;
+        let parameters = target.parameter_types.iter().map(|kind| kind.clone().unwrap_or(Type::TEXT)).collect();
+        Ok(DescribeStatementResponse::new(parameters, fields(&columns, &Format::UnifiedText)?))
+    }
+
+    async fn do_describe_portal<C>(
+        &self,
+        client: &mut C,
+        target: &Portal<Statements>,
+    ) -> PgWireResult<DescribePortalResponse>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Statements>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let columns = self.described(client, &target.statement.statement, &target.statement.parameter_types)?;
+        if columns.is_empty() {
+            return Ok(DescribePortalResponse::new(Vec::new()));
+        }
+        Ok(DescribePortalResponse::new(fields(&columns, &target.result_column_format)?))
+    }
+
+    async fn on_execute<C>(&self, client: &mut C, message: Execute) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Statements>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let portal = client.portal_store().get_portal(message.name.as_deref().unwrap_or(DEFAULT_NAME));
+        if let Some(Entry::Value(portal)) = portal {
+            self.resume(client, Some(&portal.statement.statement));
+        }
+        self._on_execute(client, message).await
+    }
+
+    async fn do_query<C>(&self, client: &mut C, portal: &Portal<Statements>, _: usize) -> PgWireResult<Response>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Statements>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let mut parameters = Vec::with_capacity(portal.parameter_len());
+        for place in 0..portal.parameter_len() {
+            parameters.push(parameter(portal, place)?);
+        }
+        let (statements, format) = (&portal.statement.statement, &portal.result_column_format);
+        self.answer(client, Asked { statements, place: 0, parameters, format }).await
+    }
+}

@@ -1,0 +1,267 @@
+//! The state of a session of Postgres's protocol: its settings, its transaction, its cursors.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pgwire::error::PgWireResult;
+use sql::{Column, PendingWrite, PendingWrites, Relation, Setting, SqlError, Value};
+
+use super::copy::Copying;
+use super::postgres::failed;
+use crate::http::body::Share;
+
+/// Settings that a session may have beside the defaults.
+const SETTINGS_MAX: usize = 200;
+
+/// Settings by name.
+pub(super) type Settings = Arc<BTreeMap<String, String>>;
+
+/// The state of a session.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    pub(super) settings: Settings,
+    pub(super) transaction: Option<Transaction>,
+    pub(super) cursors: BTreeMap<String, Cursor>,
+    /// Rows that are being sent.
+    pub(super) copying: Option<Copying>,
+}
+
+/// A transaction.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub(super) writes: Arc<HeldWrites>,
+    /// The settings when it began.
+    settings: Settings,
+    /// Settings that end with it.
+    local: Vec<String>,
+    savepoints: Vec<Savepoint>,
+    /// True once the client was told that it does not read its own rows.
+    is_told: bool,
+}
+
+#[derive(Debug)]
+struct Savepoint {
+    name: String,
+    /// How many writes there were.
+    writes: usize,
+    settings: Settings,
+}
+
+/// Writes that wait for the end of their transaction.
+#[derive(Debug)]
+pub(super) struct HeldWrites {
+    held: Mutex<Held>,
+    bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    writes: Vec<PendingWrite>,
+    bytes: usize,
+    share: Share,
+}
+
+/// The rows of a cursor that were not fetched yet.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    pub(super) columns: Vec<Column>,
+    rows: std::vec::IntoIter<Vec<Value>>,
+    /// True if it stays after its transaction.
+    is_held: bool,
+    /// Of all requests' memory.
+    _share: Share,
+}
+
+impl HeldWrites {
+    fn new(share: Share, bytes_max: usize) -> Self {
+        Self { held: Mutex::new(Held { writes: Vec::new(), bytes: 0, share }), bytes_max }
+    }
+
+    fn count(&self) -> usize {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).writes.len()
+    }
+
+    fn truncate(&self, count: usize) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.writes.truncate(count);
+        held.bytes = held.writes.iter().map(PendingWrite::size_bytes).sum();
+    }
+}
+
+impl PendingWrites for HeldWrites {
+    fn push(&self, write: PendingWrite) -> Result<(), SqlError> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let needed = held.bytes + write.size_bytes();
+        if needed > self.bytes_max {
+            let message = format!(
+                "a transaction holds at most {} bytes of rows until COMMIT (body_bytes_max): commit more often, or use COPY outside of a transaction",
+                self.bytes_max
+            );
+            return Err(SqlError::Refused("54000", message));
+        }
+        held.share.grow(write.size_bytes()).map_err(|error| SqlError::Refused("53200", error.message))?;
+        held.bytes = needed;
+        held.writes.push(write);
+        Ok(())
+    }
+
+    fn take(&self) -> Vec<PendingWrite> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.bytes = 0;
+        std::mem::take(&mut held.writes)
+    }
+}
+
+impl Cursor {
+    pub(super) fn new(relation: Relation, is_held: bool, mut share: Share) -> PgWireResult<Self> {
+        let texts = relation.rows.iter().flatten().map(|value| match value {
+            Value::Text(text) => text.len(),
+            _ => 0,
+        });
+        let bytes = texts.sum::<usize>() + relation.rows.len() * relation.columns.len() * size_of::<Value>();
+        share.grow(bytes).map_err(|error| failed("53200", error.message))?;
+        Ok(Self { columns: relation.columns, rows: relation.rows.into_iter(), is_held, _share: share })
+    }
+
+    /// The next rows, so many or all.
+    pub(super) fn fetch(&mut self, count: Option<usize>) -> Relation {
+        let rows = self.rows.by_ref().take(count.unwrap_or(usize::MAX)).collect();
+        Relation { columns: self.columns.clone(), rows }
+    }
+}
+
+impl Session {
+    /// Begins a transaction; returns whether there was none.
+    pub(super) fn begin(&mut self, share: Share, bytes_max: usize) -> bool {
+        if self.transaction.is_some() {
+            return false;
+        }
+        self.transaction = Some(Transaction {
+            writes: Arc::new(HeldWrites::new(share, bytes_max)),
+            settings: self.settings.clone(),
+            local: Vec::new(),
+            savepoints: Vec::new(),
+            is_told: false,
+        });
+        true
+    }
+
+    /// Returns whether the client is to be told that rows which it reads are without those of its transaction: once in each.
+    pub(super) fn reads_without_its_rows(&mut self) -> bool {
+        let Some(transaction) = &mut self.transaction else { return false };
+        let is_first = !transaction.is_told && transaction.writes.count() > 0;
+        transaction.is_told |= is_first;
+        is_first
+    }
+
+    /// Ends the transaction with the settings that stay; returns its writes.
+    pub(super) fn commit(&mut self) -> Option<Vec<PendingWrite>> {
+        let transaction = self.transaction.take()?;
+        for name in &transaction.local {
+            let settings = Arc::make_mut(&mut self.settings);
+            match transaction.settings.get(name) {
+                Some(value) => settings.insert(name.clone(), value.clone()),
+                None => settings.remove(name),
+            };
+        }
+        self.cursors.retain(|_, cursor| cursor.is_held);
+        Some(transaction.writes.take())
+    }
+
+    /// Ends the transaction and forgets what it did; returns whether there was one.
+    pub(super) fn roll_back(&mut self) -> bool {
+        let Some(transaction) = self.transaction.take() else { return false };
+        self.settings = transaction.settings;
+        self.cursors.retain(|_, cursor| cursor.is_held);
+        true
+    }
+
+    pub(super) fn set_savepoint(&mut self, name: String) -> PgWireResult<()> {
+        let settings = self.settings.clone();
+        let transaction = self.in_transaction("SAVEPOINT")?;
+        let writes = transaction.writes.count();
+        if transaction.savepoints.len() >= SETTINGS_MAX {
+            return Err(failed("54000", format!("a transaction has at most {SETTINGS_MAX} savepoints")));
+        }
+        transaction.savepoints.push(Savepoint { name, writes, settings });
+        Ok(())
+    }
+
+    /// Returns whether there is a savepoint.
+    pub(super) fn has_savepoint(&self, name: &str) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| transaction.savepoints.iter().any(|at| at.name == name))
+    }
+
+    /// Forgets what was done since a savepoint.
+    pub(super) fn roll_back_to(&mut self, name: &str) -> PgWireResult<()> {
+        let index = self.savepoint("ROLLBACK TO SAVEPOINT", name)?;
+        let transaction = self.in_transaction("ROLLBACK TO SAVEPOINT")?;
+        transaction.savepoints.truncate(index + 1);
+        if let Some(savepoint) = transaction.savepoints.last() {
+            transaction.writes.truncate(savepoint.writes);
+            self.settings = savepoint.settings.clone();
+        }
+        Ok(())
+    }
+
+    /// Forgets a savepoint, and those after it.
+    pub(super) fn release(&mut self, name: &str) -> PgWireResult<()> {
+        let index = self.savepoint("RELEASE SAVEPOINT", name)?;
+        self.in_transaction("RELEASE SAVEPOINT")?.savepoints.truncate(index);
+        Ok(())
+    }
+
+    fn savepoint(&mut self, command: &str, name: &str) -> PgWireResult<usize> {
+        let savepoints = &self.in_transaction(command)?.savepoints;
+        let index = savepoints.iter().rposition(|savepoint| savepoint.name == name);
+        index.ok_or_else(|| failed("3B001", format!("savepoint \"{name}\" does not exist")))
+    }
+
+    fn in_transaction(&mut self, command: &str) -> PgWireResult<&mut Transaction> {
+        let message = || format!("{command} can only be used in transaction blocks");
+        self.transaction.as_mut().ok_or_else(|| failed("25P01", message()))
+    }
+
+    /// Changes a setting.
+    pub(super) fn set(&mut self, setting: Setting) -> PgWireResult<()> {
+        let settings = Arc::make_mut(&mut self.settings);
+        if settings.len() >= SETTINGS_MAX && !settings.contains_key(&setting.name) {
+            return Err(failed("53400", format!("a session has at most {SETTINGS_MAX} settings of its own")));
+        }
+        if let (true, Some(transaction)) = (setting.is_local, &mut self.transaction)
+            && !transaction.local.contains(&setting.name)
+        {
+            transaction.local.push(setting.name.clone());
+        }
+        match setting.value {
+            Some(value) => settings.insert(setting.name, value),
+            None => settings.remove(&setting.name),
+        };
+        Ok(())
+    }
+
+    /// Gives a setting, or all, its default.
+    pub(super) fn reset(&mut self, name: Option<&str>) {
+        match name {
+            Some(name) => drop(Arc::make_mut(&mut self.settings).remove(name)),
+            None => self.settings = Settings::default(),
+        }
+    }
+
+    /// Makes a cursor. One that does not stay after its transaction needs one.
+    pub(super) fn declare(&mut self, name: String, cursor: Cursor) -> PgWireResult<()> {
+        if !cursor.is_held {
+            self.in_transaction("DECLARE CURSOR")?;
+        }
+        if self.cursors.contains_key(&name) {
+            return Err(failed("42P03", format!("cursor \"{name}\" already exists")));
+        }
+        self.cursors.insert(name, cursor);
+        Ok(())
+    }
+
+    pub(super) fn cursor(&mut self, name: &str) -> PgWireResult<&mut Cursor> {
+        let missing = || failed("34000", format!("cursor \"{name}\" does not exist"));
+        self.cursors.get_mut(name).ok_or_else(missing)
+    }
+}

@@ -1,0 +1,238 @@
+//! Sessions of Postgres's port: transactions, prepared statements, settings.
+
+use std::net::SocketAddr;
+
+use db::DbOptions;
+use thalweg_server::{Listener, ServerSettings};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+use crate::harness::Running;
+use crate::postgres::Raw;
+
+fn listen(settings: &mut ServerSettings) {
+    settings.postgres = Some(Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), required: true });
+}
+
+fn start() -> Running {
+    Running::start_with(listen)
+}
+
+async fn connect(server: &Running, options: &str) -> Client {
+    let at = server.at("--postgres");
+    let text = format!("host={} port={} user=tester {options}", at.ip(), at.port());
+    let (client, connection) = tokio_postgres::connect(&text, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+fn on_a_runtime(server: &Running, options: &str, work: impl AsyncFnOnce(Client)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { work(connect(server, options).await).await });
+}
+
+/// The cells of the last statement's rows, `tag n` for each statement without rows, or an error's code.
+async fn ask(client: &Client, text: &str) -> String {
+    match client.simple_query(text).await {
+        Err(error) => error.code().map_or_else(|| error.to_string(), |code| code.code().to_owned()),
+        Ok(messages) => {
+            let shown = messages.iter().filter_map(|message| match message {
+                SimpleQueryMessage::Row(row) => {
+                    Some((0..row.len()).map(|place| row.get(place).unwrap_or("NULL")).collect::<Vec<_>>().join("|"))
+                }
+                _ => None,
+            });
+            shown.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+async fn check(client: &Client, cases: &[(&str, &str)]) {
+    for (place, (statement, expected)) in cases.iter().enumerate() {
+        assert_eq!(ask(client, statement).await, *expected, "{place}: {statement}");
+    }
+}
+
+#[test]
+fn rows_of_a_transaction_wait_for_its_end() {
+    let server = start();
+    on_a_runtime(&server, "", async |client| {
+        check(
+            &client,
+            &[
+                ("CREATE TABLE t (time TIMESTAMPTZ, host TAG, v DOUBLE PRECISION)", ""),
+                ("BEGIN", ""),
+                ("INSERT INTO t (time, host, v) VALUES ('2020-01-01', 'a', 1)", ""),
+                ("SELECT count(*) FROM t", "0"),
+                ("ROLLBACK", ""),
+                ("SELECT count(*) FROM t", "0"),
+                ("BEGIN; INSERT INTO t (time, host, v) VALUES ('2020-01-01', 'a', 1); COMMIT", ""),
+                ("SELECT count(*) FROM t", "1"),
+                // After an error only the end.
+                ("BEGIN", ""),
+                ("INSERT INTO t (time, host, v) VALUES ('2020-01-01', 'b', 1)", ""),
+                ("SELECT nothing FROM t", "42703"),
+                ("SELECT 1", "25P02"),
+                ("COMMIT", ""),
+                ("SELECT count(*) FROM t", "1"),
+                // Parts.
+                ("BEGIN", ""),
+                ("INSERT INTO t (time, host, v) VALUES ('2020-01-01', 'kept', 1)", ""),
+                ("SAVEPOINT s", ""),
+                ("INSERT INTO t (time, host, v) VALUES ('2020-01-01', 'dropped', 1)", ""),
+                ("SELECT nothing FROM t", "42703"),
+                ("ROLLBACK TO SAVEPOINT nowhere", "3B001"),
+                ("ROLLBACK TO SAVEPOINT s", ""),
+                ("SELECT 1", "1"),
+                ("COMMIT", ""),
+                ("SELECT host FROM t ORDER BY host", "a kept"),
+                // Deletes wait, too.
+                ("BEGIN; DELETE FROM t WHERE host = 'a'", ""),
+                ("SELECT count(*) FROM t", "2"),
+                ("ROLLBACK", ""),
+                ("BEGIN; DELETE FROM t WHERE host = 'a'; INSERT INTO t (time, host, v) VALUES ('2020-01-02', 'a', 5); COMMIT", ""),
+                ("SELECT host, v FROM t ORDER BY host", "a|5 kept|1"),
+                ("SAVEPOINT s", "25P01"),
+                ("BEGIN; SELECT nothing FROM t; SELECT 1", "42703"),
+                ("SELECT 1", "25P02"),
+                ("ROLLBACK", ""),
+                // Rows that cannot be written end their transaction.
+                ("BEGIN; INSERT INTO t (time, host, v) VALUES ('2200-01-01', 'late', 1); COMMIT", "22023"),
+                ("SELECT count(*) FROM t", "2"),
+            ],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn a_transaction_holds_no_more_than_it_may() {
+    let server = Running::start_with(|settings| {
+        listen(settings);
+        settings.body_bytes_max = 20_000;
+    });
+    on_a_runtime(&server, "", async |client| {
+        let rows = |from: usize| {
+            let rows: Vec<String> = (from..from + 100).map(|row| format!("('2020-01-01', 'h{row}', {row})")).collect();
+            format!("INSERT INTO t (time, host, v) VALUES {}", rows.join(", "))
+        };
+        assert_eq!(ask(&client, "BEGIN").await, "");
+        let mut codes = Vec::new();
+        for from in (0..1000).step_by(100) {
+            codes.push(ask(&client, &rows(from)).await);
+        }
+        assert!(codes.contains(&"54000".to_owned()), "{codes:?}");
+        check(&client, &[("COMMIT", ""), ("SELECT count(*) FROM t", "42P01")]).await;
+        assert_eq!(ask(&client, &format!("BEGIN; {}; COMMIT; SELECT count(*) FROM t", rows(0))).await, "100");
+    });
+}
+
+#[test]
+fn cursors_and_prepared_statements_are_of_their_session() {
+    let server = start();
+    server.write("t,host=a v=1 1000000000\nt,host=b v=2 2000000000\nt,host=c v=3 3000000000\n");
+    on_a_runtime(&server, "", async |client| {
+        check(
+            &client,
+            &[
+                ("DECLARE c CURSOR FOR SELECT v FROM t ORDER BY v", "25P01"),
+                ("BEGIN; DECLARE c CURSOR FOR SELECT v FROM t ORDER BY v", ""),
+                ("FETCH 2 FROM c", "1 2"),
+                ("FETCH c", "3"),
+                ("FETCH ALL FROM c", ""),
+                ("COMMIT", ""),
+                ("FETCH c", "34000"),
+                ("DECLARE h CURSOR WITH HOLD FOR SELECT host FROM t ORDER BY host", ""),
+                ("FETCH FORWARD 2 FROM h", "a b"),
+                ("FETCH PRIOR FROM h", "55000"),
+                ("CLOSE h", ""),
+                ("CLOSE h", "34000"),
+                ("PREPARE p AS SELECT host FROM t WHERE v > $1 AND time > $2 ORDER BY host", ""),
+                ("EXECUTE p (1.5, '1970-01-01 00:00:02+00')", "c"),
+                ("EXECUTE p (1.5)", "42601"),
+                ("EXECUTE p ('x', '1970-01-01')", "22P02"),
+                ("PREPARE p AS SELECT 1", "42P05"),
+                ("DEALLOCATE p", ""),
+                ("EXECUTE p (1)", "26000"),
+                ("PREPARE q AS SELECT 1; DISCARD ALL", ""),
+                ("EXECUTE q", "26000"),
+                ("SET statement_timeout = '40ms'", ""),
+                ("SELECT count(*) FROM generate_series(1, 9000000) a", "57014"),
+                ("RESET ALL", ""),
+                ("SHOW statement_timeout", "0"),
+                ("BEGIN; SET application_name = 'x'; ROLLBACK; SHOW application_name", ""),
+                ("BEGIN; SET LOCAL search_path = 'x'; COMMIT; SHOW search_path", "public"),
+                ("SELECT pg_advisory_unlock_all(); CLOSE ALL; UNLISTEN *; RESET ALL", "NULL"),
+            ],
+        )
+        .await;
+        // What was prepared by the protocol goes by SQL.
+        let types = client.prepare("SELECT host FROM t WHERE v = ANY($1) AND time < $2 LIMIT $3").await.unwrap();
+        let names: Vec<&str> = types.params().iter().map(tokio_postgres::types::Type::name).collect();
+        assert_eq!(names, ["_float8", "timestamptz", "int8"]);
+        let insert = client.prepare("INSERT INTO t (time, host, v) VALUES ($1, $2, $3)").await.unwrap();
+        assert!(insert.columns().is_empty());
+        let names: Vec<&str> = insert.params().iter().map(tokio_postgres::types::Type::name).collect();
+        assert_eq!(names, ["timestamptz", "text", "float8"]);
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(9);
+        assert_eq!(client.execute(&insert, &[&at, &"d", &4.5f64]).await.unwrap(), 1);
+        let last = std::time::UNIX_EPOCH + std::time::Duration::from_secs(10);
+        let rows = client.query(&types, &[&vec![1.0, 4.5], &last, &5i64]).await.unwrap();
+        let hosts: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        assert_eq!(hosts, ["a", "d"]);
+    });
+}
+
+#[test]
+fn settings_at_the_start_are_applied_or_warned_of() {
+    let server = start();
+    on_a_runtime(&server, "application_name=tests options='-c statement_timeout=1234'", async |client| {
+        check(&client, &[("SHOW statement_timeout", "1234"), ("SHOW application_name", "tests")]).await;
+    });
+    let mut raw = Raw::new(&server);
+    raw.start(b"user\0me\0TimeZone\0Europe/Paris\0");
+    let warning = raw.until(b'N');
+    assert!(warning.contains("WARNING") && warning.contains("sessions are in UTC"), "{warning}");
+}
+
+#[test]
+fn an_insert_without_rows_to_give_is_described_as_such() {
+    let server = start();
+    let mut raw = Raw::started(&server);
+    raw.send(b'P', b"\0INSERT INTO t (time, host, v) VALUES (now(), $1, 1)\0\0\0");
+    raw.send(b'D', b"S\0");
+    raw.send(b'S', b"");
+    assert_eq!(raw.kinds(), b"1tnZ");
+    // A transaction does not read its own rows, and says so.
+    raw.send(b'Q', b"BEGIN; INSERT INTO t (time, host, v) VALUES (now(), 'a', 1); SELECT 1\0");
+    assert!(raw.until(b'N').contains("before COMMIT"));
+    assert!(raw.kinds().ends_with(b"Z"));
+    raw.send(b'Q', b"ROLLBACK\0");
+    assert_eq!(raw.kinds(), b"CZ");
+    // Of a text in data.
+    server.write("t,host=a\0b v=1 1\n");
+    raw.send(b'Q', b"SELECT host::bigint FROM t\0");
+    let error = raw.until(b'E');
+    assert!(error.contains("a\\0b"), "{error:?}");
+    assert!(raw.kinds().ends_with(b"Z"));
+}
+
+#[test]
+fn rows_of_statements_are_not_far_ahead_of_the_clock() {
+    let folder = std::env::temp_dir().join(format!("thalweg-server-ahead-{}", std::process::id()));
+    let mut options = DbOptions::new(&folder);
+    options.store.ahead_ms_max = 60_000;
+    let server = Running::start_on(options, listen);
+    on_a_runtime(&server, "", async |client| {
+        check(
+            &client,
+            &[
+                ("INSERT INTO t (time, v) VALUES (now() + INTERVAL '1 hour', 1)", "22023"),
+                ("INSERT INTO t (time, v) VALUES (now(), 1), (now() + INTERVAL '1 hour', 1)", "22023"),
+                ("SELECT count(*) FROM t", "42P01"),
+                ("INSERT INTO t (time, v) VALUES (now() + INTERVAL '10 seconds', 1)", ""),
+                ("SELECT count(*) FROM t", "1"),
+            ],
+        )
+        .await;
+    });
+}

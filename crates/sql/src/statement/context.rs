@@ -1,0 +1,71 @@
+//! The connection that statements come from.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::tz::TimeZone;
+use query::Value;
+
+use super::pending::PendingWrites;
+use crate::run::Manner;
+
+/// The connection that statements come from.
+#[derive(Debug, Clone)]
+pub struct ClientContext {
+    /// The value of `now()`, in nanoseconds since the Unix epoch.
+    pub now_ns: i64,
+    /// Where days begin.
+    pub time_zone: TimeZone,
+    /// The database that statements run on.
+    pub database: String,
+    /// The value of `current_user`.
+    pub user: String,
+    /// The values of `$1`, `$2` …
+    pub parameters: Vec<Value>,
+    /// How names and groups are read.
+    pub manner: Manner,
+    /// The session's settings that differ from their defaults, by their names in small letters.
+    pub settings: Arc<BTreeMap<String, String>>,
+    /// The writes of the open transaction, if there is one.
+    pub transaction: Option<Arc<dyn PendingWrites>>,
+    /// Messages to the client beside the answer.
+    pub notices: Notices,
+}
+
+impl ClientContext {
+    /// Of statements on a database at a moment, in UTC and as Postgres reads them.
+    pub fn new(database: impl Into<String>, now_ns: i64) -> Self {
+        Self {
+            now_ns,
+            time_zone: TimeZone::UTC,
+            database: database.into(),
+            user: "thalweg".to_owned(),
+            parameters: Vec::new(),
+            manner: Manner::Postgres,
+            settings: Arc::default(),
+            transaction: None,
+            notices: Notices::default(),
+        }
+    }
+
+    /// Returns whether days begin where they do in UTC.
+    pub fn is_in_utc(&self) -> bool {
+        self.time_zone == TimeZone::UTC || matches!(self.time_zone.iana_name(), Some("UTC" | "Etc/UTC"))
+    }
+}
+
+/// Messages beside the answer of a statement.
+#[derive(Debug, Clone, Default)]
+pub struct Notices(Arc<Mutex<Vec<String>>>);
+
+impl Notices {
+    /// Adds a message.
+    pub fn push(&self, message: impl Into<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(message.into());
+    }
+
+    /// The messages since the last call.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

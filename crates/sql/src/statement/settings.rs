@@ -1,0 +1,200 @@
+//! Settings of the session: `SET`, `SHOW`.
+
+use query::Interval;
+use query::time::parse_interval;
+use sqlparser::ast::{ContextModifier, Set};
+
+use super::Answer;
+use crate::error::{SqlError, invalid, refused};
+use crate::expression::{Environment, time_zone};
+use crate::relation::Relation;
+use crate::run::Run;
+
+/// A setting of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name in small letters.
+    pub name: String,
+    /// Its value; `None` for the default.
+    pub value: Option<String>,
+    /// True if it ends with the transaction.
+    pub is_local: bool,
+}
+
+impl Setting {
+    /// A setting that a client names when it connects.
+    pub fn from_startup(name: &str, value: &str) -> Result<Self, SqlError> {
+        let name = name.to_lowercase();
+        let value = checked(&name, value.to_owned())?;
+        Ok(Self { name, value: Some(value), is_local: false })
+    }
+}
+
+/// The settings that there are: their names, the values by default, and what they are.
+pub(crate) const SETTINGS: [(&str, &str, &str); 27] = [
+    ("application_name", "", "The name of the application"),
+    ("bytea_output", "hex", "The format of bytea"),
+    ("client_encoding", "UTF8", "The client's encoding"),
+    ("client_min_messages", "notice", "The least level of messages that are sent"),
+    ("datestyle", "ISO, MDY", "The format of dates and times"),
+    ("default_transaction_isolation", "read committed", "The isolation level of new transactions"),
+    ("default_transaction_read_only", "off", "True if new transactions only read"),
+    ("extra_float_digits", "1", "The digits of floats"),
+    ("idle_in_transaction_session_timeout", "0", "The longest pause within a transaction"),
+    ("in_hot_standby", "off", "True if the server is a standby"),
+    ("integer_datetimes", "on", "True if times are whole numbers"),
+    ("intervalstyle", "postgres", "The format of intervals"),
+    ("is_superuser", "off", "True if the user is a superuser"),
+    ("jit", "off", "True if queries are compiled"),
+    ("lock_timeout", "0", "The longest wait for a lock"),
+    ("max_identifier_length", "63", "The longest name"),
+    ("max_index_keys", "32", "The most columns of an index"),
+    ("search_path", "public", "The schemas that names are looked up in"),
+    ("server_encoding", "UTF8", "The server's encoding"),
+    ("server_version", "16.0", "The version of Postgres whose protocol this is"),
+    ("server_version_num", "160000", "That version as a number"),
+    ("standard_conforming_strings", "on", "True if backslashes in texts are ordinary characters"),
+    ("statement_timeout", "0", "The longest time of a statement; 0 for the server's own"),
+    ("timezone", "UTC", "The time zone of the session"),
+    ("transaction_deferrable", "off", "True if the transaction may wait"),
+    ("transaction_isolation", "read committed", "The isolation level of the transaction"),
+    ("transaction_read_only", "off", "True if the transaction only reads"),
+];
+
+/// Settings that say what the server is.
+const READ_ONLY: [&str; 8] = [
+    "in_hot_standby",
+    "integer_datetimes",
+    "is_superuser",
+    "max_identifier_length",
+    "max_index_keys",
+    "server_encoding",
+    "server_version",
+    "server_version_num",
+];
+
+/// Settings that would change answers and do not: the values that are taken, by their beginnings.
+const FIXED: [(&str, &[&str]); 4] = [
+    ("client_encoding", &["utf8", "utf-8", "unicode"]),
+    ("datestyle", &["iso"]),
+    ("intervalstyle", &["postgres"]),
+    ("standard_conforming_strings", &["on", "true", "yes", "1"]),
+];
+
+/// The value of a setting; `None` if there is none of the name.
+pub(crate) fn setting_of(name: &str, environment: &Environment) -> Option<String> {
+    let name = match name {
+        "time zone" => "timezone",
+        "transaction isolation level" => "transaction_isolation",
+        name => name,
+    };
+    if let Some(value) = environment.settings.get(name) {
+        return Some(value.clone());
+    }
+    SETTINGS.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| (*value).to_owned())
+}
+
+impl Run<'_> {
+    /// `SHOW name`
+    pub(super) fn variable(&mut self, name: &str) -> Result<Answer, SqlError> {
+        if name == "tables" {
+            let tables = self.tables()?;
+            let rows = tables.into_iter().map(|table| vec![table]);
+            return Ok(Answer::Rows(Relation::of_texts(&["table_name"], rows)));
+        }
+        if name == "all" {
+            let row = |(name, _, description): &(&str, &str, &str)| {
+                let value = setting_of(name, &self.environment).unwrap_or_default();
+                vec![(*name).to_owned(), value, (*description).to_owned()]
+            };
+            return Ok(Answer::Rows(Relation::of_texts(&["name", "setting", "description"], SETTINGS.iter().map(row))));
+        }
+        match setting_of(name, &self.environment) {
+            Some(value) => Ok(Answer::Rows(Relation::of_texts(&[name], [vec![value]]))),
+            None => refused("42704", format!("unrecognized configuration parameter \"{name}\"")),
+        }
+    }
+}
+
+/// `SET name = value`. Settings that mean nothing here are taken as they are: clients send many.
+pub(super) fn setting(set: &Set) -> Result<Answer, SqlError> {
+    let (name, value, scope) = match set {
+        Set::SetTimeZone { value, local } => {
+            let scope = local.then_some(ContextModifier::Local);
+            ("timezone".to_owned(), value.to_string(), scope)
+        }
+        Set::SingleAssignment { variable, values, scope, .. } => {
+            let values: Vec<String> = values.iter().map(|value| unquoted(&value.to_string())).collect();
+            (variable.to_string().to_lowercase().replace('"', ""), values.join(", "), *scope)
+        }
+        Set::SetNames { charset_name, .. } => ("client_encoding".to_owned(), charset_name.value.clone(), None),
+        _ => return Ok(Answer::Done("SET".to_owned())),
+    };
+    let value = unquoted(&value);
+    let is_default =
+        value.eq_ignore_ascii_case("default") || (name == "timezone" && value.eq_ignore_ascii_case("local"));
+    if READ_ONLY.contains(&name.as_str()) {
+        return refused("55P02", format!("parameter \"{name}\" cannot be changed"));
+    }
+    let value = if is_default { None } else { Some(checked(&name, value)?) };
+    Ok(Answer::Set(Setting { name, value, is_local: scope == Some(ContextModifier::Local) }))
+}
+
+fn unquoted(value: &str) -> String {
+    value.trim_matches(['\'', '"']).to_owned()
+}
+
+/// The value of a setting, if it may have it.
+fn checked(name: &str, value: String) -> Result<String, SqlError> {
+    if name == "timezone" {
+        let zone = time_zone(&value)?;
+        // Literals and rows that are written have no other zone: half of a setting would be worse than none.
+        if zone != jiff::tz::TimeZone::UTC && !matches!(zone.iana_name(), Some("UTC" | "Etc/UTC")) {
+            return invalid(format!(
+                "sessions are in UTC, not in {value}: name the zone where it matters, as in time AT TIME ZONE '{value}' or date_trunc('day', time, '{value}')"
+            ));
+        }
+    }
+    if name == "statement_timeout" && timeout_ms(&value).is_none() {
+        return invalid(format!("invalid value for parameter \"statement_timeout\": \"{value}\""));
+    }
+    let taken = FIXED.iter().find(|(known, _)| *known == name);
+    let lower = value.to_lowercase();
+    match taken {
+        Some((_, beginnings)) if !beginnings.iter().any(|beginning| lower.starts_with(beginning)) => {
+            invalid(format!("{name} is {} here, not {value}", beginnings.first().unwrap_or(&"")))
+        }
+        _ => Ok(value),
+    }
+}
+
+/// A timeout in milliseconds: a number of them, or a number with a unit; 0 for none.
+pub fn timeout_ms(value: &str) -> Option<u64> {
+    let value = value.trim();
+    if let Ok(ms) = value.parse::<u64>() {
+        return Some(ms);
+    }
+    match parse_interval(value)? {
+        Interval { months: 0, ns } => u64::try_from(ns).ok().map(|ns| ns.div_ceil(1_000_000)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_have_units() {
+        for (text, expected) in [
+            ("5000", Some(5000)),
+            ("5s", Some(5000)),
+            ("2min", Some(120_000)),
+            ("0", Some(0)),
+            ("x", None),
+            ("-1", None),
+        ] {
+            assert_eq!(timeout_ms(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Beginnings of statements that Postgres spells in more ways than the grammar.
+
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+use super::parse::Cursor;
+
+/// Tokens for the grammar, and how many were read.
+pub(super) struct Spelled {
+    pub(super) tokens: Vec<TokenWithSpan>,
+    pub(super) read: usize,
+}
+
+/// Looks at the beginning of a statement; `None` if it is spelled as the grammar has it.
+pub(super) fn take(cursor: &Cursor<'_>) -> Option<Spelled> {
+    let span = cursor.peek()?.span;
+    if let Some(spelled) = compression(cursor) {
+        return Some(spelled);
+    }
+    let (words, read): (&[&str], usize) = if cursor.at(&["abort"]) {
+        (&["ROLLBACK"], 1)
+    } else if ["from", "in"].iter().any(|word| cursor.at(&["fetch", "forward", word])) {
+        (&["FETCH", "NEXT"], 2)
+    } else if ["from", "in"].iter().any(|word| cursor.at(&["fetch", word])) {
+        (&["FETCH", "NEXT"], 1)
+    } else if cursor.at(&["fetch"]) && cursor.is_last(1) {
+        (&["FETCH", "NEXT", "FROM"], 1)
+    } else if cursor.at(&["table"]) {
+        (&["SELECT", "*", "FROM"], 1)
+    } else {
+        return None;
+    };
+    Some(Spelled { tokens: words.iter().map(|word| token(word, span)).collect(), read })
+}
+
+fn token(word: &str, span: Span) -> TokenWithSpan {
+    let token = match word {
+        "*" => Token::Mul,
+        "=" => Token::Eq,
+        word => Token::make_keyword(word),
+    };
+    TokenWithSpan { token, span }
+}
+
+/// `ALTER TABLE name SET (timescaledb.compress, …)`: as a setting of one word with a value.
+fn compression(cursor: &Cursor<'_>) -> Option<Spelled> {
+    if !cursor.at(&["alter", "table"]) {
+        return None;
+    }
+    let tokens = cursor.rest();
+    let is_word = |token: &TokenWithSpan, wanted: &str| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case(wanted));
+    let open = tokens.iter().take(8).position(|token| token.token == Token::LParen)?;
+    let name = tokens.get(open + 1)?;
+    if !is_word(tokens.get(open - 1)?, "set") || !is_word(name, "timescaledb") {
+        return None;
+    }
+    let end = tokens.iter().position(|token| token.token == Token::RParen)?;
+    let mut kept = tokens.get(..open + 2)?.to_vec();
+    kept.extend([token("=", name.span), token("TRUE", name.span), tokens.get(end)?.clone()]);
+    Some(Spelled { tokens: kept, read: end + 1 })
+}
