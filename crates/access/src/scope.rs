@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use model::Matcher;
 
-use crate::grant::{Grant, Right};
+use crate::grant::{DatabasePattern, Grant, Right};
 use crate::rate::Quota;
 
 /// What an account may do.
@@ -40,6 +40,13 @@ impl Scope {
     /// Returns whether it has a right on a database.
     pub fn may(&self, right: Right, database: &str) -> bool {
         self.is_server_admin || self.grants_of(right, database).next().is_some()
+    }
+
+    /// Returns whether it has a right on every database there may be, narrowed by no labels.
+    pub fn may_everywhere(&self, right: Right) -> bool {
+        let all = DatabasePattern::all();
+        let is_whole = |grant: &Grant| grant.rights.has(right) && grant.databases == all && grant.matchers.is_empty();
+        self.is_server_admin || self.grants.iter().any(is_whole)
     }
 
     /// Returns whether a database exists for it: one on which it has any right.

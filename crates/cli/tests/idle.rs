@@ -148,7 +148,7 @@ const CLAIMS: u64 = 40;
 fn sent_once(ingest: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(ingest).unwrap();
     let mut bytes = preface(Plane::Data).to_vec();
-    data::encode_hello(Hello::default(), &mut bytes);
+    data::encode_hello(&Hello::default(), &mut bytes);
     data::Encoder::default().batch(1, &[], &mut bytes).unwrap();
     stream.write_all(&bytes).unwrap();
     for _ in 0..2 {

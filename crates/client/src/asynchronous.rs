@@ -70,7 +70,8 @@ impl Client {
     /// Connects to both planes.
     pub async fn connect(options: Options) -> Result<Self, ClientError> {
         let session = Session::new(&options);
-        let mut client = Self { options, session, cache: Cache::default(), control: None, data: None };
+        let cache = Cache::new(&options.token);
+        let mut client = Self { options, session, cache, control: None, data: None };
         client.reconnect().await?;
         Ok(client)
     }

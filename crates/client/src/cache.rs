@@ -13,9 +13,15 @@ const SERIES_MAX: usize = 4 << 20;
 pub(crate) struct Cache {
     tokens: HashMap<String, HashMap<(String, Labels), u64>>,
     ids: u64,
+    /// The token that requests sign in with.
+    token: String,
 }
 
 impl Cache {
+    pub(crate) fn new(token: &str) -> Self {
+        Self { token: token.to_owned(), ..Self::default() }
+    }
+
     /// The groups that must be registered before [`Cache::tokens`] knows all of them.
     pub(crate) fn missing(&mut self, database: &str, series: &[(&str, Labels)]) -> Option<Request> {
         let known = self.tokens.get(database);
@@ -27,7 +33,7 @@ impl Cache {
 
     pub(crate) fn request(&mut self, database: &str, what: Registration) -> Request {
         self.ids += 1;
-        Request { id: self.ids, database: database.to_owned(), what }
+        Request { id: self.ids, database: database.to_owned(), token: self.token.clone(), what }
     }
 
     pub(crate) fn groups(

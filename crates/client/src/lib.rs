@@ -54,6 +54,8 @@ pub struct Options {
     pub control: SocketAddr,
     /// The server's `--ingest`.
     pub ingest: SocketAddr,
+    /// The token that the client signs in with; empty where none has to.
+    pub token: String,
     /// The producer: a number that no other client has, unchanged after a restart of the program if batches may then come again.
     /// 0 for none: batches may be applied twice. By default one by chance.
     pub producer: u64,
@@ -73,6 +75,7 @@ impl Default for Options {
         Self {
             control: local(7782),
             ingest: local(7783),
+            token: String::new(),
             producer: session::number_by_chance(),
             first_sequence: 1,
             timeout_ms: 30_000,

@@ -24,6 +24,7 @@ struct Waiting {
 /// A producer's batches.
 pub(crate) struct Session {
     encoder: Encoder,
+    token: String,
     producer: u64,
     pub(crate) incarnation: u64,
     next_sequence: u64,
@@ -45,6 +46,7 @@ impl Session {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             encoder: Encoder::default(),
+            token: options.token.clone(),
             producer: options.producer,
             incarnation: 0,
             next_sequence: options.first_sequence.max(1),
@@ -63,7 +65,8 @@ impl Session {
     /// The first bytes of a new connection.
     pub(crate) fn opening(&self) -> Vec<u8> {
         let mut bytes = preface(Plane::Data).to_vec();
-        encode_hello(Hello { incarnation: self.incarnation, producer: self.producer }, &mut bytes);
+        let hello = Hello { incarnation: self.incarnation, producer: self.producer, token: self.token.clone() };
+        encode_hello(&hello, &mut bytes);
         bytes
     }
 

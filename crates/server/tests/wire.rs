@@ -327,7 +327,7 @@ impl Raw {
     fn greeted(address: SocketAddr) -> Self {
         let mut raw = Self::new(address);
         let mut bytes = preface(Plane::Data).to_vec();
-        data::encode_hello(Hello::default(), &mut bytes);
+        data::encode_hello(&Hello::default(), &mut bytes);
         raw.0.write_all(&bytes).unwrap();
         assert!(matches!(raw.answer(), Answer::Welcome(_)));
         raw

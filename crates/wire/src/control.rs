@@ -14,6 +14,8 @@ pub struct Request {
     pub id: u64,
     /// The database; empty for the default one.
     pub database: String,
+    /// The token that the client signs in with; empty where none has to.
+    pub token: String,
     /// The registration.
     pub what: Registration,
 }
@@ -95,7 +97,9 @@ pub fn decode_request(message: &[u8]) -> Result<Request, WireError> {
             Registration::Groups { measurement: measurement.to_owned(), members, groups }
         }
     };
-    Ok(Request { id: request.get_id(), database: request.get_database()?.to_str()?.to_owned(), what })
+    let text = |text: capnp::text::Reader<'_>| Ok::<_, WireError>(text.to_str()?.to_owned());
+    let (database, token) = (text(request.get_database()?)?, text(request.get_token()?)?);
+    Ok(Request { id: request.get_id(), database, token, what })
 }
 
 /// Appends a frame with a request.
@@ -104,6 +108,7 @@ pub fn encode_request(request: &Request, out: &mut Vec<u8>) -> Result<(), WireEr
     let mut root = message.init_root::<control_request::Builder<'_>>();
     root.set_id(request.id);
     root.set_database(&request.database);
+    root.set_token(&request.token);
     match &request.what {
         Registration::Series(series) => {
             let mut list = root.init_series(list_length(series.len())?);

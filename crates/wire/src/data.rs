@@ -10,12 +10,14 @@ use super::wire_capnp::{block, column, data_answer, data_request};
 use super::{WireError, frame, histograms, limits, list_length, wire_capnp};
 
 /// The first message of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Hello {
     /// Of the folder that its tokens are from; 0 if it has none.
     pub incarnation: u64,
     /// The number of the producer; 0 for none.
     pub producer: u64,
+    /// The token that the client signs in with; empty where none has to.
+    pub token: String,
 }
 
 /// The server's answer to it.
@@ -121,7 +123,8 @@ impl<'a> Message<'a> {
         Ok(match self.0.get_root::<data_request::Reader<'_>>()?.which()? {
             data_request::Hello(hello) => {
                 let hello = hello?;
-                Request::Hello(Hello { incarnation: hello.get_incarnation(), producer: hello.get_producer() })
+                let token = hello.get_token()?.to_str()?.to_owned();
+                Request::Hello(Hello { incarnation: hello.get_incarnation(), producer: hello.get_producer(), token })
             }
             data_request::Batch(batch) => {
                 let batch = batch?;
@@ -140,11 +143,12 @@ impl<'a> Batch<'a> {
 }
 
 /// Appends a frame with a greeting.
-pub fn encode_hello(hello: Hello, out: &mut Vec<u8>) {
+pub fn encode_hello(hello: &Hello, out: &mut Vec<u8>) {
     let mut message = Builder::new(HeapAllocator::new());
     let mut root = message.init_root::<data_request::Builder<'_>>().init_hello();
     root.set_incarnation(hello.incarnation);
     root.set_producer(hello.producer);
+    root.set_token(&hello.token);
     frame::push(&message, out);
 }
 

@@ -179,7 +179,7 @@ fn other_messages_come_back() {
             groups: vec![labels, Labels::empty()],
         },
     ] {
-        let request = control::Request { id: 5, database: "d".to_owned(), what };
+        let request = control::Request { id: 5, database: "d".to_owned(), token: "t".to_owned(), what };
         let mut out = Vec::new();
         control::encode_request(&request, &mut out).unwrap();
         assert_eq!(control::decode_request(message(&out).bytes()), Ok(request));
@@ -201,12 +201,12 @@ fn other_messages_come_back() {
         assert_eq!(data::decode_answer(message(&out).bytes()), Ok(answer));
     }
     let mut out = Vec::new();
-    data::encode_hello(Hello { incarnation: 1, producer: 2 }, &mut out);
+    let hello = Hello { incarnation: 1, producer: 2, token: "t".to_owned() };
+    data::encode_hello(&hello, &mut out);
     let buffer = message(&out);
-    assert!(matches!(
-        Message::new(buffer.bytes()).unwrap().request().unwrap(),
-        Request::Hello(Hello { incarnation: 1, producer: 2 })
-    ));
+    assert!(
+        matches!(Message::new(buffer.bytes()).unwrap().request().unwrap(), Request::Hello(found) if found == hello)
+    );
 }
 
 #[test]

@@ -31,6 +31,8 @@ struct ControlRequest {
     # Groups of one measurement that have the same members.
     groups @3 :Groups;
   }
+  # What the client signs in with; empty where nobody has to.
+  token @4 :Text;
 }
 
 struct Series {
@@ -91,6 +93,8 @@ struct Hello {
   incarnation @0 :UInt64;
   # Who sends, if batches must not be applied twice: a number that nobody else has. 0 for nobody.
   producer @1 :UInt64;
+  # What the client signs in with; empty where nobody has to.
+  token @2 :Text;
 }
 
 # Rows that are written together.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::audit::{Actor, Event};
-use access::directory::{Entry, Lookup, PasswordCheck};
+use access::directory::{Credentials, Entry, Lookup, PasswordCheck};
 use access::grant::Right;
 use access::scope::Scope;
 
@@ -46,6 +46,27 @@ impl State {
         };
         entry.note_use(now_ns);
         Ok(Caller { scope: entry.scope.clone(), remote })
+    }
+
+    /// Who a client of a protocol is that has a place for a token alone. Costs no more than a look.
+    pub(crate) fn token_caller(&self, token: &str, remote: Option<SocketAddr>) -> Result<Caller, ApiError> {
+        if !self.sign_in.is_required {
+            return Ok(Caller { scope: Scope::open(), remote });
+        }
+        let (now_ns, address) = (self.db.now_ns(), remote.map(|remote| remote.ip()));
+        if self.sign_in.wait(address, "", now_ns).is_some() {
+            return Err(ApiError::later("too many sign-ins have failed from here: try again later"));
+        }
+        match self.sign_in.directory().look_up(Credentials::Token(token), now_ns) {
+            Lookup::Known(entry) => {
+                entry.note_use(now_ns);
+                Ok(Caller { scope: entry.scope.clone(), remote })
+            }
+            Lookup::Refused | Lookup::Check(_) => {
+                self.sign_in.fail(address, "", now_ns);
+                Err(unauthorized("sign in with a token: this one is missing, wrong or expired"))
+            }
+        }
     }
 
     /// Checks a password, a few at a time, on a thread that may compute.

@@ -1,8 +1,11 @@
 //! A connection of the data plane: greeted, then *parked* while it is silent, *awake* (`awake.rs`) while it is not.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::grant::Right;
+use access::secret;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -12,6 +15,8 @@ use wire::frame::{MessageBuffer, Plane};
 use super::awake;
 use super::socket::{self, End};
 use super::{PERMIT_BYTES, Planes};
+use crate::error::ApiError;
+use crate::sign_in::forbidden;
 
 /// The state of a connection between two batches.
 pub(super) struct Session {
@@ -39,9 +44,9 @@ enum Stirred {
 }
 
 /// Serves until the client goes, breaks the protocol, or the server stops.
-pub(super) async fn serve(planes: &Arc<Planes>, mut stream: TcpStream) {
+pub(super) async fn serve(planes: &Arc<Planes>, (mut stream, remote): (TcpStream, SocketAddr)) {
     // What happens once or now and then is boxed: a parked connection does not hold the room that it takes.
-    let hello = match Box::pin(greet(planes, &mut stream)).await {
+    let hello = match Box::pin(greet(planes, &mut stream, remote)).await {
         Ok(hello) => hello,
         Err(None) => return,
         Err(Some(refused)) => return Box::pin(refuse(planes, stream, refused)).await,
@@ -98,8 +103,22 @@ async fn refuse(planes: &Planes, mut stream: TcpStream, refused: Refused) {
     socket::linger(stream).await;
 }
 
+/// The number under which a client's batches are told from those that come again: of each account for itself, so that no account can take
+/// another's batches for duplicates. Tokens of series do not name their database: the client must be let into all of them.
+fn producer_of(planes: &Planes, hello: &Hello, remote: SocketAddr) -> Result<u64, ApiError> {
+    let caller = planes.state.token_caller(&hello.token, Some(remote))?;
+    if !caller.scope.may_everywhere(Right::Write) {
+        return Err(forbidden("the data plane needs the right to write all databases: write:*".to_owned()));
+    }
+    if hello.producer == 0 || caller.scope.name.is_empty() {
+        return Ok(hello.producer);
+    }
+    let hash = secret::token_hash(&format!("{} {}", hello.producer, caller.scope.name));
+    Ok(hash.first_chunk().map_or(0, |first| u64::from_le_bytes(*first)).max(1))
+}
+
 /// Preface and greeting; an error with a message is notice to the client.
-async fn greet(planes: &Planes, stream: &mut TcpStream) -> Result<Hello, Option<Refused>> {
+async fn greet(planes: &Planes, stream: &mut TcpStream, remote: SocketAddr) -> Result<Hello, Option<Refused>> {
     let (settings, incarnation) = (planes.settings(), planes.db().incarnation());
     let patience = Duration::from_millis(settings.head_timeout_ms);
     let refuse = |reason, message| Some(Refused { reason, message, incarnation });
@@ -116,13 +135,14 @@ async fn greet(planes: &Planes, stream: &mut TcpStream) -> Result<Hello, Option<
     };
     let buffer = read.await.map_err(ended)?;
     let message = Message::new(buffer.bytes()).map_err(|error| refuse(Reason::Malformed, error.0))?;
-    let hello = match message.request() {
+    let mut hello = match message.request() {
         Ok(Request::Hello(hello)) => hello,
         Ok(Request::Batch(_)) => {
             return Err(refuse(Reason::Malformed, "a batch before the greeting".to_owned()));
         }
         Err(error) => return Err(refuse(Reason::Malformed, error.0)),
     };
+    hello.producer = producer_of(planes, &hello, remote).map_err(|error| refuse(Reason::Malformed, error.message))?;
     if hello.incarnation != 0 && hello.incarnation != incarnation {
         let message = "these tokens are from another data folder: register again".to_owned();
         return Err(refuse(Reason::Incarnation, message));

@@ -89,10 +89,10 @@ pub(crate) struct PlanePort {
 }
 
 impl Serve for PlanePort {
-    async fn serve(self: Arc<Self>, stream: TcpStream, _remote: SocketAddr, _stop: watch::Receiver<bool>) {
+    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, _stop: watch::Receiver<bool>) {
         match self.plane {
-            Plane::Control => control::serve(&self.planes, stream).await,
-            Plane::Data => data::serve(&self.planes, stream).await,
+            Plane::Control => control::serve(&self.planes, (stream, remote)).await,
+            Plane::Data => data::serve(&self.planes, (stream, remote)).await,
         }
     }
 }

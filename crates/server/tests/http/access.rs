@@ -392,6 +392,30 @@ fn lines_need_a_token_or_a_known_source() {
 }
 
 #[test]
+fn the_binary_protocol_needs_a_token() {
+    let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
+    let guarded = Guarded::start_with(|settings| (settings.control, settings.ingest) = (free, free));
+    let writer = guarded.token("writer", r#"{"grants":["write+create:*"]}"#);
+    let narrow = guarded.token("narrow", r#"{"grants":["write+create:default"]}"#);
+    let connect = |token: &str| {
+        client::Client::connect(client::Options {
+            control: guarded.server.at("--control"),
+            ingest: guarded.server.at("--ingest"),
+            token: token.to_owned(),
+            reconnect_timeout_ms: 1,
+            ..client::Options::default()
+        })
+    };
+    for token in ["", "thw_wrong", &narrow] {
+        let refused = connect(token).err().map(|error| error.to_string());
+        assert!(refused.as_deref().is_some_and(|why| why.contains("token") || why.contains("write:*")), "{refused:?}");
+    }
+    let mut client = connect(&writer).unwrap();
+    let labels = model::Labels::from_pairs([("host", "a")]).unwrap();
+    assert!(client.register_series("default", &[("up", labels)]).is_ok());
+}
+
+#[test]
 fn running_queries_are_ones_own() {
     let guarded = Guarded::start();
     let reader = guarded.token("reader", r#"{"grants":["read:metrics"]}"#);
