@@ -1,9 +1,10 @@
-//! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`] and [`handlers`]; [`commands`], [`session`] and [`prepared`]: its
+//! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`], [`handlers`] and [`errors`]; [`commands`], [`session`] and [`prepared`]: its
 //! sessions; [`messages`], [`gate`] and [`frames`]: its connections) and, with a cargo feature, over Arrow Flight.
 
 mod commands;
 mod copy;
 mod encode;
+mod errors;
 #[cfg(feature = "flight-sql")]
 pub(crate) mod flight;
 mod frames;

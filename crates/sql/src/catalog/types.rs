@@ -2,7 +2,7 @@
 
 use query::{SqlType, Value};
 
-use super::{relation, text, with_same};
+use super::rows::{relation, text, with_same};
 use crate::relation::Relation;
 
 /// Types with the numbers that Postgres's clients know them by.

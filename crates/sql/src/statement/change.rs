@@ -8,8 +8,8 @@ use sqlparser::ast::{
     Statement, TableFactor,
 };
 
-use super::pending::DeletedRows;
 use crate::error::{SqlError, invalid, refused, unsupported};
+use crate::pending::DeletedRows;
 use crate::run::Run;
 use crate::select::lower;
 
