@@ -5,12 +5,13 @@
 //! * `syntax`: [`parse()`] turns text into the grammar's tree, and takes the clauses out that only time-series databases have ·
 //!   `settings`: those of databases · `spelling`: other spellings of statements · `access`: which statements only read
 //! * `statement`: which kind a statement is · `session`, `settings`: statements about the session · `change`, `insert`, `conflict`: statements
-//!   that write · `pending`: writes of a transaction · `accepted`: statements that do nothing here · `copy`: COPY in text, CSV, binary and
+//!   that write · `accepted`: statements that do nothing here · `copy`: COPY in text, CSV, binary and
 //!   Parquet
 //! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables, `types` as clients know them
 //! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is
 //!   done on rows · `windows`: row numbers · `folds`: aggregates of rows that stand for folded ones · `table_rows`: rows as they were read ·
 //!   `type_tree`: a question of asyncpg
+//! * `context`: the connection that statements come from · `pending`: the writes of its transaction · `settings`: those of its session
 //! * `scope`: the columns that a name may mean · `expression`: names to columns, values of rows
 //! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer · `fuzzing`: entries for fuzzers
 //!
@@ -19,30 +20,34 @@
 
 mod arrow;
 mod catalog;
+mod context;
 mod copy;
 mod error;
 mod expression;
 #[doc(hidden)]
 pub mod fuzzing;
+mod pending;
 mod relation;
 mod run;
 mod scope;
 mod select;
+mod settings;
 mod statement;
 mod syntax;
 
 pub use arrow::{RelationBatches, arrow_schema, columns_of, extent_of};
 pub use catalog::{table_columns, type_number};
+pub use context::{ClientContext, Manner, Notices};
 pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, push_binary, read_binary};
 pub use error::SqlError;
 pub use expression::{ParameterType, array};
+pub use pending::{PendingWrite, PendingWrites, commit};
 pub use query::time::format_rfc3339_us;
 pub use query::{Interval, SqlType, Value};
 pub use relation::{Column, Relation};
-pub use run::Manner;
 pub use select::table_rows::TableRows;
 pub use statement::{
-    Answer, ClientContext, Declared, Notices, PendingWrite, PendingWrites, Prepared, SessionCommand, Setting, commit,
-    copy_in, describe, insert_rows, parameter_types, run, session_command, timeout_ms,
+    Answer, Declared, Prepared, SessionCommand, Setting, copy_in, describe, insert_rows, parameter_types, run,
+    session_command, timeout_ms,
 };
 pub use syntax::parse::{Parsed, TEXT_BYTES_MAX, parse};

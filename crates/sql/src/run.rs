@@ -10,26 +10,17 @@ use sqlparser::ast::{
     Table, Values,
 };
 
+use crate::context::{ClientContext, Manner};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Binder, Environment, LookupAnswers, ParameterType, Subqueries, Typed, parameter_index};
 use crate::relation::{Column, Relation};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::select::QueryOutput;
 use crate::select::order::{Order, ordinal, sort};
-use crate::statement::ClientContext;
 use crate::syntax::parse::Parsed;
 
 /// Queries within queries.
 const DEPTH_MAX: usize = 32;
-
-/// How names and groups are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// Postgres's: the time is `time`, and GROUP BY names the keys.
-    Postgres,
-    /// QuestDB's: the time is `timestamp`, and projections without aggregates are keys of the groups.
-    QuestDb,
-}
 
 /// The run of a statement.
 pub(crate) struct Run<'a> {

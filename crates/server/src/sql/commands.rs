@@ -13,8 +13,9 @@ use pgwire::messages::response::TransactionStatus;
 use sql::{Answer, Column, Declared, Parsed, Prepared, Relation, SessionCommand, Value};
 
 use super::encode::{encode, fields};
+use super::errors::{error_of, failed};
 use super::parameters::{argument, inferred};
-use super::postgres::{Connection, error_of, failed};
+use super::postgres::Connection;
 use super::prepared::{Statements, Store};
 use super::session::Cursor;
 

@@ -13,7 +13,8 @@ use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::copy::{CopyData, CopyDone, CopyFail};
 use sql::{ClientContext, CopyIn, CopyOut};
 
-use super::postgres::{Connection, error_of, failed};
+use super::errors::{error_of, failed};
+use super::postgres::Connection;
 use crate::http::body::{Form, Share, reserve_rows};
 
 /// How the protocol calls rows that are text.

@@ -8,7 +8,7 @@ use pgwire::error::PgWireResult;
 use pgwire::messages::data::DataRow;
 use sql::{Column, Relation, Value};
 
-use super::postgres::failed;
+use super::errors::failed;
 
 /// The columns of an answer in the forms that a client wants.
 pub(super) fn fields(columns: &[Column], format: &Format) -> PgWireResult<Vec<FieldInfo>> {

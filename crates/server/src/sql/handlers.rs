@@ -1,5 +1,6 @@
 //! The messages of Postgres's protocol, simple and extended, answered by a connection.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use pgwire::api::portal::{Format, Portal};
 use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler, send_describe_response};
 use pgwire::api::results::{DescribePortalResponse, DescribeStatementResponse, FieldInfo, Response};
 use pgwire::api::stmt::{QueryParser, StoredStatement};
-use pgwire::api::store::{Entry, PortalStore};
+use pgwire::api::store::{Entry, MemPortalStore, PortalStore};
 use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, Type};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
@@ -17,17 +18,92 @@ use pgwire::messages::data::{NoData, ParameterDescription};
 use pgwire::messages::extendedquery::{Describe, Execute, Parse, ParseComplete};
 use pgwire::messages::response::TransactionStatus;
 use pgwire::messages::simplequery::Query;
-use sql::SessionCommand;
+use sql::{Column, SessionCommand, Value};
 
+use super::commands::{Commanded, ends_failure};
 use super::encode::fields;
+use super::errors::{error_of, failed};
 use super::parameters::parameter;
-use super::postgres::{Asked, Connection, check_transaction, error_of, failed};
-use super::prepared::{Statements, given_type};
+use super::postgres::Connection;
+use super::prepared::{Statements, Store, given_type};
 
 /// The kind of target of a Describe that is a statement.
 const STATEMENT: u8 = b'S';
 
+/// One of some statements with the values of its parameters, and the forms of what it gives.
+struct Request<'a> {
+    statements: &'a Statements,
+    index: usize,
+    parameters: Vec<Value>,
+    format: &'a Format,
+}
+
+/// The prepared statements and portals of a client.
+fn store_of<C>(client: &C) -> PgWireResult<&Store>
+where
+    C: ClientPortalStore,
+    C::PortalStore: PortalStore,
+{
+    let store: &dyn Any = client.portal_store().as_any();
+    match store.downcast_ref::<MemPortalStore<Statements>>() {
+        Some(store) => Ok(store),
+        None => Err(failed("XX000", "the session has no prepared statements".to_owned())),
+    }
+}
+
+/// After an error a transaction takes nothing but its end.
+fn check_transaction(client: &impl ClientInfo, command: Option<&SessionCommand>) -> PgWireResult<()> {
+    if client.transaction_status() == TransactionStatus::Error && !ends_failure(command) {
+        let message = "current transaction is aborted, commands ignored until end of transaction block";
+        return Err(failed("25P02", message.to_owned()));
+    }
+    Ok(())
+}
+
 impl Connection {
+    /// Runs one of the statements, or does what it says about the session.
+    async fn answer<C>(&self, client: &mut C, asked: Request<'_>) -> PgWireResult<Response>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let Request { statements, index, parameters, format } = asked;
+        let command = sql::session_command(&statements.parsed, index).map_err(|error| error_of(&error))?;
+        check_transaction(client, command.as_ref())?;
+        let answer = match command {
+            Some(command) => {
+                let commanded = Commanded { command, parameters, format };
+                self.command(&*client, store_of(client)?, commanded).await
+            }
+            None => {
+                let context = self.context(client, parameters)?;
+                let answer = self.run(statements, index, context.clone()).await;
+                answer.and_then(|answer| self.response(answer, context, format))
+            }
+        };
+        // A transaction that could not be committed is over.
+        match (&answer, self.session().transaction.is_some(), client.transaction_status()) {
+            (Ok(Response::TransactionStart(_)), ..) => client.set_transaction_status(TransactionStatus::Transaction),
+            (_, false, _) => client.set_transaction_status(TransactionStatus::Idle),
+            _ => {}
+        }
+        self.tell(client).await?;
+        answer
+    }
+
+    /// The columns of what a client asks about: of a command, or of a statement.
+    fn described<C>(&self, client: &C, statements: &Statements, types: &[Option<Type>]) -> PgWireResult<Vec<Column>>
+    where
+        C: ClientInfo + ClientPortalStore,
+        C::PortalStore: PortalStore,
+    {
+        match sql::session_command(&statements.parsed, 0).map_err(|error| error_of(&error))? {
+            Some(command) => self.command_columns(client, store_of(client)?, &command),
+            None => self.columns(client, statements, types),
+        }
+    }
+
     /// A failed transaction goes on from a savepoint. The status is to be known before the statement runs: it would be put back after it.
     fn resume<C: ClientInfo>(&self, client: &mut C, statements: Option<&Statements>) {
         if client.transaction_status() != TransactionStatus::Error {
@@ -66,9 +142,9 @@ impl SimpleQueryHandler for Connection {
     {
         let statements = Statements::read(query).map_err(|error| error_of(&error))?;
         let mut responses = Vec::with_capacity(statements.parsed.statements.len());
-        for place in 0..statements.parsed.statements.len() {
+        for index in 0..statements.parsed.statements.len() {
             let format = &Format::UnifiedText;
-            let asked = Asked { statements: &statements, place, parameters: Vec::new(), format };
+            let asked = Request { statements: &statements, index, parameters: Vec::new(), format };
             let in_transaction = self.session().transaction.is_some();
             match self.answer(client, asked).await {
                 Ok(response) => responses.push(response),
@@ -230,10 +306,10 @@ impl ExtendedQueryHandler for Connection {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let mut parameters = Vec::with_capacity(portal.parameter_len());
-        for place in 0..portal.parameter_len() {
-            parameters.push(parameter(portal, place)?);
+        for index in 0..portal.parameter_len() {
+            parameters.push(parameter(portal, index)?);
         }
         let (statements, format) = (&portal.statement.statement, &portal.result_column_format);
-        self.answer(client, Asked { statements, place: 0, parameters, format }).await
+        self.answer(client, Request { statements, index: 0, parameters, format }).await
     }
 }

@@ -9,7 +9,7 @@ use query::Interval;
 use query::value::parse_bool;
 use sql::{ParameterType, SqlError, SqlType, Value};
 
-use super::postgres::failed;
+use super::errors::failed;
 use super::prepared::Statements;
 
 const NS_PER_DAY: i64 = 86_400_000_000_000;

@@ -1,6 +1,5 @@
 //! Postgres's protocol (version 3): simple and extended queries, cancelling, types as they are. How clients sign in: `sign_in.rs`.
 
-use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -9,21 +8,17 @@ use access::scope::Scope;
 use futures_util::{Sink, SinkExt};
 use jiff::tz::TimeZone;
 use pgwire::api::cancel::DefaultCancelHandler;
-use pgwire::api::portal::Format;
-use pgwire::api::results::Response;
-use pgwire::api::store::{MemPortalStore, PortalStore};
-use pgwire::api::{ClientInfo, ClientPortalStore, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
+use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
-use pgwire::messages::response::TransactionStatus;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
-use sql::{Answer, ClientContext, Column, Manner, Notices, PendingWrites, SessionCommand, SqlError, Value};
+use sql::{Answer, ClientContext, Column, Manner, Notices, PendingWrites, Value};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::Outcome;
-use super::commands::{Commanded, ends_failure};
+use super::errors::{error_of, failed, info};
 use super::parameters::{inferred, sample_of};
-use super::prepared::{StatementSizes, Statements, Store};
+use super::prepared::{StatementSizes, Statements};
 use super::session::Session;
 use crate::listen::accept::Serve;
 use crate::sign_in::Caller;
@@ -222,37 +217,6 @@ impl Connection {
         answer.map_err(|error| error_of(&error))
     }
 
-    /// Runs one of the statements, or does what it says about the session.
-    pub(super) async fn answer<C>(&self, client: &mut C, asked: Asked<'_>) -> PgWireResult<Response>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let Asked { statements, place, parameters, format } = asked;
-        let command = sql::session_command(&statements.parsed, place).map_err(|error| error_of(&error))?;
-        check_transaction(client, command.as_ref())?;
-        let answer = match command {
-            Some(command) => {
-                let commanded = Commanded { command, parameters, format };
-                self.command(&*client, store_of(client)?, commanded).await
-            }
-            None => {
-                let context = self.context(client, parameters)?;
-                let answer = self.run(statements, place, context.clone()).await;
-                answer.and_then(|answer| self.response(answer, context, format))
-            }
-        };
-        // A transaction that could not be committed is over.
-        match (&answer, self.session().transaction.is_some(), client.transaction_status()) {
-            (Ok(Response::TransactionStart(_)), ..) => client.set_transaction_status(TransactionStatus::Transaction),
-            (_, false, _) => client.set_transaction_status(TransactionStatus::Idle),
-            _ => {}
-        }
-        self.tell(client).await?;
-        answer
-    }
-
     /// The columns that a statement will give.
     pub(super) fn columns(
         &self,
@@ -265,23 +229,6 @@ impl Connection {
         let budget = self.state.budget_of(&self.caller().scope);
         let described = self.state.db.describe_sql(&statements.parsed, 0, &context, &budget);
         described.map_err(|error| error_of(&error))
-    }
-
-    /// The columns of what a client asks about: of a command, or of a statement.
-    pub(super) fn described<C>(
-        &self,
-        client: &C,
-        statements: &Statements,
-        types: &[Option<Type>],
-    ) -> PgWireResult<Vec<Column>>
-    where
-        C: ClientInfo + ClientPortalStore,
-        C::PortalStore: PortalStore,
-    {
-        match sql::session_command(&statements.parsed, 0).map_err(|error| error_of(&error))? {
-            Some(command) => self.command_columns(client, store_of(client)?, &command),
-            None => self.columns(client, statements, types),
-        }
     }
 
     /// The types of a statement's parameters: those that the client gives, else what their use says, else text.
@@ -303,50 +250,6 @@ impl Connection {
     }
 }
 
-/// One of some statements with the values of its parameters, and the forms of what it gives.
-pub(super) struct Asked<'a> {
-    pub(super) statements: &'a Statements,
-    pub(super) place: usize,
-    pub(super) parameters: Vec<Value>,
-    pub(super) format: &'a Format,
-}
-
-/// The prepared statements and portals of a client.
-fn store_of<C>(client: &C) -> PgWireResult<&Store>
-where
-    C: ClientPortalStore,
-    C::PortalStore: PortalStore,
-{
-    let store: &dyn Any = client.portal_store().as_any();
-    match store.downcast_ref::<MemPortalStore<Statements>>() {
-        Some(store) => Ok(store),
-        None => Err(failed("XX000", "the session has no prepared statements".to_owned())),
-    }
-}
-
-/// After an error a transaction takes nothing but its end.
-pub(super) fn check_transaction(client: &impl ClientInfo, command: Option<&SessionCommand>) -> PgWireResult<()> {
-    if client.transaction_status() == TransactionStatus::Error && !ends_failure(command) {
-        let message = "current transaction is aborted, commands ignored until end of transaction block";
-        return Err(failed("25P02", message.to_owned()));
-    }
-    Ok(())
-}
-
-/// Messages have no NUL in the protocol.
-fn info(severity: &str, code: &str, message: String) -> ErrorInfo {
-    let message = if message.contains('\0') { message.replace('\0', "\\0") } else { message };
-    ErrorInfo::new(severity.to_owned(), code.to_owned(), message)
-}
-
-pub(super) fn failed(code: &str, message: String) -> PgWireError {
-    PgWireError::UserError(Box::new(info("ERROR", code, message)))
-}
-
-pub(super) fn error_of(error: &SqlError) -> PgWireError {
-    failed(error.code(), error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,10 +257,5 @@ mod tests {
     #[test]
     fn the_refusal_says_its_length() {
         assert_eq!(FULL.get(1..5).unwrap(), (FULL.len() as u32 - 1).to_be_bytes());
-    }
-
-    #[test]
-    fn messages_have_no_nul() {
-        assert_eq!(info("ERROR", "22023", "a\0b".to_owned()).message, "a\\0b");
     }
 }

@@ -7,7 +7,7 @@ use pgwire::error::PgWireResult;
 use sql::{Column, PendingWrite, PendingWrites, Relation, Setting, SqlError, Value};
 
 use super::copy::Copying;
-use super::postgres::failed;
+use super::errors::failed;
 use crate::http::body::Share;
 
 /// Settings that a session may have beside the defaults.
@@ -50,12 +50,12 @@ struct Savepoint {
 /// Writes that wait for the end of their transaction.
 #[derive(Debug)]
 pub(super) struct HeldWrites {
-    held: Mutex<Held>,
+    buffer: Mutex<WriteBuffer>,
     bytes_max: usize,
 }
 
 #[derive(Debug)]
-struct Held {
+struct WriteBuffer {
     writes: Vec<PendingWrite>,
     bytes: usize,
     share: Share,
@@ -74,24 +74,24 @@ pub(super) struct Cursor {
 
 impl HeldWrites {
     fn new(share: Share, bytes_max: usize) -> Self {
-        Self { held: Mutex::new(Held { writes: Vec::new(), bytes: 0, share }), bytes_max }
+        Self { buffer: Mutex::new(WriteBuffer { writes: Vec::new(), bytes: 0, share }), bytes_max }
     }
 
     fn count(&self) -> usize {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).writes.len()
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner).writes.len()
     }
 
     fn truncate(&self, count: usize) {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.writes.truncate(count);
-        held.bytes = held.writes.iter().map(PendingWrite::size_bytes).sum();
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.writes.truncate(count);
+        buffer.bytes = buffer.writes.iter().map(PendingWrite::size_bytes).sum();
     }
 }
 
 impl PendingWrites for HeldWrites {
     fn push(&self, write: PendingWrite) -> Result<(), SqlError> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let needed = held.bytes + write.size_bytes();
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let needed = buffer.bytes + write.size_bytes();
         if needed > self.bytes_max {
             let message = format!(
                 "a transaction holds at most {} bytes of rows until COMMIT (body_bytes_max): commit more often, or use COPY outside of a transaction",
@@ -99,16 +99,16 @@ impl PendingWrites for HeldWrites {
             );
             return Err(SqlError::Refused("54000", message));
         }
-        held.share.grow(write.size_bytes()).map_err(|error| SqlError::Refused("53200", error.message))?;
-        held.bytes = needed;
-        held.writes.push(write);
+        buffer.share.grow(write.size_bytes()).map_err(|error| SqlError::Refused("53200", error.message))?;
+        buffer.bytes = needed;
+        buffer.writes.push(write);
         Ok(())
     }
 
     fn take(&self) -> Vec<PendingWrite> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.bytes = 0;
-        std::mem::take(&mut held.writes)
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.bytes = 0;
+        std::mem::take(&mut buffer.writes)
     }
 }
 

@@ -19,7 +19,8 @@ use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::startup::{Authentication, PasswordMessageFamily};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 
-use super::postgres::{Connection, failed};
+use super::errors::failed;
+use super::postgres::Connection;
 use crate::state::State;
 
 /// The start of a session.

@@ -2,7 +2,7 @@
 
 use query::SqlType;
 
-use super::relation;
+use super::rows::relation;
 use crate::relation::Relation;
 
 /// Columns of tables of `pg_catalog` that hold nothing here: numbers, texts, and what is true or false.

@@ -1,14 +1,16 @@
 //! Tables that say what tables there are: `information_schema` and what clients ask of `pg_catalog`.
 
 mod empty;
-mod types;
+mod rows;
+pub(crate) mod types;
 
 use query::{SqlType, TableSchema, Value};
 
 pub(crate) use empty::is_empty;
 use empty::{EMPTY, empty};
+use rows::{relation, text, with_same};
 pub use types::type_number;
-pub(crate) use types::{ARRAY_IN, ARRAYS, type_by_number, type_name};
+pub(crate) use types::{ARRAY_IN, type_name};
 use types::{TYPES, pg_type};
 
 use crate::error::SqlError;
@@ -46,24 +48,6 @@ pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<(String, 
 pub fn table_columns(schema: &TableSchema) -> Vec<Column> {
     let columns = columns_of(schema, "time");
     columns.into_iter().map(|(name, sql_type, _)| Column::new(name, sql_type)).collect()
-}
-
-fn text(value: &str) -> Value {
-    Value::text(value)
-}
-
-fn relation(columns: &[(&str, SqlType)], rows: Vec<Vec<Value>>) -> Relation {
-    Relation { columns: columns.iter().map(|(name, sql_type)| Column::new(*name, *sql_type)).collect(), rows }
-}
-
-/// A table with further columns, the same in all rows: what clients ask for and Thalweg does not have.
-fn with_same(mut relation: Relation, columns: &[(&str, Value)]) -> Relation {
-    for (name, value) in columns {
-        let sql_type = if value.is_null() { SqlType::Text } else { value.sql_type() };
-        relation.columns.push(Column::new(*name, sql_type));
-        relation.rows.iter_mut().for_each(|row| row.push(value.clone()));
-    }
-    relation
 }
 
 /// The rights of the only role.
@@ -205,11 +189,11 @@ impl Run<'_> {
             "pg_roles" | "pg_user" => pg_roles(),
             "pg_settings" => {
                 let row = |(name, _, description): &(&str, &str, &str)| {
-                    let value = crate::statement::setting_of(name, &self.environment).unwrap_or_default();
+                    let value = crate::settings::setting_of(name, &self.environment).unwrap_or_default();
                     vec![text(name), text(&value), text(description)]
                 };
                 let columns = [("name", Text), ("setting", Text), ("short_desc", Text)];
-                relation(&columns, crate::statement::SETTINGS.iter().map(row).collect())
+                relation(&columns, crate::settings::SETTINGS.iter().map(row).collect())
             }
             name if EMPTY.contains(&name) => empty(),
             _ => return Err(SqlError::UnknownTable(format!("relation \"pg_catalog.{name}\" does not exist"))),

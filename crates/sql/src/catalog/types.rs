@@ -2,11 +2,11 @@
 
 use query::{SqlType, Value};
 
-use super::{relation, text, with_same};
+use super::rows::{relation, text, with_same};
 use crate::relation::Relation;
 
 /// Types with the numbers that Postgres's clients know them by.
-pub(super) const TYPES: [(i64, &str, &str, SqlType); 9] = [
+pub(crate) const TYPES: [(i64, &str, &str, SqlType); 9] = [
     (16, "bool", "boolean", SqlType::Bool),
     (20, "int8", "bigint", SqlType::Int),
     (25, "text", "text", SqlType::Text),
@@ -45,7 +45,7 @@ pub fn type_number(sql_type: SqlType) -> i64 {
 }
 
 /// The types that values have.
-pub(super) fn pg_type() -> Relation {
+pub(crate) fn pg_type() -> Relation {
     use SqlType::{Int, Text};
     let no = || Value::Int(0);
     let columns = [

@@ -4,23 +4,8 @@ use query::{SqlType, Value, time};
 use sqlparser::ast::{Expr, Function as Call, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::build::{apply, named};
-use super::{Binder, Bound, Environment, Function, Grouped, Returns, Typed, times};
+use super::{Binder, Bound, Environment, Grouped, Typed, times};
 use crate::error::{SqlError, invalid, unsupported};
-
-/// `time_bucket_gapfill` with the times between which gaps are filled, which come after width and time; either may be null.
-pub(super) static GAPFILL_BETWEEN: Function = Function {
-    name: "time_bucket_gapfill between",
-    takes: (4, 7),
-    is_strict: false,
-    returns: Returns::Fixed(SqlType::Timestamp),
-    call: |arguments, environment| match arguments {
-        [width, at, _, _, rest @ ..] if !width.is_null() && !at.is_null() => {
-            let arguments = [&[width.clone(), at.clone()], rest].concat();
-            times::time_bucket(&arguments, environment)
-        }
-        _ => Ok(Value::Null),
-    },
-};
 
 /// The arguments of a call by what they are.
 #[derive(Default)]
@@ -75,7 +60,7 @@ impl Binder<'_> {
         }
         let null = || Typed::constant(Value::Null);
         let range = [bucket.start.unwrap_or_else(null), bucket.finish.unwrap_or_else(null)];
-        apply(&GAPFILL_BETWEEN, [vec![width, time], range.to_vec(), bucket.options].concat())
+        apply(&times::GAPFILL_BETWEEN, [vec![width, time], range.to_vec(), bucket.options].concat())
     }
 }
 

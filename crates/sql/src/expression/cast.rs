@@ -5,8 +5,7 @@ use query::value::parse_bool;
 use query::{SqlType, Value};
 use sqlparser::ast::DataType;
 
-use super::Environment;
-use super::shapes::NS_PER_DAY;
+use super::{Environment, NS_PER_DAY};
 use crate::error::{SqlError, invalid, refused, unsupported};
 
 /// The type that a type's name means.

@@ -6,8 +6,7 @@ use jiff::civil::{DateTime, ISOWeekDate};
 use jiff::tz::TimeZone;
 use query::{Interval, SqlType, Value, time};
 
-use super::shapes::NS_PER_DAY;
-use super::{Environment, Function, cast, strict};
+use super::{Environment, Function, NS_PER_DAY, cast, strict};
 use crate::error::{SqlError, invalid};
 
 pub(super) static FUNCTIONS: [Function; 3] = [

@@ -355,7 +355,7 @@ static OTHERS: [Function; 43] = [
     // What clients ask about comments, defaults and rights: there are none of the former, and all of the latter.
     strict("current_setting", (1, 2), SqlType::Text, |arguments, environment| {
         let name = string(arguments, 0).to_lowercase();
-        let value = crate::statement::setting_of(&name, environment);
+        let value = crate::settings::setting_of(&name, environment);
         Ok(value.map_or(Value::Null, Value::text))
     }),
     // Settings that mean nothing here are taken as SET takes them.

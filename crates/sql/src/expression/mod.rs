@@ -41,6 +41,8 @@ use regex::Regex;
 use crate::error::SqlError;
 use query::{SqlType, Value};
 
+const NS_PER_DAY: i64 = 86_400_000_000_000;
+
 /// An expression whose names are places in a row.
 #[derive(Debug, Clone)]
 pub(crate) enum Bound {

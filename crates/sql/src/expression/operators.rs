@@ -5,9 +5,8 @@ use std::cmp::Ordering;
 use query::time;
 use query::{Interval, SqlType, Value};
 
-use super::shapes::NS_PER_DAY;
 use super::text_limit::bounded;
-use super::{Environment, Function, Returns};
+use super::{Environment, Function, NS_PER_DAY, Returns};
 use crate::error::{SqlError, invalid};
 
 const fn arithmetic(name: &'static str, call: fn(&[Value], &Environment) -> Result<Value, SqlError>) -> Function {

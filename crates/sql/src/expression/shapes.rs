@@ -3,11 +3,9 @@
 use jiff::tz::TimeZone;
 use query::{Interval, Value};
 
-use super::{Bound, Environment, is_time, operators, times};
+use super::{Bound, Environment, NS_PER_DAY, is_time, operators, times};
 use crate::error::SqlError;
 use crate::scope::Scope;
-
-pub(super) const NS_PER_DAY: i64 = 86_400_000_000_000;
 
 /// `a = b`
 pub(crate) fn equal(a: Bound, b: Bound) -> Bound {

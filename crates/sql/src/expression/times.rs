@@ -4,10 +4,7 @@ use jiff::tz::TimeZone;
 use query::time::{self, CalendarBins};
 use query::{Interval, SqlType, Value};
 
-use super::buckets::GAPFILL_BETWEEN;
-use super::dates;
-use super::shapes::NS_PER_DAY;
-use super::{Bound, Environment, Function, strict};
+use super::{Bound, Environment, Function, NS_PER_DAY, Returns, dates, strict};
 use crate::error::{SqlError, invalid};
 
 /// 2000-01-03T00:00:00Z, a Monday: where bins of `time_bucket` begin, as in TimescaleDB.
@@ -134,6 +131,21 @@ pub(crate) fn width(value: &Value) -> Result<Interval, SqlError> {
     }
 }
 
+/// `time_bucket_gapfill` with the times between which gaps are filled, which come after width and time; either may be null.
+pub(super) static GAPFILL_BETWEEN: Function = Function {
+    name: "time_bucket_gapfill between",
+    takes: (4, 7),
+    is_strict: false,
+    returns: Returns::Fixed(SqlType::Timestamp),
+    call: |arguments, environment| match arguments {
+        [width, at, _, _, rest @ ..] if !width.is_null() && !at.is_null() => {
+            let arguments = [&[width.clone(), at.clone()], rest].concat();
+            time_bucket(&arguments, environment)
+        }
+        _ => Ok(Value::Null),
+    },
+};
+
 /// The times between which a call of `time_bucket_gapfill` fills gaps, as far as it says.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FilledRange {
@@ -164,7 +176,7 @@ const fn bucket_origin_ns(width: Interval) -> i64 {
 }
 
 /// `time_bucket(width, time [, origin | offset | time zone])`
-pub(super) fn time_bucket(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
+fn time_bucket(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
     let [by, at, rest @ ..] = arguments else { return Ok(Value::Null) };
     let width = width(by)?;
     start(&bucket_bins(width, bucket_origin_ns(width), rest, environment)?, at)

@@ -205,7 +205,7 @@ impl Run<'_> {
             Some(sample) => Some(sample::start(sample, scope, &mut grouped)?),
         };
         self.keys(&mut grouped, scope, &clauses.keys)?;
-        if clauses.keys.is_empty() && (sample.is_some() || self.manner == crate::run::Manner::QuestDb) {
+        if clauses.keys.is_empty() && (sample.is_some() || self.manner == crate::context::Manner::QuestDb) {
             // What is shown beside aggregates is grouped by.
             let plain = clauses.projections.iter().filter_map(|projected| match projected.source {
                 ProjectionSource::Expression(expression) if !has_aggregate(expression) => Some(expression),

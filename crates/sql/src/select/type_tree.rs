@@ -4,7 +4,7 @@
 use query::{SqlType, Value};
 use sqlparser::ast::{Query, SetExpr, TableFactor};
 
-use crate::catalog::{ARRAYS, type_by_number};
+use crate::catalog::types::{ARRAYS, type_by_number};
 use crate::expression::{ParameterType, Subqueries, items};
 use crate::relation::{Column, Relation};
 use crate::run::Run;

@@ -8,8 +8,8 @@ use sqlparser::ast::{
     Statement, TableFactor,
 };
 
-use super::pending::DeletedRows;
 use crate::error::{SqlError, invalid, refused, unsupported};
+use crate::pending::DeletedRows;
 use crate::run::Run;
 use crate::select::lower;
 
@@ -196,7 +196,7 @@ impl Run<'_> {
                 table: schema.name,
                 selectors: Vec::new(),
                 range: TimeRange::ALL,
-                kept: Some(NewTable { name: target_name, tags: schema.tags, fields: schema.fields })
+                empty_table: Some(NewTable { name: target_name, tags: schema.tags, fields: schema.fields })
                     .filter(|table| !table.fields.is_empty()),
             });
         }
@@ -224,7 +224,7 @@ impl Run<'_> {
             Some(count) => format!("DELETE {count}"),
             None => "DELETE".to_owned(),
         };
-        let rows = DeletedRows { table: schema.name, selectors: scan.selectors, range: scan.range, kept: None };
+        let rows = DeletedRows { table: schema.name, selectors: scan.selectors, range: scan.range, empty_table: None };
         Ok(Change::Delete { rows: vec![rows], tag })
     }
 

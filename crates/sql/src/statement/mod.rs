@@ -3,7 +3,6 @@
 mod accepted;
 mod change;
 mod conflict;
-mod context;
 mod insert;
 mod pending;
 mod returning;
@@ -15,14 +14,12 @@ use std::sync::Arc;
 use query::Session;
 use sqlparser::ast::{ShowStatementOptions, Statement};
 
-pub use context::{ClientContext, Notices};
 pub(crate) use insert::Unwritable;
-pub use pending::{PendingWrite, PendingWrites, commit};
 pub use session::{Declared, Prepared, SessionCommand, session_command};
-pub(crate) use settings::{SETTINGS, setting_of};
 pub use settings::{Setting, timeout_ms};
 
 use crate::catalog::columns_of;
+use crate::context::ClientContext;
 use crate::copy::{Copy, CopyIn, CopyOut};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Environment, ParameterType};

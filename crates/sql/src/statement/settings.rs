@@ -6,9 +6,10 @@ use sqlparser::ast::{ContextModifier, Set};
 
 use super::Answer;
 use crate::error::{SqlError, invalid, refused};
-use crate::expression::{Environment, time_zone};
+use crate::expression::time_zone;
 use crate::relation::Relation;
 use crate::run::Run;
+use crate::settings::{SETTINGS, setting_of};
 
 /// A setting of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,37 +31,6 @@ impl Setting {
     }
 }
 
-/// The settings that there are: their names, the values by default, and what they are.
-pub(crate) const SETTINGS: [(&str, &str, &str); 27] = [
-    ("application_name", "", "The name of the application"),
-    ("bytea_output", "hex", "The format of bytea"),
-    ("client_encoding", "UTF8", "The client's encoding"),
-    ("client_min_messages", "notice", "The least level of messages that are sent"),
-    ("datestyle", "ISO, MDY", "The format of dates and times"),
-    ("default_transaction_isolation", "read committed", "The isolation level of new transactions"),
-    ("default_transaction_read_only", "off", "True if new transactions only read"),
-    ("extra_float_digits", "1", "The digits of floats"),
-    ("idle_in_transaction_session_timeout", "0", "The longest pause within a transaction"),
-    ("in_hot_standby", "off", "True if the server is a standby"),
-    ("integer_datetimes", "on", "True if times are whole numbers"),
-    ("intervalstyle", "postgres", "The format of intervals"),
-    ("is_superuser", "off", "True if the user is a superuser"),
-    ("jit", "off", "True if queries are compiled"),
-    ("lock_timeout", "0", "The longest wait for a lock"),
-    ("max_identifier_length", "63", "The longest name"),
-    ("max_index_keys", "32", "The most columns of an index"),
-    ("search_path", "public", "The schemas that names are looked up in"),
-    ("server_encoding", "UTF8", "The server's encoding"),
-    ("server_version", "16.0", "The version of Postgres whose protocol this is"),
-    ("server_version_num", "160000", "That version as a number"),
-    ("standard_conforming_strings", "on", "True if backslashes in texts are ordinary characters"),
-    ("statement_timeout", "0", "The longest time of a statement; 0 for the server's own"),
-    ("timezone", "UTC", "The time zone of the session"),
-    ("transaction_deferrable", "off", "True if the transaction may wait"),
-    ("transaction_isolation", "read committed", "The isolation level of the transaction"),
-    ("transaction_read_only", "off", "True if the transaction only reads"),
-];
-
 /// Settings that say what the server is.
 const READ_ONLY: [&str; 8] = [
     "in_hot_standby",
@@ -80,19 +50,6 @@ const FIXED: [(&str, &[&str]); 4] = [
     ("intervalstyle", &["postgres"]),
     ("standard_conforming_strings", &["on", "true", "yes", "1"]),
 ];
-
-/// The value of a setting; `None` if there is none of the name.
-pub(crate) fn setting_of(name: &str, environment: &Environment) -> Option<String> {
-    let name = match name {
-        "time zone" => "timezone",
-        "transaction isolation level" => "transaction_isolation",
-        name => name,
-    };
-    if let Some(value) = environment.settings.get(name) {
-        return Some(value.clone());
-    }
-    SETTINGS.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| (*value).to_owned())
-}
 
 impl Run<'_> {
     /// `SHOW name`

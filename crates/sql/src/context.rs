@@ -6,8 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::tz::TimeZone;
 use query::Value;
 
-use super::pending::PendingWrites;
-use crate::run::Manner;
+use crate::pending::PendingWrites;
+
+/// How names and groups are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// Postgres's: the time is `time`, and GROUP BY names the keys.
+    Postgres,
+    /// QuestDB's: the time is `timestamp`, and projections without aggregates are keys of the groups.
+    QuestDb,
+}
 
 /// The connection that statements come from.
 #[derive(Debug, Clone)]
