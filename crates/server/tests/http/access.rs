@@ -392,6 +392,43 @@ fn lines_need_a_token_or_a_known_source() {
 }
 
 #[test]
+fn clients_of_postgres_sign_in_by_scram() {
+    let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
+    let guarded = Guarded::start_with(|settings| settings.postgres = free);
+    let token = guarded.token("reader", r#"{"grants":["read:metrics"]}"#);
+    guarded.token("alice", r#"{"password":"pass word","grants":["read:metrics{env=\"prod\"}"]}"#);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let count = |user: &str, password: &str, database: &str| {
+        let mut config = tokio_postgres::Config::new();
+        let address = guarded.server.at("--postgres");
+        config.host("127.0.0.1").port(address.port()).user(user).password(password).dbname(database);
+        runtime.block_on(async {
+            let (client, connection) =
+                config.connect(tokio_postgres::NoTls).await.map_err(|error| format!("{error:?}"))?;
+            let driven = tokio::spawn(connection);
+            let answer = client.query_one("SELECT count(v) FROM m", &[]).await;
+            let insert = client.execute("INSERT INTO m (time, v) VALUES ('2024-01-01', 1)", &[]).await;
+            drop(client);
+            let _ = driven.await;
+            let code = insert.err().and_then(|error| error.code().map(|code| code.code().to_owned()));
+            assert_eq!(code.as_deref(), Some("42501"), "a reader writes");
+            answer.map(|row| row.get::<_, i64>(0)).map_err(|error| format!("{error:?}"))
+        })
+    };
+    assert_eq!(count("reader", &token, "metrics"), Ok(2));
+    assert_eq!(count("alice", "pass word", "metrics"), Ok(1), "rights that labels narrow");
+    for (user, password, database, reason) in [
+        ("reader", "thw_wrong", "metrics", "28P01"),
+        ("alice", "password", "metrics", "28P01"),
+        ("nobody", "pass word", "metrics", "28P01"),
+        ("reader", &token, "other", "does not exist"),
+    ] {
+        let refused = count(user, password, database).expect_err(user);
+        assert!(refused.contains(reason), "{user} {database}: {refused}");
+    }
+}
+
+#[test]
 fn the_binary_protocol_needs_a_token() {
     let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
     let guarded = Guarded::start_with(|settings| (settings.control, settings.ingest) = (free, free));
