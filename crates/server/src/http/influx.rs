@@ -55,6 +55,9 @@ pub(crate) fn failure(version: Version, failed: &ApiError) -> Response {
         StatusCode::SERVICE_UNAVAILABLE => "unavailable",
         StatusCode::TOO_MANY_REQUESTS => "too many requests",
         StatusCode::INTERNAL_SERVER_ERROR => "internal error",
+        StatusCode::NOT_FOUND => "not found",
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::CONFLICT => "conflict",
         _ => "invalid",
     };
     error(version, failed.status, code, &failed.message)

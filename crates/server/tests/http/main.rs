@@ -10,6 +10,8 @@ mod corpus;
 mod grpc;
 mod harness;
 mod hostile;
+mod influx_v2;
+mod influx_v3;
 mod influxql;
 mod limits;
 mod manners;
