@@ -18,6 +18,7 @@ mod manners;
 mod parking;
 mod postgres;
 mod protocols;
+mod push;
 mod queries;
 mod readiness;
 mod sql;
