@@ -3,7 +3,7 @@
 use query::{SqlType, Value};
 
 use super::text_limit::{TEXT_BYTES_MAX, bounded, too_long};
-use super::{Environment, Function, Returns, arrays, cast, operators, strict, times};
+use super::{Environment, Function, Returns, arrays, cast, operators, questdb, strict, times};
 use crate::error::{SqlError, invalid};
 
 /// Other names of functions.
@@ -22,7 +22,13 @@ const ALIASES: [(&str, &str); 9] = [
 /// The function of a name.
 pub(super) fn find(name: &str) -> Option<&'static Function> {
     let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
-    let all = NUMBERS.iter().chain(&TEXTS).chain(&OTHERS).chain(&times::FUNCTIONS).chain(&arrays::FUNCTIONS);
+    let all = NUMBERS
+        .iter()
+        .chain(&TEXTS)
+        .chain(&OTHERS)
+        .chain(&times::FUNCTIONS)
+        .chain(&arrays::FUNCTIONS)
+        .chain(&questdb::FUNCTIONS);
     all.into_iter().find(|function| function.name == name)
 }
 

@@ -10,6 +10,7 @@ mod correlated;
 mod evaluate;
 mod functions;
 mod operators;
+mod questdb;
 mod shapes;
 mod text_limit;
 mod times;

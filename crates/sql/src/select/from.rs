@@ -189,6 +189,7 @@ impl Run<'_> {
         arguments: &[sqlparser::ast::FunctionArg],
         alias: Option<&TableAlias>,
     ) -> Result<(Source, Scope), SqlError> {
+        let called = name.to_string().to_lowercase();
         let mut values = Vec::new();
         for argument in arguments {
             let sqlparser::ast::FunctionArg::Unnamed(sqlparser::ast::FunctionArgExpr::Expr(expression)) = argument
@@ -197,7 +198,10 @@ impl Run<'_> {
             };
             values.push(self.constant(expression)?);
         }
-        let called = name.to_string().to_lowercase();
+        if let Some(relation) = self.table_list(&called, &values)? {
+            let scope = scope_of(&relation, Some(alias.map_or(called.as_str(), |alias| alias.name.value.as_str())));
+            return Ok((Source::Rows(relation.rows), scope));
+        }
         let rows = match (called.as_str(), values.as_slice()) {
             ("generate_series", [from, to]) => self.series(from, to, &Value::Int(1))?,
             ("generate_series", [from, to, step]) => self.series(from, to, step)?,

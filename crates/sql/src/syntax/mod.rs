@@ -2,4 +2,5 @@
 
 mod access;
 pub(crate) mod parse;
+mod questdb;
 pub(crate) mod settings;
