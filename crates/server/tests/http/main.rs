@@ -20,6 +20,7 @@ mod postgres;
 mod protocols;
 mod push;
 mod queries;
+mod questdb;
 mod readiness;
 mod sql;
 mod status;

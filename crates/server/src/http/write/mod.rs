@@ -1,6 +1,7 @@
 //! Writing: a handler per protocol, one way into the database for all of them.
 //!
 //! * `influx.rs`: line protocol by InfluxDB's three interfaces · `prometheus.rs`: remote write, text exposition
+//! * `questdb.rs`: QuestDB's import of CSV
 //! * `push.rs`: the Pushgateway's protocol
 //! * `otlp.rs`: OpenTelemetry by HTTP and gRPC · `opentsdb.rs`: `/api/put` · `imports.rs`: lines of JSON, CSV
 
@@ -10,6 +11,7 @@ pub(crate) mod opentsdb;
 pub(crate) mod otlp;
 pub(crate) mod prometheus;
 pub(crate) mod push;
+pub(crate) mod questdb;
 
 use std::collections::BTreeMap;
 
