@@ -21,17 +21,17 @@ pub(super) fn times(start_s: f64, end_s: f64, columns: usize) -> String {
     let step_s = STEPS_S.iter().copied().find(|step_s| length_s / (*step_s as f64) <= marks as f64);
     let step_s = step_s.unwrap_or(((length_s / marks as f64) as i64 / DAY_S + 1) * DAY_S);
     let mut line = String::new();
-    let mut mark_s = (start_s as i64).div_euclid(step_s) * step_s;
-    while (mark_s as f64) <= end_s {
-        let column = ((mark_s as f64 - start_s) / length_s * columns.saturating_sub(1) as f64).round();
-        if (mark_s as f64) >= start_s {
+    let mut second = (start_s as i64).div_euclid(step_s) * step_s;
+    while (second as f64) <= end_s {
+        let column = ((second as f64 - start_s) / length_s * columns.saturating_sub(1) as f64).round();
+        if (second as f64) >= start_s {
             let gap = (column as usize).saturating_sub(line.chars().count());
             if line.is_empty() || gap > 0 {
                 line.push_str(&" ".repeat(gap));
-                line.push_str(&mark(mark_s, step_s));
+                line.push_str(&mark(second, step_s));
             }
         }
-        mark_s += step_s;
+        second += step_s;
     }
     line
 }

@@ -1,5 +1,7 @@
 //! Answers as plots of braille characters, with values on the left and times below.
 
+use std::fmt::Write;
+
 use jiff::Timestamp;
 
 use crate::render::axis;
@@ -46,7 +48,7 @@ struct Ranges {
 /// A plot and its legend: name, least, greatest and last value of each series.
 pub(crate) fn render(series: &[Series], screen: Screen) -> String {
     let shown = series.get(..SERIES_MAX).unwrap_or(series);
-    let Some(ranges) = Ranges::of(shown) else {
+    let Some(ranges) = Ranges::spanning(shown) else {
         return "no samples".to_owned();
     };
     let rows = usize::from(screen.rows).saturating_sub(12).clamp(8, 25);
@@ -61,15 +63,16 @@ pub(crate) fn render(series: &[Series], screen: Screen) -> String {
     for (row, mark) in marks.iter().enumerate() {
         let axis = if mark.is_empty() { '│' } else { '┤' };
         let drawn = canvas.row(row, |colour, text| screen.paint(colour, text));
-        out.push_str(&format!("{mark:>margin$} {axis}{}\n", drawn.trim_end()));
+        // Writing into a string does not fail.
+        let _ = writeln!(out, "{mark:>margin$} {axis}{}", drawn.trim_end());
     }
-    out.push_str(&format!("{:margin$} └{}\n", "", "─".repeat(columns)));
-    out.push_str(&format!("{:margin$}  {}\n", "", axis::times(ranges.start_s, ranges.end_s, columns)));
+    let _ = writeln!(out, "{:margin$} └{}", "", "─".repeat(columns));
+    let _ = writeln!(out, "{:margin$}  {}", "", axis::times(ranges.start_s, ranges.end_s, columns));
     for (colour, one) in shown.iter().enumerate() {
-        out.push_str(&format!("{} {}", screen.paint(colour, "━"), legend(one)));
+        let _ = write!(out, "{} {}", screen.paint(colour, "━"), legend(one));
     }
     if series.len() > SERIES_MAX {
-        out.push_str(&format!("and {} more series; --format table shows all\n", series.len() - SERIES_MAX));
+        let _ = writeln!(out, "and {} more series; --format table shows all", series.len() - SERIES_MAX);
     }
     out
 }
@@ -81,15 +84,15 @@ struct Size {
 }
 
 impl Ranges {
-    fn of(series: &[Series]) -> Option<Self> {
+    fn spanning(series: &[Series]) -> Option<Self> {
         let times = || series.iter().flat_map(|one| one.samples.iter().map(|(seconds, _)| *seconds));
         let values =
             || series.iter().flat_map(|one| points(one).map(|(_, value)| value)).filter(|value| value.is_finite());
         let (least, greatest) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
         // A line that is level lies in the middle.
         let room = if greatest > least { 0.0 } else { least.abs().max(1.0) / 2.0 };
-        let steps = series.iter().flat_map(|one| one.samples.windows(2));
-        let step_s = steps.filter_map(|pair| Some(pair.last()?.0 - pair.first()?.0)).fold(f64::INFINITY, f64::min);
+        let pairs = series.iter().flat_map(|one| one.samples.windows(2));
+        let step_s = pairs.filter_map(|pair| Some(pair.last()?.0 - pair.first()?.0)).fold(f64::INFINITY, f64::min);
         Some(Self {
             start_s: times().reduce(f64::min)?,
             end_s: times().reduce(f64::max)?,
@@ -102,7 +105,7 @@ impl Ranges {
     /// The value beside a row; nothing beside most.
     fn mark(&self, row: usize, rows: usize) -> String {
         let last = rows.saturating_sub(1);
-        let is_marked = row == last || (row % ROWS_PER_MARK == 0 && last - row >= ROWS_PER_MARK / 2);
+        let is_marked = row == last || (row.is_multiple_of(ROWS_PER_MARK) && last - row >= ROWS_PER_MARK / 2);
         let value = self.greatest - (self.greatest - self.least) * row as f64 / last.max(1) as f64;
         if is_marked { axis::short(value) } else { String::new() }
     }
@@ -136,8 +139,9 @@ fn points(series: &Series) -> impl Iterator<Item = (f64, f64)> {
 fn legend(series: &Series) -> String {
     let values = || points(series).map(|(_, value)| value);
     let (least, greatest) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
-    let [least, greatest, last] = [least, greatest, values().last().unwrap_or(f64::NAN)].map(axis::number);
-    format!("{}  min {least} max {greatest} last {last}\n", series.name())
+    let newest = values().last().unwrap_or(f64::NAN);
+    let [least, greatest, newest] = [least, greatest, newest].map(axis::number);
+    format!("{}  min {least} max {greatest} last {newest}\n", series.name())
 }
 
 fn time(seconds: f64) -> String {

@@ -28,9 +28,10 @@ pub(crate) fn render(series: &[Series], width: u16) -> String {
     table.set_header(["time"].into_iter().chain(columns).chain(["value"]));
     let total: usize = series.iter().map(|one| one.samples.len()).sum();
     for (one, (seconds, value)) in samples(series).take(ROWS_MAX) {
-        let labels: Vec<String> = match is_one_column {
-            true => vec![one.name()],
-            false => names.iter().map(|name| label(one, name).to_owned()).collect(),
+        let labels: Vec<String> = if is_one_column {
+            vec![one.name()]
+        } else {
+            names.iter().map(|name| label(one, name).to_owned()).collect()
         };
         table.add_row([time(seconds)].into_iter().chain(labels).chain([rounded(value)]));
     }

@@ -29,7 +29,7 @@ impl<'q> Evaluator<'q> {
         self.repeated(computed, steps)
     }
 
-    /// What was computed for one step, for all of them.
+    /// Repeats a result of one step for all of them.
     pub(super) fn repeated(&self, computed: Computed<'q>, steps: Steps) -> Result<Computed<'q>, QueryError> {
         match computed {
             Computed::Scalar(values) => {

@@ -97,7 +97,7 @@ fn pretty_chain(chain: &Chain, level: usize) -> String {
     parts.into_iter().rev().collect()
 }
 
-/// Beyond a depth that helps nobody, the indentation stays.
+/// The indentation of a level; it ends growing at a depth that no reader follows.
 fn indentation(level: usize) -> String {
     "  ".repeat(level.min(INDENTED_LEVELS_MAX))
 }

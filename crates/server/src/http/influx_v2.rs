@@ -45,7 +45,7 @@ pub(crate) async fn buckets(From(state): From<Arc<State>>, request: Request) -> 
     respond(async {
         let parts = extract(&state, request).await?;
         let page = BucketPage::read(&parts.parameters)?;
-        let names = page.of(visible(&state, &parts.caller));
+        let names = page.select(visible(&state, &parts.caller));
         let buckets: Vec<Value> = names.iter().filter_map(|name| bucket_json(&state, name)).collect();
         Ok(ok(&json!({ "links": { "self": "/api/v2/buckets" }, "buckets": buckets })))
     })
@@ -184,7 +184,7 @@ impl BucketPage {
         })
     }
 
-    fn of(&self, mut names: Vec<String>) -> Vec<String> {
+    fn select(&self, mut names: Vec<String>) -> Vec<String> {
         let is = |wanted: &Option<String>, known: &str| wanted.as_ref().is_none_or(|wanted| wanted == known);
         let after = self.after.as_ref().and_then(|after| names.iter().position(|name| id(name) == *after));
         names.drain(..after.map_or(0, |place| place + 1));
@@ -351,7 +351,7 @@ mod tests {
         let names = || ["a", "b", "c"].map(str::to_owned).to_vec();
         let page = |query: &str| {
             let parameters = Parameters::read(Some(query), &header::HeaderMap::new(), &[]).unwrap();
-            BucketPage::read(&parameters).unwrap().of(names())
+            BucketPage::read(&parameters).unwrap().select(names())
         };
         assert_eq!(page(""), names());
         assert_eq!(page("limit=1&offset=1"), ["b"]);

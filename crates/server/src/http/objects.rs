@@ -128,10 +128,9 @@ fn table(columns: &[&str], rows: &[Vec<Value>]) -> String {
         in_rows.chain([column.chars().count()]).max().unwrap_or_default()
     };
     let widths: Vec<usize> = columns.iter().enumerate().map(width).collect();
-    let rule: String = widths.iter().map(|width| format!("+{}", "-".repeat(width + 2))).collect::<String>() + "+\n";
+    let rule = widths.iter().fold(String::new(), |rule, width| rule + "+" + &"-".repeat(width + 2)) + "+\n";
     let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded = cells.zip(&widths).map(|(cell, width)| format!("| {cell:width$} "));
-        padded.collect::<String>() + "|\n"
+        cells.zip(&widths).fold(String::new(), |line, (cell, width)| line + &format!("| {cell:width$} ")) + "|\n"
     };
     let mut out = rule.clone() + &line(&mut columns.iter().copied()) + &rule;
     for row in &cells {

@@ -4,6 +4,7 @@
 mod families;
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use ingest::{Parsed, Protocol, exposition};
 use model::STALE_NAN_BITS;
@@ -78,7 +79,8 @@ impl Group {
     fn text(&self) -> String {
         let mut text: String = self.families.values().map(String::as_str).collect();
         let seconds = self.pushed_ns as f64 / 1e9;
-        text.push_str(&format!("# TYPE push_time_seconds gauge\npush_time_seconds {seconds}\n"));
+        // Writing into a string does not fail.
+        let _ = write!(text, "# TYPE push_time_seconds gauge\npush_time_seconds {seconds}\n");
         text
     }
 }
@@ -158,7 +160,7 @@ pub(crate) fn write_all(state: &State) {
     }
 }
 
-/// What is written of a group, at a time.
+/// The samples that are written for a group, and their time.
 #[derive(Debug, Clone, Copy)]
 enum Samples {
     Values(i64),

@@ -70,7 +70,28 @@ fn bad_pushes_leave_a_group_as_it_was() {
     }
     let protobuf = [("content-type", "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily")];
     assert_eq!(server.send("PUT", path, &protobuf, "x").status, 415);
+    let delimited = [(
+        "content-type",
+        "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+    )];
+    assert_eq!(server.send("PUT", path, &delimited, "\x05abc").status, 400);
     assert_eq!(value(&server, "m").as_deref(), Some("1"));
+}
+
+/// As Go's client library pushes.
+#[test]
+fn metrics_come_as_protobuf() {
+    let server = Running::start();
+    let delimited = [(
+        "content-type",
+        "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+    )];
+    let gauge = [&b"\x12\x09\x09"[..], &2.5f64.to_le_bytes()].concat();
+    let metric = [&[0x22, gauge.len() as u8][..], &gauge].concat();
+    let family = [&b"\x0a\x01g\x18\x01"[..], &metric].concat();
+    let body = [&[family.len() as u8][..], &family].concat();
+    assert_eq!(server.send("PUT", "/metrics/job/go", &delimited, &body).status, 200);
+    assert_eq!(value(&server, "g{job=\"go\"}").as_deref(), Some("2.5"));
 }
 
 /// A job that ended long ago is still shown: its group is written again, also after a restart.

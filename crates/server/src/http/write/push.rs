@@ -1,5 +1,6 @@
 //! Prometheus's Pushgateway: `/metrics/job/JOB/LABEL/VALUE…` by PUT, POST and DELETE, and what was pushed at `/api/v1/metrics`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,12 +10,12 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ingest::exposition;
+use ingest::exposition::{self, metric_families};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
-use crate::http::body::{Form, unpack};
+use crate::http::body::{Form, body_error, unpack};
 use crate::http::json;
 use crate::http::request::{RequestParts, extract, extract_write};
 use crate::pushed::{self, Description, Group, GroupName, Push};
@@ -28,7 +29,6 @@ const PREFIX: &str = "/metrics/";
 pub(crate) async fn push(From(state): From<Arc<State>>, request: Request) -> Result<StatusCode, ApiError> {
     let push = if request.method() == Method::PUT { Push::All } else { Push::SameName };
     let parts = extract_write(&state, request).await?;
-    check_content_type(&parts.headers)?;
     state.work(move |state| write(state, parts, push)).await??;
     Ok(StatusCode::OK)
 }
@@ -37,8 +37,8 @@ fn write(state: &State, mut parts: RequestParts, push: Push) -> Result<(), ApiEr
     let name = group_name(&parts)?;
     let to = state.destination(name.database.clone(), &parts.caller.scope)?;
     let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
-    let text = std::str::from_utf8(&body).map_err(|_| ApiError::bad_data("the metrics are not UTF-8"))?;
-    pushed::push(state, &to, name, (push, text))
+    let text = as_text(&parts.headers, &body)?;
+    pushed::push(state, &to, name, (push, &text))
 }
 
 /// Deletes a group.
@@ -69,14 +69,18 @@ pub(crate) async fn list(From(state): From<Arc<State>>, request: Request) -> Res
     Ok(json::success(&state.work(list).await?.to_string(), &[], &[]).into_response())
 }
 
-fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+/// The pushed metrics as text: they come as it, or as delimited messages of protobuf.
+fn as_text<'b>(headers: &HeaderMap, body: &'b [u8]) -> Result<Cow<'b, str>, ApiError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !content_type.contains("protobuf") {
-        return Ok(());
+    if !content_type.starts_with("application/vnd.google.protobuf") {
+        let text = std::str::from_utf8(body).map_err(|_| ApiError::bad_data("the metrics are not UTF-8"))?;
+        return Ok(Cow::Borrowed(text));
     }
-    let message =
-        "push the text format: Go's client does after push.New(…).Format(expfmt.NewFormat(expfmt.TypeTextPlain))";
-    Err(ApiError { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, kind: "bad_data", message: message.to_owned() })
+    if !content_type.contains("encoding=delimited") {
+        let message = format!("content type {content_type:?} is not supported: push encoding=delimited, or text");
+        return Err(ApiError { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, kind: "bad_data", message });
+    }
+    metric_families::text(body).map(Cow::Owned).map_err(|error| body_error(&error))
 }
 
 fn group_name(parts: &RequestParts) -> Result<GroupName, ApiError> {

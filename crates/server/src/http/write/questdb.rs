@@ -132,7 +132,8 @@ impl Imported {
         let Outcome { written, dropped, reasons, .. } = &self.outcome;
         let mut body = format!("table: {}\nrows imported: {written}\nrows rejected: {dropped}\n", self.table);
         for reason in reasons {
-            body.push_str(&format!("{}\n", reason.text));
+            body.push_str(&reason.text);
+            body.push('\n');
         }
         (StatusCode::OK, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response()
     }
