@@ -253,8 +253,8 @@ pub(super) struct PolicyChange {
 
 impl PolicyChange {
     /// Keeps rows so long; 0: forever.
-    pub(super) const fn of_retention(retention_ns: i64) -> Self {
-        Self { retention_ns: Some(retention_ns), folds: None }
+    pub(super) fn of_retention(retention_ns: i64) -> Self {
+        Self { retention_ns: Some(retention_ns), ..Self::default() }
     }
 
     fn read(body: &[u8]) -> Result<Self, ApiError> {

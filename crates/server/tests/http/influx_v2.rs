@@ -27,7 +27,7 @@ fn buckets_are_databases() {
     let made = parsed(&made);
     assert_eq!((&made["orgID"], &made["retentionRules"][0]["everySeconds"]), (&organisation["id"], &86_400.into()));
     let again = server.send("POST", "/api/v2/buckets", &JSON, body);
-    assert_eq!((again.status, &parsed(&again)["code"]), (409, &"conflict".into()));
+    assert_eq!((again.status, &parsed(&again)["code"]), (422, &"conflict".into()));
     assert_eq!(server.post("/write?db=c", "m v=1 0").status, 204);
     assert_eq!(names(&server, ""), ["b", "c"]);
     assert_eq!(names(&server, "?name=b"), ["b"]);
