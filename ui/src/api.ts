@@ -1,6 +1,8 @@
 // The server's Prometheus HTTP API, from the page's own origin.
 // https://prometheus.io/docs/prometheus/latest/querying/api/
 
+import { chosenDatabase, DEFAULT_DATABASE } from "./database.ts";
+
 export type Labels = Record<string, string>;
 /** Seconds since 1970 and the value as text, since JSON has no NaN or infinity. */
 export type Point = [number, string];
@@ -75,6 +77,8 @@ function readEnvelope(text: string, response: Response): Envelope {
 
 async function request<T>(path: string, form: URLSearchParams, post: boolean, signal?: AbortSignal): Promise<Answer<T>> {
   const started = performance.now();
+  const database = chosenDatabase();
+  if (database !== DEFAULT_DATABASE) form.set("db", database);
   const query = !post && form.size > 0 ? `?${form}` : "";
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   let response: Response;
@@ -128,6 +132,10 @@ export function queryRange(range: RangeRequest, signal?: AbortSignal): Promise<A
 /** `version` is the Prometheus version whose API this is; `applicationVersion` is Thalweg's own. */
 export function buildInfo(): Promise<Answer<{ version?: string; applicationVersion?: string }>> {
   return request("status/buildinfo", new URLSearchParams(), false);
+}
+
+export function databases(): Promise<Answer<{ name: string }[]>> {
+  return request("admin/databases", new URLSearchParams(), false);
 }
 
 export function metadata(): Promise<Answer<Record<string, { type: string; help: string; unit: string }[]>>> {

@@ -1,6 +1,7 @@
 // The page's frame: the view that the address names, the theme, the version.
 
-import { buildInfo } from "./api.ts";
+import { buildInfo, databases } from "./api.ts";
+import { offerDatabases } from "./database.ts";
 import { element } from "./dom.ts";
 import { HomeView } from "./home.ts";
 import { startTheme } from "./theme.ts";
@@ -55,8 +56,14 @@ async function showVersion(): Promise<void> {
   byId("version").textContent = data.applicationVersion ? `v${data.applicationVersion}` : "";
 }
 
+async function showDatabases(): Promise<void> {
+  const { data } = await databases();
+  offerDatabases(byId<HTMLSelectElement>("database"), data.map(({ name }) => name));
+}
+
 startTheme(byId<HTMLButtonElement>("theme"));
 addEventListener("hashchange", routeOrSay);
 routeOrSay();
 // Only decoration: a server that does not answer is reported by the view itself.
 showVersion().catch(() => undefined);
+showDatabases().catch(() => undefined);

@@ -142,6 +142,20 @@ async function failedQuery(page) {
   assert.match(await alert.textContent(), /parse error|unexpected|expected/i, "the server's own words");
 }
 
+/** As after a stock Telegraf, whose metrics are in a database of their own. */
+async function anotherDatabase(page) {
+  const written = await fetch(`${origin}/write?db=telegraf`, { method: "POST", body: "elsewhere value=42" });
+  assert.equal(written.status, 204);
+  await page.goto(`${origin}/#/explore?mode=instant&q=elsewhere`);
+  await page.reload();
+  const list = page.getByRole("combobox", { name: "Database" });
+  await list.selectOption("telegraf");
+  await page.waitForURL(/\?db=telegraf#\/explore.*q=elsewhere/, { timeout: WAIT_MS });
+  await page.locator('.explore[data-state="done"] td', { hasText: /^42$/ }).waitFor({ timeout: WAIT_MS });
+  await page.getByRole("combobox", { name: "Database" }).selectOption("default");
+  await page.waitForURL((url) => url.search === "", { timeout: WAIT_MS });
+}
+
 const LOOKS = [
   { name: "home-1280", width: 1280, height: 900, hash: "#/" },
   { name: "home-390", width: 390, height: 844, hash: "#/" },
@@ -190,6 +204,7 @@ try {
   await zoom(page);
   await instantQuery(page);
   await failedQuery(page);
+  await anotherDatabase(page);
   await noOverflow(page, "1280 px");
   await page.close();
   await screenshots(browser, watch);

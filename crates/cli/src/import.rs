@@ -1,7 +1,10 @@
 //! `thalweg import`: files to a running server, in batches cut at line ends, over several connections.
 
+mod dialect;
+mod interrupt;
+
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -15,12 +18,17 @@ use ingest::csv::{CsvField, CsvImporter, CsvMapping, TimeFormat};
 
 use crate::lines::{self, Directive, LINE_BYTES_MAX};
 use client::http::{Answer, HttpClient};
+use interrupt::Interrupt;
 
 const EXAMPLES: &str = "Examples:
   thalweg import samples.lp                               line protocol, nanoseconds
   thalweg import old.lp.gz --precision s --db archive
   thalweg import weather.csv --time when --tag station    each other column becomes a field
-  curl -s http://target/metrics | thalweg import - --format prometheus";
+  curl -s http://target/metrics | thalweg import - --format prometheus
+  promtool tsdb dump-openmetrics ./data | thalweg import - --format openmetrics
+  curl -s http://victoria:8428/api/v1/export -d 'match[]={job=\"a\"}' | thalweg import - --format json";
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Rows of a batch made of a CSV file.
 const CSV_BATCH_ROWS: usize = 5000;
@@ -74,7 +82,12 @@ pub(crate) struct ImportFlags {
 enum Format {
     Line,
     Csv,
+    /// Text exposition, times in ms, or what `promtool tsdb dump` writes; OpenMetrics if the text tells that it is
     Prometheus,
+    /// OpenMetrics, times in seconds
+    Openmetrics,
+    /// Series as lines of JSON, as /api/v1/export writes them
+    Json,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -86,6 +99,9 @@ enum CsvTime {
     Us,
     Ns,
 }
+
+/// A file that is read, unpacked.
+type Input = Box<dyn Read + Send>;
 
 /// A piece of a file on its way to the server.
 struct Batch {
@@ -100,15 +116,25 @@ struct Batch {
 #[derive(Debug, Default)]
 struct Sent {
     lines: u64,
+    /// The file's last line that was sent; 0 where lines of batches are not lines of the file.
+    last_line: u64,
     refused: Vec<String>,
     refused_total: u64,
 }
 
 pub(crate) fn run(flags: &ImportFlags) -> Result<ExitCode, String> {
     let mut complete = true;
+    let interrupt = Interrupt::listen();
     for path in &flags.files {
-        let sent = import_file(flags, path)?;
+        let sent = import_file(flags, path, &interrupt)?;
         eprintln!("{}: {} lines sent, {} refused", path.display(), sent.lines, sent.refused_total);
+        if interrupt.is_pressed() {
+            match sent.last_line {
+                0 => eprintln!("interrupted: the rest of {} was not sent", path.display()),
+                last => eprintln!("interrupted: line {} of {} is next", last + 1, path.display()),
+            }
+            return Ok(Interrupt::exit_code());
+        }
         for reason in sent.refused.iter().take(REASONS_MAX) {
             eprintln!("  {reason}");
         }
@@ -117,9 +143,12 @@ pub(crate) fn run(flags: &ImportFlags) -> Result<ExitCode, String> {
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn import_file(flags: &ImportFlags, path: &Path) -> Result<Sent, String> {
-    let (input, bar) = open(path)?;
-    let format = flags.format.unwrap_or_else(|| format_of(path));
+fn import_file(flags: &ImportFlags, path: &Path, interrupt: &Interrupt) -> Result<Sent, String> {
+    let (mut input, bar) = open(path)?;
+    let mut format = flags.format.unwrap_or_else(|| format_of(path));
+    if format == Format::Prometheus {
+        (format, input) = detect_dialect(path, input)?;
+    }
     let client = crate::http::client(&flags.url);
     let (queue, batches) = sync_channel(usize::from(flags.connections) * 2);
     let batches = Mutex::new(batches);
@@ -128,9 +157,10 @@ fn import_file(flags: &ImportFlags, path: &Path) -> Result<Sent, String> {
         let senders: Vec<_> = (0..flags.connections)
             .map(|_| scope.spawn(|| send_all(flags, format, &client, &batches, &sent, &bar)))
             .collect();
+        let cutter = Cutter { flags, path, format, interrupt, queue: &queue };
         let cut = match format {
-            Format::Csv => cut_csv(flags, path, input, &queue, &sent),
-            Format::Line | Format::Prometheus => cut_lines(flags, path, Context::new(format, &client), input, &queue),
+            Format::Csv => cutter.cut_csv(input, &sent),
+            _ => cutter.cut_lines(Context::new(format, &client), input),
         };
         drop(queue);
         let results =
@@ -143,7 +173,7 @@ fn import_file(flags: &ImportFlags, path: &Path) -> Result<Sent, String> {
 }
 
 /// The file, unpacked if it is packed, and a bar that counts the bytes read of it.
-fn open(path: &Path) -> Result<(Box<dyn Read + Send>, ProgressBar), String> {
+fn open(path: &Path) -> Result<(Input, ProgressBar), String> {
     const TEMPLATE: &str = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {msg} eta {eta}";
     if path == Path::new("-") {
         let bar = ProgressBar::new_spinner();
@@ -160,12 +190,32 @@ fn open(path: &Path) -> Result<(Box<dyn Read + Send>, ProgressBar), String> {
     Ok((if packed { Box::new(MultiGzDecoder::new(input)) } else { Box::new(input) }, bar))
 }
 
+/// Reads the beginning of an exposition, and the end if it is a plain file, to find out its format.
+fn detect_dialect(path: &Path, mut input: Input) -> Result<(Format, Input), String> {
+    let failed = |error| format!("cannot read {}: {error}", path.display());
+    let mut head = Vec::new();
+    input.by_ref().take(dialect::HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
+    let mut tail = head.clone();
+    if (head.len() as u64) >= dialect::HEAD_BYTES {
+        tail.clear();
+        if let Ok(mut file) = File::open(path)
+            && file.seek(SeekFrom::End(-64)).is_ok()
+        {
+            file.read_to_end(&mut tail).map_err(failed)?;
+        }
+    }
+    let format = if dialect::is_openmetrics(&head, &tail) { Format::Openmetrics } else { Format::Prometheus };
+    Ok((format, Box::new(io::Cursor::new(head).chain(input))))
+}
+
 fn format_of(path: &Path) -> Format {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().to_lowercase());
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     match name.rsplit_once('.').map(|(_, extension)| extension) {
         Some("csv") => Format::Csv,
-        Some("prom" | "om") => Format::Prometheus,
+        Some("prom") => Format::Prometheus,
+        Some("om") => Format::Openmetrics,
+        Some("jsonl" | "ndjson") => Format::Json,
         _ => Format::Line,
     }
 }
@@ -213,68 +263,77 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Cuts at line ends, but not at those inside the strings of line protocol.
-fn cut_lines(
-    flags: &ImportFlags,
-    path: &Path,
-    mut context: Context<'_>,
-    mut input: impl Read,
-    queue: &SyncSender<Batch>,
-) -> Result<(), String> {
-    let mut text = Vec::new();
-    let mut lines_before = 0;
-    loop {
-        let wanted = (flags.batch_bytes + LINE_BYTES_MAX + 1).saturating_sub(text.len());
-        let read = input.by_ref().take(wanted as u64).read_to_end(&mut text);
-        let at_end = read.map_err(|error| format!("{}: reading broke off: {error}", path.display()))? < wanted;
-        let cut = lines::cut(&text, flags.batch_bytes, at_end, context.is_line);
-        if cut.length == 0 && at_end {
-            return Ok(());
-        }
-        if cut.length == 0 {
-            let line = lines_before + 1;
-            return Err(format!("{}: line {line} has more than {LINE_BYTES_MAX} bytes: is it text?", path.display()));
-        }
-        let rest = text.split_off(cut.length);
-        let body = std::mem::replace(&mut text, rest);
-        let is_done = context.takes(&body).map_err(|error| format!("{}: {error}", path.display()))?;
-        let database = context.database.clone();
-        if !is_done && queue.send(Batch { database, body, lines_before: Some(lines_before), lines: cut.lines }).is_err()
-        {
-            return Ok(());
-        }
-        lines_before += cut.lines;
-    }
+/// Cuts a file into batches.
+struct Cutter<'a> {
+    flags: &'a ImportFlags,
+    path: &'a Path,
+    format: Format,
+    interrupt: &'a Interrupt,
+    queue: &'a SyncSender<Batch>,
 }
 
-fn cut_csv(
-    flags: &ImportFlags,
-    path: &Path,
-    input: impl Read,
-    queue: &SyncSender<Batch>,
-    sent: &Mutex<Sent>,
-) -> Result<(), String> {
-    let failed = |error: ingest::csv::CsvError| format!("{}: {error}", path.display());
-    let limits = Limits::default();
-    let mut input = BufReader::with_capacity(1 << 20, input);
-    let header = input.fill_buf().map_err(|error| format!("reading broke off: {error}"))?;
-    let first = header.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let mapping = flags.mapping(path, &String::from_utf8_lossy(first));
-    let mut importer = CsvImporter::new(input, mapping, limits).map_err(failed)?;
-    loop {
-        let mut body = Vec::new();
-        let Some(chunk) = importer.next_chunk(CSV_BATCH_ROWS, &mut body).map_err(failed)? else {
-            return Ok(());
-        };
-        note(sent, |sent| {
-            sent.refused_total += chunk.errors.total;
-            sent.refused
-                .extend(chunk.errors.first.iter().map(|error| format!("line {}: {}", error.line, error.reason)));
-        });
-        let batch = Batch { database: None, body, lines_before: None, lines: chunk.points };
-        if !batch.body.is_empty() && queue.send(batch).is_err() {
-            return Ok(());
+impl Cutter<'_> {
+    /// Cuts at line ends, but not at those inside the strings of line protocol.
+    fn cut_lines(&self, mut context: Context<'_>, mut input: impl Read) -> Result<(), String> {
+        let (batch_bytes, path) = (self.flags.batch_bytes, self.path.display());
+        let mut text = Vec::new();
+        let mut lines_before = 0;
+        while !self.interrupt.is_pressed() {
+            let wanted = (batch_bytes + LINE_BYTES_MAX + 1).saturating_sub(text.len());
+            let read = input.by_ref().take(wanted as u64).read_to_end(&mut text);
+            let at_end = read.map_err(|error| format!("{path}: reading broke off: {error}"))? < wanted;
+            let cut = lines::cut(&text, batch_bytes, at_end, context.is_line);
+            if cut.length == 0 && at_end {
+                return Ok(());
+            }
+            if cut.length == 0 {
+                let line = lines_before + 1;
+                return Err(format!("{path}: line {line} has more than {LINE_BYTES_MAX} bytes: is it text?"));
+            }
+            let rest = text.split_off(cut.length);
+            let body = std::mem::replace(&mut text, rest);
+            let ends_openmetrics = self.format == Format::Prometheus && text.is_empty() && dialect::ends(&body);
+            let is_done = context.takes(&body).map_err(|error| format!("{path}: {error}"))?;
+            let database = context.database.clone();
+            let batch = Batch { database, body, lines_before: Some(lines_before), lines: cut.lines };
+            if !is_done && self.queue.send(batch).is_err() {
+                return Ok(());
+            }
+            if ends_openmetrics {
+                return Err(format!(
+                    "{path} is OpenMetrics, as its end tells, and its times in seconds were read as milliseconds: \
+                     delete what it wrote, and import it with --format openmetrics"
+                ));
+            }
+            lines_before += cut.lines;
         }
+        Ok(())
+    }
+
+    fn cut_csv(&self, input: impl Read, sent: &Mutex<Sent>) -> Result<(), String> {
+        let failed = |error: ingest::csv::CsvError| format!("{}: {error}", self.path.display());
+        let limits = Limits::default();
+        let mut input = BufReader::with_capacity(1 << 20, input);
+        let header = input.fill_buf().map_err(|error| format!("reading broke off: {error}"))?;
+        let first = header.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let mapping = self.flags.mapping(self.path, &String::from_utf8_lossy(first));
+        let mut importer = CsvImporter::new(input, mapping, limits).map_err(failed)?;
+        while !self.interrupt.is_pressed() {
+            let mut body = Vec::new();
+            let Some(chunk) = importer.next_chunk(CSV_BATCH_ROWS, &mut body).map_err(failed)? else {
+                return Ok(());
+            };
+            note(sent, |sent| {
+                sent.refused_total += chunk.errors.total;
+                sent.refused
+                    .extend(chunk.errors.first.iter().map(|error| format!("line {}: {}", error.line, error.reason)));
+            });
+            let batch = Batch { database: None, body, lines_before: None, lines: chunk.points };
+            if !batch.body.is_empty() && self.queue.send(batch).is_err() {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -317,12 +376,18 @@ fn send_all(
         let db = ("db", batch.database.as_deref().unwrap_or(&flags.db));
         let answer = match format {
             Format::Prometheus => client.post("/api/v1/import/prometheus", &[db], &batch.body)?,
+            Format::Openmetrics => {
+                let path = HttpClient::path("/api/v1/import/prometheus", &[db]);
+                client.post_as(&path, &[("content-type", OPENMETRICS)], &batch.body)?
+            }
+            Format::Json => client.post("/api/v1/import", &[db], &batch.body)?,
             Format::Line => client.post("/write", &[db, ("precision", flags.precision.as_str())], &batch.body)?,
             Format::Csv => client.post("/write", &[db, ("precision", "ns")], &batch.body)?,
         };
         let refused = read_refusals(&answer, batch.lines_before)?;
         note(sent, |sent| {
             sent.lines += batch.lines;
+            sent.last_line = sent.last_line.max(batch.lines_before.map_or(0, |before| before + batch.lines));
             sent.refused_total += refused.0;
             sent.refused.extend(refused.1);
         });
@@ -386,9 +451,14 @@ mod tests {
 
     #[test]
     fn formats_by_name() {
-        for (name, format) in
-            [("a.csv", Format::Csv), ("a.CSV.gz", Format::Csv), ("m.prom", Format::Prometheus), ("x", Format::Line)]
-        {
+        for (name, format) in [
+            ("a.csv", Format::Csv),
+            ("a.CSV.gz", Format::Csv),
+            ("m.prom", Format::Prometheus),
+            ("m.om", Format::Openmetrics),
+            ("a.jsonl", Format::Json),
+            ("x", Format::Line),
+        ] {
             assert_eq!(format_of(Path::new(name)), format, "{name}");
         }
     }

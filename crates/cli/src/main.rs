@@ -60,7 +60,7 @@ enum Command {
     Serve(Box<settings::ServeFlags>),
     /// Ask a running database in PromQL
     Query(query::QueryFlags),
-    /// Send files of line protocol, CSV or text exposition to a running database
+    /// Send files of line protocol, CSV, text exposition, OpenMetrics or JSON to a running database
     Import(import::ImportFlags),
     /// Databases and how long they keep their data
     Db(upkeep::DatabaseFlags),

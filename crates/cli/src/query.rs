@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::plan;
+use crate::render::plot::{self, Screen};
 use crate::render::series::Series;
-use crate::render::{plot, table};
+use crate::render::table;
 use crate::units::times;
 use client::http::HttpClient;
 
@@ -143,11 +144,13 @@ fn show(data: &Value, format: Format) -> Result<String, String> {
 }
 
 fn show_series(series: &[Series], format: Format) -> String {
-    let (width, height) = terminal_size::terminal_size().map_or((100, 30), |(width, height)| (width.0, height.0));
+    let (columns, rows) = terminal_size::terminal_size().map_or((100, 30), |(width, height)| (width.0, height.0));
+    let has_colours =
+        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     match format {
         Format::Csv => table::csv(series),
-        Format::Plot => plot::render(series, u32::from(width), u32::from(height)),
-        Format::Table | Format::Json => table::render(series, width),
+        Format::Plot => plot::render(series, Screen { columns, rows, has_colours }),
+        Format::Table | Format::Json => table::render(series, columns),
     }
 }
 
@@ -215,5 +218,16 @@ mod tests {
         let table = show(&data, Format::Table).unwrap();
         assert!(table.contains("1970-01-01T00:00:02Z") && table.contains("4.5"), "{table}");
         assert!(show(&data, Format::Plot).unwrap().contains("m{host=\"a\"}"));
+    }
+
+    #[test]
+    fn tables_are_for_people() {
+        let labels = |count: usize| (0..count).map(|number| (format!("l{number}"), "x".to_owned())).collect();
+        let one = |count| Series { labels: labels(count), samples: vec![(1.0, "0.30000000000000004".to_owned())] };
+        let few = table::render(&[one(5)], 200);
+        assert!(few.contains(" l0 ") && few.contains(" l4 ") && few.contains(" 0.3 "), "{few}");
+        let many = table::render(&[one(6)], 200);
+        assert!(many.contains(" series ") && many.contains(r#"{l0="x", l1="x""#), "{many}");
+        assert!(table::csv(&[one(6)]).contains(",l5,value\n1,x,x,x,x,x,x,0.30000000000000004"), "CSV is for programs");
     }
 }

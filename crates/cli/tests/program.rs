@@ -93,6 +93,67 @@ fn import_of_every_format_and_query_in_every_form() {
 }
 
 #[test]
+fn import_of_what_others_export() {
+    let folder = Folder::new("exports");
+    let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics"]);
+    let import = |name: &str, content: &str, flags: &[&str]| {
+        let file = folder.file(name, content.as_bytes());
+        let output = run(&[&["import", "--url", server.url(), file.to_str().unwrap()], flags].concat());
+        (output.status.code(), text(&output.stderr))
+    };
+    let value = |query: &str| {
+        let output = run(&["query", "--url", server.url(), query, "--time", "1700000000", "--format", "csv"]);
+        text(&output.stdout).lines().nth(1).map(|line| line.rsplit(',').next().unwrap().to_owned())
+    };
+    let prometheus = ["--format", "prometheus"];
+    let (code, said) =
+        import("dump.om.txt", "om{a=\"b\"} 1 1700000000.000\nom{a=\"b\"} 2 1700000000.5\n# EOF\n", &prometheus);
+    assert!(code == Some(0) && value("om{a=\"b\"}").as_deref() == Some("1"), "{said}");
+    let (code, said) = import("whole.txt", "whole 3 1700000000\n# EOF\n", &prometheus);
+    assert!(code == Some(0) && value("whole").as_deref() == Some("3"), "{said}");
+    let (code, said) = import("dump.txt", "{__name__=\"dumped\", a=\"b\"} 4 1700000000000\n", &prometheus);
+    assert!(code == Some(0) && value("dumped{a=\"b\"}").as_deref() == Some("4"), "{said}");
+    let (code, said) = import("text.prom", "plain 5 1700000000000\n", &[]);
+    assert!(code == Some(0) && value("plain").as_deref() == Some("5"), "{said}");
+    let json = r#"{"metric":{"__name__":"lines","a":"b"},"values":[6],"timestamps":[1700000000000]}"#;
+    let (code, said) = import("lines.txt", &format!("{json}\n{{}}\n"), &["--format", "json"]);
+    assert!(code == Some(1) && said.contains("2 lines sent, 1 refused") && said.contains("line 2: "), "{said}");
+    assert_eq!(value("lines{a=\"b\"}").as_deref(), Some("6"));
+}
+
+#[test]
+fn an_import_that_is_interrupted_says_how_far_it_came() {
+    let folder = Folder::new("interrupted");
+    let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics"]);
+    let mut child = std::process::Command::new(support::PROGRAM)
+        .args(["import", "-", "--batch-bytes", "20", "--url", server.url()])
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // More than is read at once, so that the first lines are on their way while the program waits for more.
+    let comment = format!("#{}\n", "x".repeat(1 << 20));
+    input.write_all(format!("m v=1 1\nm v=2 2\nm v=3 3\n{}", comment.repeat(2)).as_bytes()).unwrap();
+    let started = std::time::Instant::now();
+    while !server.get("/api/v1/query?query=m_v&time=1").1.contains(r#""3""#) {
+        assert!(started.elapsed().as_secs() < 20, "nothing came");
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    // What the program said first tells that it has seen the signal.
+    let mut errors = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("Ctrl-C again ends at once") {
+        assert!(std::io::BufRead::read_line(&mut errors, &mut said).unwrap() > 0, "{said}");
+    }
+    drop(input);
+    std::io::Read::read_to_string(&mut errors, &mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("lines sent, 0 refused") && said.contains("is next"), "{said}");
+}
+
+#[test]
 fn commands_have_manners() {
     let folder = Folder::new("manners");
     let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics", "--body-bytes-max", "1MiB"]);

@@ -216,7 +216,8 @@ impl HttpClient {
         format!("{}{}", self.url, Self::path(path, parameters))
     }
 
-    fn path(path: &str, parameters: &[(&str, &str)]) -> String {
+    /// A path with parameters.
+    pub fn path(path: &str, parameters: &[(&str, &str)]) -> String {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
         if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
     }

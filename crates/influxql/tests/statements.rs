@@ -168,6 +168,21 @@ fn rows_are_deleted_by_tags_and_time() {
 }
 
 #[test]
+fn the_shell_shows_sizes_and_versions() {
+    let db = MemoryDatabases::new().unwrap();
+    db.write_lines("t", LINES.as_bytes()).unwrap();
+    let sizes = "database{database=t} numMeasurements,numSeries\n  2 4";
+    assert_eq!(show(&db, "show stats"), sizes);
+    assert_eq!(show(&db, "show stats for 'database'"), sizes);
+    assert_eq!(show(&db, "show stats for 'runtime'"), "");
+    let diagnostics = show(&db, "show diagnostics");
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(diagnostics.starts_with("build Branch,Build Time,Commit,Version\n"), "{diagnostics}");
+    assert!(diagnostics.contains(version) && diagnostics.contains("\nsystem currentTime\n"), "{diagnostics}");
+    assert!(show(&db, "show diagnostics for 'system'").starts_with("system currentTime"));
+}
+
+#[test]
 fn rows_are_written_into_measurements() {
     let db = MemoryDatabases::new().unwrap();
     db.write_lines("t", LINES.as_bytes()).unwrap();

@@ -5,7 +5,7 @@
 //! * [`remote_write`]: Prometheus remote write 1.0 and 2.0.
 //! * [`remote_read`]: Prometheus remote read, as samples and as chunks.
 //! * [`otlp`]: OpenTelemetry metrics, protobuf and JSON.
-//! * [`exposition`]: Prometheus's text format and the basics of OpenMetrics.
+//! * [`exposition`]: Prometheus's text format and the basics of OpenMetrics; metrics in protobuf, as client libraries push them.
 //! * [`graphite`]: Graphite's plaintext protocol, with tags.
 //! * [`opentsdb`]: OpenTSDB's telnet commands and JSON.
 //! * [`json_lines`]: series as lines of JSON.

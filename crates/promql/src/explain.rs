@@ -24,7 +24,7 @@ use crate::range::samples::SampleInterval;
 use crate::range::window_bounds::{WindowEnds, range_bounds, subquery_grid};
 use crate::settings::EvaluationSettings;
 use crate::syntax::ast::{
-    Aggregate, Binary, Cardinality, Edges, Expr, Grouping, Matching, Node, Range, Selector, Shift, Subquery,
+    Aggregate, Cardinality, Chain, Edges, Expr, Grouping, Link, Matching, Node, Range, Selector, Shift, Subquery,
 };
 use crate::syntax::bind_times::{QueryTimes, bind_times};
 use crate::syntax::number::plain;
@@ -35,6 +35,9 @@ const NS_PER_MS: i64 = 1_000_000;
 const LINE_CHARACTERS_MAX: usize = 100;
 
 const INDENT: usize = 2;
+
+/// Operators of a chain that are shown within each other.
+const NESTED_LINKS_MAX: usize = 100;
 
 /// Explains the evaluation at one instant.
 pub fn explain_instant(
@@ -173,7 +176,7 @@ impl Explainer<'_> {
             Node::Range(range) => self.window(range, steps),
             Node::Subquery(subquery) => self.subquery(subquery, steps)?,
             Node::Sign { negative, inner } => Item::list(if *negative { "-" } else { "+" }, [self.expr(inner, steps)?]),
-            Node::Binary(binary) => self.binary(binary, steps)?,
+            Node::Chain(chain) => self.chain(chain, steps)?,
             Node::Aggregate(aggregate) => self.aggregate(aggregate, steps)?,
             Node::Call(call) => {
                 let arguments = call.arguments.iter().map(|argument| self.expr(argument, steps));
@@ -215,12 +218,30 @@ impl Explainer<'_> {
         Ok(Item::list("subquery", items))
     }
 
-    fn binary(&self, binary: &Binary, steps: Steps) -> Result<Item, QueryError> {
-        let mut items = Vec::new();
-        items.extend(binary.return_bool.then(|| Item::list("bool", [])));
-        items.extend(binary.matching.iter().flat_map(matching_items));
-        items.extend([self.expr(&binary.left, steps)?, self.expr(&binary.right, steps)?]);
-        Ok(Item::list(binary.operator.name(), items))
+    fn chain(&self, chain: &Chain, steps: Steps) -> Result<Item, QueryError> {
+        if chain.links.len() > NESTED_LINKS_MAX {
+            return self.long_chain(chain, steps);
+        }
+        let invariant = if steps.count > 1 { chain.invariant_operands() } else { 0 };
+        let once = Steps { count: 1, ..steps };
+        let mut left = self.expr(&chain.first, if invariant > 1 { once } else { steps })?;
+        for (operands, link) in (2..).zip(&chain.links) {
+            let right = self.expr(&link.right, if operands <= invariant { once } else { steps })?;
+            left = link_item(link, vec![left, right]);
+            if operands == invariant {
+                left = Item::list("once", [left]);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Operators below each other, for nested ones would be unreadable.
+    fn long_chain(&self, chain: &Chain, steps: Steps) -> Result<Item, QueryError> {
+        let mut items = vec![self.expr(&chain.first, steps)?];
+        for link in &chain.links {
+            items.push(link_item(link, vec![self.expr(&link.right, steps)?]));
+        }
+        Ok(Item::list("chain", items))
     }
 
     fn aggregate(&self, aggregate: &Aggregate, steps: Steps) -> Result<Item, QueryError> {
@@ -235,6 +256,15 @@ impl Explainer<'_> {
         items.push(self.expr(&aggregate.input, steps)?);
         Ok(Item::list(aggregate.operation.name(), items))
     }
+}
+
+/// An operator with what it is applied to.
+fn link_item(link: &Link, sides: Vec<Item>) -> Item {
+    let mut items = Vec::new();
+    items.extend(link.return_bool.then(|| Item::list("bool", [])));
+    items.extend(link.matching.iter().flat_map(matching_items));
+    items.extend(sides);
+    Item::list(link.operator.name(), items)
 }
 
 fn shift_items(shift: &Shift) -> Vec<Item> {

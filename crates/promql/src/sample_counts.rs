@@ -15,7 +15,7 @@ use crate::expression::Expression;
 use crate::histogram::native::Histogram;
 use crate::range::samples::{Cursor, SampleInterval, Samples};
 use crate::range::window_bounds::{SelectorOutput, WindowBounds, subquery_grid};
-use crate::syntax::ast::{Call, Edges, Expr, Node, Operator, Range, Selector, Subquery};
+use crate::syntax::ast::{Call, Chain, Edges, Expr, Link, Node, Operator, Range, Selector, Subquery};
 use crate::syntax::bind_times::{QueryTimes, bind_times};
 use crate::syntax::functions::{Function, HistogramPart};
 use crate::syntax::result_kind::ResultKind;
@@ -78,7 +78,6 @@ impl HistogramUse {
     fn inner_usage(mut self, expr: &Expr) -> Self {
         match &expr.node {
             Node::Subquery(_) => self.needs_buckets = true,
-            Node::Binary(binary) => self.needs_buckets |= matches!(binary.operator, Operator::Trim { .. }),
             Node::Call(call) => match call.signature.function {
                 Function::Histogram(HistogramPart::Count | HistogramPart::Sum | HistogramPart::Average) => {
                     self.is_about_sums = true;
@@ -157,8 +156,21 @@ impl Evaluator<'_> {
                 Ok(once.repeated(steps))
             }
             Node::Call(call) => self.count_call(call, steps, inner_usage),
+            Node::Chain(chain) => self.count_chain(chain, steps, usage),
             _ => self.count_all(expr.children().into_iter(), steps, inner_usage),
         }
+    }
+
+    fn count_chain(&self, chain: &Chain, steps: Steps, usage: HistogramUse) -> Result<SampleCounts, QueryError> {
+        // What buckets are cut off of is read with them.
+        let trims = |link: &Link| matches!(link.operator, Operator::Trim { .. });
+        let trimmed = chain.links.iter().rposition(trims).map_or(0, |last| last + 2);
+        let mut counts = SampleCounts::none(steps);
+        for (place, operand) in chain.operands().enumerate() {
+            let needs_buckets = usage.needs_buckets || place < trimmed;
+            counts.add(&self.count(operand, steps, HistogramUse { needs_buckets, ..usage })?);
+        }
+        Ok(counts)
     }
 
     fn count_all<'e>(

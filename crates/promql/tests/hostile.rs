@@ -30,7 +30,7 @@ fn deep_nesting_is_refused() {
         refused(&format!("{}x", "-".repeat(depth)), deep);
         refused(&format!("{}x", "- ".repeat(depth)), deep);
         refused(&format!("1{}", "^1".repeat(depth)), deep);
-        refused(&format!("x{}", " or x".repeat(depth)), deep);
+        refused(&format!("{}x{}", "(x or ".repeat(depth), ")".repeat(depth)), deep);
         refused(&format!("x{}", "[1m:1m]".repeat(depth)), deep);
         refused(&format!("{}x", "(-".repeat(depth)), deep);
     }
@@ -57,6 +57,38 @@ fn what_is_just_not_too_deep_is_evaluated() {
         .unwrap();
         let _ = format!("{:?}", expression.clone());
     }
+}
+
+/// As long a chain as anyone writes, on the stack of a thread: it is no nesting.
+#[test]
+fn long_chains_of_operators_are_evaluated() {
+    let mut source = Memory::default();
+    let labels = |name: &str| model::Labels::from_pairs([("__name__", name)]).unwrap();
+    source.series.insert(labels("x"), vec![(0, 1.0)]);
+    source.series.insert(labels("y"), vec![(0, 5.0)]);
+    let (settings, budget) = (EvaluationSettings::default(), Budget::new(1_000_000));
+    let times = QueryTimes { start_ms: 0, end_ms: 1000, step_ms: 100 };
+    for length in [1000, 10_000] {
+        for (text, expected) in [
+            (format!("x{}", " + x".repeat(length)), length as f64 + 1.0),
+            (format!("x{}", " or x".repeat(length)), 1.0),
+            (format!("1{} + x", " + 1".repeat(length - 1)), length as f64 + 1.0),
+            (format!("x{}", " * 1 - 0 unless z".repeat(length / 3)), 1.0),
+            (format!("x == 1 {}", "or x + y ".repeat(length - 1)), 1.0),
+        ] {
+            let expression = Expression::parse(&text).unwrap();
+            let evaluation = Evaluation::new(&source, &settings, &budget);
+            let result = format!("{:?}", evaluate_instant(&expression, 0, &evaluation).unwrap());
+            assert!(result.contains(&format!("{expected:?}")), "{}: {result}", &text[..40]);
+            evaluate_range(&expression, times, &evaluation).unwrap();
+            assert_eq!(Expression::parse(&expression.line()).unwrap().line(), expression.line());
+            assert!(expression.pretty().len() >= text.len() / 2);
+            assert!(expression.tree_json().matches("binaryExpr").count() >= length / 3 * 3 - 1);
+            assert!(!thalweg_promql::explain_instant(&expression, 0, &settings).unwrap().is_empty());
+            drop(expression.clone());
+        }
+    }
+    refused(&format!("1{}", "+1".repeat(10_001)), "more than 10000 operators in a row");
 }
 
 #[test]

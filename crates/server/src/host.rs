@@ -22,7 +22,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::state::State;
 
-/// The sampling under way.
+/// Something that is written again and again.
 pub(crate) struct Sampling(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
 
 impl Sampling {
@@ -35,11 +35,16 @@ impl Sampling {
     }
 }
 
-/// Samples at once, then at the interval of the settings.
+/// Samples the machine at once, then at the interval of the settings.
 pub(crate) fn start(state: &Arc<State>) -> Sampling {
-    let Some(interval_ms) = state.settings.host_metrics_interval_ms else {
-        return Sampling(None);
-    };
+    match state.settings.host_metrics_interval_ms {
+        Some(interval_ms) => repeat(state, interval_ms, sample),
+        None => Sampling(None),
+    }
+}
+
+/// Does something at once, then at an interval.
+pub(crate) fn repeat(state: &Arc<State>, interval_ms: u64, work: fn(&State)) -> Sampling {
     let (stop, mut stopped) = oneshot::channel();
     let state = state.clone();
     let task = tokio::spawn(async move {
@@ -51,7 +56,7 @@ pub(crate) fn start(state: &Arc<State>) -> Sampling {
                 _ = &mut stopped => return,
             }
             // A sample that cannot be taken or written is left out; `/health` and `/metrics` tell why writes fail.
-            let _ = state.work(sample).await;
+            let _ = state.work(work).await;
         }
     });
     Sampling(Some((stop, task)))

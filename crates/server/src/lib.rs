@@ -6,7 +6,7 @@
 //! * [`scheduler`]: which queries run, at which priority, and on what threads
 //! * [`sign_in`]: who a client is and what it may do
 //! * [`settings`]: settings of all of it · [`state`]: what handlers share · [`error`]: errors of the API · [`redact`]: texts without passwords
-//! * [`metrics`]: the server's own numbers · [`host`]: the machine's · [`notice`]: lines for the operator · `fuzzing`: entries for fuzzers
+//! * [`metrics`]: the server's own numbers · [`host`]: the machine's · `pushed`: those of jobs that have ended · [`notice`]: lines for the operator · `fuzzing`: entries for fuzzers
 
 mod error;
 #[doc(hidden)]
@@ -16,6 +16,7 @@ mod http;
 mod listen;
 mod metrics;
 mod notice;
+mod pushed;
 mod redact;
 mod scheduler;
 mod settings;

@@ -1,7 +1,7 @@
 //! What all handlers share.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use access::scope::Scope;
@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) spares: Arc<Spares>,
     pub(crate) unpacked_spares: Arc<Spares>,
     requests: Arc<Semaphore>,
+    /// Pushed groups are changed one after another.
+    pushing: Mutex<()>,
     /// Who may sign in.
     pub(crate) sign_in: SignIn,
 }
@@ -67,7 +69,13 @@ impl State {
             spares: Arc::default(),
             unpacked_spares: Arc::default(),
             requests,
+            pushing: Mutex::default(),
         }
+    }
+
+    /// Keeps others from changing pushed groups.
+    pub(crate) fn pushing(&self) -> MutexGuard<'_, ()> {
+        self.pushing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Prints a notice of a slow query; other notices do not hold it back.

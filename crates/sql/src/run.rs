@@ -160,6 +160,9 @@ impl Run<'_> {
         if !query.pipe_operators.is_empty() {
             return unsupported("a pipe");
         }
+        if let Some(last) = self.end_of(query)? {
+            return Ok(last);
+        }
         let limit = self.limit(query.limit_clause.as_ref(), query.fetch.as_ref())?;
         let order = order_expressions(query.order_by.as_ref())?;
         if let SetExpr::Select(select) = &*query.body {

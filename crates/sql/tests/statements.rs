@@ -162,6 +162,7 @@ fn statements_give_what_they_say() {
     }
     check(&db, &folder().join("hostile.txt"), Manner::Postgres);
     check(&db, &folder().join("write.txt"), Manner::Postgres);
+    check(&db, &folder().join("questdb_write.txt"), Manner::QuestDb);
 }
 
 /// Rows at both ends of time, and all that is computed of times: an answer or an error, no overflow.

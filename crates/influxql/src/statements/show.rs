@@ -12,6 +12,7 @@ use crate::statements::answer::{Answer, Series};
 use crate::statements::request::{RequestContext, database, named_tables};
 use crate::syntax::ast::{Counted, Limits, Named, Show, ShowTarget, WithKey};
 use crate::syntax::duration::go_text;
+use crate::time;
 
 /// The length of InfluxDB's shard groups, for columns that clients expect.
 const SHARD_GROUP_NS: i64 = 168 * 3_600_000_000_000;
@@ -25,7 +26,9 @@ pub(crate) fn show(session: &dyn Session, request: &RequestContext<'_>, show: &S
         ShowTarget::Users => vec![Series::list("", &["user", "admin"], Vec::new())],
         ShowTarget::Grants => return Err(QueryError::Invalid("user not found".to_owned())),
         ShowTarget::Queries => vec![Series::list("", &["qid", "query", "database", "duration", "status"], Vec::new())],
-        ShowTarget::Subscriptions | ShowTarget::Stats | ShowTarget::Diagnostics => Vec::new(),
+        ShowTarget::Subscriptions => Vec::new(),
+        ShowTarget::Stats => stats(session, show.module.as_deref())?,
+        ShowTarget::Diagnostics => diagnostics(session, show.module.as_deref()),
         ShowTarget::ContinuousQueries => {
             session.databases().iter().map(|name| Series::list(name, &["name", "query"], Vec::new())).collect()
         }
@@ -50,6 +53,36 @@ pub(crate) fn show(session: &dyn Session, request: &RequestContext<'_>, show: &S
         _ => of_tables(session, database(session, request, show.database.as_deref())?, show)?,
     };
     Ok(Answer { series, messages: Vec::new() })
+}
+
+/// Sizes of each database, as InfluxDB's module `database` has them.
+fn stats(session: &dyn Session, module: Option<&str>) -> Result<Vec<Series>, QueryError> {
+    if module.is_some_and(|module| module != "database") {
+        return Ok(Vec::new());
+    }
+    let everything = condition::split(None, session.now_ns(), None).map_err(QueryError::Invalid)?;
+    let mut all = Vec::new();
+    for database in session.databases() {
+        let tables = session.tables(&database)?;
+        let series: usize =
+            choose(session, &database, &tables, &everything)?.iter().map(|table| table.groups.len()).sum();
+        let row = vec![Value::Int(tables.len() as i64), Value::Int(series as i64)];
+        let tags = vec![("database".to_owned(), database)];
+        all.push(Series { tags, ..Series::list("database", &["numMeasurements", "numSeries"], vec![row]) });
+    }
+    Ok(all)
+}
+
+/// What runs, as InfluxDB's modules `build` and `system` say it.
+fn diagnostics(session: &dyn Session, module: Option<&str>) -> Vec<Series> {
+    let text = |text: &str| Value::from(text);
+    let build = vec![text(""), text(""), text(""), text(env!("CARGO_PKG_VERSION"))];
+    let now = time::text(session.now_ns(), None);
+    let all = vec![
+        Series::list("build", &["Branch", "Build Time", "Commit", "Version"], vec![build]),
+        Series::list("system", &["currentTime"], vec![vec![text(&now)]]),
+    ];
+    all.into_iter().filter(|series| module.is_none_or(|module| series.name == module)).collect()
 }
 
 /// A database has one policy here, named as InfluxDB names the one that it makes itself.

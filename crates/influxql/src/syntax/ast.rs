@@ -269,6 +269,8 @@ impl Operator {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Show {
     pub(crate) what: ShowTarget,
+    /// The module that `SHOW STATS FOR` and `SHOW DIAGNOSTICS FOR` name.
+    pub(crate) module: Option<String>,
     /// `ON`.
     pub(crate) database: Option<String>,
     pub(crate) sources: Vec<Source>,

@@ -255,6 +255,9 @@ impl ShowTarget {
 impl Display for Show {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "SHOW {}", self.what.words())?;
+        if let Some(module) = &self.module {
+            write!(out, " FOR {}", text(module))?;
+        }
         if let Some(database) = &self.database {
             write!(out, " ON {}", name(database))?;
         }

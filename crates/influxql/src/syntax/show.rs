@@ -8,6 +8,7 @@ impl Parser<'_> {
         let what = self.show_target()?;
         let mut show = Show {
             what,
+            module: None,
             database: None,
             sources: Vec::new(),
             with_measurement: None,
@@ -23,7 +24,7 @@ impl Parser<'_> {
         }
         if what == ShowTarget::Stats || what == ShowTarget::Diagnostics {
             if self.accept_word("for") {
-                self.text_literal()?;
+                show.module = Some(self.text_literal()?);
             }
             return Ok(show);
         }

@@ -200,10 +200,16 @@ impl Spelling {
         let length = if value.starts_with(b"\"") { quoted_length(value) } else { None };
         let length = length.ok_or_else(|| Reason::from(format!("the value of label {name:?} is not in quotes")))?;
         let (value, rest) = value.split_at_checked(length).unwrap_or_default();
+        let value = to_text(&unquote(value))?;
+        if name == METRIC_NAME && !quoted {
+            // As `promtool tsdb dump` spells it.
+            self.set_metric(value)?;
+            return Ok(rest);
+        }
         if name.is_empty() || name == METRIC_NAME {
             return Err(format!("a label cannot have the name {name:?}").into());
         }
-        self.labels.push((name, to_text(&unquote(value))?));
+        self.labels.push((name, value));
         Ok(rest)
     }
 }

@@ -76,6 +76,15 @@ fn reads_openmetrics() {
     assert_eq!(Format::from_content_type("text/plain; version=0.0.4"), Format::Text);
 }
 
+/// As `promtool tsdb dump` writes them.
+#[test]
+fn reads_names_among_labels() {
+    check(
+        "{__name__=\"up\", job=\"a\"} 1 1700000000000\n{__name__=\"up\"} +Inf 1",
+        &["1 up{job=\"a\"} value=1.0 @1700000000000000000", "2 up{} value=inf @1000000"],
+    );
+}
+
 #[test]
 fn says_what_is_wrong_and_keeps_the_rest() {
     let cases = [
@@ -95,7 +104,8 @@ fn says_what_is_wrong_and_keeps_the_rest() {
         ("m{,} 1", "key: invalid label name \"\""),
         ("m{a=\"1\",a=\"1\"} 1", "key: label \"a\" is given twice"),
         ("m{1a=\"1\"} 1", "key: invalid label name \"1a\""),
-        ("m{__name__=\"1\"} 1", "key: a label cannot have the name \"__name__\""),
+        ("m{__name__=\"1\"} 1", "key: two metric names"),
+        ("m{\"__name__\"=\"1\"} 1", "key: a label cannot have the name \"__name__\""),
         ("m{\"\"=\"1\"} 1", "key: a label cannot have the name \"\""),
         ("m{\"n\"} 1", "key: two metric names"),
         ("1m 1", "key: invalid metric name \"1m\""),

@@ -110,7 +110,7 @@ fn is_stepwise(expr: &Expr) -> bool {
             aggregate.operation != Aggregation::LimitK && aggregate.parameter.as_ref().is_none_or(is_constant)
         }
         Node::Call(call) => is_stepwise_call(call),
-        Node::Number { .. } | Node::Text(_) | Node::Parentheses(_) | Node::Sign { .. } | Node::Binary(_) => true,
+        Node::Number { .. } | Node::Text(_) | Node::Parentheses(_) | Node::Sign { .. } | Node::Chain(_) => true,
     };
     is_node_stepwise && expr.children().into_iter().all(is_stepwise)
 }

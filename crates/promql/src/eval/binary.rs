@@ -8,7 +8,7 @@ use crate::eval::annotations::{Annotations, HistogramOperation};
 use crate::eval::evaluator::{Computed, Evaluator};
 use crate::eval::rows::{Sample, Steps, Vector};
 use crate::histogram::native::{CounterReset, Histogram};
-use crate::syntax::ast::{Arithmetic, Binary, Comparison, Operator};
+use crate::syntax::ast::{Arithmetic, Chain, Comparison, Link, Operator};
 use crate::syntax::span::Span;
 
 impl Arithmetic {
@@ -170,10 +170,44 @@ fn scaled(histogram: &Histogram, scale: impl FnOnce(&mut Histogram)) -> Operator
 }
 
 impl<'q> Evaluator<'q> {
-    pub(crate) fn binary(&self, binary: &Binary, span: Span, steps: Steps) -> Result<Computed<'q>, QueryError> {
-        let left = self.compute(&binary.left, steps)?;
-        let right = self.compute(&binary.right, steps)?;
-        let (operator, return_bool) = (binary.operator, binary.return_bool);
+    /// Applies the operators of a chain one after another. Operands at its front that are the same at every step are combined once.
+    pub(crate) fn chain(&self, chain: &Chain, steps: Steps) -> Result<Computed<'q>, QueryError> {
+        let invariant = if steps.count > 1 { chain.invariant_operands() } else { 0 };
+        // Each operator is a step within the one after it; the last one is the chain's own.
+        let trace = self.source.trace();
+        let inner = chain.links.len().saturating_sub(1);
+        let started_ns: Vec<i64> = trace.iter().flat_map(|trace| (0..inner).map(|_| trace.begin())).collect();
+        let once = Steps { count: 1, ..steps };
+        let mut left = self.compute(&chain.first, if invariant > 1 { once } else { steps })?;
+        for (place, link) in chain.links.iter().enumerate() {
+            self.budget.check()?;
+            let operands = place + 2;
+            let link_steps = if operands <= invariant { once } else { steps };
+            let right = self.compute(&link.right, link_steps)?;
+            let span = chain.first.span.to(link.right.span);
+            left = self.link(link, span, [left, right], link_steps.count)?;
+            if place < inner {
+                self.order_by_steps(&mut left, link_steps);
+            }
+            if operands == invariant {
+                left = self.repeated(left, steps)?;
+            }
+            if let (Some(trace), Some(started_ns)) = (trace, started_ns.get(place)) {
+                let (series, rows) = left.size();
+                trace.end(*started_ns, Some(link.operator.name()), series, rows);
+            }
+        }
+        Ok(left)
+    }
+
+    fn link(
+        &self,
+        link: &Link,
+        span: Span,
+        sides: [Computed<'q>; 2],
+        count: usize,
+    ) -> Result<Computed<'q>, QueryError> {
+        let (operator, return_bool) = (link.operator, link.return_bool);
         let operator = OperatorContext {
             annotation: Cell::new(None),
             operator,
@@ -181,9 +215,9 @@ impl<'q> Evaluator<'q> {
             annotations: &self.annotations,
             span,
         };
-        match (left, right) {
+        match sides.into() {
             (Computed::Scalar(left), Computed::Scalar(right)) => {
-                let compute: Box<dyn Fn(f64, f64) -> f64> = match binary.operator {
+                let compute: Box<dyn Fn(f64, f64) -> f64> = match link.operator {
                     Operator::Arithmetic(arithmetic) => Box::new(arithmetic.apply()),
                     Operator::Comparison(comparison) => {
                         Box::new(move |a, b| f64::from(u8::from(comparison.holds()(a, b))))
@@ -202,7 +236,7 @@ impl<'q> Evaluator<'q> {
                 })
             }
             (Computed::Scalar(scalar), Computed::Vector(vector)) => {
-                let filters = matches!(binary.operator, Operator::Comparison(_)) && !binary.return_bool;
+                let filters = matches!(link.operator, Operator::Comparison(_)) && !link.return_bool;
                 self.with_scalar(vector, &operator, |step, sample| {
                     let result = operator.result(&Sample::Float(scalar_at(&scalar, step)), &sample)?;
                     // A filter keeps the vector's value, not the scalar.
@@ -210,10 +244,10 @@ impl<'q> Evaluator<'q> {
                 })
             }
             (Computed::Vector(left), Computed::Vector(right)) => {
-                let matching = binary.matching.clone().unwrap_or_default();
-                let result = match binary.operator {
-                    Operator::Set(operation) => self.set(operation, &matching, left, right, steps.count),
-                    _ => self.join(&operator, &matching, [left, right], steps.count),
+                let matching = link.matching.clone().unwrap_or_default();
+                let result = match link.operator {
+                    Operator::Set(operation) => self.set(operation, &matching, left, right, count),
+                    _ => self.join(&operator, &matching, [left, right], count),
                 };
                 result.map(Computed::Vector)
             }

@@ -6,7 +6,7 @@ use model::Labels;
 use query::{Budget, QueryError, Source};
 
 use crate::eval::annotations::Annotations;
-use crate::eval::rows::{Steps, Vector, metric_name};
+use crate::eval::rows::{Row, Steps, Vector, metric_name};
 use crate::settings::EvaluationSettings;
 
 /// The source, the settings and the limits of an evaluation.
@@ -44,6 +44,16 @@ pub(crate) struct Evaluator<'q> {
 pub(crate) enum Computed<'b> {
     Scalar(Vec<f64>),
     Vector(Vector<'b>),
+}
+
+impl Computed<'_> {
+    /// How many series and rows it has.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        match self {
+            Self::Scalar(values) => (1, values.len()),
+            Self::Vector(vector) => (vector.rows.len(), vector.rows.iter().map(Row::len).sum()),
+        }
+    }
 }
 
 impl<'q> Evaluator<'q> {

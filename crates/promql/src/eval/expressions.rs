@@ -3,10 +3,10 @@
 use query::QueryError;
 
 use crate::eval::evaluator::{Computed, Evaluator};
-use crate::eval::rows::{Row, Sample, Steps, Vector};
+use crate::eval::rows::{Sample, Steps, Vector};
 use crate::histogram::native::Histogram;
 use crate::range::window_bounds::SelectorOutput;
-use crate::syntax::ast::{Aggregation, Edges, Expr, Node};
+use crate::syntax::ast::{Aggregation, Edges, Expr, Node, Operator};
 use crate::syntax::functions::Function;
 
 impl<'q> Evaluator<'q> {
@@ -16,10 +16,7 @@ impl<'q> Evaluator<'q> {
         let Some(trace) = self.source.trace() else { return self.compute_once(expr, steps) };
         let started_ns = trace.begin();
         let computed = self.compute_once(expr, steps)?;
-        let (series, rows) = match &computed {
-            Computed::Scalar(values) => (1, values.len()),
-            Computed::Vector(vector) => (vector.rows.len(), vector.rows.iter().map(Row::len).sum()),
-        };
+        let (series, rows) = computed.size();
         trace.end(started_ns, step_name(expr), series, rows);
         Ok(computed)
     }
@@ -28,7 +25,13 @@ impl<'q> Evaluator<'q> {
         if steps.count == 1 || !expr.is_step_invariant() {
             return self.compute_steps(expr, steps);
         }
-        match self.compute_steps(expr, Steps { count: 1, ..steps })? {
+        let computed = self.compute_steps(expr, Steps { count: 1, ..steps })?;
+        self.repeated(computed, steps)
+    }
+
+    /// Repeats a result of one step for all of them.
+    pub(super) fn repeated(&self, computed: Computed<'q>, steps: Steps) -> Result<Computed<'q>, QueryError> {
+        match computed {
             Computed::Scalar(values) => {
                 let value = values.first().copied().unwrap_or(f64::NAN);
                 Ok(Computed::Scalar(vec![value; steps.count]))
@@ -45,14 +48,20 @@ impl<'q> Evaluator<'q> {
 
     fn compute_steps(&self, expr: &Expr, steps: Steps) -> Result<Computed<'q>, QueryError> {
         let mut computed = self.compute_node(expr, steps)?;
-        if let Computed::Vector(vector) = &mut computed
+        if is_ordered_by_steps(expr) {
+            self.order_by_steps(&mut computed, steps);
+        }
+        Ok(computed)
+    }
+
+    /// Puts series that have a value earlier first, if the order matters.
+    pub(super) fn order_by_steps(&self, computed: &mut Computed<'q>, steps: Steps) {
+        if let Computed::Vector(vector) = computed
             && steps.count > 1
             && !self.is_stepwise
-            && is_ordered_by_steps(expr)
         {
             vector.rows.sort_by_cached_key(|row| (row.first..row.end()).find(|step| row.has(*step)));
         }
-        Ok(computed)
     }
 
     fn compute_node(&self, expr: &Expr, steps: Steps) -> Result<Computed<'q>, QueryError> {
@@ -63,7 +72,7 @@ impl<'q> Evaluator<'q> {
             }
             Node::Parentheses(inner) => self.compute(inner, steps),
             Node::Sign { negative, inner } => self.sign(*negative, inner, steps),
-            Node::Binary(binary) => self.binary(binary, expr.span, steps),
+            Node::Chain(chain) => self.chain(chain, steps),
             Node::Aggregate(aggregate) => self.aggregate(aggregate, expr.span, steps).map(Computed::Vector),
             Node::Call(call) => self.call(call, expr.span, steps),
             Node::Text(_) | Node::Range(_) | Node::Subquery(_) => Err(QueryError::Execution(format!(
@@ -122,7 +131,7 @@ impl<'q> Evaluator<'q> {
 /// Returns whether Prometheus collects the resulting series step by step, so that series that have a value earlier come first.
 fn is_ordered_by_steps(expr: &Expr) -> bool {
     match &expr.node {
-        Node::Binary(_) => true,
+        Node::Chain(_) => true,
         Node::Call(call) => !matches!(
             call.signature.function,
             Function::Range(_) | Function::LabelReplace | Function::LabelJoin | Function::Info
@@ -145,7 +154,7 @@ pub(crate) fn step_name(expr: &Expr) -> Option<&'static str> {
         Node::Number { .. } | Node::Text(_) | Node::Parentheses(_) | Node::Range(_) | Node::Subquery(_) => None,
         Node::Selector(selector) => (selector.edges == Edges::Smoothed).then_some("smoothed"),
         Node::Sign { .. } => Some("sign"),
-        Node::Binary(binary) => Some(binary.operator.name()),
+        Node::Chain(chain) => chain.last_operator().map(Operator::name),
         Node::Aggregate(aggregate) => Some(aggregate.operation.name()),
         Node::Call(call) => {
             let is_range = |argument: &Expr| matches!(argument.unwrapped().node, Node::Range(_));

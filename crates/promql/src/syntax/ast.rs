@@ -30,7 +30,8 @@ pub(crate) enum Node {
         negative: bool,
         inner: Box<Expr>,
     },
-    Binary(Box<Binary>),
+    /// Operands with operators between them.
+    Chain(Box<Chain>),
     Aggregate(Box<Aggregate>),
     Call(Box<Call>),
 }
@@ -129,14 +130,39 @@ pub(crate) enum DurationNode {
     },
 }
 
+/// `first operator right operator right …`, applied from the left to the right. A list, so that a long chain is no deep tree.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Binary {
+pub(crate) struct Chain {
+    pub(crate) first: Expr,
+    /// At least one.
+    pub(crate) links: Vec<Link>,
+}
+
+/// An operator of a chain. Its left side is all of the chain before it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Link {
     pub(crate) operator: Operator,
-    pub(crate) left: Expr,
     pub(crate) right: Expr,
     pub(crate) return_bool: bool,
     /// Nothing unless both sides are instant vectors.
     pub(crate) matching: Option<Matching>,
+}
+
+impl Chain {
+    /// The operands in order.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &Expr> {
+        std::iter::once(&self.first).chain(self.links.iter().map(|link| &link.right))
+    }
+
+    /// The operands at the front that are the same at every step. Those after the first are computed once together with it.
+    pub(crate) fn invariant_operands(&self) -> usize {
+        self.operands().take_while(|operand| operand.is_step_invariant()).count()
+    }
+
+    /// The operator that is applied last.
+    pub(crate) fn last_operator(&self) -> Option<Operator> {
+        self.links.last().map(|link| link.operator)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -353,8 +379,8 @@ impl Expr {
             Node::Selector(_) | Node::Aggregate(_) => ResultKind::InstantVector,
             Node::Range(_) | Node::Subquery(_) => ResultKind::RangeVector,
             Node::Parentheses(inner) | Node::Sign { inner, .. } => inner.kind(),
-            Node::Binary(binary) => {
-                let scalars = binary.left.kind() == ResultKind::Scalar && binary.right.kind() == ResultKind::Scalar;
+            Node::Chain(chain) => {
+                let scalars = chain.operands().all(|operand| operand.kind() == ResultKind::Scalar);
                 if scalars { ResultKind::Scalar } else { ResultKind::InstantVector }
             }
             Node::Call(call) => call.signature.result,
@@ -367,7 +393,7 @@ impl Expr {
             Node::Number { .. } | Node::Text(_) | Node::Selector(_) | Node::Range(_) => Vec::new(),
             Node::Parentheses(inner) | Node::Sign { inner, .. } => vec![inner],
             Node::Subquery(subquery) => vec![&subquery.inner],
-            Node::Binary(binary) => vec![&binary.left, &binary.right],
+            Node::Chain(chain) => chain.operands().collect(),
             Node::Aggregate(aggregate) => aggregate.parameter.iter().chain([&aggregate.input]).collect(),
             Node::Call(call) => call.arguments.iter().collect(),
         }
@@ -379,7 +405,9 @@ impl Expr {
             Node::Number { .. } | Node::Text(_) | Node::Selector(_) | Node::Range(_) => Vec::new(),
             Node::Parentheses(inner) | Node::Sign { inner, .. } => vec![inner],
             Node::Subquery(subquery) => vec![&mut subquery.inner],
-            Node::Binary(binary) => vec![&mut binary.left, &mut binary.right],
+            Node::Chain(chain) => {
+                std::iter::once(&mut chain.first).chain(chain.links.iter_mut().map(|link| &mut link.right)).collect()
+            }
             Node::Aggregate(aggregate) => aggregate.parameter.iter_mut().chain([&mut aggregate.input]).collect(),
             Node::Call(call) => call.arguments.iter_mut().collect(),
         }

@@ -208,7 +208,7 @@ impl Expr {
             Node::Range(range) => range.selector.shift.at.is_some(),
             Node::Subquery(subquery) => subquery.shift.at.is_some(),
             Node::Parentheses(inner) | Node::Sign { inner, .. } => inner.is_step_invariant(),
-            Node::Binary(binary) => binary.left.is_step_invariant() && binary.right.is_step_invariant(),
+            Node::Chain(chain) => chain.operands().all(Self::is_step_invariant),
             // As Prometheus: the parameter has no say.
             Node::Aggregate(aggregate) => aggregate.input.is_step_invariant(),
             Node::Call(call) => {

@@ -3,7 +3,7 @@
 use model::{METRIC_NAME, MatchOp, Matcher};
 use regex::{Regex, RegexBuilder};
 
-use crate::syntax::ast::{Aggregate, Aggregation, Binary, Call, Cardinality, Expr, Node, Operator, Selector};
+use crate::syntax::ast::{Aggregate, Aggregation, Call, Cardinality, Chain, Expr, Link, Node, Operator, Selector};
 use crate::syntax::result_kind::ResultKind;
 use crate::syntax::span::{ParseError, ParseResult, Span};
 use crate::syntax::strings::quote;
@@ -47,6 +47,12 @@ struct Checker<'t> {
     text: &'t str,
 }
 
+/// A side of an operator.
+struct Side {
+    kind: ResultKind,
+    span: Span,
+}
+
 fn fail<T>(span: Span, message: impl Into<String>) -> ParseResult<T> {
     Err(ParseError::new(span, message))
 }
@@ -80,7 +86,7 @@ impl Checker<'_> {
                 }
             }
             Node::Aggregate(aggregate) => self.aggregate(aggregate),
-            Node::Binary(binary) => self.binary(binary, span),
+            Node::Chain(chain) => self.chain(chain),
             Node::Call(call) => self.call(call, span),
         }
     }
@@ -107,38 +113,50 @@ impl Checker<'_> {
     }
 
     /// Where the operator is.
-    fn operator_span(&self, binary: &Binary) -> Span {
-        let between = self.text.get(binary.left.span.end..binary.right.span.start).unwrap_or_default();
+    fn operator_span(&self, left: &Side, link: &Link) -> Span {
+        let between = self.text.get(left.span.end..link.right.span.start).unwrap_or_default();
         let spaces = between.len() - between.trim_start().len();
-        Span::new(binary.left.span.end + spaces, binary.right.span.start)
+        Span::new(left.span.end + spaces, link.right.span.start)
     }
 
-    fn binary(&self, binary: &mut Binary, span: Span) -> ParseResult<()> {
-        self.expr(&mut binary.left)?;
-        self.expr(&mut binary.right)?;
-        let (left, right) = (binary.left.kind(), binary.right.kind());
-        let comparison = matches!(binary.operator, Operator::Comparison(_));
-        let set = matches!(binary.operator, Operator::Set(_));
+    fn chain(&self, chain: &mut Chain) -> ParseResult<()> {
+        self.expr(&mut chain.first)?;
+        let mut left = Side { kind: chain.first.kind(), span: chain.first.span };
+        for link in &mut chain.links {
+            self.expr(&mut link.right)?;
+            let right = Side { kind: link.right.kind(), span: link.right.span };
+            self.link(&left, link, &right)?;
+            let scalars = left.kind == ResultKind::Scalar && right.kind == ResultKind::Scalar;
+            let kind = if scalars { ResultKind::Scalar } else { ResultKind::InstantVector };
+            left = Side { kind, span: left.span.to(right.span) };
+        }
+        Ok(())
+    }
+
+    fn link(&self, left_side: &Side, link: &mut Link, right_side: &Side) -> ParseResult<()> {
+        let (left, right, span) = (left_side.kind, right_side.kind, left_side.span.to(right_side.span));
+        let comparison = matches!(link.operator, Operator::Comparison(_));
+        let set = matches!(link.operator, Operator::Set(_));
         let scalars = left == ResultKind::Scalar && right == ResultKind::Scalar;
-        if binary.return_bool && !comparison {
-            return fail(self.operator_span(binary), "bool modifier can only be used on comparison operators");
+        if link.return_bool && !comparison {
+            return fail(self.operator_span(left_side, link), "bool modifier can only be used on comparison operators");
         }
-        if comparison && !binary.return_bool && scalars {
-            return fail(self.operator_span(binary), "comparisons between scalars must use BOOL modifier");
+        if comparison && !link.return_bool && scalars {
+            return fail(self.operator_span(left_side, link), "comparisons between scalars must use BOOL modifier");
         }
-        let matching = binary.matching.clone().unwrap_or_default();
+        let matching = link.matching.clone().unwrap_or_default();
         let both = matching.labels.iter().find(|label| matching.on && matching.include.contains(label));
         if let Some(label) = both {
             let message = format!("label {} must not occur in ON and GROUP clause at once", quote(label));
-            return fail(self.operator_span(binary), message);
+            return fail(self.operator_span(left_side, link), message);
         }
-        for side in [&binary.left, &binary.right] {
-            if !matches!(side.kind(), ResultKind::Scalar | ResultKind::InstantVector) {
+        for side in [left_side, right_side] {
+            if !matches!(side.kind, ResultKind::Scalar | ResultKind::InstantVector) {
                 return fail(side.span, "binary expression must contain only scalar and instant vector types");
             }
         }
         let fills = matching.fill_left.is_some() || matching.fill_right.is_some();
-        let name = quote(binary.operator.name());
+        let name = quote(link.operator.name());
         if left == ResultKind::InstantVector && right == ResultKind::InstantVector {
             if set && matches!(matching.cardinality, Cardinality::OneToMany | Cardinality::ManyToOne) {
                 return fail(span, format!("no grouping allowed for {name} operation"));
@@ -146,7 +164,7 @@ impl Checker<'_> {
             if set && fills {
                 return fail(span, "filling in missing series not allowed for set operators");
             }
-            if let (Some(matching), true) = (&mut binary.matching, set) {
+            if let (Some(matching), true) = (&mut link.matching, set) {
                 matching.cardinality = Cardinality::ManyToMany;
             }
             return Ok(());
@@ -157,7 +175,7 @@ impl Checker<'_> {
         if fills {
             return fail(span, "filling in missing series only allowed between instant vectors");
         }
-        binary.matching = None;
+        link.matching = None;
         if set {
             return fail(span, format!("set operator {name} not allowed in binary scalar expression"));
         }

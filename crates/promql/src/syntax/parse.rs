@@ -3,8 +3,8 @@
 use model::{METRIC_NAME, MatchOp, Matcher};
 
 use crate::syntax::ast::{
-    Aggregate, Aggregation, Arithmetic, Binary, Call, Cardinality, Edges, Expr, Grouping, Matching, Node, Operator,
-    Selector, Shift,
+    Aggregate, Aggregation, Arithmetic, Call, Cardinality, Chain, Edges, Expr, Grouping, Link, Matching, Node,
+    Operator, Selector, Shift,
 };
 use crate::syntax::features::Features;
 use crate::syntax::lex::{describe, tokens};
@@ -18,6 +18,9 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 
 /// How deep expressions may nest.
 const DEPTH_MAX: usize = 200;
+
+/// Operators of a chain, which is no nesting.
+const CHAIN_MAX: usize = 10_000;
 
 /// Binds tighter than all operators but `^`.
 const SIGN_STRENGTH: u8 = 5;
@@ -161,13 +164,14 @@ impl<'t> Parser<'t> {
                 let Some(operator) = Operator::parse(text).filter(|operator| operator.strength() > weakest) else {
                     break;
                 };
-                left = parser.binary(left, operator)?;
+                left = parser.link(left, operator)?;
             }
             Ok(left)
         })
     }
 
-    fn binary(&mut self, left: ParsedExpr, operator: Operator) -> ParseResult<ParsedExpr> {
+    /// An operator and its right side, added to the chain on its left.
+    fn link(&mut self, left: ParsedExpr, operator: Operator) -> ParseResult<ParsedExpr> {
         self.next();
         let (return_bool, matching) = self.matching()?;
         let weakest = match operator {
@@ -181,10 +185,17 @@ impl<'t> Parser<'t> {
         if fills && !self.features.fill_modifiers {
             return Err(ParseError::new(span, "binop fill modifiers are experimental and not enabled"));
         }
-        let height = left.height.max(right.height);
-        let matching = Some(matching);
-        let binary = Binary { operator, left: left.expr, right: right.expr, return_bool, matching };
-        ParsedExpr::new(Node::Binary(Box::new(binary)), span, height)
+        let link = Link { operator, right: right.expr, return_bool, matching: Some(matching) };
+        // The chain's own level counts once.
+        let (mut chain, left_height) = match left.expr.node {
+            Node::Chain(chain) => (chain, left.height - 1),
+            node => (Box::new(Chain { first: Expr::new(node, left.expr.span), links: Vec::new() }), left.height),
+        };
+        if chain.links.len() == CHAIN_MAX {
+            return Err(ParseError::new(span, format!("more than {CHAIN_MAX} operators in a row")));
+        }
+        chain.links.push(link);
+        ParsedExpr::new(Node::Chain(chain), span, left_height.max(right.height))
     }
 
     /// `bool`, `on`, `ignoring`, `group_left`, `group_right`, `fill` after an operator.

@@ -3,14 +3,17 @@
 use model::{METRIC_NAME, MatchOp, Matcher};
 
 use crate::syntax::ast::{
-    Aggregate, At, Binary, Cardinality, Duration, DurationNode, DurationSpec, Edges, Expr, Matching, Node, Selector,
-    Shift,
+    Aggregate, At, Cardinality, Chain, Duration, DurationNode, DurationSpec, Edges, Expr, Link, Matching, Node,
+    Selector, Shift,
 };
 use crate::syntax::number::{duration_text, plain, short};
 use crate::syntax::strings::quote;
 
 /// Longer parts are broken up.
 const LINE_BYTES_MAX: usize = 100;
+
+/// Levels that are indented; deeper ones are not indented further.
+const INDENTED_LEVELS_MAX: usize = 200;
 
 /// On one line.
 pub(crate) fn line(expr: &Expr) -> String {
@@ -24,7 +27,10 @@ pub(crate) fn line(expr: &Expr) -> String {
         Node::Subquery(subquery) => format!("{}{}", line(&subquery.inner), subquery_suffix(expr)),
         Node::Parentheses(inner) => format!("({})", line(inner)),
         Node::Sign { negative, inner } => format!("{}{}", if *negative { "-" } else { "+" }, line(inner)),
-        Node::Binary(binary) => format!("{} {} {}", line(&binary.left), operator(binary), line(&binary.right)),
+        Node::Chain(chain) => chain
+            .links
+            .iter()
+            .fold(line(&chain.first), |left, link| left + &format!(" {} {}", operator(link), line(&link.right))),
         Node::Aggregate(aggregate) => {
             let parameter = aggregate.parameter.as_ref().map(|parameter| format!("{}, ", line(parameter)));
             format!("{}({}{})", head(aggregate), parameter.unwrap_or_default(), line(&aggregate.input))
@@ -38,7 +44,7 @@ pub(crate) fn line(expr: &Expr) -> String {
 
 /// With line breaks, indented by the level.
 pub(crate) fn pretty(expr: &Expr, level: usize) -> String {
-    let indent = "  ".repeat(level);
+    let indent = indentation(level);
     let short_enough = line(expr).len() <= LINE_BYTES_MAX;
     match &expr.node {
         Node::Subquery(_) if short_enough => line(expr),
@@ -47,10 +53,7 @@ pub(crate) fn pretty(expr: &Expr, level: usize) -> String {
             format!("{indent}{}{}", if *negative { "-" } else { "+" }, pretty(inner, level).trim())
         }
         Node::Parentheses(inner) if !short_enough => format!("{indent}(\n{}\n{indent})", pretty(inner, level + 1)),
-        Node::Binary(binary) if !short_enough => {
-            let (left, right) = (pretty(&binary.left, level + 1), pretty(&binary.right, level + 1));
-            format!("{left}\n{indent}{}\n{right}", operator(binary))
-        }
+        Node::Chain(chain) if !short_enough => pretty_chain(chain, level),
         Node::Aggregate(aggregate) if !short_enough => {
             let parameter =
                 aggregate.parameter.as_ref().map(|parameter| format!("{},\n", pretty(parameter, level + 1)));
@@ -65,6 +68,40 @@ pub(crate) fn pretty(expr: &Expr, level: usize) -> String {
     }
 }
 
+/// What an operator is applied to stands above it, a level deeper.
+fn pretty_chain(chain: &Chain, level: usize) -> String {
+    // Each operator with its right side, the last one first, down to a beginning that fits into a line.
+    let mut parts = Vec::new();
+    let mut level = level;
+    let mut links = chain.links.as_slice();
+    let mut lengths = vec![line(&chain.first).len()];
+    for link in links {
+        let before = lengths.last().copied().unwrap_or_default();
+        lengths.push(before + operator(link).len() + line(&link.right).len() + 2);
+    }
+    while let (Some((link, before)), false) =
+        (links.split_last(), lengths.get(links.len()).is_some_and(|length| *length <= LINE_BYTES_MAX))
+    {
+        let right = pretty(&link.right, level + 1);
+        parts.push(format!("\n{}{}\n{right}", indentation(level), operator(link)));
+        (links, level) = (before, level + 1);
+    }
+    let first = if links.is_empty() {
+        pretty(&chain.first, level)
+    } else {
+        let beginning = Chain { first: chain.first.clone(), links: links.to_vec() };
+        let span = chain.first.span;
+        indentation(level) + &line(&Expr::new(Node::Chain(Box::new(beginning)), span))
+    };
+    parts.push(first);
+    parts.into_iter().rev().collect()
+}
+
+/// The indentation of a level; it ends growing at a depth that no reader follows.
+fn indentation(level: usize) -> String {
+    "  ".repeat(level.min(INDENTED_LEVELS_MAX))
+}
+
 fn number(value: f64, duration: bool) -> String {
     if !duration {
         return plain(value);
@@ -73,10 +110,10 @@ fn number(value: f64, duration: bool) -> String {
     format!("{sign}{}", duration_text((value.abs() * 1000.0).round() as i64))
 }
 
-fn operator(binary: &Binary) -> String {
-    let return_bool = if binary.return_bool { " bool" } else { "" };
-    let matching = binary.matching.as_ref().map(matching).unwrap_or_default();
-    format!("{}{return_bool}{matching}", binary.operator.name())
+fn operator(link: &Link) -> String {
+    let return_bool = if link.return_bool { " bool" } else { "" };
+    let matching = link.matching.as_ref().map(matching).unwrap_or_default();
+    format!("{}{return_bool}{matching}", link.operator.name())
 }
 
 fn matching(matching: &Matching) -> String {

@@ -3,7 +3,8 @@
 use model::{MatchOp, Matcher};
 
 use crate::syntax::ast::{
-    At, Binary, Cardinality, Duration, DurationNode, DurationSpec, Edges, Expr, Node, Range, Selector, Shift, Subquery,
+    At, Cardinality, Chain, Duration, DurationNode, DurationSpec, Edges, Expr, Link, Node, Range, Selector, Shift,
+    Subquery,
 };
 use crate::syntax::number::plain;
 use crate::syntax::strings::hexadecimal;
@@ -55,14 +56,7 @@ pub(crate) fn json(expr: &Expr) -> String {
             let op = text(if *negative { "-" } else { "+" });
             object(&[kind("unaryExpr"), ("op", op), ("expr", json(inner))])
         }
-        Node::Binary(binary) => object(&[
-            kind("binaryExpr"),
-            ("op", text(binary.operator.name())),
-            ("lhs", json(&binary.left)),
-            ("rhs", json(&binary.right)),
-            ("matching", matching_json(binary)),
-            ("bool", binary.return_bool.to_string()),
-        ]),
+        Node::Chain(chain) => chain_json(chain),
         Node::Aggregate(aggregate) => object(&[
             kind("aggregation"),
             ("op", text(aggregate.operation.name())),
@@ -84,8 +78,30 @@ pub(crate) fn json(expr: &Expr) -> String {
     }
 }
 
-fn matching_json(binary: &Binary) -> String {
-    let Some(matching) = &binary.matching else { return "null".to_owned() };
+/// An object for each operator, the left side of the last one within it. All are around the first operand, so that a long chain is
+/// written once.
+fn chain_json(chain: &Chain) -> String {
+    // No value has it: control characters are escaped.
+    const LEFT: &str = "\0";
+    let objects = chain.links.iter().map(|link| {
+        object(&[
+            ("type", text("binaryExpr")),
+            ("op", text(link.operator.name())),
+            ("lhs", LEFT.to_owned()),
+            ("rhs", json(&link.right)),
+            ("matching", matching_json(link)),
+            ("bool", link.return_bool.to_string()),
+        ])
+    });
+    let objects: Vec<String> = objects.collect();
+    let around: Vec<(&str, &str)> = objects.iter().filter_map(|object| object.split_once(LEFT)).collect();
+    let before: String = around.iter().rev().map(|(before, _)| *before).collect();
+    let after: String = around.iter().map(|(_, after)| *after).collect();
+    before + &json(&chain.first) + &after
+}
+
+fn matching_json(link: &Link) -> String {
+    let Some(matching) = &link.matching else { return "null".to_owned() };
     let cardinality = match matching.cardinality {
         Cardinality::OneToOne => "one-to-one",
         Cardinality::ManyToOne => "many-to-one",

@@ -169,21 +169,28 @@ pub(crate) async fn put_database(
 ) -> Result<Response, ApiError> {
     let parts = extract(&state, request).await?;
     let change = PolicyChange::read(&parts.body)?;
-    let right = if state.db.databases().contains(&name) { Right::Admin } else { Right::Create };
-    parts.caller.require(right, &name)?;
-    state.sign_in.audit.note(
-        state.db.now_ns(),
-        Event::SettingsChanged,
-        parts.caller.actor(),
-        &format!("database {name}"),
-    );
+    let policy = change_policy(&state, &parts.caller, &name, change).await?;
+    Ok(json::success(&policy_json(&name, &policy).to_string(), &[], &[]))
+}
+
+/// Makes a database or changes its policy, if the caller may; the policy then.
+pub(super) async fn change_policy(
+    state: &Arc<State>,
+    caller: &Caller,
+    name: &str,
+    change: PolicyChange,
+) -> Result<DatabasePolicy, ApiError> {
+    let right = if state.db.databases().iter().any(|known| known == name) { Right::Admin } else { Right::Create };
+    caller.require(right, name)?;
+    let detail = format!("database {name}");
+    state.sign_in.audit.note(state.db.now_ns(), Event::SettingsChanged, caller.actor(), &detail);
+    let name = name.to_owned();
     let set = move |state: &State| {
         let policy = change.over(state.db.policy(&name).unwrap_or_default());
         state.db.set_policy(&name, &policy)?;
-        Ok(policy_json(&name, &state.db.policy(&name).unwrap_or_default()))
+        Ok(state.db.policy(&name).unwrap_or_default())
     };
-    let data = state.work(set).await?.map_err(|error| storage(&error))?;
-    Ok(json::success(&data.to_string(), &[], &[]))
+    state.work(set).await?.map_err(|error| storage(&error))
 }
 
 /// Drops a database with all its rows, and gives their room back; 204.
@@ -192,6 +199,10 @@ pub(crate) async fn drop_database(
     Path(name): Path<String>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, ApiError> {
+    drop_named(&state, &caller, name).await
+}
+
+pub(super) async fn drop_named(state: &Arc<State>, caller: &Caller, name: String) -> Result<Response, ApiError> {
     caller.require(Right::Admin, &name)?;
     state.sign_in.audit.note(state.db.now_ns(), Event::Deleted, caller.actor(), &format!("drop database {name}"));
     let message = format!("there is no database {name:?}");
@@ -250,13 +261,18 @@ fn policy_json(name: &str, policy: &DatabasePolicy) -> Value {
 
 /// What a request says of a policy.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct PolicyChange {
+pub(super) struct PolicyChange {
     retention_ns: Option<i64>,
     folds: Option<Vec<(i64, i64)>>,
     is_strict: Option<bool>,
 }
 
 impl PolicyChange {
+    /// Keeps rows so long; 0: forever.
+    pub(super) fn of_retention(retention_ns: i64) -> Self {
+        Self { retention_ns: Some(retention_ns), ..Self::default() }
+    }
+
     fn read(body: &[u8]) -> Result<Self, ApiError> {
         let expected = r#"expected an object such as {"retention":"1y","folds":"30d:5m,90d:1h"}"#;
         let bad = |what: &str| ApiError::bad_data(format!("{what}; {expected}"));

@@ -7,6 +7,9 @@ use crate::error::ApiError;
 use crate::http::json;
 use crate::http::write::{Outcome, with_retry};
 
+/// The kind of errors of what is there already.
+pub(crate) const CONFLICT: &str = "conflict";
+
 /// The version of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
@@ -55,6 +58,9 @@ pub(crate) fn failure(version: Version, failed: &ApiError) -> Response {
         StatusCode::SERVICE_UNAVAILABLE => "unavailable",
         StatusCode::TOO_MANY_REQUESTS => "too many requests",
         StatusCode::INTERNAL_SERVER_ERROR => "internal error",
+        StatusCode::NOT_FOUND => "not found",
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::UNPROCESSABLE_ENTITY if failed.kind == CONFLICT => CONFLICT,
         _ => "invalid",
     };
     error(version, failed.status, code, &failed.message)

@@ -1,10 +1,11 @@
-//! `/query`: InfluxQL as InfluxDB 1.x answers it.
+//! `/query`: InfluxQL as InfluxDB 1.x answers it; `/api/v3/query_influxql`: as InfluxDB 3 does.
 //!
 //! `q` holds the statements (in the query string, in a form, or a file of that name in a multipart form), `db` the database, `params` a JSON object for `$name` in
 //! them. `epoch` says how times are written, `pretty` breaks JSON into lines, `chunked` sends it in pieces of `chunk_size` rows, and
 //! `Accept: application/csv` asks for CSV. Errors of statements stand in the answer, which is 200; a text that cannot be read is 400.
 
 mod csv;
+mod flat;
 mod write;
 
 use std::collections::BTreeMap;
@@ -21,9 +22,10 @@ use crate::error::ApiError;
 use crate::http::admin::ReadTimes;
 use crate::http::influx::{self, Version};
 use crate::http::multipart;
+use crate::http::objects::ObjectForm;
 use crate::http::parameters::Parameters;
 use crate::http::query::{QueryJob, run_query, timeout};
-use crate::http::request::extract;
+use crate::http::request::{RequestParts, extract};
 use crate::http::status::INFLUXDB_VERSION;
 use crate::scheduler::running::Description;
 use crate::state::State;
@@ -45,9 +47,30 @@ struct Wanted {
 struct Form {
     times: TimeFormat,
     pretty: bool,
-    csv: bool,
+    layout: Layout,
     /// Rows of a piece; `None`: all in one.
     chunk_rows: Option<usize>,
+}
+
+/// The shape of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// InfluxDB 1's object of results.
+    Results,
+    /// InfluxDB 1's CSV.
+    Csv,
+    /// Rows as InfluxDB 3 has them.
+    Objects(ObjectForm),
+}
+
+impl Layout {
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::Results => "application/json",
+            Self::Csv => "text/csv",
+            Self::Objects(form) => form.content_type(),
+        }
+    }
 }
 
 /// What a statement gave.
@@ -65,11 +88,33 @@ pub(crate) async fn query(From(state): From<Arc<State>>, request: Request) -> Re
     response
 }
 
+/// The handler of `/api/v3/query_influxql`.
+pub(crate) async fn query_v3(From(state): From<Arc<State>>, request: Request) -> Response {
+    answer_v3(&state, request).await.unwrap_or_else(|error| influx::failure(Version::V3, &error))
+}
+
 async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiError> {
     let read_only = request.method() != Method::POST;
     let parts = extract(state, request).await?;
     let file = multipart::query_file(&parts.headers, &parts.body)?;
     let wanted = read(&parts.parameters, &parts.headers, file, read_only)?;
+    run_wanted(state, parts, wanted).await
+}
+
+async fn answer_v3(state: &Arc<State>, request: Request) -> Result<Response, ApiError> {
+    let read_only = request.method() != Method::POST;
+    let mut parts = extract(state, request).await?;
+    parts.read_json()?;
+    let form = ObjectForm::named(parts.parameters.get("format"))?;
+    if form == ObjectForm::Parquet {
+        return Err(ApiError::invalid_parameter("format", "Parquet is written for SQL only"));
+    }
+    let mut wanted = read(&parts.parameters, &parts.headers, None, read_only)?;
+    wanted.form.layout = Layout::Objects(form);
+    run_wanted(state, parts, wanted).await
+}
+
+async fn run_wanted(state: &Arc<State>, parts: RequestParts, wanted: Wanted) -> Result<Response, ApiError> {
     if let Some(change) = wanted.query.first_change().filter(|_| wanted.read_only) {
         return Err(ApiError::only_by_post(&change));
     }
@@ -82,9 +127,9 @@ async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiErr
     };
     let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
     drop(parts);
-    let content_type = if wanted.form.csv { "text/csv" } else { "application/json" };
+    let content_type = wanted.form.layout.content_type();
     let of_query = budget.clone();
-    let (body, ()) = run_query(state, asked, move |state| Ok((run(state, &wanted, &of_query), ()))).await?;
+    let (body, ()) = run_query(state, asked, move |state| Ok((run(state, &wanted, &of_query)?, ()))).await?;
     let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, content_type)], body).into_response();
     ReadTimes::attach(&mut response, &budget);
     Ok(response)
@@ -115,7 +160,7 @@ fn read(
     let form = Form {
         times,
         pretty: parameters.get("pretty") == Some("true"),
-        csv,
+        layout: if csv { Layout::Csv } else { Layout::Results },
         chunk_rows: chunked.then(|| rows.unwrap_or(CHUNK_ROWS)),
     };
     let database = parameters.get("db").map(str::to_owned);
@@ -165,7 +210,7 @@ fn parameter(value: &Json) -> Option<Parameter> {
 }
 
 /// Runs the statements one after the other; behind one that fails the others are not run.
-fn run(state: &State, wanted: &Wanted, budget: &Budget) -> String {
+fn run(state: &State, wanted: &Wanted, budget: &Budget) -> Result<String, QueryError> {
     let session = RequestContext { database: wanted.database.as_deref(), read_only: wanted.read_only };
     let mut results: Vec<Done> = Vec::with_capacity(wanted.query.len());
     let mut failed = false;
@@ -180,10 +225,11 @@ fn run(state: &State, wanted: &Wanted, budget: &Budget) -> String {
         results.push(result.map_err(timed_out));
         budget.give_back(usize::try_from(budget.samples().saturating_sub(held)).unwrap_or(0));
     }
-    if wanted.form.csv {
-        return csv::csv(&results, wanted.form.times);
-    }
-    write::json(&results, &wanted.form)
+    Ok(match wanted.form.layout {
+        Layout::Csv => csv::csv(&results, wanted.form.times),
+        Layout::Results => write::json(&results, &wanted.form),
+        Layout::Objects(form) => flat::text(results, form)?,
+    })
 }
 
 fn timed_out(error: QueryError) -> QueryError {

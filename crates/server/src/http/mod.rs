@@ -2,10 +2,11 @@
 //!
 //! * [`routes`]: paths and handlers · [`guard`]: which requests get in, by their heads · [`request`]: bodies and parameters of those
 //! * [`body`], [`text`], [`parameters`]: what comes in, within bounds · [`compression`]: which answers go out compressed
-//! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors
+//! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors · [`influx_v2`]: buckets, organisations and deletes of InfluxDB 2
 //! * [`streamed`]: answers sent while they are written
 //! * [`query`], [`names`], [`status`], [`query_statistics`], [`running_queries`]: Prometheus's API · [`json`]: its answers
-//! * [`plan`]: the s-expression language · [`influxql`] · [`explain`] · [`rows_json`]: rows of all languages as JSON
+//! * [`plan`]: the s-expression language · [`influxql`] · [`explain`] · [`rows_json`]: rows of all languages as JSON ·
+//!   [`objects`]: rows as InfluxDB 3 writes them
 //! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
 //! * [`page`]: the web page
@@ -19,10 +20,12 @@ pub(crate) mod federate;
 pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod influx;
+pub(crate) mod influx_v2;
 pub(crate) mod influxql;
 pub(crate) mod json;
 mod multipart;
 pub(crate) mod names;
+pub(crate) mod objects;
 pub mod page;
 pub(crate) mod parameters;
 pub(crate) mod plan;

@@ -11,7 +11,8 @@ const PARTS_MAX: usize = 10_000;
 /// What a part says of itself, and its content.
 struct Part<'b> {
     name: String,
-    is_file: bool,
+    /// The name of the file that it is, if it is one.
+    file: Option<String>,
     content: &'b [u8],
 }
 
@@ -22,7 +23,7 @@ pub(crate) fn is_multipart(headers: &HeaderMap) -> bool {
 
 /// Names and values of the parts that are no files; none if the body is no multipart form.
 pub(crate) fn texts(headers: &HeaderMap, body: &[u8]) -> Result<Vec<(String, String)>, ApiError> {
-    let texts = parts(headers, body)?.into_iter().filter(|part| !part.is_file);
+    let texts = parts(headers, body)?.into_iter().filter(|part| part.file.is_none());
     let text = |part: Part<'_>| match std::str::from_utf8(part.content) {
         Ok(text) => Ok((part.name, text.to_owned())),
         Err(_) => Err(ApiError::bad_data(format!("the part {:?} of the form is not UTF-8", part.name))),
@@ -39,6 +40,18 @@ pub(crate) fn query_file(headers: &HeaderMap, body: &[u8]) -> Result<Option<Stri
             Err(_) => Err(ApiError::bad_data("the query is not UTF-8")),
         },
     }
+}
+
+/// A part's content, and the name of the file that it is.
+pub(crate) struct NamedFile<'b> {
+    pub(crate) file: Option<String>,
+    pub(crate) content: &'b [u8],
+}
+
+/// The part of a name, if the body is a multipart form and has one.
+pub(crate) fn part<'b>(headers: &HeaderMap, body: &'b [u8], name: &str) -> Result<Option<NamedFile<'b>>, ApiError> {
+    let found = parts(headers, body)?.into_iter().find(|part| part.name == name);
+    Ok(found.map(|Part { file, content, .. }| NamedFile { file, content }))
 }
 
 fn content_type(headers: &HeaderMap) -> &str {
@@ -75,7 +88,7 @@ fn read_part(part: &[u8]) -> Option<Part<'_>> {
     })?;
     let content = part.get(head_end + 4..)?;
     let content = content.strip_suffix(b"\r\n").unwrap_or(content);
-    Some(Part { name: parameter(disposition, "name")?, is_file: parameter(disposition, "filename").is_some(), content })
+    Some(Part { name: parameter(disposition, "name")?, file: parameter(disposition, "filename"), content })
 }
 
 /// A parameter of a header's value: `form-data; name="q"`.

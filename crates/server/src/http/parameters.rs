@@ -48,6 +48,20 @@ impl Parameters {
         Ok(Self(read))
     }
 
+    /// Adds the members of a JSON object; those that are not text as JSON has them.
+    pub(crate) fn add_json(&mut self, body: &[u8]) -> Result<(), ApiError> {
+        let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body)
+            .map_err(|error| ApiError::bad_data(format!("the body is no JSON object: {error}")))?;
+        let text = |value| match value {
+            serde_json::Value::String(text) => text,
+            serde_json::Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        let pairs = object.into_iter().map(|(name, value)| (name, text(value)));
+        self.0.extend(pairs.take(PARAMETERS_MAX));
+        Ok(())
+    }
+
     /// The first value of a name that is not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).find(|value| !value.is_empty())

@@ -29,6 +29,16 @@ pub(crate) struct RequestParts {
     pub(crate) caller: Caller,
 }
 
+impl RequestParts {
+    /// Adds the members of a body that is a JSON object to the parameters.
+    pub(crate) fn read_json(&mut self) -> Result<(), ApiError> {
+        if self.body.iter().all(u8::is_ascii_whitespace) || Parameters::is_form(&self.headers) {
+            return Ok(());
+        }
+        self.parameters.add_json(&self.body)
+    }
+}
+
 /// Takes a request's body; parameters come from the query string and, if it is a form, from the body.
 pub(crate) async fn extract(state: &Arc<State>, request: Request) -> Result<RequestParts, ApiError> {
     let (head, body) = request.into_parts();

@@ -18,6 +18,7 @@ use crate::http::federate;
 use crate::http::guard;
 use crate::http::guard::RequestGuard;
 use crate::http::health;
+use crate::http::influx_v2;
 use crate::http::influxql;
 use crate::http::names;
 use crate::http::page;
@@ -82,15 +83,20 @@ fn reads() -> Vec<Route> {
         Route::new("/api/v1/format_query", SignIn, get(query::format).post(query::format)),
         Route::new("/api/v1/parse_query", SignIn, get(query::parse).post(query::parse)),
         Route::new("/query", Statements, get(influxql::query).post(influxql::query)),
+        Route::new("/api/v3/query_influxql", Statements, get(influxql::query_v3).post(influxql::query_v3)),
+        Route::new("/api/v3/query_sql", Statements, get(sql::http::query_sql).post(sql::http::query_sql)),
         Route::new("/sql", Statements, get(sql::http::sql).post(sql::http::sql)),
         Route::new("/exec", Statements, get(sql::http::exec).post(sql::http::exec)),
+        Route::new("/settings", SignIn, get(status::questdb_settings)),
         Route::new("/exp", Statements, get(sql::http::exp).post(sql::http::exp)),
         Route::new("/api/v1/plan", Read, get(plan::plan).post(plan::plan)),
         Route::new("/api/v1/read", Read, post(remote_read::read)),
+        Route::new("/api/v1/prom/read", Read, post(remote_read::read)),
         Route::new("/api/v1/export", Read, get(export::json_lines).post(export::json_lines)),
         Route::new("/api/v1/export/csv", Read, get(export::csv).post(export::csv)),
         Route::new("/api/v1/export/native", Read, get(export::native).post(export::native)),
         Route::new("/federate", Read, get(federate::federate).post(federate::federate)),
+        Route::new("/api/v1/metrics", Read, get(write::push::list)),
         Route::new("/api/v1/status/active_queries", SignIn, get(running_queries::list)),
         Route::new("/api/v1/status/config", ServerAdmin, get(status::config)),
         Route::new("/api/v1/status/flags", ServerAdmin, get(status::flags)),
@@ -141,6 +147,14 @@ fn admin() -> Vec<Route> {
             ServerAdmin,
             put(admin::clean_tombstones).post(admin::clean_tombstones),
         ),
+        Route::new("/api/v2/orgs", SignIn, get(influx_v2::organisations)),
+        Route::new("/api/v2/buckets", Database, get(influx_v2::buckets).post(influx_v2::create_bucket)),
+        Route::new(
+            "/api/v2/buckets/{id}",
+            Database,
+            get(influx_v2::bucket).patch(influx_v2::change_bucket).delete(influx_v2::drop_bucket),
+        ),
+        Route::new("/api/v2/delete", Database, post(influx_v2::delete)),
         Route::new("/api/v1/admin/accounts", ServerAdmin, get(accounts::list)),
         Route::new("/api/v1/admin/accounts/{name}", ServerAdmin, put(accounts::put).delete(accounts::remove)),
     ]
@@ -154,9 +168,16 @@ fn writes() -> Vec<Route> {
         Route::new("/api/v2/write", Write, post(write::influx::influx_v2)),
         Route::new("/api/v3/write_lp", Write, post(write::influx::influx_v3)),
         Route::new("/api/v1/write", Write, post(write::prometheus::remote_write)),
+        Route::new("/api/v1/prom/write", Write, post(write::prometheus::remote_write)),
         Route::new("/v1/metrics", Write, post(write::otlp::metrics)),
         Route::new("/api/v1/otlp/v1/metrics", Write, post(write::otlp::metrics)),
         Route::new("/api/put", Write, post(write::opentsdb::put)),
+        Route::new(
+            "/metrics/{*group}",
+            Write,
+            put(write::push::push).post(write::push::push).delete(write::push::delete),
+        ),
+        Route::new("/imp", Write, post(write::questdb::imp)),
         Route::new("/api/v1/import", Write, post(write::imports::json_lines)),
         Route::new("/api/v1/import/csv", Write, post(write::imports::csv)),
         Route::new("/api/v1/import/native", Write, post(write::imports::native)),

@@ -38,6 +38,23 @@ pub(crate) async fn build_info() -> Response {
     json::success(&data, &[], &[])
 }
 
+/// QuestDB's `/settings`, by which its clients choose how they send rows.
+pub(crate) async fn questdb_settings() -> Response {
+    let body = serde_json::json!({
+        "config": {
+            "release.type": "OSS",
+            "release.version": VERSION,
+            "line.proto.support.versions": [1],
+            "ilp.proto.transports": ["tcp", "http"],
+            "posthog.enabled": false,
+            "cairo.max.file.name.length": 127,
+        },
+        "preferences.version": 0,
+        "preferences": {},
+    });
+    ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
 pub(crate) async fn no_rules() -> Response {
     json::success(r#"{"groups":[]}"#, &[], &[])
 }

@@ -32,6 +32,7 @@ use crate::http::guard::{self, RequestGuard};
 use crate::http::health;
 use crate::listen::accept::{Acceptor, Serve};
 use crate::listen::stream::{LineProtocol, Lines, serve_udp};
+use crate::pushed;
 use crate::scheduler::running::Remote;
 use crate::settings::{Listener, ServerSettings};
 use crate::sign_in::rights;
@@ -221,7 +222,7 @@ impl Server {
 
     /// Serves until `stop` resolves; then finishes requests under way, for as long as the settings allow.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let sampling = host::start(&self.state);
+        let sampling = [host::start(&self.state), host::repeat(&self.state, pushed::INTERVAL_MS, pushed::write_all)];
         let Front { stopping, acceptor, mut all_ended, .. } = self.front;
         let (state, stopped) = (&self.state, &acceptor.stop);
         tokio::spawn(health::tell(state.clone(), stopped.clone()));
@@ -257,7 +258,9 @@ impl Server {
         drop(acceptor);
         stop.await;
         let _ = stopping.send(true);
-        sampling.stop().await;
+        for repeated in sampling {
+            repeated.stop().await;
+        }
         let patience = Duration::from_millis(self.state.settings.stop_timeout_ms);
         // Nothing is sent: it ends when the last connection has dropped its end.
         let _ = tokio::time::timeout(patience, all_ended.recv()).await;

@@ -1,4 +1,4 @@
-//! `/sql`, and QuestDB's `/exec` and `/exp`.
+//! `/sql`, InfluxDB 3's `/api/v3/query_sql`, and QuestDB's `/exec` and `/exp`.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::error::ApiError;
 use crate::http::admin::ReadTimes;
 use crate::http::guard::Admitted;
 use crate::http::json;
+use crate::http::objects::{self, ObjectForm};
 use crate::http::query::{QueryJob, run_query, timeout};
 use crate::http::request::{RequestParts, extract};
 use crate::redact;
@@ -36,6 +37,8 @@ enum Form {
     QuestDbJson,
     /// `/exp`
     QuestDbCsv,
+    /// `/api/v3/query_sql`
+    Objects(ObjectForm),
 }
 
 impl Form {
@@ -57,7 +60,7 @@ impl Form {
 
     const fn style(self) -> Style {
         match self {
-            Self::Json | Self::Csv | Self::Arrow | Self::Parquet => Style::Plain,
+            Self::Json | Self::Csv | Self::Arrow | Self::Parquet | Self::Objects(_) => Style::Plain,
             Self::QuestDbJson | Self::QuestDbCsv => Style::QuestDb,
         }
     }
@@ -68,6 +71,7 @@ impl Form {
             Self::Csv | Self::QuestDbCsv => "text/csv; charset=utf-8",
             Self::Arrow => STREAM_MEDIA_TYPE,
             Self::Parquet => PARQUET_MEDIA_TYPE,
+            Self::Objects(form) => form.content_type(),
         }
     }
 }
@@ -104,6 +108,18 @@ pub(crate) async fn sql(From(state): From<Arc<State>>, request: Request) -> Resu
     let accepts = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let form = Form::negotiate(parts.parameters.get("format"), accepts)?;
     answer(&state, &parts, access, form).await
+}
+
+/// `/api/v3/query_sql`, as InfluxDB 3 answers it.
+pub(crate) async fn query_sql(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let access = Access::for_request(&request);
+    let mut parts = extract(&state, request).await?;
+    parts.read_json()?;
+    if parts.parameters.get("params").is_some_and(|params| params != "{}") {
+        return Err(ApiError::invalid_parameter("params", "SQL by HTTP has no parameters: write values into the text"));
+    }
+    let form = ObjectForm::named(parts.parameters.get("format"))?;
+    answer(&state, &parts, access, Form::Objects(form)).await
 }
 
 /// `/exec`, as QuestDB answers it.
@@ -239,7 +255,11 @@ fn written(text: &str, given: Answer, limit: RowLimit, form: Form) -> Result<Vec
                     let batches = relation.batches();
                     return query::arrow::stream(&batches.schema(), batches);
                 }
-                Form::Parquet => return relation.parquet(),
+                Form::Parquet | Form::Objects(ObjectForm::Parquet) => return relation.parquet(),
+                Form::Objects(form) => {
+                    let names: Vec<&str> = relation.columns.iter().map(|column| column.name.as_ref()).collect();
+                    out = objects::text(&names, &relation.rows, form);
+                }
                 Form::Csv | Form::QuestDbCsv => out = text::csv(&relation, form.style()),
                 Form::Json | Form::QuestDbJson => {
                     push_head(&mut out, text, &relation.columns, form);

@@ -70,7 +70,9 @@ async fn watch<T: Send + 'static>(
     let timeout = Duration::from_millis(timeout_ms(&session, state.settings.query_timeout_ms));
     let asked = QueryJob::without_request(description, budget.clone(), timeout);
     let work = move |state: &State| match work(state, &session, &budget) {
-        Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_) | QueryError::Forbidden(_)) => Err(error),
+        Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_) | QueryError::Forbidden(_)) => {
+            Err(error)
+        }
         answer => Ok((String::new(), answer.map(|answer| Outcome { answer, warning: warning(state, &budget) }))),
     };
     run_query(state, asked, work).await.map(|(_, answer)| answer)

@@ -3,7 +3,7 @@
 use query::{SqlType, Value};
 
 use super::text_limit::{TEXT_BYTES_MAX, bounded, too_long};
-use super::{Environment, Function, Returns, arrays, cast, dates, operators, strict, times};
+use super::{Environment, Function, Returns, arrays, cast, dates, operators, questdb, strict, times};
 use crate::error::{SqlError, invalid};
 
 /// Other names of functions.
@@ -28,7 +28,8 @@ pub(super) fn find(name: &str) -> Option<&'static Function> {
         .chain(&OTHERS)
         .chain(&times::FUNCTIONS)
         .chain(&dates::FUNCTIONS)
-        .chain(&arrays::FUNCTIONS);
+        .chain(&arrays::FUNCTIONS)
+        .chain(&questdb::FUNCTIONS);
     all.into_iter().find(|function| function.name == name)
 }
 

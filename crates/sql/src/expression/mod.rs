@@ -14,6 +14,7 @@ mod functions;
 mod lists;
 mod operators;
 mod parameters;
+mod questdb;
 mod regclass;
 mod shapes;
 mod text_limit;

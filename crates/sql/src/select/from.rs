@@ -211,6 +211,10 @@ impl Run<'_> {
             let relation = crate::relation::Relation::of_texts(&columns, []);
             return Ok((Source::Rows(Vec::new()), scope_of(&relation, Some(called))));
         }
+        if let Some(relation) = self.table_list(called, &values)? {
+            let scope = scope_of(&relation, Some(alias.map_or(called, |alias| alias.name.value.as_str())));
+            return Ok((Source::Rows(relation.rows), scope));
+        }
         let rows = match (called, values.as_slice()) {
             ("generate_series", [from, to]) => self.series(from, to, &Value::Int(1))?,
             ("generate_series", [from, to, step]) => self.series(from, to, step)?,

@@ -1,5 +1,6 @@
 //! SELECT: reads, filters, groups, orders and projects rows.
 
+mod end;
 mod fill;
 mod filter;
 mod folds;
@@ -198,11 +199,15 @@ impl Run<'_> {
         scope: &Scope,
         clauses: &Clauses<'_>,
     ) -> Result<Selected, SqlError> {
-        let condition = select.selection.as_ref().map(|expression| self.bind(scope, expression)).transpose()?;
+        let selection = sample::selection(select, extension.sample.as_ref(), self.time_name());
+        let condition = selection.as_ref().map(|expression| self.bind(scope, expression)).transpose()?;
         let mut grouped = Grouped::default();
         let sample = match &extension.sample {
             None => None,
-            Some(sample) => Some(sample::start(sample, scope, &mut grouped)?),
+            Some(sample) => {
+                let first_ns = self.first_time(select, sample)?;
+                Some(sample::start(sample, scope, first_ns, &mut grouped)?)
+            }
         };
         self.keys(&mut grouped, scope, &clauses.keys)?;
         if clauses.keys.is_empty() && (sample.is_some() || self.manner == crate::context::Manner::QuestDb) {

@@ -11,7 +11,7 @@ mod settings;
 
 use std::sync::Arc;
 
-use query::Session;
+use query::{Session, Value};
 use sqlparser::ast::{ShowStatementOptions, Statement};
 
 pub(crate) use insert::Unwritable;
@@ -236,6 +236,23 @@ impl Run<'_> {
             }
         }
         Ok(Relation::of_texts(&["QUERY PLAN"], lines.into_iter().map(|line| vec![line])))
+    }
+
+    /// QuestDB's `tables()` and `table_columns('…')`; `None` for other names.
+    pub(crate) fn table_list(&mut self, function: &str, arguments: &[Value]) -> Result<Option<Relation>, SqlError> {
+        Ok(match (function, arguments) {
+            ("tables", []) => {
+                let time_name = self.time_name();
+                let row = |(number, table): (usize, String)| {
+                    let [designated, partition] = [time_name, "DAY"].map(str::to_owned);
+                    vec![(number + 1).to_string(), table, designated, partition, "true".to_owned(), "true".to_owned()]
+                };
+                let names = ["id", "table_name", "designatedTimestamp", "partitionBy", "walEnabled", "dedup"];
+                Some(Relation::of_texts(&names, self.tables()?.into_iter().enumerate().map(row)))
+            }
+            ("table_columns", [table]) => Some(self.columns(&table.to_string())?),
+            _ => None,
+        })
     }
 
     fn columns(&mut self, table: &str) -> Result<Relation, SqlError> {

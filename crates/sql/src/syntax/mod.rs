@@ -2,5 +2,6 @@
 
 mod access;
 pub(crate) mod parse;
+mod questdb;
 pub(crate) mod settings;
 mod spelling;

@@ -13,6 +13,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::SqlError;
+use crate::syntax::questdb;
 use crate::syntax::settings::{self, SettingsByPlace};
 use crate::syntax::spelling;
 
@@ -52,6 +53,10 @@ pub(crate) struct Extension {
 pub(crate) struct Sample {
     /// `1h`
     pub(crate) width: String,
+    /// `FROM '…'`: where the first bin begins; no row before it counts.
+    pub(crate) from: Option<String>,
+    /// `TO '…'`: no row from there on counts.
+    pub(crate) to: Option<String>,
     /// One for each column, or one for all.
     /// For each aggregate, or for all of them; `None`: gaps stay.
     pub(crate) fill: Vec<Option<FillWith>>,
@@ -147,8 +152,12 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
     let tokens: Vec<TokenWithSpan> =
         tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
     let mut cursor = Cursor { tokens: &tokens, next: 0, dialect };
+    let mut statement_start = 0;
     while let Some(token) = cursor.peek() {
         let begins = out.tokens.last().is_none_or(|last| last.token == Token::SemiColon);
+        if begins {
+            statement_start = out.tokens.len();
+        }
         if begins && let Some(taken) = settings::take(tokens.get(cursor.next..).unwrap_or_default())? {
             out.tokens.extend(taken.tokens);
             out.databases.insert(position(taken.at), taken.said);
@@ -172,6 +181,15 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
                 }
             }
             _ => {}
+        }
+        let before = out.tokens.get(statement_start..).unwrap_or_default();
+        if let Some(respelled) = questdb::respell(tokens.get(cursor.next..).unwrap_or_default(), before) {
+            if respelled.tokens.contains(&Token::LParen) {
+                selects.push(None);
+            }
+            out.tokens.extend(respelled.tokens.into_iter().map(|new| TokenWithSpan { token: new, span: token.span }));
+            cursor.next += respelled.read;
+            continue;
         }
         let select = selects.last().copied().flatten();
         if cursor.at(&["asof", "join"]) {
@@ -282,6 +300,8 @@ impl<'a> Cursor<'a> {
     fn sample(&mut self) -> Result<Sample, SqlError> {
         self.next += 2;
         let width = self.width()?;
+        let from = if self.take(&["from"]) { Some(self.text()?) } else { None };
+        let to = if self.take(&["to"]) { Some(self.text()?) } else { None };
         let fill = if self.take(&["fill"]) { self.fill()? } else { Vec::new() };
         let mut align = Align::Calendar { time_zone: None, offset: None };
         if self.take(&["align", "to", "first", "observation"]) {
@@ -291,7 +311,7 @@ impl<'a> Cursor<'a> {
             let offset = if self.take(&["with", "offset"]) { Some(self.text()?) } else { None };
             align = Align::Calendar { time_zone, offset };
         }
-        Ok(Sample { width, fill, align })
+        Ok(Sample { width, from, to, fill, align })
     }
 
     fn fill(&mut self) -> Result<Vec<Option<FillWith>>, SqlError> {

@@ -239,6 +239,7 @@ mod tests {
     use influxql::Answer;
 
     use super::*;
+    use crate::http::influxql::Layout;
 
     fn answer() -> Answer {
         let rows = vec![
@@ -257,7 +258,7 @@ mod tests {
 
     #[test]
     fn answers_are_influxdbs() {
-        let form = Form { times: TimeFormat::Text, pretty: false, csv: false, chunk_rows: None };
+        let form = Form { times: TimeFormat::Text, pretty: false, layout: Layout::Results, chunk_rows: None };
         let error = r#"{"statement_id":1,"error":"no"}"#;
         check(
             &form,

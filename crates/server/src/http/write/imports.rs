@@ -107,7 +107,11 @@ fn write_csv(state: &State, parts: RequestParts) -> Result<Outcome, ApiError> {
     Ok(outcome.number_lines())
 }
 
-fn import_csv(state: &State, to: &Destination, mut importer: CsvImporter<Body<'_>>) -> Result<Outcome, ApiError> {
+pub(super) fn import_csv(
+    state: &State,
+    to: &Destination,
+    mut importer: CsvImporter<Body<'_>>,
+) -> Result<Outcome, ApiError> {
     let (mut whole, mut lines) = (Outcome::default(), Vec::new());
     loop {
         lines.clear();
@@ -169,7 +173,7 @@ fn csv_mapping(parameters: &Parameters) -> Result<CsvMapping, ApiError> {
     })
 }
 
-fn csv_error(error: CsvError) -> ApiError {
+pub(super) fn csv_error(error: CsvError) -> ApiError {
     let error = match error {
         CsvError::Read(error) => match error.downcast::<BodyError>() {
             Ok(error) => return body_error(&error),

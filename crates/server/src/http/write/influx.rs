@@ -39,7 +39,7 @@ async fn influx(state: Arc<State>, request: Request, version: Version) -> Respon
 }
 
 /// The database of a bucket: `telegraf`, or `telegraf/autogen` as InfluxDB 1.8 has it, whose retention policy is not used.
-fn bucket_database(bucket: &str) -> Result<&str, ApiError> {
+pub(crate) fn bucket_database(bucket: &str) -> Result<&str, ApiError> {
     match bucket.split_once('/') {
         None => Ok(bucket),
         Some(("", _)) => Err(ApiError::invalid_parameter("bucket", "use database or database/retention-policy")),

@@ -1,6 +1,8 @@
 //! Writing: a handler per protocol, one way into the database for all of them.
 //!
 //! * `influx.rs`: line protocol by InfluxDB's three interfaces · `prometheus.rs`: remote write, text exposition
+//! * `questdb.rs`: QuestDB's import of CSV
+//! * `push.rs`: the Pushgateway's protocol
 //! * `otlp.rs`: OpenTelemetry by HTTP and gRPC · `opentsdb.rs`: `/api/put` · `imports.rs`: lines of JSON, CSV
 
 pub(crate) mod imports;
@@ -8,6 +10,8 @@ pub(crate) mod influx;
 pub(crate) mod opentsdb;
 pub(crate) mod otlp;
 pub(crate) mod prometheus;
+pub(crate) mod push;
+pub(crate) mod questdb;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,25 @@
+// The database that the page asks: `?db=…` before the `#` of the address, so that a link shows the same one.
+
+import { element } from "./dom.ts";
+
+export const DEFAULT_DATABASE = "default";
+
+export function chosenDatabase(): string {
+  return new URLSearchParams(location.search).get("db") || DEFAULT_DATABASE;
+}
+
+/** Fills the list of databases. It stays hidden where there is nothing to choose. */
+export function offerDatabases(list: HTMLSelectElement, names: readonly string[]): void {
+  const chosen = chosenDatabase();
+  const offered = [...new Set([DEFAULT_DATABASE, ...names, chosen])].sort();
+  list.replaceChildren(...offered.map((name) => element("option", { text: name, attributes: { value: name } })));
+  list.value = chosen;
+  list.hidden = offered.length < 2;
+  list.addEventListener("change", () => {
+    const parameters = new URLSearchParams(location.search);
+    if (list.value === DEFAULT_DATABASE) parameters.delete("db");
+    else parameters.set("db", list.value);
+    // The view begins anew; what is after the `#` stays.
+    location.search = parameters.toString();
+  });
+}
