@@ -58,9 +58,7 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     tokio::spawn(tell_of_clock(db.clone()));
     let stop = stop_signal()?;
     if !server.asks_to_sign_in() {
-        eprintln!(
-            "thalweg: nobody has to sign in: who reaches a port may do everything (--sign-in required changes that)"
-        );
+        eprintln!("thalweg: clients do not have to sign in: every port is open (--sign-in required changes that)");
     }
     let mut told = format!("Thalweg is ready: http://{}/\n", server.address());
     // For programs that had it take free ports.

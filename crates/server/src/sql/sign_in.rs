@@ -6,7 +6,7 @@ use std::sync::Arc;
 use access::audit::{Actor, Event};
 use access::directory::Entry;
 use async_trait::async_trait;
-use futures_util::Sink;
+use futures_util::{Sink, SinkExt};
 use pgwire::api::auth::driver::AuthOutcome;
 use pgwire::api::auth::mechanism::{AuthMechanism, AuthMechanismFactory, AuthState};
 use pgwire::api::auth::sasl::scram::{ScramAuth, ScramSecret};
@@ -59,7 +59,8 @@ impl Startup {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         self.driver.complete_authentication(client, final_message).await?;
-        self.connection.take_startup_settings(client).await
+        self.connection.take_startup_settings(client).await?;
+        Ok(client.flush().await?)
     }
 
     async fn advance<C>(&self, client: &mut C, message: PasswordMessageFamily) -> PgWireResult<()>
