@@ -14,6 +14,7 @@ use sql::{Relation, SqlError};
 use tonic::{Request, Status};
 
 use super::{Call, Service, ended, refused};
+use crate::sign_in::Caller;
 
 /// What a sample of the budget stands for.
 const SAMPLE_BYTES: usize = 16;
@@ -76,10 +77,11 @@ impl Service {
             return Err(Status::unimplemented("there are no temporary tables and no transactions"));
         }
         let database = match command.catalog.as_deref() {
-            Some(catalog) => crate::sql::database_of(&self.state, catalog, "").map_err(|error| refused(&error))?,
+            Some(catalog) => crate::sql::database_of(&self.state, catalog, "", &call.caller.scope)
+                .map_err(|error| refused(&error))?,
             None => call.database.clone(),
         };
-        check(&command, self.has_table(&database, &command.table).await?)?;
+        check(&command, self.has_table(&database, &command.table, call.caller.clone()).await?)?;
         let mut batches = Batches::from_messages(request.into_inner());
         let mut written = 0;
         while let Some(batch) = batches.next().await? {
@@ -95,10 +97,10 @@ impl Service {
         Ok(i64::try_from(written).unwrap_or(i64::MAX))
     }
 
-    async fn has_table(&self, database: &str, table: &str) -> Result<bool, Status> {
+    async fn has_table(&self, database: &str, table: &str, caller: Caller) -> Result<bool, Status> {
         let (session, table) = (self.session(database), table.to_owned());
         let text = format!("DESCRIBE {table}");
-        let found = crate::sql::watch(&self.state, text, (session, None), move |state, session, budget| {
+        let found = crate::sql::watch(&self.state, text, (session, caller), move |state, session, budget| {
             Ok(state.db.table_columns(&table, session, budget)?.is_some())
         });
         found.await.map_err(ended)?.map(|outcome| outcome.answer).map_err(|error| refused(&error))

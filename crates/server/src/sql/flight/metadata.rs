@@ -1,6 +1,5 @@
 //! What drivers ask about databases, tables, and what SQL there is. Catalogs are databases; each has the schema `public`.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder};
@@ -13,6 +12,7 @@ use sql::SqlError;
 use tonic::Status;
 
 use super::{Batches, FlightResult, Service, ended, refused, sent};
+use crate::sign_in::Caller;
 
 const SCHEMA: &str = "public";
 const TABLE_TYPE: &str = "TABLE";
@@ -87,16 +87,23 @@ fn named(names: &[impl AsRef<str>], nullable: bool) -> Vec<Field> {
 type TableSchema = (String, Schema);
 
 impl Service {
-    pub(super) fn catalogs(&self, command: CommandGetCatalogs) -> FlightResult<Batches> {
+    /// The databases that a client may know of.
+    fn visible(&self, caller: &Caller) -> Vec<String> {
+        let mut databases = self.state.db.databases();
+        databases.retain(|database| caller.scope.sees(database));
+        databases
+    }
+
+    pub(super) fn catalogs(&self, command: CommandGetCatalogs, caller: &Caller) -> FlightResult<Batches> {
         let mut catalogs = command.into_builder();
-        self.state.db.databases().into_iter().for_each(|database| catalogs.append(database));
+        self.visible(caller).into_iter().for_each(|database| catalogs.append(database));
         let schema = catalogs.schema();
         catalogs.build().map(|batch| sent(schema, vec![batch])).map_err(|error| failed(&error))
     }
 
-    pub(super) fn schemas(&self, command: CommandGetDbSchemas) -> FlightResult<Batches> {
+    pub(super) fn schemas(&self, command: CommandGetDbSchemas, caller: &Caller) -> FlightResult<Batches> {
         let mut schemas = command.into_builder();
-        self.state.db.databases().into_iter().for_each(|database| schemas.append(database, SCHEMA));
+        self.visible(caller).into_iter().for_each(|database| schemas.append(database, SCHEMA));
         let schema = schemas.schema();
         schemas.build().map(|batch| sent(schema, vec![batch])).map_err(|error| failed(&error))
     }
@@ -104,12 +111,12 @@ impl Service {
     pub(super) async fn tables(&self, command: CommandGetTables, caller: Caller) -> FlightResult<Batches> {
         let databases = match &command.catalog {
             Some(catalog) => vec![catalog.clone()],
-            None => self.state.db.databases(),
+            None => self.visible(&caller),
         };
         let with_schema = command.include_schema;
         let mut tables = command.into_builder();
-        for database in databases.into_iter().filter(|database| self.state.db.databases().contains(database)) {
-            for (table, schema) in self.tables_of(&database, with_schema, remote).await? {
+        for database in databases.into_iter().filter(|database| self.visible(&caller).contains(database)) {
+            for (table, schema) in self.tables_of(&database, with_schema, caller.clone()).await? {
                 tables.append(&database, SCHEMA, table, TABLE_TYPE, &schema).map_err(|error| failed(&error))?;
             }
         }

@@ -136,7 +136,7 @@ impl Service {
         let none = [Row::default()];
         let mut written = None;
         for row in if handle.rows.is_empty() { none.as_slice() } else { &handle.rows } {
-            let count = match self.run(handle, row.values(), caller).await?.answer {
+            let count = match self.run(handle, row.values(), caller.clone()).await?.answer {
                 Answer::Done(tag) => tag.rsplit(' ').next().and_then(|count| count.parse::<i64>().ok()),
                 Answer::Rows(relation) | Answer::Returned(relation, _) => i64::try_from(relation.rows.len()).ok(),
                 Answer::Table(table) => i64::try_from(table.rows.order().len()).ok(),
@@ -346,8 +346,9 @@ impl FlightSqlService for Service {
         info(&command.into_builder().schema(), &command, request.into_inner())
     }
 
-    async fn do_get_catalogs(&self, command: CommandGetCatalogs, _: Request<Ticket>) -> FlightResult<Batches> {
-        self.catalogs(command)
+    async fn do_get_catalogs(&self, command: CommandGetCatalogs, request: Request<Ticket>) -> FlightResult<Batches> {
+        let Call { caller, .. } = self.call_of(&request)?;
+        self.catalogs(command, &caller)
     }
 
     async fn get_flight_info_schemas(
@@ -358,8 +359,9 @@ impl FlightSqlService for Service {
         info(&command.clone().into_builder().schema(), &command, request.into_inner())
     }
 
-    async fn do_get_schemas(&self, command: CommandGetDbSchemas, _: Request<Ticket>) -> FlightResult<Batches> {
-        self.schemas(command)
+    async fn do_get_schemas(&self, command: CommandGetDbSchemas, request: Request<Ticket>) -> FlightResult<Batches> {
+        let Call { caller, .. } = self.call_of(&request)?;
+        self.schemas(command, &caller)
     }
 
     async fn get_flight_info_tables(
