@@ -34,7 +34,7 @@ pub struct Account {
     pub credential: Credential,
     /// For protocols with SCRAM; none for passwords of which only a bcrypt hash is known.
     pub scram: Option<ScramKeys>,
-    /// Whether it may change the server itself.
+    /// True for an administrator of the server.
     pub is_server_admin: bool,
     /// Its rights on databases.
     pub grants: Vec<Grant>,

@@ -12,7 +12,7 @@ use crate::rate::Quota;
 pub struct Scope {
     /// The account's name; empty where no client has to sign in.
     pub name: Arc<str>,
-    /// Whether it may change the server itself: settings, accounts, backups, the queries of others. It may do all with databases, too.
+    /// True for an administrator of the server, who may do everything: settings, accounts, backups, the queries of others, all databases.
     pub is_server_admin: bool,
     /// Its rights on databases.
     pub grants: Vec<Grant>,

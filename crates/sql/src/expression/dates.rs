@@ -102,7 +102,7 @@ pub(super) static DATE_TEXT: Function = strict("text", (1, 1), SqlType::Text, |a
     _ => Ok(Value::Null),
 });
 
-const MONTHS: [&str; 12] = [
+pub(super) const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -116,7 +116,7 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+pub(super) const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 /// Patterns of times, longer ones before those that they begin with.
 const PATTERNS: [&str; 47] = [

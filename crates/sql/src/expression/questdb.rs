@@ -6,6 +6,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use query::{Interval, SqlType, Value, time};
 
+use super::dates::{DAYS, MONTHS};
 use super::{Environment, Function, cast, strict};
 use crate::error::{SqlError, invalid};
 
@@ -131,21 +132,6 @@ fn written(ns: i64, pattern: &str) -> Result<String, SqlError> {
 }
 
 fn push_part(out: &mut String, at: &DateTime, letter: char, width: usize) -> Result<(), SqlError> {
-    const MONTHS: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
-    const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
     let name = |names: &[&'static str], number: i8| {
         let name = names.get(usize::try_from(number - 1).unwrap_or_default()).copied().unwrap_or_default();
         if width > 3 { name } else { name.get(..3).unwrap_or(name) }
