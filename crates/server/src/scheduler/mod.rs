@@ -3,7 +3,7 @@
 //! ```text
 //! each check of a query ──► which level has it come to, by the CPU time of all its threads?
 //!                              ├──► the calling thread gets that level's niceness (threads.rs)
-//!                              ├──► heavy: it leaves its slot to queries that may be light (running.rs)
+//!                              ├──► no light one: it leaves its slot to queries that may be (running.rs)
 //!                              └──► helpers join while threads at its level and below leave a core free
 //! ```
 //!
@@ -28,8 +28,6 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// The CPU time in which a query is at the first level. At each further one it is for twice as much.
 const FIRST_LEVEL_NS: u64 = 20 * NS_PER_MS;
-/// From this level on, after 60 ms of CPU time, a query is a heavy one: it leaves its slot to those that may be light.
-const HEAVY_LEVEL: usize = 2;
 const LEVELS: usize = 16;
 /// A thread's checks between its looks at the clock.
 const CHECKS: u32 = 8;
@@ -147,9 +145,7 @@ impl QuerySchedule {
             if reached > level(before_ns) {
                 self.change(|rank| rank.level = rank.level.max(reached));
             }
-            if reached >= HEAVY_LEVEL {
-                self.slot.leave_to_light();
-            }
+            self.slot.make_room(before_ns.saturating_add(more_ns));
         }
     }
 }

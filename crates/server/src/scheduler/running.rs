@@ -30,6 +30,11 @@ const BUCKETS_S: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0
 
 const NS_PER_S: f64 = 1e9;
 
+/// A query that has had this much CPU time is a heavy one.
+const HEAVY_NS: u64 = 60_000_000;
+/// A query that has had less is a light one, and keeps its slot while others wait.
+const LIGHT_NS_MAX: u64 = 5_000_000;
+
 /// Heavy queries that run beside as many light ones as may. Which of them has a core is decided otherwise, and memory bounds them, too.
 const HEAVY_FACTOR: usize = 4;
 
@@ -109,7 +114,7 @@ pub(crate) struct Queries {
     permits: Arc<Semaphore>,
     heavy: Arc<Semaphore>,
     scheduler: Arc<Scheduler>,
-    waiting: AtomicU64,
+    waiting: Arc<AtomicU64>,
     refused: AtomicU64,
     outcomes: Mutex<BTreeMap<(&'static str, Outcome), u64>>,
     durations: Mutex<BTreeMap<&'static str, Durations>>,
@@ -122,24 +127,34 @@ pub(crate) struct Queries {
 pub(crate) struct AdmissionPermit {
     permit: Mutex<OwnedSemaphorePermit>,
     heavy: Arc<Semaphore>,
+    /// Queries that wait for a slot.
+    waiting: Arc<AtomicU64>,
     is_heavy: AtomicBool,
 }
 
+/// Returns whether a query that has had so much CPU time gives its slot up: a heavy one always does, and one that is no light one any more
+/// does when others wait. Without the second rule a few heavy queries that begin together keep all slots until the cores have taken each
+/// of them through its first 60 ms.
+fn leaves_slot(ran_ns: u64, waiting: u64) -> bool {
+    ran_ns >= HEAVY_NS || waiting > 0 && ran_ns >= LIGHT_NS_MAX
+}
+
 impl AdmissionPermit {
-    fn new(permit: OwnedSemaphorePermit, heavy: Arc<Semaphore>) -> Arc<Self> {
-        Arc::new(Self { permit: Mutex::new(permit), heavy, is_heavy: AtomicBool::new(false) })
+    fn new(permit: OwnedSemaphorePermit, heavy: Arc<Semaphore>, waiting: Arc<AtomicU64>) -> Arc<Self> {
+        Arc::new(Self { permit: Mutex::new(permit), heavy, waiting, is_heavy: AtomicBool::new(false) })
     }
 
     /// A slot of its own.
     #[cfg(test)]
     pub(crate) fn lone() -> Arc<Self> {
         let [slots, heavy] = [1, 0].map(|count| Arc::new(Semaphore::new(count)));
-        Self::new(slots.try_acquire_owned().unwrap(), heavy)
+        Self::new(slots.try_acquire_owned().unwrap(), heavy, Arc::default())
     }
 
-    /// A heavy query gives its slot up for one of the heavy ones. If none is free it stays, and asks again.
-    pub(crate) fn leave_to_light(&self) {
-        if self.is_heavy.load(Ordering::Relaxed) {
+    /// A query that has had so much CPU time moves from its slot to one of the heavy queries' if it should. If none of those is free it
+    /// stays, and tries again at its next check.
+    pub(crate) fn make_room(&self, ran_ns: u64) {
+        if self.is_heavy.load(Ordering::Relaxed) || !leaves_slot(ran_ns, self.waiting.load(Ordering::Relaxed)) {
             return;
         }
         if let Ok(heavy) = self.heavy.clone().try_acquire_owned() {
@@ -159,7 +174,7 @@ impl Queries {
             permits,
             heavy: Arc::new(Semaphore::new((HEAVY_FACTOR * bounds.concurrency_max).clamp(1, Semaphore::MAX_PERMITS))),
             scheduler,
-            waiting: AtomicU64::new(0),
+            waiting: Arc::default(),
             refused: AtomicU64::new(0),
             outcomes: Mutex::default(),
             durations: Mutex::default(),
@@ -294,7 +309,7 @@ impl Queries {
         now_ns: i64,
     ) -> Result<(u64, Arc<AdmissionPermit>), ApiError> {
         self.check_quota(&description.caller)?;
-        let slot = AdmissionPermit::new(self.admit().await?, self.heavy.clone());
+        let slot = AdmissionPermit::new(self.admit().await?, self.heavy.clone(), self.waiting.clone());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (schedule, scheduled) = self.scheduler.begin(slot.clone());
         budget.set_schedule(schedule);
@@ -389,4 +404,44 @@ fn seconds_between(from_ns: i64, to_ns: i64) -> f64 {
 /// What a poisoned lock guards is whole: nothing under it fails midway.
 fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
     guarded.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_left_by_heavy_queries_and_by_all_but_light_ones_while_others_wait() {
+        for (ran_ns, waiting, expected) in [
+            (0, 0, false),
+            (0, 9, false),
+            (LIGHT_NS_MAX, 0, false),
+            (LIGHT_NS_MAX - 1, 1, false),
+            (LIGHT_NS_MAX, 1, true),
+            (HEAVY_NS - 1, 0, false),
+            (HEAVY_NS, 0, true),
+        ] {
+            assert_eq!(leaves_slot(ran_ns, waiting), expected, "{ran_ns} ns, {waiting} waiting");
+        }
+    }
+
+    #[test]
+    fn a_query_makes_room_for_one_that_waits_once() {
+        let [slots, heavy] = [1, 1].map(|count| Arc::new(Semaphore::new(count)));
+        let waiting = Arc::new(AtomicU64::new(1));
+        let permit = |slots: &Arc<Semaphore>| {
+            AdmissionPermit::new(slots.clone().try_acquire_owned().unwrap(), heavy.clone(), waiting.clone())
+        };
+        let first = permit(&slots);
+        first.make_room(LIGHT_NS_MAX);
+        first.make_room(HEAVY_NS);
+        assert_eq!([slots.available_permits(), heavy.available_permits()], [1, 0]);
+        // No slot of heavy queries is free: the next one stays until the first has ended.
+        let second = permit(&slots);
+        second.make_room(HEAVY_NS);
+        assert_eq!(slots.available_permits(), 0);
+        drop(first);
+        second.make_room(HEAVY_NS);
+        assert_eq!([slots.available_permits(), heavy.available_permits()], [1, 0]);
+    }
 }
