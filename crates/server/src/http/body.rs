@@ -31,6 +31,10 @@ const LARGE_BYTES: usize = 1 << 20;
 const LIKELY_RATIO: usize = 8;
 /// Large requests that may work beside one for each core: some wait for the disk.
 const LARGE_BESIDE_CORES: usize = 2;
+/// A body of text that unpacks to more than this many times its bytes may be a bomb.
+const BOMB_RATIO: usize = 64;
+/// What the rows of such a body may need.
+const BOMB_WORK_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes of rows for a byte of text: the line `m v=1 1` is a row of a batch, of a shard and of the log.
 const TEXT_WORK_FACTOR: usize = 12;
@@ -162,6 +166,20 @@ impl Budget {
     }
 }
 
+/// A packed body, as far as it is unpacked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unpacked {
+    pub(super) sent_bytes: usize,
+    pub(super) bytes: usize,
+}
+
+impl Unpacked {
+    /// Returns whether the body is a bomb: hardly any sender's text packs so well, and its rows need much memory.
+    const fn is_bomb(self, work_bytes: usize) -> bool {
+        work_bytes > BOMB_WORK_BYTES_MAX && self.bytes / BOMB_RATIO > self.sent_bytes
+    }
+}
+
 impl Share {
     /// Has a request whose body will be large wait until few enough others work, for so long at most.
     pub(crate) async fn queue_if_large(
@@ -213,12 +231,18 @@ impl Share {
         std::mem::swap(&mut self.large, &mut other.large);
     }
 
-    /// Takes the memory of the rows of a piece of text, after so many bytes before it and in it. Only for threads that may block.
-    pub(super) fn grow_for_piece(&mut self, text: &[u8], unpacked_bytes: usize) -> Result<(), ApiError> {
-        if unpacked_bytes > LARGE_BYTES {
+    /// Takes the memory of the rows of a piece of text. Only for threads that may block.
+    pub(super) fn grow_for_piece(&mut self, text: &[u8], unpacked: Unpacked) -> Result<(), ApiError> {
+        if unpacked.bytes > LARGE_BYTES {
             self.enter_large()?;
         }
         let counted = Form::Text.work_bytes_counted(text);
+        if unpacked.is_bomb(self.bytes.saturating_add(counted)) {
+            return Err(ApiError::too_large(format!(
+                "the body unpacks to more than {BOMB_RATIO} times the bytes sent, and the rows of such a one may need {BOMB_WORK_BYTES_MAX} bytes \
+                 of memory (bomb_work_bytes_max): send it in smaller pieces"
+            )));
+        }
         self.take(counted, |pool, held| pool.take_within(counted as u64, held, PATIENCE))
     }
 
@@ -477,6 +501,14 @@ pub(crate) fn body_error(error: &ingest::BodyError) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_text_that_packs_too_well_and_needs_much_memory_is_a_bomb() {
+        let at = |bytes, work_bytes| Unpacked { sent_bytes: 1000, bytes }.is_bomb(work_bytes);
+        assert!(at(65_000, BOMB_WORK_BYTES_MAX + 1));
+        assert!(!at(65_000, BOMB_WORK_BYTES_MAX));
+        assert!(!at(64_000, usize::MAX));
+    }
 
     #[test]
     fn rows_of_protobuf_are_counted_where_they_are_short() {

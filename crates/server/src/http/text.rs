@@ -7,7 +7,7 @@ use ingest::encoding::{Encoding, Unpacker};
 use ingest::{Body, Ledger, PackedBody, quote_lines};
 
 use crate::error::ApiError;
-use crate::http::body::{Buffer, Form, Share, body_error, encoding_of, unpack_as, unpack_limits};
+use crate::http::body::{Buffer, Form, Share, Unpacked, body_error, encoding_of, unpack_as, unpack_limits};
 use crate::state::State;
 
 /// A body of text on its way into a parser. A packed one is unpacked piece by piece as it is parsed.
@@ -22,7 +22,7 @@ pub(crate) struct Text<'s> {
 /// What reading a packed body takes.
 struct TextLedger<'t> {
     share: &'t mut Share,
-    unpacked_bytes: usize,
+    unpacked: Unpacked,
     /// Whether rows are made of it.
     has_rows: bool,
     refused: Option<ApiError>,
@@ -68,7 +68,8 @@ impl<'s> Text<'s> {
         }
         let unpacker = Unpacker::new(self.encoding, &self.bytes, unpack_limits(self.state));
         let unpacker = unpacker.map_err(|error| body_error(&error))?;
-        let mut ledger = TextLedger { share: &mut self.share, unpacked_bytes: 0, has_rows, refused: None };
+        let none_yet = Unpacked { sent_bytes: self.bytes.len(), bytes: 0 };
+        let mut ledger = TextLedger { share: &mut self.share, unpacked: none_yet, has_rows, refused: None };
         let done = read(Body::Packed(PackedBody::new(unpacker, &mut ledger)));
         match ledger.refused {
             Some(refused) if done.is_err() => Err(refused),
@@ -102,9 +103,9 @@ impl Ledger for TextLedger<'_> {
     }
 
     fn take_rows(&mut self, text: &[u8]) -> bool {
-        self.unpacked_bytes += text.len();
+        self.unpacked.bytes += text.len();
         let text = if self.has_rows { text } else { &[] };
-        let taken = self.share.grow_for_piece(text, self.unpacked_bytes);
+        let taken = self.share.grow_for_piece(text, self.unpacked);
         taken.map_err(|error| self.refused = Some(error)).is_ok()
     }
 }
