@@ -268,7 +268,8 @@ impl Db {
         budget: &Budget,
     ) -> Result<Vec<Series>, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
-        let mut series = source.select(&Selection { matchers, start_ms, end_ms, projection: None }, budget)?;
+        let mut series =
+            source.select(&Selection { matchers, start_ms, end_ms, projection: None, is_numbered: false }, budget)?;
         if self.store.is_strict(database) {
             budget.be_strict();
         }

@@ -9,7 +9,7 @@ use ingest::{Protocol, remote_write};
 use model::{Labels, METRIC_NAME, MatchOp, Matcher, STALE_NAN_BITS, TimeRange, is_stale_bits};
 use platform::sim::Simulation;
 use promql::ResultValue;
-use query::Budget;
+use query::{Budget, QueryError};
 use thalweg_db::{Db, DbOptions, InstantQuery};
 
 const MS_NS: i64 = 1_000_000;
@@ -83,7 +83,8 @@ impl World {
             let value = match self.random.u8(..10) {
                 0 => f64::from_bits(STALE_NAN_BITS),
                 1..4 => continue,
-                value => f64::from(value),
+                // Only some are equal to others.
+                value => f64::from(value) + if pod % 3 == 0 { 0.0 } else { f64::from(pod) / 64.0 },
             };
             let name = if self.shares_names && pod % 10 == 0 { "m_a" } else { "lone" };
             let pairs = [
@@ -158,11 +159,27 @@ impl World {
         series.into_iter().filter(has_sample).map(|series| series.labels).collect()
     }
 
+    /// Parentheses keep `topk` from comparing series by their numbers alone.
+    fn check_topk(&mut self) {
+        let time_ms = START_MS + self.random.i64(0..MINUTES * MINUTE_MS);
+        let (operation, selector) = (self.pick(&["topk", "bottomk"]), self.pick(&SELECTORS));
+        let (count, function) = (self.random.u8(0..6), self.pick(&["", "max_over_time", "rate", "last_over_time"]));
+        let input = if function.is_empty() { selector.to_owned() } else { format!("{function}({selector}[5m])") };
+        let [by_number, whole] = [input.clone(), format!("({input})")]
+            .map(|input| self.samples(&format!("{operation}({count}, {input})"), time_ms));
+        assert_eq!(by_number, whole, "{operation}({count}, {input}) at {time_ms}");
+    }
+
     fn instant(&self, text: &str, time_ms: i64) -> BTreeMap<Labels, f64> {
+        self.samples(text, time_ms).unwrap().into_iter().collect()
+    }
+
+    /// The samples of an answer, in its order.
+    fn samples(&self, text: &str, time_ms: i64) -> Result<Vec<(Labels, f64)>, QueryError> {
         let query = InstantQuery { may_cache: false, ..InstantQuery::new(text, time_ms) };
-        let answer = self.db.instant("default", &query).unwrap();
+        let answer = self.db.instant("default", &query)?;
         let ResultValue::Vector(vector) = answer.value else { panic!("{text}") };
-        vector.into_iter().map(|sample| (sample.labels, sample.value)).collect()
+        Ok(vector.into_iter().map(|sample| (sample.labels, sample.value)).collect())
     }
 
     fn check_names(&mut self) {
@@ -206,6 +223,7 @@ fn selections_say_what_the_samples_say() {
             }
         }
         (0..200).for_each(|_| world.check());
+        (0..200).for_each(|_| world.check_topk());
         (0..20).for_each(|_| world.check_names());
     }
 }

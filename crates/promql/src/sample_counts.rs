@@ -15,7 +15,7 @@ use crate::expression::Expression;
 use crate::histogram::native::Histogram;
 use crate::range::samples::{Cursor, SampleInterval, Samples};
 use crate::range::window_bounds::{SelectorOutput, WindowBounds, subquery_grid};
-use crate::syntax::ast::{Call, Chain, Edges, Expr, Link, Node, Operator, Range, Selector, Subquery};
+use crate::syntax::ast::{Call, Chain, Edges, Expr, Link, NeededLabels, Node, Operator, Range, Selector, Subquery};
 use crate::syntax::bind_times::{QueryTimes, bind_times};
 use crate::syntax::functions::{Function, HistogramPart};
 use crate::syntax::result_kind::ResultKind;
@@ -227,7 +227,7 @@ impl Evaluator<'_> {
         }
         let mut tally = Tally { counts: vec![0; steps.count], usage };
         let bounds = WindowBounds::instant(selector, output, steps, self.settings.lookback_ms);
-        self.instant_rows(&selector.matchers, &bounds, output, None, &mut tally)?;
+        self.instant_rows(&selector.matchers, &bounds, output, NeededLabels::All, &mut tally)?;
         Ok(tally.counts())
     }
 
@@ -252,6 +252,7 @@ impl Evaluator<'_> {
             last: None,
             grouping: None,
             projection: None,
+            is_numbered: false,
             distinct: false,
         };
         self.stream(

@@ -38,7 +38,7 @@ pub use result::result_rows::{ResultRows, RowColumn, RowOrder, RowRef, RowShape,
 pub use result::row_limit::RowLimit;
 pub use result::series_labels::{SeriesLabels, SeriesTexts};
 pub use series::selection::{cardinality, reach};
-pub use series::source::{LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, WindowSink};
+pub use series::source::{LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, WindowSink, number_of};
 pub use series::store_source::{Chosen, StoreSource};
 pub use series::windows::{WindowSelection, WindowSeries, WindowValue};
 pub use session::store_session::{SessionHost, SessionWriter, StoreSession};

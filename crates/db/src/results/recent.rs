@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cache::Key;
-use model::Matcher;
+use model::{Labels, Matcher};
 use parking_lot::Mutex;
 use query::{
-    Budget, Chosen, LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, StoreSource, Trace,
+    Budget, Chosen, LastSampleSink, Projection, QueryError, Selection, Series, SeriesSink, Source, StoreSource, Trace,
     WindowSelection, WindowSink,
 };
 use store::Store;
@@ -107,6 +107,10 @@ impl Recents {
 impl RecentSource<'_> {
     /// The cached series of a selection; none if it is to be read from the store.
     fn recent(&self, selection: &Selection<'_>, budget: &Budget) -> Result<Option<Arc<Recent>>, QueryError> {
+        // Its few whole labels are read later.
+        if selection.is_numbered {
+            return Ok(None);
+        }
         let is_long = selection.end_ms.saturating_sub(selection.start_ms) > SPAN_MS_MAX;
         if is_long || self.store.has_folds_in(&selection.nanoseconds()) {
             return Ok(None);
@@ -264,7 +268,7 @@ impl RecentSource<'_> {
         budget: &Budget,
     ) -> Result<Vec<Vec<Series>>, QueryError> {
         let read = Placed(Mutex::new(vec![Vec::new(); places]));
-        let selection = Selection { matchers, start_ms, end_ms, projection: None };
+        let selection = Selection { matchers, start_ms, end_ms, projection: None, is_numbered: false };
         self.inner.scan(&selection, budget, &read)?;
         let read = read.0.into_inner();
         // They are counted among the bytes of what is kept.
@@ -338,6 +342,16 @@ impl Source for RecentSource<'_> {
         sink: &dyn WindowSink,
     ) -> Result<(), QueryError> {
         self.inner.scan_windows(selection, budget, sink)
+    }
+
+    fn labels_of(
+        &self,
+        matchers: &[Matcher],
+        projection: Projection<'_>,
+        numbers: &[u32],
+        budget: &Budget,
+    ) -> Result<Vec<Labels>, QueryError> {
+        self.inner.labels_of(matchers, projection, numbers, budget)
     }
 
     fn trace(&self) -> Option<&Trace<'_>> {

@@ -26,6 +26,9 @@ pub struct Projection<'a> {
 impl Projection<'static> {
     /// All labels.
     pub const ALL: Self = Self { names: &[], is_without: true };
+
+    /// No labels.
+    pub const NONE: Self = Self { names: &[], is_without: false };
 }
 
 impl Projection<'_> {

@@ -21,7 +21,7 @@ use crate::eval::sum::quantile;
 use crate::range::range_functions::RangeCall;
 use crate::range::window_bounds::{SelectorOutput, WindowBounds};
 use crate::settings::NameRemoval;
-use crate::syntax::ast::{Aggregate, Aggregation, Edges, Expr, Grouping, Node};
+use crate::syntax::ast::{Aggregate, Aggregation, Edges, Expr, Grouping, NeededLabels, Node};
 use crate::syntax::functions::Function;
 use crate::syntax::number::{plain, short};
 use crate::syntax::span::Span;
@@ -100,6 +100,9 @@ impl<'q> Evaluator<'q> {
         if let Some(streamed) = self.streamed(aggregate, steps) {
             return streamed;
         }
+        if let Some(selected) = self.select_by_number(aggregate, &scalars, steps)? {
+            return Ok(selected);
+        }
         let input = self.ordered(&aggregate.input, steps)?;
         let input_span = aggregate.input.span;
         let parameter_span = aggregate.parameter.as_ref().map_or(span, |parameter| parameter.span);
@@ -155,7 +158,10 @@ impl<'q> Evaluator<'q> {
         let mut aggregation = StreamAggregation::<C>::new(self.budget, self.keeps_names(grouping), input.span);
         match &input.node {
             Node::Call(call) if matches!(call.signature.function, Function::Range(_)) => {
-                self.range_rows(&RangeCall { call, steps, grouping: Some(grouping) }, &mut aggregation)?;
+                self.range_rows(
+                    &RangeCall { call, steps, needed: NeededLabels::Grouping(grouping) },
+                    &mut aggregation,
+                )?;
             }
             Node::Selector(selector) if selector.edges == Edges::Plain => {
                 let bounds = WindowBounds::instant(selector, SelectorOutput::Values, steps, self.settings.lookback_ms);
@@ -163,7 +169,7 @@ impl<'q> Evaluator<'q> {
                     &selector.matchers,
                     &bounds,
                     SelectorOutput::Values,
-                    Some(grouping),
+                    NeededLabels::Grouping(grouping),
                     &mut aggregation,
                 )?;
             }
@@ -237,7 +243,10 @@ impl<'q> Evaluator<'q> {
                 Choice::First | Choice::ByHash => {}
             }
         }
-        let hashes: Vec<f64> = input.rows.iter().map(|row| hash_fraction(&row.labels)).collect();
+        let hashes = match choice {
+            Choice::ByHash => input.rows.iter().map(|row| hash_fraction(&row.labels)).collect(),
+            _ => Vec::new(),
+        };
         let mut selected_rows: Vec<Row> = input.rows.iter().map(Row::emptied).collect();
         let mut order = Vec::new();
         let mut selected: Vec<(usize, Sample)> = Vec::new();

@@ -3,10 +3,12 @@
 //! ```text
 //! rows, one at a time       ──► stream ──► accumulators (a group's steps) ──► accumulate (one value of many)
 //! all rows of a group       ──► aggregations: quantile, count_values, limitk; topk
+//! all rows, labels later    ──► by_number ──► topk
 //! ```
 
 mod accumulate;
 mod accumulators;
 mod aggregations;
+mod by_number;
 mod stream;
 pub(crate) mod topk;

@@ -4,7 +4,7 @@
 use crate::eval::rows::Sample;
 
 /// A row's index, and its sample.
-type IndexedSample = (usize, Sample);
+pub(crate) type IndexedSample = (usize, Sample);
 
 /// Ranges up to this length are sorted by insertion in Go's `sort.Sort`, so equal elements keep their order.
 const INSERTION_MAX: usize = 12;

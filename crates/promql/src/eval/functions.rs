@@ -10,7 +10,7 @@ use crate::eval::rows::{ABSENT, Row, Sample, Steps, Vector};
 use crate::histogram::quantile::variance_of;
 use crate::range::range_functions::RangeCall;
 use crate::range::window_bounds::SelectorOutput;
-use crate::syntax::ast::{Call, Expr, Node};
+use crate::syntax::ast::{Call, Expr, NeededLabels, Node};
 use crate::syntax::functions::{Function, HistogramPart};
 use crate::syntax::number::{maximum, minimum};
 use crate::syntax::span::Span;
@@ -62,7 +62,7 @@ impl<'q> Evaluator<'q> {
             }
             (Function::Range(_), _) => {
                 let mut collected = CollectedRows::new(self.budget);
-                self.range_rows(&RangeCall { call, steps, grouping: None }, &mut collected)?;
+                self.range_rows(&RangeCall { call, steps, needed: NeededLabels::All }, &mut collected)?;
                 // Rows of a subquery stay in its order, which is that of labels if the result may be cut by steps.
                 let is_range_selector = call.arguments.iter().any(|argument| matches!(argument.node, Node::Range(_)));
                 Ok(if is_range_selector || self.is_stepwise { collected.sorted() } else { collected.vector })

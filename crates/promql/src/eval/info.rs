@@ -9,7 +9,7 @@ use crate::eval::evaluator::Evaluator;
 use crate::eval::row_stream::RowSink;
 use crate::eval::rows::{Row, Sample, Steps, Vector, metric_name, same_labels};
 use crate::range::window_bounds::{SelectorOutput, WindowBounds, WindowEnds};
-use crate::syntax::ast::{At, DurationSpec, Expr, Node, Shift};
+use crate::syntax::ast::{At, DurationSpec, Expr, NeededLabels, Node, Shift};
 use crate::syntax::bind_times::{TimeReference, shared_reference};
 use crate::syntax::check::{holds, matches_empty};
 
@@ -75,7 +75,7 @@ impl<'q> Evaluator<'q> {
         let query = InfoQuery::new(&self.vector(input, steps)?, labels);
         let info_bounds = info_bounds(shared_reference(input), steps, self.settings.lookback_ms);
         query.selections.iter().try_for_each(|matchers| {
-            self.instant_rows(matchers, &info_bounds, SelectorOutput::Milliseconds, None, sink)
+            self.instant_rows(matchers, &info_bounds, SelectorOutput::Milliseconds, NeededLabels::All, sink)
         })
     }
 

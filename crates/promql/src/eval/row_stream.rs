@@ -58,6 +58,8 @@ pub(crate) struct StreamOptions<'a> {
     pub(crate) grouping: Option<&'a Grouping>,
     /// The labels that are needed; `None`: all, and series in order of them.
     pub(crate) projection: Option<Projection<'a>>,
+    /// Series get numbers, by which their other labels are to be had later.
+    pub(crate) is_numbered: bool,
     /// Two rows with the same labels are an error.
     pub(crate) distinct: bool,
 }
@@ -358,7 +360,8 @@ impl Evaluator<'_> {
         options: &StreamOptions<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<(), QueryError> {
-        let selection = Selection { projection: options.projection, ..interval.selection(matchers) };
+        let StreamOptions { projection, is_numbered, .. } = *options;
+        let selection = Selection { projection, is_numbered, ..interval.selection(matchers) };
         let output = DistinctSink::new(options.distinct, sink);
         let reorder = ReorderBuffer::new(output);
         let timing = self.source.trace().map(StreamTiming::new);

@@ -15,7 +15,7 @@ use crate::range::samples::{Cursor, Samples};
 use crate::range::window::SampleWindow;
 use crate::range::window_bounds::WindowBounds;
 use crate::range::window_positions::WindowPositions;
-use crate::syntax::ast::{Call, Edges, Expr, Grouping, Node};
+use crate::syntax::ast::{Call, Edges, Expr, NeededLabels, Node};
 use crate::syntax::functions::{Function, RangeFunction};
 use crate::syntax::result_kind::ResultKind;
 use crate::syntax::span::Span;
@@ -28,14 +28,14 @@ const UNCHECKED_SAMPLES_MAX: usize = 1 << 16;
 pub(crate) struct RangeCall<'a> {
     pub(crate) call: &'a Call,
     pub(crate) steps: Steps,
-    /// By what an aggregation groups the rows.
-    pub(crate) grouping: Option<&'a Grouping>,
+    /// The labels of the rows that are needed.
+    pub(crate) needed: NeededLabels<'a>,
 }
 
 impl Evaluator<'_> {
     /// Evaluates the rows of a range function, in order.
     pub(crate) fn range_rows(&self, range_call: &RangeCall<'_>, sink: &mut dyn RowSink) -> Result<(), QueryError> {
-        let RangeCall { call, steps, grouping } = *range_call;
+        let RangeCall { call, steps, needed } = *range_call;
         let is_range = |argument: &&Expr| argument.kind() == ResultKind::RangeVector;
         let (ranges, others): (Vec<&Expr>, Vec<&Expr>) = call.arguments.iter().partition(is_range);
         let ([argument], Function::Range(function)) = (ranges.as_slice(), call.signature.function) else {
@@ -68,14 +68,15 @@ impl Evaluator<'_> {
             let windows = windows.map(|windows| (windows, &row_of as &_));
             // Series of several metrics may be the same without their names: then all labels are needed to tell.
             let is_of_one_name = delayed_names || matchers.iter().any(is_name);
-            let projection = grouping.filter(|_| is_of_one_name).map(Grouping::projection);
+            let projection = needed.projection().filter(|_| is_of_one_name);
             let options = StreamOptions {
                 step: call.signature.name,
                 make: &make,
                 windows,
                 last: None,
-                grouping,
+                grouping: needed.grouping(),
                 projection,
+                is_numbered: needed.is_number(),
                 distinct: !is_of_one_name || projection.is_none() && !delayed_names,
             };
             return self.stream(matchers, bounds.read_interval(), &options, sink);
@@ -91,7 +92,7 @@ impl Evaluator<'_> {
         for series in &range.series {
             self.budget.check()?;
             let row = evaluation.row(&series.labels, series.drop_name, &series.samples, &self.annotations)?;
-            let group = grouping.map(|grouping| grouping.key(&row.labels));
+            let group = needed.grouping().map(|grouping| grouping.key(&row.labels));
             output.push(SeriesRow { series: series.labels.clone(), group, row })?;
         }
         Ok(())
@@ -99,7 +100,7 @@ impl Evaluator<'_> {
 }
 
 /// Returns whether a matcher chooses a single metric.
-fn is_name(matcher: &Matcher) -> bool {
+pub(crate) fn is_name(matcher: &Matcher) -> bool {
     matcher.name == METRIC_NAME && matcher.op == MatchOp::Equal
 }
 

@@ -77,7 +77,13 @@ pub(crate) struct SampleInterval {
 
 impl SampleInterval {
     pub(crate) fn selection(self, matchers: &[Matcher]) -> Selection<'_> {
-        Selection { matchers, start_ms: self.after_ms.saturating_add(1), end_ms: self.to_ms, projection: None }
+        Selection {
+            matchers,
+            start_ms: self.after_ms.saturating_add(1),
+            end_ms: self.to_ms,
+            projection: None,
+            is_numbered: false,
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::histogram::native::{CounterReset, Histogram};
 use crate::range::interpolate;
 use crate::range::samples::{Cursor, SampleInterval, Samples};
 use crate::range::window_bounds::{SelectorOutput, WindowBounds, WindowEnds, range_bounds, subquery_grid};
-use crate::syntax::ast::{Edges, Expr, Grouping, Node, Range, Selector, Subquery};
+use crate::syntax::ast::{Edges, Expr, NeededLabels, Node, Range, Selector, Subquery};
 use crate::syntax::span::Span;
 
 /// The step that finding the last samples is reported as.
@@ -75,7 +75,7 @@ impl<'q> Evaluator<'q> {
         output: SelectorOutput,
     ) -> Result<Vector<'q>, QueryError> {
         let mut collected = CollectedRows::new(self.budget);
-        self.instant_rows(matchers, bounds, output, None, &mut collected)?;
+        self.instant_rows(matchers, bounds, output, NeededLabels::All, &mut collected)?;
         Ok(collected.sorted())
     }
 
@@ -85,7 +85,7 @@ impl<'q> Evaluator<'q> {
         matchers: &[Matcher],
         bounds: &WindowBounds,
         output: SelectorOutput,
-        grouping: Option<&Grouping>,
+        needed: NeededLabels<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<(), QueryError> {
         let make = |labels: Labels, samples: Samples, annotations: &Annotations| {
@@ -95,12 +95,16 @@ impl<'q> Evaluator<'q> {
         let row_of_last = |labels, time_ms, value| row_of_last(labels, output, time_ms, value);
         // With several steps a window slides over all samples.
         let last = (bounds.ends.steps.count == 1).then_some(&row_of_last as &_);
-        let projection = match grouping {
-            Some(grouping) => Some(grouping.projection()),
-            None => last.map(|_| Projection::ALL),
+        let options = StreamOptions {
+            step: NEWEST,
+            make: &make,
+            windows: None,
+            last,
+            grouping: needed.grouping(),
+            projection: needed.projection().or_else(|| last.map(|_| Projection::ALL)),
+            is_numbered: needed.is_number(),
+            distinct: false,
         };
-        let options =
-            StreamOptions { step: NEWEST, make: &make, windows: None, last, grouping, projection, distinct: false };
         self.stream(matchers, bounds.read_interval(), &options, sink)
     }
 

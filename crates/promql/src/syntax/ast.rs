@@ -430,6 +430,39 @@ impl Expr {
     }
 }
 
+/// The labels of rows that their consumer needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NeededLabels<'a> {
+    All,
+    /// Those that tell to which group of an aggregation a row belongs.
+    Grouping(&'a Grouping),
+    /// None but the series' number, by which all of its labels are to be had.
+    Number,
+}
+
+impl<'a> NeededLabels<'a> {
+    /// How an aggregation that consumes the rows groups them.
+    pub(crate) const fn grouping(self) -> Option<&'a Grouping> {
+        match self {
+            Self::Grouping(grouping) => Some(grouping),
+            Self::All | Self::Number => None,
+        }
+    }
+
+    /// The labels to read with series, unless all are needed.
+    pub(crate) fn projection(self) -> Option<Projection<'a>> {
+        match self {
+            Self::All => None,
+            Self::Grouping(grouping) => Some(grouping.projection()),
+            Self::Number => Some(Projection::NONE),
+        }
+    }
+
+    pub(crate) const fn is_number(self) -> bool {
+        matches!(self, Self::Number)
+    }
+}
+
 impl Grouping {
     /// The labels that tell to which group a series belongs.
     pub(crate) fn projection(&self) -> Projection<'_> {

@@ -120,15 +120,26 @@ impl KnownBatches {
     }
 }
 
-/// Labels of series by those of their groups, which many share.
+/// Labels of series by those of their groups, which many share unless they are numbered.
 #[derive(Default)]
 struct SeriesLabels {
+    is_numbered: bool,
     last: Option<(*const u8, *const SelectedColumn, Labels)>,
     by_place: HashMap<(*const u8, *const SelectedColumn), Labels>,
 }
 
 impl SeriesLabels {
-    fn get(&mut self, group: &SelectedGroup, column: &SelectedColumn) -> Labels {
+    fn new(is_numbered: bool) -> Self {
+        Self { is_numbered, ..Self::default() }
+    }
+
+    /// The labels of a group's column; the group's number is that among all of its batches.
+    fn get(&mut self, number: usize, group: &SelectedGroup, column: &SelectedColumn) -> Labels {
+        let labels = self.shared(group, column);
+        if self.is_numbered { labels.with("", &number.to_string()) } else { labels }
+    }
+
+    fn shared(&mut self, group: &SelectedGroup, column: &SelectedColumn) -> Labels {
         // Labels of a projection live as long as the batch, and so do columns: their addresses tell them apart.
         let key = (group.labels.packed().as_ptr(), std::ptr::from_ref(column));
         if let Some((packed, of, labels)) = &self.last
@@ -223,21 +234,40 @@ impl StoreSource<'_> {
         Ok(self.batches(matchers, projection, budget)?.map(|batches| batches.groups()))
     }
 
+    /// The whole labels of the first series of groups, by their numbers among all of the batches that were chosen with a projection.
+    pub(super) fn labels_by_number(
+        &self,
+        batches: &Batches,
+        numbers: &[u32],
+        budget: &Budget,
+    ) -> Result<Vec<Labels>, QueryError> {
+        let lost = || QueryError::Storage("a series was removed while it was read".to_owned());
+        let whole = |number: &u32| {
+            budget.check()?;
+            let group = batches.groups.get(*number as usize).ok_or_else(lost)?;
+            let (labels, column) = (self.store.group_labels(group)?, group.columns.first());
+            let labels = labels.zip(column).map(|(labels, column)| column.series_labels(&labels));
+            labels.ok_or_else(lost)
+        };
+        numbers.iter().map(whole).collect()
+    }
+
     /// Hands the series of all batches to a sink.
     pub(super) fn scan_batches(
         &self,
         batches: &Batches,
-        range: &TimeRange,
+        selection: &Selection<'_>,
         budget: &Budget,
         sink: &(impl SeriesSink + ?Sized),
     ) -> Result<(), QueryError> {
+        let range = selection.nanoseconds();
         self.each_batch(batches, budget, &|place, groups| {
             let first = batches.first(place);
-            let (mut labels, mut found) = (SeriesLabels::default(), Vec::new());
+            let (mut labels, mut found) = (SeriesLabels::new(selection.is_numbered), Vec::new());
             let (mut from, mut held, mut read) = (first, 0, 0);
             for (end, group) in (first + 1..).zip(groups) {
                 let before = found.len();
-                self.read_projected(group, range, &mut labels, budget, &mut found)?;
+                self.read_projected((end - 1, group), &range, &mut labels, budget, &mut found)?;
                 held += found.iter().skip(before).map(Series::samples).sum::<usize>();
                 if held >= SAMPLES_TOGETHER || end == first + groups.len() {
                     read += self.count_read(end - from, 0, &found);
@@ -260,7 +290,8 @@ impl StoreSource<'_> {
         let range = selection.nanoseconds();
         self.each_batch(batches, budget, &|place, groups| {
             budget.check()?;
-            let last = self.last_of_batch(groups, &range, budget)?;
+            let labels = SeriesLabels::new(selection.is_numbered);
+            let last = self.last_of_batch((batches.first(place), groups), labels, &range, budget)?;
             let given = last.iter().map(Last::samples).sum();
             let read = self.count_read(groups.len(), given, &[]);
             if last.iter().any(Last::has_histograms) {
@@ -278,7 +309,8 @@ impl StoreSource<'_> {
     /// The last samples of a batch; of groups of which the last row does not tell, all that they have in the range.
     fn last_of_batch(
         &self,
-        groups: &[SelectedGroup],
+        (first, groups): (usize, &[SelectedGroup]),
+        mut labels: SeriesLabels,
         range: &TimeRange,
         budget: &Budget,
     ) -> Result<Vec<Last>, QueryError> {
@@ -287,17 +319,16 @@ impl StoreSource<'_> {
             Some([column]) if is_number(column.value_type) => self.reader.last_samples(groups, range)?,
             _ => vec![LastSample::Unknown; groups.len()],
         };
-        let (mut labels, mut series) = (SeriesLabels::default(), Vec::new());
-        let mut last = Vec::with_capacity(groups.len());
-        for (group, sample) in groups.iter().zip(samples) {
+        let (mut series, mut last) = (Vec::new(), Vec::with_capacity(groups.len()));
+        for ((number, group), sample) in (first..).zip(groups).zip(samples) {
             match sample {
                 LastSample::None => {}
                 LastSample::Number { time_ns, value } => {
                     let Some(column) = group.columns.first() else { continue };
-                    last.push(Last::Sample(labels.get(group, column), time_ns.div_euclid(NS_PER_MS), value));
+                    last.push(Last::Sample(labels.get(number, group, column), time_ns.div_euclid(NS_PER_MS), value));
                 }
                 LastSample::Unknown => {
-                    self.read_projected(group, range, &mut labels, budget, &mut series)?;
+                    self.read_projected((number, group), range, &mut labels, budget, &mut series)?;
                     last.extend(series.drain(..).map(Last::Series));
                 }
             }
@@ -317,7 +348,7 @@ impl StoreSource<'_> {
 
     fn read_projected(
         &self,
-        group: &SelectedGroup,
+        (number, group): (usize, &SelectedGroup),
         range: &TimeRange,
         labels: &mut SeriesLabels,
         budget: &Budget,
@@ -331,7 +362,9 @@ impl StoreSource<'_> {
         }
         let columns = self.reader.read_by_millisecond(group, range)?;
         for (column, selected) in columns.into_iter().zip(group.columns.iter()) {
-            let Some(series) = super::store_source::to_series(|| labels.get(group, selected), column) else { continue };
+            let Some(series) = super::store_source::to_series(|| labels.get(number, group, selected), column) else {
+                continue;
+            };
             budget.take(series.samples())?;
             found.push(series);
         }

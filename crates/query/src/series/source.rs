@@ -24,6 +24,15 @@ pub struct Selection<'a> {
     /// The labels that are looked at, beside the metric's name: others may be left out, and several series have the same labels then, in
     /// any order. `None`: all.
     pub projection: Option<Projection<'a>>,
+    /// Whether each series gets its number among those selected as the value of a label without a name ([`number_of`]), where the projection is
+    /// used: the whole labels of a few of them are to be had by [`Source::labels_of`].
+    pub is_numbered: bool,
+}
+
+/// The number of a series that was selected with numbers; `None` if it has whole labels.
+pub fn number_of(labels: &Labels) -> Option<u32> {
+    let (name, number) = labels.iter().next()?;
+    if name.is_empty() { number.parse().ok() } else { None }
 }
 
 impl Selection<'_> {
@@ -172,6 +181,18 @@ pub trait Source: Sync {
         sink: &dyn LastSampleSink,
     ) -> Result<(), QueryError> {
         self.scan(selection, budget, sink)
+    }
+
+    /// The whole labels of series by the numbers that a selection with this projection gave them in this query.
+    fn labels_of(
+        &self,
+        matchers: &[Matcher],
+        projection: Projection<'_>,
+        numbers: &[u32],
+        budget: &Budget,
+    ) -> Result<Vec<Labels>, QueryError> {
+        let _ = (matchers, projection, budget);
+        Err(QueryError::Execution(format!("{} series have numbers that this source did not give", numbers.len())))
     }
 
     /// The trace of the evaluation's steps, if there is one.

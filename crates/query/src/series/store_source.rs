@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use index::compile;
+use index::{Projection, compile};
 use model::{Labels, Matcher, NativeHistogram, SampleColumn, Summary, TimeRange, ValueType};
 use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, to_milliseconds};
 
@@ -276,7 +276,7 @@ impl Source for StoreSource<'_> {
     fn scan(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
         let range = selection.nanoseconds();
         if let Some(batches) = self.batches_of(selection, budget)? {
-            return self.scan_batches(&batches, &range, budget, sink);
+            return self.scan_batches(&batches, selection, budget, sink);
         }
         self.each_set(selection.matchers, budget, &|place, set| self.give(place, set, &range, budget, sink))
     }
@@ -318,6 +318,19 @@ impl Source for StoreSource<'_> {
             }
             self.give(place, set, &range, budget, sink)
         })
+    }
+
+    fn labels_of(
+        &self,
+        matchers: &[Matcher],
+        projection: Projection<'_>,
+        numbers: &[u32],
+        budget: &Budget,
+    ) -> Result<Vec<Labels>, QueryError> {
+        match self.batches(matchers, projection, budget)? {
+            Some(batches) => self.labels_by_number(&batches, numbers, budget),
+            None => Err(QueryError::Execution("series were numbered that share their labels".to_owned())),
+        }
     }
 
     fn trace(&self) -> Option<&Trace<'_>> {

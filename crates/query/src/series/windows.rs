@@ -100,6 +100,7 @@ impl<'a> WindowSelection<'a> {
             start_ms: self.first_end_ms.saturating_sub(self.range_ms).saturating_add(1),
             end_ms: self.first_end_ms.saturating_add(length_ms),
             projection: self.projection,
+            is_numbered: false,
         }
     }
 

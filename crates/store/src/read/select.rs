@@ -242,6 +242,13 @@ impl Store {
         Ok(Some(selected))
     }
 
+    /// All labels of a selected group; `None` if it was removed since.
+    pub fn group_labels(&self, group: &SelectedGroup) -> Result<Option<Labels>, StoreError> {
+        let Some(shard) = self.shards.get(group.shard) else { return Ok(None) };
+        let found = shard.groups.read().groups.reader().get(group.key.group);
+        Ok(found.map_err(StoreError::index(&self.options.directory))?.map(|group| group.labels))
+    }
+
     /// A number that is another one whenever matchers may choose other groups or columns than before.
     pub fn index_changes(&self) -> u64 {
         let groups: u64 = self.shards.iter().map(|shard| shard.groups.read().groups.changes()).sum();
