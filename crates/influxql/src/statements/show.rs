@@ -6,7 +6,7 @@ use query::lines::{MEASUREMENT_SPECIAL, TAG_SPECIAL, escaped};
 use query::{QueryError, Session, TableGroup, Value};
 
 use crate::resolve::condition::{self, SplitCondition};
-use crate::resolve::groups::{TableSelection, choose};
+use crate::resolve::groups::{TableScan, TableSelection, choose};
 use crate::resolve::names::{Schema, compile};
 use crate::statements::answer::{Answer, Series};
 use crate::statements::request::{RequestContext, database, named_tables};
@@ -151,34 +151,39 @@ fn of_tables(session: &dyn Session, database: &str, show: &Show) -> Result<Vec<S
             Ok(limited_series(nonempty(chosen.iter().map(each).collect()), show.limits))
         }
         _ => {
-            let chosen = choose(session, database, &tables, &condition)?;
-            let mut all = Vec::new();
-            for table in &chosen {
-                let pairs = tag_values(table, show)?;
-                let rows = pairs.into_iter().map(|(key, value)| vec![Value::from(key), Value::from(value)]).collect();
-                all.push(Series::list(&table.name, &["key", "value"], limited(rows, show.limits)));
+            let (mut all, wanted) = (Vec::new(), wanted_keys(show)?);
+            for name in &tables {
+                let Some(scan) = TableScan::new(session, database, name, &condition)? else { continue };
+                let pairs = scan.tag_values(session, database, &wanted)?.into_iter();
+                let rows = pairs.map(|(key, value)| vec![Value::from(&*key), Value::from(&*value)]).collect();
+                all.push(Series::list(name, &["key", "value"], limited(rows, show.limits)));
             }
             Ok(limited_series(nonempty(all), show.limits))
         }
     }
 }
 
-/// Pairs of keys and values that `WITH KEY` asks for.
-fn tag_values<'c>(of: &'c TableSelection, show: &Show) -> Result<BTreeSet<(&'c str, &'c str)>, QueryError> {
+/// The keys that `WITH KEY` asks for.
+fn wanted_keys(show: &Show) -> Result<impl Fn(&str) -> bool, QueryError> {
     let pattern = match &show.with_key {
         Some(WithKey::Matches(pattern) | WithKey::MatchesNot(pattern)) => {
             Some(compile(pattern).map_err(QueryError::Invalid)?)
         }
         _ => None,
     };
-    let matches = |name: &str| pattern.as_ref().is_some_and(|pattern| pattern.is_match(name));
-    let wanted = |name: &str| match &show.with_key {
+    let matches = move |name: &str| pattern.as_ref().is_some_and(|pattern| pattern.is_match(name));
+    Ok(move |name: &str| match &show.with_key {
         None => true,
         Some(WithKey::In(names)) => names.iter().any(|known| known == name),
         Some(WithKey::Not(other)) => name != other,
         Some(WithKey::Matches(_)) => matches(name),
         Some(WithKey::MatchesNot(_)) => !matches(name),
-    };
+    })
+}
+
+/// Pairs of keys and values that `WITH KEY` asks for.
+fn tag_values<'c>(of: &'c TableSelection, show: &Show) -> Result<BTreeSet<(&'c str, &'c str)>, QueryError> {
+    let wanted = wanted_keys(show)?;
     let tags = of.groups.iter().flat_map(|group| group.tags.iter());
     Ok(tags.filter(|(name, _)| wanted(name)).collect())
 }

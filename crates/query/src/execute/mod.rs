@@ -20,7 +20,7 @@ pub use fill::{fill_gaps, interpolated};
 pub(crate) use last_rows::last_rows;
 pub use last_rows::{LastRow, LastRows};
 pub use scan::{CachedBinReads, Reads};
-pub(crate) use tables::table_groups;
+pub(crate) use tables::{table_groups, tag_values};
 
 use std::cmp::Ordering;
 

@@ -1,6 +1,6 @@
 //! Series, as PromQL reads them: by matchers, within a budget.
 
-mod names;
+pub(crate) mod names;
 mod projected;
 pub(crate) mod selection;
 pub(crate) mod source;

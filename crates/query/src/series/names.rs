@@ -4,11 +4,11 @@ use std::sync::{Mutex, PoisonError};
 
 use index::{TextSet, compile};
 use model::{Matcher, TimeRange};
-use store::{NameKind, NamesRequest};
+use store::{NameKind, NamesRequest, Store};
 
 use super::selection;
 use super::store_source::StoreSource;
-use crate::{Budget, QueryError};
+use crate::{Budget, Helpers, QueryError};
 
 /// What a shard is taken for as work, in samples: as much as a helping thread is worth.
 const SHARD_SAMPLES: u64 = 20_000;
@@ -25,13 +25,36 @@ impl StoreSource<'_> {
     ) -> Result<Vec<String>, QueryError> {
         let everything = [Vec::new()];
         let matcher_sets = if matcher_sets.is_empty() { &everything[..] } else { matcher_sets };
+        let within = NamesOf { store: self.store, database: self.database, table: None, helpers: self.helpers };
+        within.find(kind, matcher_sets, range, budget)
+    }
+}
+
+/// Where names are looked for.
+pub(crate) struct NamesOf<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) database: &'a str,
+    /// `None`: all tables.
+    pub(crate) table: Option<&'a str>,
+    pub(crate) helpers: &'a Helpers,
+}
+
+impl NamesOf<'_> {
+    /// The names of series that satisfy one of the sets of matchers and have samples in the range, sorted.
+    pub(crate) fn find(
+        &self,
+        kind: NameKind<'_>,
+        matcher_sets: &[Vec<Matcher>],
+        range: TimeRange,
+        budget: &Budget,
+    ) -> Result<Vec<String>, QueryError> {
         // Each thread has one for itself.
         let pool: Mutex<Vec<TextSet>> = Mutex::default();
         let lock = || pool.lock().unwrap_or_else(PoisonError::into_inner);
         for matchers in matcher_sets {
             let compiled = compile(matchers)?;
             let (database, matchers) = selection::reach(self.database, &compiled, budget)?;
-            let request = NamesRequest { database, matchers: &matchers, range, kind };
+            let request = NamesRequest { database, table: self.table, matchers: &matchers, range, kind };
             self.helpers.run(self.store.shards(), budget, &|shard| {
                 let mut found = lock().pop().unwrap_or_default();
                 self.add_names(shard, &request, &mut found, budget)?;

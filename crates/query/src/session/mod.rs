@@ -4,6 +4,8 @@ pub(crate) mod store_session;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+use std::collections::BTreeSet;
+
 use model::{Labels, TimeRange, ValueType};
 use store::TableSchema;
 
@@ -76,6 +78,13 @@ pub trait Session: Sync {
 
     /// The groups of a scan's table that may have rows in its range.
     fn groups(&self, database: &str, scan: &Scan) -> Result<Vec<TableGroup>, QueryError>;
+
+    /// The values of a tag of a scan's table, of groups that may have rows in its range, sorted.
+    fn tag_values(&self, database: &str, scan: &Scan, tag: &str) -> Result<Vec<String>, QueryError> {
+        let groups = self.groups(database, scan)?;
+        let values: BTreeSet<&str> = groups.iter().filter_map(|group| group.tags.get(tag)).collect();
+        Ok(values.into_iter().map(str::to_owned).collect())
+    }
 
     /// Runs a plan.
     fn run(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError>;

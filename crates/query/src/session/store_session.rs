@@ -145,6 +145,10 @@ impl Session for StoreSession<'_> {
         Ok(groups.into_iter().map(group).collect())
     }
 
+    fn tag_values(&self, database: &str, scan: &Scan, tag: &str) -> Result<Vec<String>, QueryError> {
+        self.read(database, |context| execute::tag_values(scan, tag, context), |_| Reads::default())
+    }
+
     fn run(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
         self.budget().note_read(&plan.read_range());
         self.read(database, |context| execute::execute(plan, context), |outcome| outcome.reads)

@@ -17,6 +17,8 @@ const EXACT_GROUPS_MAX: u64 = 4096;
 pub struct NamesRequest<'a> {
     /// The database.
     pub database: &'a str,
+    /// Series of this table count; `None`: of all.
+    pub table: Option<&'a str>,
     /// All must hold.
     pub matchers: &'a [CompiledMatcher],
     /// Series count that have samples in it.
@@ -72,21 +74,21 @@ impl NameSearch<'_> {
         found: &mut TextSet,
         go_on: &mut dyn FnMut(&TextSet) -> bool,
     ) -> Result<bool, StoreError> {
-        let columns = self.store.catalog.read().catalog.metrics(self.database, request.matchers);
+        let columns = self.columns(request);
         if !go_on(found) {
             return Ok(false);
         }
-        let mut groups = RoaringBitmap::new();
-        if request.matchers.is_empty() {
+        let (mut groups, is_of_all) = (RoaringBitmap::new(), request.matchers.is_empty() && request.table.is_none());
+        if is_of_all {
             groups = self.with_rows(&self.of_database()?)?;
         }
         for columns in &columns {
             let needs_columns = request.kind == NameKind::Values(METRIC_NAME) || self.has_own_labels(columns);
-            if request.matchers.is_empty() && !needs_columns {
+            if is_of_all && !needs_columns {
                 continue;
             }
             let chosen = self.chosen(columns, request.matchers)?;
-            let chosen = if request.matchers.is_empty() { chosen & &groups } else { self.with_rows(&chosen)? };
+            let chosen = if is_of_all { chosen & &groups } else { self.with_rows(&chosen)? };
             if needs_columns {
                 self.add_of_columns(columns, &chosen, request.kind, found)?;
             }
@@ -96,6 +98,17 @@ impl NameSearch<'_> {
             }
         }
         self.add_of_groups(&groups, request.kind, found, go_on)
+    }
+
+    fn columns(&self, request: &NamesRequest<'_>) -> Vec<MetricColumns> {
+        let catalog = &self.store.catalog.read().catalog;
+        match request.table {
+            None => catalog.metrics(self.database, request.matchers),
+            Some(table) => {
+                let measurement = catalog.measurement(self.database, table);
+                measurement.map_or_else(Vec::new, |table| catalog.table_columns(table, &[], request.matchers))
+            }
+        }
     }
 
     fn of_database(&self) -> Result<RoaringBitmap, StoreError> {
