@@ -33,11 +33,12 @@ fn select_without_order(samples: Vec<IndexedSample>, count: usize, largest: bool
     is_certain.then_some(selected)
 }
 
-/// The matchers of an expression that may be evaluated with numbers in place of labels: it selects series of one metric.
+/// The matchers of an expression that may be evaluated with numbers in place of labels: it selects series of one metric, and is no function that
+/// summaries may answer, which have whole labels.
 fn matchers_of(input: &Expr) -> Option<&[Matcher]> {
     let matchers = match &input.node {
         Node::Selector(selector) if selector.edges == Edges::Plain => &selector.matchers,
-        Node::Call(call) if matches!(call.signature.function, Function::Range(_)) => {
+        Node::Call(call) if matches!(call.signature.function, Function::Range(function) if function.value().is_none()) => {
             call.arguments.iter().find_map(|argument| match &argument.node {
                 Node::Range(range) => Some(&range.selector.matchers),
                 _ => None,
