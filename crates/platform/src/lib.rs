@@ -188,6 +188,17 @@ pub trait File: Send + Sync {
 
     /// Size in bytes.
     fn size_bytes(&self) -> io::Result<u64>;
+
+    /// Returns whether the byte at an offset can be read without waiting for the disk; true where that cannot be found out.
+    fn is_cached(&self, offset: u64) -> bool {
+        let _ = offset;
+        true
+    }
+
+    /// Has the system begin to read bytes that will be read soon. Nothing where the system takes no such advice.
+    fn will_need(&self, offset: u64, bytes: u64) {
+        let _ = (offset, bytes);
+    }
 }
 
 /// Reads a whole file.

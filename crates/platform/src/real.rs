@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::{self, Read, Seek, Write};
+#[cfg(target_os = "linux")]
+use std::num::NonZero;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -167,6 +169,25 @@ impl File for RealFile {
 
     fn size_bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_cached(&self, offset: u64) -> bool {
+        let mut byte = [0];
+        let read = rustix::io::preadv2(
+            &self.file,
+            &mut [io::IoSliceMut::new(&mut byte)],
+            offset,
+            rustix::io::ReadWriteFlags::NOWAIT,
+        );
+        // File systems that cannot tell refuse the flag.
+        read != Err(rustix::io::Errno::AGAIN)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn will_need(&self, offset: u64, bytes: u64) {
+        // It is advice: if the system does not take it, reading takes longer.
+        let _ = rustix::fs::fadvise(&self.file, offset, NonZero::new(bytes), rustix::fs::Advice::WillNeed);
     }
 }
 

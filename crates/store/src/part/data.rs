@@ -66,6 +66,9 @@ impl ResidentBytes {
     }
 }
 
+/// Fewer ranges of local files are read without a look at whether they are in memory: that costs as much as to read one that is.
+const LOCAL_WARM_MIN: usize = 4;
+
 /// Bytes of a part from which on its file is mapped: the index of a small one is simply read.
 const MAPPED_BYTES_MIN: u64 = 1 << 20;
 
@@ -208,12 +211,12 @@ impl PartData {
         (!is_here).then_some((tier, key.to_str()?, *bytes, range))
     }
 
-    /// Has ranges of several parts fetched that lie in the object store, all at once: a read of each finds its own then, instead of
-    /// waiting for one request after another.
-    pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, BlockHandle)>) {
+    /// Has ranges of several parts fetched all at once: a read of each finds its own then, instead of waiting for one request after another. Of
+    /// local files the system is told, as far as they are not in memory.
+    pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, BlockHandle)> + Clone) {
         let mut remote = Vec::new();
         let mut of_tier = None;
-        for (data, handle) in wanted {
+        for (data, handle) in wanted.clone() {
             if let Some((tier, key, bytes, range)) = data.remote(&handle) {
                 of_tier = Some(tier);
                 remote.push((key, bytes, range));
@@ -221,6 +224,22 @@ impl PartData {
         }
         if let Some(tier) = of_tier {
             tier.warm(&remote);
+        }
+        Self::warm_local(wanted.filter_map(|(data, handle)| match data {
+            Self::Local { file, .. } => Some((&**file, data.offset(handle.offset), handle.bytes)),
+            Self::Object { .. } => None,
+        }));
+    }
+
+    /// Tells the system of ranges of files, if there are several and they are not in memory.
+    fn warm_local<'a>(ranges: impl Iterator<Item = (&'a dyn File, u64, u32)> + Clone) {
+        if ranges.clone().take(LOCAL_WARM_MIN).count() < LOCAL_WARM_MIN {
+            return;
+        }
+        // Mostly all are in memory, or none: two tell.
+        let is_cold = |(file, offset, _): (&dyn File, u64, u32)| !file.is_cached(offset);
+        if ranges.clone().next().is_some_and(is_cold) || ranges.clone().last().is_some_and(is_cold) {
+            ranges.for_each(|(file, offset, bytes)| file.will_need(offset, u64::from(bytes)));
         }
     }
 

@@ -247,8 +247,8 @@ impl Part {
         Ok(self.data.read(&[handle])?.pop().unwrap_or_default())
     }
 
-    /// Has ranges of several parts fetched at once, as far as they lie in the object store.
-    pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, BlockHandle)>) {
+    /// Has ranges of several parts fetched at once.
+    pub(crate) fn warm<'a>(wanted: impl Iterator<Item = (&'a Self, BlockHandle)> + Clone) {
         PartData::warm(wanted.map(|(part, handle)| (&part.data, handle)));
     }
 
