@@ -45,6 +45,7 @@ pub use pending::{PendingWrite, PendingWrites, commit};
 pub use query::time::format_rfc3339_us;
 pub use query::{Interval, SqlType, Value};
 pub use relation::{Column, Relation};
+pub use settings::session_zone;
 pub use select::table_rows::TableRows;
 pub use statement::{
     Answer, Declared, Prepared, SessionCommand, Setting, copy_in, describe, insert_rows, parameter_types, run,

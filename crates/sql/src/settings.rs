@@ -1,6 +1,42 @@
 //! The settings that sessions have, and their values.
 
+use std::collections::BTreeMap;
+
+use jiff::tz::{Offset, TimeZone};
+use query::time;
+
 use crate::expression::Environment;
+
+/// The time zone that the settings of a session name.
+pub fn session_zone(settings: &BTreeMap<String, String>) -> TimeZone {
+    settings.get("timezone").and_then(|name| zone_of(name)).unwrap_or(TimeZone::UTC)
+}
+
+/// The time zone that a value of `timezone` means: a name, POSIX's rules, or hours east of UTC as [`zone_name`] writes them.
+fn zone_of(value: &str) -> Option<TimeZone> {
+    time::zone(value).or_else(|| TimeZone::posix(value).ok())
+}
+
+/// The name of the zone that a client sets: names as the database of zones writes them, numbers of hours as Postgres shows them.
+pub(crate) fn zone_name(value: &str) -> Option<String> {
+    let of_offset = |seconds: f64| {
+        let offset = Offset::from_seconds(seconds as i32).ok()?;
+        let (mut east, mut west) = (String::new(), String::new());
+        time::push_offset(&mut east, i64::from(offset.seconds()));
+        time::push_offset(&mut west, -i64::from(offset.seconds()));
+        Some(format!("<{east}>{west}"))
+    };
+    if let Ok(hours) = value.trim().parse::<f64>() {
+        return of_offset(hours * 3600.0);
+    }
+    // `INTERVAL '-08:00' HOUR TO MINUTE`
+    if let Some(interval) = value.strip_prefix("INTERVAL ") {
+        let interval = time::parse_interval(interval.split('\'').nth(1)?)?;
+        return of_offset(interval.approximate_ns() as f64 / 1e9);
+    }
+    let zone = zone_of(value)?;
+    Some(zone.iana_name().unwrap_or(value).to_owned())
+}
 
 /// The settings that there are: their names, the values by default, and what they are.
 pub(crate) const SETTINGS: [(&str, &str, &str); 27] = [

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::stream;
+use jiff::tz::TimeZone;
 use pgwire::api::ClientInfo;
 use pgwire::api::portal::Format;
 use pgwire::api::results::{QueryResponse, Response, Tag};
@@ -24,9 +25,9 @@ fn done(tag: &str) -> Response {
 }
 
 /// Rows with the words by which Postgres says that they are all, but for their number.
-pub(super) fn rows(relation: Relation, tag: &str, format: &Format) -> PgWireResult<Response> {
+pub(super) fn rows(relation: Relation, tag: &str, (format, zone): (&Format, &TimeZone)) -> PgWireResult<Response> {
     let fields = Arc::new(fields(&relation.columns, format)?);
-    let rows = encode(relation, &fields);
+    let rows = encode(relation, &fields, zone);
     let mut response = QueryResponse::new(fields, stream::iter(rows.into_iter().map(Ok)));
     response.set_command_tag(tag);
     Ok(Response::Query(response))
@@ -93,7 +94,11 @@ impl Connection {
                 Ok(done("RELEASE"))
             }
             SessionCommand::Declare(declared) => self.declare(client, declared, parameters).await,
-            SessionCommand::Fetch(name, count) => rows(self.session().cursor(&name)?.fetch(count), "FETCH", format),
+            SessionCommand::Fetch(name, count) => {
+                let mut session = self.session();
+                let zone = session.time_zone();
+                rows(session.cursor(&name)?.fetch(count), "FETCH", (format, &zone))
+            }
             SessionCommand::Close(Some(name)) => {
                 self.session().cursor(&name)?;
                 self.session().cursors.remove(&name);
@@ -191,9 +196,10 @@ impl Connection {
             let message = format!("prepared statement \"{name}\" takes {wanted} parameters, not {found}");
             return Err(failed("42601", message));
         }
+        let zone = self.session().time_zone();
         let kinds = prepared.parameter_types.iter().map(Option::as_ref).chain(std::iter::repeat(None));
         let values: PgWireResult<Vec<Value>> =
-            values.into_iter().zip(kinds).map(|(value, kind)| argument(value, kind)).collect();
+            values.into_iter().zip(kinds).map(|(value, kind)| argument(value, kind, &zone)).collect();
         let context = self.context(client, values?)?;
         let answer = self.run(&prepared.statement, 0, context.clone()).await?;
         self.response(answer, context, format)
@@ -242,9 +248,9 @@ impl Connection {
         format: &Format,
     ) -> PgWireResult<Response> {
         match answer {
-            Answer::Rows(relation) => rows(relation, "SELECT", format),
-            Answer::Table(table) => rows(table.into_relation(), "SELECT", format),
-            Answer::Returned(relation, tag) => rows(relation, tag, format),
+            Answer::Rows(relation) => rows(relation, "SELECT", (format, &context.time_zone)),
+            Answer::Table(table) => rows(table.into_relation(), "SELECT", (format, &context.time_zone)),
+            Answer::Returned(relation, tag) => rows(relation, tag, (format, &context.time_zone)),
             Answer::CopyOut(copied) => Ok(super::copy::response(copied)),
             Answer::CopyIn(copy) => {
                 let copying = super::copy::Copying::new(copy, context, self.state.bodies.share());

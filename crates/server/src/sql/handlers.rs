@@ -306,8 +306,9 @@ impl ExtendedQueryHandler for Connection {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let mut parameters = Vec::with_capacity(portal.parameter_len());
+        let zone = self.session().time_zone();
         for index in 0..portal.parameter_len() {
-            parameters.push(parameter(portal, index)?);
+            parameters.push(parameter(portal, index, &zone)?);
         }
         let (statements, format) = (&portal.statement.statement, &portal.result_column_format);
         self.answer(client, Request { statements, index: 0, parameters, format }).await

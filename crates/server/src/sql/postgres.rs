@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use access::scope::Scope;
 use futures_util::{Sink, SinkExt};
-use jiff::tz::TimeZone;
 use pgwire::api::cancel::DefaultCancelHandler;
 use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
+use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use sql::{Answer, ClientContext, Column, Manner, Notices, PendingWrites, Value};
 use tokio::net::TcpStream;
@@ -98,7 +98,7 @@ impl Connection {
 }
 
 /// The settings that a client names when it connects.
-fn startup_settings(client: &impl ClientInfo) -> Vec<(String, String)> {
+pub(super) fn startup_settings(client: &impl ClientInfo) -> Vec<(String, String)> {
     const OTHERS: [&str; 4] = [METADATA_USER, METADATA_DATABASE, "options", "replication"];
     let named = client.metadata().iter().filter(|(name, _)| !OTHERS.contains(&name.as_str()) && !name.starts_with('_'));
     let mut settings: Vec<(String, String)> = named.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -171,6 +171,11 @@ impl Connection {
         for notice in notices {
             client.feed(PgWireBackendMessage::NoticeResponse(notice.into())).await?;
         }
+        let changed = self.session().changed_zone();
+        if let Some(zone) = changed {
+            let status = ParameterStatus::new("TimeZone".to_owned(), zone);
+            client.feed(PgWireBackendMessage::ParameterStatus(status)).await?;
+        }
         Ok(())
     }
 
@@ -183,7 +188,7 @@ impl Connection {
         let writes = session.transaction.as_ref().map(|transaction| transaction.writes.clone());
         Ok(ClientContext {
             now_ns: self.state.db.now_ns(),
-            time_zone: TimeZone::UTC,
+            time_zone: session.time_zone(),
             database: database.map_err(|error| error_of(&error))?,
             user,
             parameters,

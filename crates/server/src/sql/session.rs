@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::tz::TimeZone;
 use pgwire::error::PgWireResult;
 use sql::{Column, PendingWrite, PendingWrites, Relation, Setting, SqlError, Value};
 
@@ -20,6 +21,8 @@ pub(super) type Settings = Arc<BTreeMap<String, String>>;
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) settings: Settings,
+    /// The zone that the client was last told of, if it is not the default.
+    told_zone: Option<String>,
     pub(super) transaction: Option<Transaction>,
     pub(super) cursors: BTreeMap<String, Cursor>,
     /// Rows that are being sent.
@@ -131,6 +134,21 @@ impl Cursor {
 }
 
 impl Session {
+    /// The zone of times without one.
+    pub(super) fn time_zone(&self) -> TimeZone {
+        sql::session_zone(&self.settings)
+    }
+
+    /// The zone of which the client is to be told, because it has changed.
+    pub(super) fn changed_zone(&mut self) -> Option<String> {
+        let zone = self.settings.get("timezone");
+        if self.told_zone.as_ref() == zone {
+            return None;
+        }
+        self.told_zone = zone.cloned();
+        Some(self.told_zone.clone().unwrap_or_else(|| "UTC".to_owned()))
+    }
+
     /// Begins a transaction; returns whether there was none.
     pub(super) fn begin(&mut self, share: Share, bytes_max: usize) -> bool {
         if self.transaction.is_some() {

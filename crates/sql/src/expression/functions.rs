@@ -3,7 +3,7 @@
 use query::{SqlType, Value};
 
 use super::text_limit::{TEXT_BYTES_MAX, bounded, too_long};
-use super::{Environment, Function, Returns, arrays, cast, dates, operators, questdb, strict, times};
+use super::{Environment, Function, Returns, arrays, cast, dates, operators, questdb, strict, text_of, times};
 use crate::error::{SqlError, invalid};
 
 /// Other names of functions.
@@ -326,16 +326,16 @@ static OTHERS: [Function; 43] = [
         takes: (0, 100),
         is_strict: false,
         returns: Returns::Fixed(SqlType::Text),
-        call: |arguments, _| bounded(arguments.iter().map(ToString::to_string).collect()),
+        call: |arguments, environment| bounded(arguments.iter().map(|value| text_of(value, environment)).collect()),
     },
     Function {
         name: "concat_ws",
         takes: (1, 100),
         is_strict: false,
         returns: Returns::Fixed(SqlType::Text),
-        call: |arguments, _| {
-            let parts: Vec<String> =
-                arguments.iter().skip(1).filter(|value| !value.is_null()).map(ToString::to_string).collect();
+        call: |arguments, environment| {
+            let values = arguments.iter().skip(1).filter(|value| !value.is_null());
+            let parts: Vec<String> = values.map(|value| text_of(value, environment)).collect();
             bounded(parts.join(&string(arguments, 0)))
         },
     },

@@ -140,6 +140,7 @@ mod tests {
         let environment = Environment {
             now_ns: 0,
             time_zone: jiff::tz::TimeZone::UTC,
+            manner: crate::context::Manner::Postgres,
             database: String::new(),
             user: String::new(),
             settings: std::sync::Arc::default(),

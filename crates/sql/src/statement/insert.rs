@@ -229,7 +229,7 @@ impl Run<'_> {
             (Some(Kind::Field(sql_type)), value) => cast(value, *sql_type, &self.environment),
             (_, value) => {
                 let is_second_time = match &value {
-                    Value::Timestamp(_) => true,
+                    value if value.time_ns().is_some() => true,
                     // Rows that say their time in a column of another name.
                     Value::Text(text) => target.is_time_added && target.schema.is_none() && time::parse(text).is_some(),
                     _ => false,

@@ -122,6 +122,7 @@ fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientC
     let environment = Environment {
         now_ns: client.now_ns,
         time_zone: client.time_zone.clone(),
+        manner: client.manner,
         database: client.database.clone(),
         user: client.user.clone(),
         settings: client.settings.clone(),

@@ -6,10 +6,9 @@ use sqlparser::ast::{ContextModifier, Set};
 
 use super::Answer;
 use crate::error::{SqlError, invalid, refused};
-use crate::expression::time_zone;
 use crate::relation::Relation;
 use crate::run::Run;
-use crate::settings::{SETTINGS, setting_of};
+use crate::settings::{SETTINGS, setting_of, zone_name};
 
 /// A setting of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,13 +103,10 @@ fn unquoted(value: &str) -> String {
 /// The value of a setting, if it may have it.
 fn checked(name: &str, value: String) -> Result<String, SqlError> {
     if name == "timezone" {
-        let zone = time_zone(&value)?;
-        // Literals and rows that are written have no other zone: half of a setting would be worse than none.
-        if zone != jiff::tz::TimeZone::UTC && !matches!(zone.iana_name(), Some("UTC" | "Etc/UTC")) {
-            return invalid(format!(
-                "sessions are in UTC, not in {value}: name the zone where it matters, as in time AT TIME ZONE '{value}' or date_trunc('day', time, '{value}')"
-            ));
-        }
+        let Some(zone) = zone_name(&value) else {
+            return refused("22023", format!("invalid value for parameter \"TimeZone\": \"{value}\""));
+        };
+        return Ok(zone);
     }
     if name == "statement_timeout" && timeout_ms(&value).is_none() {
         return invalid(format!("invalid value for parameter \"statement_timeout\": \"{value}\""));
@@ -132,7 +128,7 @@ pub fn timeout_ms(value: &str) -> Option<u64> {
         return Some(ms);
     }
     match parse_interval(value)? {
-        Interval { months: 0, ns } => u64::try_from(ns).ok().map(|ns| ns.div_ceil(1_000_000)),
+        Interval { months: 0, days: 0, ns } => u64::try_from(ns).ok().map(|ns| ns.div_ceil(1_000_000)),
         _ => None,
     }
 }
