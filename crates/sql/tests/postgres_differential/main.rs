@@ -47,7 +47,7 @@ fn zones_dates_and_intervals_are_those_of_postgres() {
         (0..number("THALWEG_STATEMENTS", STATEMENTS)).map(|_| generator.statement()).collect();
     let expected = server.answers(&statements);
     assert_eq!(expected.len(), statements.len());
-    let db = MemoryDatabases::default();
+    let db = MemoryDatabases::new().unwrap();
     let (mut told, mut count) = (String::new(), 0);
     for (statement, expected) in statements.iter().zip(&expected) {
         let found = ours(&db, statement);

@@ -67,7 +67,6 @@ impl Server {
         let mut postgres = program("postgres");
         postgres.arg("-D").arg(&data).args(["-c", &socket, "-c", "listen_addresses=", "-c", "fsync=off"]);
         let child = postgres.spawn().unwrap();
-        drop(program);
         let server = Self { child, programs, folder };
         let begun = Instant::now();
         while !server.psql(Path::new("/dev/null")).is_some_and(|_| server.folder.join(".s.PGSQL.5432").exists()) {
