@@ -56,6 +56,15 @@ impl ClientContext {
         }
     }
 
+    /// Returns whether the open transaction has changed rows.
+    pub fn has_pending_writes(&self) -> bool {
+        let mut found = false;
+        if let Some(transaction) = &self.transaction {
+            transaction.visit(&mut |_| found = true);
+        }
+        found
+    }
+
     /// Returns whether days begin where they do in UTC.
     pub fn is_in_utc(&self) -> bool {
         self.time_zone == TimeZone::UTC || matches!(self.time_zone.iana_name(), Some("UTC" | "Etc/UTC"))

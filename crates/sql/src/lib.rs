@@ -48,7 +48,7 @@ pub use relation::{Column, Relation};
 pub use settings::session_zone;
 pub use select::table_rows::TableRows;
 pub use statement::{
-    Answer, Declared, Prepared, SessionCommand, Setting, copy_in, describe, insert_rows, parameter_types, run,
-    session_command, timeout_ms,
+    Answer, CursorStep, Declared, Fetch, Prepared, SessionCommand, Setting, copy_in, describe, insert_rows,
+    parameter_types, run, session_command, timeout_ms,
 };
 pub use syntax::parse::{Parsed, TEXT_BYTES_MAX, parse};

@@ -107,7 +107,8 @@ impl Run<'_> {
 
     /// A table's columns; `None` if there is no such table.
     pub(crate) fn table(&self, name: &str) -> Result<Option<TableSchema>, SqlError> {
-        Ok(self.session.table(&self.environment.database, name)?)
+        let stored = self.session.table(&self.environment.database, name)?;
+        Ok(self.with_pending_columns(name, stored))
     }
 
     /// Takes rows out of the budget; what a statement holds is given back when it ends.

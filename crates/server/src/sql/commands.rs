@@ -11,14 +11,14 @@ use pgwire::api::stmt::StoredStatement;
 use pgwire::api::store::Entry;
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::response::TransactionStatus;
-use sql::{Answer, Column, Declared, Parsed, Prepared, Relation, SessionCommand, Value};
+use sql::{Answer, Column, Declared, Fetch, Parsed, Prepared, Relation, SessionCommand, Value};
 
 use super::encode::{encode, fields};
 use super::errors::{error_of, failed};
 use super::parameters::{argument, inferred};
 use super::postgres::Connection;
 use super::prepared::{Statements, Store};
-use super::session::Cursor;
+use super::session::{Cursor, CursorKind};
 
 fn done(tag: &str) -> Response {
     Response::Execution(Tag::new(tag))
@@ -74,9 +74,16 @@ impl Connection {
                 self.session().roll_back();
                 Ok(Response::TransactionEnd(Tag::new("ROLLBACK")))
             }
-            SessionCommand::Commit(false) => self.commit(client).await,
+            SessionCommand::Commit(false) => {
+                if !self.session().is_in_transaction() {
+                    self.warn("25P01", "there is no transaction in progress");
+                }
+                self.commit(client).await
+            }
             SessionCommand::Rollback(false) => {
-                if !self.session().roll_back() {
+                let is_in_transaction = self.session().is_in_transaction();
+                self.session().roll_back();
+                if !is_in_transaction {
                     self.warn("25P01", "there is no transaction in progress");
                 }
                 Ok(Response::TransactionEnd(Tag::new("ROLLBACK")))
@@ -94,10 +101,14 @@ impl Connection {
                 Ok(done("RELEASE"))
             }
             SessionCommand::Declare(declared) => self.declare(client, declared, parameters).await,
-            SessionCommand::Fetch(name, count) => {
+            SessionCommand::Fetch(Fetch { name, step, is_move }) => {
                 let mut session = self.session();
                 let zone = session.time_zone();
-                rows(session.cursor(&name)?.fetch(count), "FETCH", (format, &zone))
+                let relation = session.cursor(&name)?.fetch(step)?;
+                if is_move {
+                    return Ok(Response::Execution(Tag::new("MOVE").with_rows(relation.rows.len())));
+                }
+                rows(relation, "FETCH", (format, &zone))
             }
             SessionCommand::Close(Some(name)) => {
                 self.session().cursor(&name)?;
@@ -118,7 +129,7 @@ impl Connection {
                 Ok(done("RESET"))
             }
             SessionCommand::DiscardAll => {
-                if self.session().transaction.is_some() {
+                if self.session().is_in_transaction() {
                     return Err(failed("25001", "DISCARD ALL cannot run inside a transaction block".to_owned()));
                 }
                 self.session().reset(None);
@@ -130,11 +141,8 @@ impl Connection {
     }
 
     /// Makes the writes of the transaction.
-    async fn commit<C: ClientInfo + Send + Sync>(&self, client: &C) -> PgWireResult<Response> {
-        let Some(writes) = self.session().commit() else {
-            self.warn("25P01", "there is no transaction in progress");
-            return Ok(Response::TransactionEnd(Tag::new("COMMIT")));
-        };
+    pub(super) async fn commit<C: ClientInfo + Send + Sync>(&self, client: &C) -> PgWireResult<Response> {
+        let writes = self.session().commit().unwrap_or_default();
         if !writes.is_empty() {
             let context = self.context(client, Vec::new())?;
             let written =
@@ -151,11 +159,12 @@ impl Connection {
     where
         C: ClientInfo + Send + Sync,
     {
-        let Declared { name, is_held, query } = declared;
+        let Declared { name, is_held, is_forward_only, query } = declared;
         let context = self.context(client, parameters)?;
         let statements = Statements::new("DECLARE CURSOR", query);
         let relation = self.run(&statements, 0, context).await?.relation().unwrap_or_default();
-        let cursor = Cursor::new(relation, is_held, self.state.bodies.share())?;
+        let kind = CursorKind { is_held, is_forward_only };
+        let cursor = Cursor::new(relation, kind, self.state.bodies.share())?;
         self.session().declare(name, cursor)?;
         Ok(done("DECLARE CURSOR"))
     }
@@ -231,7 +240,8 @@ impl Connection {
         command: &SessionCommand,
     ) -> PgWireResult<Vec<Column>> {
         match command {
-            SessionCommand::Fetch(name, _) => Ok(self.session().cursor(name)?.columns.clone()),
+            SessionCommand::Fetch(Fetch { is_move: true, .. }) => Ok(Vec::new()),
+            SessionCommand::Fetch(fetch) => Ok(self.session().cursor(&fetch.name)?.columns.clone()),
             SessionCommand::Execute(name, _) => match store.get_statement(name) {
                 Some(Entry::Value(prepared)) => self.columns(client, &prepared.statement, &prepared.parameter_types),
                 _ => Err(PgWireError::StatementNotFound(name.clone())),

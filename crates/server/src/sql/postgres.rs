@@ -215,10 +215,6 @@ impl Connection {
             warning.iter().for_each(|warning| self.warn("01000", warning));
             answer
         });
-        if matches!(answer, Ok(Answer::Rows(_) | Answer::Table(_))) && self.session().reads_without_its_rows() {
-            let message = "queries do not see the rows that this transaction wrote before COMMIT".to_owned();
-            locked(&self.notices).push(info("NOTICE", "00000", message));
-        }
         answer.map_err(|error| error_of(&error))
     }
 

@@ -101,6 +101,9 @@ impl Run<'_> {
         let schema = self.schema(table, quoted)?;
         let mut scope = self.scope(&schema, qualifier);
         rename(alias, scope.columns.iter_mut().map(|column| &mut column.name));
+        if self.has_pending_rows(&schema.name) {
+            return Ok((Source::Rows(self.rows_with_pending(&schema)?), scope));
+        }
         Ok((Source::Table(Table { schema }), scope))
     }
 

@@ -10,6 +10,7 @@ mod join;
 mod latest;
 mod nothing;
 pub(crate) mod order;
+mod own_rows;
 mod projections;
 mod pushed;
 mod sample;

@@ -131,10 +131,14 @@ impl Run<'_> {
         let Some(schema) = &target.schema else { return Ok(HashMap::new()) };
         let times: HashSet<i64> = rows.iter().filter_map(|row| time_of(target, row)).collect();
         let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else { return Ok(HashMap::new()) };
-        let mut scan = Scan::of_table(schema.name.as_str());
-        scan.range = TimeRange::new(*first, *last);
-        let frames = self.plan(Plan::Scan(scan))?;
-        let found = self.rows_of_frames(frames, schema, Vec::new())?.made();
+        let found = if self.has_pending_rows(&schema.name) {
+            self.rows_with_pending(schema)?
+        } else {
+            let mut scan = Scan::of_table(schema.name.as_str());
+            scan.range = TimeRange::new(*first, *last);
+            let frames = self.plan(Plan::Scan(scan))?;
+            self.rows_of_frames(frames, schema, Vec::new())?.made()
+        };
         let names: Vec<String> =
             crate::catalog::columns_of(schema, self.time_name()).into_iter().map(|(name, ..)| name).collect();
         let sources: Vec<Option<usize>> = target

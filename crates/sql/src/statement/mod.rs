@@ -14,8 +14,8 @@ use std::sync::Arc;
 use query::{Session, Value};
 use sqlparser::ast::{ShowStatementOptions, Statement};
 
-pub(crate) use insert::Unwritable;
-pub use session::{Declared, Prepared, SessionCommand, session_command};
+pub(crate) use insert::{Kind, Unwritable};
+pub use session::{CursorStep, Declared, Fetch, Prepared, SessionCommand, session_command};
 pub use settings::{Setting, timeout_ms};
 
 use crate::catalog::columns_of;

@@ -3,10 +3,10 @@
 //! The grammar is `sqlparser`'s. What time-series databases add to a SELECT (`SAMPLE BY … FILL … ALIGN TO …`, `LATEST ON … PARTITION
 //! BY …`, `LATEST BY …`, `ASOF JOIN`) is taken out of the tokens before, and found again by the place of its SELECT.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use query::plan::FillWith;
-use sqlparser::ast::{Expr, Select, Statement};
+use sqlparser::ast::{Expr, Ident, Select, Statement};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
@@ -35,6 +35,8 @@ pub struct Parsed {
     has_asof: bool,
     /// The settings of databases in statements.
     pub(crate) databases: SettingsByPlace,
+    /// Where the names of the cursors stand that MOVE moves.
+    moves: HashSet<(u64, u64)>,
 }
 
 /// The clauses of SELECTs beyond SQL, by the line and column of each.
@@ -86,6 +88,16 @@ impl Parsed {
         Self { statements: vec![statement], ..self.clone() }
     }
 
+    /// Returns whether a statement takes rows that its client sends after it.
+    pub fn takes_rows(&self, index: usize) -> bool {
+        matches!(self.statements.get(index), Some(Statement::Copy { to: false, .. }))
+    }
+
+    /// Returns whether a FETCH of a cursor is a MOVE.
+    pub(crate) fn is_move(&self, cursor: &Ident) -> bool {
+        self.moves.contains(&position(cursor.span.start))
+    }
+
     pub(crate) fn extension(&self, select: &Select) -> Option<&Extension> {
         self.extensions.get(&position(select.select_token.0.span.start))
     }
@@ -104,10 +116,10 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
     check_depth(&tokens)?;
-    let Extracted { tokens, extensions, has_asof, databases } = extract(tokens, &dialect)?;
+    let Extracted { tokens, extensions, has_asof, databases, moves } = extract(tokens, &dialect)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| syntax(&error))?;
-    Ok(Parsed { statements, extensions, has_asof, databases })
+    Ok(Parsed { statements, extensions, has_asof, databases, moves })
 }
 
 fn syntax(error: &sqlparser::parser::ParserError) -> SqlError {
@@ -142,6 +154,8 @@ struct Extracted {
     extensions: Extensions,
     has_asof: bool,
     databases: SettingsByPlace,
+    /// Where the names of the cursors stand that MOVE moves.
+    moves: HashSet<(u64, u64)>,
 }
 
 /// Tokens without the extensions.
@@ -163,6 +177,10 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
             out.databases.insert(position(taken.at), taken.said);
             cursor.next += taken.read;
             continue;
+        }
+        if begins && cursor.at(&["move"]) {
+            let statement = cursor.rest().iter().take_while(|token| !matches!(token.token, Token::SemiColon | Token::EOF));
+            out.moves.extend(statement.last().map(|name| position(name.span.start)));
         }
         if begins && let Some(spelled) = spelling::take(&cursor) {
             out.tokens.extend(spelled.tokens);
