@@ -47,7 +47,7 @@ impl Run<'_> {
             let left = (self.rows_of(source, &scope)?, scope);
             let (right, right_scope) = self.joined(table)?;
             let right = (self.rows_of(right, &right_scope)?, right_scope);
-            (source, scope) = self.join(left, right, &JoinOperator::CrossJoin(JoinConstraint::None))?;
+            (source, scope) = self.join(left, right, &JoinOperator::CrossJoin(JoinConstraint::None), None)?;
         }
         Ok((source, scope))
     }
@@ -58,7 +58,8 @@ impl Run<'_> {
             let left = (self.rows_of(source, &scope)?, scope);
             let (right, right_scope) = self.factor(&join.relation)?;
             let right = (self.rows_of(right, &right_scope)?, right_scope);
-            (source, scope) = self.join(left, right, &join.join_operator)?;
+            let tolerance = self.parsed.tolerance(&join.relation);
+            (source, scope) = self.join(left, right, &join.join_operator, tolerance)?;
         }
         Ok((source, scope))
     }

@@ -1,12 +1,12 @@
 //! Text to statements.
 //!
 //! The grammar is `sqlparser`'s. What time-series databases add to a SELECT (`SAMPLE BY … FILL … ALIGN TO …`, `LATEST ON … PARTITION
-//! BY …`, `LATEST BY …`, `ASOF JOIN`) is taken out of the tokens before, and found again by the place of its SELECT.
+//! BY …`, `LATEST BY …`, `ASOF JOIN`, `LT JOIN`, `TOLERANCE`) is taken out of the tokens before, and found again by the place of its SELECT.
 
 use std::collections::{HashMap, HashSet};
 
 use query::plan::FillWith;
-use sqlparser::ast::{Expr, Ident, Select, Statement};
+use sqlparser::ast::{Expr, Ident, Select, Statement, TableFactor};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
@@ -31,8 +31,10 @@ pub struct Parsed {
     pub statements: Vec<Statement>,
     /// By the place of their SELECT.
     pub(crate) extensions: Extensions,
-    /// True if something stands for an ASOF JOIN that the grammar reads as another.
+    /// True if something stands for an ASOF JOIN or LT JOIN that the grammar reads as another.
     has_asof: bool,
+    /// The TOLERANCE of such joins, by the place of the first name or SELECT after JOIN.
+    tolerances: HashMap<(u64, u64), String>,
     /// The settings of databases in statements.
     pub(crate) databases: SettingsByPlace,
     /// Where the names of the cursors stand that MOVE moves.
@@ -88,6 +90,16 @@ impl Parsed {
         Self { statements: vec![statement], ..self.clone() }
     }
 
+    /// The TOLERANCE of an ASOF JOIN or LT JOIN with a table or a query.
+    pub(crate) fn tolerance(&self, joined: &TableFactor) -> Option<&str> {
+        let start = match joined {
+            TableFactor::Table { name, .. } => name.0.first()?.as_ident()?.span.start,
+            TableFactor::Derived { subquery, .. } => subquery.body.as_select()?.select_token.0.span.start,
+            _ => return None,
+        };
+        self.tolerances.get(&position(start)).map(String::as_str)
+    }
+
     /// Returns whether a statement takes rows that its client sends after it.
     pub fn takes_rows(&self, index: usize) -> bool {
         matches!(self.statements.get(index), Some(Statement::Copy { to: false, .. }))
@@ -116,10 +128,10 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
     check_depth(&tokens)?;
-    let Extracted { tokens, extensions, has_asof, databases, moves } = extract(tokens, &dialect)?;
+    let Extracted { tokens, extensions, has_asof, tolerances, databases, moves } = extract(tokens, &dialect)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| syntax(&error))?;
-    Ok(Parsed { statements, extensions, has_asof, databases, moves })
+    Ok(Parsed { statements, extensions, has_asof, tolerances, databases, moves })
 }
 
 fn syntax(error: &sqlparser::parser::ParserError) -> SqlError {
@@ -153,16 +165,24 @@ struct Extracted {
     tokens: Vec<TokenWithSpan>,
     extensions: Extensions,
     has_asof: bool,
+    tolerances: HashMap<(u64, u64), String>,
     databases: SettingsByPlace,
-    /// Where the names of the cursors stand that MOVE moves.
     moves: HashSet<(u64, u64)>,
+}
+
+/// A level of parentheses.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    /// Its last SELECT.
+    select: Option<Location>,
+    /// What its last ASOF JOIN or LT JOIN joins.
+    joined: Option<Location>,
 }
 
 /// Tokens without the extensions.
 fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracted, SqlError> {
     let mut out = Extracted::default();
-    // The last SELECT on each level of parentheses.
-    let mut selects: Vec<Option<Location>> = vec![None];
+    let mut levels = vec![Level::default()];
     let tokens: Vec<TokenWithSpan> =
         tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
     let mut cursor = Cursor { tokens: &tokens, next: 0, dialect };
@@ -188,14 +208,14 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
             continue;
         }
         match &token.token {
-            Token::LParen => selects.push(None),
-            Token::RParen if selects.len() > 1 => {
-                selects.pop();
+            Token::LParen => levels.push(Level::default()),
+            Token::RParen if levels.len() > 1 => {
+                levels.pop();
             }
-            Token::SemiColon => selects = vec![None],
+            Token::SemiColon => levels = vec![Level::default()],
             Token::Word(word) if word.keyword == Keyword::SELECT => {
-                if let Some(last) = selects.last_mut() {
-                    *last = Some(token.span.start);
+                if let Some(last) = levels.last_mut() {
+                    *last = Level { select: Some(token.span.start), joined: None };
                 }
             }
             _ => {}
@@ -203,20 +223,27 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
         let before = out.tokens.get(statement_start..).unwrap_or_default();
         if let Some(respelled) = questdb::respell(tokens.get(cursor.next..).unwrap_or_default(), before) {
             if respelled.tokens.contains(&Token::LParen) {
-                selects.push(None);
+                levels.push(Level::default());
             }
             out.tokens.extend(respelled.tokens.into_iter().map(|new| TokenWithSpan { token: new, span: token.span }));
             cursor.next += respelled.read;
             continue;
         }
-        let select = selects.last().copied().flatten();
-        if cursor.at(&["asof", "join"]) {
-            // Two words that nothing else here uses stand for one that the grammar has only in another form.
-            for keyword in ["LEFT", "SEMI"] {
+        let Level { select, joined } = levels.last().copied().unwrap_or_default();
+        if let Some(kind) = cursor.timed_join() {
+            // Two words that nothing else here uses stand for one that the grammar has only in another form, or not at all.
+            for keyword in ["LEFT", kind] {
                 out.tokens.push(TokenWithSpan { token: Token::make_keyword(keyword), span: token.span });
+            }
+            if let Some(level) = levels.last_mut() {
+                let after = cursor.rest().iter().skip(2).find(|token| token.token != Token::LParen);
+                level.joined = after.map(|token| token.span.start);
             }
             out.has_asof = true;
             cursor.next += 1;
+        } else if let Some(joined) = joined.filter(|_| cursor.at(&["tolerance"])) {
+            cursor.next += 1;
+            out.tolerances.insert(position(joined), cursor.width()?);
         } else if let Some(select) = select.filter(|_| cursor.at(&["sample", "by"])) {
             out.extensions.entry(position(select)).or_default().sample = Some(cursor.sample()?);
         } else if let Some(select) = select.filter(|_| cursor.at(&["latest", "by"]) || cursor.at(&["latest", "on"])) {
@@ -265,6 +292,20 @@ impl<'a> Cursor<'a> {
             self.word(ahead).is_some_and(|found| found.value.eq_ignore_ascii_case(word))
         };
         words.iter().enumerate().all(same)
+    }
+
+    /// The word that stands for the kind of a join as of a time, if one comes next. `lt` is an alias where columns are named by it.
+    fn timed_join(&self) -> Option<&'static str> {
+        let is_qualifier = |pair: &[TokenWithSpan]| match pair {
+            [TokenWithSpan { token: Token::Word(word), .. }, next] => {
+                word.value.eq_ignore_ascii_case("lt") && next.token == Token::Period
+            }
+            _ => false,
+        };
+        if self.at(&["asof", "join"]) {
+            return Some("SEMI");
+        }
+        (self.at(&["lt", "join"]) && !self.tokens.windows(2).any(is_qualifier)).then_some("ANTI")
     }
 
     fn take(&mut self, words: &[&str]) -> bool {
