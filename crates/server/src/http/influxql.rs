@@ -2,10 +2,11 @@
 //!
 //! `q` holds the statements (in the query string, in a form, or a file of that name in a multipart form), `db` the database, `params` a JSON object for `$name` in
 //! them. `epoch` says how times are written, `pretty` breaks JSON into lines, `chunked` sends it in pieces of `chunk_size` rows, and
-//! `Accept: application/csv` asks for CSV. Errors of statements stand in the answer, which is 200; a text that cannot be read is 400.
+//! `Accept: application/csv` asks for CSV, `application/x-msgpack` for `MessagePack`. Errors of statements stand in the answer, which is 200; a text that cannot be read is 400.
 
 mod csv;
 mod flat;
+mod msgpack;
 mod write;
 
 use std::collections::BTreeMap;
@@ -59,6 +60,8 @@ enum Layout {
     Results,
     /// InfluxDB 1's CSV.
     Csv,
+    /// InfluxDB 1's object of results in binary form.
+    MessagePack,
     /// Rows as InfluxDB 3 has them.
     Objects(ObjectForm),
 }
@@ -68,6 +71,7 @@ impl Layout {
         match self {
             Self::Results => "application/json",
             Self::Csv => "text/csv",
+            Self::MessagePack => "application/x-msgpack",
             Self::Objects(form) => form.content_type(),
         }
     }
@@ -129,7 +133,8 @@ async fn run_wanted(state: &Arc<State>, parts: RequestParts, wanted: Wanted) -> 
     drop(parts);
     let content_type = wanted.form.layout.content_type();
     let of_query = budget.clone();
-    let (body, ()) = run_query(state, asked, move |state| Ok((run(state, &wanted, &of_query)?, ()))).await?;
+    let (text, binary) = run_query(state, asked, move |state| run(state, &wanted, &of_query)).await?;
+    let body = if binary.is_empty() { text.into_bytes() } else { binary };
     let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, content_type)], body).into_response();
     ReadTimes::attach(&mut response, &budget);
     Ok(response)
@@ -148,6 +153,11 @@ fn read(
     let query = Query::parse(&text, &bound).map_err(|error| ApiError::bad_data(error.to_string()))?;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let csv = ["application/csv", "text/csv"].iter().any(|wanted| accepts.starts_with(wanted));
+    let layout = match accepts {
+        _ if csv => Layout::Csv,
+        accepts if accepts.starts_with("application/x-msgpack") => Layout::MessagePack,
+        _ => Layout::Results,
+    };
     let times = match parameters.get("epoch") {
         // Spreadsheets are to compute with times.
         None if csv => TimeFormat::Number { unit_ns: 1 },
@@ -160,7 +170,7 @@ fn read(
     let form = Form {
         times,
         pretty: parameters.get("pretty") == Some("true"),
-        layout: if csv { Layout::Csv } else { Layout::Results },
+        layout,
         chunk_rows: chunked.then(|| rows.unwrap_or(CHUNK_ROWS)),
     };
     let database = parameters.get("db").map(str::to_owned);
@@ -209,8 +219,8 @@ fn parameter(value: &Json) -> Option<Parameter> {
     })
 }
 
-/// Runs the statements one after the other; behind one that fails the others are not run.
-fn run(state: &State, wanted: &Wanted, budget: &Budget) -> Result<String, QueryError> {
+/// Runs the statements one after the other; after one that fails the others are not run. Returns the answer as text, or in binary form.
+fn run(state: &State, wanted: &Wanted, budget: &Budget) -> Result<(String, Vec<u8>), QueryError> {
     let session = RequestContext { database: wanted.database.as_deref(), read_only: wanted.read_only };
     let mut results: Vec<Done> = Vec::with_capacity(wanted.query.len());
     let mut failed = false;
@@ -225,11 +235,13 @@ fn run(state: &State, wanted: &Wanted, budget: &Budget) -> Result<String, QueryE
         results.push(result.map_err(timed_out));
         budget.give_back(usize::try_from(budget.samples().saturating_sub(held)).unwrap_or(0));
     }
-    Ok(match wanted.form.layout {
+    let text = match wanted.form.layout {
         Layout::Csv => csv::csv(&results, wanted.form.times),
         Layout::Results => write::json(&results, &wanted.form),
         Layout::Objects(form) => flat::text(results, form)?,
-    })
+        Layout::MessagePack => return Ok((String::new(), msgpack::msgpack(&results, &wanted.form))),
+    };
+    Ok((text, Vec::new()))
 }
 
 fn timed_out(error: QueryError) -> QueryError {
