@@ -1,6 +1,7 @@
 //! The connection that statements come from.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
@@ -38,6 +39,23 @@ pub struct ClientContext {
     pub transaction: Option<Arc<dyn PendingWrites>>,
     /// Messages to the client beside the answer.
     pub notices: Notices,
+    /// The roles that the client may see.
+    pub roles: Option<Arc<dyn Roles>>,
+}
+
+/// The roles that a client may see, looked up when it asks for them.
+pub trait Roles: fmt::Debug + Send + Sync {
+    /// All of them.
+    fn roles(&self) -> Vec<Role>;
+}
+
+/// A role of `pg_roles`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Role {
+    /// Its name.
+    pub name: String,
+    /// True if it administers the server.
+    pub is_superuser: bool,
 }
 
 impl ClientContext {
@@ -53,6 +71,7 @@ impl ClientContext {
             settings: Arc::default(),
             transaction: None,
             notices: Notices::default(),
+            roles: None,
         }
     }
 

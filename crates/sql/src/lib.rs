@@ -3,7 +3,8 @@
 //! A measurement is a table of its time, its tags and its fields; a Prometheus metric is one of its time, its labels and `value`.
 //!
 //! * `syntax`: [`parse()`] turns text into the grammar's tree, and takes the clauses out that only time-series databases have ·
-//!   `settings`: those of databases · `spelling`: other spellings of statements · `access`: which statements only read
+//!   `settings`: those of databases · `accounts`: statements about users · `spelling`: other spellings of statements · `access`: which statements only read, and which
+//!   the audit log has
 //! * `statement`: which kind a statement is · `session`, `settings`: statements about the session · `change`, `insert`, `conflict`: statements
 //!   that write · `accepted`: statements that do nothing here · `copy`: COPY in text, CSV, binary and
 //!   Parquet
@@ -37,7 +38,7 @@ mod syntax;
 
 pub use arrow::{RelationBatches, arrow_schema, columns_of, extent_of};
 pub use catalog::{table_columns, type_number};
-pub use context::{ClientContext, Manner, Notices};
+pub use context::{ClientContext, Manner, Notices, Role, Roles};
 pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, push_binary, read_binary};
 pub use error::SqlError;
 pub use expression::{ParameterType, array};
@@ -45,8 +46,8 @@ pub use pending::{PendingWrite, PendingWrites, commit};
 pub use query::time::format_rfc3339_us;
 pub use query::{Interval, SqlType, Value};
 pub use relation::{Column, Relation};
-pub use settings::session_zone;
 pub use select::table_rows::TableRows;
+pub use settings::session_zone;
 pub use statement::{
     Answer, CursorStep, Declared, Fetch, Prepared, SessionCommand, Setting, copy_in, describe, insert_rows,
     parameter_types, run, session_command, timeout_ms,

@@ -89,7 +89,6 @@ impl PendingWrite {
             }
         }
     }
-
 }
 
 /// Makes the writes of a transaction at its end. Rows of one database that follow one another are written in one go.

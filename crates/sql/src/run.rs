@@ -12,9 +12,7 @@ use sqlparser::ast::{
 
 use crate::context::{ClientContext, Manner};
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::{
-    Binder, Environment, LookupAnswers, ParameterType, Subqueries, Typed, cast, parameter_index,
-};
+use crate::expression::{Binder, Environment, LookupAnswers, ParameterType, Subqueries, Typed, cast, parameter_index};
 use crate::relation::{Column, Relation};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::select::QueryOutput;

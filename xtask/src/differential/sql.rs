@@ -16,12 +16,8 @@ pub struct Comparison {
 }
 
 /// Rows, with `DuckDB`.
-pub const DUCKDB: Comparison = Comparison {
-    package: "thalweg-db",
-    test: "sql_differential",
-    statements: "3000",
-    required: "THALWEG_PYTHON_TEST",
-};
+pub const DUCKDB: Comparison =
+    Comparison { package: "thalweg-db", test: "sql_differential", statements: "3000", required: "THALWEG_PYTHON_TEST" };
 
 /// Zones, dates and lengths of time, with `PostgreSQL`.
 pub const POSTGRES: Comparison = Comparison {

@@ -80,7 +80,10 @@ fn shows_and_changes() {
         check(same, same);
         check(&same.to_lowercase(), same);
     }
-    check("create user x with password 'y'; grant all to x", "CREATE USER; GRANT");
+    check(
+        "create user x with password 'y'; grant all to x",
+        "CREATE USER \"x\" WITH PASSWORD [REDACTED]; GRANT ALL TO \"x\"",
+    );
 }
 
 #[test]

@@ -12,10 +12,11 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use access::statement::AccountStatement;
 use axum::extract::{Request, State as From};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use influxql::{Parameter, Query, RequestContext, TimeFormat};
+use influxql::{Parameter, Query, RequestContext, Series, TimeFormat, Value};
 use query::{Budget, QueryError, Stop};
 use serde_json::Value as Json;
 
@@ -29,6 +30,8 @@ use crate::http::query::{QueryJob, run_query, timeout};
 use crate::http::request::{RequestParts, extract};
 use crate::http::status::INFLUXDB_VERSION;
 use crate::scheduler::running::Description;
+use crate::sign_in::Caller;
+use crate::sign_in::statements::{AccountAnswer, statement_error};
 use crate::state::State;
 
 /// Rows of a piece unless the request says otherwise.
@@ -130,10 +133,12 @@ async fn run_wanted(state: &Arc<State>, parts: RequestParts, wanted: Wanted) -> 
         caller: parts.caller.clone(),
     };
     let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
+    let caller = parts.caller.clone();
     drop(parts);
     let content_type = wanted.form.layout.content_type();
     let of_query = budget.clone();
-    let (text, binary) = run_query(state, asked, move |state| run(state, &wanted, &of_query)).await?;
+    let work = move |state: &State| run(state, &wanted, (&caller, &of_query));
+    let (text, binary) = run_query(state, asked, work).await?;
     let body = if binary.is_empty() { text.into_bytes() } else { binary };
     let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, content_type)], body).into_response();
     ReadTimes::attach(&mut response, &budget);
@@ -220,7 +225,7 @@ fn parameter(value: &Json) -> Option<Parameter> {
 }
 
 /// Runs the statements one after the other; after one that fails the others are not run. Returns the answer as text, or in binary form.
-fn run(state: &State, wanted: &Wanted, budget: &Budget) -> Result<(String, Vec<u8>), QueryError> {
+fn run(state: &State, wanted: &Wanted, (caller, budget): (&Caller, &Budget)) -> Result<(String, Vec<u8>), QueryError> {
     let session = RequestContext { database: wanted.database.as_deref(), read_only: wanted.read_only };
     let mut results: Vec<Done> = Vec::with_capacity(wanted.query.len());
     let mut failed = false;
@@ -230,7 +235,13 @@ fn run(state: &State, wanted: &Wanted, budget: &Budget) -> Result<(String, Vec<u
             continue;
         }
         let held = budget.samples();
-        let result = state.db.run_influxql(&wanted.query, number, &session, budget);
+        let result = match wanted.query.account_statement(number) {
+            Some(statement) => account_answer(state, caller, statement),
+            None => state.db.run_influxql(&wanted.query, number, &session, budget),
+        };
+        if let (Ok(_), Some((event, statement))) = (&result, wanted.query.audited(number)) {
+            state.sign_in.audit.note(state.db.now_ns(), event, caller.actor(), &statement);
+        }
         failed = result.is_err();
         results.push(result.map_err(timed_out));
         budget.give_back(usize::try_from(budget.samples().saturating_sub(held)).unwrap_or(0));
@@ -242,6 +253,24 @@ fn run(state: &State, wanted: &Wanted, budget: &Budget) -> Result<(String, Vec<u
         Layout::MessagePack => return Ok((String::new(), msgpack::msgpack(&results, &wanted.form))),
     };
     Ok((text, Vec::new()))
+}
+
+/// The answer to a statement about users.
+fn account_answer(state: &State, caller: &Caller, statement: &AccountStatement) -> Done {
+    let done = state.account_statement(caller, statement).map_err(statement_error)?;
+    let series = match done {
+        AccountAnswer::Done => return Ok(influxql::Answer::default()),
+        AccountAnswer::Users(users) => {
+            let rows =
+                users.into_iter().map(|(name, is_admin)| vec![Value::from(name.as_str()), Value::Bool(is_admin)]);
+            Series::list("", &["user", "admin"], rows.collect())
+        }
+        AccountAnswer::Grants(grants) => {
+            let rows = grants.iter().map(|(database, right)| vec![database.as_str().into(), right.as_str().into()]);
+            Series::list("", &["database", "privilege"], rows.collect())
+        }
+    };
+    Ok(influxql::Answer { series: vec![series], messages: Vec::new() })
 }
 
 fn timed_out(error: QueryError) -> QueryError {

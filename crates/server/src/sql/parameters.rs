@@ -251,7 +251,11 @@ mod tests {
             ("Infinity", Type::FLOAT4, Value::Float(f64::INFINITY)),
             ("2024-07-10 12:00:00+02", Type::TIMESTAMPTZ, Value::Timestamp(1_720_605_600_000_000_000)),
             ("2024-07-10", Type::DATE, Value::Date(1_720_569_600_000_000_000)),
-            ("1 day 02:00", Type::INTERVAL, Value::Interval(Interval { months: 0, days: 1, ns: 2 * 3_600_000_000_000 })),
+            (
+                "1 day 02:00",
+                Type::INTERVAL,
+                Value::Interval(Interval { months: 0, days: 1, ns: 2 * 3_600_000_000_000 }),
+            ),
             (" x", Type::TEXT, Value::text(" x")),
         ] {
             assert_eq!(text_parameter(text, &kind, &TimeZone::UTC).unwrap(), expected, "{text}");

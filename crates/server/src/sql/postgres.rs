@@ -15,11 +15,11 @@ use sql::{Answer, ClientContext, Column, Manner, Notices, PendingWrites, Value};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::Outcome;
 use super::errors::{error_of, failed, info};
 use super::parameters::{inferred, sample_of};
 use super::prepared::{StatementSizes, Statements};
 use super::session::Session;
+use super::{Outcome, VisibleRoles};
 use crate::listen::accept::Serve;
 use crate::sign_in::Caller;
 use crate::state::State;
@@ -196,6 +196,7 @@ impl Connection {
             settings: session.settings.clone(),
             transaction: writes.map(|writes| writes as Arc<dyn PendingWrites>),
             notices: Notices::default(),
+            roles: Some(Arc::new(VisibleRoles { state: self.state.clone(), scope: self.caller().scope })),
         })
     }
 

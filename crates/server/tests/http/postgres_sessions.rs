@@ -225,8 +225,10 @@ fn settings_at_the_start_are_applied_or_warned_of() {
                 ("CREATE TABLE z (time TIMESTAMPTZ, v DOUBLE PRECISION)", ""),
                 ("INSERT INTO z (time, v) VALUES ('2024-03-31 00:30', 1), ('2024-03-31 12:00', 2)", ""),
                 ("SELECT date_trunc('day', time), sum(v) FROM z GROUP BY 1", "2024-03-31 00:00:00+01|3"),
-                ("SELECT time + interval '1 day', time + interval '24 hours' FROM z WHERE time < '2024-03-31 01:00'",
-                    "2024-04-01 00:30:00+02|2024-04-01 01:30:00+02"),
+                (
+                    "SELECT time + interval '1 day', time + interval '24 hours' FROM z WHERE time < '2024-03-31 01:00'",
+                    "2024-04-01 00:30:00+02|2024-04-01 01:30:00+02",
+                ),
                 ("SELECT v FROM z WHERE time >= '2024-03-31 12:00' AND time < date '2024-04-01'", "2"),
                 ("SET TIME ZONE -7; SELECT min(time)::text || '' FROM z", "2024-03-30 16:30:00-07"),
                 ("BEGIN; SET LOCAL timezone = 'UTC'; SELECT max(time) FROM z; COMMIT", "2024-03-31 10:00:00+00"),

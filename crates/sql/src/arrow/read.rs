@@ -190,9 +190,7 @@ fn points_in_time(array: &dyn Array) -> Result<Vec<Value>, SqlError> {
 }
 
 fn lengths_of_time(array: &dyn Array) -> Vec<Value> {
-    let length = |months: i32, days: i32, ns: i64| {
-        Value::Interval(Interval { months, days, ns })
-    };
+    let length = |months: i32, days: i32, ns: i64| Value::Interval(Interval { months, days, ns });
     match array.data_type() {
         DataType::Duration(TimeUnit::Second) => durations::<DurationSecondType>(array, 1_000_000_000),
         DataType::Duration(TimeUnit::Millisecond) => durations::<DurationMillisecondType>(array, NS_PER_MS),

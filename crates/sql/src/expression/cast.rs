@@ -63,9 +63,7 @@ fn out_of_range() -> SqlError {
 /// The text of a value: an instant has the offset of the session's zone, as in Postgres.
 pub(crate) fn text_of(value: &Value, environment: &Environment) -> String {
     match value {
-        Value::Timestamp(ns) if environment.manner == Manner::Postgres => {
-            time::format_in(*ns, &environment.time_zone)
-        }
+        Value::Timestamp(ns) if environment.manner == Manner::Postgres => time::format_in(*ns, &environment.time_zone),
         other => other.to_string(),
     }
 }

@@ -94,7 +94,8 @@ pub(super) fn interval_part(field: &str, interval: Interval) -> Option<f64> {
     let seconds = (ns % (60 * NS_PER_S)) as f64 / 1e9;
     Some(match field.to_lowercase().as_str() {
         "epoch" => {
-            let length_of_months = f64::from(months / 12) * 365.25 * 86_400.0 + f64::from(months % 12) * 30.0 * 86_400.0;
+            let length_of_months =
+                f64::from(months / 12) * 365.25 * 86_400.0 + f64::from(months % 12) * 30.0 * 86_400.0;
             ns as f64 / 1e9 + length_of_months + f64::from(days) * 86_400.0
         }
         "year" => f64::from(months / 12),

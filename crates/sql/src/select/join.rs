@@ -51,11 +51,8 @@ impl Run<'_> {
         tolerance: Option<&str>,
     ) -> Result<(Source, Scope), SqlError> {
         let tolerance = tolerance.map(|text| width(&Value::text(text))).transpose()?;
-        let as_of = |is_earlier| Kind {
-            keeps_left: true,
-            keeps_right: false,
-            as_of: Some(AsOf { is_earlier, tolerance }),
-        };
+        let as_of =
+            |is_earlier| Kind { keeps_left: true, keeps_right: false, as_of: Some(AsOf { is_earlier, tolerance }) };
         let mut both = Scope { columns: [left.1.columns.clone(), right.1.columns.clone()].concat() };
         let (constraint, kind) = match operator {
             JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => {

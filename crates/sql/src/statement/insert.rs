@@ -120,7 +120,8 @@ impl Run<'_> {
             rows = self.resolve(&conflict, &target, rows)?;
         }
         let done = Answer::Done(format!("INSERT 0 {}", rows.len()));
-        let returned = insert.returning.as_ref().map(|items| self.returning(items, &target, rows.clone())).transpose()?;
+        let returned =
+            insert.returning.as_ref().map(|items| self.returning(items, &target, rows.clone())).transpose()?;
         if !self.describes {
             self.write_rows(&target, rows)?;
         }

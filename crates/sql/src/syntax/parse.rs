@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use access::statement::AccountStatement;
 use query::plan::FillWith;
 use sqlparser::ast::{Expr, Ident, Select, Statement, TableFactor};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect};
@@ -13,6 +14,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::SqlError;
+use crate::syntax::accounts::{self, AccountsByPlace};
 use crate::syntax::questdb;
 use crate::syntax::settings::{self, SettingsByPlace};
 use crate::syntax::spelling;
@@ -37,6 +39,8 @@ pub struct Parsed {
     tolerances: HashMap<(u64, u64), String>,
     /// The settings of databases in statements.
     pub(crate) databases: SettingsByPlace,
+    /// Statements about users.
+    accounts: AccountsByPlace,
     /// Where the names of the cursors stand that MOVE moves.
     moves: HashSet<(u64, u64)>,
 }
@@ -90,6 +94,25 @@ impl Parsed {
         Self { statements: vec![statement], ..self.clone() }
     }
 
+    /// The statement about users that one of the statements is.
+    pub fn account_statement(&self, index: usize) -> Option<&AccountStatement> {
+        self.about_users(self.statements.get(index)?)
+    }
+
+    /// Returns whether a statement is one about users.
+    pub(crate) fn is_about_users(&self, statement: &Statement) -> bool {
+        self.about_users(statement).is_some()
+    }
+
+    fn about_users(&self, statement: &Statement) -> Option<&AccountStatement> {
+        match statement {
+            Statement::Drop { names, .. } => {
+                self.accounts.get(&position(names.first()?.0.first()?.as_ident()?.span.start))
+            }
+            _ => None,
+        }
+    }
+
     /// The TOLERANCE of an ASOF JOIN or LT JOIN with a table or a query.
     pub(crate) fn tolerance(&self, joined: &TableFactor) -> Option<&str> {
         let start = match joined {
@@ -128,10 +151,10 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
     check_depth(&tokens)?;
-    let Extracted { tokens, extensions, has_asof, tolerances, databases, moves } = extract(tokens, &dialect)?;
+    let Extracted { tokens, extensions, has_asof, tolerances, databases, accounts, moves } = extract(tokens, &dialect)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| syntax(&error))?;
-    Ok(Parsed { statements, extensions, has_asof, tolerances, databases, moves })
+    Ok(Parsed { statements, extensions, has_asof, tolerances, databases, accounts, moves })
 }
 
 fn syntax(error: &sqlparser::parser::ParserError) -> SqlError {
@@ -167,6 +190,7 @@ struct Extracted {
     has_asof: bool,
     tolerances: HashMap<(u64, u64), String>,
     databases: SettingsByPlace,
+    accounts: AccountsByPlace,
     moves: HashSet<(u64, u64)>,
 }
 
@@ -177,6 +201,33 @@ struct Level {
     select: Option<Location>,
     /// What its last ASOF JOIN or LT JOIN joins.
     joined: Option<Location>,
+}
+
+impl Extracted {
+    /// Takes the beginning of a statement that the grammar does not have, or spells otherwise; returns whether it was one.
+    fn take_beginning(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, SqlError> {
+        if let Some(taken) = settings::take(cursor.rest())? {
+            self.tokens.extend(taken.tokens);
+            self.databases.insert(position(taken.at), taken.said);
+            cursor.next += taken.read;
+            return Ok(true);
+        }
+        if let Some(taken) = accounts::take(cursor)? {
+            self.tokens.extend(taken.tokens);
+            self.accounts.insert(position(taken.at), taken.statement);
+            cursor.next += taken.read;
+            return Ok(true);
+        }
+        if cursor.at(&["move"]) {
+            let is_end = |token: &Token| matches!(token, Token::SemiColon | Token::EOF);
+            let name = cursor.rest().iter().take_while(|token| !is_end(&token.token)).last();
+            self.moves.extend(name.map(|name| position(name.span.start)));
+        }
+        let Some(spelled) = spelling::take(cursor) else { return Ok(false) };
+        self.tokens.extend(spelled.tokens);
+        cursor.next += spelled.read;
+        Ok(true)
+    }
 }
 
 /// Tokens without the extensions.
@@ -192,19 +243,7 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
         if begins {
             statement_start = out.tokens.len();
         }
-        if begins && let Some(taken) = settings::take(tokens.get(cursor.next..).unwrap_or_default())? {
-            out.tokens.extend(taken.tokens);
-            out.databases.insert(position(taken.at), taken.said);
-            cursor.next += taken.read;
-            continue;
-        }
-        if begins && cursor.at(&["move"]) {
-            let statement = cursor.rest().iter().take_while(|token| !matches!(token.token, Token::SemiColon | Token::EOF));
-            out.moves.extend(statement.last().map(|name| position(name.span.start)));
-        }
-        if begins && let Some(spelled) = spelling::take(&cursor) {
-            out.tokens.extend(spelled.tokens);
-            cursor.next += spelled.read;
+        if begins && out.take_beginning(&mut cursor)? {
             continue;
         }
         match &token.token {
@@ -256,6 +295,7 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
     Ok(out)
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     tokens: &'a [TokenWithSpan],
     next: usize,
@@ -308,7 +348,23 @@ impl<'a> Cursor<'a> {
         (self.at(&["lt", "join"]) && !self.tokens.windows(2).any(is_qualifier)).then_some("ANTI")
     }
 
-    fn take(&mut self, words: &[&str]) -> bool {
+    /// The number of tokens that were read since another was here.
+    pub(super) const fn read_since(&self, before: &Self) -> usize {
+        self.next - before.next
+    }
+
+    /// A name, as it is written between double quotes, else in small letters.
+    pub(super) fn name(&mut self) -> Result<String, SqlError> {
+        let name = match self.peek().map(|token| &token.token) {
+            Some(Token::Word(word)) if word.quote_style.is_some() => word.value.clone(),
+            Some(Token::Word(word)) => word.value.to_lowercase(),
+            _ => return self.error("a name"),
+        };
+        self.next += 1;
+        Ok(name)
+    }
+
+    pub(super) fn take(&mut self, words: &[&str]) -> bool {
         let found = self.at(words);
         if found {
             self.next += words.len();
@@ -316,7 +372,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    fn error<T>(&self, wanted: &str) -> Result<T, SqlError> {
+    pub(super) fn error<T>(&self, wanted: &str) -> Result<T, SqlError> {
         let (found, at) = match self.peek() {
             Some(token) => (token.token.to_string(), token.span.start.to_string()),
             None => ("the end".to_owned(), String::new()),
@@ -324,7 +380,7 @@ impl<'a> Cursor<'a> {
         Err(SqlError::Syntax(format!("Expected: {wanted}, found: {found}{at}")))
     }
 
-    fn symbol(&mut self, symbol: &Token) -> Result<(), SqlError> {
+    pub(super) fn symbol(&mut self, symbol: &Token) -> Result<(), SqlError> {
         if self.peek().is_some_and(|token| token.token == *symbol) {
             self.next += 1;
             return Ok(());
@@ -332,7 +388,7 @@ impl<'a> Cursor<'a> {
         self.error(&symbol.to_string())
     }
 
-    fn text(&mut self) -> Result<String, SqlError> {
+    pub(super) fn text(&mut self) -> Result<String, SqlError> {
         let text = match self.peek().map(|token| &token.token) {
             Some(Token::SingleQuotedString(text)) => text.clone(),
             _ => return self.error("a text in quotes"),

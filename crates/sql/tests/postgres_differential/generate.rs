@@ -34,8 +34,7 @@ const CHANGES: [&str; 10] = [
     "2023-04-28",
     "1999-12-31",
 ];
-const UNITS: [&str; 10] =
-    ["second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade", "century"];
+const UNITS: [&str; 10] = ["second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade", "century"];
 const FIELDS: [&str; 14] = [
     "epoch", "second", "minute", "hour", "day", "dow", "isodow", "doy", "week", "isoyear", "month", "quarter", "year",
     "century",
@@ -205,10 +204,21 @@ impl Generator {
             2 => format!("{sign}{} years {count} days", self.below(4)),
             3 => format!("{sign}{count} hours"),
             4 => format!("{sign}1 day {sign}{:02}:{:02}:{:02}", self.below(30), self.below(60), self.below(60)),
-            5 => format!("{sign}{}.{} {}", self.below(9), self.one_of(&["5", "25"]), self.one_of(&["days", "months", "weeks", "years", "hours"])),
+            5 => format!(
+                "{sign}{}.{} {}",
+                self.below(9),
+                self.one_of(&["5", "25"]),
+                self.one_of(&["days", "months", "weeks", "years", "hours"])
+            ),
             6 => format!("P{}Y{}M{}DT{}H{}M", self.below(3), self.below(14), count, self.below(30), self.below(70)),
             7 => format!("{}-{}", self.below(5), self.below(12)),
-            _ => format!("{} mons {sign}{} days {}:{:02}", self.below(20), self.below(40), self.below(50), self.below(60)),
+            _ => format!(
+                "{} mons {sign}{} days {}:{:02}",
+                self.below(20),
+                self.below(40),
+                self.below(50),
+                self.below(60)
+            ),
         };
         format!("interval '{text}'")
     }

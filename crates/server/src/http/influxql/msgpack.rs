@@ -239,8 +239,7 @@ mod tests {
             ..Series::default()
         };
         let answer = influxql::Answer { series: vec![series], messages: Vec::new() };
-        let mut form =
-            Form { times: TimeFormat::Text, pretty: false, layout: Layout::MessagePack, chunk_rows: None };
+        let mut form = Form { times: TimeFormat::Text, pretty: false, layout: Layout::MessagePack, chunk_rows: None };
         let head = b"\x81\xa7results\x91\x82\xacstatement_id\x00\xa6series\x91\x83\xa4name\xa1m\xa7columns\x92\xa4time\xa1v\xa6values";
         let first = b"\x92\xc7\x0c\x05\xff\xff\xff\xff\xff\xff\xff\xff\x3b\x9a\xc9\xff\xcb\x3f\xf8\0\0\0\0\0\0";
         let second = b"\x92\xc7\x0c\x05\0\0\0\0\0\0\0\x02\0\0\0\0\xd2\xff\xff\xff\xd8";
