@@ -14,7 +14,7 @@ pub enum AccountStatement {
     Create {
         /// Its name.
         name: String,
-        /// What it signs in with.
+        /// The password that it signs in with.
         password: Zeroizing<String>,
         /// True for an administrator of the server.
         is_server_admin: bool,

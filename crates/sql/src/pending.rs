@@ -5,10 +5,9 @@ use std::fmt::{self, Write as _};
 use model::TimeRange;
 use query::lines::{TAG_SPECIAL, escaped, push_field};
 use query::plan::Selector;
-use query::{NewTable, QueryError, Session, Value};
+use query::{NewTable, QueryError, Session, SqlType, Value};
 
 use crate::error::{SqlError, invalid};
-use crate::statement::Kind;
 
 /// A write of rows, or a delete.
 #[derive(Debug, Clone)]
@@ -22,6 +21,17 @@ pub struct PendingWrite {
 pub(crate) enum RowChange {
     Rows(WrittenRows),
     Delete(DeletedRows),
+}
+
+/// How values of a column are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Time,
+    Tag,
+    /// Of a type that is known.
+    Field(SqlType),
+    /// A text of a column that does not exist yet is a tag, all else a field.
+    New,
 }
 
 /// Rows that a statement writes.

@@ -101,15 +101,7 @@ impl Connection {
                 Ok(done("RELEASE"))
             }
             SessionCommand::Declare(declared) => self.declare(client, declared, parameters).await,
-            SessionCommand::Fetch(Fetch { name, step, is_move }) => {
-                let mut session = self.session();
-                let zone = session.time_zone();
-                let relation = session.cursor(&name)?.fetch(step)?;
-                if is_move {
-                    return Ok(Response::Execution(Tag::new("MOVE").with_rows(relation.rows.len())));
-                }
-                rows(relation, "FETCH", (format, &zone))
-            }
+            SessionCommand::Fetch(fetch) => self.fetch(fetch, format),
             SessionCommand::Close(Some(name)) => {
                 self.session().cursor(&name)?;
                 self.session().cursors.remove(&name);
@@ -128,16 +120,30 @@ impl Connection {
                 self.session().reset(name.as_deref());
                 Ok(done("RESET"))
             }
-            SessionCommand::DiscardAll => {
-                if self.session().is_in_transaction() {
-                    return Err(failed("25001", "DISCARD ALL cannot run inside a transaction block".to_owned()));
-                }
-                self.session().reset(None);
-                self.session().cursors.clear();
-                self.deallocate(store, None)?;
-                Ok(done("DISCARD ALL"))
-            }
+            SessionCommand::DiscardAll => self.discard(store),
         }
+    }
+
+    fn discard(&self, store: &Store) -> PgWireResult<Response> {
+        if self.session().is_in_transaction() {
+            return Err(failed("25001", "DISCARD ALL cannot run inside a transaction block".to_owned()));
+        }
+        self.session().reset(None);
+        self.session().cursors.clear();
+        self.deallocate(store, None)?;
+        Ok(done("DISCARD ALL"))
+    }
+
+    /// The rows to which a cursor moves; none for MOVE.
+    fn fetch(&self, fetch: Fetch, format: &Format) -> PgWireResult<Response> {
+        let Fetch { name, step, is_move } = fetch;
+        let mut session = self.session();
+        let zone = session.time_zone();
+        let relation = session.cursor(&name)?.fetch(step)?;
+        if is_move {
+            return Ok(Response::Execution(Tag::new("MOVE").with_rows(relation.rows.len())));
+        }
+        rows(relation, "FETCH", (format, &zone))
     }
 
     /// Makes the writes of the transaction.

@@ -194,7 +194,7 @@ fn run(
     }
     let mut last = Answer::Rows(Relation::default());
     for place in 0..parsed.statements.len() {
-        last = match (StatementOf { parsed: &parsed, place, text, caller }).run(state, session, budget)? {
+        last = match (StatementOf { parsed: &parsed, index: place, text, caller }).run(state, session, budget)? {
             given @ (Answer::Rows(_) | Answer::Table(_) | Answer::Returned(..)) => given,
             Answer::Set(..) | Answer::Done(_) => Answer::Rows(Relation::default()),
             Answer::CopyOut(_) | Answer::CopyIn(_) => {

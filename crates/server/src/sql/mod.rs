@@ -105,7 +105,7 @@ async fn run_one(
 ) -> Result<Result<Outcome<Answer>, SqlError>, ApiError> {
     let (caller, shown) = (asker.1.clone(), text.clone());
     let work = move |state: &State, session: &ClientContext, budget: &Arc<Budget>| {
-        let statement = StatementOf { parsed: &parsed, place, text: &shown, caller: &caller };
+        let statement = StatementOf { parsed: &parsed, index: place, text: &shown, caller: &caller };
         statement.run(state, session, budget)
     };
     watch(state, text, asker, work).await
@@ -114,7 +114,7 @@ async fn run_one(
 /// One of the statements of a text, and who sent it.
 struct StatementOf<'a> {
     parsed: &'a sql::Parsed,
-    place: usize,
+    index: usize,
     text: &'a str,
     caller: &'a Caller,
 }
@@ -122,12 +122,12 @@ struct StatementOf<'a> {
 impl StatementOf<'_> {
     /// Runs it; what the audit log has of statements is written there.
     fn run(&self, state: &State, session: &ClientContext, budget: &Arc<Budget>) -> Result<Answer, SqlError> {
-        if let Some(statement) = self.parsed.account_statement(self.place) {
+        if let Some(statement) = self.parsed.account_statement(self.index) {
             state.account_statement(self.caller, statement).map_err(statement_error)?;
             return Ok(account_answer(statement));
         }
-        let answer = state.db.sql(self.parsed, self.place, session, budget)?;
-        if let Some(event) = self.parsed.audited(self.place) {
+        let answer = state.db.sql(self.parsed, self.index, session, budget)?;
+        if let Some(event) = self.parsed.audited(self.index) {
             let text = crate::redact::passwords(self.text);
             state.sign_in.audit.note(state.db.now_ns(), event, self.caller.actor(), &text);
         }

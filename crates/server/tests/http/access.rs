@@ -471,7 +471,8 @@ fn users_are_made_and_changed_by_statements() {
     let log = folder.join("audit.jsonl");
     let guarded = Guarded::start_with(|settings| settings.audit_log = Some(log.clone()));
     let ask = |path: &str, secret: &str, text: &str| {
-        let text: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let text: Vec<String> = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let text = text.concat();
         let answer = guarded.ask("POST", &format!("{path}={text}"), Some(secret), "");
         (answer.status, answer.body)
     };

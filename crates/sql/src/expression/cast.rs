@@ -1,5 +1,6 @@
 //! Values from one type to another.
 
+use jiff::tz::TimeZone;
 use query::time;
 use query::value::parse_bool;
 use query::{SqlType, Value};
@@ -91,6 +92,20 @@ fn time_of(text: &str, to: SqlType, environment: &Environment) -> Option<Value> 
     if is_instant { time::from_local(local_ns, zone).map(Value::Timestamp) } else { Some(local) }
 }
 
+/// A time of another type, or a number of microseconds, as QuestDB has it, as a time; `None` if it is neither.
+fn time_of_value(value: &Value, to: SqlType, zone: &TimeZone) -> Option<Result<Value, SqlError>> {
+    let is_instant = to == SqlType::Timestamp;
+    let ns = match value {
+        Value::Int(us) => us.checked_mul(1000),
+        Value::LocalTimestamp(ns) | Value::Date(ns) if is_instant => time::from_local(*ns, zone),
+        Value::Date(ns) => Some(*ns),
+        Value::Timestamp(ns) => time::to_local(*ns, zone),
+        _ => return None,
+    };
+    let time = if is_instant { Value::Timestamp } else { Value::LocalTimestamp };
+    Some(ns.map(time).ok_or_else(out_of_range))
+}
+
 /// A value as another type.
 pub(crate) fn cast(value: Value, to: SqlType, environment: &Environment) -> Result<Value, SqlError> {
     let failed = |value: &Value| {
@@ -144,18 +159,10 @@ pub(crate) fn cast(value: Value, to: SqlType, environment: &Environment) -> Resu
             Some(value) => value,
             None => return failed(&Value::Text(text)),
         },
-        (SqlType::LocalTimestamp, Value::Date(ns)) => Value::LocalTimestamp(ns),
-        (SqlType::LocalTimestamp, Value::Timestamp(ns)) => {
-            Value::LocalTimestamp(time::to_local(ns, zone).ok_or_else(out_of_range)?)
-        }
-        (SqlType::Timestamp, Value::LocalTimestamp(ns) | Value::Date(ns)) => {
-            Value::Timestamp(time::from_local(ns, zone).ok_or_else(out_of_range)?)
-        }
-        // Microseconds, as QuestDB has it.
-        (SqlType::Timestamp, Value::Int(us)) => Value::Timestamp(us.checked_mul(1000).ok_or_else(out_of_range)?),
-        (SqlType::LocalTimestamp, Value::Int(us)) => {
-            Value::LocalTimestamp(us.checked_mul(1000).ok_or_else(out_of_range)?)
-        }
+        (SqlType::Timestamp | SqlType::LocalTimestamp, value) => match time_of_value(&value, to, zone) {
+            Some(ns) => ns?,
+            None => return invalid(format!("cannot cast type {} to {}", value.sql_type().name(), to.name())),
+        },
         (SqlType::Interval, Value::Text(text)) => match time::parse_interval(&text) {
             Some(interval) => Value::Interval(interval),
             None => return failed(&Value::Text(text)),

@@ -13,7 +13,7 @@ use crate::error::{SqlError, invalid};
 pub(super) static FUNCTIONS: [Function; 3] = [
     strict("current_date", (0, 0), SqlType::Date, |_, environment| today(environment)),
     strict("age", (1, 2), SqlType::Interval, |arguments, environment| {
-        let at = |value: &Value| Ok::<_, SqlError>(Shown::new(value, environment)?.at);
+        let at = |value: &Value| Ok::<_, SqlError>(ClockTime::new(value, environment)?.at);
         match arguments {
             [later, earlier] => Ok(age(at(later)?, at(earlier)?)),
             [earlier] => Ok(age(at(&today(environment)?)?, at(earlier)?)),
@@ -23,7 +23,7 @@ pub(super) static FUNCTIONS: [Function; 3] = [
     strict("to_char", (2, 2), SqlType::Text, |arguments, environment| match arguments {
         [Value::Interval(_), _] => invalid("to_char takes times and numbers here"),
         [at, format] if matches!(at, Value::Text(_)) || at.time_ns().is_some() => {
-            Ok(Value::text(time_text(&Shown::new(at, environment)?, &format.to_string())?))
+            Ok(Value::text(time_text(&ClockTime::new(at, environment)?, &format.to_string())?))
         }
         [number, format] => match number.number() {
             Some(number) => number_text(number, &format.to_string()).map(Value::text),
@@ -38,14 +38,14 @@ fn today(environment: &Environment) -> Result<Value, SqlError> {
 }
 
 /// A time on the clock that it is shown on.
-struct Shown {
+struct ClockTime {
     at: DateTime,
     /// The zone's abbreviation; empty for times without one.
     zone: String,
     offset_s: i64,
 }
 
-impl Shown {
+impl ClockTime {
     /// An instant is shown on the session's clock; a text is one.
     fn new(at: &Value, environment: &Environment) -> Result<Self, SqlError> {
         let out_of_range = || SqlError::Invalid("timestamp out of range".to_owned());
@@ -135,7 +135,7 @@ const PATTERNS: [&str; 47] = [
 ];
 
 /// A time in a format. Names of months and days are padded unless `FM` is before them.
-fn time_text(shown: &Shown, format: &str) -> Result<String, SqlError> {
+fn time_text(shown: &ClockTime, format: &str) -> Result<String, SqlError> {
     let mut out = String::new();
     let mut rest = format;
     while let Some(first) = rest.chars().next() {
@@ -192,7 +192,7 @@ fn push_ordinal(out: &mut String, is_upper: bool) {
     out.push_str(&if is_upper { suffix.to_uppercase() } else { suffix.to_owned() });
 }
 
-fn push_part(out: &mut String, shown: &Shown, pattern: &str, is_bare: bool) {
+fn push_part(out: &mut String, shown: &ClockTime, pattern: &str, is_bare: bool) {
     let at = shown.at;
     let week: ISOWeekDate = at.date().iso_week_date();
     let day = usize::from(at.weekday().to_monday_zero_offset().unsigned_abs());
@@ -330,7 +330,7 @@ mod tests {
     /// Expectations are those of `PostgreSQL` 15.
     #[test]
     fn times_have_formats() {
-        let time = Shown { at: at("2024-07-09T15:04:05.067089"), zone: "UTC".to_owned(), offset_s: 0 };
+        let time = ClockTime { at: at("2024-07-09T15:04:05.067089"), zone: "UTC".to_owned(), offset_s: 0 };
         for (format, expected) in [
             ("YYYY-MM-DD HH24:MI:SS", "2024-07-09 15:04:05"),
             ("YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"", "2024-07-09T15:04:05.067Z"),

@@ -10,16 +10,15 @@ use regex::Regex;
 use super::RowsWanted;
 use super::from::Table;
 use crate::error::{SqlError, invalid};
-use crate::pending::{DeletedRows, PendingWrite, RowChange, WrittenRows};
+use crate::pending::{DeletedRows, Kind, PendingWrite, RowChange, WrittenRows};
 use crate::run::Run;
-use crate::statement::Kind;
 
 /// The rows of a table while changes are made to them: time, tags, fields, and the number of the series.
 struct OwnRows<'a> {
     schema: &'a TableSchema,
     rows: Vec<Vec<Value>>,
     /// The rows by time and tags.
-    places: HashMap<Vec<Value>, usize>,
+    by_key: HashMap<Vec<Value>, usize>,
     /// Numbers of series by their tags.
     series: HashMap<Vec<Value>, Value>,
 }
@@ -64,7 +63,7 @@ impl Run<'_> {
 
     /// The rows of a table with those of the transaction, in order of time.
     pub(crate) fn rows_with_pending(&mut self, schema: &TableSchema) -> Result<Vec<Vec<Value>>, SqlError> {
-        let mut own = OwnRows { schema, rows: Vec::new(), places: HashMap::new(), series: HashMap::new() };
+        let mut own = OwnRows { schema, rows: Vec::new(), by_key: HashMap::new(), series: HashMap::new() };
         if self.describes {
             return Ok(own.rows);
         }
@@ -144,7 +143,7 @@ impl OwnRows<'_> {
 
     /// Finds the rows anew by their time and tags.
     fn index(&mut self) {
-        self.places = self.rows.iter().enumerate().map(|(place, row)| (self.key(row), place)).collect();
+        self.by_key = self.rows.iter().enumerate().map(|(place, row)| (self.key(row), place)).collect();
         for row in &self.rows {
             let tags = row.iter().skip(1).take(self.schema.tags.len()).cloned().collect();
             self.series.insert(tags, row.last().cloned().unwrap_or(Value::Null));
@@ -175,7 +174,7 @@ impl OwnRows<'_> {
                 }
             }
             let key = self.key(&new);
-            if let Some(old) = self.places.get(&key).and_then(|place| self.rows.get_mut(*place)) {
+            if let Some(old) = self.by_key.get(&key).and_then(|place| self.rows.get_mut(*place)) {
                 for (cell, value) in old.iter_mut().zip(new).skip(key.len()).filter(|(_, value)| !value.is_null()) {
                     *cell = value;
                 }
@@ -186,7 +185,7 @@ impl OwnRows<'_> {
             if let Some(cell) = new.last_mut() {
                 *cell = series.clone();
             }
-            self.places.insert(key, self.rows.len());
+            self.by_key.insert(key, self.rows.len());
             self.rows.push(new);
         }
     }

@@ -7,9 +7,10 @@ use query::plan::{Plan, Scan};
 use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{AssignmentTarget, ConflictTarget, DoUpdate, Expr, ObjectName, OnConflictAction, OnInsert};
 
-use super::insert::{Kind, Target};
+use super::insert::Target;
 use crate::error::{SqlError, invalid, refused, unsupported};
 use crate::expression::{Bound, cast, holds};
+use crate::pending::Kind;
 use crate::run::Run;
 use crate::scope::{Role, Scope, ScopeColumn};
 

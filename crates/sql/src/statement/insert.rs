@@ -7,19 +7,8 @@ use super::Answer;
 use super::change::second_time;
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{ParameterType, Subqueries, cast, parameter_index};
-use crate::pending::WrittenRows;
+use crate::pending::{Kind, WrittenRows};
 use crate::run::Run;
-
-/// How values of a column are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Time,
-    Tag,
-    /// Of a type that is known.
-    Field(SqlType),
-    /// A text of a column that does not exist yet is a tag, all else a field.
-    New,
-}
 
 /// The treatment of rows and values that the store does not have: rows without a field, NaN and infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use query::{Session, Value};
 use sqlparser::ast::{ShowStatementOptions, Statement};
 
-pub(crate) use insert::{Kind, Unwritable};
+pub(crate) use insert::Unwritable;
 pub use session::{CursorStep, Declared, Fetch, Prepared, SessionCommand, session_command};
 pub use settings::{Setting, timeout_ms};
 

@@ -199,7 +199,7 @@ struct Extracted {
 struct Level {
     /// Its last SELECT.
     select: Option<Location>,
-    /// What its last ASOF JOIN or LT JOIN joins.
+    /// The beginning of the right side of its last ASOF JOIN or LT JOIN.
     joined: Option<Location>,
 }
 

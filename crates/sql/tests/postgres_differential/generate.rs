@@ -1,5 +1,7 @@
 //! Random statements of times.
 
+use std::fmt::Write;
+
 /// Both hemispheres, changes of half an hour and at midnight, skipped dates, offsets of quarters of an hour.
 const ZONES: [&str; 18] = [
     "UTC",
@@ -127,9 +129,9 @@ impl Generator {
         let hour = if self.below(2) == 0 { self.below(4) } else { self.below(24) };
         let mut text = format!("{hour:02}:{:02}", self.one_of(&["00", "15", "30", "59", "07"]).parse::<u8>().unwrap());
         if self.below(2) == 0 {
-            text += &format!(":{:02}", self.below(60));
+            write!(text, ":{:02}", self.below(60)).unwrap();
             if self.below(3) == 0 {
-                text += &format!(".{}", self.one_of(&["5", "123456", "000001", "25"]));
+                write!(text, ".{}", self.one_of(&["5", "123456", "000001", "25"])).unwrap();
             }
         }
         text

@@ -23,7 +23,7 @@ pub(super) fn msgpack(results: &[Done], form: &Form) -> Vec<u8> {
             Ok(answer) if !answer.series.is_empty() => {
                 for (place, series) in answer.series.iter().enumerate() {
                     let is_last = place + 1 == answer.series.len();
-                    out.pieces(number, series, chunk_rows, (is_last, &answer.messages, form.times));
+                    out.chunks(number, series, chunk_rows, (is_last, &answer.messages, form.times));
                 }
             }
             _ => {
@@ -71,7 +71,7 @@ impl Packed {
     }
 
     /// A series in pieces of so many rows each. Only the last of the last series says that nothing follows.
-    fn pieces(
+    fn chunks(
         &mut self,
         number: usize,
         series: &Series,
