@@ -76,10 +76,10 @@ impl fmt::Display for AccountStatement {
         match self {
             Self::Create { name, is_server_admin, .. } => {
                 let admin = if *is_server_admin { " WITH ALL PRIVILEGES" } else { "" };
-                write!(out, "CREATE USER {} WITH PASSWORD [REDACTED]{admin}", quoted(name))
+                write!(out, "CREATE USER {} WITH PASSWORD '[REDACTED]'{admin}", quoted(name))
             }
             Self::Alter { name, password: Some(_), .. } => {
-                write!(out, "SET PASSWORD FOR {} = [REDACTED]", quoted(name))
+                write!(out, "SET PASSWORD FOR {} = '[REDACTED]'", quoted(name))
             }
             Self::Alter { name, is_server_admin: Some(true), .. } => write!(out, "GRANT ALL TO {}", quoted(name)),
             Self::Alter { name, .. } => write!(out, "REVOKE ALL FROM {}", quoted(name)),
@@ -179,7 +179,7 @@ mod tests {
         let password = Zeroizing::new("secret".to_owned());
         let (name, is_server_admin) = ("a\"b".to_owned(), true);
         let made = AccountStatement::Create { name, password, is_server_admin, if_not_exists: false };
-        assert_eq!(format!("{made}"), "CREATE USER \"a\\\"b\" WITH PASSWORD [REDACTED] WITH ALL PRIVILEGES");
+        assert_eq!(format!("{made}"), "CREATE USER \"a\\\"b\" WITH PASSWORD '[REDACTED]' WITH ALL PRIVILEGES");
         assert!(!format!("{made:?}").contains("secret"));
     }
 }

@@ -11,7 +11,7 @@
 //! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables, `types` as clients know them
 //! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is
 //!   done on rows · `windows`: row numbers · `folds`: aggregates of rows that stand for folded ones · `table_rows`: rows as they were read ·
-//!   `type_tree`: a question of asyncpg
+//!   `own_rows`: tables as their own transaction sees them · `type_tree`: a question of asyncpg
 //! * `context`: the connection that statements come from · `pending`: the writes of its transaction · `settings`: those of its session
 //! * `scope`: the columns that a name may mean · `expression`: names to columns, values of rows
 //! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer · `fuzzing`: entries for fuzzers

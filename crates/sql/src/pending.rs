@@ -86,6 +86,19 @@ impl PendingWrite {
         size_of::<Self>() + self.database.len() + change_bytes
     }
 
+    /// Appends the rows of the next write, if both are rows of the same columns of one table; gives it back if not.
+    pub fn append(&mut self, mut next: Self) -> Option<Self> {
+        if let (RowChange::Rows(rows), RowChange::Rows(more)) = (&mut self.change, &mut next.change)
+            && self.database == next.database
+            && rows.table == more.table
+            && rows.columns == more.columns
+        {
+            rows.rows.append(&mut more.rows);
+            return None;
+        }
+        Some(next)
+    }
+
     /// Makes it.
     pub(crate) fn apply(self, session: &dyn Session) -> Result<(), SqlError> {
         match self.change {

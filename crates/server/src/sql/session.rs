@@ -60,6 +60,8 @@ pub(super) struct HeldWrites {
 #[derive(Debug)]
 struct WriteBuffer {
     writes: Vec<PendingWrite>,
+    /// How many of these stay as they are: a savepoint is after them.
+    kept: usize,
     bytes: usize,
     share: Share,
 }
@@ -87,16 +89,20 @@ pub(super) struct CursorKind {
 
 impl HeldWrites {
     fn new(share: Share, bytes_max: usize) -> Self {
-        Self { buffer: Mutex::new(WriteBuffer { writes: Vec::new(), bytes: 0, share }), bytes_max }
+        Self { buffer: Mutex::new(WriteBuffer { writes: Vec::new(), kept: 0, bytes: 0, share }), bytes_max }
     }
 
-    fn count(&self) -> usize {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner).writes.len()
+    /// The number of writes up to here, which later ones are not appended to.
+    fn mark(&self) -> usize {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.kept = buffer.writes.len();
+        buffer.kept
     }
 
     fn truncate(&self, count: usize) {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.writes.truncate(count);
+        buffer.kept = count;
         buffer.bytes = buffer.writes.iter().map(PendingWrite::size_bytes).sum();
     }
 }
@@ -114,13 +120,18 @@ impl PendingWrites for HeldWrites {
         }
         buffer.share.grow(write.size_bytes()).map_err(|error| SqlError::Refused("53200", error.message))?;
         buffer.bytes = needed;
-        buffer.writes.push(write);
+        let is_open = buffer.writes.len() > buffer.kept;
+        let next = match buffer.writes.last_mut().filter(|_| is_open) {
+            Some(last) => last.append(write),
+            None => Some(write),
+        };
+        buffer.writes.extend(next);
         Ok(())
     }
 
     fn take(&self) -> Vec<PendingWrite> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.bytes = 0;
+        (buffer.bytes, buffer.kept) = (0, 0);
         std::mem::take(&mut buffer.writes)
     }
 
@@ -253,7 +264,7 @@ impl Session {
     pub(super) fn set_savepoint(&mut self, name: String) -> PgWireResult<()> {
         let settings = self.settings.clone();
         let transaction = self.in_transaction("SAVEPOINT")?;
-        let writes = transaction.writes.count();
+        let writes = transaction.writes.mark();
         if transaction.savepoints.len() >= SETTINGS_MAX {
             return Err(failed("54000", format!("a transaction has at most {SETTINGS_MAX} savepoints")));
         }

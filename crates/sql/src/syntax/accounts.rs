@@ -158,12 +158,12 @@ mod tests {
             Err(error) => error.to_string(),
         };
         for (text, expected) in [
-            ("CREATE USER a PASSWORD 'x'", "CREATE USER \"a\" WITH PASSWORD [REDACTED]"),
+            ("CREATE USER a PASSWORD 'x'", "CREATE USER \"a\" WITH PASSWORD '[REDACTED]'"),
             (
                 "create role if not exists \"A b\" with login superuser encrypted password 'x'; SELECT 1",
-                "CREATE USER \"A b\" WITH PASSWORD [REDACTED] WITH ALL PRIVILEGES",
+                "CREATE USER \"A b\" WITH PASSWORD '[REDACTED]' WITH ALL PRIVILEGES",
             ),
-            ("ALTER USER a WITH PASSWORD 'y'", "SET PASSWORD FOR \"a\" = [REDACTED]"),
+            ("ALTER USER a WITH PASSWORD 'y'", "SET PASSWORD FOR \"a\" = '[REDACTED]'"),
             ("ALTER ROLE a NOSUPERUSER", "REVOKE ALL FROM \"a\""),
             ("DROP USER IF EXISTS a;", "DROP USER \"a\""),
             ("GRANT SELECT, INSERT ON DATABASE d, e TO a", "GRANT READ+WRITE ON \"d\", \"e\" TO \"a\""),
