@@ -41,6 +41,35 @@ pub struct ClientContext {
     pub notices: Notices,
     /// The roles that the client may see.
     pub roles: Option<Arc<dyn Roles>>,
+    /// The settings that functions of a statement change; `None` where there is no session.
+    pub changed_settings: Option<ChangedSettings>,
+}
+
+/// Settings that `set_config` changes: the session takes them over once the statement is done.
+#[derive(Debug, Clone, Default)]
+pub struct ChangedSettings(Arc<Mutex<Vec<Setting>>>);
+
+impl ChangedSettings {
+    /// Adds a setting.
+    pub(crate) fn push(&self, setting: Setting) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(setting);
+    }
+
+    /// The settings since the last call.
+    pub fn take(&self) -> Vec<Setting> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A setting of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name in small letters.
+    pub name: String,
+    /// Its value; `None` for the default.
+    pub value: Option<String>,
+    /// True if it ends with the transaction.
+    pub is_local: bool,
 }
 
 /// The roles that a client may see, looked up when it asks for them.
@@ -72,6 +101,7 @@ impl ClientContext {
             transaction: None,
             notices: Notices::default(),
             roles: None,
+            changed_settings: None,
         }
     }
 

@@ -38,7 +38,7 @@ mod syntax;
 
 pub use arrow::{RelationBatches, arrow_schema, columns_of, extent_of};
 pub use catalog::{table_columns, type_number};
-pub use context::{ClientContext, Manner, Notices, Role, Roles};
+pub use context::{ChangedSettings, ClientContext, Manner, Notices, Role, Roles, Setting};
 pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, push_binary, read_binary};
 pub use error::SqlError;
 pub use expression::{ParameterType, array};
@@ -47,9 +47,9 @@ pub use query::time::format_rfc3339_us;
 pub use query::{Interval, SqlType, Value};
 pub use relation::{Column, Relation};
 pub use select::table_rows::TableRows;
-pub use settings::session_zone;
+pub use settings::{session_zone, timeout_ms};
 pub use statement::{
-    Answer, CursorStep, Declared, Fetch, Prepared, SessionCommand, Setting, copy_in, describe, insert_rows,
-    parameter_types, run, session_command, timeout_ms,
+    Answer, CursorStep, Declared, Fetch, Prepared, SessionCommand, copy_in, describe, insert_rows, parameter_types,
+    run, session_command,
 };
 pub use syntax::parse::{Parsed, TEXT_BYTES_MAX, parse};

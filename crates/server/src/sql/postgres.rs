@@ -11,7 +11,7 @@ use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USE
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
-use sql::{Answer, ClientContext, Column, Manner, Notices, PendingWrites, Value};
+use sql::{Answer, ChangedSettings, ClientContext, Column, Manner, Notices, PendingWrites, Value};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -196,6 +196,7 @@ impl Connection {
             settings: session.settings.clone(),
             transaction: writes.map(|writes| writes as Arc<dyn PendingWrites>),
             notices: Notices::default(),
+            changed_settings: Some(ChangedSettings::default()),
             roles: Some(Arc::new(VisibleRoles { state: self.state.clone(), scope: self.caller().scope })),
         })
     }
@@ -208,10 +209,14 @@ impl Connection {
         context: ClientContext,
     ) -> PgWireResult<Answer> {
         let notices = context.notices.clone();
+        let changed = context.changed_settings.clone().unwrap_or_default();
         let text = statements.text.to_string();
         let ran = super::run_one(&self.state, text, (statements.parsed.clone(), place), (context, self.caller()));
         let answer = ran.await.map_err(|error| failed("57014", error.message))?;
         self.take_notices(&notices);
+        if matches!(answer, Ok(Outcome { .. })) {
+            changed.take().into_iter().try_for_each(|setting| self.session().set(setting))?;
+        }
         let answer = answer.map(|Outcome { answer, warning }| {
             warning.iter().for_each(|warning| self.warn("01000", warning));
             answer

@@ -61,7 +61,7 @@ pub(super) struct HeldWrites {
 struct WriteBuffer {
     writes: Vec<PendingWrite>,
     /// How many of these stay as they are: a savepoint is after them.
-    kept: usize,
+    fixed: usize,
     bytes: usize,
     share: Share,
 }
@@ -89,20 +89,20 @@ pub(super) struct CursorKind {
 
 impl HeldWrites {
     fn new(share: Share, bytes_max: usize) -> Self {
-        Self { buffer: Mutex::new(WriteBuffer { writes: Vec::new(), kept: 0, bytes: 0, share }), bytes_max }
+        Self { buffer: Mutex::new(WriteBuffer { writes: Vec::new(), fixed: 0, bytes: 0, share }), bytes_max }
     }
 
     /// The number of writes up to here, which later ones are not appended to.
     fn mark(&self) -> usize {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.kept = buffer.writes.len();
-        buffer.kept
+        buffer.fixed = buffer.writes.len();
+        buffer.fixed
     }
 
     fn truncate(&self, count: usize) {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.writes.truncate(count);
-        buffer.kept = count;
+        buffer.fixed = count;
         buffer.bytes = buffer.writes.iter().map(PendingWrite::size_bytes).sum();
     }
 }
@@ -120,7 +120,7 @@ impl PendingWrites for HeldWrites {
         }
         buffer.share.grow(write.size_bytes()).map_err(|error| SqlError::Refused("53200", error.message))?;
         buffer.bytes = needed;
-        let is_open = buffer.writes.len() > buffer.kept;
+        let is_open = buffer.writes.len() > buffer.fixed;
         let next = match buffer.writes.last_mut().filter(|_| is_open) {
             Some(last) => last.append(write),
             None => Some(write),
@@ -131,7 +131,7 @@ impl PendingWrites for HeldWrites {
 
     fn take(&self) -> Vec<PendingWrite> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        (buffer.bytes, buffer.kept) = (0, 0);
+        (buffer.bytes, buffer.fixed) = (0, 0);
         std::mem::take(&mut buffer.writes)
     }
 

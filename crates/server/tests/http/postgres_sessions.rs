@@ -235,6 +235,9 @@ fn settings_at_the_start_are_applied_or_warned_of() {
                 ("SHOW timezone", "<-07>+07"),
                 ("RESET timezone; SELECT time::date FROM z ORDER BY time LIMIT 1", "2024-03-30"),
                 ("SET timezone = 'Mars/Olympus'", "22023"),
+                ("SELECT set_config('TimeZone', 'asia/tokyo', false)", "Asia/Tokyo"),
+                ("SELECT '2024-07-10 12:00'::timestamptz", "2024-07-10 12:00:00+09"),
+                ("BEGIN; SELECT set_config('timezone', 'UTC', true); COMMIT; SHOW timezone", "UTC Asia/Tokyo"),
             ],
         )
         .await;

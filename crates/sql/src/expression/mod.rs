@@ -39,7 +39,7 @@ pub(crate) use times::{FilledRange, calendar_bins, filled_range, time_zone, widt
 use jiff::tz::TimeZone;
 use regex::Regex;
 
-use crate::context::Manner;
+use crate::context::{ChangedSettings, Manner};
 use crate::error::SqlError;
 use query::{SqlType, Value};
 
@@ -138,6 +138,8 @@ pub(crate) struct Environment {
     pub(crate) user: String,
     /// The session's settings that differ from their defaults.
     pub(crate) settings: Arc<BTreeMap<String, String>>,
+    /// The settings that functions change; `None` where there is no session.
+    pub(crate) changed_settings: Option<ChangedSettings>,
 }
 
 impl Bound {

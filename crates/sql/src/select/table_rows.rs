@@ -144,6 +144,7 @@ mod tests {
             database: String::new(),
             user: String::new(),
             settings: std::sync::Arc::default(),
+            changed_settings: None,
         };
         for round in 0..60 {
             // Of all series at the same times, at some of them, or anywhere.

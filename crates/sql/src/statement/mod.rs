@@ -16,10 +16,9 @@ use sqlparser::ast::{ShowStatementOptions, Statement};
 
 pub(crate) use insert::Unwritable;
 pub use session::{CursorStep, Declared, Fetch, Prepared, SessionCommand, session_command};
-pub use settings::{Setting, timeout_ms};
 
 use crate::catalog::columns_of;
-use crate::context::ClientContext;
+use crate::context::{ChangedSettings, ClientContext, Setting};
 use crate::copy::{Copy, CopyIn, CopyOut};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Environment, ParameterType};
@@ -126,6 +125,12 @@ fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientC
         database: client.database.clone(),
         user: client.user.clone(),
         settings: client.settings.clone(),
+        // Of a statement that is only described none is taken over.
+        changed_settings: if describes {
+            client.changed_settings.as_ref().map(|_| ChangedSettings::default())
+        } else {
+            client.changed_settings.clone()
+        },
     };
     Run {
         session,
