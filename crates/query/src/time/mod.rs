@@ -134,13 +134,18 @@ pub fn format_rfc3339_us(ns: i64) -> String {
     }
 }
 
+/// Nanoseconds as seconds. Whole microseconds are the nearest float, which 64 bits of nanoseconds would miss.
+pub fn as_seconds(ns: i64) -> f64 {
+    if ns % 1000 == 0 { (ns / 1000) as f64 / 1e6 } else { ns as f64 / 1e9 }
+}
+
 /// A part of a timestamp.
 pub fn part(field: &str, ns: i64, zone: &TimeZone) -> Option<f64> {
     let civil = civil(ns, zone)?;
     let date = civil.date();
     let seconds = f64::from(civil.second()) + f64::from(civil.subsec_nanosecond()) / 1e9;
     Some(match field.to_lowercase().as_str() {
-        "epoch" => ns as f64 / 1e9,
+        "epoch" => as_seconds(ns),
         "nanosecond" | "nanoseconds" => seconds * 1e9,
         "microsecond" | "microseconds" => seconds * 1e6,
         "millisecond" | "milliseconds" => seconds * 1e3,

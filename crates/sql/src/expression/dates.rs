@@ -94,9 +94,10 @@ pub(super) fn interval_part(field: &str, interval: Interval) -> Option<f64> {
     let seconds = (ns % (60 * NS_PER_S)) as f64 / 1e9;
     Some(match field.to_lowercase().as_str() {
         "epoch" => {
-            let length_of_months =
-                f64::from(months / 12) * 365.25 * 86_400.0 + f64::from(months % 12) * 30.0 * 86_400.0;
-            ns as f64 / 1e9 + length_of_months + f64::from(days) * 86_400.0
+            // Summed up as Postgres does, whose floats it has to be.
+            let years = 365.25 * 86_400.0 * f64::from(months / 12);
+            let rest_of_months = 30.0 * 86_400.0 * f64::from(months % 12);
+            time::as_seconds(ns) + years + rest_of_months + 86_400.0 * f64::from(days)
         }
         "year" => f64::from(months / 12),
         "quarter" => f64::from(months % 12 / 3 + 1),
@@ -226,7 +227,8 @@ fn push_part(out: &mut String, shown: &ClockTime, pattern: &str, is_bare: bool) 
         "SSSS" => ((i64::from(at.hour()) * 60 + i64::from(at.minute())) * 60 + i64::from(at.second()), 0),
         "TZ" => return out.push_str(&shown.zone),
         "tz" => return out.push_str(&shown.zone.to_lowercase()),
-        "OF" => return time::push_offset(out, shown.offset_s),
+        // Without seconds, which clocks had long ago.
+        "OF" => return time::push_offset(out, shown.offset_s / 60 * 60),
         _ => {
             let half = if at.hour() < 12 { "am" } else { "pm" };
             let text = match pattern.to_lowercase().as_str() {
