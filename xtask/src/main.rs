@@ -34,6 +34,8 @@ const USAGE: &str = "Usage:
                                                            generated statements to this server and to InfluxDB 1.x
   cargo xtask differential sql [--seed N] [--statements N]
                                                            random statements to SQL and to DuckDB (a package of Python)
+  cargo xtask differential postgres [--seed N] [--statements N]
+                                                           random zones, dates and intervals to SQL and to PostgreSQL
   cargo xtask differential promql [--queries N] [--seed S] [--prometheus FILE] [--thalweg FILE] [--keep FILE]
                                                            the same random queries to Prometheus and to this server; what
                                                            differs is printed, and kept as a script in FILE";
@@ -106,12 +108,15 @@ fn tidy(root: &Path, options: &[String]) -> Result<bool, String> {
 
 #[cfg(target_os = "linux")]
 fn differential(root: &Path, options: &[String]) -> Result<bool, String> {
+    use xtask::differential::sql;
+
     match options.split_first() {
         Some((language, options)) if language == "promql" => {
             let options = xtask::differential::Options::read(options)?;
             xtask::differential::run(root, &options, &mut |text| println!("{text}"))
         }
-        Some((language, options)) if language == "sql" => xtask::differential::sql::command(root, options),
+        Some((language, options)) if language == "sql" => sql::command(root, sql::DUCKDB, options),
+        Some((language, options)) if language == "postgres" => sql::command(root, sql::POSTGRES, options),
         Some((language, options)) if language == "influxql" => {
             xtask::peers::influxql::command(root, options, &mut |text| println!("{text}"))
         }

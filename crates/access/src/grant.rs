@@ -59,6 +59,12 @@ impl Rights {
         self.0 & right.bit() != 0
     }
 
+    /// These and others.
+    #[must_use]
+    pub const fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
     /// These without others.
     #[must_use]
     pub const fn without(self, others: Self) -> Self {

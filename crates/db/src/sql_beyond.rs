@@ -71,6 +71,10 @@ fn query_of(parsed: &Parsed, place: usize, client: &ClientContext) -> Result<Sql
         let message = "a statement beyond the built-in SQL runs in UTC: SET TIME ZONE 'UTC' first";
         return Err(SqlError::Invalid(message.to_owned()));
     }
+    if client.has_pending_writes() {
+        let message = "a statement beyond the built-in SQL does not see the rows of its transaction: COMMIT first";
+        return Err(SqlError::Invalid(message.to_owned()));
+    }
     let time_name = if client.manner == Manner::QuestDb { "timestamp" } else { "time" };
     let parameters = client.parameters.clone();
     Ok(SqlQuery { text, parameters, database: client.database.clone(), now_ns: client.now_ns, time_name })

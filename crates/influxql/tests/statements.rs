@@ -67,7 +67,7 @@ fn show_value(series: &Series, value: &Value) -> String {
         Value::Int(value) => value.to_string(),
         Value::Unsigned(value) => value.to_string(),
         Value::Bool(value) => value.to_string(),
-        Value::Text(_) | Value::Interval(_) => value.to_string(),
+        Value::Text(_) | Value::Interval(_) | Value::LocalTimestamp(_) | Value::Date(_) => value.to_string(),
         Value::Timestamp(time_ns) => {
             let mut out = String::new();
             series.write_time(&mut out, *time_ns, TimeFormat::Number { unit_ns: 1_000_000 }).unwrap();

@@ -27,7 +27,9 @@ pub fn push_field(fields: &mut String, name: &str, value: &Value) -> bool {
         Value::Null => return false,
         Value::Float(value) if !value.is_finite() => return false,
         Value::Float(value) => format!("{value:?}"),
-        Value::Int(value) | Value::Timestamp(value) => format!("{value}i"),
+        Value::Int(value) | Value::Timestamp(value) | Value::LocalTimestamp(value) | Value::Date(value) => {
+            format!("{value}i")
+        }
         Value::Unsigned(value) => format!("{value}u"),
         Value::Bool(value) => value.to_string(),
         text @ (Value::Text(_) | Value::Interval(_)) => {

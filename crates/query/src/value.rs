@@ -24,13 +24,15 @@ pub enum SqlType {
     Text,
     /// `timestamptz`: an instant, in nanoseconds since the Unix epoch
     Timestamp,
-    /// `timestamp`: a date and time of some clock, as if it were UTC; its values are timestamps
+    /// `timestamp`: a date and time of some clock
     LocalTimestamp,
-    /// `date`: the midnight of a day, as if it were UTC; its values are timestamps
+    /// `date`
     Date,
     /// `interval`
     Interval,
 }
+
+const NS_PER_DAY: i64 = 86_400_000_000_000;
 
 /// Bytes that a sample of the budget stands for.
 const SAMPLE_BYTES: usize = 16;
@@ -52,16 +54,22 @@ pub enum Value {
     Text(Arc<str>),
     /// Nanoseconds since the Unix epoch.
     Timestamp(i64),
+    /// A date and time of some clock, in nanoseconds since the Unix epoch as if it were UTC.
+    LocalTimestamp(i64),
+    /// The midnight of a day, in nanoseconds since the Unix epoch as if it were UTC.
+    Date(i64),
     /// A length of time.
     Interval(Interval),
 }
 
-/// A length of time: months have no fixed length.
+/// A length of time: neither months nor the days of a calendar have a fixed length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Interval {
     /// Calendar months.
     pub months: i32,
-    /// Nanoseconds; a day has 24 hours.
+    /// Calendar days.
+    pub days: i32,
+    /// Nanoseconds.
     pub ns: i64,
 }
 
@@ -137,7 +145,17 @@ impl Value {
             Self::Float(_) => SqlType::Float,
             Self::Text(_) => SqlType::Text,
             Self::Timestamp(_) => SqlType::Timestamp,
+            Self::LocalTimestamp(_) => SqlType::LocalTimestamp,
+            Self::Date(_) => SqlType::Date,
             Self::Interval(_) => SqlType::Interval,
+        }
+    }
+
+    /// The nanoseconds of an instant, of a date and time, or of a date.
+    pub const fn time_ns(&self) -> Option<i64> {
+        match self {
+            Self::Timestamp(ns) | Self::LocalTimestamp(ns) | Self::Date(ns) => Some(*ns),
+            _ => None,
         }
     }
 
@@ -165,7 +183,7 @@ impl Value {
     /// The order of two values, as SQL has it: NaN above all numbers; `None` if one is null or they have none.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         Some(match (self, other) {
-            (Self::Int(a), Self::Int(b)) | (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(b),
+            (Self::Int(a), Self::Int(b)) => a.cmp(b),
             (Self::Unsigned(a), Self::Unsigned(b)) => a.cmp(b),
             (Self::Int(a), Self::Unsigned(b)) => i128::from(*a).cmp(&i128::from(*b)),
             (Self::Unsigned(a), Self::Int(b)) => i128::from(*a).cmp(&i128::from(*b)),
@@ -173,22 +191,20 @@ impl Value {
             (Self::Text(a), Self::Text(b)) => a.cmp(b),
             (Self::Interval(a), Self::Interval(b)) => a.approximate_ns().cmp(&b.approximate_ns()),
             // A text beside something else is read as that: literals have no type of their own.
-            (Self::Timestamp(a), Self::Text(text)) => a.cmp(&time::parse(text)?),
-            (Self::Text(text), Self::Timestamp(b)) => time::parse(text)?.cmp(b),
             (Self::Bool(a), Self::Text(text)) => a.cmp(&parse_bool(text)?),
             (Self::Text(text), Self::Bool(b)) => parse_bool(text)?.cmp(b),
-            (Self::Timestamp(_), Self::Int(_) | Self::Float(_))
-            | (Self::Int(_) | Self::Float(_), Self::Timestamp(_)) => self.as_ns()?.cmp(&other.as_ns()?),
+            (a, b) if a.time_ns().is_some() || b.time_ns().is_some() => a.as_ns()?.cmp(&b.as_ns()?),
             (a, b) => compare_floats(a.number()?, b.number()?),
         })
     }
 
-    /// A timestamp, or a number of nanoseconds since the epoch.
+    /// A time, its text, or a number of nanoseconds since the epoch.
     fn as_ns(&self) -> Option<i64> {
         match self {
-            Self::Timestamp(ns) | Self::Int(ns) => Some(*ns),
+            Self::Int(ns) => Some(*ns),
             Self::Float(ns) => Some(*ns as i64),
-            _ => None,
+            Self::Text(text) => time::parse(text),
+            other => other.time_ns(),
         }
     }
 
@@ -223,7 +239,7 @@ impl Value {
             Self::Bool(_) => 1,
             Self::Int(_) | Self::Unsigned(_) | Self::Float(_) => 2,
             Self::Text(_) => 3,
-            Self::Timestamp(_) => 4,
+            Self::Timestamp(_) | Self::LocalTimestamp(_) | Self::Date(_) => 4,
             Self::Interval(_) => 5,
         }
     }
@@ -249,9 +265,61 @@ impl From<&str> for Value {
 }
 
 impl Interval {
-    /// With months of 30 days, to compare.
+    /// A length of so many months.
+    pub const fn of_months(months: i32) -> Self {
+        Self { months, days: 0, ns: 0 }
+    }
+
+    /// A length of so many nanoseconds.
+    pub const fn of_ns(ns: i64) -> Self {
+        Self { months: 0, days: 0, ns }
+    }
+
+    /// With months of 30 days and days of 24 hours, to compare.
     pub const fn approximate_ns(self) -> i128 {
-        self.months as i128 * 30 * 86_400_000_000_000 + self.ns as i128
+        (self.months as i128 * 30 + self.days as i128) * NS_PER_DAY as i128 + self.ns as i128
+    }
+
+    /// With days of 24 hours: the width of bins, which are cut by the local clock.
+    #[must_use]
+    pub const fn with_even_days(self) -> Self {
+        let ns = (self.days as i64).saturating_mul(NS_PER_DAY).saturating_add(self.ns);
+        Self { months: self.months, days: 0, ns }
+    }
+
+    /// The sum of each part; `None` if one is out of range.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        Some(Self {
+            months: self.months.checked_add(other.months)?,
+            days: self.days.checked_add(other.days)?,
+            ns: self.ns.checked_add(other.ns)?,
+        })
+    }
+
+    /// Its opposite; `None` if a part has none.
+    pub fn checked_neg(self) -> Option<Self> {
+        let Self { months, days, ns } = self;
+        Some(Self { months: months.checked_neg()?, days: days.checked_neg()?, ns: ns.checked_neg()? })
+    }
+
+    /// So many times the length, as Postgres computes it: a part of a month is one of 30 days, a part of a day one of 24 hours. Lengths of
+    /// whole microseconds stay such. `None` if it is out of range.
+    pub fn times(self, factor: f64) -> Option<Self> {
+        // What floats make of a part that is a whole number of microseconds.
+        let rounded = |part: f64| (part * 1e6).round_ties_even() / 1e6;
+        let (months, days) = (f64::from(self.months) * factor, f64::from(self.days) * factor);
+        let days_of_months = rounded((months - months.trunc()) * 30.0);
+        let mut whole_days = days.trunc() + days_of_months.trunc();
+        let mut seconds = rounded((days - days.trunc() + days_of_months.fract()) * 86_400.0);
+        if seconds.abs() >= 86_400.0 {
+            let over = (seconds / 86_400.0).trunc();
+            whole_days += over;
+            seconds -= over * 86_400.0;
+        }
+        let unit_ns = if self.ns % 1000 == 0 { 1e3 } else { 1.0 };
+        let ns = (self.ns as f64 / unit_ns * factor + seconds * 1e9 / unit_ns).round_ties_even() * unit_ns;
+        let fits = months.abs() < 2_147_483_648.0 && whole_days.abs() < 2_147_483_648.0 && ns.abs() < 9.2e18;
+        fits.then_some(Self { months: months as i32, days: whole_days as i32, ns: ns as i64 })
     }
 }
 
@@ -294,7 +362,7 @@ impl Hash for Value {
             Self::Float(value) if value.is_nan() => f64::NAN.to_bits().hash(state),
             Self::Float(value) => (value + 0.0).to_bits().hash(state),
             Self::Text(text) => text.hash(state),
-            Self::Timestamp(ns) => ns.hash(state),
+            Self::Timestamp(ns) | Self::LocalTimestamp(ns) | Self::Date(ns) => ns.hash(state),
             Self::Interval(interval) => interval.approximate_ns().hash(state),
         }
     }
@@ -310,7 +378,8 @@ impl fmt::Display for Value {
             Self::Unsigned(value) => write!(out, "{value}"),
             Self::Float(value) => out.write_str(&float(*value)),
             Self::Text(text) => out.write_str(text),
-            Self::Timestamp(ns) => out.write_str(&time::format(*ns)),
+            Self::Timestamp(ns) | Self::LocalTimestamp(ns) => out.write_str(&time::format(*ns)),
+            Self::Date(ns) => out.write_str(&time::format_date(*ns)),
             Self::Interval(interval) => out.write_str(&time::format_interval(*interval)),
         }
     }

@@ -112,7 +112,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn bins(case: &Case) -> CalendarBins {
-    let width = Interval { months: case.width.0, ns: case.width.1 * NS_PER_S };
+    let width = Interval { months: case.width.0, days: 0, ns: case.width.1 * NS_PER_S };
     CalendarBins::new(width, case.origin_s * NS_PER_S, time::zone(case.zone).unwrap())
 }
 

@@ -120,6 +120,7 @@ fn scalar(parameter: &Value) -> ScalarValue {
         Value::Float(value) => ScalarValue::Float64(Some(*value)),
         Value::Text(_) | Value::Interval(_) => ScalarValue::Utf8(Some(parameter.to_string())),
         Value::Timestamp(ns) => ScalarValue::TimestampNanosecond(Some(*ns), Some("UTC".into())),
+        Value::LocalTimestamp(ns) | Value::Date(ns) => ScalarValue::TimestampNanosecond(Some(*ns), None),
     }
 }
 

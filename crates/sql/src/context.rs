@@ -1,6 +1,7 @@
 //! The connection that statements come from.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
@@ -38,6 +39,52 @@ pub struct ClientContext {
     pub transaction: Option<Arc<dyn PendingWrites>>,
     /// Messages to the client beside the answer.
     pub notices: Notices,
+    /// The roles that the client may see.
+    pub roles: Option<Arc<dyn Roles>>,
+    /// The settings that functions of a statement change; `None` where there is no session.
+    pub changed_settings: Option<ChangedSettings>,
+}
+
+/// Settings that `set_config` changes: the session takes them over once the statement is done.
+#[derive(Debug, Clone, Default)]
+pub struct ChangedSettings(Arc<Mutex<Vec<Setting>>>);
+
+impl ChangedSettings {
+    /// Adds a setting.
+    pub(crate) fn push(&self, setting: Setting) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(setting);
+    }
+
+    /// The settings since the last call.
+    pub fn take(&self) -> Vec<Setting> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A setting of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name in small letters.
+    pub name: String,
+    /// Its value; `None` for the default.
+    pub value: Option<String>,
+    /// True if it ends with the transaction.
+    pub is_local: bool,
+}
+
+/// The roles that a client may see, looked up when it asks for them.
+pub trait Roles: fmt::Debug + Send + Sync {
+    /// All of them.
+    fn roles(&self) -> Vec<Role>;
+}
+
+/// A role of `pg_roles`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Role {
+    /// Its name.
+    pub name: String,
+    /// True if it administers the server.
+    pub is_superuser: bool,
 }
 
 impl ClientContext {
@@ -53,7 +100,18 @@ impl ClientContext {
             settings: Arc::default(),
             transaction: None,
             notices: Notices::default(),
+            roles: None,
+            changed_settings: None,
         }
+    }
+
+    /// Returns whether the open transaction has changed rows.
+    pub fn has_pending_writes(&self) -> bool {
+        let mut found = false;
+        if let Some(transaction) = &self.transaction {
+            transaction.visit(&mut |_| found = true);
+        }
+        found
     }
 
     /// Returns whether days begin where they do in UTC.

@@ -3,14 +3,15 @@
 //! A measurement is a table of its time, its tags and its fields; a Prometheus metric is one of its time, its labels and `value`.
 //!
 //! * `syntax`: [`parse()`] turns text into the grammar's tree, and takes the clauses out that only time-series databases have ·
-//!   `settings`: those of databases · `spelling`: other spellings of statements · `access`: which statements only read
+//!   `settings`: those of databases · `accounts`: statements about users · `spelling`: other spellings of statements · `access`: which statements only read, and which
+//!   the audit log has
 //! * `statement`: which kind a statement is · `session`, `settings`: statements about the session · `change`, `insert`, `conflict`: statements
 //!   that write · `accepted`: statements that do nothing here · `copy`: COPY in text, CSV, binary and
 //!   Parquet
 //! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables, `types` as clients know them
 //! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is
 //!   done on rows · `windows`: row numbers · `folds`: aggregates of rows that stand for folded ones · `table_rows`: rows as they were read ·
-//!   `type_tree`: a question of asyncpg
+//!   `own_rows`: tables as their own transaction sees them · `type_tree`: a question of asyncpg
 //! * `context`: the connection that statements come from · `pending`: the writes of its transaction · `settings`: those of its session
 //! * `scope`: the columns that a name may mean · `expression`: names to columns, values of rows
 //! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer · `fuzzing`: entries for fuzzers
@@ -37,7 +38,7 @@ mod syntax;
 
 pub use arrow::{RelationBatches, arrow_schema, columns_of, extent_of};
 pub use catalog::{table_columns, type_number};
-pub use context::{ClientContext, Manner, Notices};
+pub use context::{ChangedSettings, ClientContext, Manner, Notices, Role, Roles, Setting};
 pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, push_binary, read_binary};
 pub use error::SqlError;
 pub use expression::{ParameterType, array};
@@ -46,8 +47,9 @@ pub use query::time::format_rfc3339_us;
 pub use query::{Interval, SqlType, Value};
 pub use relation::{Column, Relation};
 pub use select::table_rows::TableRows;
+pub use settings::{session_zone, timeout_ms};
 pub use statement::{
-    Answer, Declared, Prepared, SessionCommand, Setting, copy_in, describe, insert_rows, parameter_types, run,
-    session_command, timeout_ms,
+    Answer, CursorStep, Declared, Fetch, Prepared, SessionCommand, copy_in, describe, insert_rows, parameter_types,
+    run, session_command,
 };
 pub use syntax::parse::{Parsed, TEXT_BYTES_MAX, parse};

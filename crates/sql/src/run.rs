@@ -12,7 +12,7 @@ use sqlparser::ast::{
 
 use crate::context::{ClientContext, Manner};
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::{Binder, Environment, LookupAnswers, ParameterType, Subqueries, Typed, parameter_index};
+use crate::expression::{Binder, Environment, LookupAnswers, ParameterType, Subqueries, Typed, cast, parameter_index};
 use crate::relation::{Column, Relation};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::select::QueryOutput;
@@ -105,7 +105,8 @@ impl Run<'_> {
 
     /// A table's columns; `None` if there is no such table.
     pub(crate) fn table(&self, name: &str) -> Result<Option<TableSchema>, SqlError> {
-        Ok(self.session.table(&self.environment.database, name)?)
+        let stored = self.session.table(&self.environment.database, name)?;
+        Ok(self.with_pending_columns(name, stored))
     }
 
     /// Takes rows out of the budget; what a statement holds is given back when it ends.
@@ -188,7 +189,7 @@ impl Run<'_> {
                 }
                 let (left, right) = (self.body(left)?, self.body(right)?);
                 self.depth -= 1;
-                combine(left, right, *op, *set_quantifier)
+                combine(left, right, (*op, *set_quantifier), &self.environment)
             }
             _ => unsupported("a statement that writes within a query"),
         }
@@ -224,7 +225,7 @@ impl Run<'_> {
         }
         self.charge(relation.samples())?;
         for (place, column) in relation.columns.iter().enumerate() {
-            widen(&mut relation.rows, place, column.sql_type);
+            widen(&mut relation.rows, place, column.sql_type, &self.environment)?;
         }
         Ok(relation)
     }
@@ -292,8 +293,8 @@ impl Run<'_> {
 fn combine(
     mut left: Relation,
     mut right: Relation,
-    op: SetOperator,
-    quantifier: SetQuantifier,
+    (op, quantifier): (SetOperator, SetQuantifier),
+    environment: &Environment,
 ) -> Result<Relation, SqlError> {
     if left.columns.len() != right.columns.len() {
         return invalid("each UNION query must have the same number of columns");
@@ -302,7 +303,7 @@ fn combine(
         let sql_type = column.sql_type.unified(other.sql_type);
         for (rows, known) in [(&mut left.rows, column.sql_type), (&mut right.rows, other.sql_type)] {
             if known != sql_type {
-                widen(rows, place, sql_type);
+                widen(rows, place, sql_type, environment)?;
             }
         }
         column.sql_type = sql_type;
@@ -333,10 +334,13 @@ fn combine(
 }
 
 /// Makes a column of rows what its type says, where they came of several.
-fn widen(rows: &mut [Vec<Value>], place: usize, to: SqlType) {
+fn widen(rows: &mut [Vec<Value>], place: usize, to: SqlType, environment: &Environment) -> Result<(), SqlError> {
+    let is_time = matches!(to, SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date);
     for cell in rows.iter_mut().filter_map(|row| row.get_mut(place)) {
-        *cell = std::mem::replace(cell, Value::Null).widened(to);
+        let value = std::mem::replace(cell, Value::Null);
+        *cell = if is_time { cast(value, to, environment)? } else { value.widened(to) };
     }
+    Ok(())
 }
 
 /// `ORDER BY` as a list.

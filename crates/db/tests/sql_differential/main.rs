@@ -91,7 +91,9 @@ fn our_cell(value: &Value) -> Cell {
     match value {
         Value::Null => Cell::Null,
         Value::Bool(value) => Cell::Other(format!("b{}", if *value { "t" } else { "f" })),
-        Value::Timestamp(ns) => Cell::Other(format!("t{}", ns.div_euclid(1000))),
+        Value::Timestamp(ns) | Value::LocalTimestamp(ns) | Value::Date(ns) => {
+            Cell::Other(format!("t{}", ns.div_euclid(1000)))
+        }
         Value::Int(number) => Cell::Number(*number as f64),
         Value::Float(number) => Cell::Number(*number),
         other => Cell::Other(format!("s{other}")),

@@ -130,7 +130,7 @@ fn windows(dimensions: &[Dimension], zone: Option<&TimeZone>, now_ns: i64) -> Re
             }
             Some(_) => return Err("time dimension offset must be duration or now()".to_owned()),
         };
-        let width = Interval { months: 0, ns: *width_ns };
+        let width = Interval::of_ns(*width_ns);
         found = Some(CalendarBins::new(width, offset_ns, zone.cloned().unwrap_or(TimeZone::UTC)));
     }
     Ok(found)

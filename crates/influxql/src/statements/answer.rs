@@ -67,7 +67,7 @@ impl TimeFormat {
 
 impl Series {
     /// A series without times.
-    pub(crate) fn list(name: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Self {
+    pub fn list(name: &str, columns: &[&str], rows: Vec<Vec<Value>>) -> Self {
         let columns = columns.iter().map(|column| (*column).to_owned()).collect();
         Self { name: name.to_owned(), columns, rows: Rows::Values(rows), ..Self::default() }
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use access::audit::Event;
+use access::statement::AccountStatement;
 use query::{QueryError, Session};
 
 use crate::resolve::selection::Resolved;
@@ -63,6 +65,31 @@ impl Query {
         run(statement, session, request)
     }
 
+    /// The statement about users that one of the statements is.
+    pub fn account_statement(&self, number: usize) -> Option<&AccountStatement> {
+        match self.statements.get(number)? {
+            Statement::Account(statement) => Some(statement),
+            _ => None,
+        }
+    }
+
+    /// What the audit log has of a statement that was run, and the statement, if it is told of it.
+    pub fn audited(&self, number: usize) -> Option<(Event, String)> {
+        let statement = self.statements.get(number)?;
+        let event = match statement {
+            Statement::DropDatabase(_)
+            | Statement::DropMeasurement(_)
+            | Statement::DropSeries { .. }
+            | Statement::Delete { .. } => Event::Deleted,
+            Statement::CreateDatabase { .. }
+            | Statement::CreatePolicy { .. }
+            | Statement::AlterPolicy { .. }
+            | Statement::DropPolicy { .. } => Event::SettingsChanged,
+            _ => return None,
+        };
+        Some((event, statement.to_string()))
+    }
+
     /// The first statement that changes data, databases or what runs, in the standard spelling; `None` if all only read.
     pub fn first_change(&self) -> Option<String> {
         self.statements.iter().find(|statement| changes(statement)).map(ToString::to_string)
@@ -84,6 +111,7 @@ fn changes(statement: &Statement) -> bool {
         | Statement::DropMeasurement(_)
         | Statement::KillQuery(_)
         | Statement::Refused(_) => true,
+        Statement::Account(statement) => !statement.only_reads(),
     }
 }
 

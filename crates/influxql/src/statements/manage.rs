@@ -66,6 +66,10 @@ pub(crate) fn run(
             let message = format!("{words} is not supported: there are no such things here");
             return Err(QueryError::Invalid(message));
         }
+        Statement::Account(_) => {
+            let message = "statements about users are run by the server alone";
+            return Err(QueryError::Invalid(message.to_owned()));
+        }
         Statement::Select(_) | Statement::Explain { .. } | Statement::Show(_) => {}
     }
     Ok(Answer::default())

@@ -23,8 +23,6 @@ pub(crate) fn show(session: &dyn Session, request: &RequestContext<'_>, show: &S
             let rows = session.databases().iter().map(|name| vec![Value::from(name.as_str())]).collect();
             vec![Series::list("databases", &["name"], rows)]
         }
-        ShowTarget::Users => vec![Series::list("", &["user", "admin"], Vec::new())],
-        ShowTarget::Grants => return Err(QueryError::Invalid("user not found".to_owned())),
         ShowTarget::Queries => vec![Series::list("", &["qid", "query", "database", "duration", "status"], Vec::new())],
         ShowTarget::Subscriptions => Vec::new(),
         ShowTarget::Stats => stats(session, show.module.as_deref())?,

@@ -1,5 +1,6 @@
 //! Statements as trees.
 
+use access::statement::AccountStatement;
 use query::RowLimit;
 
 /// A statement.
@@ -43,6 +44,8 @@ pub(crate) enum Statement {
     KillQuery(u64),
     /// A statement that is not supported: its first words.
     Refused(String),
+    /// About users: the server runs it.
+    Account(AccountStatement),
 }
 
 /// The options of retention policies.
@@ -293,8 +296,6 @@ pub(crate) enum ShowTarget {
     FieldKeys,
     Policies,
     Queries,
-    Users,
-    Grants,
     Shards,
     ShardGroups,
     Subscriptions,

@@ -1,20 +1,19 @@
 //! Statements that change databases, and those that this program has no use for.
 
+use access::grant::{Right, Rights};
+use access::statement::{AccountStatement, RightsChange};
+use zeroize::Zeroizing;
+
 use super::ast::{PolicyOptions, Statement};
 use super::parse::{Parsed, Parser};
 
-/// Beginnings of statements of users, subscriptions and the like.
-const REFUSED: [&[&str]; 12] = [
-    &["create", "user"],
+/// Beginnings of statements of subscriptions and the like.
+const REFUSED: [&[&str]; 7] = [
     &["create", "subscription"],
     &["create", "continuous", "query"],
-    &["drop", "user"],
     &["drop", "subscription"],
     &["drop", "continuous", "query"],
     &["drop", "shard"],
-    &["set", "password"],
-    &["grant"],
-    &["revoke"],
     &["alter", "user"],
     &["insert"],
 ];
@@ -53,7 +52,58 @@ impl Parser<'_> {
             }
             return Ok(Statement::KillQuery(number));
         }
-        self.policy_statement()
+        match self.account_statement()? {
+            Some(statement) => Ok(Statement::Account(statement)),
+            None => self.policy_statement(),
+        }
+    }
+
+    /// Statements about users; `None` if it is something else.
+    fn account_statement(&mut self) -> Parsed<Option<AccountStatement>> {
+        Ok(Some(if self.accept_words(&["create", "user"]) {
+            let name = self.name()?;
+            self.expect_word("with")?;
+            self.expect_word("password")?;
+            let password = Zeroizing::new(self.text_literal()?);
+            let is_server_admin = self.accept_words(&["with", "all", "privileges"]);
+            AccountStatement::Create { name, password, is_server_admin, if_not_exists: false }
+        } else if self.accept_words(&["drop", "user"]) {
+            AccountStatement::Drop { name: self.name()?, if_exists: false }
+        } else if self.accept_words(&["set", "password", "for"]) {
+            let name = self.name()?;
+            self.expect_mark("=")?;
+            let password = Some(Zeroizing::new(self.text_literal()?));
+            AccountStatement::Alter { name, password, is_server_admin: None }
+        } else if self.accept_word("grant") {
+            self.rights("to", true)?
+        } else if self.accept_word("revoke") {
+            self.rights("from", false)?
+        } else {
+            return Ok(None);
+        }))
+    }
+
+    /// `READ ON database TO name`, or `ALL PRIVILEGES TO name` for an administrator of the server.
+    fn rights(&mut self, direction: &str, is_grant: bool) -> Parsed<AccountStatement> {
+        let rights = if self.accept_word("read") {
+            Rights::from_rights(&[Right::Read])
+        } else if self.accept_word("write") {
+            Rights::from_rights(&[Right::Write])
+        } else if self.accept_word("all") {
+            self.accept_word("privileges");
+            Rights::ALL
+        } else {
+            return Err(self.unexpected("READ, WRITE, ALL [PRIVILEGES]"));
+        };
+        if rights == Rights::ALL && self.accept_word(direction) {
+            let name = self.name()?;
+            return Ok(AccountStatement::Alter { name, password: None, is_server_admin: Some(is_grant) });
+        }
+        self.expect_word("on")?;
+        let databases = vec![self.name()?];
+        self.expect_word(direction)?;
+        let change = RightsChange { name: self.name()?, rights, databases };
+        Ok(if is_grant { AccountStatement::Grant(change) } else { AccountStatement::Revoke(change) })
     }
 
     fn policy_statement(&mut self) -> Parsed<Statement> {

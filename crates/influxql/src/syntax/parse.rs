@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use access::statement::AccountStatement;
+
 use super::ast::{Expr, Statement};
 use super::duration;
 use super::lex::{self, Offset, Token};
@@ -331,6 +333,12 @@ impl<'t> Parser<'t> {
             let analyze = self.accept_word("analyze");
             self.accept_word("verbose");
             return Ok(Statement::Explain { analyze, select: Box::new(self.select()?) });
+        }
+        if self.accept_words(&["show", "users"]) {
+            return Ok(Statement::Account(AccountStatement::Users));
+        }
+        if self.accept_words(&["show", "grants", "for"]) {
+            return Ok(Statement::Account(AccountStatement::Grants(self.name()?)));
         }
         if self.accept_word("show") {
             return self.show().map(Statement::Show);

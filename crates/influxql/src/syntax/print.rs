@@ -229,8 +229,6 @@ impl ShowTarget {
             Self::FieldKeys => "FIELD KEYS",
             Self::Policies => "RETENTION POLICIES",
             Self::Queries => "QUERIES",
-            Self::Users => "USERS",
-            Self::Grants => "GRANTS FOR nobody",
             Self::Shards => "SHARDS",
             Self::ShardGroups => "SHARD GROUPS",
             Self::Subscriptions => "SUBSCRIPTIONS",
@@ -329,6 +327,7 @@ impl Display for Statement {
             Self::DropMeasurement(of) => write!(out, "DROP MEASUREMENT {}", name(of)),
             Self::KillQuery(number) => write!(out, "KILL QUERY {number}"),
             Self::Refused(words) => out.write_str(words),
+            Self::Account(statement) => write!(out, "{statement}"),
         }
     }
 }

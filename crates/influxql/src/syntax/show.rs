@@ -18,10 +18,6 @@ impl Parser<'_> {
             descending: false,
             limits: super::ast::Limits::default(),
         };
-        if what == ShowTarget::Grants {
-            self.expect_word("for")?;
-            self.name()?;
-        }
         if what == ShowTarget::Stats || what == ShowTarget::Diagnostics {
             if self.accept_word("for") {
                 show.module = Some(self.text_literal()?);
@@ -48,15 +44,13 @@ impl Parser<'_> {
     }
 
     fn show_target(&mut self) -> Parsed<ShowTarget> {
-        let named: [(&[&str], ShowTarget); 15] = [
+        let named: [(&[&str], ShowTarget); 13] = [
             (&["databases"], ShowTarget::Databases),
             (&["tag", "keys"], ShowTarget::TagKeys),
             (&["tag", "values"], ShowTarget::TagValues),
             (&["field", "keys"], ShowTarget::FieldKeys),
             (&["retention", "policies"], ShowTarget::Policies),
             (&["queries"], ShowTarget::Queries),
-            (&["users"], ShowTarget::Users),
-            (&["grants"], ShowTarget::Grants),
             (&["shards"], ShowTarget::Shards),
             (&["shard", "groups"], ShowTarget::ShardGroups),
             (&["subscriptions"], ShowTarget::Subscriptions),

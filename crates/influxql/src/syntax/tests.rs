@@ -80,7 +80,18 @@ fn shows_and_changes() {
         check(same, same);
         check(&same.to_lowercase(), same);
     }
-    check("create user x with password 'y'; grant all to x", "CREATE USER; GRANT");
+    check(
+        "create user x with password '[REDACTED]'; grant all to x",
+        "CREATE USER \"x\" WITH PASSWORD '[REDACTED]'; GRANT ALL TO \"x\"",
+    );
+    check(
+        "SET PASSWORD FOR x = '[REDACTED]'; GRANT READ ON d TO x; revoke all privileges on \"D 2\" from x",
+        "SET PASSWORD FOR \"x\" = '[REDACTED]'; GRANT READ ON \"d\" TO \"x\"; REVOKE ALL ON \"D 2\" FROM \"x\"",
+    );
+    check(
+        "revoke all from x; drop user x; show users; show grants for x",
+        "REVOKE ALL FROM \"x\"; DROP USER \"x\"; SHOW USERS; SHOW GRANTS FOR \"x\"",
+    );
 }
 
 #[test]

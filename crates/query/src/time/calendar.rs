@@ -38,7 +38,8 @@ impl CalendarBins {
     /// Bins of a width, one of which begins at a local time, which is given as if it were UTC.
     pub fn new(width: Interval, origin_ns: i64, zone: TimeZone) -> Self {
         let fixed_ns = zone.to_fixed_offset().ok().map(nanoseconds);
-        let width = if width.months == 0 { Interval { months: 0, ns: width.ns.max(1) } } else { width };
+        let width = width.with_even_days();
+        let width = if width.months == 0 { Interval::of_ns(width.ns.max(1)) } else { width };
         Self { width, origin_ns, zone, fixed_ns }
     }
 
@@ -216,6 +217,11 @@ pub(super) fn offset_ns(zone: &TimeZone, time_ns: i64) -> i64 {
     nanoseconds(zone.to_offset(instant(time_ns)))
 }
 
+/// Local time minus UTC at an instant, in seconds.
+pub fn offset_s(zone: &TimeZone, time_ns: i64) -> i64 {
+    i64::from(zone.to_offset(instant(time_ns)).seconds())
+}
+
 fn as_utc(local: DateTime) -> Option<i128> {
     Some(TimeZone::UTC.to_timestamp(local).ok()?.as_nanosecond())
 }
@@ -260,7 +266,7 @@ mod tests {
     }
 
     fn hours(hours: i64, name: &str) -> CalendarBins {
-        bins(Interval { months: 0, ns: hours * HOUR_NS }, name)
+        bins(Interval::of_ns(hours * HOUR_NS), name)
     }
 
     fn at(text: &str) -> i64 {
@@ -299,7 +305,7 @@ mod tests {
 
     #[test]
     fn months_are_those_of_the_zone() {
-        let month = bins(Interval { months: 1, ns: 0 }, "America/New_York");
+        let month = bins(Interval::of_months(1), "America/New_York");
         assert_eq!(month.start_of(at("2024-07-10T00:00:00Z")), at("2024-07-01T04:00:00Z"));
         assert_eq!(month.next(at("2024-02-01T05:00:00Z")), at("2024-03-01T05:00:00Z"));
         // A date that was skipped.

@@ -2,19 +2,21 @@
 //!
 //! `q` holds the statements (in the query string, in a form, or a file of that name in a multipart form), `db` the database, `params` a JSON object for `$name` in
 //! them. `epoch` says how times are written, `pretty` breaks JSON into lines, `chunked` sends it in pieces of `chunk_size` rows, and
-//! `Accept: application/csv` asks for CSV. Errors of statements stand in the answer, which is 200; a text that cannot be read is 400.
+//! `Accept: application/csv` asks for CSV, `application/x-msgpack` for `MessagePack`. Errors of statements stand in the answer, which is 200; a text that cannot be read is 400.
 
 mod csv;
 mod flat;
+mod msgpack;
 mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use access::statement::AccountStatement;
 use axum::extract::{Request, State as From};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use influxql::{Parameter, Query, RequestContext, TimeFormat};
+use influxql::{Parameter, Query, RequestContext, Series, TimeFormat, Value};
 use query::{Budget, QueryError, Stop};
 use serde_json::Value as Json;
 
@@ -28,6 +30,8 @@ use crate::http::query::{QueryJob, run_query, timeout};
 use crate::http::request::{RequestParts, extract};
 use crate::http::status::INFLUXDB_VERSION;
 use crate::scheduler::running::Description;
+use crate::sign_in::Caller;
+use crate::sign_in::statements::{AccountAnswer, statement_error};
 use crate::state::State;
 
 /// Rows of a piece unless the request says otherwise.
@@ -59,6 +63,8 @@ enum Layout {
     Results,
     /// InfluxDB 1's CSV.
     Csv,
+    /// InfluxDB 1's object of results in binary form.
+    MessagePack,
     /// Rows as InfluxDB 3 has them.
     Objects(ObjectForm),
 }
@@ -68,6 +74,7 @@ impl Layout {
         match self {
             Self::Results => "application/json",
             Self::Csv => "text/csv",
+            Self::MessagePack => "application/x-msgpack",
             Self::Objects(form) => form.content_type(),
         }
     }
@@ -126,10 +133,13 @@ async fn run_wanted(state: &Arc<State>, parts: RequestParts, wanted: Wanted) -> 
         caller: parts.caller.clone(),
     };
     let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
+    let caller = parts.caller.clone();
     drop(parts);
     let content_type = wanted.form.layout.content_type();
     let of_query = budget.clone();
-    let (body, ()) = run_query(state, asked, move |state| Ok((run(state, &wanted, &of_query)?, ()))).await?;
+    let work = move |state: &State| run(state, &wanted, (&caller, &of_query));
+    let (text, binary) = run_query(state, asked, work).await?;
+    let body = if binary.is_empty() { text.into_bytes() } else { binary };
     let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, content_type)], body).into_response();
     ReadTimes::attach(&mut response, &budget);
     Ok(response)
@@ -148,6 +158,11 @@ fn read(
     let query = Query::parse(&text, &bound).map_err(|error| ApiError::bad_data(error.to_string()))?;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let csv = ["application/csv", "text/csv"].iter().any(|wanted| accepts.starts_with(wanted));
+    let layout = match accepts {
+        _ if csv => Layout::Csv,
+        accepts if accepts.starts_with("application/x-msgpack") => Layout::MessagePack,
+        _ => Layout::Results,
+    };
     let times = match parameters.get("epoch") {
         // Spreadsheets are to compute with times.
         None if csv => TimeFormat::Number { unit_ns: 1 },
@@ -160,7 +175,7 @@ fn read(
     let form = Form {
         times,
         pretty: parameters.get("pretty") == Some("true"),
-        layout: if csv { Layout::Csv } else { Layout::Results },
+        layout,
         chunk_rows: chunked.then(|| rows.unwrap_or(CHUNK_ROWS)),
     };
     let database = parameters.get("db").map(str::to_owned);
@@ -209,8 +224,8 @@ fn parameter(value: &Json) -> Option<Parameter> {
     })
 }
 
-/// Runs the statements one after the other; behind one that fails the others are not run.
-fn run(state: &State, wanted: &Wanted, budget: &Budget) -> Result<String, QueryError> {
+/// Runs the statements one after the other; after one that fails the others are not run. Returns the answer as text, or in binary form.
+fn run(state: &State, wanted: &Wanted, (caller, budget): (&Caller, &Budget)) -> Result<(String, Vec<u8>), QueryError> {
     let session = RequestContext { database: wanted.database.as_deref(), read_only: wanted.read_only };
     let mut results: Vec<Done> = Vec::with_capacity(wanted.query.len());
     let mut failed = false;
@@ -220,16 +235,42 @@ fn run(state: &State, wanted: &Wanted, budget: &Budget) -> Result<String, QueryE
             continue;
         }
         let held = budget.samples();
-        let result = state.db.run_influxql(&wanted.query, number, &session, budget);
+        let result = match wanted.query.account_statement(number) {
+            Some(statement) => account_answer(state, caller, statement),
+            None => state.db.run_influxql(&wanted.query, number, &session, budget),
+        };
+        if let (Ok(_), Some((event, statement))) = (&result, wanted.query.audited(number)) {
+            state.sign_in.audit.note(state.db.now_ns(), event, caller.actor(), &statement);
+        }
         failed = result.is_err();
         results.push(result.map_err(timed_out));
         budget.give_back(usize::try_from(budget.samples().saturating_sub(held)).unwrap_or(0));
     }
-    Ok(match wanted.form.layout {
+    let text = match wanted.form.layout {
         Layout::Csv => csv::csv(&results, wanted.form.times),
         Layout::Results => write::json(&results, &wanted.form),
         Layout::Objects(form) => flat::text(results, form)?,
-    })
+        Layout::MessagePack => return Ok((String::new(), msgpack::msgpack(&results, &wanted.form))),
+    };
+    Ok((text, Vec::new()))
+}
+
+/// The answer to a statement about users.
+fn account_answer(state: &State, caller: &Caller, statement: &AccountStatement) -> Done {
+    let done = state.account_statement(caller, statement).map_err(statement_error)?;
+    let series = match done {
+        AccountAnswer::Done => return Ok(influxql::Answer::default()),
+        AccountAnswer::Users(users) => {
+            let rows =
+                users.into_iter().map(|(name, is_admin)| vec![Value::from(name.as_str()), Value::Bool(is_admin)]);
+            Series::list("", &["user", "admin"], rows.collect())
+        }
+        AccountAnswer::Grants(grants) => {
+            let rows = grants.iter().map(|(database, right)| vec![database.as_str().into(), right.as_str().into()]);
+            Series::list("", &["database", "privilege"], rows.collect())
+        }
+    };
+    Ok(influxql::Answer { series: vec![series], messages: Vec::new() })
 }
 
 fn timed_out(error: QueryError) -> QueryError {

@@ -84,7 +84,9 @@ fn push_value(out: &mut String, value: &Value) {
         Value::Unsigned(value) => Cell::U64(*value),
         Value::Float(value) => Cell::F64(*value),
         Value::Text(text) => Cell::Text(text),
-        Value::Interval(_) | Value::Timestamp(_) => Cell::Text(&plain(value)),
+        Value::Interval(_) | Value::Timestamp(_) | Value::LocalTimestamp(_) | Value::Date(_) => {
+            Cell::Text(&plain(value))
+        }
     };
     push_cell(out, cell, Floats::Pointed);
 }
@@ -93,7 +95,7 @@ fn push_value(out: &mut String, value: &Value) {
 fn plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::Timestamp(_) => value.to_string().replace(' ', "T"),
+        Value::Timestamp(_) | Value::LocalTimestamp(_) => value.to_string().replace(' ', "T"),
         Value::Float(number) if !number.is_finite() => String::new(),
         Value::Float(_) => {
             let mut out = String::new();

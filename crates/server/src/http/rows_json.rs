@@ -113,7 +113,7 @@ impl<T: Fn(&mut String, i64)> RowWriter<T> {
                     Value::Float(value) => Cell::F64(*value),
                     Value::Text(text) => Cell::Text(text),
                     Value::Interval(_) => Cell::Text(&value.to_string()),
-                    Value::Timestamp(ns) => {
+                    Value::Timestamp(ns) | Value::LocalTimestamp(ns) | Value::Date(ns) => {
                         self.push_value(out, RowValue::Time(*ns));
                         continue;
                     }

@@ -1,7 +1,7 @@
 //! Who a client is: credentials looked up, passwords checked within bounds, failures slowed down and written to the audit log.
 //!
 //! * [`check`]: credentials and destinations, checked · [`credentials`]: what requests of HTTP sign in with · [`rights`]: the right that each route needs, and the check before it
-//! * [`accounts`]: accounts over HTTP; [`first_admin`]: the first one · [`audit_log`]: the audit log's file
+//! * [`accounts`]: accounts over HTTP; [`statements`]: by statements; [`first_admin`]: the first one · [`audit_log`]: the audit log's file
 
 pub(crate) mod accounts;
 pub(crate) mod audit_log;
@@ -9,6 +9,7 @@ mod check;
 pub(crate) mod credentials;
 pub(crate) mod first_admin;
 pub(crate) mod rights;
+pub(crate) mod statements;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};

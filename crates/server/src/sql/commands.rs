@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::stream;
+use jiff::tz::TimeZone;
 use pgwire::api::ClientInfo;
 use pgwire::api::portal::Format;
 use pgwire::api::results::{QueryResponse, Response, Tag};
@@ -10,23 +11,23 @@ use pgwire::api::stmt::StoredStatement;
 use pgwire::api::store::Entry;
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::response::TransactionStatus;
-use sql::{Answer, Column, Declared, Parsed, Prepared, Relation, SessionCommand, Value};
+use sql::{Answer, Column, Declared, Fetch, Parsed, Prepared, Relation, SessionCommand, Value};
 
 use super::encode::{encode, fields};
 use super::errors::{error_of, failed};
 use super::parameters::{argument, inferred};
 use super::postgres::Connection;
 use super::prepared::{Statements, Store};
-use super::session::Cursor;
+use super::session::{Cursor, CursorKind};
 
 fn done(tag: &str) -> Response {
     Response::Execution(Tag::new(tag))
 }
 
 /// Rows with the words by which Postgres says that they are all, but for their number.
-pub(super) fn rows(relation: Relation, tag: &str, format: &Format) -> PgWireResult<Response> {
+pub(super) fn rows(relation: Relation, tag: &str, (format, zone): (&Format, &TimeZone)) -> PgWireResult<Response> {
     let fields = Arc::new(fields(&relation.columns, format)?);
-    let rows = encode(relation, &fields);
+    let rows = encode(relation, &fields, zone);
     let mut response = QueryResponse::new(fields, stream::iter(rows.into_iter().map(Ok)));
     response.set_command_tag(tag);
     Ok(Response::Query(response))
@@ -73,9 +74,16 @@ impl Connection {
                 self.session().roll_back();
                 Ok(Response::TransactionEnd(Tag::new("ROLLBACK")))
             }
-            SessionCommand::Commit(false) => self.commit(client).await,
+            SessionCommand::Commit(false) => {
+                if !self.session().is_in_transaction() {
+                    self.warn("25P01", "there is no transaction in progress");
+                }
+                self.commit(client).await
+            }
             SessionCommand::Rollback(false) => {
-                if !self.session().roll_back() {
+                let is_in_transaction = self.session().is_in_transaction();
+                self.session().roll_back();
+                if !is_in_transaction {
                     self.warn("25P01", "there is no transaction in progress");
                 }
                 Ok(Response::TransactionEnd(Tag::new("ROLLBACK")))
@@ -93,7 +101,7 @@ impl Connection {
                 Ok(done("RELEASE"))
             }
             SessionCommand::Declare(declared) => self.declare(client, declared, parameters).await,
-            SessionCommand::Fetch(name, count) => rows(self.session().cursor(&name)?.fetch(count), "FETCH", format),
+            SessionCommand::Fetch(fetch) => self.fetch(fetch, format),
             SessionCommand::Close(Some(name)) => {
                 self.session().cursor(&name)?;
                 self.session().cursors.remove(&name);
@@ -112,24 +120,35 @@ impl Connection {
                 self.session().reset(name.as_deref());
                 Ok(done("RESET"))
             }
-            SessionCommand::DiscardAll => {
-                if self.session().transaction.is_some() {
-                    return Err(failed("25001", "DISCARD ALL cannot run inside a transaction block".to_owned()));
-                }
-                self.session().reset(None);
-                self.session().cursors.clear();
-                self.deallocate(store, None)?;
-                Ok(done("DISCARD ALL"))
-            }
+            SessionCommand::DiscardAll => self.discard(store),
         }
     }
 
+    fn discard(&self, store: &Store) -> PgWireResult<Response> {
+        if self.session().is_in_transaction() {
+            return Err(failed("25001", "DISCARD ALL cannot run inside a transaction block".to_owned()));
+        }
+        self.session().reset(None);
+        self.session().cursors.clear();
+        self.deallocate(store, None)?;
+        Ok(done("DISCARD ALL"))
+    }
+
+    /// The rows to which a cursor moves; none for MOVE.
+    fn fetch(&self, fetch: Fetch, format: &Format) -> PgWireResult<Response> {
+        let Fetch { name, step, is_move } = fetch;
+        let mut session = self.session();
+        let zone = session.time_zone();
+        let relation = session.cursor(&name)?.fetch(step)?;
+        if is_move {
+            return Ok(Response::Execution(Tag::new("MOVE").with_rows(relation.rows.len())));
+        }
+        rows(relation, "FETCH", (format, &zone))
+    }
+
     /// Makes the writes of the transaction.
-    async fn commit<C: ClientInfo + Send + Sync>(&self, client: &C) -> PgWireResult<Response> {
-        let Some(writes) = self.session().commit() else {
-            self.warn("25P01", "there is no transaction in progress");
-            return Ok(Response::TransactionEnd(Tag::new("COMMIT")));
-        };
+    pub(super) async fn commit<C: ClientInfo + Send + Sync>(&self, client: &C) -> PgWireResult<Response> {
+        let writes = self.session().commit().unwrap_or_default();
         if !writes.is_empty() {
             let context = self.context(client, Vec::new())?;
             let written =
@@ -146,11 +165,12 @@ impl Connection {
     where
         C: ClientInfo + Send + Sync,
     {
-        let Declared { name, is_held, query } = declared;
+        let Declared { name, is_held, is_forward_only, query } = declared;
         let context = self.context(client, parameters)?;
         let statements = Statements::new("DECLARE CURSOR", query);
         let relation = self.run(&statements, 0, context).await?.relation().unwrap_or_default();
-        let cursor = Cursor::new(relation, is_held, self.state.bodies.share())?;
+        let kind = CursorKind { is_held, is_forward_only };
+        let cursor = Cursor::new(relation, kind, self.state.bodies.share())?;
         self.session().declare(name, cursor)?;
         Ok(done("DECLARE CURSOR"))
     }
@@ -191,9 +211,10 @@ impl Connection {
             let message = format!("prepared statement \"{name}\" takes {wanted} parameters, not {found}");
             return Err(failed("42601", message));
         }
+        let zone = self.session().time_zone();
         let kinds = prepared.parameter_types.iter().map(Option::as_ref).chain(std::iter::repeat(None));
         let values: PgWireResult<Vec<Value>> =
-            values.into_iter().zip(kinds).map(|(value, kind)| argument(value, kind)).collect();
+            values.into_iter().zip(kinds).map(|(value, kind)| argument(value, kind, &zone)).collect();
         let context = self.context(client, values?)?;
         let answer = self.run(&prepared.statement, 0, context.clone()).await?;
         self.response(answer, context, format)
@@ -225,7 +246,8 @@ impl Connection {
         command: &SessionCommand,
     ) -> PgWireResult<Vec<Column>> {
         match command {
-            SessionCommand::Fetch(name, _) => Ok(self.session().cursor(name)?.columns.clone()),
+            SessionCommand::Fetch(Fetch { is_move: true, .. }) => Ok(Vec::new()),
+            SessionCommand::Fetch(fetch) => Ok(self.session().cursor(&fetch.name)?.columns.clone()),
             SessionCommand::Execute(name, _) => match store.get_statement(name) {
                 Some(Entry::Value(prepared)) => self.columns(client, &prepared.statement, &prepared.parameter_types),
                 _ => Err(PgWireError::StatementNotFound(name.clone())),
@@ -242,9 +264,9 @@ impl Connection {
         format: &Format,
     ) -> PgWireResult<Response> {
         match answer {
-            Answer::Rows(relation) => rows(relation, "SELECT", format),
-            Answer::Table(table) => rows(table.into_relation(), "SELECT", format),
-            Answer::Returned(relation, tag) => rows(relation, tag, format),
+            Answer::Rows(relation) => rows(relation, "SELECT", (format, &context.time_zone)),
+            Answer::Table(table) => rows(table.into_relation(), "SELECT", (format, &context.time_zone)),
+            Answer::Returned(relation, tag) => rows(relation, tag, (format, &context.time_zone)),
             Answer::CopyOut(copied) => Ok(super::copy::response(copied)),
             Answer::CopyIn(copy) => {
                 let copying = super::copy::Copying::new(copy, context, self.state.bodies.share());

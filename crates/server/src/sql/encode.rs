@@ -1,6 +1,7 @@
 //! Rows as Postgres's protocol has them.
 
 use bytes::{BufMut, BytesMut};
+use jiff::tz::TimeZone;
 use pgwire::api::Type;
 use pgwire::api::portal::Format;
 use pgwire::api::results::{FieldFormat, FieldInfo};
@@ -27,32 +28,27 @@ pub(super) fn fields(columns: &[Column], format: &Format) -> PgWireResult<Vec<Fi
 }
 
 /// Rows as the protocol has them: each cell its length and its bytes, a null the length -1.
-pub(super) fn encode(relation: Relation, fields: &[FieldInfo]) -> Vec<DataRow> {
+pub(super) fn encode(relation: Relation, fields: &[FieldInfo], zone: &TimeZone) -> Vec<DataRow> {
     let mut buffer = BytesMut::new();
     let columns: Vec<sql::SqlType> = relation.columns.iter().map(|column| column.sql_type).collect();
     let row = |row: Vec<Value>| {
         for ((value, field), sql_type) in row.iter().zip(fields).zip(&columns) {
-            push_cell(&mut buffer, value, field, *sql_type);
+            match field.format() {
+                _ if value.is_null() => buffer.put_i32(-1),
+                FieldFormat::Binary => sql::push_binary(&mut buffer, value, *sql_type),
+                FieldFormat::Text => push_text(&mut buffer, value, zone),
+            }
         }
         DataRow::new(buffer.split(), fields.len() as i16)
     };
     relation.rows.into_iter().map(row).collect()
 }
 
-fn push_cell(out: &mut BytesMut, value: &Value, field: &FieldInfo, sql_type: sql::SqlType) {
-    if value.is_null() {
-        return out.put_i32(-1);
-    }
-    if field.format() == FieldFormat::Binary {
-        return sql::push_binary(out, value, sql_type);
-    }
-    let mut text = microseconds(value).to_string();
-    match (field.datatype(), value) {
-        // Sessions are in UTC.
-        (&Type::TIMESTAMPTZ, Value::Timestamp(_)) => text.push_str("+00"),
-        (&Type::DATE, Value::Timestamp(_)) => text.truncate(text.find(' ').unwrap_or(text.len())),
-        _ => {}
-    }
+fn push_text(out: &mut BytesMut, value: &Value, zone: &TimeZone) {
+    let text = match microseconds(value) {
+        Value::Timestamp(ns) => query::time::format_in(ns, zone),
+        other => other.to_string(),
+    };
     out.put_i32(text.len() as i32);
     out.put_slice(text.as_bytes());
 }
@@ -61,6 +57,7 @@ fn push_cell(out: &mut BytesMut, value: &Value, field: &FieldInfo, sql_type: sql
 fn microseconds(value: &Value) -> Value {
     match value {
         Value::Timestamp(ns) => Value::Timestamp(ns.saturating_sub(ns.rem_euclid(1000))),
+        Value::LocalTimestamp(ns) => Value::LocalTimestamp(ns.saturating_sub(ns.rem_euclid(1000))),
         Value::Interval(interval) => Value::Interval(sql::Interval { ns: interval.ns / 1000 * 1000, ..*interval }),
         other => other.clone(),
     }

@@ -55,7 +55,7 @@ fn read(message: &PgWireFrontendMessage, statement: &mut Option<Arc<StoredStatem
                 return;
             };
             for place in 0..portal.parameter_len() {
-                let _ = parameter(&portal, place);
+                let _ = parameter(&portal, place, &jiff::tz::TimeZone::UTC);
             }
         }
         _ => {}

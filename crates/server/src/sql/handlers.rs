@@ -83,13 +83,36 @@ impl Connection {
             }
         };
         // A transaction that could not be committed is over.
-        match (&answer, self.session().transaction.is_some(), client.transaction_status()) {
+        match (&answer, self.session().is_in_transaction(), client.transaction_status()) {
             (Ok(Response::TransactionStart(_)), ..) => client.set_transaction_status(TransactionStatus::Transaction),
             (_, false, _) => client.set_transaction_status(TransactionStatus::Idle),
             _ => {}
         }
         self.tell(client).await?;
         answer
+    }
+
+    /// Makes a statement part of those that were sent with it, which are done together or not at all. Rows that a client is yet to send are
+    /// written on their own.
+    async fn part<C>(&self, client: &C, statements: &Statements, index: usize) -> PgWireResult<()>
+    where
+        C: ClientInfo + Send + Sync,
+    {
+        let parsed = &statements.parsed;
+        if parsed.takes_rows(index) {
+            return self.commit_implicit(client).await;
+        }
+        if parsed.statements.len() > 1 {
+            let (share, bytes_max) = (self.state.bodies.share(), self.state.settings.body_bytes_max);
+            self.session().begin_implicit(share, bytes_max);
+        }
+        Ok(())
+    }
+
+    /// Makes the writes of statements that were sent at once.
+    async fn commit_implicit<C: ClientInfo + Send + Sync>(&self, client: &C) -> PgWireResult<()> {
+        let is_implicit = self.session().is_implicit();
+        if is_implicit { self.commit(client).await.map(drop) } else { Ok(()) }
     }
 
     /// The columns of what a client asks about: of a command, or of a statement.
@@ -141,20 +164,34 @@ impl SimpleQueryHandler for Connection {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let statements = Statements::read(query).map_err(|error| error_of(&error))?;
-        let mut responses = Vec::with_capacity(statements.parsed.statements.len());
-        for index in 0..statements.parsed.statements.len() {
+        // A client that cancelled statements has left what they did.
+        self.session().roll_back_implicit();
+        let count = statements.parsed.statements.len();
+        let mut responses = Vec::with_capacity(count);
+        for index in 0..count {
             let format = &Format::UnifiedText;
             let asked = Request { statements: &statements, index, parameters: Vec::new(), format };
-            let in_transaction = self.session().transaction.is_some();
-            match self.answer(client, asked).await {
+            let in_transaction = self.session().is_in_transaction();
+            let answer = match self.part(client, &statements, index).await {
+                Ok(()) => self.answer(client, asked).await,
+                Err(error) => Err(error),
+            };
+            match answer {
                 Ok(response) => responses.push(response),
-                // The statements before it were done, and say so, unless the transaction that they were part of is over.
-                Err(error) if !responses.is_empty() && self.session().transaction.is_some() == in_transaction => {
+                // The statements before it say what they did, unless the transaction that they were part of is over.
+                Err(error) if !responses.is_empty() && self.session().is_in_transaction() == in_transaction => {
+                    self.session().roll_back_implicit();
                     responses.push(Response::Error(Box::new(error.into())));
-                    break;
+                    return Ok(responses);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.session().roll_back_implicit();
+                    return Err(error);
+                }
             }
+        }
+        if let Err(error) = self.commit_implicit(client).await {
+            responses.push(Response::Error(Box::new(error.into())));
         }
         Ok(responses)
     }
@@ -305,9 +342,11 @@ impl ExtendedQueryHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
+        self.session().roll_back_implicit();
         let mut parameters = Vec::with_capacity(portal.parameter_len());
+        let zone = self.session().time_zone();
         for index in 0..portal.parameter_len() {
-            parameters.push(parameter(portal, index)?);
+            parameters.push(parameter(portal, index, &zone)?);
         }
         let (statements, format) = (&portal.statement.statement, &portal.result_column_format);
         self.answer(client, Request { statements, index: 0, parameters, format }).await

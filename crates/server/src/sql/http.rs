@@ -11,6 +11,7 @@ use query::{Budget, QueryError, RowLimit};
 use sql::{Answer, ClientContext, Column, Manner, PARQUET_MEDIA_TYPE, Relation, SqlError};
 
 use super::text::{self, Style};
+use super::{StatementOf, VisibleRoles};
 use crate::error::ApiError;
 use crate::http::admin::ReadTimes;
 use crate::http::guard::Admitted;
@@ -20,6 +21,7 @@ use crate::http::query::{QueryJob, run_query, timeout};
 use crate::http::request::{RequestParts, extract};
 use crate::redact;
 use crate::scheduler::running::Description;
+use crate::sign_in::Caller;
 use crate::state::State;
 
 /// What the answer is written as.
@@ -144,10 +146,13 @@ async fn answer(state: &Arc<State>, parts: &RequestParts, access: Access, form: 
         Description { kind: "sql", text: text.clone(), database: database.clone(), caller: parts.caller.clone() };
     let asked = QueryJob::without_request(description, budget.clone(), timeout(state, &parts.parameters)?);
     let manner = if form.style() == Style::QuestDb { Manner::QuestDb } else { Manner::Postgres };
-    let session = ClientContext { manner, ..ClientContext::new(database, state.db.now_ns()) };
+    let roles = VisibleRoles { state: state.clone(), scope: parts.caller.scope.clone() };
+    let session =
+        ClientContext { manner, roles: Some(Arc::new(roles)), ..ClientContext::new(database, state.db.now_ns()) };
     let limit = limit_of(parts)?;
     let of_query = budget.clone();
-    let work = move |state: &State| match run(state, &text, access, (&session, &of_query)) {
+    let caller = parts.caller.clone();
+    let work = move |state: &State| match run(state, (&text, access), (&session, &of_query), &caller) {
         Ok(Ran::Refused(error)) => {
             let code = SqlError::Invalid(String::new()).code();
             Ok((failed(&text, (code, &error.message), form).into_bytes(), error.status))
@@ -179,17 +184,17 @@ enum Ran {
 /// Runs statements one after another; the last one's table, if it gives one.
 fn run(
     state: &State,
-    text: &str,
-    access: Access,
+    (text, access): (&str, Access),
     (session, budget): (&ClientContext, &Arc<Budget>),
+    caller: &Caller,
 ) -> Result<Ran, SqlError> {
     let parsed = sql::parse(text)?;
     if let Some(change) = parsed.first_change().filter(|_| access == Access::Read) {
-        return Ok(Ran::Refused(ApiError::only_by_post(&change.to_string())));
+        return Ok(Ran::Refused(ApiError::only_by_post(&change)));
     }
     let mut last = Answer::Rows(Relation::default());
     for place in 0..parsed.statements.len() {
-        last = match state.db.sql(&parsed, place, session, budget)? {
+        last = match (StatementOf { parsed: &parsed, index: place, text, caller }).run(state, session, budget)? {
             given @ (Answer::Rows(_) | Answer::Table(_) | Answer::Returned(..)) => given,
             Answer::Set(..) | Answer::Done(_) => Answer::Rows(Relation::default()),
             Answer::CopyOut(_) | Answer::CopyIn(_) => {

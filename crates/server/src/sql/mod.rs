@@ -21,18 +21,22 @@ mod session;
 mod sign_in;
 mod text;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::account::Account;
 use access::scope::Scope;
+use access::statement::AccountStatement;
 use model::TimeRange;
 use query::{Budget, FOLDED_WARNING, QueryError};
-use sql::{Answer, ClientContext, SqlError};
+use sql::{Answer, ClientContext, Role, Roles, SqlError};
 
 use crate::error::ApiError;
 use crate::http::query::{QueryJob, run_query};
 use crate::scheduler::running::Description;
 use crate::sign_in::Caller;
+use crate::sign_in::statements::statement_error;
 use crate::state::State;
 
 /// Databases that clients ask for when they are not told one.
@@ -99,8 +103,68 @@ async fn run_one(
     (parsed, place): (Arc<sql::Parsed>, usize),
     asker: (ClientContext, Caller),
 ) -> Result<Result<Outcome<Answer>, SqlError>, ApiError> {
+    let (caller, shown) = (asker.1.clone(), text.clone());
     let work = move |state: &State, session: &ClientContext, budget: &Arc<Budget>| {
-        state.db.sql(&parsed, place, session, budget)
+        let statement = StatementOf { parsed: &parsed, index: place, text: &shown, caller: &caller };
+        statement.run(state, session, budget)
     };
     watch(state, text, asker, work).await
+}
+
+/// One of the statements of a text, and who sent it.
+struct StatementOf<'a> {
+    parsed: &'a sql::Parsed,
+    index: usize,
+    text: &'a str,
+    caller: &'a Caller,
+}
+
+impl StatementOf<'_> {
+    /// Runs it; what the audit log has of statements is written there.
+    fn run(&self, state: &State, session: &ClientContext, budget: &Arc<Budget>) -> Result<Answer, SqlError> {
+        if let Some(statement) = self.parsed.account_statement(self.index) {
+            state.account_statement(self.caller, statement).map_err(statement_error)?;
+            return Ok(account_answer(statement));
+        }
+        let answer = state.db.sql(self.parsed, self.index, session, budget)?;
+        if let Some(event) = self.parsed.audited(self.index) {
+            let text = crate::redact::passwords(self.text);
+            state.sign_in.audit.note(state.db.now_ns(), event, self.caller.actor(), &text);
+        }
+        Ok(answer)
+    }
+}
+
+/// The answer to a statement about users, by the words of Postgres.
+fn account_answer(statement: &AccountStatement) -> Answer {
+    let tag = match statement {
+        AccountStatement::Create { .. } => "CREATE ROLE",
+        AccountStatement::Alter { .. } => "ALTER ROLE",
+        AccountStatement::Drop { .. } => "DROP ROLE",
+        AccountStatement::Revoke(_) => "REVOKE",
+        _ => "GRANT",
+    };
+    Answer::Done(tag.to_owned())
+}
+
+/// The accounts that a client may see: its own, or all if it administers the server.
+struct VisibleRoles {
+    state: Arc<State>,
+    scope: Arc<Scope>,
+}
+
+impl fmt::Debug for VisibleRoles {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "roles that {} sees", self.scope.name)
+    }
+}
+
+impl Roles for VisibleRoles {
+    fn roles(&self) -> Vec<Role> {
+        let directory = self.state.sign_in.directory();
+        let accounts = directory.entries().into_iter().map(|entry| &entry.account);
+        let is_seen = |name: &str| self.scope.is_server_admin || *name == *self.scope.name;
+        let role = |account: &Account| Role { name: account.name.clone(), is_superuser: account.is_server_admin };
+        accounts.filter(|account| is_seen(&account.name)).map(role).collect()
+    }
 }

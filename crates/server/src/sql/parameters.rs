@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
+use jiff::tz::TimeZone;
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
 use pgwire::error::{PgWireError, PgWireResult};
 use query::Interval;
+use query::time::{parse_instant, parse_local};
 use query::value::parse_bool;
 use sql::{ParameterType, SqlError, SqlType, Value};
 
@@ -20,8 +22,10 @@ pub(super) fn sample_of(kind: Option<&Type>) -> Value {
         Some((_, Some(SqlType::Bool))) => Value::Bool(true),
         Some((_, Some(SqlType::Int)) | (&Type::OID, _)) => Value::Int(1),
         Some((_, Some(SqlType::Float)) | (&Type::NUMERIC, _)) => Value::Float(1.0),
-        Some((_, Some(SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date))) => Value::Timestamp(0),
-        Some((_, Some(SqlType::Interval))) => Value::Interval(Interval { months: 0, ns: NS_PER_DAY }),
+        Some((_, Some(SqlType::Timestamp))) => Value::Timestamp(0),
+        Some((_, Some(SqlType::LocalTimestamp))) => Value::LocalTimestamp(0),
+        Some((_, Some(SqlType::Date))) => Value::Date(0),
+        Some((_, Some(SqlType::Interval))) => Value::Interval(Interval { days: 1, ..Interval::default() }),
         _ => Value::Null,
     }
 }
@@ -71,22 +75,23 @@ pub(super) fn inferred(kind: ParameterType) -> Type {
 }
 
 /// The value of a statement's argument as a parameter of a type.
-pub(super) fn argument(value: Value, kind: Option<&Type>) -> PgWireResult<Value> {
-    match kind {
-        Some(kind) if !value.is_null() => text_parameter(&value.to_string(), kind),
-        _ => Ok(value),
+pub(super) fn argument(value: Value, kind: Option<&Type>, zone: &TimeZone) -> PgWireResult<Value> {
+    match (kind, value) {
+        (Some(kind), Value::Timestamp(ns)) => text_parameter(&query::time::format_in(ns, zone), kind, zone),
+        (Some(kind), value) if !value.is_null() => text_parameter(&value.to_string(), kind, zone),
+        (_, value) => Ok(value),
     }
 }
 
-/// The value of a portal's parameter.
-pub(super) fn parameter(portal: &Portal<Statements>, index: usize) -> PgWireResult<Value> {
+/// The value of a portal's parameter; times without an offset are in the session's zone.
+pub(super) fn parameter(portal: &Portal<Statements>, index: usize, zone: &TimeZone) -> PgWireResult<Value> {
     let kind = portal.statement.parameter_types.get(index).cloned().flatten().unwrap_or(Type::TEXT);
     let Some(bytes) = portal.parameters.get(index).and_then(Option::as_ref) else { return Ok(Value::Null) };
     if portal.parameter_format.is_binary(index) {
         return binary_parameter(bytes, &kind, index);
     }
     let text = std::str::from_utf8(bytes).map_err(|_| failed("22021", "a parameter is not UTF-8".to_owned()))?;
-    without_nul(text_parameter(text, &kind)?).map_err(|error| failed(error.code(), error.to_string()))
+    without_nul(text_parameter(text, &kind, zone)?).map_err(|error| failed(error.code(), error.to_string()))
 }
 
 fn binary_parameter(bytes: &[u8], kind: &Type, index: usize) -> PgWireResult<Value> {
@@ -176,7 +181,7 @@ fn numeric(bytes: &[u8]) -> Option<f64> {
 }
 
 /// A text as the value of its type, by Postgres's rules; texts without a type stay what they are and are read as what they stand beside.
-fn text_parameter(text: &str, kind: &Type) -> PgWireResult<Value> {
+fn text_parameter(text: &str, kind: &Type, zone: &TimeZone) -> PgWireResult<Value> {
     let trimmed = text.trim();
     let (name, value) = match *kind {
         Type::BOOL => ("boolean", boolean(trimmed).map(Value::Bool)),
@@ -187,9 +192,9 @@ fn text_parameter(text: &str, kind: &Type) -> PgWireResult<Value> {
         Type::FLOAT4 => ("real", float(trimmed)),
         Type::FLOAT8 => ("double precision", float(trimmed)),
         Type::NUMERIC => ("numeric", float(trimmed)),
-        Type::TIMESTAMP => ("timestamp", timestamp(trimmed)),
-        Type::TIMESTAMPTZ => ("timestamp with time zone", timestamp(trimmed)),
-        Type::DATE => ("date", timestamp(trimmed)),
+        Type::TIMESTAMP => ("timestamp", parse_local(trimmed).map(Value::LocalTimestamp)),
+        Type::TIMESTAMPTZ => ("timestamp with time zone", parse_instant(trimmed, zone).map(Value::Timestamp)),
+        Type::DATE => ("date", parse_local(trimmed).map(|ns| Value::Date(ns - ns.rem_euclid(NS_PER_DAY)))),
         Type::INTERVAL => ("interval", query::time::parse_interval(trimmed).map(Value::Interval)),
         _ => return Ok(Value::text(text)),
     };
@@ -222,11 +227,6 @@ fn float(text: &str) -> Option<Value> {
     text.parse().ok().map(Value::Float)
 }
 
-/// A time without an offset is UTC.
-fn timestamp(text: &str) -> Option<Value> {
-    query::time::parse(text).map(Value::Timestamp)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,7 +242,7 @@ mod tests {
     fn texts_are_read_by_their_type_or_refused() {
         let texts = ["t", "TRUE", "tru", " yes ", "y", "on", "1", "f", "False", "no", "n", "of", "off", "0"];
         for (place, text) in texts.into_iter().enumerate() {
-            assert_eq!(text_parameter(text, &Type::BOOL).unwrap(), Value::Bool(place < 7), "{text}");
+            assert_eq!(text_parameter(text, &Type::BOOL, &TimeZone::UTC).unwrap(), Value::Bool(place < 7), "{text}");
         }
         for (text, kind, expected) in [
             (" 42 ", Type::INT4, Value::Int(42)),
@@ -250,11 +250,15 @@ mod tests {
             ("1e3", Type::FLOAT8, Value::Float(1000.0)),
             ("Infinity", Type::FLOAT4, Value::Float(f64::INFINITY)),
             ("2024-07-10 12:00:00+02", Type::TIMESTAMPTZ, Value::Timestamp(1_720_605_600_000_000_000)),
-            ("2024-07-10", Type::DATE, Value::Timestamp(1_720_569_600_000_000_000)),
-            ("1 day 02:00", Type::INTERVAL, Value::Interval(Interval { months: 0, ns: 26 * 3_600_000_000_000 })),
+            ("2024-07-10", Type::DATE, Value::Date(1_720_569_600_000_000_000)),
+            (
+                "1 day 02:00",
+                Type::INTERVAL,
+                Value::Interval(Interval { months: 0, days: 1, ns: 2 * 3_600_000_000_000 }),
+            ),
             (" x", Type::TEXT, Value::text(" x")),
         ] {
-            assert_eq!(text_parameter(text, &kind).unwrap(), expected, "{text}");
+            assert_eq!(text_parameter(text, &kind, &TimeZone::UTC).unwrap(), expected, "{text}");
         }
         for (text, kind, expected) in [
             ("o", Type::BOOL, "22P02"),
@@ -267,7 +271,7 @@ mod tests {
             ("yesterday-ish", Type::TIMESTAMP, "22007"),
             ("1 fortnight", Type::INTERVAL, "22007"),
         ] {
-            assert_eq!(code(text_parameter(text, &kind)), expected, "{text}");
+            assert_eq!(code(text_parameter(text, &kind, &TimeZone::UTC)), expected, "{text}");
         }
     }
 
@@ -276,7 +280,7 @@ mod tests {
         let numeric = [0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 13, 72];
         assert_eq!(binary_parameter(&numeric, &Type::NUMERIC, 0).unwrap(), Value::Float(-12.34));
         let interval = [[0; 7].as_slice(), &[5, 0, 0, 0, 1, 0, 0, 0, 2]].concat();
-        let expected = Value::Interval(Interval { months: 2, ns: NS_PER_DAY + 5000 });
+        let expected = Value::Interval(Interval { months: 2, days: 1, ns: 5000 });
         assert_eq!(binary_parameter(&interval, &Type::INTERVAL, 0).unwrap(), expected);
         assert_eq!(binary_parameter(&u32::MAX.to_be_bytes(), &Type::OID, 0).unwrap(), Value::Int(u32::MAX.into()));
         for (bytes, kind) in [(&[1, 2][..], Type::BOOL), (&[1], Type::INT4), (&numeric[..9], Type::NUMERIC)] {

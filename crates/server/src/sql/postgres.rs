@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use access::scope::Scope;
 use futures_util::{Sink, SinkExt};
-use jiff::tz::TimeZone;
 use pgwire::api::cancel::DefaultCancelHandler;
 use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USER, Type};
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
+use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
-use sql::{Answer, ClientContext, Column, Manner, Notices, PendingWrites, Value};
+use sql::{Answer, ChangedSettings, ClientContext, Column, Manner, Notices, PendingWrites, Value};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::Outcome;
 use super::errors::{error_of, failed, info};
 use super::parameters::{inferred, sample_of};
 use super::prepared::{StatementSizes, Statements};
 use super::session::Session;
+use super::{Outcome, VisibleRoles};
 use crate::listen::accept::Serve;
 use crate::sign_in::Caller;
 use crate::state::State;
@@ -98,7 +98,7 @@ impl Connection {
 }
 
 /// The settings that a client names when it connects.
-fn startup_settings(client: &impl ClientInfo) -> Vec<(String, String)> {
+pub(super) fn startup_settings(client: &impl ClientInfo) -> Vec<(String, String)> {
     const OTHERS: [&str; 4] = [METADATA_USER, METADATA_DATABASE, "options", "replication"];
     let named = client.metadata().iter().filter(|(name, _)| !OTHERS.contains(&name.as_str()) && !name.starts_with('_'));
     let mut settings: Vec<(String, String)> = named.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -171,6 +171,11 @@ impl Connection {
         for notice in notices {
             client.feed(PgWireBackendMessage::NoticeResponse(notice.into())).await?;
         }
+        let changed = self.session().changed_zone();
+        if let Some(zone) = changed {
+            let status = ParameterStatus::new("TimeZone".to_owned(), zone);
+            client.feed(PgWireBackendMessage::ParameterStatus(status)).await?;
+        }
         Ok(())
     }
 
@@ -183,7 +188,7 @@ impl Connection {
         let writes = session.transaction.as_ref().map(|transaction| transaction.writes.clone());
         Ok(ClientContext {
             now_ns: self.state.db.now_ns(),
-            time_zone: TimeZone::UTC,
+            time_zone: session.time_zone(),
             database: database.map_err(|error| error_of(&error))?,
             user,
             parameters,
@@ -191,6 +196,8 @@ impl Connection {
             settings: session.settings.clone(),
             transaction: writes.map(|writes| writes as Arc<dyn PendingWrites>),
             notices: Notices::default(),
+            changed_settings: Some(ChangedSettings::default()),
+            roles: Some(Arc::new(VisibleRoles { state: self.state.clone(), scope: self.caller().scope })),
         })
     }
 
@@ -202,18 +209,18 @@ impl Connection {
         context: ClientContext,
     ) -> PgWireResult<Answer> {
         let notices = context.notices.clone();
+        let changed = context.changed_settings.clone().unwrap_or_default();
         let text = statements.text.to_string();
         let ran = super::run_one(&self.state, text, (statements.parsed.clone(), place), (context, self.caller()));
         let answer = ran.await.map_err(|error| failed("57014", error.message))?;
         self.take_notices(&notices);
+        if matches!(answer, Ok(Outcome { .. })) {
+            changed.take().into_iter().try_for_each(|setting| self.session().set(setting))?;
+        }
         let answer = answer.map(|Outcome { answer, warning }| {
             warning.iter().for_each(|warning| self.warn("01000", warning));
             answer
         });
-        if matches!(answer, Ok(Answer::Rows(_) | Answer::Table(_))) && self.session().reads_without_its_rows() {
-            let message = "queries do not see the rows that this transaction wrote before COMMIT".to_owned();
-            locked(&self.notices).push(info("NOTICE", "00000", message));
-        }
         answer.map_err(|error| error_of(&error))
     }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::tz::TimeZone;
 use pgwire::error::PgWireResult;
-use sql::{Column, PendingWrite, PendingWrites, Relation, Setting, SqlError, Value};
+use sql::{Column, CursorStep, PendingWrite, PendingWrites, Relation, Setting, SqlError, Value};
 
 use super::copy::Copying;
 use super::errors::failed;
@@ -20,6 +21,8 @@ pub(super) type Settings = Arc<BTreeMap<String, String>>;
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) settings: Settings,
+    /// The zone that the client was last told of, if it is not the default.
+    told_zone: Option<String>,
     pub(super) transaction: Option<Transaction>,
     pub(super) cursors: BTreeMap<String, Cursor>,
     /// Rows that are being sent.
@@ -35,8 +38,8 @@ pub(super) struct Transaction {
     /// Settings that end with it.
     local: Vec<String>,
     savepoints: Vec<Savepoint>,
-    /// True once the client was told that it does not read its own rows.
-    is_told: bool,
+    /// True for one of several statements that are sent at once, without BEGIN.
+    is_implicit: bool,
 }
 
 #[derive(Debug)]
@@ -57,33 +60,49 @@ pub(super) struct HeldWrites {
 #[derive(Debug)]
 struct WriteBuffer {
     writes: Vec<PendingWrite>,
+    /// How many of these stay as they are: a savepoint is after them.
+    fixed: usize,
     bytes: usize,
     share: Share,
 }
 
-/// The rows of a cursor that were not fetched yet.
+/// The rows of a cursor.
 #[derive(Debug)]
 pub(super) struct Cursor {
     pub(super) columns: Vec<Column>,
-    rows: std::vec::IntoIter<Vec<Value>>,
-    /// True if it stays after its transaction.
-    is_held: bool,
+    rows: Vec<Vec<Value>>,
+    /// The row on which it stands, the first is 1; 0 before all, one more than there are after all.
+    position: usize,
+    kind: CursorKind,
     /// Of all requests' memory.
     _share: Share,
 }
 
+/// What DECLARE says of a cursor.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CursorKind {
+    /// True if it stays after its transaction.
+    pub(super) is_held: bool,
+    /// True if it moves forward only.
+    pub(super) is_forward_only: bool,
+}
+
 impl HeldWrites {
     fn new(share: Share, bytes_max: usize) -> Self {
-        Self { buffer: Mutex::new(WriteBuffer { writes: Vec::new(), bytes: 0, share }), bytes_max }
+        Self { buffer: Mutex::new(WriteBuffer { writes: Vec::new(), fixed: 0, bytes: 0, share }), bytes_max }
     }
 
-    fn count(&self) -> usize {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner).writes.len()
+    /// The number of writes up to here, which later ones are not appended to.
+    fn mark(&self) -> usize {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.fixed = buffer.writes.len();
+        buffer.fixed
     }
 
     fn truncate(&self, count: usize) {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.writes.truncate(count);
+        buffer.fixed = count;
         buffer.bytes = buffer.writes.iter().map(PendingWrite::size_bytes).sum();
     }
 }
@@ -101,57 +120,123 @@ impl PendingWrites for HeldWrites {
         }
         buffer.share.grow(write.size_bytes()).map_err(|error| SqlError::Refused("53200", error.message))?;
         buffer.bytes = needed;
-        buffer.writes.push(write);
+        let is_open = buffer.writes.len() > buffer.fixed;
+        let next = match buffer.writes.last_mut().filter(|_| is_open) {
+            Some(last) => last.append(write),
+            None => Some(write),
+        };
+        buffer.writes.extend(next);
         Ok(())
     }
 
     fn take(&self) -> Vec<PendingWrite> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.bytes = 0;
+        (buffer.bytes, buffer.fixed) = (0, 0);
         std::mem::take(&mut buffer.writes)
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&PendingWrite)) {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner).writes.iter().for_each(visit);
     }
 }
 
 impl Cursor {
-    pub(super) fn new(relation: Relation, is_held: bool, mut share: Share) -> PgWireResult<Self> {
+    pub(super) fn new(relation: Relation, kind: CursorKind, mut share: Share) -> PgWireResult<Self> {
         let texts = relation.rows.iter().flatten().map(|value| match value {
             Value::Text(text) => text.len(),
             _ => 0,
         });
         let bytes = texts.sum::<usize>() + relation.rows.len() * relation.columns.len() * size_of::<Value>();
         share.grow(bytes).map_err(|error| failed("53200", error.message))?;
-        Ok(Self { columns: relation.columns, rows: relation.rows.into_iter(), is_held, _share: share })
+        Ok(Self { columns: relation.columns, rows: relation.rows, position: 0, kind, _share: share })
     }
 
-    /// The next rows, so many or all.
-    pub(super) fn fetch(&mut self, count: Option<usize>) -> Relation {
-        let rows = self.rows.by_ref().take(count.unwrap_or(usize::MAX)).collect();
-        Relation { columns: self.columns.clone(), rows }
+    /// Moves, and gives the rows that it passes, or the one where it comes to stand.
+    pub(super) fn fetch(&mut self, step: CursorStep) -> PgWireResult<Relation> {
+        let (from, after) = (self.position, self.rows.len() + 1);
+        // Rows by their numbers, and where the cursor stands then.
+        let (passed, position) = match step {
+            CursorStep::Forward(Some(0)) | CursorStep::Backward(Some(0)) => (from..from + 1, from),
+            CursorStep::Forward(count) => {
+                let end = count.map_or(after, |count| from.saturating_add(count).min(after));
+                (from + 1..end + 1, end)
+            }
+            CursorStep::Backward(count) => {
+                let start = count.map_or(0, |count| from.saturating_sub(count));
+                (start..from, start)
+            }
+            CursorStep::Absolute(row) => (row..row.saturating_add(1), row.min(after)),
+            CursorStep::Last => (after - 1..after, after - 1),
+            CursorStep::Relative(count) => {
+                let row = from.saturating_add(count).min(after);
+                (row..row + 1, row)
+            }
+        };
+        if position < from && self.kind.is_forward_only {
+            return Err(failed("55000", "cursor can only scan forward: DECLARE it with SCROLL".to_owned()));
+        }
+        self.position = position;
+        let passed = passed.start.max(1)..passed.end.min(after).max(1);
+        let start = passed.start.min(passed.end) - 1;
+        let mut rows = self.rows.get(start..passed.end - 1).unwrap_or_default().to_vec();
+        if matches!(step, CursorStep::Backward(_)) {
+            rows.reverse();
+        }
+        Ok(Relation { columns: self.columns.clone(), rows })
     }
 }
 
 impl Session {
-    /// Begins a transaction; returns whether there was none.
+    /// The zone of times without one.
+    pub(super) fn time_zone(&self) -> TimeZone {
+        sql::session_zone(&self.settings)
+    }
+
+    /// The zone of which the client is to be told, because it has changed.
+    pub(super) fn changed_zone(&mut self) -> Option<String> {
+        let zone = self.settings.get("timezone");
+        if self.told_zone.as_ref() == zone {
+            return None;
+        }
+        self.told_zone = zone.cloned();
+        Some(self.told_zone.clone().unwrap_or_else(|| "UTC".to_owned()))
+    }
+
+    /// Begins a transaction; returns whether there was none. One of several statements that were sent at once becomes it.
     pub(super) fn begin(&mut self, share: Share, bytes_max: usize) -> bool {
+        self.begin_implicit(share, bytes_max);
+        self.transaction.as_mut().is_some_and(|transaction| std::mem::take(&mut transaction.is_implicit))
+    }
+
+    /// Returns whether there is a transaction that BEGIN began.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| !transaction.is_implicit)
+    }
+
+    /// Returns whether there is a transaction of statements that were sent at once.
+    pub(super) fn is_implicit(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| transaction.is_implicit)
+    }
+
+    /// Begins a transaction of statements that were sent at once, unless there is one.
+    pub(super) fn begin_implicit(&mut self, share: Share, bytes_max: usize) {
         if self.transaction.is_some() {
-            return false;
+            return;
         }
         self.transaction = Some(Transaction {
             writes: Arc::new(HeldWrites::new(share, bytes_max)),
             settings: self.settings.clone(),
             local: Vec::new(),
             savepoints: Vec::new(),
-            is_told: false,
+            is_implicit: true,
         });
-        true
     }
 
-    /// Returns whether the client is to be told that rows which it reads are without those of its transaction: once in each.
-    pub(super) fn reads_without_its_rows(&mut self) -> bool {
-        let Some(transaction) = &mut self.transaction else { return false };
-        let is_first = !transaction.is_told && transaction.writes.count() > 0;
-        transaction.is_told |= is_first;
-        is_first
+    /// Forgets what statements did that were sent at once and are not part of a transaction that BEGIN began.
+    pub(super) fn roll_back_implicit(&mut self) {
+        if self.is_implicit() {
+            self.roll_back();
+        }
     }
 
     /// Ends the transaction with the settings that stay; returns its writes.
@@ -164,7 +249,7 @@ impl Session {
                 None => settings.remove(name),
             };
         }
-        self.cursors.retain(|_, cursor| cursor.is_held);
+        self.cursors.retain(|_, cursor| cursor.kind.is_held);
         Some(transaction.writes.take())
     }
 
@@ -172,14 +257,14 @@ impl Session {
     pub(super) fn roll_back(&mut self) -> bool {
         let Some(transaction) = self.transaction.take() else { return false };
         self.settings = transaction.settings;
-        self.cursors.retain(|_, cursor| cursor.is_held);
+        self.cursors.retain(|_, cursor| cursor.kind.is_held);
         true
     }
 
     pub(super) fn set_savepoint(&mut self, name: String) -> PgWireResult<()> {
         let settings = self.settings.clone();
         let transaction = self.in_transaction("SAVEPOINT")?;
-        let writes = transaction.writes.count();
+        let writes = transaction.writes.mark();
         if transaction.savepoints.len() >= SETTINGS_MAX {
             return Err(failed("54000", format!("a transaction has at most {SETTINGS_MAX} savepoints")));
         }
@@ -250,7 +335,7 @@ impl Session {
 
     /// Makes a cursor. One that does not stay after its transaction needs one.
     pub(super) fn declare(&mut self, name: String, cursor: Cursor) -> PgWireResult<()> {
-        if !cursor.is_held {
+        if !cursor.kind.is_held {
             self.in_transaction("DECLARE CURSOR")?;
         }
         if self.cursors.contains_key(&name) {

@@ -84,7 +84,9 @@ pub(super) fn csv(relation: &Relation, style: Style) -> String {
             out.push_str(if place == 0 { "" } else { "," });
             match value {
                 Value::Null => {}
-                Value::Timestamp(ns) => out.push_str(&quoted(&time(*ns, style))),
+                Value::Timestamp(ns) | Value::LocalTimestamp(ns) | Value::Date(ns) => {
+                    out.push_str(&quoted(&time(*ns, style)));
+                }
                 Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
                 Value::Text(text) if style == Style::QuestDb || text.contains(['"', ',', '\n', '\r']) => {
                     out.push_str(&quoted(text));

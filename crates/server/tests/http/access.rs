@@ -464,6 +464,74 @@ fn running_queries_are_ones_own() {
     assert_eq!(guarded.ask("GET", "/health", None, "").status, 200);
 }
 
+#[test]
+fn users_are_made_and_changed_by_statements() {
+    let folder = std::env::temp_dir().join(format!("thalweg-audit-statements-{}", std::process::id()));
+    let _ = std::fs::create_dir_all(&folder);
+    let log = folder.join("audit.jsonl");
+    let guarded = Guarded::start_with(|settings| settings.audit_log = Some(log.clone()));
+    let ask = |path: &str, secret: &str, text: &str| {
+        let text: Vec<String> = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let text = text.concat();
+        let answer = guarded.ask("POST", &format!("{path}={text}"), Some(secret), "");
+        (answer.status, answer.body)
+    };
+    let influx = |text: &str| ask("/query?db=metrics&q", &guarded.admin, text).1;
+    let sql = |text: &str| ask("/sql?query", &guarded.admin, text);
+    // By InfluxQL.
+    assert_eq!(influx("CREATE USER ann WITH PASSWORD 'first pass'").trim(), r#"{"results":[{"statement_id":0}]}"#);
+    assert!(influx("CREATE USER ann WITH PASSWORD 'x'").contains("already exists"));
+    influx("GRANT READ ON metrics TO ann; GRANT ALL ON other TO ann");
+    assert!(influx("SHOW USERS").contains(r#"["ann",false]"#));
+    let grants = influx("SHOW GRANTS FOR ann");
+    assert!(grants.contains(r#"["metrics","READ"],["other","ALL PRIVILEGES"]"#), "{grants}");
+    let signed_in = |password: &str| {
+        let path = format!("/query?db=metrics&u=ann&p={password}&q=SELECT%20v%20FROM%20m");
+        guarded.ask("GET", &path, None, "").status
+    };
+    assert_eq!((signed_in("first%20pass"), signed_in("x")), (200, 401));
+    influx("SET PASSWORD FOR ann = 'second'");
+    assert_eq!(signed_in("second"), 200);
+    // By SQL.
+    assert_eq!(sql("CREATE ROLE ben WITH LOGIN PASSWORD 'third'").0, 200);
+    assert_eq!(sql("GRANT SELECT, INSERT ON DATABASE metrics TO ben").0, 200);
+    assert!(influx("SHOW GRANTS FOR ben").contains(r#"["metrics","READ+WRITE"]"#));
+    assert_eq!(sql("REVOKE INSERT ON DATABASE metrics FROM ben; ALTER USER ben SUPERUSER").0, 200);
+    assert!(influx("SHOW USERS").contains(r#"["ben",true]"#));
+    let roles = sql("SELECT rolname, rolsuper FROM pg_roles ORDER BY oid").1;
+    assert!(roles.contains(r#"["ann",false]"#) && roles.contains(r#"["ben",true]"#), "{roles}");
+    // Others may not.
+    let reader = guarded.token("reader", r#"{"grants":["all:metrics"]}"#);
+    for text in ["CREATE USER eve PASSWORD 'fourth'", "GRANT ALL ON DATABASE metrics TO reader", "DROP USER ann"] {
+        assert_eq!(ask("/sql?query", &reader, text).0, 403, "{text}");
+    }
+    assert!(ask("/query?q", &reader, "DROP USER ann").1.contains("no administrator"));
+    let roles = ask("/sql?query", &reader, "SELECT rolname FROM pg_roles").1;
+    assert!(roles.contains("reader") && !roles.contains("ann"), "{roles}");
+    let by_get = guarded.get("/query?q=CREATE%20USER%20eve%20WITH%20PASSWORD%20'fourth'", &guarded.admin);
+    assert!(by_get.status == 405 && !by_get.body.contains("fourth"), "{}", by_get.body);
+    influx("DROP USER ann");
+    assert_eq!((signed_in("second"), sql("DROP USER IF EXISTS ann").0, sql("DROP USER ann").0), (401, 200, 400));
+    // What was done is in the audit log, and no password.
+    influx("DELETE FROM m WHERE time < 1; DROP MEASUREMENT gone");
+    sql("DROP TABLE IF EXISTS m; ALTER DATABASE metrics SET retention = '30d'");
+    let logged = std::fs::read_to_string(&log).unwrap();
+    for part in [
+        r#""account":"admin","address":"127.0.0.1","detail":"ben","event":"account_changed""#,
+        r#""event":"account_removed""#,
+        "DELETE FROM m",
+        "DROP MEASUREMENT gone",
+        "DROP TABLE",
+        r#""event":"settings_changed""#,
+    ] {
+        assert!(logged.contains(part), "{part}: {logged}");
+    }
+    for secret in ["first pass", "second", "third", "fourth"] {
+        assert!(!logged.contains(secret), "{logged}");
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
 /// The table in the guide is that of the router.
 #[test]
 fn the_guide_has_every_route() {

@@ -103,7 +103,9 @@ fn cell(value: &Value) -> Cell<'_> {
     match value {
         Value::Null | Value::Interval(_) => Cell::Null,
         Value::Bool(value) => Cell::Bool(*value),
-        Value::Int(value) | Value::Timestamp(value) => Cell::I64(*value),
+        Value::Int(value) | Value::Timestamp(value) | Value::LocalTimestamp(value) | Value::Date(value) => {
+            Cell::I64(*value)
+        }
         Value::Unsigned(value) => Cell::U64(*value),
         Value::Float(value) => Cell::F64(*value),
         Value::Text(text) => Cell::Text(text),

@@ -127,7 +127,7 @@ fn times<T: ArrowPrimitiveType<Native = i64>>(array: &dyn Array, ns: i64) -> Res
 }
 
 fn durations<T: ArrowPrimitiveType<Native = i64>>(array: &dyn Array, ns: i64) -> Vec<Value> {
-    primitive::<T>(array, |count| Value::Interval(Interval { months: 0, ns: count.saturating_mul(ns) }))
+    primitive::<T>(array, |count| Value::Interval(Interval::of_ns(count.saturating_mul(ns))))
 }
 
 fn values(array: &ArrayRef, depth: usize) -> Result<Vec<Value>, SqlError> {
@@ -190,9 +190,7 @@ fn points_in_time(array: &dyn Array) -> Result<Vec<Value>, SqlError> {
 }
 
 fn lengths_of_time(array: &dyn Array) -> Vec<Value> {
-    let length = |months: i32, days: i32, ns: i64| {
-        Value::Interval(Interval { months, ns: i64::from(days).saturating_mul(NS_PER_DAY).saturating_add(ns) })
-    };
+    let length = |months: i32, days: i32, ns: i64| Value::Interval(Interval { months, days, ns });
     match array.data_type() {
         DataType::Duration(TimeUnit::Second) => durations::<DurationSecondType>(array, 1_000_000_000),
         DataType::Duration(TimeUnit::Millisecond) => durations::<DurationMillisecondType>(array, NS_PER_MS),

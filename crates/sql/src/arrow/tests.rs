@@ -39,7 +39,7 @@ fn tables_come_back_as_they_were() {
 
 #[test]
 fn columns_hold_what_their_values_need() {
-    let hour = Value::Interval(Interval { months: 0, ns: 3_600_000_000_000 });
+    let hour = Value::Interval(Interval::of_ns(3_600_000_000_000));
     let cases = [
         (SqlType::Int, vec![Value::Int(1), Value::Float(1.8e19)], "Float64"),
         (SqlType::Unknown, vec![Value::Null, Value::Null], "Utf8"),
@@ -66,7 +66,7 @@ fn types_of_others_are_read() {
     let mut lists = ListBuilder::new(Float64Builder::new());
     lists.append_value([Some(1.0), None]);
     lists.append_value([]);
-    let hour = Value::Interval(Interval { months: 0, ns: 3_600_000_000_000 });
+    let hour = Value::Interval(Interval::of_ns(3_600_000_000_000));
     let cases: Vec<(ArrayRef, SqlType, Vec<Value>)> = vec![
         (Arc::new(Int16Array::from(vec![Some(-3), None])), SqlType::Int, vec![Value::Int(-3), Value::Null]),
         (

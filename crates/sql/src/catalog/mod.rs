@@ -13,6 +13,7 @@ pub use types::type_number;
 pub(crate) use types::{ARRAY_IN, type_name};
 use types::{TYPES, pg_type};
 
+use crate::context::Role;
 use crate::error::SqlError;
 use crate::expression::LookupAnswers;
 use crate::relation::{Column, Relation};
@@ -62,18 +63,21 @@ const ROLE_RIGHTS: [&str; 8] = [
     "usesuper",
 ];
 
-/// The only role.
-fn pg_roles() -> Relation {
+/// The owner of everything, and the roles that the client may see.
+fn pg_roles(visible: Vec<Role>) -> Relation {
     use SqlType::{Bool, Int, Text};
     let mut columns = vec![("oid", Int), ("usesysid", Int), ("rolname", Text), ("usename", Text)];
     columns.extend([("rolconnlimit", Int), ("rolvaliduntil", Text)]);
-    let mut row = vec![Value::Int(10), Value::Int(10), text("thalweg"), text("thalweg")];
-    row.extend([Value::Int(-1), Value::Null]);
-    for right in ROLE_RIGHTS {
-        columns.push((right, Bool));
-        row.push(Value::Bool(true));
-    }
-    relation(&columns, vec![row])
+    columns.extend(ROLE_RIGHTS.map(|right| (right, Bool)));
+    let owner = Role { name: "thalweg".to_owned(), is_superuser: true };
+    let row = |(number, role): (i64, Role)| {
+        let mut row = vec![Value::Int(number), Value::Int(number), text(&role.name), text(&role.name)];
+        row.extend([Value::Int(-1), Value::Null]);
+        let has = |right| role.is_superuser || ["rolinherit", "rolcanlogin"].contains(&right);
+        row.extend(ROLE_RIGHTS.map(|right| Value::Bool(has(right))));
+        row
+    };
+    relation(&columns, (10..).zip(std::iter::once(owner).chain(visible)).map(row).collect())
 }
 
 impl Run<'_> {
@@ -186,7 +190,9 @@ impl Run<'_> {
                 relation(&columns.map(|name| (name, Text)), Vec::new())
             }
             "pg_stat_activity" => self.pg_stat_activity(),
-            "pg_roles" | "pg_user" => pg_roles(),
+            "pg_roles" | "pg_user" => {
+                pg_roles(self.client.roles.as_ref().map(|roles| roles.roles()).unwrap_or_default())
+            }
             "pg_settings" => {
                 let row = |(name, _, description): &(&str, &str, &str)| {
                     let value = crate::settings::setting_of(name, &self.environment).unwrap_or_default();

@@ -9,7 +9,6 @@ use crate::relation::Relation;
 /// Microseconds from the Unix epoch to Postgres's, 2000-01-01.
 const EPOCH_US: i64 = 946_684_800_000_000;
 const US_PER_DAY: i64 = 86_400_000_000;
-const NS_PER_DAY: i64 = US_PER_DAY * 1000;
 
 /// The beginning of COPY's file: a signature, flags, and the length of an extension.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
@@ -37,19 +36,18 @@ pub fn push_binary(out: &mut impl BufMut, value: &Value, sql_type: SqlType) {
             out.put_i32(8);
             out.put_f64(*value);
         }
-        (SqlType::Date, Value::Timestamp(ns)) => {
+        (SqlType::Date, Value::Date(ns)) => {
             out.put_i32(4);
             out.put_i32((ns.div_euclid(1000) - EPOCH_US).div_euclid(US_PER_DAY) as i32);
         }
-        (SqlType::Timestamp | SqlType::LocalTimestamp, Value::Timestamp(ns)) => {
+        (SqlType::Timestamp, Value::Timestamp(ns)) | (SqlType::LocalTimestamp, Value::LocalTimestamp(ns)) => {
             out.put_i32(8);
             out.put_i64(ns.div_euclid(1000) - EPOCH_US);
         }
         (SqlType::Interval, Value::Interval(interval)) => {
-            let us = interval.ns / 1000;
             out.put_i32(16);
-            out.put_i64(us % US_PER_DAY);
-            out.put_i32((us / US_PER_DAY) as i32);
+            out.put_i64(interval.ns / 1000);
+            out.put_i32(interval.days);
             out.put_i32(interval.months);
         }
         // Texts are the same in both forms; a value of another type than its column says is a null rather than nonsense.
@@ -77,12 +75,11 @@ pub fn read_binary(bytes: &[u8], sql_type: SqlType) -> Result<Value, SqlError> {
             4 => Value::Float(f64::from(f32::from_be_bytes(array(bytes).ok_or_else(wrong)?))),
             _ => Value::Float(f64::from_be_bytes(array(bytes).ok_or_else(wrong)?)),
         },
-        SqlType::Timestamp | SqlType::LocalTimestamp => {
-            Value::Timestamp(time(i64::from_be_bytes(array(bytes).ok_or_else(wrong)?))?)
-        }
+        SqlType::Timestamp => Value::Timestamp(time(i64::from_be_bytes(array(bytes).ok_or_else(wrong)?))?),
+        SqlType::LocalTimestamp => Value::LocalTimestamp(time(i64::from_be_bytes(array(bytes).ok_or_else(wrong)?))?),
         SqlType::Date => {
             let days = i32::from_be_bytes(array(bytes).ok_or_else(wrong)?);
-            Value::Timestamp(time(i64::from(days).checked_mul(US_PER_DAY).ok_or_else(out_of_range)?)?)
+            Value::Date(time(i64::from(days).checked_mul(US_PER_DAY).ok_or_else(out_of_range)?)?)
         }
         SqlType::Interval => {
             let (us, rest) = bytes.split_at_checked(8).ok_or_else(wrong)?;
@@ -90,9 +87,7 @@ pub fn read_binary(bytes: &[u8], sql_type: SqlType) -> Result<Value, SqlError> {
             let us = i64::from_be_bytes(array(us).ok_or_else(wrong)?);
             let days = i32::from_be_bytes(array(days).ok_or_else(wrong)?);
             let months = i32::from_be_bytes(array(months).ok_or_else(wrong)?);
-            let days_ns = i64::from(days).checked_mul(NS_PER_DAY);
-            let ns = us.checked_mul(1000).zip(days_ns).and_then(|(ns, days_ns)| ns.checked_add(days_ns));
-            Value::Interval(Interval { months, ns: ns.ok_or_else(out_of_range)? })
+            Value::Interval(Interval { months, days, ns: us.checked_mul(1000).ok_or_else(out_of_range)? })
         }
         SqlType::Text | SqlType::Unknown => Value::text(std::str::from_utf8(bytes).map_err(|_| wrong())?),
     })
@@ -196,7 +191,7 @@ mod tests {
             Value::Float(-0.5),
             Value::Int(i64::MIN),
             Value::Bool(true),
-            Value::Interval(Interval { months: 2, ns: NS_PER_DAY + 5000 }),
+            Value::Interval(Interval { months: 2, days: 1, ns: 5000 }),
         ];
         let nulls = vec![Value::Null; types.len()];
         let written = rows_of(&[full.clone(), nulls.clone()]);

@@ -129,7 +129,7 @@ impl Run<'_> {
     fn copy_out(&mut self, query: &Query, format: &CopyFormat) -> Result<CopyOut, SqlError> {
         let relation = self.query(query)?;
         let messages = match format {
-            CopyFormat::Text(text) => text.messages(&relation),
+            CopyFormat::Text(text) => text.messages(&relation, &self.environment),
             CopyFormat::Binary => binary::messages(&relation),
             CopyFormat::Parquet => parquet::messages(&relation)?,
         };

@@ -6,6 +6,7 @@ use query::Value;
 use sqlparser::ast::{CopyLegacyCsvOption, CopyLegacyOption, CopyOption};
 
 use crate::error::{SqlError, invalid, unsupported};
+use crate::expression::{Environment, text_of};
 use crate::relation::Relation;
 
 /// How rows are written.
@@ -59,8 +60,8 @@ impl TextFormat {
     }
 
     /// A message for each row; the names are part of the first.
-    pub(super) fn messages(&self, relation: &Relation) -> Vec<Vec<u8>> {
-        let text = |value: &Value| (!value.is_null()).then(|| value.to_string());
+    pub(super) fn messages(&self, relation: &Relation, environment: &Environment) -> Vec<Vec<u8>> {
+        let text = |value: &Value| (!value.is_null()).then(|| text_of(value, environment));
         let lines = relation.rows.iter().map(|row| self.line(row.iter().map(text)).into_bytes());
         if !self.has_header {
             return lines.collect();

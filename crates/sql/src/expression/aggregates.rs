@@ -7,7 +7,7 @@ use query::plan::Aggregate;
 use query::statistics;
 use query::{Cell, Interval, SqlType, Summary, Value};
 
-use super::{Bound, Environment, holds};
+use super::{Bound, Environment, holds, text_of};
 use crate::error::{SqlError, invalid};
 
 /// Bytes of a text that `string_agg` may make of a group.
@@ -192,6 +192,7 @@ pub(crate) struct Accumulator {
     whole_sum: i128,
     is_whole: bool,
     months: i64,
+    days: i64,
     extreme: Option<Value>,
     at: Option<(Value, Value)>,
     values: Vec<f64>,
@@ -241,7 +242,7 @@ impl Accumulator {
             AggregateFunction::Mode => *self.counts.entry(value).or_default() += 1,
             AggregateFunction::StringAgg => {
                 let between = by.map(|by| by.to_string()).unwrap_or_default();
-                let value = value.to_string();
+                let value = text_of(&value, environment);
                 let before = self.text.as_ref().map_or(0, String::len);
                 if before.saturating_add(between.len()).saturating_add(value.len()) > TEXT_BYTES_MAX {
                     return invalid(format!("string_agg makes texts of at most {TEXT_BYTES_MAX} bytes"));
@@ -297,6 +298,7 @@ impl Accumulator {
             }
             Value::Interval(interval) => {
                 self.months += i64::from(interval.months);
+                self.days += i64::from(interval.days);
                 self.whole_sum += i128::from(interval.ns);
             }
             _ => self.is_whole = false,
@@ -340,12 +342,12 @@ impl Accumulator {
 
     /// Rows of a series come in order of time.
     fn count_up(&mut self, series: Value, at: Option<&Value>, value: &Value) -> Result<(), SqlError> {
-        let (Some(Value::Timestamp(ns)), Some(number)) = (at, value.number()) else {
+        let (Some(ns), Some(number)) = (at.and_then(Value::time_ns), value.number()) else {
             return invalid(
                 "rate, increase and derivative take a number of a table's rows, and a time if that is not theirs",
             );
         };
-        let here = (*ns, number);
+        let here = (ns, number);
         match self.counters.get_mut(&series) {
             None => {
                 self.counters.insert(series, Counter { first: here, last: here, increase: 0.0 });
@@ -372,6 +374,7 @@ impl Accumulator {
             _ if self.count == 0 => Value::Null,
             AggregateFunction::Sum if call.sql_type == SqlType::Interval => Value::Interval(Interval {
                 months: self.months as i32,
+                days: self.days as i32,
                 ns: i64::try_from(self.whole_sum).unwrap_or(i64::MAX),
             }),
             AggregateFunction::Sum => match i64::try_from(self.whole_sum) {

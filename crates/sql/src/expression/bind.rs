@@ -10,10 +10,12 @@ use sqlparser::ast::{
     Value as Literal,
 };
 
-use super::build::{Matching, apply, escaped_by, folded, joined, matched, named, negated, unified};
+use super::build::{
+    Matching, apply, escaped_by, folded, joined, matched, named, negated, takes_times_alike, times_alike, unified,
+};
 use super::{
-    Bound, BoundAggregate, Environment, Function, LookupAnswers, ParameterType, Typed, array_element, arrays, cast,
-    dates, operators, sql_type, times,
+    Bound, BoundAggregate, Environment, Function, LookupAnswers, ParameterType, Returns, Typed, array_element, arrays,
+    cast, operators, sql_type, times,
 };
 use crate::error::{SqlError, invalid, unsupported};
 use crate::scope::{Role, Scope};
@@ -198,9 +200,16 @@ impl Binder<'_> {
         match expression {
             Expr::AtTimeZone { timestamp, time_zone } => {
                 let mut grouped = grouped;
-                let at = self.expression(timestamp, grouped.as_deref_mut())?;
+                let mut at = self.expression(timestamp, grouped.as_deref_mut())?;
                 let zone = self.expression(time_zone, grouped)?;
-                let is_local = matches!(at.sql_type, SqlType::LocalTimestamp | SqlType::Date);
+                let is_local = at.sql_type == SqlType::LocalTimestamp;
+                if at.sql_type == SqlType::Date {
+                    // The instant of its midnight, as in Postgres.
+                    at = Typed {
+                        expression: Bound::Cast(Box::new(at.expression), SqlType::Timestamp),
+                        sql_type: SqlType::Timestamp,
+                    };
+                }
                 apply(if is_local { &times::FROM_LOCAL } else { &times::TO_LOCAL }, vec![at, zone])
             }
             Expr::Extract { field, expr, .. } => {
@@ -324,8 +333,11 @@ impl Binder<'_> {
         mut grouped: Option<&mut Grouped>,
     ) -> Result<Typed, SqlError> {
         let typed = arguments.iter().map(|argument| self.expression(argument, grouped.as_deref_mut()));
-        let typed = typed.collect::<Result<Vec<Typed>, _>>()?;
+        let mut typed = typed.collect::<Result<Vec<Typed>, _>>()?;
         self.note_arguments(function, arguments, &typed);
+        if function.takes_alike() && !matches!(function.returns, Returns::Unified) {
+            times_alike(&mut typed, self.environment);
+        }
         apply(function, typed)
     }
 
@@ -345,7 +357,12 @@ impl Binder<'_> {
             } else {
                 let typed = self.expression(right, grouped.as_deref_mut())?;
                 self.note_operands(op, (left, bound.sql_type), (right, typed.sql_type));
-                bound = folded(joined(bound, op, typed)?, self.environment);
+                let mut operands = [bound, typed];
+                if takes_times_alike(op, &operands) {
+                    times_alike(&mut operands, self.environment);
+                }
+                let [left, right] = operands;
+                bound = folded(joined(left, op, right)?, self.environment);
             }
             left = whole;
         }
@@ -418,15 +435,7 @@ impl Binder<'_> {
             ParameterType { is_array, is_oid: name.starts_with("oid"), ..ParameterType::one(element) },
         );
         let typed = self.expression(expression, grouped)?;
-        if (typed.sql_type, to) == (SqlType::Date, SqlType::Text) {
-            return apply(&dates::DATE_TEXT, vec![typed]);
-        }
-        let mut expression = Bound::Cast(Box::new(typed.expression), to);
-        if name == "date" {
-            let unit = Bound::Constant(Value::text("day"));
-            expression = Bound::Call(named("date_trunc")?, vec![unit, expression]);
-        }
-        Ok(Typed { expression, sql_type: to })
+        Ok(Typed { expression: Bound::Cast(Box::new(typed.expression), to), sql_type: to })
     }
 
     fn case(

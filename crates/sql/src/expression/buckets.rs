@@ -85,8 +85,8 @@ fn is_time(option: &Typed, environment: &Environment) -> bool {
         SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date => true,
         SqlType::Unknown | SqlType::Text => match option.expression.value(&[], environment) {
             Ok(Value::Text(text)) => time::parse(&text).is_some(),
-            Ok(Value::Timestamp(_)) => true,
-            _ => false,
+            Ok(value) => value.time_ns().is_some(),
+            Err(_) => false,
         },
         _ => false,
     }

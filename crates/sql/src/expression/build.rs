@@ -4,7 +4,7 @@ use query::{SqlType, Value};
 use sqlparser::ast::BinaryOperator;
 
 use super::evaluate::compile;
-use super::{Bound, Environment, Function, Pattern, Returns, Typed, functions, operators, times};
+use super::{Bound, Environment, Function, Pattern, Returns, Typed, functions, operators};
 use crate::error::{SqlError, unsupported};
 
 impl Typed {
@@ -23,17 +23,6 @@ pub(super) fn negated(condition: Typed) -> Typed {
 
 /// Two values and an operator between them.
 pub(super) fn joined(a: Typed, op: &BinaryOperator, b: Typed) -> Result<Typed, SqlError> {
-    let function = match (op, a.sql_type, b.sql_type) {
-        (BinaryOperator::Plus, SqlType::Date, SqlType::Int) => &times::DATE_ADD,
-        (BinaryOperator::Plus, SqlType::Int, SqlType::Date) => return apply(&times::DATE_ADD, vec![b, a]),
-        (BinaryOperator::Minus, SqlType::Date, SqlType::Int) => &times::DATE_SUBTRACT,
-        (BinaryOperator::Minus, SqlType::Date, SqlType::Date) => &times::DATE_DIFFERENCE,
-        _ => return joined_values(a, op, b),
-    };
-    apply(function, vec![a, b])
-}
-
-fn joined_values(a: Typed, op: &BinaryOperator, b: Typed) -> Result<Typed, SqlError> {
     let function = match op {
         BinaryOperator::Plus => &operators::ADD,
         BinaryOperator::Minus => &operators::SUBTRACT,
@@ -133,6 +122,9 @@ pub(super) fn apply(function: &'static Function, arguments: Vec<Typed>) -> Resul
     }
     let types: Vec<SqlType> = arguments.iter().map(|argument| argument.sql_type).collect();
     let sql_type = match (function.returns, types.as_slice()) {
+        (Returns::Fixed(SqlType::Timestamp), [_, SqlType::Date, ..]) if function.name == "date_trunc" => {
+            SqlType::Timestamp
+        }
         // Bins of local times are local times.
         (Returns::Fixed(SqlType::Timestamp), [_, SqlType::LocalTimestamp | SqlType::Date, ..]) => {
             SqlType::LocalTimestamp
@@ -169,11 +161,57 @@ pub(super) fn apply(function: &'static Function, arguments: Vec<Typed>) -> Resul
 pub(super) fn unified(arguments: Vec<Typed>) -> (Vec<Bound>, SqlType) {
     let sql_type = arguments.iter().fold(SqlType::Unknown, |known, typed| known.unified(typed.sql_type));
     let as_one = |typed: Typed| match typed.expression {
-        Bound::Constant(value) => Bound::Constant(value.widened(sql_type)),
+        Bound::Constant(value @ Value::Text(_)) if is_time(sql_type) => {
+            Bound::Cast(Box::new(Bound::Constant(value)), sql_type)
+        }
+        Bound::Constant(value) if value.time_ns().is_none() => Bound::Constant(value.widened(sql_type)),
         other if (typed.sql_type, sql_type) == (SqlType::Int, SqlType::Float) => Bound::Cast(Box::new(other), sql_type),
+        other if is_time(typed.sql_type) && is_time(sql_type) && typed.sql_type != sql_type => {
+            Bound::Cast(Box::new(other), sql_type)
+        }
         other => other,
     };
     (arguments.into_iter().map(as_one).collect(), sql_type)
+}
+
+const fn is_time(sql_type: SqlType) -> bool {
+    matches!(sql_type, SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date)
+}
+
+/// Returns whether an operator takes times of one type: comparisons, and the difference of two times.
+pub(super) fn takes_times_alike(op: &BinaryOperator, operands: &[Typed; 2]) -> bool {
+    match op {
+        BinaryOperator::Gt
+        | BinaryOperator::Lt
+        | BinaryOperator::GtEq
+        | BinaryOperator::LtEq
+        | BinaryOperator::Eq
+        | BinaryOperator::NotEq => true,
+        BinaryOperator::Minus => operands.iter().all(|operand| is_time(operand.sql_type)),
+        _ => false,
+    }
+}
+
+/// Operands that are compared, or instants that are subtracted, as one type of time: a text is read as one, and what is no instant
+/// becomes one in the session's zone. A text that says no time stays one.
+pub(super) fn times_alike(operands: &mut [Typed], environment: &Environment) {
+    let unified = operands.iter().map(|operand| operand.sql_type).filter(|kind| is_time(*kind));
+    let Some(to) = unified.reduce(SqlType::unified) else { return };
+    for operand in operands.iter_mut().filter(|operand| operand.sql_type != to) {
+        match &operand.expression {
+            Bound::Constant(Value::Null) => {}
+            Bound::Constant(value) if matches!(value, Value::Text(_)) || value.time_ns().is_some() => {
+                if let Ok(value) = super::cast(value.clone(), to, environment) {
+                    *operand = Typed { expression: Bound::Constant(value), sql_type: to };
+                }
+            }
+            _ if is_time(operand.sql_type) => {
+                let expression = std::mem::replace(&mut operand.expression, Bound::Constant(Value::Null));
+                *operand = Typed { expression: Bound::Cast(Box::new(expression), to), sql_type: to };
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Computes constants once; one that fails fails when the rows are computed.

@@ -2,35 +2,28 @@
 
 use std::fmt::Write;
 
+use jiff::Timestamp;
 use jiff::civil::{DateTime, ISOWeekDate};
-use jiff::tz::TimeZone;
 use query::{Interval, SqlType, Value, time};
 
+use super::times::zone_of;
 use super::{Environment, Function, NS_PER_DAY, cast, strict};
 use crate::error::{SqlError, invalid};
 
 pub(super) static FUNCTIONS: [Function; 3] = [
-    strict("current_date", (0, 0), SqlType::Date, |_, environment| Ok(Value::Timestamp(today_ns(environment)))),
+    strict("current_date", (0, 0), SqlType::Date, |_, environment| today(environment)),
     strict("age", (1, 2), SqlType::Interval, |arguments, environment| {
-        let at = |value: &Value| match cast(value.clone(), SqlType::Timestamp, environment)? {
-            Value::Timestamp(ns) => civil(ns),
-            other => invalid(format!("age takes times, not {other}")),
-        };
+        let at = |value: &Value| Ok::<_, SqlError>(ClockTime::new(value, environment)?.at);
         match arguments {
             [later, earlier] => Ok(age(at(later)?, at(earlier)?)),
-            [earlier] => Ok(age(civil(today_ns(environment))?, at(earlier)?)),
+            [earlier] => Ok(age(at(&today(environment)?)?, at(earlier)?)),
             _ => Ok(Value::Null),
         }
     }),
     strict("to_char", (2, 2), SqlType::Text, |arguments, environment| match arguments {
-        [Value::Timestamp(ns), format] => Ok(Value::text(time_text(civil(*ns)?, &format.to_string())?)),
         [Value::Interval(_), _] => invalid("to_char takes times and numbers here"),
-        [Value::Text(_), format] => {
-            let at = cast(arguments[0].clone(), SqlType::Timestamp, environment)?;
-            match at {
-                Value::Timestamp(ns) => Ok(Value::text(time_text(civil(ns)?, &format.to_string())?)),
-                _ => Ok(Value::Null),
-            }
+        [at, format] if matches!(at, Value::Text(_)) || at.time_ns().is_some() => {
+            Ok(Value::text(time_text(&ClockTime::new(at, environment)?, &format.to_string())?))
         }
         [number, format] => match number.number() {
             Some(number) => number_text(number, &format.to_string()).map(Value::text),
@@ -40,12 +33,35 @@ pub(super) static FUNCTIONS: [Function; 3] = [
     }),
 ];
 
-fn today_ns(environment: &Environment) -> i64 {
-    environment.now_ns - environment.now_ns.rem_euclid(NS_PER_DAY)
+fn today(environment: &Environment) -> Result<Value, SqlError> {
+    cast(Value::Timestamp(environment.now_ns), SqlType::Date, environment)
 }
 
-fn civil(ns: i64) -> Result<DateTime, SqlError> {
-    time::civil(ns, &TimeZone::UTC).ok_or_else(|| SqlError::Invalid("timestamp out of range".to_owned()))
+/// A time on the clock that it is shown on.
+struct ClockTime {
+    at: DateTime,
+    /// The zone's abbreviation; empty for times without one.
+    zone: String,
+    offset_s: i64,
+}
+
+impl ClockTime {
+    /// An instant is shown on the session's clock; a text is one.
+    fn new(at: &Value, environment: &Environment) -> Result<Self, SqlError> {
+        let out_of_range = || SqlError::Invalid("timestamp out of range".to_owned());
+        let at = match at {
+            Value::Text(_) => &cast(at.clone(), SqlType::Timestamp, environment)?,
+            at => at,
+        };
+        let Some(ns) = at.time_ns() else { return invalid(format!("a time is wanted, not {at}")) };
+        let zone = zone_of(at, environment);
+        let abbreviation = match (at, Timestamp::from_nanosecond(i128::from(ns))) {
+            (Value::Timestamp(_), Ok(instant)) => zone.to_offset_info(instant).abbreviation().to_owned(),
+            _ => String::new(),
+        };
+        let civil = time::civil(ns, zone).ok_or_else(out_of_range)?;
+        Ok(Self { at: civil, zone: abbreviation, offset_s: time::offset_s(zone, ns) })
+    }
 }
 
 /// The years, months, days and time of day between two times, as Postgres counts them: days are borrowed from the month of the earlier one.
@@ -56,7 +72,7 @@ fn age(a: DateTime, b: DateTime) -> Value {
         seconds * 1_000_000_000 + i64::from(at.subsec_nanosecond())
     };
     let mut ns = day_ns(later) - day_ns(earlier);
-    let mut days = i64::from(later.day()) - i64::from(earlier.day());
+    let mut days = i32::from(later.day()) - i32::from(earlier.day());
     let mut months = (i32::from(later.year()) - i32::from(earlier.year())) * 12 + i32::from(later.month())
         - i32::from(earlier.month());
     if ns < 0 {
@@ -65,42 +81,36 @@ fn age(a: DateTime, b: DateTime) -> Value {
     }
     if days < 0 {
         // Of the first month; Postgres takes that of the smaller argument.
-        days += i64::from(earlier.days_in_month());
+        days += i32::from(earlier.days_in_month());
         months -= 1;
     }
-    Value::Interval(Interval { months: sign * months, ns: i64::from(sign) * (days * NS_PER_DAY + ns) })
+    Value::Interval(Interval { months: sign * months, days: sign * days, ns: i64::from(sign) * ns })
 }
 
 /// A part of a length of time: a year has 365.25 days and a month 30, as far as seconds are asked for.
 pub(super) fn interval_part(field: &str, interval: Interval) -> Option<f64> {
     const NS_PER_S: i64 = 1_000_000_000;
-    let Interval { months, ns } = interval;
-    let of_day = ns % NS_PER_DAY;
-    let seconds = (of_day % (60 * NS_PER_S)) as f64 / 1e9;
+    let Interval { months, days, ns } = interval;
+    let seconds = (ns % (60 * NS_PER_S)) as f64 / 1e9;
     Some(match field.to_lowercase().as_str() {
         "epoch" => {
-            let days = f64::from(months / 12) * 365.25 + f64::from(months % 12) * 30.0;
-            days * 86_400.0 + ns as f64 / 1e9
+            // Summed up as Postgres does, whose floats it has to be.
+            let years = 365.25 * 86_400.0 * f64::from(months / 12);
+            let rest_of_months = 30.0 * 86_400.0 * f64::from(months % 12);
+            time::as_seconds(ns) + years + rest_of_months + 86_400.0 * f64::from(days)
         }
         "year" => f64::from(months / 12),
         "quarter" => f64::from(months % 12 / 3 + 1),
         "month" => f64::from(months % 12),
-        "day" => (ns / NS_PER_DAY) as f64,
-        "hour" => (of_day / (3600 * NS_PER_S)) as f64,
-        "minute" => (of_day / (60 * NS_PER_S) % 60) as f64,
+        "day" => f64::from(days),
+        "hour" => (ns / (3600 * NS_PER_S)) as f64,
+        "minute" => (ns / (60 * NS_PER_S) % 60) as f64,
         "second" => seconds,
         "millisecond" | "milliseconds" => seconds * 1e3,
         "microsecond" | "microseconds" => seconds * 1e6,
         _ => return None,
     })
 }
-
-/// The text of a date.
-pub(super) static DATE_TEXT: Function = strict("text", (1, 1), SqlType::Text, |arguments, _| match arguments {
-    [Value::Timestamp(ns)] => Ok(Value::text(civil(*ns)?.date().to_string())),
-    [other] => Ok(Value::text(other.to_string())),
-    _ => Ok(Value::Null),
-});
 
 pub(super) const MONTHS: [&str; 12] = [
     "January",
@@ -126,7 +136,7 @@ const PATTERNS: [&str; 47] = [
 ];
 
 /// A time in a format. Names of months and days are padded unless `FM` is before them.
-fn time_text(at: DateTime, format: &str) -> Result<String, SqlError> {
+fn time_text(shown: &ClockTime, format: &str) -> Result<String, SqlError> {
     let mut out = String::new();
     let mut rest = format;
     while let Some(first) = rest.chars().next() {
@@ -149,7 +159,7 @@ fn time_text(at: DateTime, format: &str) -> Result<String, SqlError> {
         let pattern = exact.or_else(|| PATTERNS.iter().find(|pattern| upper.starts_with(**pattern)));
         match pattern {
             Some(pattern) => {
-                push_part(&mut out, at, pattern, is_bare);
+                push_part(&mut out, shown, pattern, is_bare);
                 rest = behind.get(pattern.len()..).unwrap_or_default();
                 if let Some(suffix) = ["TH", "th"].into_iter().find(|suffix| rest.starts_with(suffix)) {
                     rest = rest.get(suffix.len()..).unwrap_or_default();
@@ -183,7 +193,8 @@ fn push_ordinal(out: &mut String, is_upper: bool) {
     out.push_str(&if is_upper { suffix.to_uppercase() } else { suffix.to_owned() });
 }
 
-fn push_part(out: &mut String, at: DateTime, pattern: &str, is_bare: bool) {
+fn push_part(out: &mut String, shown: &ClockTime, pattern: &str, is_bare: bool) {
+    let at = shown.at;
     let week: ISOWeekDate = at.date().iso_week_date();
     let day = usize::from(at.weekday().to_monday_zero_offset().unsigned_abs());
     let name = |names: &[&'static str], index: usize| names.get(index).copied().unwrap_or_default();
@@ -214,10 +225,10 @@ fn push_part(out: &mut String, at: DateTime, pattern: &str, is_bare: bool) {
         "MS" => (i64::from(micros / 1000), 3),
         "US" => (i64::from(micros), 6),
         "SSSS" => ((i64::from(at.hour()) * 60 + i64::from(at.minute())) * 60 + i64::from(at.second()), 0),
-        // Sessions are in UTC.
-        "TZ" => return out.push_str("UTC"),
-        "tz" => return out.push_str("utc"),
-        "OF" => return out.push_str("+00"),
+        "TZ" => return out.push_str(&shown.zone),
+        "tz" => return out.push_str(&shown.zone.to_lowercase()),
+        // Without seconds, which clocks had long ago.
+        "OF" => return time::push_offset(out, shown.offset_s / 60 * 60),
         _ => {
             let half = if at.hour() < 12 { "am" } else { "pm" };
             let text = match pattern.to_lowercase().as_str() {
@@ -321,7 +332,7 @@ mod tests {
     /// Expectations are those of `PostgreSQL` 15.
     #[test]
     fn times_have_formats() {
-        let time = at("2024-07-09T15:04:05.067089");
+        let time = ClockTime { at: at("2024-07-09T15:04:05.067089"), zone: "UTC".to_owned(), offset_s: 0 };
         for (format, expected) in [
             ("YYYY-MM-DD HH24:MI:SS", "2024-07-09 15:04:05"),
             ("YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"", "2024-07-09T15:04:05.067Z"),
@@ -334,7 +345,7 @@ mod tests {
             ("yyyymmdd", "20240709"),
             ("FMDDth, W ID CC J TZ OF", "9th, 2 2 21 2460501 UTC +00"),
         ] {
-            assert_eq!(time_text(time, format).unwrap(), expected, "{format}");
+            assert_eq!(time_text(&time, format).unwrap(), expected, "{format}");
         }
     }
 
@@ -364,7 +375,7 @@ mod tests {
             ("2024-07-10T12:00", "2023-05-01T18:00", 14, 8, 18),
             ("2024-01-01T00:00", "2024-01-01T00:00", 0, 0, 0),
         ] {
-            let expected = Interval { months, ns: days * NS_PER_DAY + hours * 3_600_000_000_000 };
+            let expected = Interval { months, days, ns: hours * 3_600_000_000_000 };
             assert_eq!(age(at(later), at(earlier)), Value::Interval(expected), "{later} {earlier}");
         }
     }

@@ -3,7 +3,8 @@
 use query::{SqlType, Value};
 
 use super::text_limit::{TEXT_BYTES_MAX, bounded, too_long};
-use super::{Environment, Function, Returns, arrays, cast, dates, operators, questdb, strict, times};
+use super::{Environment, Function, Returns, arrays, cast, dates, operators, questdb, strict, text_of, times};
+use crate::context::Setting;
 use crate::error::{SqlError, invalid};
 
 /// Other names of functions.
@@ -326,16 +327,16 @@ static OTHERS: [Function; 43] = [
         takes: (0, 100),
         is_strict: false,
         returns: Returns::Fixed(SqlType::Text),
-        call: |arguments, _| bounded(arguments.iter().map(ToString::to_string).collect()),
+        call: |arguments, environment| bounded(arguments.iter().map(|value| text_of(value, environment)).collect()),
     },
     Function {
         name: "concat_ws",
         takes: (1, 100),
         is_strict: false,
         returns: Returns::Fixed(SqlType::Text),
-        call: |arguments, _| {
-            let parts: Vec<String> =
-                arguments.iter().skip(1).filter(|value| !value.is_null()).map(ToString::to_string).collect();
+        call: |arguments, environment| {
+            let values = arguments.iter().skip(1).filter(|value| !value.is_null());
+            let parts: Vec<String> = values.map(|value| text_of(value, environment)).collect();
             bounded(parts.join(&string(arguments, 0)))
         },
     },
@@ -359,10 +360,19 @@ static OTHERS: [Function; 43] = [
         let value = crate::settings::setting_of(&name, environment);
         Ok(value.map_or(Value::Null, Value::text))
     }),
-    // Settings that mean nothing here are taken as SET takes them.
-    strict("set_config", (3, 3), SqlType::Text, |arguments, _| match string(arguments, 0).to_lowercase().as_str() {
-        name @ ("timezone" | "statement_timeout") => invalid(format!("set_config does not change {name}: SET does")),
-        _ => Ok(Value::text(string(arguments, 1))),
+    strict("set_config", (3, 3), SqlType::Text, |arguments, environment| {
+        let mut setting = Setting::from_startup(&string(arguments, 0), &string(arguments, 1))?;
+        setting.is_local = matches!(arguments.get(2), Some(Value::Bool(true)));
+        let value = setting.value.clone().map_or(Value::Null, Value::text);
+        // Where there is no session, settings that mean nothing here are taken nevertheless.
+        match &environment.changed_settings {
+            Some(changed) => changed.push(setting),
+            None if ["timezone", "statement_timeout"].contains(&setting.name.as_str()) => {
+                return invalid(format!("set_config changes {} in sessions of Postgres's protocol only", setting.name));
+            }
+            None => {}
+        }
+        Ok(value)
     }),
     // Nothing takes such locks.
     null("pg_advisory_unlock_all", (0, 0), SqlType::Text),

@@ -4,7 +4,7 @@ use query::Value;
 use sqlparser::ast::{Expr, Query};
 
 use super::arrays::{CONTAINS, items};
-use super::build::{apply, negated};
+use super::build::{apply, negated, times_alike};
 use super::{Binder, Bound, Grouped, ParameterType, Typed, cast};
 use crate::error::SqlError;
 
@@ -26,7 +26,10 @@ impl Binder<'_> {
         if let Some(first) = items.first() {
             self.note(expression, first.sql_type);
         }
-        let list = items.into_iter().map(|item| item.expression).collect();
+        let mut compared: Vec<Typed> = items.into_iter().chain([operand]).collect();
+        times_alike(&mut compared, self.environment);
+        let Some(operand) = compared.pop() else { return Ok(Typed::boolean(Bound::Constant(Value::Null))) };
+        let list = compared.into_iter().map(|item| item.expression).collect();
         Ok(Typed::boolean(Bound::In { operand: Box::new(operand.expression), list, is_negated }))
     }
 

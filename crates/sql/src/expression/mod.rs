@@ -28,7 +28,7 @@ pub use arrays::array;
 pub(crate) use arrays::items;
 pub(crate) use bind::{Binder, Grouped, Key, Subqueries, is_time};
 pub(crate) use calls::is_aggregate;
-pub(crate) use cast::{array_element, cast, sql_type};
+pub(crate) use cast::{array_element, cast, sql_type, text_of};
 pub(crate) use evaluate::holds;
 pub(crate) use functions::call_by_name;
 pub use parameters::ParameterType;
@@ -39,6 +39,7 @@ pub(crate) use times::{FilledRange, calendar_bins, filled_range, time_zone, widt
 use jiff::tz::TimeZone;
 use regex::Regex;
 
+use crate::context::{ChangedSettings, Manner};
 use crate::error::SqlError;
 use query::{SqlType, Value};
 
@@ -130,11 +131,15 @@ pub(crate) enum Returns {
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
     pub(crate) now_ns: i64,
+    /// The session's time zone.
     pub(crate) time_zone: TimeZone,
+    pub(crate) manner: Manner,
     pub(crate) database: String,
     pub(crate) user: String,
     /// The session's settings that differ from their defaults.
     pub(crate) settings: Arc<BTreeMap<String, String>>,
+    /// The settings that functions change; `None` where there is no session.
+    pub(crate) changed_settings: Option<ChangedSettings>,
 }
 
 impl Bound {

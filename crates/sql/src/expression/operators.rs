@@ -6,7 +6,8 @@ use query::time;
 use query::{Interval, SqlType, Value};
 
 use super::text_limit::bounded;
-use super::{Environment, Function, NS_PER_DAY, Returns};
+use super::times::zone_of;
+use super::{Environment, Function, NS_PER_DAY, Returns, text_of};
 use crate::error::{SqlError, invalid};
 
 const fn arithmetic(name: &'static str, call: fn(&[Value], &Environment) -> Result<Value, SqlError>) -> Function {
@@ -68,9 +69,7 @@ pub(super) static NEGATE: Function = Function {
     returns: Returns::Argument(0),
     call: |arguments, _| match arguments {
         [Value::Int(value)] => value.checked_neg().map(Value::Int).map_or_else(|| invalid("bigint out of range"), Ok),
-        [Value::Interval(Interval { months, ns })] => {
-            Ok(Value::Interval(Interval { months: months.wrapping_neg(), ns: ns.wrapping_neg() }))
-        }
+        [Value::Interval(interval)] => interval.checked_neg().map(Value::Interval).ok_or_else(interval_out_of_range),
         [value] => match value.number() {
             Some(number) => Ok(Value::Float(-number)),
             None => invalid(format!("a {} has no opposite", value.sql_type().name())),
@@ -84,7 +83,7 @@ pub(super) static CONCATENATE: Function = Function {
     is_strict: true,
     returns: Returns::Fixed(SqlType::Text),
     // Bounded, for queries within queries can double a text again and again.
-    call: |arguments, _| bounded(arguments.iter().map(ToString::to_string).collect()),
+    call: |arguments, environment| bounded(arguments.iter().map(|value| text_of(value, environment)).collect()),
 };
 
 /// The type of two values' sum, difference, product or quotient.
@@ -99,6 +98,8 @@ pub(super) fn arithmetic_type(operator: &str, a: SqlType, b: SqlType) -> Option<
         | ("+", Interval | Unknown | Int, LocalTimestamp)
         | ("+" | "-", Date, Interval | Unknown)
         | ("+", Interval | Unknown, Date) => Some(LocalTimestamp),
+        ("+" | "-", Date, Int) | ("+", Int, Date) => Some(Date),
+        ("-", Date, Date) => Some(Int),
         ("-", Timestamp | LocalTimestamp | Date, Timestamp | LocalTimestamp | Date)
         | ("+" | "-", Interval, Interval)
         | ("*" | "/", Interval, Int | Float | Unknown)
@@ -120,35 +121,10 @@ fn compute(arguments: &[Value], environment: &Environment, operator: char) -> Re
     let [a, b] = arguments else { return Ok(Value::Null) };
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => integers(*a, *b, operator),
-        (Value::Timestamp(a), Value::Timestamp(b)) if operator == '-' => {
-            let ns = a.checked_sub(*b);
-            ns.map_or_else(|| invalid("interval out of range"), |ns| Ok(Value::Interval(Interval { months: 0, ns })))
-        }
-        (Value::Timestamp(ns), by) | (by, Value::Timestamp(ns)) if matches!(operator, '+' | '-') => {
-            let by = match by {
-                Value::Interval(interval) => Some(*interval),
-                Value::Text(text) => time::parse_interval(text),
-                Value::Int(ns) => Some(Interval { months: 0, ns: *ns }),
-                _ => None,
-            };
-            let by =
-                by.map(
-                    |by| if operator == '-' { Interval { months: -by.months, ns: by.ns.saturating_neg() } } else { by },
-                );
-            match by.and_then(|by| time::add(*ns, by, &environment.time_zone)) {
-                Some(ns) => Ok(Value::Timestamp(ns)),
-                None => invalid(format!("timestamp out of range: {a} {operator} {b}")),
-            }
-        }
+        (a, b) if a.time_ns().is_some() || b.time_ns().is_some() => times(a, b, environment, operator),
         (Value::Interval(a), Value::Interval(b)) if matches!(operator, '+' | '-') => {
-            let sign = if operator == '-' { -1 } else { 1 };
-            let (months, ns) = (b.months.checked_mul(sign), b.ns.checked_mul(i64::from(sign)));
-            let sum =
-                months.and_then(|months| a.months.checked_add(months)).zip(ns.and_then(|ns| a.ns.checked_add(ns)));
-            sum.map_or_else(
-                || invalid("interval out of range"),
-                |(months, ns)| Ok(Value::Interval(Interval { months, ns })),
-            )
+            let b = if operator == '-' { b.checked_neg() } else { Some(*b) };
+            b.and_then(|b| a.checked_add(b)).map(Value::Interval).ok_or_else(interval_out_of_range)
         }
         (Value::Interval(a), Value::Interval(b)) if operator == '/' => {
             Ok(Value::Float(a.approximate_ns() as f64 / b.approximate_ns() as f64))
@@ -157,14 +133,7 @@ fn compute(arguments: &[Value], environment: &Environment, operator: char) -> Re
             let Some(by) = by.number().map(|by| if operator == '/' { 1.0 / by } else { by }) else {
                 return invalid(format!("cannot compute {a} {operator} {b}"));
             };
-            // A part of a month is one of thirty days.
-            let months = f64::from(interval.months) * by;
-            let ns = interval.ns as f64 * by + (months.fract() * 30.0 * NS_PER_DAY as f64).round();
-            let months = months.trunc();
-            if !ns.is_finite() || ns.abs() > 9.2e18 || months.abs() > 2e9 {
-                return invalid("interval out of range");
-            }
-            Ok(Value::Interval(Interval { months: months as i32, ns: ns as i64 }))
+            interval.times(by).map(Value::Interval).ok_or_else(interval_out_of_range)
         }
         _ => match (a.number(), b.number()) {
             (Some(x), Some(y)) => Ok(Value::Float(match operator {
@@ -179,6 +148,48 @@ fn compute(arguments: &[Value], environment: &Environment, operator: char) -> Re
             }
         },
     }
+}
+
+fn interval_out_of_range() -> SqlError {
+    SqlError::Invalid("interval out of range".to_owned())
+}
+
+/// The sum or difference of times, and of a time and a length of time: days are those of the session's calendar for instants.
+fn times(a: &Value, b: &Value, environment: &Environment, operator: char) -> Result<Value, SqlError> {
+    let out_of_range = || SqlError::Invalid(format!("timestamp out of range: {a} {operator} {b}"));
+    if let (Some(first), Some(second), '-') = (a.time_ns(), b.time_ns(), operator) {
+        let ns = first.checked_sub(second).ok_or_else(interval_out_of_range)?;
+        let days = ns / NS_PER_DAY;
+        return Ok(match (a, b) {
+            (Value::Date(_), Value::Date(_)) => Value::Int(days),
+            _ => Value::Interval(Interval { months: 0, days: days as i32, ns: ns % NS_PER_DAY }),
+        });
+    }
+    let (at, by) = match (a.time_ns(), b.time_ns(), operator) {
+        (Some(_), None, '+' | '-') => (a, b),
+        (None, Some(_), '+') => (b, a),
+        _ => {
+            let (a, b) = (a.sql_type().name(), b.sql_type().name());
+            return invalid(format!("operator does not exist: {a} {operator} {b}"));
+        }
+    };
+    let by = match (at, by) {
+        (_, Value::Interval(interval)) => Some(*interval),
+        (_, Value::Text(text)) => time::parse_interval(text),
+        (Value::Date(_), Value::Int(days)) => {
+            i32::try_from(*days).ok().map(|days| Interval { days, ..Interval::default() })
+        }
+        (_, Value::Int(ns)) => Some(Interval::of_ns(*ns)),
+        _ => None,
+    };
+    let signed = if operator == '-' { by.and_then(Interval::checked_neg) } else { by };
+    let sum = signed.zip(at.time_ns()).and_then(|(by, ns)| time::add(ns, by, zone_of(at, environment)));
+    let ns = sum.ok_or_else(out_of_range)?;
+    Ok(match at {
+        Value::Timestamp(_) => Value::Timestamp(ns),
+        Value::Date(_) if matches!((a, b), (_, Value::Int(_)) | (Value::Int(_), _)) => Value::Date(ns),
+        _ => Value::LocalTimestamp(ns),
+    })
 }
 
 fn integers(a: i64, b: i64, operator: char) -> Result<Value, SqlError> {

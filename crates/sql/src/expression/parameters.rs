@@ -114,7 +114,7 @@ impl Binder<'_> {
 
 impl Function {
     /// Returns whether its arguments are of one type: comparisons, and functions that choose one of their arguments.
-    fn takes_alike(&self) -> bool {
+    pub(super) fn takes_alike(&self) -> bool {
         matches!(self.returns, super::Returns::Unified)
             || matches!(self.name, "=" | "<>" | "<" | "<=" | ">" | ">=" | "nullif" | "IS NOT DISTINCT FROM")
     }

@@ -58,8 +58,8 @@ enum Period {
 impl Period {
     fn times(self, count: i64) -> Option<Interval> {
         match self {
-            Self::Fixed(ns) => Some(Interval { months: 0, ns: ns.checked_mul(count)? }),
-            Self::Months(months) => Some(Interval { months: i32::try_from(count).ok()?.checked_mul(months)?, ns: 0 }),
+            Self::Fixed(ns) => Some(Interval::of_ns(ns.checked_mul(count)?)),
+            Self::Months(months) => Some(Interval::of_months(i32::try_from(count).ok()?.checked_mul(months)?)),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn sum(a: &Value, b: &Value, environment: &Environment) -> Result<Val
 
 /// The bin of `SAMPLE BY`, by the clock of a zone.
 pub(crate) fn sample_bin(width: Interval, time: Bound, offset_ns: i64, zone: &str) -> Bound {
-    let offset = Interval { months: 0, ns: offset_ns };
+    let offset = Interval::of_ns(offset_ns);
     let constants = [Value::Interval(width), Value::Interval(offset), Value::text(zone)].map(Bound::Constant);
     let [width, offset, zone] = constants;
     Bound::Call(&times::SAMPLE_BY, vec![width, time, offset, zone])

@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 use query::time::{self, CalendarBins};
 use query::{Interval, SqlType, Value};
 
-use super::{Bound, Environment, Function, NS_PER_DAY, Returns, dates, strict};
+use super::{Bound, Environment, Function, Returns, dates, strict};
 use crate::error::{SqlError, invalid};
 
 /// 2000-01-03T00:00:00Z, a Monday: where bins of `time_bucket` begin, as in TimescaleDB.
@@ -16,7 +16,7 @@ pub(super) static FUNCTIONS: [Function; 11] = [
     strict("now", (0, 0), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
     strict("current_timestamp", (0, 1), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
     strict("localtimestamp", (0, 1), SqlType::LocalTimestamp, |_, environment| {
-        Ok(Value::Timestamp(environment.now_ns))
+        super::cast(Value::Timestamp(environment.now_ns), SqlType::LocalTimestamp, environment)
     }),
     strict("systimestamp", (0, 0), SqlType::Timestamp, |_, environment| Ok(Value::Timestamp(environment.now_ns))),
     strict("time_bucket", (2, 4), SqlType::Timestamp, time_bucket),
@@ -40,8 +40,8 @@ pub(super) static FUNCTIONS: [Function; 11] = [
         )
     }),
     strict("to_timestamp", (1, 2), SqlType::Timestamp, |arguments, environment| match arguments.first() {
-        Some(Value::Text(_) | Value::Timestamp(_)) => {
-            super::cast(arguments[0].clone(), SqlType::Timestamp, environment)
+        Some(at) if matches!(at, Value::Text(_)) || at.time_ns().is_some() => {
+            super::cast(at.clone(), SqlType::Timestamp, environment)
         }
         Some(seconds) => match seconds.number().map(|seconds| seconds * 1e9).filter(|ns| ns.abs() < 9.2e18) {
             Some(ns) => Ok(Value::Timestamp(ns as i64)),
@@ -59,8 +59,7 @@ pub(super) static FUNCTIONS: [Function; 11] = [
                 None => invalid(format!("unit \"{field}\" not recognized for type interval")),
             },
             at => {
-                let ns = timestamp(at)?;
-                let part = time::part(field, ns, &environment.time_zone);
+                let part = part(field, timestamp(at, environment)?, zone_of(at, environment));
                 part.map(Value::Float)
                     .map_or_else(|| invalid(format!("unit \"{field}\" not recognized for a timestamp")), Ok)
             }
@@ -70,36 +69,49 @@ pub(super) static FUNCTIONS: [Function; 11] = [
 
 /// What a zone's clock shows at an instant: `AT TIME ZONE` of a `timestamptz`.
 pub(super) static TO_LOCAL: Function =
-    strict("AT TIME ZONE", (2, 2), SqlType::LocalTimestamp, |arguments, _| at_time_zone(arguments, time::to_local));
+    strict("AT TIME ZONE", (2, 2), SqlType::LocalTimestamp, |arguments, environment| {
+        at_time_zone(arguments, environment, time::to_local).map(Value::LocalTimestamp)
+    });
 
 /// The instant at which a zone's clock shows a time: `AT TIME ZONE` of a `timestamp`.
 pub(super) static FROM_LOCAL: Function =
-    strict("AT TIME ZONE", (2, 2), SqlType::Timestamp, |arguments, _| at_time_zone(arguments, time::from_local));
+    strict("AT TIME ZONE", (2, 2), SqlType::Timestamp, |arguments, environment| {
+        at_time_zone(arguments, environment, time::from_local).map(Value::Timestamp)
+    });
 
-fn at_time_zone(arguments: &[Value], convert: fn(i64, &TimeZone) -> Option<i64>) -> Result<Value, SqlError> {
+fn at_time_zone(
+    arguments: &[Value],
+    environment: &Environment,
+    convert: fn(i64, &TimeZone) -> Option<i64>,
+) -> Result<i64, SqlError> {
     let [at, Value::Text(zone)] = arguments else { return invalid("AT TIME ZONE takes the name of a time zone") };
-    convert(timestamp(at)?, &time_zone(zone)?).map(Value::Timestamp).ok_or_else(out_of_range)
+    convert(timestamp(at, environment)?, &time_zone(zone)?).ok_or_else(out_of_range)
 }
 
-/// A date and so many days.
-pub(super) static DATE_ADD: Function =
-    strict("+", (2, 2), SqlType::Date, |arguments, _| days_later(arguments, i64::checked_add));
-/// A date so many days before.
-pub(super) static DATE_SUBTRACT: Function =
-    strict("-", (2, 2), SqlType::Date, |arguments, _| days_later(arguments, i64::checked_sub));
-/// Days between two dates.
-pub(super) static DATE_DIFFERENCE: Function = strict("-", (2, 2), SqlType::Int, |arguments, _| match arguments {
-    [a, b] => {
-        let days = (i128::from(timestamp(a)?) - i128::from(timestamp(b)?)).div_euclid(i128::from(NS_PER_DAY));
-        i64::try_from(days).map(Value::Int).map_err(|_| out_of_range())
-    }
-    _ => Ok(Value::Null),
-});
+/// The zone on whose clock a time is read: the session's for an instant.
+pub(super) fn zone_of<'a>(at: &Value, environment: &'a Environment) -> &'a TimeZone {
+    const UTC: &TimeZone = &TimeZone::UTC;
+    if matches!(at, Value::LocalTimestamp(_) | Value::Date(_)) { UTC } else { &environment.time_zone }
+}
 
-fn days_later(arguments: &[Value], sum: fn(i64, i64) -> Option<i64>) -> Result<Value, SqlError> {
-    let [date, Value::Int(days)] = arguments else { return invalid("dates and whole numbers of days are added") };
-    let ns = days.checked_mul(NS_PER_DAY).zip(Some(timestamp(date)?)).and_then(|(by, ns)| sum(ns, by));
-    ns.map(Value::Timestamp).ok_or_else(out_of_range)
+/// A time of a kind: an instant beside instants, else one of a clock.
+fn like(at: &Value, ns: i64) -> Value {
+    if matches!(at, Value::LocalTimestamp(_) | Value::Date(_)) {
+        Value::LocalTimestamp(ns)
+    } else {
+        Value::Timestamp(ns)
+    }
+}
+
+/// A part of a time, or of its zone.
+fn part(field: &str, ns: i64, zone: &TimeZone) -> Option<f64> {
+    let offset_s = time::offset_s(zone, ns);
+    Some(match field.to_lowercase().as_str() {
+        "timezone" => offset_s as f64,
+        "timezone_hour" => (offset_s / 3600) as f64,
+        "timezone_minute" => (offset_s / 60 % 60) as f64,
+        _ => return time::part(field, ns, zone),
+    })
 }
 
 /// A time zone by its name.
@@ -107,14 +119,15 @@ pub(crate) fn time_zone(name: &str) -> Result<TimeZone, SqlError> {
     time::zone(name).ok_or_else(|| SqlError::Invalid(format!("time zone \"{name}\" not recognized")))
 }
 
-fn timestamp(at: &Value) -> Result<i64, SqlError> {
+fn timestamp(at: &Value, environment: &Environment) -> Result<i64, SqlError> {
     match at {
-        Value::Timestamp(ns) => Ok(*ns),
-        Value::Text(text) => match time::parse(text) {
+        Value::Text(text) => match time::parse_instant(text, &environment.time_zone) {
             Some(ns) => Ok(ns),
             None => invalid(format!("invalid input syntax for type timestamp: \"{text}\"")),
         },
-        other => invalid(format!("a timestamp is wanted, not a {}", other.sql_type().name())),
+        at => at
+            .time_ns()
+            .ok_or_else(|| SqlError::Invalid(format!("a timestamp is wanted, not a {}", at.sql_type().name()))),
     }
 }
 
@@ -125,7 +138,7 @@ pub(crate) fn width(value: &Value) -> Result<Interval, SqlError> {
         Value::Text(text) => time::parse_interval(text),
         _ => None,
     };
-    match width {
+    match width.map(Interval::with_even_days) {
         Some(width) if (width.months > 0 && width.ns == 0) || (width.months == 0 && width.ns > 0) => Ok(width),
         _ => invalid(format!("bins have a width of whole months or of a fixed length above zero, not \"{value}\"")),
     }
@@ -159,7 +172,7 @@ pub(crate) fn filled_range(call: &Bound, environment: &Environment) -> Result<Op
     let Bound::Call(function, arguments) = call else { return Ok(None) };
     let time = |bound: &Bound| match bound.value(&[], environment)? {
         Value::Null => Ok(None),
-        value => timestamp(&value).map(Some),
+        value => timestamp(&value, environment).map(Some),
     };
     match (function.name, arguments.as_slice()) {
         ("time_bucket_gapfill", _) => Ok(Some(FilledRange::default())),
@@ -179,21 +192,17 @@ const fn bucket_origin_ns(width: Interval) -> i64 {
 fn time_bucket(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
     let [by, at, rest @ ..] = arguments else { return Ok(Value::Null) };
     let width = width(by)?;
-    start(&bucket_bins(width, bucket_origin_ns(width), rest, environment)?, at)
+    start(&bucket_bins(width, bucket_origin_ns(width), rest)?, at, environment)
 }
 
 /// The bins of a call of `time_bucket`: what follows the time is an origin, an offset or a time zone. The origin where none is named is local.
-fn bucket_bins(
-    width: Interval,
-    local_origin_ns: i64,
-    options: &[Value],
-    environment: &Environment,
-) -> Result<CalendarBins, SqlError> {
-    let (mut origin_ns, mut offsets, mut zone) = (None, Vec::new(), environment.time_zone.clone());
+/// Without a zone they are cut by UTC, as in `TimescaleDB`, whatever the session's zone.
+fn bucket_bins(width: Interval, local_origin_ns: i64, options: &[Value]) -> Result<CalendarBins, SqlError> {
+    let (mut origin_ns, mut offsets, mut zone) = (None, Vec::new(), TimeZone::UTC);
     for option in options {
         match option {
             Value::Interval(offset) => offsets.push(*offset),
-            Value::Timestamp(origin) => origin_ns = Some(*origin),
+            at if at.time_ns().is_some() => origin_ns = at.time_ns(),
             Value::Text(text) => match (time::parse(text), time::parse_interval(text)) {
                 (Some(origin), _) => origin_ns = Some(origin),
                 (None, Some(offset)) => offsets.push(offset),
@@ -233,20 +242,20 @@ pub(crate) fn calendar_bins(call: &Bound, environment: &Environment) -> Result<O
     if options.iter().any(Value::is_null) {
         return Ok(None);
     }
-    bucket_bins(width, local_origin_ns, &options, environment).map(Some)
+    bucket_bins(width, local_origin_ns, &options).map(Some)
 }
 
 /// `date_bin(width, time [, origin])`
 fn date_bin(arguments: &[Value], environment: &Environment) -> Result<Value, SqlError> {
     let [by, at, rest @ ..] = arguments else { return Ok(Value::Null) };
-    start(&bucket_bins(width(by)?, 0, rest, environment)?, at)
+    start(&bucket_bins(width(by)?, 0, rest)?, at, environment)
 }
 
 /// The bin of `SAMPLE BY`: width, time, offset and time zone; bins begin at the local epoch.
 pub(crate) static SAMPLE_BY: Function = strict("SAMPLE BY", (4, 4), SqlType::Timestamp, date_bin);
 
-fn start(bins: &CalendarBins, at: &Value) -> Result<Value, SqlError> {
-    bins.checked_start_of(timestamp(at)?).map(Value::Timestamp).ok_or_else(out_of_range)
+fn start(bins: &CalendarBins, at: &Value, environment: &Environment) -> Result<Value, SqlError> {
+    bins.checked_start_of(timestamp(at, environment)?).map(|ns| like(at, ns)).ok_or_else(out_of_range)
 }
 
 fn out_of_range() -> SqlError {
@@ -258,12 +267,17 @@ fn date_trunc(arguments: &[Value], environment: &Environment) -> Result<Value, S
     let [Value::Text(unit), at, rest @ ..] = arguments else {
         return invalid("date_trunc takes the name of a unit and a timestamp");
     };
+    // A date is the instant of its midnight, as in Postgres.
+    let at = match at {
+        Value::Date(_) => &super::cast(at.clone(), SqlType::Timestamp, environment)?,
+        at => at,
+    };
     let zone = match rest.first() {
         Some(Value::Text(zone)) => time_zone(zone)?,
-        _ => environment.time_zone.clone(),
+        _ => zone_of(at, environment).clone(),
     };
-    match time::truncate(unit, timestamp(at)?, &zone) {
-        Some(ns) => Ok(Value::Timestamp(ns)),
+    match time::truncate(unit, timestamp(at, environment)?, &zone) {
+        Some(ns) => Ok(like(at, ns)),
         None => invalid(format!("unit \"{unit}\" not recognized for a timestamp")),
     }
 }

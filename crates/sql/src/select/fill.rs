@@ -36,13 +36,13 @@ impl Run<'_> {
         gaps: &Gaps,
         grouped: &Grouped,
     ) -> Result<Vec<Vec<Value>>, SqlError> {
-        let at = |row: &Vec<Value>| match row.get(gaps.key) {
-            Some(Value::Timestamp(ns)) => Some(*ns),
-            _ => None,
-        };
+        let at = |row: &Vec<Value>| row.get(gaps.key).and_then(Value::time_ns);
         let times = || rows.iter().filter_map(at);
         let (Some(first), Some(last)) = (times().min(), times().max()) else { return Ok(rows) };
         let starts = starts(gaps, first, last)?;
+        let key_type = grouped.keys.get(gaps.key).map(|key| key.typed.sql_type);
+        let is_local = key_type == Some(SqlType::LocalTimestamp);
+        let bin = |ns: i64| if is_local { Value::LocalTimestamp(ns) } else { Value::Timestamp(ns) };
         // Groups without a time, as outer joins make them, have no bin.
         let mut filled = Vec::new();
         // By the other keys, in the order in which they come.
@@ -80,7 +80,7 @@ impl Run<'_> {
                     None => {
                         let mut row = key.clone();
                         if let Some(time) = row.get_mut(gaps.key) {
-                            *time = Value::Timestamp(*start_ns);
+                            *time = bin(*start_ns);
                         }
                         row.resize(grouped.keys.len() + grouped.calls.len(), Value::Null);
                         rows.push((row, false));
@@ -124,7 +124,7 @@ fn fill_column(rows: &mut [(Vec<Value>, bool)], filled: &FilledColumn, fill: Fil
     let number = |number: f64| if is_whole { Value::Int(number.round() as i64) } else { Value::Float(number) };
     let fills_nulls = matches!(fill, FillWith::Previous | FillWith::Linear);
     let slot = |(row, is_there): &(Vec<Value>, bool)| {
-        let ns = if let Some(Value::Timestamp(ns)) = row.get(key) { *ns } else { 0 };
+        let ns = row.get(key).and_then(Value::time_ns).unwrap_or(0);
         let value = row.get(column).filter(|value| *is_there && !(fills_nulls && value.is_null()));
         (ns, value.cloned())
     };

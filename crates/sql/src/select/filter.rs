@@ -60,8 +60,9 @@ fn on_tag(operand: &Bound, op: MatchOp, values: Vec<String>, scope: &Scope) -> O
 fn compared(condition: &Bound, scope: &Scope) -> Option<Condition> {
     let (column, operator, value) = comparison(condition, scope)?;
     match (column.role, column.sql_type, value) {
-        (Role::Time, _, Value::Timestamp(ns) | Value::Int(ns)) => Some(Condition::Time(operator, *ns)),
+        (Role::Time, _, Value::Int(ns)) => Some(Condition::Time(operator, *ns)),
         (Role::Time, _, Value::Text(text)) => Some(Condition::Time(operator, time::parse(text)?)),
+        (Role::Time, _, value) => Some(Condition::Time(operator, value.time_ns()?)),
         (Role::Tag, _, Value::Text(text)) => {
             let op = match operator {
                 Operator::Equal => MatchOp::Equal,

@@ -47,7 +47,7 @@ impl Run<'_> {
             let left = (self.rows_of(source, &scope)?, scope);
             let (right, right_scope) = self.joined(table)?;
             let right = (self.rows_of(right, &right_scope)?, right_scope);
-            (source, scope) = self.join(left, right, &JoinOperator::CrossJoin(JoinConstraint::None))?;
+            (source, scope) = self.join(left, right, &JoinOperator::CrossJoin(JoinConstraint::None), None)?;
         }
         Ok((source, scope))
     }
@@ -58,7 +58,8 @@ impl Run<'_> {
             let left = (self.rows_of(source, &scope)?, scope);
             let (right, right_scope) = self.factor(&join.relation)?;
             let right = (self.rows_of(right, &right_scope)?, right_scope);
-            (source, scope) = self.join(left, right, &join.join_operator)?;
+            let tolerance = self.parsed.tolerance(&join.relation);
+            (source, scope) = self.join(left, right, &join.join_operator, tolerance)?;
         }
         Ok((source, scope))
     }
@@ -101,6 +102,9 @@ impl Run<'_> {
         let schema = self.schema(table, quoted)?;
         let mut scope = self.scope(&schema, qualifier);
         rename(alias, scope.columns.iter_mut().map(|column| &mut column.name));
+        if self.has_pending_rows(&schema.name) {
+            return Ok((Source::Rows(self.rows_with_pending(&schema)?), scope));
+        }
         Ok((Source::Table(Table { schema }), scope))
     }
 

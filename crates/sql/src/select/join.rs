@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use query::Value;
+use jiff::tz::TimeZone;
+use query::{Interval, Value, time};
 use sqlparser::ast::{Expr, JoinConstraint, JoinOperator};
 
 use super::from::Source;
 use crate::error::{SqlError, invalid, unsupported};
-use crate::expression::{Bound, holds};
+use crate::expression::{Bound, holds, width};
 use crate::run::Run;
 use crate::scope::{Role, Scope, ScopeColumn};
 
@@ -22,7 +23,16 @@ type Shared = Vec<(usize, usize)>;
 struct Kind {
     keeps_left: bool,
     keeps_right: bool,
-    is_as_of: bool,
+    as_of: Option<AsOf>,
+}
+
+/// How old the newest row of the right may be that a row of the left finds.
+#[derive(Debug, Clone, Copy)]
+struct AsOf {
+    /// True if it is to be earlier: `LT JOIN`.
+    is_earlier: bool,
+    /// The most that it may be earlier by; `None` for as much as it is.
+    tolerance: Option<Interval>,
 }
 
 /// The two sides of a join.
@@ -38,7 +48,11 @@ impl Run<'_> {
         left: (Vec<Vec<Value>>, Scope),
         right: (Vec<Vec<Value>>, Scope),
         operator: &JoinOperator,
+        tolerance: Option<&str>,
     ) -> Result<(Source, Scope), SqlError> {
+        let tolerance = tolerance.map(|text| width(&Value::text(text))).transpose()?;
+        let as_of =
+            |is_earlier| Kind { keeps_left: true, keeps_right: false, as_of: Some(AsOf { is_earlier, tolerance }) };
         let mut both = Scope { columns: [left.1.columns.clone(), right.1.columns.clone()].concat() };
         let (constraint, kind) = match operator {
             JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) | JoinOperator::CrossJoin(constraint) => {
@@ -51,12 +65,11 @@ impl Run<'_> {
                 (constraint, Kind { keeps_right: true, ..Kind::default() })
             }
             JoinOperator::FullOuter(constraint) => {
-                (constraint, Kind { keeps_left: true, keeps_right: true, is_as_of: false })
+                (constraint, Kind { keeps_left: true, keeps_right: true, as_of: None })
             }
-            // What ASOF JOIN was replaced by ([`crate::syntax::parse`]).
-            JoinOperator::LeftSemi(constraint) => {
-                (constraint, Kind { keeps_left: true, keeps_right: false, is_as_of: true })
-            }
+            // What ASOF JOIN and LT JOIN were replaced by ([`crate::syntax::parse`]).
+            JoinOperator::LeftSemi(constraint) => (constraint, as_of(false)),
+            JoinOperator::LeftAnti(constraint) => (constraint, as_of(true)),
             _ => return unsupported("SEMI and ANTI joins; IN and EXISTS do the same"),
         };
         let (mut conditions, shared) = self.join_conditions(constraint, &left.1, &right.1, &both)?;
@@ -120,7 +133,7 @@ impl Run<'_> {
         Ok((conditions, shared))
     }
 
-    /// Rows side by side: partners are found by the columns that must be equal, and, as of a time, the newest that is not later.
+    /// Rows side by side: partners are found by the columns that must be equal, and, as of a time, the newest that is not later, or earlier.
     fn join_rows(
         &mut self,
         sides: Sides<'_>,
@@ -129,13 +142,16 @@ impl Run<'_> {
         kind: Kind,
     ) -> Result<Vec<Vec<Value>>, SqlError> {
         let keys = take_keys(conditions, sides.left.0.columns.len());
-        let times = if kind.is_as_of { Some(as_of_times(sides.left.0, sides.right.0)?) } else { None };
-        if kind.is_as_of {
+        let times = match kind.as_of {
+            Some(as_of) => Some((as_of, as_of_times(sides.left.0, sides.right.0)?)),
+            None => None,
+        };
+        if times.is_some() {
             // `a.time >= b.time` says what ASOF means anyway.
             conditions.retain(|condition| !crate::expression::compares_times(condition, sides.both));
         }
         let right = &sides.right.1;
-        let partners = partners(right, &keys, times.map(|(_, time)| time));
+        let partners = partners(right, &keys, times.map(|(_, (_, time))| time));
         let mut joined: Vec<Vec<Value>> = Vec::new();
         let empty = vec![Value::Null; sides.right.0.columns.len()];
         let width = sides.both.columns.len();
@@ -144,11 +160,9 @@ impl Run<'_> {
             self.session.budget().check()?;
             let key: Vec<Value> = keys.iter().map(|(a, _)| cell(&row, *a)).collect();
             let mut candidates = partners.get(&key).map(Vec::as_slice).unwrap_or_default();
-            if let Some((a, b)) = times {
-                let now = cell(&row, a);
-                let is_later = |place: &usize| right.get(*place).is_some_and(|row| cell(row, b).order(&now).is_gt());
-                let behind = candidates.partition_point(|place| !is_later(place));
-                candidates = candidates.get(behind.saturating_sub(1)..behind).unwrap_or_default();
+            if let Some((as_of, (a, b))) = times {
+                let at = |place: &usize| right.get(*place).map_or(Value::Null, |row| cell(row, b));
+                candidates = as_of.newest(&cell(&row, a), candidates, at);
             }
             let before = joined.len();
             for place in candidates {
@@ -181,6 +195,23 @@ impl Run<'_> {
             joined.iter_mut().for_each(|row| merge(row, shared));
         }
         Ok(joined)
+    }
+}
+
+impl AsOf {
+    /// The newest of candidates, which are in order of time, that a row of a time finds; none or one.
+    fn newest<'a>(self, now: &Value, candidates: &'a [usize], at: impl Fn(&usize) -> Value) -> &'a [usize] {
+        let is_early = |place: &usize| {
+            let order = at(place).order(now);
+            order.is_lt() || (order.is_eq() && !self.is_earlier)
+        };
+        let after = candidates.partition_point(is_early);
+        let newest = candidates.get(after.saturating_sub(1)..after).unwrap_or_default();
+        let is_too_old = |place: &usize| {
+            let oldest = self.tolerance.and_then(|by| time::add(now.time_ns()?, by.checked_neg()?, &TimeZone::UTC));
+            oldest.is_some_and(|oldest| at(place).time_ns().is_none_or(|ns| ns < oldest))
+        };
+        if newest.iter().any(is_too_old) { &[] } else { newest }
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use query::{ResultRows, Value};
+use query::{ResultRows, SqlType, Value};
 use sqlparser::ast::Expr;
 
 use super::Rows;
 use super::filter::lower;
 use super::from::Table;
-use crate::error::SqlError;
+use crate::error::{SqlError, invalid};
 use crate::expression::{Bound, Typed};
 use crate::run::Run;
-use crate::scope::{Role, Scope};
+use crate::scope::{Role, Scope, ScopeColumn};
 use crate::select::table_rows::{shape_of, width_of};
 
 impl Run<'_> {
@@ -49,17 +49,36 @@ impl Run<'_> {
                 read.keep_newest(&columns);
                 Ok(Rows::Read(read))
             }
-            rows => {
-                let rows = rows.made();
-                let mut newest: HashMap<Vec<Value>, usize> = HashMap::new();
-                for (place, row) in rows.iter().enumerate() {
-                    let key = keys.iter().map(|key| key.value(row, &self.environment));
-                    newest.insert(key.collect::<Result<_, _>>()?, place);
-                }
-                let kept: HashSet<usize> = newest.into_values().collect();
-                let rows = rows.into_iter().enumerate().filter(|(place, _)| kept.contains(place));
-                Ok(Rows::Made(rows.map(|(_, row)| row).collect()))
-            }
+            rows => Ok(Rows::Made(self.last_by(rows.made(), &keys)?)),
         }
+    }
+
+    /// The newest of rows that are no table's, for each value of some columns.
+    pub(super) fn latest_of_rows(
+        &mut self,
+        mut rows: Vec<Vec<Value>>,
+        scope: &Scope,
+        by: &[Expr],
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
+        let keys = by.iter().map(|by| Ok(self.bind(scope, by)?.expression)).collect::<Result<Vec<_>, SqlError>>()?;
+        let is_time = |column: &ScopeColumn| matches!(column.sql_type, SqlType::Timestamp | SqlType::LocalTimestamp);
+        let time = scope.columns.iter().position(|column| column.role == Role::Time);
+        let Some(time) = time.or_else(|| scope.columns.iter().position(is_time)) else {
+            return invalid("LATEST ON is of rows with a column of time");
+        };
+        rows.sort_by_key(|row| row.get(time).and_then(Value::time_ns));
+        self.last_by(rows, &keys)
+    }
+
+    /// Of rows in order of time the last one of each value of some keys.
+    fn last_by(&self, rows: Vec<Vec<Value>>, keys: &[Bound]) -> Result<Vec<Vec<Value>>, SqlError> {
+        let mut newest: HashMap<Vec<Value>, usize> = HashMap::new();
+        for (place, row) in rows.iter().enumerate() {
+            let key = keys.iter().map(|key| key.value(row, &self.environment));
+            newest.insert(key.collect::<Result<_, _>>()?, place);
+        }
+        let kept: HashSet<usize> = newest.into_values().collect();
+        let rows = rows.into_iter().enumerate().filter(|(place, _)| kept.contains(place));
+        Ok(rows.map(|(_, row)| row).collect())
     }
 }

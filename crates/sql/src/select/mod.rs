@@ -10,6 +10,7 @@ mod join;
 mod latest;
 mod nothing;
 pub(crate) mod order;
+mod own_rows;
 mod projections;
 mod pushed;
 mod sample;
@@ -148,10 +149,11 @@ impl Run<'_> {
                 }
             },
             Source::Rows(rows) => {
-                if extension.latest_by.is_some() {
-                    return unsupported("LATEST ON of something else than a table");
-                }
-                Rows::Made(self.filtered(rows, condition.as_ref())?)
+                let rows = self.filtered(rows, condition.as_ref())?;
+                Rows::Made(match &extension.latest_by {
+                    Some(by) => self.latest_of_rows(rows, scope, by)?,
+                    None => rows,
+                })
             }
         };
         self.note_folds(&rows)?;

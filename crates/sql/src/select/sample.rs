@@ -94,10 +94,7 @@ impl Run<'_> {
         let select_token = AttachedToken::empty();
         let first = Select { select_token, from: select.from.clone(), selection, ..(**minimum).clone() };
         let found = self.select(&first, &[], RowLimit::default())?.relation();
-        Ok(match found.rows.first().and_then(|row| row.first()) {
-            Some(Value::Timestamp(ns)) => Some(*ns),
-            _ => None,
-        })
+        Ok(found.rows.first().and_then(|row| row.first()).and_then(Value::time_ns))
     }
 
     /// How gaps between groups are filled, if they are.
@@ -162,8 +159,8 @@ impl Run<'_> {
 
 /// `00:30` or `-02:00`, as QuestDB writes offsets.
 fn offset_ns(text: &str) -> Result<i64, SqlError> {
-    match time::parse_interval(text) {
-        Some(Interval { months: 0, ns }) => Ok(ns),
+    match time::parse_interval(text).map(Interval::with_even_days) {
+        Some(Interval { months: 0, days: _, ns }) => Ok(ns),
         _ => invalid(format!("an offset is hours and minutes such as '00:30', not '{text}'")),
     }
 }

@@ -140,9 +140,11 @@ mod tests {
         let environment = Environment {
             now_ns: 0,
             time_zone: jiff::tz::TimeZone::UTC,
+            manner: crate::context::Manner::Postgres,
             database: String::new(),
             user: String::new(),
             settings: std::sync::Arc::default(),
+            changed_settings: None,
         };
         for round in 0..60 {
             // Of all series at the same times, at some of them, or anywhere.

@@ -7,9 +7,10 @@ use query::plan::{Plan, Scan};
 use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{AssignmentTarget, ConflictTarget, DoUpdate, Expr, ObjectName, OnConflictAction, OnInsert};
 
-use super::insert::{Kind, Target};
+use super::insert::Target;
 use crate::error::{SqlError, invalid, refused, unsupported};
 use crate::expression::{Bound, cast, holds};
+use crate::pending::Kind;
 use crate::run::Run;
 use crate::scope::{Role, Scope, ScopeColumn};
 
@@ -131,10 +132,14 @@ impl Run<'_> {
         let Some(schema) = &target.schema else { return Ok(HashMap::new()) };
         let times: HashSet<i64> = rows.iter().filter_map(|row| time_of(target, row)).collect();
         let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else { return Ok(HashMap::new()) };
-        let mut scan = Scan::of_table(schema.name.as_str());
-        scan.range = TimeRange::new(*first, *last);
-        let frames = self.plan(Plan::Scan(scan))?;
-        let found = self.rows_of_frames(frames, schema, Vec::new())?.made();
+        let found = if self.has_pending_rows(&schema.name) {
+            self.rows_with_pending(schema)?
+        } else {
+            let mut scan = Scan::of_table(schema.name.as_str());
+            scan.range = TimeRange::new(*first, *last);
+            let frames = self.plan(Plan::Scan(scan))?;
+            self.rows_of_frames(frames, schema, Vec::new())?.made()
+        };
         let names: Vec<String> =
             crate::catalog::columns_of(schema, self.time_name()).into_iter().map(|(name, ..)| name).collect();
         let sources: Vec<Option<usize>> = target

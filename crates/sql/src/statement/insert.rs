@@ -1,8 +1,5 @@
 //! `INSERT INTO table (time, tag, field, …) VALUES …`
 
-use std::fmt::Write;
-
-use query::lines::{TAG_SPECIAL, escaped, push_field};
 use query::{SqlType, TableSchema, Value, time};
 use sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, TableObject};
 
@@ -10,18 +7,8 @@ use super::Answer;
 use super::change::second_time;
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{ParameterType, Subqueries, cast, parameter_index};
+use crate::pending::{Kind, WrittenRows};
 use crate::run::Run;
-
-/// How values of a column are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Time,
-    Tag,
-    /// Of a type that is known.
-    Field(SqlType),
-    /// A text of a column that does not exist yet is a tag, all else a field.
-    New,
-}
 
 /// The treatment of rows and values that the store does not have: rows without a field, NaN and infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,13 +108,13 @@ impl Run<'_> {
         if let Some(conflict) = conflict {
             rows = self.resolve(&conflict, &target, rows)?;
         }
+        let done = Answer::Done(format!("INSERT 0 {}", rows.len()));
+        let returned =
+            insert.returning.as_ref().map(|items| self.returning(items, &target, rows.clone())).transpose()?;
         if !self.describes {
-            self.write_rows(&target, &rows)?;
+            self.write_rows(&target, rows)?;
         }
-        match &insert.returning {
-            None => Ok(Answer::Done(format!("INSERT 0 {}", rows.len()))),
-            Some(items) => Ok(Answer::Returned(self.returning(items, &target, rows)?, "INSERT 0")),
-        }
+        Ok(returned.map_or(done, |returned| Answer::Returned(returned, "INSERT 0")))
     }
 
     /// Notes the types of parameters that are values of columns.
@@ -171,8 +158,9 @@ impl Run<'_> {
         let schema = self.table(table)?;
         let target = Target::new(table, schema, columns, self.time_name());
         let rows = self.typed_rows(&target, rows, unwritable)?;
-        self.write_rows(&target, &rows)?;
-        Ok(rows.len())
+        let count = rows.len();
+        self.write_rows(&target, rows)?;
+        Ok(count)
     }
 
     /// Rows with values of their columns' types, each with its time.
@@ -229,7 +217,7 @@ impl Run<'_> {
             (Some(Kind::Field(sql_type)), value) => cast(value, *sql_type, &self.environment),
             (_, value) => {
                 let is_second_time = match &value {
-                    Value::Timestamp(_) => true,
+                    value if value.time_ns().is_some() => true,
                     // Rows that say their time in a column of another name.
                     Value::Text(text) => target.is_time_added && target.schema.is_none() && time::parse(text).is_some(),
                     _ => false,
@@ -240,13 +228,13 @@ impl Run<'_> {
         }
     }
 
-    /// Writes typed rows as lines.
-    pub(super) fn write_rows(&self, target: &Target, rows: &[Vec<Value>]) -> Result<(), SqlError> {
-        let mut lines = String::new();
-        for row in rows {
-            push_line(&mut lines, target, row);
+    /// Writes typed rows.
+    pub(super) fn write_rows(&self, target: &Target, rows: Vec<Vec<Value>>) -> Result<(), SqlError> {
+        if rows.is_empty() {
+            return Ok(());
         }
-        if lines.is_empty() { Ok(()) } else { self.write(lines) }
+        let columns = target.columns.iter().cloned().zip(target.kinds.iter().copied()).collect();
+        self.write(WrittenRows { table: target.table.clone(), columns, rows })
     }
 }
 
@@ -258,23 +246,4 @@ fn is_field(kind: Option<&Kind>, value: &Value) -> bool {
         Some(Kind::New) => !matches!(value, Value::Text(_)),
         _ => false,
     }
-}
-
-fn push_line(out: &mut String, target: &Target, row: &[Value]) {
-    let (mut tags, mut fields, mut time_ns) = (String::new(), String::new(), 0);
-    for ((name, kind), value) in target.columns.iter().zip(&target.kinds).zip(row) {
-        match (kind, value) {
-            (_, Value::Null) => {}
-            (Kind::Time, Value::Timestamp(ns)) => time_ns = *ns,
-            (Kind::Tag | Kind::New, Value::Text(text)) => {
-                if !text.is_empty() {
-                    let _ = write!(tags, ",{}={}", escaped(name, &TAG_SPECIAL), escaped(text, &TAG_SPECIAL));
-                }
-            }
-            (_, value) => {
-                push_field(&mut fields, name, value);
-            }
-        }
-    }
-    let _ = writeln!(out, "{}{tags} {fields} {time_ns}", escaped(&target.table, &TAG_SPECIAL));
 }

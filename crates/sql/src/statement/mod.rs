@@ -15,11 +15,10 @@ use query::{Session, Value};
 use sqlparser::ast::{ShowStatementOptions, Statement};
 
 pub(crate) use insert::Unwritable;
-pub use session::{Declared, Prepared, SessionCommand, session_command};
-pub use settings::{Setting, timeout_ms};
+pub use session::{CursorStep, Declared, Fetch, Prepared, SessionCommand, session_command};
 
 use crate::catalog::columns_of;
-use crate::context::ClientContext;
+use crate::context::{ChangedSettings, ClientContext, Setting};
 use crate::copy::{Copy, CopyIn, CopyOut};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Environment, ParameterType};
@@ -122,9 +121,16 @@ fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientC
     let environment = Environment {
         now_ns: client.now_ns,
         time_zone: client.time_zone.clone(),
+        manner: client.manner,
         database: client.database.clone(),
         user: client.user.clone(),
         settings: client.settings.clone(),
+        // Of a statement that is only described none is taken over.
+        changed_settings: if describes {
+            client.changed_settings.as_ref().map(|_| ChangedSettings::default())
+        } else {
+            client.changed_settings.clone()
+        },
     };
     Run {
         session,
@@ -148,6 +154,11 @@ impl Run<'_> {
                 self.client.notices.push(notice);
             }
             return Ok(answer);
+        }
+        if self.parsed.is_about_users(statement) {
+            // The server runs them, which knows the users.
+            let message = "statements about users are taken over HTTP and Postgres's protocol";
+            return if self.describes { Ok(Answer::Done(String::new())) } else { unsupported(message) };
         }
         Ok(match statement {
             Statement::Query(query) => match self.output(query)? {

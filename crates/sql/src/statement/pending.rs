@@ -1,13 +1,13 @@
 //! Writes of statements: made at once, or held until their transaction ends.
 
 use crate::error::SqlError;
-use crate::pending::{DeletedRows, PendingWrite, RowChange, commit};
+use crate::pending::{DeletedRows, PendingWrite, RowChange, WrittenRows, commit};
 use crate::run::Run;
 
 impl Run<'_> {
     /// Writes rows, or holds them until their transaction ends.
-    pub(crate) fn write(&self, lines: String) -> Result<(), SqlError> {
-        self.change_rows(RowChange::Rows(lines))
+    pub(crate) fn write(&self, rows: WrittenRows) -> Result<(), SqlError> {
+        self.change_rows(RowChange::Rows(rows))
     }
 
     /// Deletes rows, now or when the transaction ends.

@@ -3,8 +3,9 @@
 use query::{SqlType, Value};
 use sqlparser::ast::SelectItem;
 
-use super::insert::{Kind, Target};
+use super::insert::Target;
 use crate::error::SqlError;
+use crate::pending::Kind;
 use crate::relation::Relation;
 use crate::run::Run;
 use crate::scope::{Role, Scope, ScopeColumn};

@@ -4,7 +4,7 @@ use sqlparser::ast::{
     CloseCursor, DataType, DiscardObject, Expr, FetchDirection, ObjectName, Reset, Statement, Value, ValueWithSpan,
 };
 
-use crate::error::{SqlError, invalid, refused, unsupported};
+use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{ParameterType, sql_type};
 use crate::syntax::parse::Parsed;
 
@@ -25,8 +25,8 @@ pub enum SessionCommand {
     Release(String),
     /// `DECLARE … CURSOR FOR`
     Declare(Declared),
-    /// `FETCH`, of so many rows or of all.
-    Fetch(String, Option<usize>),
+    /// `FETCH` or `MOVE`
+    Fetch(Fetch),
     /// `CLOSE` of a cursor, or of all.
     Close(Option<String>),
     /// `PREPARE`
@@ -48,8 +48,36 @@ pub struct Declared {
     pub name: String,
     /// True if it stays after its transaction.
     pub is_held: bool,
+    /// True if it moves forward only.
+    pub is_forward_only: bool,
     /// Its query.
     pub query: Parsed,
+}
+
+/// `FETCH` or `MOVE`
+#[derive(Debug, Clone)]
+pub struct Fetch {
+    /// The cursor's name.
+    pub name: String,
+    /// The rows that are fetched, and where the cursor stands after them.
+    pub step: CursorStep,
+    /// True if the rows are not wanted: `MOVE`.
+    pub is_move: bool,
+}
+
+/// A movement of a cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CursorStep {
+    /// So many rows, or all, after the one where it stands.
+    Forward(Option<usize>),
+    /// So many rows, or all, before it, the nearest first.
+    Backward(Option<usize>),
+    /// The row of a number, the first is 1.
+    Absolute(usize),
+    /// The last row.
+    Last,
+    /// The row so many after it.
+    Relative(usize),
 }
 
 /// `PREPARE`
@@ -81,10 +109,15 @@ pub fn session_command(parsed: &Parsed, position: usize) -> Result<Option<Sessio
             SessionCommand::Declare(Declared {
                 name: name.value.clone(),
                 is_held: declare.hold == Some(true),
+                is_forward_only: declare.scroll == Some(false),
                 query: parsed.with(Statement::Query(query.clone())),
             })
         }
-        Statement::Fetch { name, direction, .. } => SessionCommand::Fetch(name.value.clone(), fetched(direction)?),
+        Statement::Fetch { name, direction, .. } => SessionCommand::Fetch(Fetch {
+            name: name.value.clone(),
+            step: step(direction)?,
+            is_move: parsed.is_move(name),
+        }),
         Statement::Close { cursor: CloseCursor::All } => SessionCommand::Close(None),
         Statement::Close { cursor: CloseCursor::Specific { name } } => SessionCommand::Close(Some(name.value.clone())),
         Statement::Prepare { name, data_types, statement } => SessionCommand::Prepare(Prepared {
@@ -114,20 +147,28 @@ fn last(name: &ObjectName) -> String {
     name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.clone()).unwrap_or_default()
 }
 
-/// The number of rows that a FETCH asks for; `None` for all.
-fn fetched(direction: &FetchDirection) -> Result<Option<usize>, SqlError> {
+/// The movement that a FETCH asks for.
+fn step(direction: &FetchDirection) -> Result<CursorStep, SqlError> {
     let number = |limit: &ValueWithSpan| match &limit.value {
         Value::Number(text, _) => {
             text.parse::<usize>().or_else(|_| invalid(format!("{text} is not a number of rows to fetch")))
         }
         other => invalid(format!("{other} is not a number of rows to fetch")),
     };
-    match direction {
-        FetchDirection::Next | FetchDirection::Forward { limit: None } => Ok(Some(1)),
-        FetchDirection::All | FetchDirection::ForwardAll => Ok(None),
-        FetchDirection::Count { limit } | FetchDirection::Forward { limit: Some(limit) } => number(limit).map(Some),
-        _ => refused("55000", "cursors move forward only: FETCH NEXT, FETCH 100 or FETCH ALL"),
-    }
+    Ok(match direction {
+        FetchDirection::Next | FetchDirection::Forward { limit: None } => CursorStep::Forward(Some(1)),
+        FetchDirection::All | FetchDirection::ForwardAll => CursorStep::Forward(None),
+        FetchDirection::Count { limit } | FetchDirection::Forward { limit: Some(limit) } => {
+            CursorStep::Forward(Some(number(limit)?))
+        }
+        FetchDirection::Prior | FetchDirection::Backward { limit: None } => CursorStep::Backward(Some(1)),
+        FetchDirection::Backward { limit: Some(limit) } => CursorStep::Backward(Some(number(limit)?)),
+        FetchDirection::BackwardAll => CursorStep::Backward(None),
+        FetchDirection::First => CursorStep::Absolute(1),
+        FetchDirection::Last => CursorStep::Last,
+        FetchDirection::Absolute { limit } => CursorStep::Absolute(number(limit)?),
+        FetchDirection::Relative { limit } => CursorStep::Relative(number(limit)?),
+    })
 }
 
 fn parameter_type(data_type: &DataType) -> Result<ParameterType, SqlError> {
@@ -177,14 +218,17 @@ mod tests {
             ("RELEASE a", "Release(\"a\")"),
             ("DECLARE c CURSOR FOR SELECT 1", "Declare(Declared"),
             ("DECLARE \"c\" NO SCROLL CURSOR WITH HOLD FOR SELECT 1", "Declare(Declared"),
-            ("FETCH 10 FROM c", "Fetch(\"c\","),
-            ("FETCH FORWARD ALL FROM c", "Fetch(\"c\","),
-            ("FETCH ALL IN c", "Fetch(\"c\","),
-            ("FETCH NEXT FROM c", "Fetch(\"c\","),
-            ("FETCH FROM c", "Fetch(\"c\","),
-            ("FETCH c", "Fetch(\"c\","),
-            ("FETCH FORWARD FROM c", "Fetch(\"c\","),
-            ("FETCH PRIOR FROM c", "cursors move forward only: FETCH NEXT, FETCH 100 or FETCH ALL"),
+            ("FETCH 10 FROM c", "Fetch(Fetch"),
+            ("FETCH FORWARD ALL FROM c", "Fetch(Fetch"),
+            ("FETCH ALL IN c", "Fetch(Fetch"),
+            ("FETCH NEXT FROM c", "Fetch(Fetch"),
+            ("FETCH FROM c", "Fetch(Fetch"),
+            ("FETCH c", "Fetch(Fetch"),
+            ("FETCH FORWARD FROM c", "Fetch(Fetch"),
+            ("FETCH PRIOR FROM c", "Fetch(Fetch"),
+            ("FETCH BACKWARD IN c", "Fetch(Fetch"),
+            ("MOVE LAST IN c", "Fetch(Fetch"),
+            ("MOVE c", "Fetch(Fetch"),
             ("CLOSE ALL", "Close(None)"),
             ("CLOSE c", "Close(Some(\"c\"))"),
             ("PREPARE p (int, text[]) AS SELECT $1", "Prepare(Prepared"),

@@ -1,55 +1,13 @@
 //! Settings of the session: `SET`, `SHOW`.
 
-use query::Interval;
-use query::time::parse_interval;
 use sqlparser::ast::{ContextModifier, Set};
 
 use super::Answer;
-use crate::error::{SqlError, invalid, refused};
-use crate::expression::time_zone;
+use crate::context::Setting;
+use crate::error::{SqlError, refused};
 use crate::relation::Relation;
 use crate::run::Run;
-use crate::settings::{SETTINGS, setting_of};
-
-/// A setting of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
-    /// Its name in small letters.
-    pub name: String,
-    /// Its value; `None` for the default.
-    pub value: Option<String>,
-    /// True if it ends with the transaction.
-    pub is_local: bool,
-}
-
-impl Setting {
-    /// A setting that a client names when it connects.
-    pub fn from_startup(name: &str, value: &str) -> Result<Self, SqlError> {
-        let name = name.to_lowercase();
-        let value = checked(&name, value.to_owned())?;
-        Ok(Self { name, value: Some(value), is_local: false })
-    }
-}
-
-/// Settings that say what the server is.
-const READ_ONLY: [&str; 8] = [
-    "in_hot_standby",
-    "integer_datetimes",
-    "is_superuser",
-    "max_identifier_length",
-    "max_index_keys",
-    "server_encoding",
-    "server_version",
-    "server_version_num",
-];
-
-/// Settings that would change answers and do not: the values that are taken, by their beginnings.
-const FIXED: [(&str, &[&str]); 4] = [
-    ("client_encoding", &["utf8", "utf-8", "unicode"]),
-    ("datestyle", &["iso"]),
-    ("intervalstyle", &["postgres"]),
-    ("standard_conforming_strings", &["on", "true", "yes", "1"]),
-];
+use crate::settings::{SETTINGS, check_changeable, checked, setting_of};
 
 impl Run<'_> {
     /// `SHOW name`
@@ -90,68 +48,11 @@ pub(super) fn setting(set: &Set) -> Result<Answer, SqlError> {
     let value = unquoted(&value);
     let is_default =
         value.eq_ignore_ascii_case("default") || (name == "timezone" && value.eq_ignore_ascii_case("local"));
-    if READ_ONLY.contains(&name.as_str()) {
-        return refused("55P02", format!("parameter \"{name}\" cannot be changed"));
-    }
+    check_changeable(&name)?;
     let value = if is_default { None } else { Some(checked(&name, value)?) };
     Ok(Answer::Set(Setting { name, value, is_local: scope == Some(ContextModifier::Local) }))
 }
 
 fn unquoted(value: &str) -> String {
     value.trim_matches(['\'', '"']).to_owned()
-}
-
-/// The value of a setting, if it may have it.
-fn checked(name: &str, value: String) -> Result<String, SqlError> {
-    if name == "timezone" {
-        let zone = time_zone(&value)?;
-        // Literals and rows that are written have no other zone: half of a setting would be worse than none.
-        if zone != jiff::tz::TimeZone::UTC && !matches!(zone.iana_name(), Some("UTC" | "Etc/UTC")) {
-            return invalid(format!(
-                "sessions are in UTC, not in {value}: name the zone where it matters, as in time AT TIME ZONE '{value}' or date_trunc('day', time, '{value}')"
-            ));
-        }
-    }
-    if name == "statement_timeout" && timeout_ms(&value).is_none() {
-        return invalid(format!("invalid value for parameter \"statement_timeout\": \"{value}\""));
-    }
-    let taken = FIXED.iter().find(|(known, _)| *known == name);
-    let lower = value.to_lowercase();
-    match taken {
-        Some((_, beginnings)) if !beginnings.iter().any(|beginning| lower.starts_with(beginning)) => {
-            invalid(format!("{name} is {} here, not {value}", beginnings.first().unwrap_or(&"")))
-        }
-        _ => Ok(value),
-    }
-}
-
-/// A timeout in milliseconds: a number of them, or a number with a unit; 0 for none.
-pub fn timeout_ms(value: &str) -> Option<u64> {
-    let value = value.trim();
-    if let Ok(ms) = value.parse::<u64>() {
-        return Some(ms);
-    }
-    match parse_interval(value)? {
-        Interval { months: 0, ns } => u64::try_from(ns).ok().map(|ns| ns.div_ceil(1_000_000)),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timeouts_have_units() {
-        for (text, expected) in [
-            ("5000", Some(5000)),
-            ("5s", Some(5000)),
-            ("2min", Some(120_000)),
-            ("0", Some(0)),
-            ("x", None),
-            ("-1", None),
-        ] {
-            assert_eq!(timeout_ms(text), expected, "{text}");
-        }
-    }
 }

@@ -1,13 +1,31 @@
 //! Which statements only read.
 
-use sqlparser::ast::{Query, SetExpr, Statement};
+use access::audit::Event;
+use sqlparser::ast::{ObjectType, Query, SetExpr, Statement};
 
 use crate::syntax::parse::Parsed;
 
 impl Parsed {
-    /// The first statement that may change rows, databases or anything else that outlives it; `None` if all only read.
-    pub fn first_change(&self) -> Option<&Statement> {
-        self.statements.iter().find(|statement| !only_reads(statement))
+    /// The first statement that may change rows, databases or anything else that outlives it, without passwords; `None` if all only read.
+    pub fn first_change(&self) -> Option<String> {
+        let index = self.statements.iter().position(|statement| !only_reads(statement))?;
+        let about_users = self.account_statement(index).map(ToString::to_string);
+        about_users.or_else(|| self.statements.get(index).map(ToString::to_string))
+    }
+}
+
+impl Parsed {
+    /// What the audit log has of a statement that was run, if it is told of it.
+    pub fn audited(&self, index: usize) -> Option<Event> {
+        match self.statements.get(index)? {
+            // The change of an account is told where it is made.
+            _ if self.account_statement(index).is_some() => None,
+            Statement::Drop { object_type: ObjectType::Table | ObjectType::Database, .. }
+            | Statement::Delete(_)
+            | Statement::Truncate(_) => Some(Event::Deleted),
+            Statement::CreateDatabase { .. } => Some(Event::SettingsChanged),
+            _ => None,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Text to the grammar's tree, and checks of statements before they run.
 
 mod access;
+pub(crate) mod accounts;
 pub(crate) mod parse;
 mod questdb;
 pub(crate) mod settings;

@@ -1,18 +1,20 @@
 //! Text to statements.
 //!
 //! The grammar is `sqlparser`'s. What time-series databases add to a SELECT (`SAMPLE BY … FILL … ALIGN TO …`, `LATEST ON … PARTITION
-//! BY …`, `LATEST BY …`, `ASOF JOIN`) is taken out of the tokens before, and found again by the place of its SELECT.
+//! BY …`, `LATEST BY …`, `ASOF JOIN`, `LT JOIN`, `TOLERANCE`) is taken out of the tokens before, and found again by the place of its SELECT.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use access::statement::AccountStatement;
 use query::plan::FillWith;
-use sqlparser::ast::{Expr, Select, Statement};
+use sqlparser::ast::{Expr, Ident, Select, Statement, TableFactor};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::error::SqlError;
+use crate::syntax::accounts::{self, AccountsByPlace};
 use crate::syntax::questdb;
 use crate::syntax::settings::{self, SettingsByPlace};
 use crate::syntax::spelling;
@@ -31,10 +33,16 @@ pub struct Parsed {
     pub statements: Vec<Statement>,
     /// By the place of their SELECT.
     pub(crate) extensions: Extensions,
-    /// True if something stands for an ASOF JOIN that the grammar reads as another.
+    /// True if something stands for an ASOF JOIN or LT JOIN that the grammar reads as another.
     has_asof: bool,
+    /// The TOLERANCE of such joins, by the place of the first name or SELECT after JOIN.
+    tolerances: HashMap<(u64, u64), String>,
     /// The settings of databases in statements.
     pub(crate) databases: SettingsByPlace,
+    /// Statements about users.
+    accounts: AccountsByPlace,
+    /// Where the names of the cursors stand that MOVE moves.
+    moves: HashSet<(u64, u64)>,
 }
 
 /// The clauses of SELECTs beyond SQL, by the line and column of each.
@@ -86,6 +94,45 @@ impl Parsed {
         Self { statements: vec![statement], ..self.clone() }
     }
 
+    /// The statement about users that one of the statements is.
+    pub fn account_statement(&self, index: usize) -> Option<&AccountStatement> {
+        self.about_users(self.statements.get(index)?)
+    }
+
+    /// Returns whether a statement is one about users.
+    pub(crate) fn is_about_users(&self, statement: &Statement) -> bool {
+        self.about_users(statement).is_some()
+    }
+
+    fn about_users(&self, statement: &Statement) -> Option<&AccountStatement> {
+        match statement {
+            Statement::Drop { names, .. } => {
+                self.accounts.get(&position(names.first()?.0.first()?.as_ident()?.span.start))
+            }
+            _ => None,
+        }
+    }
+
+    /// The TOLERANCE of an ASOF JOIN or LT JOIN with a table or a query.
+    pub(crate) fn tolerance(&self, joined: &TableFactor) -> Option<&str> {
+        let start = match joined {
+            TableFactor::Table { name, .. } => name.0.first()?.as_ident()?.span.start,
+            TableFactor::Derived { subquery, .. } => subquery.body.as_select()?.select_token.0.span.start,
+            _ => return None,
+        };
+        self.tolerances.get(&position(start)).map(String::as_str)
+    }
+
+    /// Returns whether a statement takes rows that its client sends after it.
+    pub fn takes_rows(&self, index: usize) -> bool {
+        matches!(self.statements.get(index), Some(Statement::Copy { to: false, .. }))
+    }
+
+    /// Returns whether a FETCH of a cursor is a MOVE.
+    pub(crate) fn is_move(&self, cursor: &Ident) -> bool {
+        self.moves.contains(&position(cursor.span.start))
+    }
+
     pub(crate) fn extension(&self, select: &Select) -> Option<&Extension> {
         self.extensions.get(&position(select.select_token.0.span.start))
     }
@@ -104,10 +151,10 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
     check_depth(&tokens)?;
-    let Extracted { tokens, extensions, has_asof, databases } = extract(tokens, &dialect)?;
+    let Extracted { tokens, extensions, has_asof, tolerances, databases, accounts, moves } = extract(tokens, &dialect)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| syntax(&error))?;
-    Ok(Parsed { statements, extensions, has_asof, databases })
+    Ok(Parsed { statements, extensions, has_asof, tolerances, databases, accounts, moves })
 }
 
 fn syntax(error: &sqlparser::parser::ParserError) -> SqlError {
@@ -141,14 +188,52 @@ struct Extracted {
     tokens: Vec<TokenWithSpan>,
     extensions: Extensions,
     has_asof: bool,
+    tolerances: HashMap<(u64, u64), String>,
     databases: SettingsByPlace,
+    accounts: AccountsByPlace,
+    moves: HashSet<(u64, u64)>,
+}
+
+/// A level of parentheses.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    /// Its last SELECT.
+    select: Option<Location>,
+    /// The beginning of the right side of its last ASOF JOIN or LT JOIN.
+    joined: Option<Location>,
+}
+
+impl Extracted {
+    /// Takes the beginning of a statement that the grammar does not have, or spells otherwise; returns whether it was one.
+    fn take_beginning(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, SqlError> {
+        if let Some(taken) = settings::take(cursor.rest())? {
+            self.tokens.extend(taken.tokens);
+            self.databases.insert(position(taken.at), taken.said);
+            cursor.next += taken.read;
+            return Ok(true);
+        }
+        if let Some(taken) = accounts::take(cursor)? {
+            self.tokens.extend(taken.tokens);
+            self.accounts.insert(position(taken.at), taken.statement);
+            cursor.next += taken.read;
+            return Ok(true);
+        }
+        if cursor.at(&["move"]) {
+            let is_end = |token: &Token| matches!(token, Token::SemiColon | Token::EOF);
+            let name = cursor.rest().iter().take_while(|token| !is_end(&token.token)).last();
+            self.moves.extend(name.map(|name| position(name.span.start)));
+        }
+        let Some(spelled) = spelling::take(cursor) else { return Ok(false) };
+        self.tokens.extend(spelled.tokens);
+        cursor.next += spelled.read;
+        Ok(true)
+    }
 }
 
 /// Tokens without the extensions.
 fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracted, SqlError> {
     let mut out = Extracted::default();
-    // The last SELECT on each level of parentheses.
-    let mut selects: Vec<Option<Location>> = vec![None];
+    let mut levels = vec![Level::default()];
     let tokens: Vec<TokenWithSpan> =
         tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
     let mut cursor = Cursor { tokens: &tokens, next: 0, dialect };
@@ -158,26 +243,18 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
         if begins {
             statement_start = out.tokens.len();
         }
-        if begins && let Some(taken) = settings::take(tokens.get(cursor.next..).unwrap_or_default())? {
-            out.tokens.extend(taken.tokens);
-            out.databases.insert(position(taken.at), taken.said);
-            cursor.next += taken.read;
-            continue;
-        }
-        if begins && let Some(spelled) = spelling::take(&cursor) {
-            out.tokens.extend(spelled.tokens);
-            cursor.next += spelled.read;
+        if begins && out.take_beginning(&mut cursor)? {
             continue;
         }
         match &token.token {
-            Token::LParen => selects.push(None),
-            Token::RParen if selects.len() > 1 => {
-                selects.pop();
+            Token::LParen => levels.push(Level::default()),
+            Token::RParen if levels.len() > 1 => {
+                levels.pop();
             }
-            Token::SemiColon => selects = vec![None],
+            Token::SemiColon => levels = vec![Level::default()],
             Token::Word(word) if word.keyword == Keyword::SELECT => {
-                if let Some(last) = selects.last_mut() {
-                    *last = Some(token.span.start);
+                if let Some(last) = levels.last_mut() {
+                    *last = Level { select: Some(token.span.start), joined: None };
                 }
             }
             _ => {}
@@ -185,20 +262,27 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
         let before = out.tokens.get(statement_start..).unwrap_or_default();
         if let Some(respelled) = questdb::respell(tokens.get(cursor.next..).unwrap_or_default(), before) {
             if respelled.tokens.contains(&Token::LParen) {
-                selects.push(None);
+                levels.push(Level::default());
             }
             out.tokens.extend(respelled.tokens.into_iter().map(|new| TokenWithSpan { token: new, span: token.span }));
             cursor.next += respelled.read;
             continue;
         }
-        let select = selects.last().copied().flatten();
-        if cursor.at(&["asof", "join"]) {
-            // Two words that nothing else here uses stand for one that the grammar has only in another form.
-            for keyword in ["LEFT", "SEMI"] {
+        let Level { select, joined } = levels.last().copied().unwrap_or_default();
+        if let Some(kind) = cursor.timed_join() {
+            // Two words that nothing else here uses stand for one that the grammar has only in another form, or not at all.
+            for keyword in ["LEFT", kind] {
                 out.tokens.push(TokenWithSpan { token: Token::make_keyword(keyword), span: token.span });
+            }
+            if let Some(level) = levels.last_mut() {
+                let after = cursor.rest().iter().skip(2).find(|token| token.token != Token::LParen);
+                level.joined = after.map(|token| token.span.start);
             }
             out.has_asof = true;
             cursor.next += 1;
+        } else if let Some(joined) = joined.filter(|_| cursor.at(&["tolerance"])) {
+            cursor.next += 1;
+            out.tolerances.insert(position(joined), cursor.width()?);
         } else if let Some(select) = select.filter(|_| cursor.at(&["sample", "by"])) {
             out.extensions.entry(position(select)).or_default().sample = Some(cursor.sample()?);
         } else if let Some(select) = select.filter(|_| cursor.at(&["latest", "by"]) || cursor.at(&["latest", "on"])) {
@@ -211,6 +295,7 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
     Ok(out)
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     tokens: &'a [TokenWithSpan],
     next: usize,
@@ -249,7 +334,37 @@ impl<'a> Cursor<'a> {
         words.iter().enumerate().all(same)
     }
 
-    fn take(&mut self, words: &[&str]) -> bool {
+    /// The word that stands for the kind of a join as of a time, if one comes next. `lt` is an alias where columns are named by it.
+    fn timed_join(&self) -> Option<&'static str> {
+        let is_qualifier = |pair: &[TokenWithSpan]| match pair {
+            [TokenWithSpan { token: Token::Word(word), .. }, next] => {
+                word.value.eq_ignore_ascii_case("lt") && next.token == Token::Period
+            }
+            _ => false,
+        };
+        if self.at(&["asof", "join"]) {
+            return Some("SEMI");
+        }
+        (self.at(&["lt", "join"]) && !self.tokens.windows(2).any(is_qualifier)).then_some("ANTI")
+    }
+
+    /// The number of tokens that were read since another was here.
+    pub(super) const fn read_since(&self, before: &Self) -> usize {
+        self.next - before.next
+    }
+
+    /// A name, as it is written between double quotes, else in small letters.
+    pub(super) fn name(&mut self) -> Result<String, SqlError> {
+        let name = match self.peek().map(|token| &token.token) {
+            Some(Token::Word(word)) if word.quote_style.is_some() => word.value.clone(),
+            Some(Token::Word(word)) => word.value.to_lowercase(),
+            _ => return self.error("a name"),
+        };
+        self.next += 1;
+        Ok(name)
+    }
+
+    pub(super) fn take(&mut self, words: &[&str]) -> bool {
         let found = self.at(words);
         if found {
             self.next += words.len();
@@ -257,7 +372,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    fn error<T>(&self, wanted: &str) -> Result<T, SqlError> {
+    pub(super) fn error<T>(&self, wanted: &str) -> Result<T, SqlError> {
         let (found, at) = match self.peek() {
             Some(token) => (token.token.to_string(), token.span.start.to_string()),
             None => ("the end".to_owned(), String::new()),
@@ -265,7 +380,7 @@ impl<'a> Cursor<'a> {
         Err(SqlError::Syntax(format!("Expected: {wanted}, found: {found}{at}")))
     }
 
-    fn symbol(&mut self, symbol: &Token) -> Result<(), SqlError> {
+    pub(super) fn symbol(&mut self, symbol: &Token) -> Result<(), SqlError> {
         if self.peek().is_some_and(|token| token.token == *symbol) {
             self.next += 1;
             return Ok(());
@@ -273,7 +388,7 @@ impl<'a> Cursor<'a> {
         self.error(&symbol.to_string())
     }
 
-    fn text(&mut self) -> Result<String, SqlError> {
+    pub(super) fn text(&mut self) -> Result<String, SqlError> {
         let text = match self.peek().map(|token| &token.token) {
             Some(Token::SingleQuotedString(text)) => text.clone(),
             _ => return self.error("a text in quotes"),

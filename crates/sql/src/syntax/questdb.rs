@@ -16,7 +16,8 @@ pub(super) struct Respelled {
 
 /// The usual spelling of what comes next, where QuestDB has its own; `statement` are the tokens of its statement before it.
 pub(super) fn respell(next: &[TokenWithSpan], statement: &[TokenWithSpan]) -> Option<Respelled> {
-    in_interval(next).or_else(|| count_distinct(next)).or_else(|| table_options(next, statement))
+    let of_table = || table_options(next, statement).or_else(|| alter_ttl(next, statement));
+    in_interval(next).or_else(|| count_distinct(next)).or_else(of_table)
 }
 
 fn word_at(tokens: &[TokenWithSpan], place: usize) -> Option<&Word> {
@@ -108,7 +109,7 @@ fn count_distinct(next: &[TokenWithSpan]) -> Option<Respelled> {
 fn table_options(next: &[TokenWithSpan], statement: &[TokenWithSpan]) -> Option<Respelled> {
     let is_option = |word: &Word| {
         matches!(word.keyword, Keyword::TIMESTAMP | Keyword::PARTITION)
-            || ["wal", "bypass", "dedup"].iter().any(|option| word.value.eq_ignore_ascii_case(option))
+            || ["wal", "bypass", "dedup", "ttl"].iter().any(|option| word.value.eq_ignore_ascii_case(option))
     };
     word_at(next, 0).filter(|word| is_option(word))?;
     let is_after_columns = statement.last().is_some_and(|token| token.token == Token::RParen);
@@ -118,11 +119,26 @@ fn table_options(next: &[TokenWithSpan], statement: &[TokenWithSpan]) -> Option<
     let next = next.get(..OPTION_TOKENS_MAX).unwrap_or(next);
     let end = next.iter().position(|token| matches!(token.token, Token::SemiColon | Token::EOF));
     let options = next.get(..end.unwrap_or(next.len()))?;
-    // How long rows are kept is a promise that a table cannot make here.
-    if (0..options.len()).any(|place| is_word(options, place, "ttl")) {
+    // How long rows are kept is a promise that a table cannot make here: as an option of the grammar it is refused with words.
+    let has_ttl = (0..options.len()).any(|place| is_word(options, place, "ttl"));
+    let tokens = if has_ttl { ttl_option() } else { Vec::new() };
+    Some(Respelled { tokens, read: options.len() })
+}
+
+/// `WITH (ttl = 1)`
+fn ttl_option() -> Vec<Token> {
+    let ttl = [Token::make_word("ttl", None), Token::Eq, Token::Number("1".to_owned(), false)];
+    [Token::make_keyword("WITH"), Token::LParen].into_iter().chain(ttl).chain([Token::RParen]).collect()
+}
+
+/// `ALTER TABLE name SET TTL 30 DAYS`, as a setting that the grammar has.
+fn alter_ttl(next: &[TokenWithSpan], statement: &[TokenWithSpan]) -> Option<Respelled> {
+    let is_alter = is_word(statement, 0, "alter") && is_word(statement, 1, "table");
+    if !is_alter || !is_word(statement, statement.len().checked_sub(1)?, "set") || !is_word(next, 0, "ttl") {
         return None;
     }
-    Some(Respelled { tokens: Vec::new(), read: options.len() })
+    let end = next.iter().position(|token| matches!(token.token, Token::SemiColon | Token::EOF));
+    Some(Respelled { tokens: ttl_option().split_off(1), read: end.unwrap_or(next.len()) })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use query::DatabaseSettings;
+use query::Interval;
 use query::time::parse_interval;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
@@ -147,6 +148,7 @@ fn flag(text: &str) -> Result<bool, SqlError> {
 fn length_ns(text: &str) -> Result<i64, SqlError> {
     // A bare number would be seconds.
     let interval = if text.trim().parse::<f64>().is_ok() { None } else { parse_interval(text) };
+    let interval = interval.map(Interval::with_even_days);
     let months_ns = |months: i32| {
         let days = i64::from(months / 12) * 365 + i64::from(months % 12) * 30;
         days.checked_mul(NS_PER_DAY)

@@ -18,18 +18,34 @@ pub(super) fn take(cursor: &Cursor<'_>) -> Option<Spelled> {
     }
     let (words, read): (&[&str], usize) = if cursor.at(&["abort"]) {
         (&["ROLLBACK"], 1)
-    } else if ["from", "in"].iter().any(|word| cursor.at(&["fetch", "forward", word])) {
-        (&["FETCH", "NEXT"], 2)
-    } else if ["from", "in"].iter().any(|word| cursor.at(&["fetch", word])) {
-        (&["FETCH", "NEXT"], 1)
-    } else if cursor.at(&["fetch"]) && cursor.is_last(1) {
-        (&["FETCH", "NEXT", "FROM"], 1)
+    } else if let Some(fetched) = fetch(cursor) {
+        fetched
     } else if cursor.at(&["table"]) {
         (&["SELECT", "*", "FROM"], 1)
     } else {
         return None;
     };
     Some(Spelled { tokens: words.iter().map(|word| token(word, span)).collect(), read })
+}
+
+/// `FETCH` and `MOVE` without a number of rows, or without FROM.
+fn fetch(cursor: &Cursor<'_>) -> Option<(&'static [&'static str], usize)> {
+    let verb = ["fetch", "move"].into_iter().find(|verb| cursor.at(&[verb]))?;
+    for place in ["from", "in"] {
+        if cursor.at(&[verb, "forward", place]) {
+            return Some((&["FETCH", "NEXT"], 2));
+        }
+        if cursor.at(&[verb, "backward", place]) {
+            return Some((&["FETCH", "PRIOR"], 2));
+        }
+        if cursor.at(&[verb, place]) {
+            return Some((&["FETCH", "NEXT"], 1));
+        }
+    }
+    if cursor.is_last(1) {
+        return Some((&["FETCH", "NEXT", "FROM"], 1));
+    }
+    (verb == "move").then_some((&["FETCH"], 1))
 }
 
 fn token(word: &str, span: Span) -> TokenWithSpan {

@@ -45,8 +45,8 @@ fn push_answer(out: &mut String, all: &[Series], times: TimeFormat) {
 
 fn push_value(out: &mut String, series: &Series, value: &Value, times: TimeFormat) {
     let _ = match value {
-        // Lengths of time are of SQL alone.
-        Value::Null | Value::Interval(_) => Ok(()),
+        // These are of SQL alone.
+        Value::Null | Value::Interval(_) | Value::LocalTimestamp(_) | Value::Date(_) => Ok(()),
         Value::Float(value) if !value.is_finite() => Ok(()),
         Value::Float(value) => write!(out, "{value}"),
         Value::Int(value) => write!(out, "{value}"),

@@ -103,6 +103,11 @@ impl Outcome {
                 RejectionKind::TypeConflict | RejectionKind::BeyondRetention | RejectionKind::Folded => {
                     format!("{text} (line {line})")
                 }
+                RejectionKind::Unreadable if quoted.get(line).is_some_and(|line| has_binary_value(line)) => {
+                    format!(
+                        "binary floats and arrays of QuestDB's ILP version 2 are not read: let the client send version 1 (protocol_version=1) (line {line})"
+                    )
+                }
                 RejectionKind::Unreadable | RejectionKind::SeriesRefused => {
                     format!("unable to parse '{}': {text} (line {line})", quoted.get(line).map_or("", String::as_str))
                 }
@@ -130,6 +135,11 @@ impl Outcome {
         let reasons = reasons.join("\n");
         if self.written == 0 { reasons } else { format!("partial write: {reasons} dropped={}", self.dropped) }
     }
+}
+
+/// Returns whether a line has a float or an array as QuestDB's clients send them in binary form: after `==` and the number of the type.
+fn has_binary_value(line: &str) -> bool {
+    line.contains("==\u{10}") || line.contains("==\u{e}")
 }
 
 /// The beginnings of the lines that reasons are about.

@@ -91,7 +91,7 @@ impl From<&Value> for Parameter {
             Value::Bool(value) => Some(ParameterValue::Bool(*value)),
             Value::Int(value) => Some(ParameterValue::Int(*value)),
             Value::Float(value) => Some(ParameterValue::Float(*value)),
-            Value::Timestamp(ns) => Some(ParameterValue::Timestamp(*ns)),
+            Value::Timestamp(ns) | Value::LocalTimestamp(ns) | Value::Date(ns) => Some(ParameterValue::Timestamp(*ns)),
             Value::Unsigned(_) | Value::Text(_) | Value::Interval(_) => Some(ParameterValue::Text(value.to_string())),
         };
         Self { value }
