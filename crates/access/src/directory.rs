@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::account::{Account, Credential};
+use crate::certificate::CertificateNames;
 use crate::scope::Scope;
 use crate::secret::{self, ScramKeys, TokenHash};
 
@@ -100,6 +101,7 @@ impl PasswordCheck {
 pub struct Directory {
     by_name: HashMap<String, Arc<Entry>>,
     by_token: HashMap<TokenHash, Arc<Entry>>,
+    by_certificate: HashMap<String, Arc<Entry>>,
 }
 
 impl Directory {
@@ -109,10 +111,13 @@ impl Directory {
         let (name, scope) = (account.name.clone(), account.scope());
         let token = match account.credential {
             Credential::Token(hash) => Some(hash),
-            Credential::Password(_) => None,
+            Credential::Password(_) | Credential::Certificate => None,
         };
         let entry = Arc::new(Entry { account, scope, last_used_ns: AtomicI64::new(0) });
         self.by_token.extend(token.map(|hash| (hash, entry.clone())));
+        for name in &entry.account.certificates {
+            self.by_certificate.insert(name.clone(), entry.clone());
+        }
         self.by_name.insert(name, entry);
     }
 
@@ -122,6 +127,7 @@ impl Directory {
         if let Credential::Token(hash) = &entry.account.credential {
             self.by_token.remove(hash);
         }
+        self.by_certificate.retain(|_, other| !Arc::ptr_eq(other, &entry));
         true
     }
 
@@ -158,11 +164,31 @@ impl Directory {
         let entry = self.by_name.get(name).filter(|entry| !entry.account.is_expired(now_ns));
         let stored = entry.and_then(|entry| match &entry.account.credential {
             Credential::Password(stored) => Some((entry.clone(), stored.clone())),
-            Credential::Token(_) => None,
+            Credential::Token(_) | Credential::Certificate => None,
         });
         Lookup::Check(match stored {
             Some((entry, stored)) => PasswordCheck { entry: Some(entry), stored },
             None => PasswordCheck { entry: None, stored: NOBODYS.to_owned() },
+        })
+    }
+
+    /// The account of a client that has shown a certificate: the first of its names that one has.
+    pub fn certified(&self, certificate: &CertificateNames, now_ns: i64) -> Option<&Arc<Entry>> {
+        let entry = certificate.all().find_map(|name| self.by_certificate.get(name))?;
+        Some(entry).filter(|entry| !entry.account.is_expired(now_ns))
+    }
+
+    /// The account that has the name of a certificate.
+    pub fn certificate_owner(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.by_certificate.get(name)
+    }
+
+    /// Returns whether an account has a password of which only a bcrypt hash is known, so that SCRAM cannot check it.
+    pub fn has_bcrypt_alone(&self, name: &str) -> bool {
+        let account = self.by_name.get(name).map(|entry| &entry.account);
+        account.is_some_and(|account| {
+            matches!(&account.credential, Credential::Password(stored) if secret::is_bcrypt(stored))
+                && account.scram.is_none()
         })
     }
 
@@ -183,6 +209,7 @@ mod tests {
         Account {
             name: name.to_owned(),
             credential,
+            certificates: vec![format!("{name}.example")],
             scram: None,
             is_server_admin: false,
             grants: vec!["read:*".parse().unwrap()],
@@ -225,7 +252,16 @@ mod tests {
             let lookup = directory.look_up(Credentials::Password { name: user, password }, 5);
             assert_eq!(name(lookup, password).as_deref(), expected, "{user}");
         }
+        let certified = |directory: &Directory, names: &[&str], now_ns| {
+            let alternative = names.iter().map(|name| (*name).to_owned()).collect();
+            let certificate = CertificateNames { alternative, ..CertificateNames::default() };
+            directory.certified(&certificate, now_ns).map(|entry| entry.account.name.clone())
+        };
+        assert_eq!(certified(&directory, &["x", "t.example"], 5).as_deref(), Some("t"));
+        assert_eq!(certified(&directory, &["old.example", "t.example"], 10), None, "expired");
+        assert_eq!(certified(&directory, &["t"], 5), None, "the name of an account is none of a certificate");
         assert!(directory.remove("t") && !directory.remove("t"));
+        assert_eq!(certified(&directory, &["t.example"], 5), None);
         assert!(matches!(directory.look_up(Credentials::Token(&token), 5), Lookup::Refused));
     }
 

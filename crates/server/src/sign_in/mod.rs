@@ -30,6 +30,7 @@ use tokio::sync::Semaphore;
 
 use self::audit_log::AuditLog;
 use crate::error::ApiError;
+use crate::listen::socket::Peer;
 use crate::settings::ServerSettings;
 
 /// Under which kind accounts are kept among the store's documents.
@@ -158,6 +159,11 @@ impl SignIn {
     /// All accounts.
     pub(crate) fn directory(&self) -> Arc<Directory> {
         self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The account that a client's certificate names.
+    pub(crate) fn certified(&self, peer: &Peer, now_ns: i64) -> Option<Arc<Entry>> {
+        self.directory().certified(peer.certificate.as_ref()?, now_ns).cloned()
     }
 
     /// SCRAM's keys of an account, and who has signed in once they match. For a name without an account keys are made up that nothing

@@ -5,7 +5,6 @@
 //! handlers of databases themselves.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use access::rate::Counted;
@@ -18,7 +17,7 @@ use super::{Caller, OwnedCredentials, credentials};
 use crate::error::ApiError;
 use crate::http::{page, routes};
 use crate::listen::grpc::status;
-use crate::scheduler::running::Remote;
+use crate::listen::socket::Peer;
 use crate::state::State;
 
 /// What a client needs for a route.
@@ -60,11 +59,11 @@ pub(crate) type Needs = HashMap<&'static str, Need>;
 
 type Found = Result<Option<OwnedCredentials>, ApiError>;
 
-async fn sign_in(state: &Arc<State>, found: Found, remote: Option<SocketAddr>) -> Result<Caller, ApiError> {
+async fn sign_in(state: &Arc<State>, found: Found, peer: Option<&Peer>) -> Result<Caller, ApiError> {
     match found {
-        Ok(credentials) => state.sign_in(credentials, remote).await,
+        Ok(credentials) => state.sign_in(credentials, peer).await,
         Err(error) if state.sign_in.is_required => Err(error),
-        Err(_) => state.sign_in(None, remote).await,
+        Err(_) => state.sign_in(None, peer).await,
     }
 }
 
@@ -80,14 +79,16 @@ pub(crate) async fn check(
         // What does not exist is told to those who are signed in.
         None => Need::SignIn,
     };
-    let remote = request.extensions().get::<Remote>().map(|remote| remote.0);
+    let peer = request.extensions().get::<Peer>().cloned();
     let found = credentials::of_request(request.headers(), request.uri());
-    let signed_in = sign_in(&state, found, remote).await;
+    let signed_in = sign_in(&state, found, peer.as_ref()).await;
     let may_have_body = routes::may_have_body(&request);
     let close = |response| if may_have_body { routes::closing(response) } else { response };
     let caller = match signed_in {
         Ok(caller) => caller,
-        Err(_) if need == Need::Nothing => Caller { scope: access::scope::Scope::signed_out(), remote },
+        Err(_) if need == Need::Nothing => {
+            Caller { scope: access::scope::Scope::signed_out(), remote: peer.map(|peer| peer.address) }
+        }
         Err(error) => return close(refused(&error)),
     };
     if need == Need::ServerAdmin
@@ -106,9 +107,9 @@ pub(crate) async fn check(
 
 /// Signs a call of gRPC in; the rights that it needs are checked where its database is known.
 pub(crate) async fn check_call(From(state): From<Arc<State>>, mut request: Request, next: Next) -> Response {
-    let remote = request.extensions().get::<Remote>().map(|remote| remote.0);
+    let peer = request.extensions().get::<Peer>().cloned();
     let found = credentials::of_request(request.headers(), request.uri());
-    let signed_in = sign_in(&state, found, remote).await;
+    let signed_in = sign_in(&state, found, peer.as_ref()).await;
     match signed_in {
         Ok(caller) => {
             request.extensions_mut().insert(caller);

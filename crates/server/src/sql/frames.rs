@@ -7,8 +7,8 @@ use std::fmt;
 const STARTUP_BYTES_MAX: usize = 10_000;
 
 /// Codes in the place of a version: a wish for TLS, one for Kerberos's encryption, and one to cancel a query.
-const TLS: u32 = 80_877_103;
-const KERBEROS: u32 = 80_877_104;
+pub(super) const TLS: u32 = 80_877_103;
+pub(super) const KERBEROS: u32 = 80_877_104;
 const CANCEL: u32 = 80_877_102;
 
 /// Why a connection ends.

@@ -9,11 +9,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::frames::{Frames, Refusal};
 use crate::http::body::Share;
+use crate::listen::socket::Socket;
 use crate::state::State;
 
 /// Bytes that are read at a time, at least; at most, what is left of a message and this.
@@ -25,7 +25,7 @@ const LARGE_BYTES: usize = 32 << 10;
 
 /// The socket, and what came of messages.
 pub(super) struct Gate {
-    stream: TcpStream,
+    stream: Socket,
     state: Arc<State>,
     frames: Frames,
     buffer: Vec<u8>,
@@ -46,12 +46,13 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(stream: TcpStream, state: Arc<State>) -> Self {
+    /// For a socket, of which some bytes were read already.
+    pub(super) fn new(stream: Socket, ahead: Vec<u8>, state: Arc<State>) -> Self {
         Self {
             stream,
             frames: Frames::new(state.settings.postgres_message_bytes_max),
             state,
-            buffer: Vec::new(),
+            buffer: ahead,
             whole: 0,
             delivered: 0,
             wanted: 0,
@@ -68,7 +69,7 @@ impl Gate {
         self.refusal.as_ref()
     }
 
-    pub(super) fn into_stream(self) -> TcpStream {
+    pub(super) fn into_stream(self) -> Socket {
         self.stream
     }
 
@@ -200,7 +201,8 @@ impl AsyncWrite for Gate {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.note_written(flushed, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
