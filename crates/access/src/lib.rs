@@ -2,7 +2,7 @@
 //!
 //! * [`scope`]: what an account may do, asked by everything that reads or changes data; [`grant`]: its parts as text; [`matchers`]: their label matchers
 //! * [`account`]: tokens and users, and the documents that keep them · [`directory`]: all of them, looked up by what a client sends
-//! * [`secret`]: making and checking tokens and passwords, SCRAM's keys · [`verdicts`]: passwords checked a moment ago
+//! * [`secret`]: making and checking tokens and passwords, SCRAM's keys · [`verdicts`]: passwords checked a moment ago · [`session`]: the page's sessions
 //! * [`back_off`]: waiting times after failed sign-ins · [`rate`]: limits of what an account may ask for in a time
 //! * [`certificate`]: the names in a client's certificate · [`audit`]: lines of the audit log · [`web_config`]: Prometheus's `web.config.yml`
 
@@ -16,6 +16,7 @@ mod matchers;
 pub mod rate;
 pub mod scope;
 pub mod secret;
+pub mod session;
 pub mod verdicts;
 pub mod web_config;
 

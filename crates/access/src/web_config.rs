@@ -162,6 +162,9 @@ impl WebConfig {
                 HEADERS.join(", ")
             ));
         }
+        if let Some((name, _)) = headers.iter().find(|(_, value)| value.chars().any(char::is_control)) {
+            return Err(format!("http_server_config: headers: the value of {name} has a control character"));
+        }
         self.tls_server_config.as_ref().map_or(Ok(()), TlsServerConfig::check)
     }
 }

@@ -119,6 +119,13 @@ impl Socket {
     }
 }
 
+impl Socket {
+    /// Says goodbye as far as that needs no waiting: by TLS an end without it could be another's doing.
+    pub(crate) fn try_close(&mut self) {
+        let _ = Pin::new(self).poll_shutdown(&mut Context::from_waker(Waker::noop()));
+    }
+}
+
 /// Returns whether bytes were decrypted that nothing has read yet.
 fn has_plaintext(stream: &mut TlsStream<TcpStream>) -> bool {
     let state = stream.get_mut().1.process_new_packets();

@@ -71,6 +71,19 @@ impl State {
         Some(Caller { scope: entry.scope.clone(), remote })
     }
 
+    /// Who a client is that a trusted proxy has signed in.
+    pub(crate) fn proxied_caller(&self, user: &str, peer: Option<&Peer>) -> Result<Caller, ApiError> {
+        let (now_ns, remote) = (self.db.now_ns(), peer.map(|peer| peer.address));
+        let directory = self.sign_in.directory();
+        let entry = directory.get(user).filter(|entry| !entry.account.is_expired(now_ns));
+        let Some(entry) = entry else {
+            self.sign_in.fail(remote.map(|remote| remote.ip()), user, now_ns);
+            return Err(unauthorized("the proxy names an account that there is not"));
+        };
+        entry.note_use(now_ns);
+        Ok(Caller { scope: entry.scope.clone(), remote })
+    }
+
     /// Who a client of a protocol is that has a place for a token alone. Costs no more than a look.
     pub(crate) fn token_caller(&self, token: &str, peer: &Peer) -> Result<Caller, ApiError> {
         let remote = Some(peer.address);

@@ -1,6 +1,7 @@
 //! Who a client is: credentials looked up, passwords checked within bounds, failures slowed down and written to the audit log.
 //!
 //! * [`check`]: credentials and destinations, checked · [`credentials`]: what requests of HTTP sign in with · [`rights`]: the right that each route needs, and the check before it
+//! * [`page_session`]: the page's sign-in and its cookie · [`proxy`]: what trusted proxies say of their clients
 //! * [`accounts`]: accounts over HTTP; [`first_admin`]: the first one · [`audit_log`]: the audit log's file
 
 pub(crate) mod accounts;
@@ -8,6 +9,8 @@ pub(crate) mod audit_log;
 mod check;
 pub(crate) mod credentials;
 pub(crate) mod first_admin;
+pub(crate) mod page_session;
+mod proxy;
 pub(crate) mod rights;
 
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +26,7 @@ use access::grant::Right;
 use access::rate::{Counted, Rates};
 use access::scope::Scope;
 use access::secret::ScramKeys;
+use access::session::Sessions;
 use access::verdicts::Verdicts;
 use axum::http::StatusCode;
 use db::Db;
@@ -105,6 +109,8 @@ pub(crate) struct SignIn {
     key: [u8; 32],
     directory: RwLock<Arc<Directory>>,
     pub(crate) verdicts: Mutex<Verdicts>,
+    /// Those of the page.
+    pub(crate) sessions: Mutex<Sessions>,
     back_off: Mutex<BackOff>,
     rates: Mutex<Rates>,
     pub(crate) checks: Semaphore,
@@ -125,6 +131,7 @@ impl SignIn {
             key,
             directory: RwLock::default(),
             verdicts: Mutex::new(Verdicts::new(key)),
+            sessions: Mutex::default(),
             back_off: Mutex::default(),
             rates: Mutex::default(),
             checks: Semaphore::new(CHECKS_MAX),

@@ -123,14 +123,16 @@ impl TlsClient {
 
     /// Sends bytes, and reads until the server closes.
     pub(crate) fn exchange(&self, address: SocketAddr, bytes: &[u8]) -> std::io::Result<String> {
-        block_on(async {
+        let exchange = || async {
             let mut stream = self.connect(address).await?;
             stream.write_all(bytes).await?;
             stream.flush().await?;
             let mut answer = Vec::new();
             stream.read_to_end(&mut answer).await?;
             Ok(String::from_utf8_lossy(&answer).into_owned())
-        })
+        };
+        // On a thread of its own: the test may be within a runtime.
+        std::thread::scope(|scope| scope.spawn(|| block_on(exchange())).join().unwrap())
     }
 
     /// The answer to a request of HTTP/1.1, closed after it.

@@ -16,6 +16,7 @@ mod influx_v3;
 mod influxql;
 mod limits;
 mod manners;
+mod page_session;
 mod parking;
 mod postgres;
 mod postgres_sessions;

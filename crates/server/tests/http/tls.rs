@@ -59,7 +59,7 @@ fn every_listener_speaks_tls_and_nothing_else() {
         let one = if is_h2 { client.clone().speaking("h2") } else { client.clone() };
         assert!(block_on(one.connect(address)).is_ok(), "{address}");
         let refused = block_on(stranger.connect(address)).unwrap_err().to_string();
-        assert!(refused.contains("UnknownIssuer"), "{refused}");
+        assert!(refused.contains("invalid peer certificate"), "{refused}");
         let answer = block_on(async {
             let mut bare = TcpStream::connect(address).await.unwrap();
             bare.write_all(b"GET /-/healthy HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
@@ -88,7 +88,7 @@ fn rows_come_by_tls_and_connections_are_parked() {
         let mut telnet = client.connect(server.at("--opentsdb")).await.unwrap();
         telnet.write_all(b"version\nexit\n").await.unwrap();
         let mut answer = String::new();
-        let _ = telnet.read_to_string(&mut answer).await;
+        telnet.read_to_string(&mut answer).await.unwrap();
         assert!(answer.contains("OpenTSDB"), "{answer}");
     });
     server.wait_for_metric("thalweg_protocol_rows_total{protocol=\"line\"} 2");
@@ -99,7 +99,10 @@ fn rows_come_by_tls_and_connections_are_parked() {
         ..client::Options::default()
     };
     let stranger = client::Client::connect(options(&Authority::new())).err().unwrap();
-    assert!(matches!(&stranger, client::ClientError::Invalid(why) if why.contains("UnknownIssuer")), "{stranger}");
+    assert!(
+        matches!(&stranger, client::ClientError::Invalid(why) if why.contains("invalid peer certificate")),
+        "{stranger}"
+    );
     let mut wire = client::Client::connect(options(&authority)).unwrap();
     let labels = model::Labels::from_pairs([("host", "a")]).unwrap();
     let tokens = wire.register_series("default", &[("up", labels)]).unwrap();
@@ -189,7 +192,8 @@ fn certificates_sign_accounts_in() {
     let by_common_name = authority.sign(&[], "cron", 2100);
     account(&server, &client(None), "cron", r#"{"certificates":["cron"],"grants":["write:other"]}"#);
     assert_eq!(status(&server, &client(Some(&known)), "").unwrap(), "200");
-    assert_eq!(status(&server, &client(Some(&by_common_name)), "").unwrap(), "403");
+    // It is signed in, and no administrator.
+    assert!(client(Some(&by_common_name)).get(server.address, "/metrics", "").unwrap().starts_with("HTTP/1.1 403"));
     assert_eq!(status(&server, &client(None), "").unwrap(), "401");
     assert_eq!(status(&server, &client(Some(&authority.sign(&["other.example"], "x", 2100))), "").unwrap(), "401");
     // A name of an account is not that of its certificate, and a wrong token is not made good by a certificate.
@@ -261,10 +265,10 @@ fn changed_files_are_taken_while_connections_stay() {
     assert!(old.get(server.address, "/health", "").is_err(), "the old authority");
 }
 
-/// Waits until something is so. The client that asks has a runtime of its own, so it asks from another thread.
-async fn wait(is_so: impl Fn() -> bool + Sync) {
+/// Waits until something is so.
+async fn wait(is_so: impl Fn() -> bool) {
     let started = Instant::now();
-    while !std::thread::scope(|scope| scope.spawn(&is_so).join().unwrap()) {
+    while !is_so() {
         assert!(started.elapsed() < Duration::from_secs(15));
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -366,9 +370,8 @@ fn postgres_sessions_are_encrypted() {
     assert_eq!(psql("bob", "", &shown).unwrap(), "2\n");
     assert!(psql("alice", "", &shown).unwrap().contains("password"), "another's name");
     files.write("stranger.pem", &Authority::new().pem);
-    assert!(
-        psql("alice", "pass", "sslmode=verify-full sslrootcert=FOLDER/stranger.pem").unwrap().contains("certificate")
-    );
+    let refused = psql("alice", "pass", "sslmode=verify-full sslrootcert=FOLDER/stranger.pem").unwrap();
+    assert!(refused.contains("SSL error"), "{refused}");
     // On loopback a session may go without.
     assert_eq!(psql("alice", "pass", "sslmode=disable").unwrap(), "2\n");
 }

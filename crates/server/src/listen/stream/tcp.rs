@@ -263,6 +263,7 @@ async fn store(
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.stream.try_close();
         self.shared.rest_bytes.fetch_sub(self.rest.len(), Ordering::Relaxed);
     }
 }
