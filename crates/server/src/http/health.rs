@@ -79,7 +79,7 @@ pub(crate) async fn health(From(state): From<Arc<State>>, Extension(caller): Ext
     answer(&checks)
 }
 
-/// What is not well: of the data, and of the certificates.
+/// The checks that do not pass: of the data, and of the certificates.
 fn checks(state: &State) -> Vec<HealthCheck> {
     let mut checks = state.db.health().checks();
     let problem = state.tls.as_ref().and_then(|tls| certificate_problem(tls, state.db.now_ns() / NS_PER_S));

@@ -29,7 +29,7 @@ pub(crate) trait Serve: Send + Sync + 'static {
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send;
 
-    /// What is spoken within TLS.
+    /// The protocol within TLS.
     fn inner(&self) -> Inner {
         Inner::Other
     }

@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// The largest file of certificates that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What is spoken within TLS: clients and server agree on it in the handshake (ALPN).
+/// The protocol within TLS, on which clients and server agree in the handshake (ALPN).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inner {
     Http,
@@ -55,7 +55,7 @@ impl Inner {
 
 /// The configuration that new connections get.
 struct Loaded {
-    /// What it was made of.
+    /// The files that it was made from.
     files: Files,
     /// By [`Inner::ALL`].
     configs: [Arc<ServerConfig>; 4],

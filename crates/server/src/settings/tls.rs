@@ -35,7 +35,7 @@ impl fmt::Display for Pem {
 
 impl Pem {
     /// The file if one is named, else the text; `None` if both are empty.
-    fn of(file: &str, text: &str) -> Option<Self> {
+    fn from_file_or_text(file: &str, text: &str) -> Option<Self> {
         match (file, text) {
             ("", "") => None,
             ("", text) => Some(Self::Text(text.to_owned())),
@@ -86,11 +86,11 @@ impl TlsSettings {
     /// As Prometheus's `web.config.yml` has it. Its paths are relative to its own folder, which the caller has put in front.
     pub fn from_web_config(config: &TlsServerConfig, http2: bool) -> Result<Self, String> {
         let missing = || "tls_server_config: cert_file and key_file are missing".to_owned();
-        let certificate = Pem::of(&config.cert_file, &config.cert).ok_or_else(missing)?;
-        let key = Pem::of(&config.key_file, &config.key).ok_or_else(missing)?;
+        let certificate = Pem::from_file_or_text(&config.cert_file, &config.cert).ok_or_else(missing)?;
+        let key = Pem::from_file_or_text(&config.key_file, &config.key).ok_or_else(missing)?;
         let (min_version, max_version) = config.versions()?;
         Ok(Self {
-            client_authorities: Pem::of(&config.client_ca_file, &config.client_ca),
+            client_authorities: Pem::from_file_or_text(&config.client_ca_file, &config.client_ca),
             client_certificates: config.client_certificates()?,
             client_allowed_sans: config.client_allowed_sans.clone(),
             min_version,

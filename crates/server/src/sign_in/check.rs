@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// Who a client is that sends no credentials: the owner of its certificate, or anybody whom the mode of a unix socket lets in.
+    /// Who a client is that sends no credentials: the owner of its certificate, or a client that the mode of a unix socket lets in.
     fn connected_caller(&self, peer: &Peer) -> Option<Caller> {
         let remote = Some(peer.address);
         if peer.transport == Transport::UnixSocket {

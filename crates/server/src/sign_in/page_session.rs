@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 use super::{Caller, OwnedCredentials, credentials, lock, unauthorized};
 use crate::error::ApiError;
 use crate::http::json;
+use crate::http::routes;
 use crate::listen::socket::{Peer, Transport};
 use crate::state::State;
 
@@ -50,21 +51,27 @@ pub(crate) async fn show(From(state): From<Arc<State>>, Extension(caller): Exten
 }
 
 /// `POST /api/v1/session` with a user and a password, or a token in the place of the password: begins a session.
-pub(crate) async fn begin(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn begin(From(state): From<Arc<State>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    if !head.headers.contains_key(PAGE) {
-        return Err(unauthorized("sessions are the page's: send a token with each request"));
-    }
     let body = tokio::time::timeout(state.body_timeout(), to_bytes(body, BODY_BYTES_MAX)).await;
-    let body = body.ok().and_then(Result::ok).map(|body| Zeroizing::new(body.to_vec()));
-    let credentials = body.and_then(|body| read(&body));
-    let credentials = credentials.ok_or_else(|| ApiError::bad_data(r#"expected {"user":"…","password":"…"}"#))?;
-    let peer = head.extensions.get::<Peer>();
-    let caller = state.sign_in(Some(credentials), peer).await?;
-    let cookie = state.begin_session(&caller)?;
-    let is_secure = peer.is_some_and(|peer| peer.transport == Transport::Tls);
-    let set = set_cookie(&cookie, AGE_MAX_S, is_secure)?;
-    Ok(([(header::SET_COOKIE, set)], answer(&json!({ "account": &*caller.scope.name }))).into_response())
+    let Ok(Ok(body)) = body else {
+        let refused = ApiError::too_large(format!("a name and a password have at most {BODY_BYTES_MAX} bytes"));
+        return routes::closing(refused.into_response());
+    };
+    let begun = async {
+        if !head.headers.contains_key(PAGE) {
+            return Err(ApiError::bad_data("sessions are the page's: send a token with each request"));
+        }
+        let credentials = read(&Zeroizing::new(body.to_vec()));
+        let credentials = credentials.ok_or_else(|| ApiError::bad_data(r#"expected {"user":"…","password":"…"}"#))?;
+        let peer = head.extensions.get::<Peer>();
+        let caller = state.sign_in(Some(credentials), peer).await?;
+        let cookie = state.begin_session(&caller)?;
+        let is_secure = peer.is_some_and(|peer| peer.transport == Transport::Tls);
+        let set = set_cookie(&cookie, AGE_MAX_S, is_secure)?;
+        Ok(([(header::SET_COOKIE, set)], answer(&json!({ "account": &*caller.scope.name }))).into_response())
+    };
+    begun.await.unwrap_or_else(ApiError::into_response)
 }
 
 /// `DELETE /api/v1/session`: ends the session.

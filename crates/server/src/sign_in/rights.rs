@@ -76,7 +76,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn of(request: &Request, trusted: &[Network]) -> Self {
+    fn from_request(request: &Request, trusted: &[Network]) -> Self {
         let (headers, peer) = (request.headers(), request.extensions().get::<Peer>());
         let proxied = peer.and_then(|peer| proxy::read(peer, headers, trusted));
         let (peer, user) = match proxied {
@@ -120,7 +120,7 @@ pub(crate) async fn check(
         // What does not exist is told to those who are signed in.
         None => Need::SignIn,
     };
-    let sender = Sender::of(&request, &state.settings.trusted_proxies);
+    let sender = Sender::from_request(&request, &state.settings.trusted_proxies);
     let remote = sender.peer.as_ref().map(|peer| peer.address);
     let signed_in = sender.sign_in(&state).await;
     let may_have_body = routes::may_have_body(&request);
@@ -146,7 +146,7 @@ pub(crate) async fn check(
 
 /// Signs a call of gRPC in; the rights that it needs are checked where its database is known.
 pub(crate) async fn check_call(From(state): From<Arc<State>>, mut request: Request, next: Next) -> Response {
-    let signed_in = Sender::of(&request, &state.settings.trusted_proxies).sign_in(&state).await;
+    let signed_in = Sender::from_request(&request, &state.settings.trusted_proxies).sign_in(&state).await;
     match signed_in {
         Ok(caller) => {
             request.extensions_mut().insert(caller);

@@ -15,7 +15,7 @@ use crate::state::State;
 use crate::wire::linger;
 
 /// Bytes of a wish: its length and its code.
-const WISH_BYTES: usize = 8;
+const WISH_BYTES: u32 = 8;
 
 /// Wishes that are answered before a client has to begin.
 const WISHES_MAX: usize = 2;
@@ -31,25 +31,23 @@ const IN_THE_CLEAR: &[u8] =
 pub(super) struct Begun {
     pub(super) socket: Socket,
     pub(super) peer: Peer,
-    /// What was read of that message.
+    /// The bytes that were read of that message.
     pub(super) ahead: Vec<u8>,
 }
 
-/// What a client says first.
+/// What a client wishes for before its first message.
 #[derive(Debug, PartialEq, Eq)]
-enum First {
-    WishForTls,
-    WishForKerberos,
-    Message,
+enum Wish {
+    Tls,
+    Kerberos,
 }
 
-fn first(bytes: [u8; WISH_BYTES]) -> First {
-    let [length @ .., _, _, _, _] = bytes;
-    let [_, _, _, _, code @ ..] = bytes;
-    match (u32::from_be_bytes(length) as usize, u32::from_be_bytes(code)) {
-        (WISH_BYTES, TLS) => First::WishForTls,
-        (WISH_BYTES, KERBEROS) => First::WishForKerberos,
-        _ => First::Message,
+/// The wish that a code stands for, in a message that has no more than that.
+fn wish(code: [u8; 4]) -> Option<Wish> {
+    match u32::from_be_bytes(code) {
+        TLS => Some(Wish::Tls),
+        KERBEROS => Some(Wish::Kerberos),
+        _ => None,
     }
 }
 
@@ -63,49 +61,53 @@ pub(super) async fn negotiate(
 ) -> io::Result<Begun> {
     let patience = Duration::from_millis(state.settings.head_timeout_ms);
     let handshake = Handshake { inner: Inner::Postgres, patience };
-    let asked = timeout(patience, ask(&mut socket, tls.is_some())).await;
-    match (asked.map_err(|_| io::ErrorKind::TimedOut)??, socket, tls) {
-        (Asked::Tls, Socket::Tcp(stream), Some(tls)) => {
+    let chosen = timeout(patience, ask(&mut socket, tls.is_some())).await;
+    match (chosen.map_err(|_| io::ErrorKind::TimedOut)??, socket, tls) {
+        (Choice::Tls, Socket::Tcp(stream), Some(tls)) => {
             let (socket, peer) = tls.accept(stream, peer.address, handshake).await?;
             Ok(Begun { socket, peer, ahead: Vec::new() })
         }
-        (Asked::Message(_), mut socket, Some(_)) if peer.is_in_the_clear() => {
+        (Choice::Message(_), mut socket, Some(_)) if peer.is_in_the_clear() => {
             socket.write_all(IN_THE_CLEAR).await?;
             socket.shutdown().await?;
             linger(socket).await;
             Err(io::ErrorKind::PermissionDenied.into())
         }
-        (Asked::Message(ahead), socket, _) => Ok(Begun { socket, peer, ahead }),
+        (Choice::Message(ahead), socket, _) => Ok(Begun { socket, peer, ahead }),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
-/// What a client settled for.
-enum Asked {
+/// A client's decision between TLS and none.
+enum Choice {
     /// It begins to shake hands.
     Tls,
     /// It goes on without, with these bytes.
     Message(Vec<u8>),
 }
 
-async fn ask(socket: &mut Socket, has_tls: bool) -> io::Result<Asked> {
+async fn ask(socket: &mut Socket, has_tls: bool) -> io::Result<Choice> {
     if has_tls && let Socket::Tcp(stream) = &*socket {
         let mut byte = [0];
         if stream.peek(&mut byte).await? == 1 && byte == [HANDSHAKE] {
-            return Ok(Asked::Tls);
+            return Ok(Choice::Tls);
         }
     }
     for _ in 0..=WISHES_MAX {
-        let mut bytes = [0; WISH_BYTES];
-        socket.read_exact(&mut bytes).await?;
-        match first(bytes) {
-            First::Message => return Ok(Asked::Message(bytes.to_vec())),
+        let (mut length, mut code) = ([0; 4], [0; 4]);
+        socket.read_exact(&mut length).await?;
+        if u32::from_be_bytes(length) != WISH_BYTES {
+            return Ok(Choice::Message(length.to_vec()));
+        }
+        socket.read_exact(&mut code).await?;
+        match wish(code) {
+            None => return Ok(Choice::Message([length, code].concat())),
             // Exactly these bytes were read: what else came in the clear is taken for a part of the handshake, and breaks it.
-            First::WishForTls if has_tls => {
+            Some(Wish::Tls) if has_tls => {
                 socket.write_all(b"S").await?;
-                return Ok(Asked::Tls);
+                return Ok(Choice::Tls);
             }
-            First::WishForTls | First::WishForKerberos => socket.write_all(b"N").await?,
+            Some(Wish::Tls | Wish::Kerberos) => socket.write_all(b"N").await?,
         }
     }
     Err(io::ErrorKind::InvalidData.into())
@@ -117,10 +119,9 @@ mod tests {
 
     #[test]
     fn wishes_are_told_from_messages() {
-        assert_eq!(first(*b"\0\0\0\x08\x04\xd2\x16\x2f"), First::WishForTls);
-        assert_eq!(first(*b"\0\0\0\x08\x04\xd2\x16\x30"), First::WishForKerberos);
-        assert_eq!(first(*b"\0\0\0\x10\x04\xd2\x16\x2e"), First::Message);
-        assert_eq!(first(*b"\0\0\0\x2a\0\x03\0\0"), First::Message);
+        assert_eq!(wish(*b"\x04\xd2\x16\x2f"), Some(Wish::Tls));
+        assert_eq!(wish(*b"\x04\xd2\x16\x30"), Some(Wish::Kerberos));
+        assert_eq!(wish(*b"\0\x03\0\0"), None);
     }
 
     #[test]

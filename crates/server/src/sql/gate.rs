@@ -48,9 +48,11 @@ pub(super) struct Gate {
 impl Gate {
     /// For a socket, of which some bytes were read already.
     pub(super) fn new(stream: Socket, ahead: Vec<u8>, state: Arc<State>) -> Self {
-        Self {
+        let bytes_max = state.settings.postgres_message_bytes_max;
+        let has_to_sign_in = state.sign_in.is_required;
+        let mut gate = Self {
             stream,
-            frames: Frames::new(state.settings.postgres_message_bytes_max),
+            frames: if has_to_sign_in { Frames::before_sign_in(bytes_max) } else { Frames::new(bytes_max) },
             state,
             buffer: ahead,
             whole: 0,
@@ -61,7 +63,14 @@ impl Gate {
             refusal: None,
             idle: None,
             unread: None,
-        }
+        };
+        gate.scan_or_refuse();
+        gate
+    }
+
+    /// Takes note that the client has signed in.
+    pub(super) fn note_sign_in(&mut self) {
+        self.frames.note_sign_in();
     }
 
     /// Why nothing more is handed on.
@@ -71,6 +80,14 @@ impl Gate {
 
     pub(super) fn into_stream(self) -> Socket {
         self.stream
+    }
+
+    /// Finds whole messages in what has come; after one that is refused nothing counts.
+    fn scan_or_refuse(&mut self) {
+        if let Err(refusal) = self.scan() {
+            self.buffer.truncate(self.whole);
+            self.refusal = Some(refusal);
+        }
     }
 
     /// Finds whole messages in what has come.
@@ -186,10 +203,7 @@ impl AsyncRead for Gate {
             if count == 0 {
                 return Poll::Ready(Ok(()));
             }
-            if let Err(refusal) = gate.scan() {
-                gate.buffer.truncate(gate.whole);
-                gate.refusal = Some(refusal);
-            }
+            gate.scan_or_refuse();
         }
     }
 }

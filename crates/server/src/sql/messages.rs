@@ -40,6 +40,9 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: Socket, ahead: Ve
         } else if !answer((&connection, &startup), &mut messages, message).await? {
             return Ok(());
         }
+        if !is_starting(messages.state()) {
+            messages.get_mut().note_sign_in();
+        }
         next = self::next(&mut messages).await?;
     }
     match messages.get_ref().refusal().cloned() {
@@ -52,6 +55,12 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: Socket, ahead: Ve
             Ok(())
         }
     }
+}
+
+/// Returns whether the client has not signed in yet.
+const fn is_starting(state: PgWireConnectionState) -> bool {
+    use PgWireConnectionState::{AuthenticationInProgress, AwaitingSslRequest, AwaitingStartup};
+    matches!(state, AwaitingSslRequest | AwaitingStartup | AuthenticationInProgress)
 }
 
 /// The first message of a session. What was said of encryption before it has been answered.

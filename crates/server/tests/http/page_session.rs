@@ -26,7 +26,7 @@ fn cookie(answer: &Answer) -> String {
 fn a_cookie_signs_the_page_in_until_it_signs_out() {
     let (server, token) = start();
     assert_eq!(sign_in(&server, &[PAGE], "wrong").status, 401);
-    assert_eq!(sign_in(&server, &[], &token).status, 401, "only the page begins sessions");
+    assert_eq!(sign_in(&server, &[], &token).status, 400, "only the page begins sessions");
     let begun = sign_in(&server, &[PAGE], &token);
     assert_eq!((begun.status, begun.header("cache-control")), (200, "no-store"), "{}", begun.body);
     let attributes = begun.header("set-cookie").to_owned();
@@ -75,7 +75,7 @@ fn a_session_ends_with_the_secret_it_began_with() {
 #[test]
 fn bodies_before_sign_in_are_bounded() {
     let (server, _) = start();
-    assert_eq!(server.send("POST", "/api/v1/session", &[PAGE], vec![b' '; 100_000]).status, 400);
+    assert_eq!(server.send("POST", "/api/v1/session", &[PAGE], vec![b' '; 100_000]).status, 413);
     assert_eq!(server.send("POST", "/api/v1/session", &[PAGE], "{}").status, 400);
 }
 

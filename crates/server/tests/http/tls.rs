@@ -19,8 +19,8 @@ use crate::harness::Running;
 
 const LISTENERS: [&str; 6] = ["control", "ingest", "line", "graphite", "opentsdb", "otlp-grpc"];
 
-fn free() -> Option<Listener> {
-    Some(Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), required: true })
+fn free() -> Listener {
+    Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), required: true }
 }
 
 /// TLS of files with an authority's certificate for the server.
@@ -33,14 +33,14 @@ fn tls_of(authority: &Authority, files: &Files) -> TlsSettings {
 /// A server with all listeners.
 fn start(tls: TlsSettings, change: impl FnOnce(&mut ServerSettings)) -> Running {
     Running::start_listening(|settings| {
-        (settings.control, settings.ingest, settings.postgres) = (free(), free(), free());
+        (settings.control, settings.ingest, settings.postgres) = (Some(free()), Some(free()), Some(free()));
         settings.tls = Some(tls);
         change(settings);
     })
 }
 
-fn others() -> Option<Vec<String>> {
-    Some(LISTENERS.iter().chain(&["postgres"]).map(|name| (*name).to_owned()).collect())
+fn others() -> Vec<String> {
+    LISTENERS.iter().chain(&["postgres"]).map(|name| (*name).to_owned()).collect()
 }
 
 fn admin_token(server: &Running) -> String {
@@ -75,7 +75,7 @@ fn every_listener_speaks_tls_and_nothing_else() {
 #[test]
 fn rows_come_by_tls_and_connections_are_parked() {
     let (authority, files) = (Authority::new(), Files::new());
-    let tls = TlsSettings { listeners: others(), ..tls_of(&authority, &files) };
+    let tls = TlsSettings { listeners: Some(others()), ..tls_of(&authority, &files) };
     let server = start(tls, |settings| settings.park_after_ms = 20);
     let client = TlsClient::new(&authority, None);
     block_on(async {
