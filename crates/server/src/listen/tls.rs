@@ -10,6 +10,7 @@ use std::time::Duration;
 use access::certificate::CertificateNames;
 use access::web_config::{ClientCertificates, TlsVersion};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
@@ -25,6 +26,9 @@ use crate::settings::{Pem, TlsSettings};
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
+
+/// Handshakes that are under way at the same time; each holds up to 64 KiB of what its client sends. Others wait.
+const HANDSHAKES_MAX: usize = 4096;
 
 /// The largest file of certificates that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -80,6 +84,8 @@ pub(crate) struct Tls {
     reloads: AtomicU64,
     reloads_failed: AtomicU64,
     handshakes_failed: AtomicU64,
+    /// Those that are under way.
+    handshakes: Semaphore,
 }
 
 impl fmt::Debug for Tls {
@@ -99,6 +105,7 @@ impl Tls {
             reloads: AtomicU64::new(0),
             reloads_failed: AtomicU64::new(0),
             handshakes_failed: AtomicU64::new(0),
+            handshakes: Semaphore::new(HANDSHAKES_MAX),
         })
     }
 
@@ -118,8 +125,13 @@ impl Tls {
         address: SocketAddr,
         handshake: Handshake,
     ) -> io::Result<(Socket, Peer)> {
-        let config = self.loaded().config(handshake.inner);
-        let accepted = timeout(handshake.patience, TlsAcceptor::from(config).accept(stream)).await;
+        let accept = async {
+            // One that waits for its turn holds no memory of TLS.
+            let _turn = self.handshakes.acquire().await;
+            let config = self.loaded().config(handshake.inner);
+            TlsAcceptor::from(config).accept(stream).await
+        };
+        let accepted = timeout(handshake.patience, accept).await;
         let accepted = accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let checked = accepted.and_then(|stream| {
             let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);

@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::frames::{KERBEROS, TLS};
+use super::frames::{CANCEL, KERBEROS, STARTUP_BYTES_MAX, TLS};
 use crate::listen::socket::{Peer, Socket};
 use crate::listen::tls::{Handshake, Inner, Tls};
 use crate::state::State;
 use crate::wire::linger;
 
 /// Bytes of a wish: its length and its code.
-const WISH_BYTES: u32 = 8;
+const WISH_BYTES: usize = 8;
 
 /// Wishes that are answered before a client has to begin.
 const WISHES_MAX: usize = 2;
@@ -67,13 +67,13 @@ pub(super) async fn negotiate(
             let (socket, peer) = tls.accept(stream, peer.address, handshake).await?;
             Ok(Begun { socket, peer, ahead: Vec::new() })
         }
-        (Choice::Message(_), mut socket, Some(_)) if peer.is_in_the_clear() => {
+        (Choice::Message { is_cancel: false, .. }, mut socket, Some(_)) if peer.is_in_the_clear() => {
             socket.write_all(IN_THE_CLEAR).await?;
             socket.shutdown().await?;
             linger(socket).await;
             Err(io::ErrorKind::PermissionDenied.into())
         }
-        (Choice::Message(ahead), socket, _) => Ok(Begun { socket, peer, ahead }),
+        (Choice::Message { ahead, .. }, socket, _) => Ok(Begun { socket, peer, ahead }),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
@@ -82,8 +82,8 @@ pub(super) async fn negotiate(
 enum Choice {
     /// It begins to shake hands.
     Tls,
-    /// It goes on without, with these bytes.
-    Message(Vec<u8>),
+    /// It goes on without, with these bytes. What cancels a query holds a secret of its session, and older clients send it in the clear.
+    Message { ahead: Vec<u8>, is_cancel: bool },
 }
 
 async fn ask(socket: &mut Socket, has_tls: bool) -> io::Result<Choice> {
@@ -96,12 +96,16 @@ async fn ask(socket: &mut Socket, has_tls: bool) -> io::Result<Choice> {
     for _ in 0..=WISHES_MAX {
         let (mut length, mut code) = ([0; 4], [0; 4]);
         socket.read_exact(&mut length).await?;
-        if u32::from_be_bytes(length) != WISH_BYTES {
-            return Ok(Choice::Message(length.to_vec()));
+        let bytes = u32::from_be_bytes(length) as usize;
+        if !(WISH_BYTES..=STARTUP_BYTES_MAX).contains(&bytes) {
+            return Ok(Choice::Message { ahead: length.to_vec(), is_cancel: false });
         }
         socket.read_exact(&mut code).await?;
-        match wish(code) {
-            None => return Ok(Choice::Message([length, code].concat())),
+        match wish(code).filter(|_| bytes == WISH_BYTES) {
+            None => {
+                let is_cancel = u32::from_be_bytes(code) == CANCEL;
+                return Ok(Choice::Message { ahead: [length, code].concat(), is_cancel });
+            }
             // Exactly these bytes were read: what else came in the clear is taken for a part of the handshake, and breaks it.
             Some(Wish::Tls) if has_tls => {
                 socket.write_all(b"S").await?;

@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Bytes of a message before there is a session, with its length, as Postgres bounds it.
-const STARTUP_BYTES_MAX: usize = 10_000;
+pub(super) const STARTUP_BYTES_MAX: usize = 10_000;
 
 /// Bytes of a message before the client has signed in.
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
@@ -12,7 +12,7 @@ const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 /// Codes in the place of a version: a wish for TLS, one for Kerberos's encryption, and one to cancel a query.
 pub(super) const TLS: u32 = 80_877_103;
 pub(super) const KERBEROS: u32 = 80_877_104;
-const CANCEL: u32 = 80_877_102;
+pub(super) const CANCEL: u32 = 80_877_102;
 
 /// Why a connection ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

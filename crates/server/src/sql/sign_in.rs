@@ -174,9 +174,12 @@ impl AuthSource<Arc<Entry>> for Accounts {
 
     async fn verify_password(&self, login: &LoginInfo, password: &[u8]) -> PgWireResult<Option<Arc<Entry>>> {
         let name = login.user().unwrap_or_default().to_owned();
-        let Ok(password) = std::str::from_utf8(password) else { return Ok(None) };
+        let wrong = PgWireError::InvalidPassword(name.clone());
+        let Ok(password) = std::str::from_utf8(password) else { return Err(wrong) };
         let credentials = OwnedCredentials::Password { name, password: Zeroizing::new(password.to_owned()) };
-        self.0.find_account(credentials).await.map_err(|error| failed("53300", error.message))
+        let found = self.0.find_account(credentials).await.map_err(|error| failed("53300", error.message))?;
+        // Without an account the session would have no account.
+        found.map(Some).ok_or(wrong)
     }
 
     async fn get_scram_secret(&self, login: &LoginInfo) -> PgWireResult<(ScramSecret, Option<Arc<Entry>>)> {
