@@ -162,6 +162,7 @@ async function signInAndOut(page) {
   if (!guarded) return;
   await page.goto(guarded);
   await page.getByLabel("Password or token").fill("wrong");
+  await page.screenshot({ path: join(folder, "sign-in-1280-light.png") });
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("alert").filter({ hasText: "wrong" }).waitFor({ timeout: WAIT_MS });
   await page.getByLabel("Password or token").fill(process.env.THALWEG_PAGE_TOKEN);
