@@ -69,7 +69,9 @@ impl RequestGuard {
         if let Some(value) = self.strict_transport.as_ref().filter(|_| is_tls) {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, value.clone());
         }
-        headers.extend(self.headers.iter().cloned());
+        for (name, value) in &self.headers {
+            headers.insert(name, value.clone());
+        }
     }
 
     /// The origin of a page of the settings, which may read what it asks for.

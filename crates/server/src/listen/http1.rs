@@ -96,7 +96,7 @@ struct Parked {
 impl Serve for Shared {
     async fn serve(self: Arc<Self>, socket: Socket, peer: Peer, stop: watch::Receiver<bool>) {
         if socket.speaks_http2() {
-            http2::serve(self.router(), socket, peer, stop).await;
+            http2::serve(move || self.router(), socket, peer, stop).await;
         } else {
             serve(&self, socket, peer, stop).await;
         }

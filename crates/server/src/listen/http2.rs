@@ -7,8 +7,8 @@ use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
@@ -35,7 +35,7 @@ pub(crate) struct Grpc(pub(crate) Router);
 
 impl Serve for Grpc {
     async fn serve(self: Arc<Self>, socket: Socket, peer: Peer, stop: watch::Receiver<bool>) {
-        serve(self.0.clone(), socket, peer, stop).await;
+        serve(move || self.0.clone(), socket, peer, stop).await;
     }
 
     fn inner(&self) -> Inner {
@@ -43,12 +43,12 @@ impl Serve for Grpc {
     }
 }
 
-/// Serves a connection until it ends. A broken one concerns only its client.
-pub(crate) async fn serve(router: Router, socket: Socket, peer: Peer, mut stop: watch::Receiver<bool>) {
-    let service = router.map_request(move |mut request: Request<Incoming>| {
+/// Serves a connection until it ends. A broken one concerns only its client. Each request is answered by the router of its time.
+pub(crate) async fn serve(router: impl Fn() -> Router, socket: Socket, peer: Peer, mut stop: watch::Receiver<bool>) {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Remote(peer.address));
         request.extensions_mut().insert(peer.clone());
-        request
+        router().oneshot(request)
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -58,7 +58,7 @@ pub(crate) async fn serve(router: Router, socket: Socket, peer: Peer, mut stop: 
         .initial_connection_window_size(WINDOW_BYTES)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
-        .serve_connection(TokioIo::new(socket), TowerToHyperService::new(service));
+        .serve_connection(TokioIo::new(socket), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return,

@@ -293,6 +293,10 @@ impl Server {
         let patience = Duration::from_millis(self.state.settings.stop_timeout_ms);
         // Nothing is sent: it ends when the last connection has dropped its end.
         let _ = tokio::time::timeout(patience, all_ended.recv()).await;
+        #[cfg(unix)]
+        if let Some(path) = &self.state.settings.http_socket {
+            platform::private::remove_socket(path);
+        }
     }
 }
 
@@ -306,6 +310,10 @@ mod unix_socket {
 
     /// Listens on a path that only the server's owner may use. Until its mode is set it has another name.
     pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            // Another server answers there.
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
         let mut new = path.as_os_str().to_owned();
         new.push(".new");
         let new = Path::new(&new);

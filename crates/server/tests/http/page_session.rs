@@ -91,7 +91,10 @@ fn answers_have_headers_for_browsers() {
         settings.tls = Some(tls);
         settings.hsts_max_age_s = Some(31_536_000);
         settings.sign_in_required = true;
-        settings.response_headers = vec![("X-Frame-Options".to_owned(), "DENY".to_owned())];
+        settings.response_headers = vec![
+            ("X-Frame-Options".to_owned(), "DENY".to_owned()),
+            ("Content-Security-Policy".to_owned(), "frame-ancestors 'none'".to_owned()),
+        ];
     });
     let client = TlsClient::new(&authority, None);
     for path in ["/", "/api/v1/labels", "/-/healthy"] {
@@ -106,6 +109,11 @@ fn answers_have_headers_for_browsers() {
         }
     }
     let page = client.get(server.address, "/", "").unwrap();
+    assert_eq!(
+        page.matches("content-security-policy").count(),
+        1,
+        "that of the settings in place of the page's: {page}"
+    );
     assert!(page.contains("frame-ancestors 'none'") && !page.contains("unsafe-inline"), "{page}");
     let token = std::fs::read_to_string(server.db.directory().join("admin-token")).unwrap();
     let body = format!(r#"{{"user":"","password":"{}"}}"#, token.trim());
@@ -149,7 +157,7 @@ fn a_unix_socket_is_for_the_server_s_owner() {
     let files = Files::new();
     let path = files.0.join("thalweg.sock");
     let socket = path.clone();
-    let _server = Running::start_with(|settings| {
+    let mut server = Running::start_with(|settings| {
         settings.sign_in_required = true;
         settings.http_socket = Some(socket);
         settings.park_after_ms = 20;
@@ -164,4 +172,6 @@ fn a_unix_socket_is_for_the_server_s_owner() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert_eq!(answer.matches("HTTP/1.1 200").count(), 2, "{answer}");
+    server.stop();
+    assert!(!path.exists());
 }
