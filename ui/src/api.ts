@@ -2,6 +2,7 @@
 // https://prometheus.io/docs/prometheus/latest/querying/api/
 
 import { chosenDatabase, DEFAULT_DATABASE } from "./database.ts";
+import { PAGE_HEADER } from "./sign_in.ts";
 
 export type Labels = Record<string, string>;
 /** Seconds since 1970 and the value as text, since JSON has no NaN or infinity. */
@@ -86,6 +87,7 @@ async function request<T>(path: string, form: URLSearchParams, post: boolean, si
   try {
     response = await fetch(`api/v1/${path}${query}`, {
       method: post ? "POST" : "GET",
+      headers: PAGE_HEADER,
       body: post ? form : null,
       signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     });

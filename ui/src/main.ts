@@ -4,6 +4,7 @@ import { buildInfo, databases } from "./api.ts";
 import { offerDatabases } from "./database.ts";
 import { element } from "./dom.ts";
 import { HomeView } from "./home.ts";
+import { session, signInForm, signOut } from "./sign_in.ts";
 import { startTheme } from "./theme.ts";
 import type { View } from "./view.ts";
 
@@ -61,9 +62,22 @@ async function showDatabases(): Promise<void> {
   offerDatabases(byId<HTMLSelectElement>("database"), data.map(({ name }) => name));
 }
 
+function start(account: string | null): void {
+  const button = byId<HTMLButtonElement>("sign-out");
+  button.hidden = account === null;
+  button.title = account === null ? "" : `Sign ${account} out`;
+  button.addEventListener("click", () => void signOut());
+  addEventListener("hashchange", routeOrSay);
+  routeOrSay();
+  // Only decoration: a server that does not answer is reported by the view itself.
+  showVersion().catch(() => undefined);
+  showDatabases().catch(() => undefined);
+}
+
 startTheme(byId<HTMLButtonElement>("theme"));
-addEventListener("hashchange", routeOrSay);
-routeOrSay();
-// Only decoration: a server that does not answer is reported by the view itself.
-showVersion().catch(() => undefined);
-showDatabases().catch(() => undefined);
+session()
+  .then(({ required, account }) => {
+    if (required && account === null) byId("view").replaceChildren(signInForm());
+    else start(account);
+  })
+  .catch(() => start(null));

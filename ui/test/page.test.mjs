@@ -156,6 +156,23 @@ async function anotherDatabase(page) {
   await page.waitForURL((url) => url.search === "", { timeout: WAIT_MS });
 }
 
+/** A server that asks to sign in, whose administrator's token is in THALWEG_PAGE_TOKEN. */
+async function signInAndOut(page) {
+  const guarded = process.env.THALWEG_PAGE_GUARDED;
+  if (!guarded) return;
+  await page.goto(guarded);
+  await page.getByLabel("Password or token").fill("wrong");
+  await page.screenshot({ path: join(folder, "sign-in-1280-light.png") });
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").filter({ hasText: "wrong" }).waitFor({ timeout: WAIT_MS });
+  await page.getByLabel("Password or token").fill(process.env.THALWEG_PAGE_TOKEN);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("button", { name: "Sign out" }).click({ timeout: WAIT_MS });
+  await page.getByRole("heading", { name: "Sign in" }).waitFor({ timeout: WAIT_MS });
+  const cookies = await page.context().cookies();
+  assert(cookies.every((cookie) => cookie.name !== "thalweg-session"), "the cookie is gone");
+}
+
 const LOOKS = [
   { name: "home-1280", width: 1280, height: 900, hash: "#/" },
   { name: "home-390", width: 390, height: 844, hash: "#/" },
@@ -188,7 +205,7 @@ const browser = await chromium.launch({
 try {
   const complaints = [];
   // The browser itself reports each answer of 400 and above; this test asks for one on purpose.
-  const expected = /status of 400 \(Bad Request\)/;
+  const expected = /status of 40[01] \((Bad Request|Unauthorized)\)/;
   const watch = (page, name) => {
     page.on("console", (message) => {
       if (message.type() === "error" && !expected.test(message.text())) complaints.push(`${name}: ${message.text()}`);
@@ -206,6 +223,7 @@ try {
   await failedQuery(page);
   await anotherDatabase(page);
   await noOverflow(page, "1280 px");
+  await signInAndOut(page);
   await page.close();
   await screenshots(browser, watch);
   assert.deepEqual(complaints, [], "messages on the browser's console");

@@ -1,4 +1,4 @@
-"""Against a running server: `python roundtrip.py CONTROL_PORT INGEST_PORT`. Run by the tests of the program."""
+"""Against a running server: `python roundtrip.py CONTROL_PORT INGEST_PORT [CA_FILE TOKEN]`. Run by the tests of the program."""
 
 import sys
 
@@ -7,7 +7,8 @@ import numpy
 import thalweg
 
 control, ingest = (("127.0.0.1", int(port)) for port in sys.argv[1:3])
-client = thalweg.Client(control, ingest)
+ca_file, token = sys.argv[3:5] if len(sys.argv) > 3 else (None, "")
+client = thalweg.Client(control, ingest, ca_file=ca_file, token=token)
 members = {"usage": "f64", "cores": "u64", "delta": "i64", "up": "bool", "state": "string"}
 cpu = client.register_groups("cpu", members, [{"host": f"h{number}"} for number in range(100)])
 again = client.register_groups("cpu", members, [{"host": "h7"}])

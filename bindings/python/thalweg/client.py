@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import secrets
 import socket
+import ssl
 import struct
 import time
 
@@ -55,9 +56,11 @@ class Exception_:
 
 
 class Connection:
-    def __init__(self, address, plane, timeout):
+    def __init__(self, address, plane, timeout, tls=None):
         self.socket = socket.create_connection(address, timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self.send(b"THALWEG" + plane + struct.pack("<II", 1, 0))
 
     def send(self, data):
@@ -82,10 +85,27 @@ class Connection:
 
 
 class Client:
-    """Not shared between threads."""
+    """Not shared between threads. `token` signs in where clients have to. `ca_file` names the authorities of a server that speaks TLS, or is True
+    for those of the system; `client_cert` and `client_key` a certificate that signs in."""
 
-    def __init__(self, control=("127.0.0.1", 7782), ingest=("127.0.0.1", 7783), producer=None, timeout=30.0, patience=60.0):
-        self.control_address, self.ingest_address = control, ingest
+    def __init__(
+        self,
+        control=("127.0.0.1", 7782),
+        ingest=("127.0.0.1", 7783),
+        producer=None,
+        timeout=30.0,
+        patience=60.0,
+        token="",
+        ca_file=None,
+        client_cert=None,
+        client_key=None,
+    ):
+        self.control_address, self.ingest_address, self.token = control, ingest, token
+        self.tls = None
+        if ca_file:
+            self.tls = ssl.create_default_context(cafile=None if ca_file is True else ca_file)
+            if client_cert:
+                self.tls.load_cert_chain(client_cert, client_key)
         self.producer = secrets.randbits(63) + 1 if producer is None else producer
         self.timeout, self.patience = timeout, patience
         self.incarnation = 0
@@ -167,11 +187,14 @@ class Client:
         begun, pause = time.monotonic(), 0.01
         while True:
             try:
-                connection = Connection(self.ingest_address, b"D", self.timeout)
+                connection = Connection(self.ingest_address, b"D", self.timeout, self.tls)
                 connection.send(self._hello())
                 self._take_in(connection.receive())
                 self.data = connection
                 return
+            except ssl.SSLCertVerificationError:
+                # It does not become trusted by trying again.
+                raise
             except OSError:
                 if time.monotonic() - begun + pause > self.patience:
                     raise
@@ -181,9 +204,10 @@ class Client:
     def _hello(self):
         builder = Builder()
         root = builder.struct(0, 1, 1)
-        hello = builder.struct(root + 8, 2, 0)
+        hello = builder.struct(root + 8, 2, 1)
         builder.number(hello, "Q", self.incarnation)
         builder.number(hello + 8, "Q", self.producer)
+        builder.text(hello + 16, self.token)
         return builder.frame()
 
     def _take_in(self, answer):
@@ -221,10 +245,11 @@ class Client:
 
     def _request(self, database, kind):
         builder = Builder()
-        root = builder.struct(0, 2, 2)
+        root = builder.struct(0, 2, 3)
         builder.number(root, "Q", 1)
         builder.number(root + 8, "H", kind)
         builder.text(root + 16, database)
+        builder.text(root + 32, self.token)
         return builder, root
 
     def _ask(self, builder, types):
@@ -241,7 +266,7 @@ class Client:
 
     def _ask_once(self, builder):
         if self.control is None:
-            self.control = Connection(self.control_address, b"C", self.timeout)
+            self.control = Connection(self.control_address, b"C", self.timeout, self.tls)
         self.control.send(builder.frame())
         return self.control.receive()
 

@@ -13,6 +13,11 @@ use crate::secret::{ScramKeys, TokenHash};
 /// The longest name.
 pub const NAME_BYTES_MAX: usize = 128;
 
+/// The most certificates that an account may have, and the longest name of one.
+pub const CERTIFICATES_MAX: usize = 64;
+/// As `CERTIFICATES_MAX` says.
+pub const CERTIFICATE_BYTES_MAX: usize = 512;
+
 /// The most grants that an account may have.
 pub const GRANTS_MAX: usize = 256;
 
@@ -23,6 +28,8 @@ pub enum Credential {
     Token(TokenHash),
     /// A password in its stored form: argon2id, or bcrypt.
     Password(String),
+    /// Neither: a certificate alone.
+    Certificate,
 }
 
 /// A token or a user.
@@ -32,6 +39,8 @@ pub struct Account {
     pub name: String,
     /// How it signs in.
     pub credential: Credential,
+    /// Names of client certificates that sign it in, too: a subject alternative name or a common name.
+    pub certificates: Vec<String>,
     /// For protocols with SCRAM; none for passwords of which only a bcrypt hash is known.
     pub scram: Option<ScramKeys>,
     /// True for an administrator of the server.
@@ -58,6 +67,8 @@ struct Document {
     password: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     scram: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    certificates: Vec<String>,
     #[serde(default)]
     is_server_admin: bool,
     #[serde(default)]
@@ -96,6 +107,17 @@ impl Account {
         if self.grants.len() > GRANTS_MAX {
             return Err(format!("an account has at most {GRANTS_MAX} grants"));
         }
+        if self.certificates.len() > CERTIFICATES_MAX {
+            return Err(format!("an account has at most {CERTIFICATES_MAX} certificates"));
+        }
+        let is_name =
+            |name: &String| (1..=CERTIFICATE_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control);
+        if !self.certificates.iter().all(is_name) {
+            return Err(format!("the name of a certificate has 1 to {CERTIFICATE_BYTES_MAX} bytes"));
+        }
+        if self.credential == Credential::Certificate && self.certificates.is_empty() {
+            return Err("an account without a token and a password needs a certificate".to_owned());
+        }
         Ok(())
     }
 
@@ -104,6 +126,7 @@ impl Account {
         let (token_sha256, password) = match &self.credential {
             Credential::Token(hash) => (Some(hex(hash)), None),
             Credential::Password(stored) => (None, Some(stored.clone())),
+            Credential::Certificate => (None, None),
         };
         let document = Document {
             version: 1,
@@ -111,6 +134,7 @@ impl Account {
             token_sha256,
             password,
             scram: self.scram.as_ref().map(ScramKeys::to_text),
+            certificates: self.certificates.clone(),
             is_server_admin: self.is_server_admin,
             grants: self.grants.iter().map(Grant::to_string).collect(),
             quota: self.quota,
@@ -129,13 +153,15 @@ impl Account {
         let credential = match (&document.token_sha256, document.password) {
             (Some(hash), None) => Credential::Token(from_hex(hash).ok_or("its hash is not 64 hexadecimal digits")?),
             (None, Some(stored)) => Credential::Password(stored),
-            _ => return Err("it has neither a token nor a password, or both".to_owned()),
+            (None, None) if !document.certificates.is_empty() => Credential::Certificate,
+            _ => return Err("it has neither a token, a password nor a certificate, or both of the first".to_owned()),
         };
         let scram = document.scram.map(|text| ScramKeys::from_text(&text).ok_or("its SCRAM keys cannot be read"));
         let grants: Result<Vec<Grant>, String> = document.grants.iter().map(|grant| grant.parse()).collect();
         let account = Self {
             name: document.name,
             credential,
+            certificates: document.certificates,
             scram: scram.transpose()?,
             is_server_admin: document.is_server_admin,
             grants: grants?,
@@ -179,6 +205,7 @@ mod tests {
         Account {
             name: "grafana".to_owned(),
             credential,
+            certificates: vec!["spiffe://a/grafana".to_owned()],
             scram: Some(ScramKeys::derive("x", &[3; SALT_BYTES])),
             is_server_admin: false,
             grants: vec!["read:metrics{env=\"prod\"}".parse().unwrap()],
@@ -190,7 +217,8 @@ mod tests {
 
     #[test]
     fn an_account_is_the_same_after_its_document() {
-        for credential in [Credential::Token(token_hash("abc")), Credential::Password("$argon2id$x".to_owned())] {
+        let password = Credential::Password("$argon2id$x".to_owned());
+        for credential in [Credential::Token(token_hash("abc")), password, Credential::Certificate] {
             let account = account(credential);
             let document = account.to_document();
             assert_eq!(

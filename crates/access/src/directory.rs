@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::account::{Account, Credential};
+use crate::certificate::CertificateNames;
 use crate::scope::Scope;
 use crate::secret::{self, ScramKeys, TokenHash};
 
@@ -98,8 +99,9 @@ impl PasswordCheck {
 /// All accounts.
 #[derive(Debug, Default, Clone)]
 pub struct Directory {
-    by_name: HashMap<String, Arc<Entry>>,
-    by_token: HashMap<TokenHash, Arc<Entry>>,
+    names: HashMap<String, Arc<Entry>>,
+    tokens: HashMap<TokenHash, Arc<Entry>>,
+    certificates: HashMap<String, Arc<Entry>>,
 }
 
 impl Directory {
@@ -109,37 +111,41 @@ impl Directory {
         let (name, scope) = (account.name.clone(), account.scope());
         let token = match account.credential {
             Credential::Token(hash) => Some(hash),
-            Credential::Password(_) => None,
+            Credential::Password(_) | Credential::Certificate => None,
         };
         let entry = Arc::new(Entry { account, scope, last_used_ns: AtomicI64::new(0) });
-        self.by_token.extend(token.map(|hash| (hash, entry.clone())));
-        self.by_name.insert(name, entry);
+        self.tokens.extend(token.map(|hash| (hash, entry.clone())));
+        for name in &entry.account.certificates {
+            self.certificates.insert(name.clone(), entry.clone());
+        }
+        self.names.insert(name, entry);
     }
 
     /// Removes an account; returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
-        let Some(entry) = self.by_name.remove(name) else { return false };
+        let Some(entry) = self.names.remove(name) else { return false };
         if let Credential::Token(hash) = &entry.account.credential {
-            self.by_token.remove(hash);
+            self.tokens.remove(hash);
         }
+        self.certificates.retain(|_, other| !Arc::ptr_eq(other, &entry));
         true
     }
 
     /// The account of a name.
     pub fn get(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.by_name.get(name)
+        self.names.get(name)
     }
 
     /// All accounts, by name.
     pub fn entries(&self) -> Vec<&Arc<Entry>> {
-        let mut entries: Vec<&Arc<Entry>> = self.by_name.values().collect();
+        let mut entries: Vec<&Arc<Entry>> = self.names.values().collect();
         entries.sort_by(|left, right| left.account.name.cmp(&right.account.name));
         entries
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
+        self.names.is_empty()
     }
 
     /// Looks credentials up.
@@ -149,16 +155,16 @@ impl Directory {
             Credentials::Password { name, password } => (Some(name), password),
         };
         if secret::is_token(secret) {
-            let found = self.by_token.get(&secret::token_hash(secret));
+            let found = self.tokens.get(&secret::token_hash(secret));
             return found
                 .filter(|entry| !entry.account.is_expired(now_ns))
                 .map_or(Lookup::Refused, |entry| Lookup::Known(entry.clone()));
         }
         let Some(name) = name else { return Lookup::Refused };
-        let entry = self.by_name.get(name).filter(|entry| !entry.account.is_expired(now_ns));
+        let entry = self.names.get(name).filter(|entry| !entry.account.is_expired(now_ns));
         let stored = entry.and_then(|entry| match &entry.account.credential {
             Credential::Password(stored) => Some((entry.clone(), stored.clone())),
-            Credential::Token(_) => None,
+            Credential::Token(_) | Credential::Certificate => None,
         });
         Lookup::Check(match stored {
             Some((entry, stored)) => PasswordCheck { entry: Some(entry), stored },
@@ -166,9 +172,29 @@ impl Directory {
         })
     }
 
+    /// The account of a client that has shown a certificate: the first of its names that one has.
+    pub fn certified(&self, certificate: &CertificateNames, now_ns: i64) -> Option<&Arc<Entry>> {
+        let entry = certificate.all().find_map(|name| self.certificates.get(name))?;
+        Some(entry).filter(|entry| !entry.account.is_expired(now_ns))
+    }
+
+    /// The account that has the name of a certificate.
+    pub fn certificate_owner(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.certificates.get(name)
+    }
+
+    /// Returns whether an account has a password of which only a bcrypt hash is known, so that SCRAM cannot check it.
+    pub fn has_bcrypt_alone(&self, name: &str) -> bool {
+        let account = self.names.get(name).map(|entry| &entry.account);
+        account.is_some_and(|account| {
+            matches!(&account.credential, Credential::Password(stored) if secret::is_bcrypt(stored))
+                && account.scram.is_none()
+        })
+    }
+
     /// SCRAM's keys of a name, and the account that has signed in once they match.
     pub fn scram(&self, name: &str, now_ns: i64) -> Option<(&ScramKeys, &Arc<Entry>)> {
-        let entry = self.by_name.get(name).filter(|entry| !entry.account.is_expired(now_ns))?;
+        let entry = self.names.get(name).filter(|entry| !entry.account.is_expired(now_ns))?;
         Some((entry.account.scram.as_ref()?, entry))
     }
 }
@@ -183,6 +209,7 @@ mod tests {
         Account {
             name: name.to_owned(),
             credential,
+            certificates: vec![format!("{name}.example")],
             scram: None,
             is_server_admin: false,
             grants: vec!["read:*".parse().unwrap()],
@@ -225,7 +252,16 @@ mod tests {
             let lookup = directory.look_up(Credentials::Password { name: user, password }, 5);
             assert_eq!(name(lookup, password).as_deref(), expected, "{user}");
         }
+        let certified = |directory: &Directory, names: &[&str], now_ns| {
+            let alternative = names.iter().map(|name| (*name).to_owned()).collect();
+            let certificate = CertificateNames { alternative, ..CertificateNames::default() };
+            directory.certified(&certificate, now_ns).map(|entry| entry.account.name.clone())
+        };
+        assert_eq!(certified(&directory, &["x", "t.example"], 5).as_deref(), Some("t"));
+        assert_eq!(certified(&directory, &["old.example", "t.example"], 10), None, "expired");
+        assert_eq!(certified(&directory, &["t"], 5), None, "the name of an account is none of a certificate");
         assert!(directory.remove("t") && !directory.remove("t"));
+        assert_eq!(certified(&directory, &["t.example"], 5), None);
         assert!(matches!(directory.look_up(Credentials::Token(&token), 5), Lookup::Refused));
     }
 

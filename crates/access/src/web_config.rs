@@ -1,6 +1,7 @@
 //! Prometheus's `web.config.yml`, as <https://prometheus.io/docs/prometheus/latest/configuration/https/> describes it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Deserialize;
 
@@ -92,6 +93,26 @@ pub enum ClientCertificates {
     Required,
 }
 
+/// A version of TLS that is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    Tls12,
+    /// TLS 1.3.
+    Tls13,
+}
+
+impl TlsVersion {
+    /// By Go's name.
+    fn from_name(name: &str) -> Result<Self, String> {
+        match name {
+            "TLS12" => Ok(Self::Tls12),
+            "TLS13" => Ok(Self::Tls13),
+            _ => Err(format!("tls_server_config: {name} is not spoken: TLS12 and TLS13 are")),
+        }
+    }
+}
+
 /// Headers that may be set.
 const HEADERS: [&str; 6] = [
     "content-security-policy",
@@ -115,6 +136,15 @@ impl WebConfig {
         config.check().map(|()| config)
     }
 
+    /// The file with its paths relative to a folder: its own.
+    #[must_use]
+    pub fn resolved(mut self, folder: &Path) -> Self {
+        if let Some(tls) = &mut self.tls_server_config {
+            tls.resolve(folder);
+        }
+        self
+    }
+
     fn check(&self) -> Result<(), String> {
         if let Some((user, _)) = self.basic_auth_users.iter().find(|(_, stored)| !is_bcrypt(stored)) {
             return Err(format!("basic_auth_users: the password of {user} is no bcrypt hash ($2b$…)"));
@@ -132,6 +162,9 @@ impl WebConfig {
                 HEADERS.join(", ")
             ));
         }
+        if let Some((name, _)) = headers.iter().find(|(_, value)| value.chars().any(char::is_control)) {
+            return Err(format!("http_server_config: headers: the value of {name} has a control character"));
+        }
         self.tls_server_config.as_ref().map_or(Ok(()), TlsServerConfig::check)
     }
 }
@@ -147,14 +180,38 @@ impl TlsServerConfig {
         if !self.client_allowed_sans.is_empty() && self.client_certificates()? != ClientCertificates::Required {
             return failed("client_allowed_sans needs client_auth_type RequireAndVerifyClientCert");
         }
-        for version in [&self.min_version, &self.max_version] {
-            match version.as_str() {
-                "" | "TLS12" | "TLS13" => {}
-                "TLS10" | "TLS11" if std::ptr::eq(version, &raw const self.min_version) => {}
-                _ => return failed(&format!("{version} is not spoken: TLS12 and TLS13 are")),
+        self.versions().map(|_| ())
+    }
+
+    /// The lowest and the highest version that are spoken. A lowest one before TLS 1.2 means TLS 1.2.
+    pub fn versions(&self) -> Result<(TlsVersion, TlsVersion), String> {
+        let min = match self.min_version.as_str() {
+            "" | "TLS10" | "TLS11" => TlsVersion::Tls12,
+            name => TlsVersion::from_name(name)?,
+        };
+        let max = match self.max_version.as_str() {
+            "" => TlsVersion::Tls13,
+            name => TlsVersion::from_name(name)?,
+        };
+        if min > max {
+            return Err("tls_server_config: min_version is above max_version".to_owned());
+        }
+        Ok((min, max))
+    }
+
+    /// Settings that are accepted and have no effect.
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        let lists = [("cipher_suites", &self.cipher_suites), ("curve_preferences", &self.curve_preferences)];
+        lists.into_iter().filter(|(_, list)| !list.is_empty()).map(|(name, _)| name).collect()
+    }
+
+    /// Puts a folder before the paths that are relative, as Prometheus does with that of the file.
+    fn resolve(&mut self, folder: &Path) {
+        for path in [&mut self.cert_file, &mut self.key_file, &mut self.client_ca_file] {
+            if !path.is_empty() {
+                *path = folder.join(&*path).to_string_lossy().into_owned();
             }
         }
-        Ok(())
     }
 
     /// What `client_auth_type` asks for.
@@ -226,6 +283,7 @@ rate_limit:
                 "client_ca_file",
             ),
             ("tls_server_config: {cert_file: a, key_file: b, max_version: TLS11}", "TLS11"),
+            ("tls_server_config: {cert_file: a, key_file: b, min_version: TLS13, max_version: TLS12}", "above"),
             ("http_server_config: {headers: {X-Mine: a}}", "X-Mine"),
         ] {
             let error = WebConfig::parse(text).expect_err(text);

@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ingest::Limits;
 use ingest::csv::{CsvField, CsvImporter, CsvMapping, TimeFormat};
 
+use crate::http::ServerFlags;
 use crate::lines::{self, Directive, LINE_BYTES_MAX};
 use client::http::{Answer, HttpClient};
 use interrupt::Interrupt;
@@ -42,9 +43,8 @@ pub(crate) struct ImportFlags {
     /// Files; - is standard input; .gz is unpacked
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Where the database listens
-    #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:7780")]
-    url: String,
+    #[command(flatten)]
+    server: ServerFlags,
     /// Database; the comments of an InfluxDB export (# CONTEXT-DATABASE) name others
     #[arg(long, default_value = "default")]
     db: String,
@@ -149,7 +149,7 @@ fn import_file(flags: &ImportFlags, path: &Path, interrupt: &Interrupt) -> Resul
     if format == Format::Prometheus {
         (format, input) = detect_dialect(path, input)?;
     }
-    let client = crate::http::client(&flags.url);
+    let client = flags.server.client()?;
     let (queue, batches) = sync_channel(usize::from(flags.connections) * 2);
     let batches = Mutex::new(batches);
     let sent = Mutex::new(Sent::default());

@@ -3,7 +3,7 @@
 //! * `serve`: the server · `settings`: its flags, environment and file · `secrets`: settings that are not shown · `objects`: how object stores are reached
 //! * `machine`: its memory and processor · `units`: sizes, durations and moments as people write them · `output`: stdout · `cache`: `thalweg cache`
 //! * `query`, `plan`: asking a server · `render`: answers for people · `http`: clients of a server
-//! * `import`, `lines`: sending files to one · `upkeep`: databases, backups, checks, repairs
+//! * `import`, `lines`: sending files to one · `upkeep`: databases, accounts, certificates, backups, checks, repairs
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
 
 #[macro_use]
@@ -68,6 +68,8 @@ enum Command {
     Token(upkeep::TokenFlags),
     /// Users, who sign in with passwords
     User(upkeep::UserFlags),
+    /// Make certificates for a server and its clients
+    Cert(upkeep::CertificateFlags),
     /// Delete series, or a stretch of time of them
     Delete(upkeep::DeleteFlags),
     /// Back up a running server, or a folder that no server runs on
@@ -119,6 +121,7 @@ fn main() -> ExitCode {
         Some(Command::Db(flags)) => upkeep::database(&flags),
         Some(Command::Token(flags)) => upkeep::token(&flags),
         Some(Command::User(flags)) => upkeep::user(&flags),
+        Some(Command::Cert(flags)) => upkeep::certificate(&flags),
         Some(Command::Delete(flags)) => upkeep::delete(&flags),
         Some(Command::Backup(flags)) => upkeep::backup(&flags),
         Some(Command::Restore(flags)) => upkeep::restore(&flags),

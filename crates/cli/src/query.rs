@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::http::ServerFlags;
 use crate::plan;
 use crate::render::plot::{self, Screen};
 use crate::render::series::Series;
@@ -34,9 +35,8 @@ pub(crate) struct QueryFlags {
     /// Show the plan, or with it what running it took, instead of the answer
     #[arg(long, value_enum, conflicts_with = "format")]
     explain: Option<Explain>,
-    /// Where the database listens
-    #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:7780")]
-    url: String,
+    #[command(flatten)]
+    server: ServerFlags,
     /// Database
     #[arg(long, default_value = "default")]
     db: String,
@@ -81,7 +81,7 @@ enum Explain {
 }
 
 pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
-    let client = crate::http::client(&flags.url);
+    let client = flags.server.client()?;
     crate::http::check_database(&client, &flags.db)?;
     if flags.lang == Language::Plan {
         return run_plan(flags, &client);

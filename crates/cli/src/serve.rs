@@ -60,7 +60,8 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     if !server.asks_to_sign_in() {
         eprintln!("thalweg: clients do not have to sign in: every port is open (--sign-in required changes that)");
     }
-    let mut told = format!("Thalweg is ready: http://{}/\n", server.address());
+    let scheme = if server.has_https() { "https" } else { "http" };
+    let mut told = format!("Thalweg is ready: {scheme}://{}/\n", server.address());
     // For programs that had it take free ports.
     for (flag, address) in server
         .addresses()

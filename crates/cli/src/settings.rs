@@ -67,7 +67,42 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     line_sources: Option<String>,
 
-    /// Users with bcrypt hashes of their passwords as Prometheus has them: its `web.config.yml`. They may do everything [default: none]
+    /// File of the server's certificate (PEM), with the ones between it and its authority: the listeners speak TLS. It is read again when it
+    /// changes, and at SIGHUP [default: none]
+    #[arg(long, env = "THALWEG_TLS_CERT", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_cert: Option<PathBuf>,
+    /// File of its key (PEM) [default: none]
+    #[arg(long, env = "THALWEG_TLS_KEY", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_key: Option<PathBuf>,
+    /// File of the authorities (PEM) whose client certificates sign accounts in [default: none]
+    #[arg(long, env = "THALWEG_TLS_CLIENT_CA", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_client_ca: Option<PathBuf>,
+    /// Whether clients have to show a certificate: `required`, or `optional` [default: optional]
+    #[arg(long, env = "THALWEG_TLS_CLIENT_CERTIFICATES", value_name = "WHEN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_client_certificates: Option<String>,
+    /// Listeners that speak TLS, by the names of their flags, separated by commas: http,postgres [default: all that use TCP]
+    #[arg(long, env = "THALWEG_TLS_LISTENERS", value_name = "NAMES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_listeners: Option<String>,
+    /// Tell browsers to reach this name by TLS alone for so many seconds (Strict-Transport-Security) [default: they are not told]
+    #[arg(long, env = "THALWEG_HSTS_MAX_AGE_S", value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hsts_max_age_s: Option<u64>,
+    /// Where HTTP is served on a unix socket, too, to the server's own user alone, who may do everything [default: nowhere]
+    #[arg(long, env = "THALWEG_HTTP_SOCKET", value_name = "PATH")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http_socket: Option<PathBuf>,
+    /// Networks of proxies, separated by commas, that are believed what they say of their clients: X-Forwarded-For and X-WEBAUTH-USER
+    /// [default: none]
+    #[arg(long, env = "THALWEG_TRUSTED_PROXIES", value_name = "NETWORKS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trusted_proxies: Option<String>,
+    /// TLS, headers, and users with bcrypt hashes of their passwords as Prometheus has them: its `web.config.yml`. These users may do
+    /// everything [default: none]
     #[arg(long = "web-config-file", alias = "web.config.file", env = "THALWEG_WEB_CONFIG_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     web_config_file: Option<PathBuf>,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use model::{Field, Labels};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wire::control::{self, Registered, Request};
 use wire::data::{self, Exception, Outgoing};
@@ -31,8 +31,13 @@ pub struct Client {
     data: Option<Connection>,
 }
 
+/// A socket, bare or by TLS.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Stream for T {}
+
 struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     buffer: MessageBuffer,
     patience: Duration,
 }
@@ -45,16 +50,42 @@ async fn in_time<T>(patience: Duration, work: impl Future<Output = std::io::Resu
     }
 }
 
+/// Waits for the end of a handshake. A certificate that is not trusted does not become so by trying again.
+async fn shake_hands<T>(
+    patience: Duration,
+    handshake: impl Future<Output = std::io::Result<T>>,
+) -> Result<T, ClientError> {
+    match tokio::time::timeout(patience, handshake).await {
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
+            Err(ClientError::Invalid(format!("TLS: {error}")))
+        }
+        Ok(done) => done.map_err(|error| ClientError::Unavailable(format!("TLS: {error}"))),
+        Err(_) => Err(ClientError::Unavailable("the server takes too long".to_owned())),
+    }
+}
+
 impl Connection {
-    async fn open(address: SocketAddr, timeout_ms: u64) -> Result<Self, ClientError> {
-        let patience = Duration::from_millis(timeout_ms.max(1));
+    async fn open(address: SocketAddr, options: &Options) -> Result<Self, ClientError> {
+        let patience = Duration::from_millis(options.timeout_ms.max(1));
         let stream = in_time(patience, TcpStream::connect(address)).await?;
         in_time(patience, async { stream.set_nodelay(true) }).await?;
+        let stream: Box<dyn Stream> = match &options.tls {
+            None => Box::new(stream),
+            Some(tls) => {
+                let name = tls.name(address).map_err(ClientError::Invalid)?;
+                let connector = tls.connector().map_err(ClientError::Invalid)?;
+                Box::new(shake_hands(patience, connector.connect(name, stream)).await?)
+            }
+        };
         Ok(Self { stream, buffer: MessageBuffer::default(), patience })
     }
 
     async fn send(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
-        in_time(self.patience, self.stream.write_all(bytes)).await
+        let sending = async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        };
+        in_time(self.patience, sending).await
     }
 
     async fn receive(&mut self) -> Result<&[u8], ClientError> {
@@ -192,7 +223,7 @@ impl Client {
     }
 
     async fn open_data(&mut self) -> Result<(), ClientError> {
-        let mut connection = Connection::open(self.options.ingest, self.options.timeout_ms).await?;
+        let mut connection = Connection::open(self.options.ingest, &self.options).await?;
         connection.send(&self.session.opening()).await?;
         let answer = data::decode_answer(connection.receive().await?)?;
         self.session.answered(answer)?;
@@ -207,7 +238,7 @@ impl Client {
         {
             return self.registered(answer, request);
         }
-        let mut connection = Connection::open(self.options.control, self.options.timeout_ms).await?;
+        let mut connection = Connection::open(self.options.control, &self.options).await?;
         connection.send(&preface(Plane::Control)).await?;
         let answer = self.exchange(connection, request).await?;
         self.registered(answer, request)

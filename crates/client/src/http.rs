@@ -5,6 +5,9 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use serde_json::Value;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+use crate::tls::{TlsOptions, provider};
 
 type Response = ureq::http::Response<ureq::Body>;
 
@@ -15,7 +18,7 @@ const DEFAULT_PORT: u16 = 7780;
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
 /// How long an answer may take: longer than the server lets a query run.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A server's HTTP interface.
 #[derive(Clone)]
@@ -23,12 +26,39 @@ pub struct HttpClient {
     agent: ureq::Agent,
     url: String,
     timeout: Option<Duration>,
+    token: Option<String>,
+    tls: TlsConfig,
     on_warning: fn(&str),
 }
 
+/// TLS with the authorities of the options, or those of the system.
+fn tls_config(options: &TlsOptions) -> Result<TlsConfig, String> {
+    let unreadable = |error: ureq::Error| format!("a certificate cannot be read: {error}");
+    let certificates = |pem: &[u8]| -> Result<Vec<Certificate<'static>>, String> {
+        let items = parse_pem(pem).map(|item| item.map_err(unreadable));
+        let certificate = |item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        };
+        items.filter_map(certificate).collect()
+    };
+    let roots = match options.authorities.as_slice() {
+        [] => RootCerts::PlatformVerifier,
+        pem => RootCerts::new_with_certs(&certificates(pem)?),
+    };
+    let shown = options.certificate.as_ref().map(|shown| {
+        let key = PrivateKey::from_pem(&shown.key).map_err(unreadable)?;
+        Ok::<_, String>(ClientCert::new_with_certs(&certificates(&shown.chain)?, key))
+    });
+    // Always named: without any ureq would end the program.
+    let builder = TlsConfig::builder().unversioned_rustls_crypto_provider(provider());
+    Ok(builder.root_certs(roots).client_cert(shown.transpose()?).build())
+}
+
 /// Sends requests, each with the token if there is one.
-fn agent(timeout: Option<Duration>, token: Option<&str>) -> ureq::Agent {
-    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(timeout);
+fn agent(timeout: Option<Duration>, token: Option<&str>, tls: TlsConfig) -> ureq::Agent {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(timeout).tls_config(tls);
     let Some(token) = token else { return config.build().into() };
     let authorization = format!("Bearer {}", token.trim());
     let sign_in = move |mut request: ureq::http::Request<ureq::SendBody>, next: ureq::middleware::MiddlewareNext| {
@@ -74,13 +104,28 @@ impl HttpClient {
 
     /// Waits so long for an answer; without a timeout, as long as it takes.
     pub fn with_timeout(url: &str, timeout: Option<Duration>) -> Self {
-        Self { agent: agent(timeout, None), url: with_scheme(url.trim_end_matches('/')), timeout, on_warning: |_| () }
+        let builder = TlsConfig::builder().unversioned_rustls_crypto_provider(provider());
+        let tls = builder.root_certs(RootCerts::PlatformVerifier).build();
+        let agent = agent(timeout, None, tls.clone());
+        let url = with_scheme(url.trim_end_matches('/'));
+        Self { agent, url, timeout, token: None, tls, on_warning: |_| () }
     }
 
     /// Signs in with a token.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
-        Self { agent: agent(self.timeout, Some(token)), ..self }
+        let agent = agent(self.timeout, Some(token), self.tls.clone());
+        Self { agent, token: Some(token.to_owned()), ..self }
+    }
+
+    /// Trusts the authorities and shows the certificate of these options, where the address begins with `https`.
+    ///
+    /// # Errors
+    ///
+    /// A certificate or its key cannot be read.
+    pub fn with_tls(self, options: &TlsOptions) -> Result<Self, String> {
+        let tls = tls_config(options)?;
+        Ok(Self { agent: agent(self.timeout, self.token.as_deref(), tls.clone()), tls, ..self })
     }
 
     /// Calls this with each warning of an answer.

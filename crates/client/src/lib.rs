@@ -28,6 +28,7 @@
 //! * [`session`]: what is under way, without a socket · [`cache`]: what is registered
 //! * [`answers`]: answers of queries kept by `thalweg cache`
 //! * `http` (a cargo feature): the HTTP API for programs that ask now and then
+//! * [`tls`]: whom clients trust, and what certificate they show
 //! * [`asynchronous`]: the client on tokio · [`blocking`]: the same for programs without · [`rows`]: rows into batches
 
 pub mod answers;
@@ -38,6 +39,7 @@ mod cache;
 pub mod http;
 mod rows;
 mod session;
+pub mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -56,6 +58,8 @@ pub struct Options {
     pub ingest: SocketAddr,
     /// The token that the client signs in with; empty where none has to.
     pub token: String,
+    /// TLS, where the server's listeners speak it.
+    pub tls: Option<tls::TlsOptions>,
     /// The producer: a number that no other client has, unchanged after a restart of the program if batches may then come again.
     /// 0 for none: batches may be applied twice. By default one by chance.
     pub producer: u64,
@@ -76,6 +80,7 @@ impl Default for Options {
             control: local(7782),
             ingest: local(7783),
             token: String::new(),
+            tls: None,
             producer: session::number_by_chance(),
             first_sequence: 1,
             timeout_ms: 30_000,

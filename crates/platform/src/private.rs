@@ -2,7 +2,7 @@
 //! there is no simulated version.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Bytes of a log before the next one is begun.
@@ -20,6 +20,37 @@ pub fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     let mut file = open(path, OpenOptions::new().write(true).create_new(true))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
+}
+
+/// Reads a file of certificates or keys; one with more bytes than that is refused.
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Gives a socket's file its name once only its owner may use it. What an ended server left under that name goes; anything else stays.
+#[cfg(unix)]
+pub fn publish_socket(new: &Path, path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    fs::set_permissions(new, fs::Permissions::from_mode(0o600))?;
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => Err(io::Error::other("another file has this name")),
+        _ => fs::rename(new, path),
+    }
+}
+
+/// Removes a socket's file, if there is one.
+#[cfg(unix)]
+pub fn remove_socket(path: &Path) {
+    use std::os::unix::fs::FileTypeExt;
+    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        // One that stays is replaced at the next start.
+        let _ = fs::remove_file(path);
+    }
 }
 
 fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {

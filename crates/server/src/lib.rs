@@ -28,7 +28,7 @@ mod wire;
 pub use http::page;
 pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};
-pub use settings::{Compression, Listener, Network, ServerSettings};
+pub use settings::{Compression, Listener, Network, Pem, ServerSettings, TlsSettings};
 pub use sign_in::first_admin::make_first_admin;
 
 /// All paths of HTTP with what each needs, as the guide's table says it, sorted.

@@ -1,4 +1,6 @@
-//! Settings of the listeners and of what they serve.
+//! Settings of the listeners and of what they serve; of TLS: [`tls`].
+
+mod tls;
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
@@ -10,6 +12,8 @@ use db::OpeningProgress;
 use model::DEFAULT_DATABASE;
 
 use crate::http::targets::BackupTarget;
+
+pub use tls::{Pem, TlsSettings};
 
 /// Whose answers are compressed, of clients that send `Accept-Encoding`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -189,6 +193,16 @@ pub struct ServerSettings {
     pub accounts: Vec<Account>,
     /// Networks whose clients may write to the line listeners without signing in.
     pub line_sources: Vec<Network>,
+    /// TLS of the listeners; `None`: they speak none.
+    pub tls: Option<TlsSettings>,
+    /// Where HTTP is served on a unix socket that only the server's owner may use; `None`: nowhere.
+    pub http_socket: Option<PathBuf>,
+    /// For how long browsers are to use TLS alone; `None`: they are not told.
+    pub hsts_max_age_s: Option<u64>,
+    /// Headers that every answer of HTTP gets.
+    pub response_headers: Vec<(String, String)>,
+    /// Proxies that are believed what they say of their clients.
+    pub trusted_proxies: Vec<Network>,
     /// The file of the audit log; `None`: there is none.
     pub audit_log: Option<PathBuf>,
     /// Where backups that are asked for by HTTP may go; none by default.
@@ -272,6 +286,11 @@ impl ServerSettings {
             is_insecure_open: false,
             accounts: Vec::new(),
             line_sources: Vec::new(),
+            tls: None,
+            http_socket: None,
+            hsts_max_age_s: None,
+            response_headers: Vec::new(),
+            trusted_proxies: Vec::new(),
             audit_log: None,
             backup_targets: Vec::new(),
             flags: Vec::new(),

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::error::ApiError;
 use crate::http::body::{Budget, Spares};
+use crate::listen::tls::Tls;
 use crate::metrics::{Metrics, family};
 use crate::notice::Notices;
 use crate::scheduler::Scheduler;
@@ -42,10 +43,17 @@ pub(crate) struct State {
     pushing: Mutex<()>,
     /// Who may sign in.
     pub(crate) sign_in: SignIn,
+    /// TLS of the listeners.
+    pub(crate) tls: Option<Arc<Tls>>,
 }
 
 impl State {
-    pub(crate) fn new(db: Arc<Db>, settings: Arc<ServerSettings>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        db: Arc<Db>,
+        settings: Arc<ServerSettings>,
+        metrics: Arc<Metrics>,
+        tls: Option<Arc<Tls>>,
+    ) -> Self {
         let requests = Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
         let bodies = Arc::new(Budget::new(settings.bodies_bytes_max, db.request_memory()));
         let bounds = Bounds {
@@ -70,6 +78,7 @@ impl State {
             unpacked_spares: Arc::default(),
             requests,
             pushing: Mutex::default(),
+            tls,
         }
     }
 
@@ -101,6 +110,10 @@ impl State {
         ] {
             family(&mut text, name, "counter", help);
             // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} {value}");
+        }
+        for (name, kind, help, value) in self.tls.iter().flat_map(|tls| tls.metrics()) {
+            family(&mut text, name, kind, help);
             let _ = writeln!(text, "{name} {value}");
         }
         text

@@ -175,6 +175,31 @@ fn whole_numbers_beyond_64_signed_bits_are_an_error_that_says_what_to_do() {
     });
 }
 
+#[test]
+fn clients_sign_in_by_handshake_or_metadata() {
+    let free = Some(Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), required: true });
+    let server = Running::start_with(|settings| {
+        settings.flight_sql = free;
+        settings.sign_in_required = true;
+    });
+    let token = std::fs::read_to_string(server.db.directory().join("admin-token")).unwrap();
+    let token = token.trim();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let refused = connect(&server).await.execute("SELECT 1".to_owned(), None).await.unwrap_err().to_string();
+        assert!(refused.contains("sign in"), "{refused}");
+        assert!(connect(&server).await.handshake("admin", "wrong").await.is_err());
+        let mut by_handshake = connect(&server).await;
+        by_handshake.handshake("admin", token).await.unwrap();
+        let mut by_metadata = connect(&server).await;
+        by_metadata.set_token(token.to_owned());
+        for mut client in [by_handshake, by_metadata] {
+            let info = client.execute("SELECT 1".to_owned(), None).await.unwrap();
+            assert_eq!(rows(&mut client, info).await.unwrap(), ["1"]);
+        }
+    });
+}
+
 /// Python with the driver's packages; `None` if they are missing and need not be there.
 fn python() -> Option<Command> {
     let ask = ["-c", "import adbc_driver_flightsql.dbapi, pyarrow"];

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use db::{Db, DbOptions};
-use thalweg_server::{Server, ServerSettings, page};
+use thalweg_server::{Server, ServerSettings, make_first_admin, page};
 use tokio::sync::oneshot;
 
 #[test]
@@ -25,10 +25,17 @@ fn a_reader_sees_plots_and_queries() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page");
     let tools = install_tools(&folder.join("tools"));
     let pictures = folder.join("pictures");
-    with_server(&folder.join(format!("data-{}", std::process::id())), |address| {
-        let mut node = Command::new("node");
-        node.arg("test/page.test.mjs").arg(format!("http://{address}")).arg(&pictures).current_dir(&tools);
-        run(&mut node);
+    let data = |name: &str| folder.join(format!("{name}-{}", std::process::id()));
+    with_server(&data("data"), false, |address| {
+        let guarded = data("guarded");
+        with_server(&guarded, true, |guarded_address| {
+            let token = fs::read_to_string(guarded.join("admin-token")).unwrap();
+            let mut node = Command::new("node");
+            node.arg("test/page.test.mjs").arg(format!("http://{address}")).arg(&pictures).current_dir(&tools);
+            node.env("THALWEG_PAGE_GUARDED", format!("http://{guarded_address}"));
+            node.env("THALWEG_PAGE_TOKEN", token.trim());
+            run(&mut node);
+        });
     });
     for name in ["home-1280-light.png", "home-390-dark.png", "explore-1280-dark.png", "explore-390-light.png"] {
         assert!(pictures.join(name).is_file(), "no picture {name}");
@@ -70,10 +77,12 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
 }
 
-/// A server on a free port that writes its host's metrics as it does by default.
-fn with_server(data: &Path, visit: impl FnOnce(SocketAddr)) {
-    let settings = ServerSettings::new("127.0.0.1:0".parse().unwrap());
+/// A server on a free port that writes its host's metrics as it does by default; clients may have to sign in.
+fn with_server(data: &Path, asks_to_sign_in: bool, visit: impl FnOnce(SocketAddr)) {
+    let mut settings = ServerSettings::new("127.0.0.1:0".parse().unwrap());
+    settings.sign_in_required = asks_to_sign_in;
     let db = Arc::new(Db::open(platform::Platform::real(), DbOptions::new(data)).unwrap());
+    make_first_admin(&db, &settings, data).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let server = runtime.block_on(Server::bind(db.clone(), settings)).unwrap();

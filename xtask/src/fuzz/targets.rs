@@ -98,6 +98,12 @@ pub(super) const TARGETS: &[Target] = &[
     of_bytes("encodings", "packed bodies", 4096, &[]),
     of_bytes("wire", "the binary protocol", 4096, &[]),
     of_bytes("postgres", "Postgres's messages", 2048, &[]),
+    of_text(
+        "access",
+        "grants, web.config.yml, accounts and certificates",
+        &[Seeds::Literals(&["crates/access/src"])],
+        &["crates/access/src/grant.rs", "crates/access/src/web_config.rs"],
+    ),
     of_bytes("flight", "Arrow Flight's tickets, handles and batches", 4096, &[]),
     of_text(
         "parameters",

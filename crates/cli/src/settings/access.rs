@@ -1,11 +1,11 @@
-//! Settings of who gets in: browsers, accounts of files, networks; and where backups may go.
+//! Settings of who gets in: TLS, browsers, accounts of files, networks; and where backups may go.
 
 use std::path::Path;
 
 use access::account::{Account, Credential};
 use access::rate::Quota;
-use access::web_config::WebConfig;
-use server::{BackupTarget, Network, ServerSettings};
+use access::web_config::{ClientCertificates, WebConfig};
+use server::{BackupTarget, Network, Pem, ServerSettings, TlsSettings};
 
 use super::{ServeFlags, list};
 
@@ -16,25 +16,46 @@ impl ServeFlags {
         server.origins = origins(self.origins.as_deref())?;
         server.backup_targets =
             list(self.backup_targets.as_deref()).iter().map(|text| BackupTarget::parse(text)).collect();
-        let sources = list(self.line_sources.as_deref());
-        let sources: Result<Vec<Network>, String> = sources.iter().map(|text| Network::parse(text)).collect();
-        server.line_sources = sources.map_err(|why| format!("--line-sources: {why}"))?;
-        server.accounts = self.web_config()?;
+        server.line_sources = networks("--line-sources", self.line_sources.as_deref())?;
+        server.trusted_proxies = networks("--trusted-proxies", self.trusted_proxies.as_deref())?;
+        server.http_socket.clone_from(&self.http_socket);
+        server.hsts_max_age_s = self.hsts_max_age_s;
+        server.tls = self.tls()?;
+        if let Some(path) = &self.web_config_file {
+            self.set_web_config(server, path).map_err(|why| format!("--web-config-file {}: {why}", path.display()))?;
+        }
+        if server.hsts_max_age_s.is_some() && server.tls.is_none() {
+            return Err("--hsts-max-age-s needs TLS: browsers take it from nothing else".to_owned());
+        }
         Ok(())
     }
 
-    /// The users of `web.config.yml`.
-    fn web_config(&self) -> Result<Vec<Account>, String> {
-        let Some(path) = &self.web_config_file else { return Ok(Vec::new()) };
-        let named = |why: String| format!("--web-config-file {}: {why}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
-        let config = WebConfig::parse(&text).map_err(named)?;
-        if config.tls_server_config.is_some() {
-            return Err(named("tls_server_config is not served yet: put a proxy that ends TLS in front".to_owned()));
+    /// Takes over TLS, headers and users of `web.config.yml`.
+    fn set_web_config(&self, server: &mut ServerSettings, path: &Path) -> Result<(), String> {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        let config = WebConfig::parse(&text)?.resolved(path.parent().unwrap_or(Path::new("")));
+        if let Some(tls) = &config.tls_server_config {
+            if server.tls.is_some() {
+                return Err("there is a tls_server_config in it: leave it or --tls-cert out".to_owned());
+            }
+            for setting in tls.without_effect() {
+                eprintln!(
+                    "thalweg: web.config.yml: tls_server_config: {setting} has no effect: there are no weak ones to leave out"
+                );
+            }
+            let from_file = TlsSettings::from_web_config(tls, config.http_server_config.http2)?;
+            server.tls = Some(TlsSettings { listeners: self.tls_listeners()?, ..from_file });
         }
+        if config.rate_limit.is_some() {
+            eprintln!(
+                "thalweg: web.config.yml: rate_limit has no effect: limits are of accounts (thalweg token create --requests-per-s)"
+            );
+        }
+        server.response_headers = config.http_server_config.headers.into_iter().collect();
         let account = |(name, stored): (&String, &String)| Account {
             name: name.clone(),
             credential: Credential::Password(stored.clone()),
+            certificates: Vec::new(),
             scram: None,
             is_server_admin: true,
             grants: Vec::new(),
@@ -42,7 +63,41 @@ impl ServeFlags {
             created_ns: 0,
             expires_ns: None,
         };
-        Ok(config.basic_auth_users.iter().map(account).collect())
+        server.accounts = config.basic_auth_users.iter().map(account).collect();
+        Ok(())
+    }
+
+    /// TLS as the flags have it.
+    fn tls(&self) -> Result<Option<TlsSettings>, String> {
+        let (certificate, key) = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => (certificate, key),
+            (None, None) if self.tls_client_ca.is_none() => return Ok(None),
+            _ => return Err("--tls-cert and --tls-key are needed together".to_owned()),
+        };
+        let client_certificates = match (&self.tls_client_ca, self.tls_client_certificates.as_deref()) {
+            (None, None) => ClientCertificates::Ignored,
+            (None, Some(_)) => return Err("--tls-client-certificates needs --tls-client-ca".to_owned()),
+            (Some(_), None | Some("optional")) => ClientCertificates::Verified,
+            (Some(_), Some("required")) => ClientCertificates::Required,
+            (_, Some(word)) => {
+                return Err(format!("--tls-client-certificates {word:?} is neither optional nor required"));
+            }
+        };
+        Ok(Some(TlsSettings {
+            client_authorities: self.tls_client_ca.clone().map(Pem::File),
+            client_certificates,
+            listeners: self.tls_listeners()?,
+            ..TlsSettings::new(Pem::File(certificate.clone()), Pem::File(key.clone()))
+        }))
+    }
+
+    fn tls_listeners(&self) -> Result<Option<Vec<String>>, String> {
+        let Some(text) = &self.tls_listeners else { return Ok(None) };
+        let listeners = list(Some(text));
+        match listeners.iter().find(|name| !LISTENERS.contains(&name.as_str())) {
+            Some(wrong) => Err(format!("--tls-listeners {wrong:?} is none of {}", LISTENERS.join(", "))),
+            None => Ok(Some(listeners)),
+        }
     }
 
     /// Whether clients have to sign in, once it is known where the server listens.
@@ -60,6 +115,15 @@ impl ServeFlags {
         };
         Ok(())
     }
+}
+
+/// The listeners that use TCP, by the names of their flags.
+const LISTENERS: [&str; 9] =
+    ["http", "control", "ingest", "line", "graphite", "opentsdb", "postgres", "flight-sql", "otlp-grpc"];
+
+fn networks(flag: &str, text: Option<&str>) -> Result<Vec<Network>, String> {
+    let networks: Result<Vec<Network>, String> = list(text).iter().map(|text| Network::parse(text)).collect();
+    networks.map_err(|why| format!("{flag}: {why}"))
 }
 
 /// Origins of pages, each as a browser says it.

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
 use super::show::table;
+use crate::http::ServerFlags;
 
 const TOKEN_EXAMPLES: &str = "Examples:
   thalweg token create grafana --grant read:metrics
@@ -21,6 +22,7 @@ A database is a name, or the beginning of names with * at its end. The command s
 
 const USER_EXAMPLES: &str = "Examples:
   thalweg user create alice --grant all:metrics       asks for the password
+  thalweg user create telegraf --certificate telegraf.example --grant write+create:telegraf    asks for none
   thalweg user password alice
   thalweg user list
   thalweg user remove alice
@@ -52,9 +54,8 @@ struct CommonFlags {
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
-    /// Where the database listens
-    #[arg(long, global = true, env = "THALWEG_URL", default_value = super::DEFAULT_URL)]
-    url: String,
+    #[command(flatten)]
+    server: ServerFlags,
 }
 
 #[derive(Debug, Subcommand)]
@@ -104,6 +105,10 @@ struct RightsFlags {
     /// Rights on databases, such as read:metrics; may be repeated
     #[arg(long = "grant", value_name = "GRANT")]
     grants: Vec<String>,
+    /// Name of a client certificate that signs it in, too: a subject alternative name (DNS names in lower case, e-mail addresses, URIs) or the
+    /// common name; may be repeated
+    #[arg(long = "certificate", value_name = "NAME")]
+    certificates: Vec<String>,
     /// It may do everything, also with accounts, settings and backups
     #[arg(long)]
     server_admin: bool,
@@ -130,6 +135,9 @@ impl RightsFlags {
         let mut body = Map::new();
         if !self.grants.is_empty() {
             body.insert("grants".to_owned(), self.grants.clone().into());
+        }
+        if !self.certificates.is_empty() {
+            body.insert("certificates".to_owned(), self.certificates.clone().into());
         }
         if self.server_admin {
             body.insert("server_admin".to_owned(), true.into());
@@ -158,7 +166,10 @@ pub(crate) fn run_token(flags: &TokenFlags) -> Result<ExitCode, String> {
     match &flags.action {
         TokenAction::Create(rights) => {
             common.refuse_known(&rights.name)?;
-            common.put(&rights.name, rights.body())
+            let mut body = rights.body();
+            // Also one with a certificate.
+            body.insert("renew".to_owned(), true.into());
+            common.put(&rights.name, body)
         }
         TokenAction::Alter(rights) => {
             common.check_known(&rights.name)?;
@@ -182,7 +193,10 @@ pub(crate) fn run_user(flags: &UserFlags) -> Result<ExitCode, String> {
     match &flags.action {
         UserAction::Create(rights) => {
             common.refuse_known(&rights.name)?;
-            common.put(&rights.name, with_password(rights.body())?)
+            // One that signs in by a certificate needs no password.
+            let body = rights.body();
+            let body = if rights.certificates.is_empty() { with_password(body)? } else { body };
+            common.put(&rights.name, body)
         }
         UserAction::Alter(rights) => {
             common.check_known(&rights.name)?;
@@ -214,7 +228,7 @@ fn read_password() -> Result<String, String> {
 
 impl CommonFlags {
     fn accounts(&self) -> Result<Vec<Value>, String> {
-        let listed = crate::http::client(&self.url).api(ACCOUNTS, &[])?;
+        let listed = self.server.client()?.api(ACCOUNTS, &[])?;
         Ok(listed.as_array().cloned().unwrap_or_default())
     }
 
@@ -236,8 +250,7 @@ impl CommonFlags {
 
     fn put(&self, name: &str, body: Map<String, Value>) -> Result<ExitCode, String> {
         let body = Value::from(body).to_string();
-        let made =
-            crate::http::client(&self.url).send_api("PUT", &format!("{ACCOUNTS}/{name}"), &[], body.as_bytes())?;
+        let made = self.server.client()?.send_api("PUT", &format!("{ACCOUNTS}/{name}"), &[], body.as_bytes())?;
         if self.json {
             say!("{made}");
         } else if let Some(token) = made["token"].as_str() {
@@ -260,7 +273,7 @@ impl CommonFlags {
     }
 
     fn remove(&self, name: &str) -> Result<ExitCode, String> {
-        crate::http::client(&self.url).send_api("DELETE", &format!("{ACCOUNTS}/{name}"), &[], b"")?;
+        self.server.client()?.send_api("DELETE", &format!("{ACCOUNTS}/{name}"), &[], b"")?;
         say!("{name} may not sign in any more");
         Ok(ExitCode::SUCCESS)
     }

@@ -35,12 +35,12 @@ pub(crate) struct BackupFlags {
 pub(crate) fn run(flags: &BackupFlags) -> Result<ExitCode, String> {
     let bar = Bar::new();
     let (name, all, copied, removed) = match flags.location.resolve() {
-        Where::Server(url) => {
+        Where::Server(server) => {
             let to = if is_name(&flags.to) { flags.to.clone() } else { absolute(&flags.to)? };
             let keep = flags.backups_max.map(|keep| keep.to_string());
             let mut parameters = vec![("to", to.as_str())];
             parameters.extend(keep.as_deref().map(|keep| ("keep", keep)));
-            let data = crate::http::patient_client(&url).send_api("POST", "/api/v1/admin/backup", &parameters, b"")?;
+            let data = server.patient_client()?.send_api("POST", "/api/v1/admin/backup", &parameters, b"")?;
             let number = |name: &str| data[name].as_u64().unwrap_or(0);
             let name = data["name"].as_str().unwrap_or_default().to_owned();
             let copied = (number("files_copied"), number("bytes_copied"));

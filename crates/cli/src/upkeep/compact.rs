@@ -22,8 +22,8 @@ pub(crate) struct CompactFlags {
 pub(crate) fn run(flags: &CompactFlags) -> Result<ExitCode, String> {
     let bar = Bar::new();
     let (merges, before, after) = match flags.location.resolve() {
-        Where::Server(url) => {
-            let data = crate::http::patient_client(&url).send_api("POST", "/api/v1/admin/compact", &[], b"")?;
+        Where::Server(server) => {
+            let data = server.patient_client()?.send_api("POST", "/api/v1/admin/compact", &[], b"")?;
             let number = |name: &str| data[name].as_u64().unwrap_or(0);
             (number("merges"), number("bytes_before"), number("bytes_after"))
         }

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
 use super::show::table;
+use crate::http::ServerFlags;
 use client::http::HttpClient;
 
 const EXAMPLES: &str = "Examples:
@@ -28,9 +29,8 @@ pub(crate) struct DatabaseFlags {
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
-    /// Where the database listens
-    #[arg(long, global = true, env = "THALWEG_URL", default_value = super::DEFAULT_URL)]
-    url: String,
+    #[command(flatten)]
+    server: ServerFlags,
 }
 
 #[derive(Debug, Subcommand)]
@@ -75,9 +75,9 @@ struct PolicyFlags {
 }
 
 pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
-    let client = crate::http::client(&flags.url);
+    let client = flags.server.client()?;
     if let Action::Drop { name, yes } = &flags.action {
-        return drop_database(&flags.url, name, *yes);
+        return drop_database(&flags.server, name, *yes);
     }
     let shown = match &flags.action {
         Action::List => client.api("/api/v1/admin/databases", &[])?,
@@ -109,12 +109,12 @@ pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn drop_database(url: &str, name: &str, yes: bool) -> Result<ExitCode, String> {
+fn drop_database(server: &ServerFlags, name: &str, yes: bool) -> Result<ExitCode, String> {
     if !yes {
         return Err(format!("all rows of {name:?} would be gone; say --yes if that is meant"));
     }
     // Room is given back before the answer comes.
-    crate::http::patient_client(url).send_api("DELETE", &path(name), &[], &[])?;
+    server.patient_client()?.send_api("DELETE", &path(name), &[], &[])?;
     say!("dropped {name}");
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use client::http::HttpClient;
 
+use crate::http::ServerFlags;
 use crate::units::times;
 
 const EXAMPLES: &str = "Examples:
@@ -28,9 +29,8 @@ pub(crate) struct DeleteFlags {
     /// Last moment [default: to the end]
     #[arg(long, allow_hyphen_values = true)]
     end: Option<String>,
-    /// Where the database listens
-    #[arg(long, env = "THALWEG_URL", default_value = super::DEFAULT_URL)]
-    url: String,
+    #[command(flatten)]
+    server: ServerFlags,
     /// Database
     #[arg(long, default_value = "default")]
     db: String,
@@ -81,7 +81,7 @@ impl DeleteFlags {
 }
 
 pub(crate) fn run(flags: &DeleteFlags) -> Result<ExitCode, String> {
-    let client = crate::http::patient_client(&flags.url);
+    let client = flags.server.patient_client()?;
     crate::http::check_database(&client, &flags.db)?;
     let mut parameters = vec![("db", flags.db.as_str())];
     parameters.extend(flags.matches.iter().map(|selector| ("match[]", selector.as_str())));

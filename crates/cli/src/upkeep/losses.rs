@@ -26,8 +26,8 @@ pub(crate) struct LossesFlags {
 
 pub(crate) fn run(flags: &LossesFlags) -> Result<ExitCode, String> {
     let (losses, acknowledged) = match flags.location.resolve() {
-        Where::Server(url) => {
-            let client = crate::http::client(&url);
+        Where::Server(server) => {
+            let client = server.client()?;
             let listed = client.api("/api/v1/admin/losses", &[])?;
             let text = |loss: &serde_json::Value| loss["text"].as_str().unwrap_or_default().to_owned();
             let losses: Vec<String> = listed.as_array().into_iter().flatten().map(text).collect();

@@ -2,6 +2,7 @@
 
 mod account;
 mod backup;
+mod certificate;
 mod check;
 mod compact;
 mod database;
@@ -16,6 +17,7 @@ mod trash;
 
 pub(crate) use account::{TokenFlags, UserFlags, run_token as token, run_user as user};
 pub(crate) use backup::{BackupFlags, run as backup};
+pub(crate) use certificate::{CertificateFlags, run as certificate};
 pub(crate) use check::{CheckFlags, run as check};
 pub(crate) use compact::{CompactFlags, run as compact};
 pub(crate) use database::{DatabaseFlags, run as database};
@@ -33,10 +35,8 @@ use clap::Args;
 use db::{Db, DbOptions};
 use platform::Platform;
 
+use crate::http::{DEFAULT_URL, ServerFlags, TlsFlags};
 use crate::objects::ObjectAccess;
-
-/// Where a running database listens unless told otherwise.
-const DEFAULT_URL: &str = "http://127.0.0.1:7780";
 
 /// A data folder without a server, or a running server.
 #[derive(Debug, Args)]
@@ -47,6 +47,8 @@ pub(crate) struct Location {
     /// Where the database listens [default: `THALWEG_URL`, else `http://127.0.0.1:7780`, if no --data is given]
     #[arg(long)]
     url: Option<String>,
+    #[command(flatten)]
+    tls: TlsFlags,
     /// With --data: the object store that holds the folder's settled parts, if there is one
     #[arg(long, env = "THALWEG_OBJECTS", value_name = "URL")]
     objects: Option<String>,
@@ -57,7 +59,7 @@ pub(crate) struct Location {
 /// One of the two.
 enum Where<'a> {
     Folder(&'a Path),
-    Server(String),
+    Server(ServerFlags),
 }
 
 impl Location {
@@ -66,7 +68,8 @@ impl Location {
             Some(data) => Where::Folder(data),
             None => {
                 let named = self.url.clone().or_else(|| std::env::var("THALWEG_URL").ok());
-                Where::Server(named.unwrap_or_else(|| DEFAULT_URL.to_owned()))
+                let url = named.unwrap_or_else(|| DEFAULT_URL.to_owned());
+                Where::Server(ServerFlags { url, tls: self.tls.clone() })
             }
         }
     }

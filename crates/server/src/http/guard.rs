@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
 use crate::http::page;
+use crate::listen::socket::{Peer, Transport};
 use crate::settings::ServerSettings;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -41,6 +42,10 @@ pub(crate) struct RequestGuard {
     is_loopback: bool,
     host_names: Vec<String>,
     origins: Vec<String>,
+    /// Headers of every answer.
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// What browsers are told by TLS: to use nothing else.
+    strict_transport: Option<HeaderValue>,
 }
 
 impl RequestGuard {
@@ -50,6 +55,22 @@ impl RequestGuard {
             is_loopback: listener.to_canonical().is_loopback(),
             host_names: settings.host_names.clone(),
             origins: settings.origins.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect(),
+            headers: settings.response_headers.iter().filter_map(parsed).collect(),
+            strict_transport: settings
+                .hsts_max_age_s
+                .and_then(|age_s| HeaderValue::from_str(&format!("max-age={age_s}")).ok()),
+        }
+    }
+
+    /// Adds the headers that every answer has, those of the settings in place of others.
+    fn add_headers(&self, headers: &mut HeaderMap, is_tls: bool) {
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+        if let Some(value) = self.strict_transport.as_ref().filter(|_| is_tls) {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, value.clone());
+        }
+        for (name, value) in &self.headers {
+            headers.insert(name, value.clone());
         }
     }
 
@@ -186,15 +207,25 @@ fn is_same_origin(origin: &str, host: &Authority) -> bool {
         && authority.port_u16().unwrap_or(port) == host.port_u16().unwrap_or(port)
 }
 
+/// A header of the settings; one that cannot be read was refused there.
+fn parsed((name, value): &(String, String)) -> Option<(HeaderName, HeaderValue)> {
+    Some((name.parse().ok()?, value.parse().ok()?))
+}
+
 fn forbidden(message: &str) -> ApiError {
     ApiError { status: StatusCode::FORBIDDEN, kind: "forbidden", message: message.to_owned() }
 }
 
 /// Lets a request in, or answers why not. Its body has not been read then. OPTIONS of everything is answered here.
 pub(crate) async fn check(From(guard): From<Arc<RequestGuard>>, mut request: Request, next: Next) -> Response {
+    let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.transport == Transport::Tls);
     let admitted = match guard.admit(&request) {
         Ok(admitted) => admitted,
-        Err(error) => return error.into_response(),
+        Err(error) => {
+            let mut refused = error.into_response();
+            guard.add_headers(refused.headers_mut(), is_tls);
+            return refused;
+        }
     };
     let origin = guard.listed_origin(request.headers());
     request.extensions_mut().insert(admitted);
@@ -206,6 +237,7 @@ pub(crate) async fn check(From(guard): From<Arc<RequestGuard>>, mut request: Req
     if let Some(origin) = origin {
         share_with(response.headers_mut(), origin);
     }
+    guard.add_headers(response.headers_mut(), is_tls);
     response
 }
 

@@ -19,12 +19,19 @@ use crate::error::ApiError;
 use crate::http::guard::{self, RequestGuard};
 use crate::http::json;
 use crate::http::status::VERSION;
+use crate::listen::tls::Tls;
 use crate::notice;
 use crate::sign_in::Caller;
 use crate::state::State;
 
 /// How often what was found wrong is looked for, to be told to the operator.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// How long before the server's certificate ends this is a warning.
+const EXPIRY_WARNING_DAYS: i64 = 7;
+
+const NS_PER_S: i64 = 1_000_000_000;
+const S_PER_DAY: i64 = 86_400;
 
 /// When to ask again whether the server is ready.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
@@ -64,12 +71,33 @@ fn answer(checks: &[HealthCheck]) -> Response {
 }
 
 pub(crate) async fn health(From(state): From<Arc<State>>, Extension(caller): Extension<Caller>) -> Response {
-    let mut checks = state.db.health().checks();
+    let mut checks = checks(&state);
     if !caller.scope.is_server_admin {
         // Messages name files and addresses.
         checks.iter_mut().for_each(|check| "administrators see more".clone_into(&mut check.message));
     }
     answer(&checks)
+}
+
+/// The checks that do not pass: of the data, and of the certificates.
+fn checks(state: &State) -> Vec<HealthCheck> {
+    let mut checks = state.db.health().checks();
+    let problem = state.tls.as_ref().and_then(|tls| certificate_problem(tls, state.db.now_ns() / NS_PER_S));
+    checks.extend(problem.map(|message| HealthCheck { name: "tls", status: CheckStatus::Warn, message }));
+    checks
+}
+
+/// Why clients cannot connect by TLS, or soon will not be able to.
+fn certificate_problem(tls: &Tls, now_s: i64) -> Option<String> {
+    if let Some(why) = tls.problem() {
+        return Some(format!("the changed certificates cannot be used, the old ones are: {why}"));
+    }
+    let left_s = tls.not_after_s().saturating_sub(now_s);
+    if left_s <= 0 {
+        return Some("the server's certificate has expired: replace its file".to_owned());
+    }
+    let days = left_s / S_PER_DAY;
+    (days < EXPIRY_WARNING_DAYS).then(|| format!("the server's certificate expires in {days} days: replace its file"))
 }
 
 /// 200 while requests are taken, reads and writes; else 503 with the reason.
@@ -139,7 +167,7 @@ pub(crate) async fn tell(state: Arc<State>, mut stop: watch::Receiver<bool>) {
         for damage in state.db.health().take_unreported() {
             notice::write(&format!("damage: {} at offset {}: {}", damage.file, damage.offset, damage.message));
         }
-        let checks = state.db.health().checks();
+        let checks = checks(&state);
         for line in changes(&known, &checks) {
             notice::write(&line);
         }

@@ -87,10 +87,11 @@ impl Parameters {
         }
     }
 
-    /// The database that the request names, by parameter or header.
+    /// The database that the request names, by parameter or header; `X-Scope-OrgID` is Mimir's.
     pub(crate) fn database(&self, headers: &HeaderMap) -> String {
-        let header = || headers.get("x-thalweg-database").and_then(|value| value.to_str().ok());
-        self.get("db").or_else(header).unwrap_or(DEFAULT_DATABASE).to_owned()
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let named = self.get("db").or_else(|| header("x-thalweg-database")).or_else(|| header("x-scope-orgid"));
+        named.unwrap_or(DEFAULT_DATABASE).to_owned()
     }
 
     pub(crate) fn required(&self, name: &str) -> Result<&str, ApiError> {

@@ -28,8 +28,8 @@ use crate::http::remote_read;
 use crate::http::running_queries;
 use crate::http::status;
 use crate::http::write;
-use crate::sign_in::accounts;
 use crate::sign_in::rights::{self, Need, Needs};
+use crate::sign_in::{accounts, page_session};
 use crate::sql;
 use crate::state::State;
 
@@ -185,11 +185,16 @@ fn writes() -> Vec<Route> {
     ]
 }
 
-/// What tells whether the server is there.
+/// What tells whether the server is there, and who is.
 fn checks() -> Vec<Route> {
     use Need::Nothing;
     vec![
         Route::new("/ping", Nothing, get(status::ping).head(status::ping)),
+        Route::new(
+            "/api/v1/session",
+            Nothing,
+            get(page_session::show).post(page_session::begin).delete(page_session::end),
+        ),
         Route::new("/health", Nothing, get(health::health)),
         Route::new("/ready", Nothing, get(health::ready)),
         Route::new("/-/ready", Nothing, get(health::ready)),
@@ -252,7 +257,6 @@ async fn page(request: Request) -> Response {
         (header::ETAG, asset.etag),
         (header::VARY, "Accept-Encoding"),
         (header::CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     if accepts(header::IF_NONE_MATCH, asset.etag) {
         return (StatusCode::NOT_MODIFIED, common).into_response();

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
+use crate::listen::socket::Socket;
 use crate::wire::linger;
 
 /// How long a connection that was told to make room may take to.
@@ -46,7 +46,7 @@ impl ConnectionLimit {
     }
 
     /// Says why to a client, if it has something to hear, and closes.
-    pub(crate) fn refuse(&self, mut stream: TcpStream, answer: &'static [u8]) {
+    pub(crate) fn refuse(&self, mut stream: Socket, answer: &'static [u8]) {
         let Ok(slot) = self.refusals.clone().try_acquire_owned() else { return };
         if answer.is_empty() {
             return;

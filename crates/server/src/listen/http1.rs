@@ -12,7 +12,6 @@
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -29,7 +28,6 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt;
@@ -40,7 +38,10 @@ use crate::http::health;
 use crate::http::routes;
 use crate::listen::accept::Serve;
 use crate::listen::connection_limit::{FULL, IdleConnections};
+use crate::listen::http2;
 use crate::listen::request_line::{self, Boundary};
+use crate::listen::socket::{Peer, Socket};
+use crate::listen::tls::Inner;
 use crate::metrics::Metrics;
 use crate::scheduler::running::Remote;
 use crate::settings::ServerSettings;
@@ -88,13 +89,21 @@ impl Shared {
 
 /// A connection without a reader, and the bytes that were read of its next request.
 struct Parked {
-    stream: TcpStream,
+    stream: Socket,
     ahead: Bytes,
 }
 
 impl Serve for Shared {
-    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, stop: watch::Receiver<bool>) {
-        serve(&self, stream, remote, stop).await;
+    async fn serve(self: Arc<Self>, socket: Socket, peer: Peer, stop: watch::Receiver<bool>) {
+        if socket.speaks_http2() {
+            http2::serve(move || self.router(), socket, peer, stop).await;
+        } else {
+            serve(&self, socket, peer, stop).await;
+        }
+    }
+
+    fn inner(&self) -> Inner {
+        Inner::Http
     }
 
     fn evict(&self) -> bool {
@@ -107,7 +116,7 @@ impl Serve for Shared {
 }
 
 /// Serves a connection until it ends: because its client wants it to, is silent or slow, or because of the stop.
-async fn serve(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
+async fn serve(shared: &Arc<Shared>, stream: Socket, peer: Peer, mut stop: watch::Receiver<bool>) {
     let settings = &shared.settings;
     let mut parked = Parked { stream, ahead: Bytes::new() };
     let mut patience = Duration::from_millis(settings.head_timeout_ms);
@@ -126,7 +135,7 @@ async fn serve(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, mut 
             return;
         }
         // Boxed, so that a parked connection does not hold the room that it takes awake.
-        let awake = Box::pin(Awake::new(shared, parked, remote).run(&mut stop));
+        let awake = Box::pin(Awake::new(shared, parked, peer.clone()).run(&mut stop));
         match awake.await {
             Some(again) => parked = again,
             None => return,
@@ -137,9 +146,8 @@ async fn serve(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr, mut 
 
 impl Parked {
     /// Waits for bytes; false if the client has left.
-    async fn says_more(&self) -> bool {
-        // Being readable may be a false alarm, so what is there is looked at.
-        !self.ahead.is_empty() || matches!(self.stream.peek(&mut [0]).await, Ok(1..))
+    async fn says_more(&mut self) -> bool {
+        !self.ahead.is_empty() || self.stream.says_more().await
     }
 }
 
@@ -300,10 +308,10 @@ struct Reading {
 }
 
 impl Awake {
-    fn new(shared: &Arc<Shared>, parked: Parked, remote: SocketAddr) -> Self {
+    fn new(shared: &Arc<Shared>, parked: Parked, peer: Peer) -> Self {
         let settings = &shared.settings;
         let activity = Arc::new(Activity::default());
-        let requests = Requests { shared: shared.clone(), remote, activity: activity.clone() };
+        let requests = Requests { shared: shared.clone(), peer, activity: activity.clone() };
         let Parked { stream, ahead } = parked;
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -389,7 +397,7 @@ impl Awake {
 /// Hands requests to the router.
 struct Requests {
     shared: Arc<Shared>,
-    remote: SocketAddr,
+    peer: Peer,
     activity: Arc<Activity>,
 }
 
@@ -399,7 +407,8 @@ impl Service<Request<Incoming>> for Requests {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(Remote(self.remote));
+        request.extensions_mut().insert(Remote(self.peer.address));
+        request.extensions_mut().insert(self.peer.clone());
         let under_way = self.activity.begin();
         if let Some(uri) = request_line::without_double_slashes(request.uri()) {
             *request.uri_mut() = uri;
@@ -449,7 +458,7 @@ impl Body for Answer {
 
 /// A socket whose bytes are noticed. What was read of it before comes first.
 struct Watched {
-    stream: TcpStream,
+    stream: Socket,
     ahead: Bytes,
     /// Whether those are as they came from the socket.
     is_raw: bool,
@@ -531,7 +540,12 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if matches!(self.stream, Socket::Tls(_)) {
+            // What was written may wait there.
+            self.activity.stuck.store(flushed.is_pending(), Ordering::Relaxed);
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

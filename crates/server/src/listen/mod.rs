@@ -4,8 +4,11 @@ pub(crate) mod accept;
 pub(crate) mod connection_limit;
 pub(crate) mod grpc;
 pub(crate) mod http1;
+pub(crate) mod http2;
 mod request_line;
+pub(crate) mod socket;
 pub(crate) mod stream;
+pub(crate) mod tls;
 
 use std::fmt;
 use std::future::Future;
@@ -14,41 +17,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::middleware;
 use db::Db;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{mpsc, watch};
-use tower::ServiceExt;
 use wire::frame::Plane;
 
 use crate::host;
 use crate::http::guard::{self, RequestGuard};
 use crate::http::health;
-use crate::listen::accept::{Acceptor, Serve};
+use crate::listen::accept::{Acceptor, Source};
+use crate::listen::http2::Grpc;
 use crate::listen::stream::{LineProtocol, Lines, serve_udp};
+use crate::listen::tls::Tls;
 use crate::pushed;
-use crate::scheduler::running::Remote;
 use crate::settings::{Listener, ServerSettings};
 use crate::sign_in::rights;
 use crate::sql::postgres;
 use crate::state::State;
 use crate::wire::{PlanePort, Planes};
-
-/// How often a silent connection of gRPC is asked whether its client is still there, and how long it may think about it.
-const PING_INTERVAL: Duration = Duration::from_secs(15);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// Calls that a connection of gRPC may have under way.
-const CALLS_MAX: u32 = 32;
-
-/// Bytes of a call that may be on their way unread.
-const WINDOW_BYTES: u32 = 1 << 20;
 
 /// Why the server cannot serve.
 #[derive(Debug)]
@@ -62,6 +49,10 @@ pub enum ServeError {
         /// What the operating system said.
         error: io::Error,
     },
+    /// A certificate or its key cannot be used. Holds which one and why.
+    Tls(String),
+    /// The unix socket cannot be made. Holds why.
+    Socket(String),
 }
 
 impl fmt::Display for ServeError {
@@ -70,6 +61,8 @@ impl fmt::Display for ServeError {
             Self::Bind { flag, address, error } => {
                 write!(formatter, "cannot listen on {address}: {error}; choose another address with {flag}")
             }
+            Self::Tls(why) => write!(formatter, "TLS: {why}"),
+            Self::Socket(why) => write!(formatter, "--http-socket: {why}"),
         }
     }
 }
@@ -80,6 +73,7 @@ impl std::error::Error for ServeError {}
 pub struct Front {
     address: SocketAddr,
     http: Arc<http1::Shared>,
+    tls: Option<Arc<Tls>>,
     stopping: watch::Sender<bool>,
     acceptor: Acceptor,
     all_ended: mpsc::Receiver<()>,
@@ -89,6 +83,7 @@ impl Front {
     /// Listens, and answers from now on.
     pub async fn bind(settings: ServerSettings) -> Result<Self, ServeError> {
         let failed = |error| ServeError::Bind { flag: "--http", address: settings.http, error };
+        let tls = settings.tls.clone().map(Tls::load).transpose().map_err(ServeError::Tls)?.map(Arc::new);
         let listener = TcpListener::bind(settings.http).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let guard = Arc::new(RequestGuard::new(address.ip(), &settings));
@@ -98,11 +93,28 @@ impl Front {
         let acceptor = Acceptor {
             metrics: http.metrics.clone(),
             connections_max: http.settings.connections_max,
+            handshake_patience: Duration::from_millis(http.settings.head_timeout_ms),
             stop: stopped,
             alive,
         };
-        acceptor.spawn(listener, http.clone());
-        Ok(Self { address, http, stopping, acceptor, all_ended })
+        let http_tls = tls_of(tls.as_ref(), "--http");
+        acceptor.spawn(Source::Tcp(listener, http_tls), http.clone());
+        #[cfg(unix)]
+        if let Some(path) = &http.settings.http_socket {
+            let listener =
+                unix_socket::bind(path).map_err(|error| ServeError::Socket(format!("{}: {error}", path.display())))?;
+            acceptor.spawn(Source::Unix(listener), http.clone());
+        }
+        if let Some(tls) = &tls {
+            let (tls, mut stop) = (tls.clone(), acceptor.stop.clone());
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = tls::watch(tls) => {}
+                    _ = stop.wait_for(|stop| *stop) => {}
+                }
+            });
+        }
+        Ok(Self { address, http, tls, stopping, acceptor, all_ended })
     }
 
     /// Where HTTP is served.
@@ -112,7 +124,8 @@ impl Front {
 
     /// Listens on the other ports, and hands HTTP to the database: connections that are open stay so.
     pub async fn open(self, db: Arc<Db>) -> Result<Server, ServeError> {
-        let state = Arc::new(State::new(db, self.http.settings.clone(), self.http.metrics.clone()));
+        let state = State::new(db, self.http.settings.clone(), self.http.metrics.clone(), self.tls.clone());
+        let state = Arc::new(state);
         let mut server = Server {
             front: self,
             lines: Vec::new(),
@@ -129,6 +142,11 @@ impl Front {
         server.front.http.open(&server.state);
         Ok(server)
     }
+}
+
+/// The TLS of a listener, by its flag.
+fn tls_of(tls: Option<&Arc<Tls>>, flag: &str) -> Option<Arc<Tls>> {
+    tls.filter(|tls| tls.covers(flag)).cloned()
 }
 
 /// A server that listens.
@@ -205,6 +223,11 @@ impl Server {
         self.state.sign_in.is_required
     }
 
+    /// Returns whether HTTP is served by TLS.
+    pub fn has_https(&self) -> bool {
+        tls_of(self.front.tls.as_ref(), "--http").is_some()
+    }
+
     /// Where HTTP is served.
     pub fn address(&self) -> SocketAddr {
         self.front.address
@@ -223,35 +246,41 @@ impl Server {
     /// Serves until `stop` resolves; then finishes requests under way, for as long as the settings allow.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let sampling = [host::start(&self.state), host::repeat(&self.state, pushed::INTERVAL_MS, pushed::write_all)];
-        let Front { stopping, acceptor, mut all_ended, .. } = self.front;
+        let Front { stopping, acceptor, mut all_ended, tls, .. } = self.front;
+        let source = |listener, flag| Source::Tcp(listener, tls_of(tls.as_ref(), flag));
         let (state, stopped) = (&self.state, &acceptor.stop);
         tokio::spawn(health::tell(state.clone(), stopped.clone()));
         for (protocol, tcp, udp) in self.lines {
-            acceptor.spawn(tcp, Lines::new(state.clone(), protocol));
+            acceptor.spawn(source(tcp, protocol.name()), Lines::new(state.clone(), protocol));
             if let Some(udp) = udp {
                 tokio::spawn(serve_udp(state.clone(), protocol, udp, stopped.clone(), acceptor.alive.clone()));
             }
         }
         #[cfg(feature = "flight-sql")]
-        let flight_sql = self.flight_sql.map(|listener| (listener, crate::sql::flight::router(state.clone())));
+        let flight_sql =
+            self.flight_sql.map(|listener| ("--flight-sql", listener, crate::sql::flight::router(state.clone())));
         #[cfg(not(feature = "flight-sql"))]
         let flight_sql = None;
-        let otlp = self.otlp_grpc.map(|listener| (listener, grpc::router(state.clone())));
-        for (listener, router) in otlp.into_iter().chain(flight_sql) {
+        let otlp = self.otlp_grpc.map(|listener| ("--otlp-grpc", listener, grpc::router(state.clone())));
+        for (flag, listener, router) in otlp.into_iter().chain(flight_sql) {
             let Ok(address) = listener.local_addr() else { continue };
             let guard = Arc::new(RequestGuard::new(address.ip(), &state.settings));
             let router = router
                 .layer(middleware::from_fn_with_state(state.clone(), rights::check_call))
                 .layer(middleware::from_fn_with_state(guard, guard::check));
-            acceptor.spawn(listener, Arc::new(Grpc(router)));
+            acceptor.spawn(source(listener, flag), Arc::new(Grpc(router)));
         }
         if let Some(listener) = self.postgres {
-            acceptor.spawn(listener, postgres::Sessions::new(state.clone()));
+            // Its clients ask for TLS in its own way.
+            let sessions = postgres::Sessions::new(state.clone(), tls_of(tls.as_ref(), "--postgres"));
+            acceptor.spawn(Source::Tcp(listener, None), sessions);
         }
         let planes = Planes::new(state.clone(), stopped.clone());
-        for (plane, listener) in [(Plane::Control, self.control), (Plane::Data, self.ingest)] {
+        for (plane, flag, listener) in
+            [(Plane::Control, "--control", self.control), (Plane::Data, "--ingest", self.ingest)]
+        {
             if let Some(listener) = listener {
-                acceptor.spawn(listener, Arc::new(PlanePort { planes: planes.clone(), plane }));
+                acceptor.spawn(source(listener, flag), Arc::new(PlanePort { planes: planes.clone(), plane }));
             }
         }
         drop(planes);
@@ -264,36 +293,33 @@ impl Server {
         let patience = Duration::from_millis(self.state.settings.stop_timeout_ms);
         // Nothing is sent: it ends when the last connection has dropped its end.
         let _ = tokio::time::timeout(patience, all_ended.recv()).await;
+        #[cfg(unix)]
+        if let Some(path) = &self.state.settings.http_socket {
+            platform::private::remove_socket(path);
+        }
     }
 }
 
-/// gRPC: calls of HTTP/2 that a router answers.
-struct Grpc(Router);
+/// The unix socket of HTTP.
+#[cfg(unix)]
+mod unix_socket {
+    use std::io;
+    use std::path::Path;
 
-impl Serve for Grpc {
-    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, stop: watch::Receiver<bool>) {
-        serve_http2(self.0.clone(), stream, remote, stop).await;
-    }
-}
+    use tokio::net::UnixListener;
 
-/// Serves a connection of HTTP/2 until it ends. A broken one concerns only its client.
-async fn serve_http2(router: Router, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
-    let service = router.map_request(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(Remote(remote));
-        request
-    });
-    let connection = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(CALLS_MAX)
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+    /// Listens on a path that only the server's owner may use. Until its mode is set it has another name.
+    pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            // Another server answers there.
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        let new = Path::new(&new);
+        platform::private::remove_socket(new);
+        let listener = UnixListener::bind(new)?;
+        platform::private::publish_socket(new, path)?;
+        Ok(listener)
     }
-    let _ = connection.await;
 }

@@ -7,9 +7,9 @@ use std::io;
 use axum::http::Uri;
 use axum::http::uri::PathAndQuery;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 
 use crate::http::json;
+use crate::listen::socket::Socket;
 use crate::wire::linger;
 
 /// Where the next request line begins among the bytes that hyper gets. Positions are counted from a connection's waking, when
@@ -102,7 +102,7 @@ pub(super) fn without_double_slashes(uri: &Uri) -> Option<Uri> {
 }
 
 /// Answers what hyper could not read, and closes.
-pub(super) async fn refuse(mut stream: TcpStream, error: &hyper::Error) -> io::Result<()> {
+pub(super) async fn refuse(mut stream: Socket, error: &hyper::Error) -> io::Result<()> {
     let (status, reason) = if error.is_parse_too_large() {
         ("431 Request Header Fields Too Large", "the request's head is too large".to_owned())
     } else {

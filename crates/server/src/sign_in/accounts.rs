@@ -42,7 +42,8 @@ pub(crate) async fn list(From(state): From<Arc<State>>) -> Response {
 }
 
 /// `PUT /api/v1/admin/accounts/{name}`: makes an account, or changes what the body says of one. A body with a password makes a user; one
-/// without makes a token, which the answer holds: it is not shown again.
+/// without makes a token, which the answer holds: it is not shown again. One with certificates and without a password makes no token unless
+/// the body asks for one (`renew`).
 pub(crate) async fn put(
     From(state): From<Arc<State>>,
     Path(name): Path<String>,
@@ -77,6 +78,8 @@ pub(crate) struct Change {
     /// Whether a token is to be made anew.
     pub(crate) renews_token: bool,
     pub(crate) grants: Option<Vec<Grant>>,
+    /// Names of client certificates that sign it in.
+    pub(crate) certificates: Option<Vec<String>>,
     pub(crate) is_server_admin: Option<bool>,
     pub(crate) expiry: Option<Expiry>,
     pub(crate) quota: Option<Quota>,
@@ -104,6 +107,7 @@ impl Change {
             match (name.as_str(), value) {
                 ("password", Value::String(text)) => change.password = Some(Zeroizing::new(text)),
                 ("grants", Value::Array(grants)) => change.grants = Some(read_grants(&grants)?),
+                ("certificates", Value::Array(names)) => change.certificates = Some(read_certificates(names)?),
                 ("server_admin", Value::Bool(is)) => change.is_server_admin = Some(is),
                 ("renew", Value::Bool(is)) => change.renews_token = is,
                 ("expires", Value::String(text)) => change.expiry = Some(read_expiry(&text)?),
@@ -111,7 +115,7 @@ impl Change {
                     let read = serde_json::from_value(quota);
                     change.quota = Some(read.map_err(|error| bad(&format!("the quota cannot be read: {error}")))?);
                 }
-                (known @ ("password" | "grants" | "server_admin" | "renew" | "expires"), _) => {
+                (known @ ("password" | "grants" | "certificates" | "server_admin" | "renew" | "expires"), _) => {
                     return Err(bad(&format!("{known:?} has a value of the wrong type")));
                 }
                 _ => return Err(bad(&format!("unknown field {name:?}"))),
@@ -121,12 +125,27 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Returns whether a new account gets neither a password nor a token.
+    fn is_by_certificate(&self) -> bool {
+        self.certificates.as_ref().is_some_and(|names| !names.is_empty()) && !self.renews_token
+    }
+}
+
 fn read_grants(grants: &[Value]) -> Result<Vec<Grant>, ApiError> {
     let read = |grant: &Value| {
         let text = grant.as_str().ok_or_else(|| ApiError::invalid_parameter("grants", "a grant is a text"))?;
         text.parse::<Grant>().map_err(|reason| ApiError::invalid_parameter("grants", reason))
     };
     grants.iter().map(read).collect()
+}
+
+fn read_certificates(names: Vec<Value>) -> Result<Vec<String>, ApiError> {
+    let read = |name| match name {
+        Value::String(name) => Ok(name),
+        _ => Err(ApiError::invalid_parameter("certificates", "the name of a certificate is a text")),
+    };
+    names.into_iter().map(read).collect()
 }
 
 fn read_expiry(text: &str) -> Result<Expiry, ApiError> {
@@ -147,6 +166,9 @@ impl State {
         let known = self.sign_in.directory().get(name).map(|entry| entry.account.clone());
         let (secret, mut account) = match (known, &change.password) {
             (Some(known), None) if !change.renews_token => (None, known),
+            (None, None) if change.is_by_certificate() => {
+                (None, self.with_credential(None, name, (Credential::Certificate, None)))
+            }
             (Some(known), None) if !known.is_token() => {
                 return Err(ApiError::bad_data(format!("the account {name} is a user: give it a password")));
             }
@@ -160,6 +182,8 @@ impl State {
             }
         };
         account.grants = change.grants.unwrap_or(account.grants);
+        account.certificates = change.certificates.unwrap_or(account.certificates);
+        self.check_certificates(&account)?;
         account.is_server_admin = change.is_server_admin.unwrap_or(account.is_server_admin);
         account.quota = change.quota.unwrap_or(account.quota);
         match change.expiry {
@@ -178,6 +202,18 @@ impl State {
         let mut shown = account_json(&account);
         shown.extend(secret.map(|token| ("token".to_owned(), Value::from(token.as_str()))));
         Ok(Value::Object(shown))
+    }
+
+    /// Refuses the name of a certificate that another account has.
+    fn check_certificates(&self, account: &Account) -> Result<(), ApiError> {
+        let directory = self.sign_in.directory();
+        for name in &account.certificates {
+            let owner = directory.certificate_owner(name).map(|owner| &owner.account.name);
+            if let Some(owner) = owner.filter(|owner| **owner != account.name) {
+                return Err(ApiError::bad_data(format!("the certificate {name} signs the account {owner} in")));
+            }
+        }
+        Ok(())
     }
 
     /// Removes an account; returns whether there was one.
@@ -220,6 +256,7 @@ impl State {
         known.unwrap_or_else(|| Account {
             name: name.to_owned(),
             credential,
+            certificates: Vec::new(),
             scram,
             is_server_admin: false,
             grants: Vec::new(),
@@ -239,7 +276,12 @@ impl State {
 fn account_json(account: &Account) -> Map<String, Value> {
     let Value::Object(object) = json!({
         "name": account.name,
-        "kind": if account.is_token() { "token" } else { "user" },
+        "kind": match account.credential {
+            Credential::Token(_) => "token",
+            Credential::Password(_) => "user",
+            Credential::Certificate => "certificate",
+        },
+        "certificates": account.certificates,
         "server_admin": account.is_server_admin,
         "grants": account.grants.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "quota": account.quota,

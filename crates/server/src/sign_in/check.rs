@@ -1,6 +1,5 @@
 //! Checks of credentials, and of what is written where.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,23 +10,27 @@ use access::scope::Scope;
 
 use super::{Caller, Destination, OwnedCredentials, denied, lock, unauthorized};
 use crate::error::ApiError;
+use crate::listen::socket::{Peer, Transport};
 use crate::state::State;
 
 /// How long a sign-in waits for its turn to be checked.
 const CHECK_PATIENCE: Duration = Duration::from_secs(5);
 
 impl State {
-    /// Who a client is by its credentials.
+    /// Who a client is by its credentials; without any, by the connection itself.
     pub(crate) async fn sign_in(
         self: &Arc<Self>,
         credentials: Option<OwnedCredentials>,
-        remote: Option<SocketAddr>,
+        peer: Option<&Peer>,
     ) -> Result<Caller, ApiError> {
+        let remote = peer.map(|peer| peer.address);
         if !self.sign_in.is_required {
             return Ok(Caller { scope: Scope::open(), remote });
         }
         let Some(credentials) = credentials else {
-            return Err(unauthorized("sign in with a token or a password: Authorization: Bearer TOKEN"));
+            let connected = peer.and_then(|peer| self.connected_caller(peer));
+            return connected
+                .ok_or_else(|| unauthorized("sign in with a token or a password: Authorization: Bearer TOKEN"));
         };
         let (now_ns, address) = (self.db.now_ns(), remote.map(|remote| remote.ip()));
         let name = credentials.as_ref().name().to_owned();
@@ -35,12 +38,7 @@ impl State {
             let seconds = wait.as_secs().max(1);
             return Err(ApiError::later(format!("too many sign-ins have failed from here: try again in {seconds} s")));
         }
-        let entry = match self.sign_in.directory().look_up(credentials.as_ref(), now_ns) {
-            Lookup::Known(entry) => Some(entry),
-            Lookup::Refused => None,
-            Lookup::Check(check) => self.check_password(check, credentials, now_ns).await?,
-        };
-        let Some(entry) = entry else {
+        let Some(entry) = self.find_account(credentials).await? else {
             self.sign_in.fail(address, &name, now_ns);
             return Err(unauthorized("the token or the password is wrong, or has expired"));
         };
@@ -48,10 +46,52 @@ impl State {
         Ok(Caller { scope: entry.scope.clone(), remote })
     }
 
+    /// The account that credentials are of; `None` if they are wrong.
+    pub(crate) async fn find_account(
+        self: &Arc<Self>,
+        credentials: OwnedCredentials,
+    ) -> Result<Option<Arc<Entry>>, ApiError> {
+        let now_ns = self.db.now_ns();
+        match self.sign_in.directory().look_up(credentials.as_ref(), now_ns) {
+            Lookup::Known(entry) => Ok(Some(entry)),
+            Lookup::Refused => Ok(None),
+            Lookup::Check(check) => self.check_password(check, credentials, now_ns).await,
+        }
+    }
+
+    /// Who a client is that sends no credentials: the owner of its certificate, or a client that the mode of a unix socket lets in.
+    fn connected_caller(&self, peer: &Peer) -> Option<Caller> {
+        let remote = Some(peer.address);
+        if peer.transport == Transport::UnixSocket {
+            return Some(Caller { scope: Scope::open(), remote });
+        }
+        let now_ns = self.db.now_ns();
+        let entry = self.sign_in.certified(peer, now_ns)?;
+        entry.note_use(now_ns);
+        Some(Caller { scope: entry.scope.clone(), remote })
+    }
+
+    /// Who a client is that a trusted proxy has signed in.
+    pub(crate) fn proxied_caller(&self, user: &str, peer: Option<&Peer>) -> Result<Caller, ApiError> {
+        let (now_ns, remote) = (self.db.now_ns(), peer.map(|peer| peer.address));
+        let directory = self.sign_in.directory();
+        let entry = directory.get(user).filter(|entry| !entry.account.is_expired(now_ns));
+        let Some(entry) = entry else {
+            self.sign_in.fail(remote.map(|remote| remote.ip()), user, now_ns);
+            return Err(unauthorized("the proxy names an account that there is not"));
+        };
+        entry.note_use(now_ns);
+        Ok(Caller { scope: entry.scope.clone(), remote })
+    }
+
     /// Who a client of a protocol is that has a place for a token alone. Costs no more than a look.
-    pub(crate) fn token_caller(&self, token: &str, remote: Option<SocketAddr>) -> Result<Caller, ApiError> {
+    pub(crate) fn token_caller(&self, token: &str, peer: &Peer) -> Result<Caller, ApiError> {
+        let remote = Some(peer.address);
         if !self.sign_in.is_required {
             return Ok(Caller { scope: Scope::open(), remote });
+        }
+        if let Some(caller) = self.connected_caller(peer).filter(|_| token.is_empty()) {
+            return Ok(caller);
         }
         let (now_ns, address) = (self.db.now_ns(), remote.map(|remote| remote.ip()));
         if self.sign_in.wait(address, "", now_ns).is_some() {

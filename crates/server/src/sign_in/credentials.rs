@@ -66,7 +66,7 @@ fn token(text: &str) -> OwnedCredentials {
     OwnedCredentials::Token(Zeroizing::new(text.to_owned()))
 }
 
-fn password_of(name: &str, password: &str) -> OwnedCredentials {
+pub(super) fn password_of(name: &str, password: &str) -> OwnedCredentials {
     OwnedCredentials::Password { name: name.to_owned(), password: Zeroizing::new(password.to_owned()) }
 }
 

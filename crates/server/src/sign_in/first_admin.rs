@@ -44,6 +44,7 @@ pub fn make_first_admin(db: &Db, settings: &ServerSettings, data: &Path) -> Resu
     let account = Account {
         name: NAME.to_owned(),
         credential: Credential::Token(secret::token_hash(&token)),
+        certificates: Vec::new(),
         scram: Some(ScramKeys::derive(&token, &salt)),
         is_server_admin: true,
         grants: Vec::new(),

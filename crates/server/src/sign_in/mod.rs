@@ -1,6 +1,7 @@
 //! Who a client is: credentials looked up, passwords checked within bounds, failures slowed down and written to the audit log.
 //!
 //! * [`check`]: credentials and destinations, checked · [`credentials`]: what requests of HTTP sign in with · [`rights`]: the right that each route needs, and the check before it
+//! * [`page_session`]: the page's sign-in and its cookie · [`proxy`]: what trusted proxies say of their clients
 //! * [`accounts`]: accounts over HTTP; [`statements`]: by statements; [`first_admin`]: the first one · [`audit_log`]: the audit log's file
 
 pub(crate) mod accounts;
@@ -8,6 +9,8 @@ pub(crate) mod audit_log;
 mod check;
 pub(crate) mod credentials;
 pub(crate) mod first_admin;
+pub(crate) mod page_session;
+mod proxy;
 pub(crate) mod rights;
 pub(crate) mod statements;
 
@@ -24,6 +27,7 @@ use access::grant::Right;
 use access::rate::{Counted, Rates};
 use access::scope::Scope;
 use access::secret::ScramKeys;
+use access::session::Sessions;
 use access::verdicts::Verdicts;
 use axum::http::StatusCode;
 use db::Db;
@@ -31,6 +35,7 @@ use tokio::sync::Semaphore;
 
 use self::audit_log::AuditLog;
 use crate::error::ApiError;
+use crate::listen::socket::Peer;
 use crate::settings::ServerSettings;
 
 /// Under which kind accounts are kept among the store's documents.
@@ -105,6 +110,8 @@ pub(crate) struct SignIn {
     key: [u8; 32],
     directory: RwLock<Arc<Directory>>,
     pub(crate) verdicts: Mutex<Verdicts>,
+    /// Those of the page.
+    pub(crate) sessions: Mutex<Sessions>,
     back_off: Mutex<BackOff>,
     rates: Mutex<Rates>,
     pub(crate) checks: Semaphore,
@@ -125,6 +132,7 @@ impl SignIn {
             key,
             directory: RwLock::default(),
             verdicts: Mutex::new(Verdicts::new(key)),
+            sessions: Mutex::default(),
             back_off: Mutex::default(),
             rates: Mutex::default(),
             checks: Semaphore::new(CHECKS_MAX),
@@ -159,6 +167,11 @@ impl SignIn {
     /// All accounts.
     pub(crate) fn directory(&self) -> Arc<Directory> {
         self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The account that a client's certificate names.
+    pub(crate) fn certified(&self, peer: &Peer, now_ns: i64) -> Option<Arc<Entry>> {
+        self.directory().certified(peer.certificate.as_ref()?, now_ns).cloned()
     }
 
     /// SCRAM's keys of an account, and who has signed in once they match. For a name without an account keys are made up that nothing

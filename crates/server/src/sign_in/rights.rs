@@ -5,20 +5,20 @@
 //! handlers of databases themselves.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use access::rate::Counted;
 use axum::extract::{MatchedPath, Request, State as From};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::{Caller, OwnedCredentials, credentials};
+use super::{Caller, OwnedCredentials, credentials, page_session, proxy, unauthorized};
 use crate::error::ApiError;
 use crate::http::{page, routes};
 use crate::listen::grpc::status;
-use crate::scheduler::running::Remote;
+use crate::listen::socket::Peer;
+use crate::settings::Network;
 use crate::state::State;
 
 /// What a client needs for a route.
@@ -58,13 +58,53 @@ impl Need {
 /// The needs of all routes, by their paths as the router has them.
 pub(crate) type Needs = HashMap<&'static str, Need>;
 
-type Found = Result<Option<OwnedCredentials>, ApiError>;
+/// What of a request says who sent it.
+enum Claim {
+    Credentials(OwnedCredentials),
+    /// The cookie of the page.
+    Cookie(String),
+    /// The account that a trusted proxy has signed in.
+    Proxied(String),
+    /// Nothing but its connection.
+    Connection,
+}
 
-async fn sign_in(state: &Arc<State>, found: Found, remote: Option<SocketAddr>) -> Result<Caller, ApiError> {
-    match found {
-        Ok(credentials) => state.sign_in(credentials, remote).await,
-        Err(error) if state.sign_in.is_required => Err(error),
-        Err(_) => state.sign_in(None, remote).await,
+/// A request's sender, before anything of it is checked. Where a trusted proxy has sent the request, the peer is as the proxy says.
+struct Sender {
+    peer: Option<Peer>,
+    claim: Result<Claim, ApiError>,
+}
+
+impl Sender {
+    fn from_request(request: &Request, trusted: &[Network]) -> Self {
+        let (headers, peer) = (request.headers(), request.extensions().get::<Peer>());
+        let proxied = peer.and_then(|peer| proxy::read(peer, headers, trusted));
+        let (peer, user) = match proxied {
+            Some(proxied) => (Some(proxied.peer), proxied.user),
+            None => (peer.cloned(), None),
+        };
+        let claim = credentials::of_request(headers, request.uri()).map(|credentials| {
+            let cookie = || page_session::cookie(headers).map(|cookie| Claim::Cookie(cookie.to_owned()));
+            let sent = credentials.map(Claim::Credentials).or_else(cookie).or(user.map(Claim::Proxied));
+            sent.unwrap_or(Claim::Connection)
+        });
+        Self { peer, claim }
+    }
+
+    async fn sign_in(self, state: &Arc<State>) -> Result<Caller, ApiError> {
+        let peer = self.peer.as_ref();
+        if !state.sign_in.is_required {
+            return state.sign_in(None, peer).await;
+        }
+        match self.claim? {
+            Claim::Credentials(credentials) => state.sign_in(Some(credentials), peer).await,
+            Claim::Cookie(cookie) => {
+                let caller = state.session_caller(&cookie, peer);
+                caller.ok_or_else(|| unauthorized("the session is over: sign in again"))
+            }
+            Claim::Proxied(user) => state.proxied_caller(&user, peer),
+            Claim::Connection => state.sign_in(None, peer).await,
+        }
     }
 }
 
@@ -80,15 +120,15 @@ pub(crate) async fn check(
         // What does not exist is told to those who are signed in.
         None => Need::SignIn,
     };
-    let remote = request.extensions().get::<Remote>().map(|remote| remote.0);
-    let found = credentials::of_request(request.headers(), request.uri());
-    let signed_in = sign_in(&state, found, remote).await;
+    let sender = Sender::from_request(&request, &state.settings.trusted_proxies);
+    let remote = sender.peer.as_ref().map(|peer| peer.address);
+    let signed_in = sender.sign_in(&state).await;
     let may_have_body = routes::may_have_body(&request);
     let close = |response| if may_have_body { routes::closing(response) } else { response };
     let caller = match signed_in {
         Ok(caller) => caller,
         Err(_) if need == Need::Nothing => Caller { scope: access::scope::Scope::signed_out(), remote },
-        Err(error) => return close(refused(&error)),
+        Err(error) => return close(refused(&error, request.headers())),
     };
     if need == Need::ServerAdmin
         && let Err(error) = caller.require_server_admin()
@@ -106,9 +146,7 @@ pub(crate) async fn check(
 
 /// Signs a call of gRPC in; the rights that it needs are checked where its database is known.
 pub(crate) async fn check_call(From(state): From<Arc<State>>, mut request: Request, next: Next) -> Response {
-    let remote = request.extensions().get::<Remote>().map(|remote| remote.0);
-    let found = credentials::of_request(request.headers(), request.uri());
-    let signed_in = sign_in(&state, found, remote).await;
+    let signed_in = Sender::from_request(&request, &state.settings.trusted_proxies).sign_in(&state).await;
     match signed_in {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
@@ -119,9 +157,11 @@ pub(crate) async fn check_call(From(state): From<Arc<State>>, mut request: Reque
 }
 
 /// The answer to a client that is not signed in: it says in which ways it may be.
-pub(crate) fn refused(error: &ApiError) -> Response {
+///
+/// The page is not told: it has a form, which the browser's own would stand before.
+pub(crate) fn refused(error: &ApiError, headers: &HeaderMap) -> Response {
     let mut response = error.clone().into_response();
-    if error.status == StatusCode::UNAUTHORIZED {
+    if error.status == StatusCode::UNAUTHORIZED && !headers.contains_key(page_session::PAGE) {
         for challenge in ["Bearer realm=\"thalweg\"", "Basic realm=\"thalweg\", charset=\"UTF-8\""] {
             response.headers_mut().append(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }

@@ -4,12 +4,15 @@
 use std::fmt;
 
 /// Bytes of a message before there is a session, with its length, as Postgres bounds it.
-const STARTUP_BYTES_MAX: usize = 10_000;
+pub(super) const STARTUP_BYTES_MAX: usize = 10_000;
+
+/// Bytes of a message before the client has signed in.
+const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 
 /// Codes in the place of a version: a wish for TLS, one for Kerberos's encryption, and one to cancel a query.
-const TLS: u32 = 80_877_103;
-const KERBEROS: u32 = 80_877_104;
-const CANCEL: u32 = 80_877_102;
+pub(super) const TLS: u32 = 80_877_103;
+pub(super) const KERBEROS: u32 = 80_877_104;
+pub(super) const CANCEL: u32 = 80_877_102;
 
 /// Why a connection ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,11 +39,22 @@ fn malformed(what: &str) -> Refusal {
 pub(super) struct Frames {
     message_bytes_max: usize,
     has_started: bool,
+    has_signed_in: bool,
 }
 
 impl Frames {
     pub(super) fn new(message_bytes_max: usize) -> Self {
-        Self { message_bytes_max, has_started: false }
+        Self { message_bytes_max, has_started: false, has_signed_in: true }
+    }
+
+    /// Of a client that has to sign in: until then its messages are short.
+    pub(super) fn before_sign_in(message_bytes_max: usize) -> Self {
+        Self { has_signed_in: false, ..Self::new(message_bytes_max) }
+    }
+
+    /// Takes note that the client has signed in.
+    pub(super) fn note_sign_in(&mut self) {
+        self.has_signed_in = true;
     }
 
     /// Whether the message that starts the session has come.
@@ -62,6 +76,11 @@ impl Frames {
         }
         if length < 4 {
             return Err(malformed(&format!("a length of {length}")));
+        }
+        if !self.has_signed_in && length > SIGN_IN_BYTES_MAX {
+            return Err(malformed(&format!(
+                "{length} bytes before the sign-in; at most {SIGN_IN_BYTES_MAX} are taken"
+            )));
         }
         if length > self.message_bytes_max {
             let most = self.message_bytes_max;
@@ -277,6 +296,10 @@ mod tests {
         assert_eq!(refusal.code, "54000");
         assert!(frames.length(b"Q\xff\xff\xff\xff").is_err());
         assert!(frames.length(b"Q\0\0\0\x03").is_err());
+        let mut unknown = Frames { has_started: true, ..Frames::before_sign_in(1 << 20) };
+        assert!(unknown.length(b"p\0\0\x10\0").is_ok() && unknown.length(b"p\0\0\x10\x01").is_err());
+        unknown.note_sign_in();
+        assert!(unknown.length(b"p\0\0\x10\x01").is_ok());
         let fresh = Frames::new(100);
         assert!(fresh.length(b"\0\0\x27\x11").is_err());
         assert!(fresh.length(b"GET ").is_err());

@@ -9,11 +9,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::frames::{Frames, Refusal};
 use crate::http::body::Share;
+use crate::listen::socket::Socket;
 use crate::state::State;
 
 /// Bytes that are read at a time, at least; at most, what is left of a message and this.
@@ -25,7 +25,7 @@ const LARGE_BYTES: usize = 32 << 10;
 
 /// The socket, and what came of messages.
 pub(super) struct Gate {
-    stream: TcpStream,
+    stream: Socket,
     state: Arc<State>,
     frames: Frames,
     buffer: Vec<u8>,
@@ -46,12 +46,15 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(stream: TcpStream, state: Arc<State>) -> Self {
-        Self {
+    /// For a socket, of which some bytes were read already.
+    pub(super) fn new(stream: Socket, ahead: Vec<u8>, state: Arc<State>) -> Self {
+        let bytes_max = state.settings.postgres_message_bytes_max;
+        let has_to_sign_in = state.sign_in.is_required;
+        let mut gate = Self {
             stream,
-            frames: Frames::new(state.settings.postgres_message_bytes_max),
+            frames: if has_to_sign_in { Frames::before_sign_in(bytes_max) } else { Frames::new(bytes_max) },
             state,
-            buffer: Vec::new(),
+            buffer: ahead,
             whole: 0,
             delivered: 0,
             wanted: 0,
@@ -60,7 +63,14 @@ impl Gate {
             refusal: None,
             idle: None,
             unread: None,
-        }
+        };
+        gate.scan_or_refuse();
+        gate
+    }
+
+    /// Takes note that the client has signed in.
+    pub(super) fn note_sign_in(&mut self) {
+        self.frames.note_sign_in();
     }
 
     /// Why nothing more is handed on.
@@ -68,8 +78,16 @@ impl Gate {
         self.refusal.as_ref()
     }
 
-    pub(super) fn into_stream(self) -> TcpStream {
+    pub(super) fn into_stream(self) -> Socket {
         self.stream
+    }
+
+    /// Finds whole messages in what has come; after one that is refused nothing counts.
+    fn scan_or_refuse(&mut self) {
+        if let Err(refusal) = self.scan() {
+            self.buffer.truncate(self.whole);
+            self.refusal = Some(refusal);
+        }
     }
 
     /// Finds whole messages in what has come.
@@ -185,10 +203,7 @@ impl AsyncRead for Gate {
             if count == 0 {
                 return Poll::Ready(Ok(()));
             }
-            if let Err(refusal) = gate.scan() {
-                gate.buffer.truncate(gate.whole);
-                gate.refusal = Some(refusal);
-            }
+            gate.scan_or_refuse();
         }
     }
 }
@@ -200,7 +215,8 @@ impl AsyncWrite for Gate {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.note_written(flushed, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

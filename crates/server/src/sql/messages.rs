@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use futures_util::{SinkExt, StreamExt};
+use futures_util::StreamExt;
 use pgwire::api::{ClientInfo, DefaultClient, PgWireConnectionState};
 use pgwire::error::{ErrorInfo, PgWireError};
-use pgwire::messages::response::{GssEncResponse, SslResponse};
-use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage};
+use pgwire::messages::{PgWireFrontendMessage, SslNegotiationMetaMessage};
 use pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_message};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::codec::Framed;
 
@@ -19,6 +17,7 @@ use super::gate::Gate;
 use super::postgres::Connection;
 use super::prepared::Statements;
 use super::sign_in::Startup;
+use crate::listen::socket::{Socket, Transport};
 use crate::wire::linger;
 
 type Messages = Framed<Gate, PgWireMessageServerCodec<Statements>>;
@@ -26,14 +25,10 @@ type Messages = Framed<Gate, PgWireMessageServerCodec<Statements>>;
 /// Bytes of the decoder's buffer that a silent connection keeps.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 
-/// Wishes for encryption that are turned down before a client has to go on without.
-const WISHES_MAX: usize = 2;
-
-/// Serves a client until it leaves, breaks the protocol, or is too slow.
-pub(super) async fn serve(connection: Arc<Connection>, socket: TcpStream) -> io::Result<()> {
-    let client = DefaultClient::new(socket.peer_addr()?, false);
-    socket.set_nodelay(true)?;
-    let gate = Gate::new(socket, connection.state.clone());
+/// Serves a client until it leaves, breaks the protocol, or is too slow. Bytes that were read of its first message come first.
+pub(super) async fn serve(connection: Arc<Connection>, socket: Socket, ahead: Vec<u8>) -> io::Result<()> {
+    let client = DefaultClient::new(connection.peer.address, connection.peer.transport == Transport::Tls);
+    let gate = Gate::new(socket, ahead, connection.state.clone());
     let mut messages = Framed::new(gate, PgWireMessageServerCodec::new(client));
     let patience = Duration::from_millis(connection.state.settings.head_timeout_ms);
     let Ok(begun) = timeout(patience, begin(&mut messages)).await else { return Ok(()) };
@@ -44,6 +39,9 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: TcpStream) -> io:
             process_error(&mut messages, connection.too_many_statements(), true).await?;
         } else if !answer((&connection, &startup), &mut messages, message).await? {
             return Ok(());
+        }
+        if !is_starting(messages.state()) {
+            messages.get_mut().note_sign_in();
         }
         next = self::next(&mut messages).await?;
     }
@@ -59,25 +57,21 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: TcpStream) -> io:
     }
 }
 
-/// The first message of a session; wishes for encryption before it are turned down.
+/// Returns whether the client has not signed in yet.
+const fn is_starting(state: PgWireConnectionState) -> bool {
+    use PgWireConnectionState::{AuthenticationInProgress, AwaitingSslRequest, AwaitingStartup};
+    matches!(state, AwaitingSslRequest | AwaitingStartup | AuthenticationInProgress)
+}
+
+/// The first message of a session. What was said of encryption before it has been answered.
 async fn begin(messages: &mut Messages) -> io::Result<Option<PgWireFrontendMessage>> {
-    for _ in 0..=WISHES_MAX {
-        let refused = match next(messages).await? {
-            Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresSsl(_))) => {
-                PgWireBackendMessage::SslResponse(SslResponse::Refuse)
-            }
-            Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::PostgresGss(_))) => {
-                PgWireBackendMessage::GssEncResponse(GssEncResponse::Refuse)
-            }
-            Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::None)) => {
-                messages.set_state(PgWireConnectionState::AwaitingStartup);
-                return next(messages).await;
-            }
-            _ => return Ok(None),
-        };
-        messages.send(refused).await?;
+    match next(messages).await? {
+        Some(PgWireFrontendMessage::SslNegotiation(SslNegotiationMetaMessage::None)) => {
+            messages.set_state(PgWireConnectionState::AwaitingStartup);
+            next(messages).await
+        }
+        _ => Ok(None),
     }
-    Ok(None)
 }
 
 /// The next message; `None` at the end, and where one was refused.

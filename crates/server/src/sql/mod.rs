@@ -1,10 +1,11 @@
 //! SQL over HTTP ([`http`]), over Postgres's protocol ([`postgres`], [`handlers`] and [`errors`]; [`commands`], [`session`] and [`prepared`]: its
-//! sessions; [`sign_in`]: how they begin; [`messages`], [`gate`] and [`frames`]: its connections) and, with a cargo feature, over Arrow
+//! sessions; [`sign_in`]: how they begin; [`encryption`], [`messages`], [`gate`] and [`frames`]: its connections) and, with a cargo feature, over Arrow
 //! Flight.
 
 mod commands;
 mod copy;
 mod encode;
+mod encryption;
 mod errors;
 #[cfg(feature = "flight-sql")]
 pub(crate) mod flight;

@@ -1,7 +1,6 @@
 //! Postgres's protocol (version 3): simple and extended queries, cancelling, types as they are. How clients sign in: `sign_in.rs`.
 
 use std::fmt::Debug;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use access::scope::Scope;
@@ -12,15 +11,17 @@ use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use sql::{Answer, ChangedSettings, ClientContext, Column, Manner, Notices, PendingWrites, Value};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use super::encryption::{self, Begun};
 use super::errors::{error_of, failed, info};
 use super::parameters::{inferred, sample_of};
 use super::prepared::{StatementSizes, Statements};
 use super::session::Session;
 use super::{Outcome, VisibleRoles};
 use crate::listen::accept::Serve;
+use crate::listen::socket::{Peer, Socket};
+use crate::listen::tls::Tls;
 use crate::sign_in::Caller;
 use crate::state::State;
 
@@ -31,20 +32,29 @@ const FULL: &[u8] = b"E\0\0\0\x4aSFATAL\0C53300\0Mas many sessions are open as m
 pub(crate) struct Sessions {
     state: Arc<State>,
     manager: Arc<ConnectionManager>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Sessions {
-    pub(crate) fn new(state: Arc<State>) -> Arc<Self> {
-        Arc::new(Self { state, manager: Arc::new(ConnectionManager::new()) })
+    /// With TLS for clients that ask for it, if there is any.
+    pub(crate) fn new(state: Arc<State>, tls: Option<Arc<Tls>>) -> Arc<Self> {
+        Arc::new(Self { state, manager: Arc::new(ConnectionManager::new()), tls })
     }
 }
 
 impl Serve for Sessions {
-    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, mut stop: watch::Receiver<bool>) {
+    async fn serve(self: Arc<Self>, socket: Socket, peer: Peer, mut stop: watch::Receiver<bool>) {
+        // Boxed, so that a session does not hold the room that its beginning took.
+        let begun = Box::pin(encryption::negotiate(&self.state, self.tls.as_ref(), socket, peer));
+        let begun = tokio::select! {
+            begun = begun => begun,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        let Ok(Begun { socket, peer, ahead }) = begun else { return };
         let connection = Connection {
             state: self.state.clone(),
             manager: self.manager.clone(),
-            remote,
+            peer,
             scope: OnceLock::new(),
             session: Mutex::default(),
             sizes: Mutex::default(),
@@ -52,7 +62,7 @@ impl Serve for Sessions {
         };
         tokio::select! {
             // What goes wrong with a connection ends it and nothing else.
-            _ = super::messages::serve(Arc::new(connection), stream) => {}
+            _ = super::messages::serve(Arc::new(connection), socket, ahead) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }
     }
@@ -66,7 +76,7 @@ impl Serve for Sessions {
 pub(super) struct Connection {
     pub(super) state: Arc<State>,
     pub(super) manager: Arc<ConnectionManager>,
-    pub(super) remote: SocketAddr,
+    pub(super) peer: Peer,
     /// The rights of the client, once it has signed in.
     scope: OnceLock<Arc<Scope>>,
     session: Mutex<Session>,
@@ -122,7 +132,7 @@ impl Connection {
     /// The client; one that has not signed in may do nothing.
     pub(super) fn caller(&self) -> Caller {
         let scope = if self.state.sign_in.is_required { self.scope.get().cloned() } else { Some(Scope::open()) };
-        Caller { scope: scope.unwrap_or_else(Scope::signed_out), remote: Some(self.remote) }
+        Caller { scope: scope.unwrap_or_else(Scope::signed_out), remote: Some(self.peer.address) }
     }
 
     pub(super) fn canceller(&self) -> DefaultCancelHandler {

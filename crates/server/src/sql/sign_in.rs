@@ -1,4 +1,4 @@
-//! Sign-in of Postgres's clients: SCRAM-SHA-256, whose proof shows a password or a token without sending it.
+//! Sign-in of Postgres's clients: SCRAM-SHA-256, whose proof shows a password or a token without sending it; or a certificate.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use access::audit::{Actor, Event};
 use access::directory::Entry;
 use async_trait::async_trait;
 use futures_util::{Sink, SinkExt};
+use pgwire::api::auth::cleartext::CleartextPasswordAuth;
 use pgwire::api::auth::driver::AuthOutcome;
 use pgwire::api::auth::mechanism::{AuthMechanism, AuthMechanismFactory, AuthState};
 use pgwire::api::auth::sasl::scram::{ScramAuth, ScramSecret};
@@ -18,9 +19,12 @@ use pgwire::api::{ClientInfo, METADATA_USER};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::startup::{Authentication, PasswordMessageFamily};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
+use zeroize::Zeroizing;
 
 use super::errors::failed;
 use super::postgres::Connection;
+use crate::listen::socket::Transport;
+use crate::sign_in::OwnedCredentials;
 use crate::state::State;
 
 /// The start of a session.
@@ -39,16 +43,35 @@ impl Startup {
     /// Refuses a name whose sign-ins have failed too often from the client's address.
     fn check_wait(&self, name: &str) -> PgWireResult<()> {
         let state = &self.connection.state;
-        let wait = state.sign_in.wait(Some(self.connection.remote.ip()), name, state.db.now_ns());
+        let wait = state.sign_in.wait(Some(self.connection.peer.address.ip()), name, state.db.now_ns());
         let message = |seconds| format!("too many sign-ins have failed from here: try again in {seconds} s");
         wait.map_or(Ok(()), |wait| Err(failed("53300", message(wait.as_secs().max(1)))))
     }
 
-    fn mechanism(&self) -> Box<dyn AuthMechanism<Arc<Entry>>> {
-        if !self.connection.state.sign_in.is_required {
-            return Box::new(Open);
+    /// How a client signs in with a name: by its certificate if that is the name's; with a password of which only a bcrypt hash is known, by
+    /// sending it, within TLS alone; else by SCRAM.
+    fn mechanism(&self, name: &str) -> Box<dyn AuthMechanism<Arc<Entry>>> {
+        let (state, peer) = (&self.connection.state, &self.connection.peer);
+        if !state.sign_in.is_required {
+            return Box::new(Known(None));
         }
-        ScramAuth::new(Arc::new(Accounts(self.connection.state.clone()))).create()
+        let now_ns = state.db.now_ns();
+        if let Some(entry) = state.sign_in.certified(peer, now_ns).filter(|entry| entry.account.name == name) {
+            return Box::new(Known(Some(entry)));
+        }
+        let accounts = Arc::new(Accounts(state.clone()));
+        let is_sent = peer.transport == Transport::Tls && state.sign_in.directory().has_bcrypt_alone(name);
+        if is_sent { CleartextPasswordAuth::new(accounts).create() } else { ScramAuth::new(accounts).create() }
+    }
+
+    /// Takes note of who has signed in.
+    fn enter(&self, entry: &Entry) {
+        let state = &self.connection.state;
+        let now_ns = state.db.now_ns();
+        entry.note_use(now_ns);
+        let actor = Actor { account: &entry.account.name, address: Some(self.connection.peer.address.ip()) };
+        state.sign_in.audit.note(now_ns, Event::SignedIn, actor, "postgres");
+        self.connection.set_scope(entry.scope.clone());
     }
 
     /// Lets the session begin. What its settings cannot be is told after that, when clients take notices.
@@ -70,20 +93,16 @@ impl Startup {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let name = client.metadata().get(METADATA_USER).cloned().unwrap_or_default();
-        let (state, address) = (&self.connection.state, self.connection.remote.ip());
-        let now_ns = state.db.now_ns();
+        let (state, address) = (&self.connection.state, self.connection.peer.address.ip());
         match self.driver.advance_authentication(client, message).await {
             Ok(AuthOutcome::InProgress) => Ok(()),
             Ok(AuthOutcome::Authenticated { identity: Some(entry), final_message }) => {
-                entry.note_use(now_ns);
-                let actor = Actor { account: &entry.account.name, address: Some(address) };
-                state.sign_in.audit.note(now_ns, Event::SignedIn, actor, "postgres");
-                self.connection.set_scope(entry.scope.clone());
+                self.enter(&entry);
                 self.complete(client, final_message).await
             }
             Ok(AuthOutcome::Authenticated { identity: None, .. }) => Err(PgWireError::InvalidPassword(name)),
             Err(error) => {
-                state.sign_in.fail(Some(address), &name, now_ns);
+                state.sign_in.fail(Some(address), &name, state.db.now_ns());
                 Err(error)
             }
         }
@@ -104,8 +123,11 @@ impl StartupHandler for Startup {
                 save_startup_parameters_to_metadata(client, startup);
                 let name = client.metadata().get(METADATA_USER).cloned().unwrap_or_default();
                 self.check_wait(&name)?;
-                let begun = self.driver.begin_authentication(client, self.mechanism()).await?;
-                if let AuthOutcome::Authenticated { final_message, .. } = begun {
+                let begun = self.driver.begin_authentication(client, self.mechanism(&name)).await?;
+                if let AuthOutcome::Authenticated { final_message, identity } = begun {
+                    if let Some(entry) = identity {
+                        self.enter(&entry);
+                    }
                     self.complete(client, final_message).await?;
                 }
                 Ok(())
@@ -116,13 +138,13 @@ impl StartupHandler for Startup {
     }
 }
 
-/// Lets every client in, where none has to sign in.
-struct Open;
+/// Lets a client in that is known by its certificate, or every client where none has to sign in.
+struct Known(Option<Arc<Entry>>);
 
 #[async_trait]
-impl AuthMechanism<Arc<Entry>> for Open {
+impl AuthMechanism<Arc<Entry>> for Known {
     async fn begin(&mut self, _: &(dyn ClientInfo + Send + Sync)) -> PgWireResult<AuthState<Arc<Entry>>> {
-        Ok(AuthState::Ok { final_message: None, identity: None })
+        Ok(AuthState::Ok { final_message: None, identity: self.0.take() })
     }
 
     async fn next(
@@ -148,6 +170,16 @@ impl AuthSource<Arc<Entry>> for Accounts {
     async fn get_password(&self, login: &LoginInfo) -> PgWireResult<Password> {
         // Passwords are not known, only their keys.
         Err(PgWireError::InvalidPassword(login.user().unwrap_or_default().to_owned()))
+    }
+
+    async fn verify_password(&self, login: &LoginInfo, password: &[u8]) -> PgWireResult<Option<Arc<Entry>>> {
+        let name = login.user().unwrap_or_default().to_owned();
+        let wrong = PgWireError::InvalidPassword(name.clone());
+        let Ok(password) = std::str::from_utf8(password) else { return Err(wrong) };
+        let credentials = OwnedCredentials::Password { name, password: Zeroizing::new(password.to_owned()) };
+        let found = self.0.find_account(credentials).await.map_err(|error| failed("53300", error.message))?;
+        // Without an account the session would have no account.
+        found.map(Some).ok_or(wrong)
     }
 
     async fn get_scram_secret(&self, login: &LoginInfo) -> PgWireResult<(ScramSecret, Option<Arc<Entry>>)> {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::{Instant, sleep, timeout_at};
 use wire::data::{Ack, Answer, Reason, Refused};
@@ -16,6 +15,7 @@ use super::data::{Parked, Session, stopping, tell};
 use super::socket::{self, End};
 use super::turn::{self, Job, Work};
 use super::{PERMIT_BYTES, Planes};
+use crate::listen::socket::Socket;
 
 /// Messages that are read ahead of the one that is applied.
 const JOBS_MAX: usize = 4;
@@ -29,7 +29,7 @@ type Credit = Arc<AtomicU64>;
 /// Serves a connection until it is silent, and gives it back once everything is acknowledged; or until it ends.
 pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked> {
     let Parked { stream, session } = parked;
-    let (from, to) = stream.into_split();
+    let (from, to) = split(stream);
     let patience = Duration::from_millis(planes.settings().body_timeout_ms);
     let credit = Arc::new(AtomicU64::new(session.credit));
     let (jobs, to_apply) = mpsc::channel(JOBS_MAX);
@@ -56,7 +56,7 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
     match (written.ok().flatten(), applied) {
         (Some(to), Some(last_sequence)) if is_silent => {
             let session = Session { producer, credit: credit.load(Ordering::Acquire), received, last_sequence };
-            Some(Parked { stream: from.reunite(to).ok()?, session })
+            Some(Parked { stream: from.unsplit(to), session })
         }
         (to, _) => {
             if let Some(mut to) = to {
@@ -81,7 +81,7 @@ fn ended(end: End) -> Ended {
 /// Reads messages ahead.
 struct Reader<'a> {
     planes: &'a Planes,
-    from: OwnedReadHalf,
+    from: ReadHalf<Socket>,
     credit: Credit,
     received: u64,
     jobs: mpsc::Sender<Job>,
@@ -195,11 +195,11 @@ impl Reader<'_> {
 
 /// Tells the client what is done, as much as there is in one message. Gives the socket back if it can be notice more.
 async fn write(
-    mut to: OwnedWriteHalf,
+    mut to: WriteHalf<Socket>,
     mut notice: UnboundedReceiver<Notice>,
     credit: Credit,
     patience: Duration,
-) -> Option<OwnedWriteHalf> {
+) -> Option<WriteHalf<Socket>> {
     while let Some(first) = notice.recv().await {
         let (mut ack, mut count, mut end, mut next) = (Ack::default(), 0, None, Some(first));
         while let Some(told_now) = next {

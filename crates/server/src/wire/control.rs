@@ -1,6 +1,5 @@
 //! A connection of the control plane: requests one after another, each answered by tokens.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,6 @@ use access::grant::Right;
 use db::{StoreError, Token};
 use model::DEFAULT_DATABASE;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use wire::WireError;
 use wire::control::{self, Answer, Registered, Registration, Request};
 use wire::frame::{MessageBuffer, Plane};
@@ -16,6 +14,7 @@ use wire::frame::{MessageBuffer, Plane};
 use super::Planes;
 use super::socket::{self, End};
 use crate::error::ApiError;
+use crate::listen::socket::{Peer, Socket};
 use crate::sign_in::{Caller, forbidden};
 use crate::state::State;
 
@@ -23,12 +22,12 @@ use crate::state::State;
 const REGISTRATION_FACTOR: usize = 8;
 
 /// Serves until the client goes, breaks the protocol, or the server stops.
-pub(super) async fn serve(planes: &Arc<Planes>, (mut stream, remote): (TcpStream, SocketAddr)) {
+pub(super) async fn serve(planes: &Arc<Planes>, mut stream: Socket, peer: Peer) {
     let settings = planes.settings();
     let patience = Duration::from_millis(settings.body_timeout_ms);
     let mut stop = planes.stop.clone();
     let ended = tokio::select! {
-        ended = requests(planes, (&mut stream, remote), patience) => ended,
+        ended = requests(planes, (&mut stream, &peer), patience) => ended,
         _ = stop.wait_for(|stop| *stop) => return,
     };
     if let Err(End::Broken(error)) = ended {
@@ -42,11 +41,7 @@ pub(super) async fn serve(planes: &Arc<Planes>, (mut stream, remote): (TcpStream
     }
 }
 
-async fn requests(
-    planes: &Arc<Planes>,
-    (stream, remote): (&mut TcpStream, SocketAddr),
-    patience: Duration,
-) -> Result<(), End> {
+async fn requests(planes: &Arc<Planes>, (stream, peer): (&mut Socket, &Peer), patience: Duration) -> Result<(), End> {
     let settings = planes.settings();
     let idle = Duration::from_millis(settings.idle_timeout_ms);
     socket::preface(Plane::Control, stream, Duration::from_millis(settings.head_timeout_ms)).await?;
@@ -55,11 +50,12 @@ async fn requests(
         let (mut buffer, mut share) = (MessageBuffer::default(), planes.state.bodies.share());
         socket::message(stream, bytes, (&mut buffer, &mut share), patience).await?;
         // Labels are copied out of the message, and looked at one after the other: not on a network thread.
+        let peer = peer.clone();
         let work = move |state: &State| {
             share.grow_patiently(REGISTRATION_FACTOR * bytes).map_err(|error| WireError(error.message))?;
             let request = control::decode_request(buffer.bytes())?;
             drop(buffer);
-            let caller = state.token_caller(&request.token, Some(remote));
+            let caller = state.token_caller(&request.token, &peer);
             let registered = caller.and_then(|caller| register(state, &request, &caller));
             Ok::<_, WireError>((request.id, registered.map_err(|error| error.message)))
         };

@@ -1,13 +1,11 @@
 //! A connection of the data plane: greeted, then *parked* while it is silent, *awake* (`awake.rs`) while it is not.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use access::grant::Right;
 use access::secret;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wire::data::{self, Answer, Hello, Message, Reason, Refused, Request, Welcome};
 use wire::frame::{MessageBuffer, Plane};
@@ -16,6 +14,7 @@ use super::awake;
 use super::socket::{self, End};
 use super::{PERMIT_BYTES, Planes};
 use crate::error::ApiError;
+use crate::listen::socket::{Peer, Socket};
 use crate::sign_in::forbidden;
 
 /// The state of a connection between two batches.
@@ -32,7 +31,7 @@ pub(super) struct Session {
 
 /// A connection without a reader: no thread, no buffer, nothing under way.
 pub(super) struct Parked {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Socket,
     pub(super) session: Session,
 }
 
@@ -44,9 +43,9 @@ enum Stirred {
 }
 
 /// Serves until the client goes, breaks the protocol, or the server stops.
-pub(super) async fn serve(planes: &Arc<Planes>, (mut stream, remote): (TcpStream, SocketAddr)) {
+pub(super) async fn serve(planes: &Arc<Planes>, mut stream: Socket, peer: Peer) {
     // What happens once or now and then is boxed: a parked connection does not hold the room that it takes.
-    let hello = match Box::pin(greet(planes, &mut stream, remote)).await {
+    let hello = match Box::pin(greet(planes, &mut stream, &peer)).await {
         Ok(hello) => hello,
         Err(None) => return,
         Err(Some(refused)) => return Box::pin(refuse(planes, stream, refused)).await,
@@ -76,13 +75,12 @@ pub(super) async fn serve(planes: &Arc<Planes>, (mut stream, remote): (TcpStream
 }
 
 impl Parked {
-    async fn stirs(&self, planes: &Planes, patience: Duration) -> Stirred {
+    async fn stirs(&mut self, planes: &Planes, patience: Duration) -> Stirred {
         let _counted = planes.state.metrics.park();
-        let (mut stop, mut byte) = (planes.stop.clone(), [0]);
-        // Being readable may be a false alarm, so what is there is looked at.
+        let mut stop = planes.stop.clone();
         tokio::select! {
-            seen = timeout(patience, self.stream.peek(&mut byte)) => match seen {
-                Ok(Ok(1..)) => Stirred::Bytes,
+            says_more = timeout(patience, self.stream.says_more()) => match says_more {
+                Ok(true) => Stirred::Bytes,
                 _ => Stirred::Gone,
             },
             _ = stop.wait_for(|stop| *stop) => Stirred::Stop,
@@ -96,7 +94,7 @@ pub(super) fn stopping() -> (Reason, String) {
 }
 
 /// Says the last thing to a client.
-async fn refuse(planes: &Planes, mut stream: TcpStream, refused: Refused) {
+async fn refuse(planes: &Planes, mut stream: Socket, refused: Refused) {
     let patience = Duration::from_millis(planes.settings().body_timeout_ms);
     let _ = tell(&mut stream, &Answer::Refused(refused), patience).await;
     let _ = stream.shutdown().await;
@@ -105,8 +103,8 @@ async fn refuse(planes: &Planes, mut stream: TcpStream, refused: Refused) {
 
 /// The number under which a client's batches are told from those that come again: of each account for itself, so that no account can take
 /// another's batches for duplicates. Tokens of series do not name their database: the client must be let into all of them.
-fn producer_of(planes: &Planes, hello: &Hello, remote: SocketAddr) -> Result<u64, ApiError> {
-    let caller = planes.state.token_caller(&hello.token, Some(remote))?;
+fn producer_of(planes: &Planes, hello: &Hello, peer: &Peer) -> Result<u64, ApiError> {
+    let caller = planes.state.token_caller(&hello.token, peer)?;
     if !caller.scope.may_everywhere(Right::Write) {
         return Err(forbidden("the data plane needs the right to write all databases: write:*".to_owned()));
     }
@@ -118,7 +116,7 @@ fn producer_of(planes: &Planes, hello: &Hello, remote: SocketAddr) -> Result<u64
 }
 
 /// Preface and greeting; an error with a message is notice to the client.
-async fn greet(planes: &Planes, stream: &mut TcpStream, remote: SocketAddr) -> Result<Hello, Option<Refused>> {
+async fn greet(planes: &Planes, stream: &mut Socket, peer: &Peer) -> Result<Hello, Option<Refused>> {
     let (settings, incarnation) = (planes.settings(), planes.db().incarnation());
     let patience = Duration::from_millis(settings.head_timeout_ms);
     let refuse = |reason, message| Some(Refused { reason, message, incarnation });
@@ -142,7 +140,7 @@ async fn greet(planes: &Planes, stream: &mut TcpStream, remote: SocketAddr) -> R
         }
         Err(error) => return Err(refuse(Reason::Malformed, error.0)),
     };
-    hello.producer = producer_of(planes, &hello, remote).map_err(|error| refuse(Reason::Malformed, error.message))?;
+    hello.producer = producer_of(planes, &hello, peer).map_err(|error| refuse(Reason::Malformed, error.message))?;
     if hello.incarnation != 0 && hello.incarnation != incarnation {
         let message = "these tokens are from another data folder: register again".to_owned();
         return Err(refuse(Reason::Incarnation, message));

@@ -21,16 +21,15 @@ mod data;
 mod socket;
 mod turn;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use db::Db;
-use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use wire::frame::Plane;
 
 use crate::listen::accept::Serve;
+use crate::listen::socket::{Peer, Socket};
 use crate::settings::ServerSettings;
 use crate::state::State;
 use commit::Committer;
@@ -89,10 +88,10 @@ pub(crate) struct PlanePort {
 }
 
 impl Serve for PlanePort {
-    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, _stop: watch::Receiver<bool>) {
+    async fn serve(self: Arc<Self>, stream: Socket, peer: Peer, _stop: watch::Receiver<bool>) {
         match self.plane {
-            Plane::Control => control::serve(&self.planes, (stream, remote)).await,
-            Plane::Data => data::serve(&self.planes, (stream, remote)).await,
+            Plane::Control => control::serve(&self.planes, stream, peer).await,
+            Plane::Data => data::serve(&self.planes, stream, peer).await,
         }
     }
 }

@@ -96,7 +96,11 @@ pub(super) async fn fill_on(
 
 /// Sends bytes, or gives up on a client that does not take them.
 pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8], patience: Duration) -> Result<(), End> {
-    match timeout(patience, to.write_all(bytes)).await {
+    let sending = async {
+        to.write_all(bytes).await?;
+        to.flush().await
+    };
+    match timeout(patience, sending).await {
         Ok(Ok(())) => Ok(()),
         _ => Err(End::Gone),
     }

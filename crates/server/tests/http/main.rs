@@ -1,11 +1,12 @@
 //! The server over real sockets: every endpoint with good and bad input.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod access;
 mod active;
 mod admin;
 mod api;
 mod browsers;
+mod certificates;
 mod corpus;
 mod grpc;
 mod harness;
@@ -15,6 +16,7 @@ mod influx_v3;
 mod influxql;
 mod limits;
 mod manners;
+mod page_session;
 mod parking;
 mod postgres;
 mod postgres_sessions;
@@ -27,4 +29,5 @@ mod sql;
 mod status;
 mod streams;
 mod suite;
+mod tls;
 mod writes;

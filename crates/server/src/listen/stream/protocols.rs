@@ -1,7 +1,6 @@
 //! The protocols of line listeners.
 
 use std::fmt::Write;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use access::grant::{Grant, Right, Rights};
@@ -13,6 +12,7 @@ use ingest::{Protocol, graphite, opentsdb};
 use crate::error::ApiError;
 use crate::http::body::body_error;
 use crate::http::write::influx::line_options;
+use crate::listen::socket::Peer;
 use crate::sign_in::Destination;
 use crate::state::State;
 
@@ -59,8 +59,12 @@ impl LineProtocol {
         }
     }
 
-    /// What a client at an address may write without signing in; `None` if it has to.
-    pub(crate) fn scope_of(self, state: &State, address: IpAddr) -> Option<Arc<Scope>> {
+    /// What a client may write by its certificate or its address alone; `None` if it has to sign in.
+    pub(crate) fn scope_of(self, state: &State, peer: &Peer) -> Option<Arc<Scope>> {
+        if let Some(entry) = state.sign_in.certified(peer, state.db.now_ns()) {
+            return Some(entry.scope.clone());
+        }
+        let address = peer.address.ip();
         let is_let_in =
             !state.sign_in.is_required || state.settings.line_sources.iter().any(|network| network.contains(address));
         is_let_in.then(|| self.scope(state))

@@ -1,7 +1,6 @@
 //! Connections of line listeners.
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,7 +8,6 @@ use std::time::Duration;
 use access::scope::Scope;
 use axum::http::StatusCode;
 use memchr::{memchr, memrchr};
-use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -18,6 +16,7 @@ use super::protocols::{Close, LineProtocol, Served};
 use crate::error::ApiError;
 use crate::http::body::{Form, reserve_rows};
 use crate::listen::accept::Serve;
+use crate::listen::socket::{Peer, Socket};
 use crate::sign_in::{OwnedCredentials, unauthorized};
 use crate::state::State;
 
@@ -45,24 +44,24 @@ impl Lines {
 }
 
 impl Serve for Lines {
-    async fn serve(self: Arc<Self>, stream: TcpStream, remote: SocketAddr, stop: watch::Receiver<bool>) {
+    async fn serve(self: Arc<Self>, stream: Socket, peer: Peer, stop: watch::Receiver<bool>) {
         let protocol = self.protocol.name();
         self.state.metrics.stream_opened(protocol);
-        let reason = Connection::new(self.clone(), stream, remote).run(stop).await;
+        let reason = Connection::new(self.clone(), stream, peer).run(stop).await;
         self.state.metrics.stream_closed(protocol, reason);
     }
 }
 
 struct Connection {
     shared: Arc<Lines>,
-    stream: TcpStream,
+    stream: Socket,
     /// The beginning of a line whose end has not come.
     rest: Vec<u8>,
     /// Its first line has come, and was none of HTTP.
     has_begun: bool,
     /// When patience ends.
     deadline: Instant,
-    remote: SocketAddr,
+    peer: Peer,
     /// The rights of the client, once they are known.
     scope: Option<Arc<Scope>>,
 }
@@ -75,10 +74,10 @@ enum Read {
 }
 
 impl Connection {
-    fn new(shared: Arc<Lines>, stream: TcpStream, remote: SocketAddr) -> Self {
+    fn new(shared: Arc<Lines>, stream: Socket, peer: Peer) -> Self {
         let deadline = sleep(Duration::ZERO).deadline();
-        let scope = shared.protocol.scope_of(&shared.state, remote.ip());
-        Self { shared, stream, rest: Vec::new(), has_begun: false, deadline, remote, scope }
+        let scope = shared.protocol.scope_of(&shared.state, &peer);
+        Self { shared, stream, rest: Vec::new(), has_begun: false, deadline, peer, scope }
     }
 
     /// Reads and stores until the connection ends; why it did, as metrics name it.
@@ -150,7 +149,7 @@ impl Connection {
         let first = std::str::from_utf8(lines.get(..first_end).unwrap_or_default()).ok();
         let token = first.and_then(|first| first.trim().strip_prefix("auth ")).ok_or_else(|| unauthorized(how))?;
         let credentials = OwnedCredentials::Token(token.trim().to_owned().into());
-        let caller = self.shared.state.sign_in(Some(credentials), Some(self.remote)).await?;
+        let caller = self.shared.state.sign_in(Some(credentials), Some(&self.peer)).await?;
         self.scope = Some(caller.scope.clone());
         Ok((caller.scope, lines.get(first_end + 1..).unwrap_or_default().to_vec()))
     }
@@ -208,7 +207,7 @@ impl Connection {
         }
     }
 
-    fn answer(&self, served: Served) -> Option<&'static str> {
+    fn answer(&mut self, served: Served) -> Option<&'static str> {
         if !served.reply.is_empty() {
             // A client that does not read its answers does not get them.
             let _ = self.stream.try_write(&served.reply);
@@ -225,7 +224,7 @@ impl Connection {
 
     fn tell_closed(&self, why: &str) {
         let name = self.shared.protocol.name();
-        let peer = self.stream.peer_addr().map_or_else(|_| "a client".to_owned(), |peer| peer.to_string());
+        let peer = self.peer.address;
         self.shared.state.tell(|| format!("{name}: the connection of {peer} was closed: {why}"));
     }
 }
@@ -264,6 +263,7 @@ async fn store(
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.stream.try_close();
         self.shared.rest_bytes.fetch_sub(self.rest.len(), Ordering::Relaxed);
     }
 }

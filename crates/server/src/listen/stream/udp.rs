@@ -8,6 +8,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::protocols::{Close, LineProtocol};
 use crate::error::ApiError;
 use crate::http::body::{Form, reserve_rows};
+use crate::listen::socket::Peer;
 use crate::state::State;
 
 /// The largest datagram there is.
@@ -68,8 +69,8 @@ pub(crate) async fn serve_udp(
         let Ok((length, remote)) = received else { continue };
         let content = datagram.get(..length).unwrap_or_default();
         // A datagram has no place for a token.
-        let taken =
-            protocol.scope_of(&state, remote.ip()).is_some() && queue.push(content, state.settings.udp_queue_bytes_max);
+        let taken = protocol.scope_of(&state, &Peer::tcp(remote)).is_some()
+            && queue.push(content, state.settings.udp_queue_bytes_max);
         state.metrics.count_datagram(protocol.name(), taken);
     }
     queue.filled.notify_one();

@@ -1,5 +1,5 @@
 //! Arrow Flight SQL: statements there, record batches back, as the drivers of ADBC and JDBC speak it
-//! (<https://arrow.apache.org/docs/format/FlightSql.html>). No passwords: it listens on loopback unless it is told otherwise.
+//! (<https://arrow.apache.org/docs/format/FlightSql.html>). Clients sign in by the metadata of each call, or by a handshake that names them.
 //!
 //! The database is what the header `database` of a call names. Nothing is kept between calls: tickets and handles hold the statement
 //! ([`handle`]). What drivers ask about tables is in [`metadata`], rows that they send in [`ingest`].
@@ -14,6 +14,7 @@ mod metadata;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use access::secret::is_token;
 use arrow_array::RecordBatch;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
@@ -40,7 +41,7 @@ use self::handle::{Handle, Row};
 use super::Outcome;
 use crate::error::ApiError;
 use crate::http::admin::printable;
-use crate::sign_in::Caller;
+use crate::sign_in::{Caller, OwnedCredentials, credentials};
 use crate::state::State;
 
 /// The header of a call that names the database.
@@ -51,6 +52,17 @@ const TOKEN: &str = "Bearer anybody";
 type FlightResult<T> = Result<Response<T>, Status>;
 type Batches = <Service as FlightService>::DoGetStream;
 type Handshakes = Pin<Box<dyn Stream<Item = Result<HandshakeResponse, Status>> + Send>>;
+
+/// What a client is to send from now on: a token in the place of a password by itself, since some clients take nothing but `Bearer`.
+fn as_bearer(sent: AsciiMetadataValue) -> AsciiMetadataValue {
+    let credentials = sent.to_str().ok().and_then(|text| credentials::authorization(text).ok());
+    let token = match &credentials {
+        Some(OwnedCredentials::Password { password, .. }) if is_token(password) => Some(password.as_str()),
+        _ => None,
+    };
+    let bearer = token.and_then(|token| format!("Bearer {token}").parse().ok());
+    bearer.unwrap_or(sent)
+}
 
 /// The calls of Flight on a port.
 pub(crate) fn router(state: Arc<State>) -> Router {
@@ -223,7 +235,7 @@ impl FlightSqlService for Service {
 
     async fn do_handshake(&self, request: Request<Streaming<HandshakeRequest>>) -> FlightResult<Handshakes> {
         // What the client has signed in with is what it sends from now on; where none has to, any word will do.
-        let sent = request.metadata().get("authorization").cloned();
+        let sent = request.metadata().get("authorization").cloned().map(as_bearer);
         let welcome = HandshakeResponse { protocol_version: 0, payload: TOKEN.into() };
         let answers: Handshakes = Box::pin(stream::iter([Ok(welcome)]));
         let mut response = Response::new(answers);

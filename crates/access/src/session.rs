@@ -1,0 +1,131 @@
+//! Sessions of the page: a random cookie stands for an account that has signed in, for some hours. They are bounded in number, live in memory
+//! alone, and end when the account's secret changes.
+
+use std::collections::HashMap;
+
+use crate::account::{Account, Credential};
+use crate::secret::{TokenHash, token_hash};
+
+/// How long a session lasts, and how long it may be unused.
+pub const AGE_MAX_S: i64 = 12 * 3_600;
+const IDLE_MAX_S: i64 = 2 * 3_600;
+
+const NS_PER_S: i64 = 1_000_000_000;
+
+/// Sessions of all accounts, and of one.
+const SESSIONS_MAX: usize = 10_000;
+const ACCOUNT_SESSIONS_MAX: usize = 20;
+
+#[derive(Debug)]
+struct Session {
+    account: String,
+    /// What the account signed in with then.
+    credential: Credential,
+    begun_ns: i64,
+    used_ns: i64,
+}
+
+impl Session {
+    fn is_over(&self, now_ns: i64) -> bool {
+        let is_older = |since_ns: i64, max_s: i64| now_ns.saturating_sub(since_ns) > max_s * NS_PER_S;
+        is_older(self.begun_ns, AGE_MAX_S) || is_older(self.used_ns, IDLE_MAX_S)
+    }
+}
+
+/// The sessions, by the hashes of their cookies.
+#[derive(Debug, Default)]
+pub struct Sessions(HashMap<TokenHash, Session>);
+
+impl Sessions {
+    /// Begins a session of an account with a cookie of 256 random bits. Of an account that has many its oldest one ends.
+    pub fn begin(&mut self, cookie: &str, account: &Account, now_ns: i64) {
+        self.0.retain(|_, session| !session.is_over(now_ns));
+        let own = |session: &Session| session.account == account.name;
+        if self.0.values().filter(|session| own(session)).count() >= ACCOUNT_SESSIONS_MAX {
+            self.remove_oldest(own);
+        }
+        if self.0.len() >= SESSIONS_MAX {
+            self.remove_oldest(|_| true);
+        }
+        let (account, credential) = (account.name.clone(), account.credential.clone());
+        self.0.insert(token_hash(cookie), Session { account, credential, begun_ns: now_ns, used_ns: now_ns });
+    }
+
+    fn remove_oldest(&mut self, is_meant: impl Fn(&Session) -> bool) {
+        let meant = self.0.iter().filter(|(_, session)| is_meant(session));
+        let oldest = meant.min_by_key(|(_, session)| session.used_ns).map(|(hash, _)| *hash);
+        oldest.map(|hash| self.0.remove(&hash));
+    }
+
+    /// The name of a cookie's account, and a note that it is used.
+    pub fn account(&mut self, cookie: &str, now_ns: i64) -> Option<String> {
+        let session = self.0.get_mut(&token_hash(cookie)).filter(|session| !session.is_over(now_ns))?;
+        session.used_ns = now_ns;
+        Some(session.account.clone())
+    }
+
+    /// Returns whether a cookie's session is still one of this account: the same name with the same secret.
+    pub fn is_of(&self, cookie: &str, account: &Account) -> bool {
+        let session = self.0.get(&token_hash(cookie));
+        session.is_some_and(|session| session.account == account.name && session.credential == account.credential)
+    }
+
+    /// Ends a session.
+    pub fn end(&mut self, cookie: &str) {
+        self.0.remove(&token_hash(cookie));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::Quota;
+
+    fn account(name: &str, password: &str) -> Account {
+        Account {
+            name: name.to_owned(),
+            credential: Credential::Password(password.to_owned()),
+            certificates: Vec::new(),
+            scram: None,
+            is_server_admin: false,
+            grants: Vec::new(),
+            quota: Quota::default(),
+            created_ns: 0,
+            expires_ns: None,
+        }
+    }
+
+    #[test]
+    fn a_session_ends_by_age_by_silence_by_a_new_secret_and_by_sign_out() {
+        let mut sessions = Sessions::default();
+        let alice = account("alice", "x");
+        sessions.begin("cookie", &alice, 0);
+        assert_eq!(sessions.account("cookie", 1), Some("alice".to_owned()));
+        assert_eq!(sessions.account("Cookie", 1), None);
+        assert!(sessions.is_of("cookie", &alice) && !sessions.is_of("cookie", &account("alice", "y")));
+        assert_eq!(sessions.account("cookie", 2 + IDLE_MAX_S * NS_PER_S), None);
+        for hour in 0..12 {
+            sessions.account("cookie", hour * 3_600 * NS_PER_S);
+        }
+        assert_eq!(sessions.account("cookie", AGE_MAX_S * NS_PER_S + 1), None);
+        sessions.begin("cookie", &alice, 0);
+        sessions.end("cookie");
+        assert_eq!(sessions.account("cookie", 1), None);
+    }
+
+    #[test]
+    fn sessions_are_bounded() {
+        let mut sessions = Sessions::default();
+        for number in 0..30 {
+            sessions.begin(&format!("a{number}"), &account("a", "x"), number);
+        }
+        assert_eq!(
+            (sessions.0.len(), sessions.account("a9", 30), sessions.account("a29", 30).is_some()),
+            (20, None, true)
+        );
+        for number in 0..200_i64 {
+            sessions.begin(&format!("b{number}"), &account(&format!("b{}", number % 40), "x"), number);
+        }
+        assert!(sessions.0.len() <= SESSIONS_MAX);
+    }
+}
