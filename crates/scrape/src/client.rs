@@ -133,26 +133,7 @@ impl Client {
         if let Some(token) = cached.filter(|token| token.ends_ns > now_ns && token.secret == secret) {
             return Ok(token.text);
         }
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        form.append_pair("grant_type", "client_credentials");
-        if !config.scopes.is_empty() {
-            form.append_pair("scope", &config.scopes.join(" "));
-        }
-        for (name, value) in &config.endpoint_params {
-            form.append_pair(name, value);
-        }
-        let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-        let pair = format!("{}:{}", encode(&config.client_id), encode(&secret));
-        let request = HttpRequest {
-            method: "POST",
-            url: config.token_url.clone(),
-            headers: Vec::new(),
-            body: form.finish().into_bytes(),
-        };
-        let request = request
-            .with_header("User-Agent", USER_AGENT)
-            .with_header("Authorization", format!("Basic {}", STANDARD.encode(pair)))
-            .with_header("Content-Type", "application/x-www-form-urlencoded");
+        let request = token_request(config, &secret);
         let options = ClientOptions {
             tls: self.tls(&config.tls)?,
             follow_redirects: true,
@@ -173,6 +154,25 @@ impl Client {
         *self.token.lock() = Some(Token { text: text.to_owned(), ends_ns, secret });
         Ok(text.to_owned())
     }
+}
+
+fn token_request(config: &Oauth2Config, secret: &str) -> HttpRequest {
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    form.append_pair("grant_type", "client_credentials");
+    if !config.scopes.is_empty() {
+        form.append_pair("scope", &config.scopes.join(" "));
+    }
+    for (name, value) in &config.endpoint_params {
+        form.append_pair(name, value);
+    }
+    let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    let pair = format!("{}:{}", encode(&config.client_id), encode(secret));
+    let body = form.finish().into_bytes();
+    let request = HttpRequest { method: "POST", url: config.token_url.clone(), headers: Vec::new(), body };
+    request
+        .with_header("User-Agent", USER_AGENT)
+        .with_header("Authorization", format!("Basic {}", STANDARD.encode(pair)))
+        .with_header("Content-Type", "application/x-www-form-urlencoded")
 }
 
 fn proxy_options(proxy: &ProxyConfig) -> ClientOptions {

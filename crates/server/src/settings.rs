@@ -9,6 +9,7 @@ use access::account::Account;
 use db::OpeningProgress;
 use model::DEFAULT_DATABASE;
 
+use crate::http::scraping::mode::PrometheusMode;
 use crate::http::targets::BackupTarget;
 
 /// Whose answers are compressed, of clients that send `Accept-Encoding`.
@@ -193,6 +194,8 @@ pub struct ServerSettings {
     pub audit_log: Option<PathBuf>,
     /// Where backups that are asked for by HTTP may go; none by default.
     pub backup_targets: Vec<BackupTarget>,
+    /// The `prometheus.yml` that the server runs, if it does.
+    pub prometheus: Option<Arc<PrometheusMode>>,
     /// Settings that are neither defaults nor secrets, by name: `/api/v1/status/flags` shows them.
     pub flags: Vec<(String, String)>,
 }
@@ -274,6 +277,7 @@ impl ServerSettings {
             line_sources: Vec::new(),
             audit_log: None,
             backup_targets: Vec::new(),
+            prometheus: None,
             flags: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 mod account;
 mod backup;
 mod check;
+mod check_config;
 mod compact;
 mod database;
 mod delete;

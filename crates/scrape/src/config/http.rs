@@ -97,6 +97,12 @@ pub struct TlsConfig {
     pub version_max: Option<u8>,
 }
 
+impl TlsConfig {
+    fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.ca.iter().chain(&self.cert).chain(&self.key)
+    }
+}
+
 /// Proxies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProxyConfig {
@@ -142,6 +148,19 @@ const RESERVED_HEADERS: [&str; 20] = [
 ];
 
 impl HttpConfig {
+    /// Everything in it that may come from a file.
+    pub fn sources(&self) -> Vec<&Source> {
+        let mut sources: Vec<&Source> = self.tls.sources().collect();
+        match &self.credentials {
+            Credentials::None => {}
+            Credentials::Basic { username, password } => sources.extend(username.iter().chain(password)),
+            Credentials::Authorization { credentials, .. } => sources.extend(credentials),
+            Credentials::Oauth2(oauth2) => sources.extend(oauth2.client_secret.iter().chain(oauth2.tls.sources())),
+        }
+        sources.extend(self.headers.iter().flat_map(|header| &header.values));
+        sources
+    }
+
     /// Takes its fields out of those of a section.
     pub fn read(fields: &Fields<'_>) -> Self {
         Self {

@@ -79,6 +79,21 @@ pub struct Origin<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
+impl Config {
+    /// Files that it names alone, without stars: secrets, certificates, rules.
+    pub fn named_files(&self) -> Vec<PathBuf> {
+        let rules = self.rule_files.iter().filter(|path| !path.to_string_lossy().contains(['*', '?', '[']));
+        let jobs = self.scrape_configs.iter().map(|job| &job.http);
+        let others = self.alerting.alertmanagers.iter().map(|group| &group.http);
+        let https = jobs.chain(others).chain(self.remote_write.iter().map(|remote| &remote.http));
+        let secrets = https.flat_map(HttpConfig::sources).filter_map(|source| match source {
+            Source::File(path) => Some(path.clone()),
+            Source::Inline(_) => None,
+        });
+        rules.cloned().chain(secrets).collect()
+    }
+}
+
 /// Reads a file and those that its `scrape_config_files` names. Errors are given all at once.
 pub fn load(path: &Path, origin: &Origin<'_>) -> Result<Loaded, Vec<Problem>> {
     let text = read_text(origin.files, path).map_err(|problem| vec![problem])?;

@@ -61,6 +61,16 @@ pub(super) async fn fetch(client: &Client, network: &NetworkPlatform, request: H
     }
 }
 
+/// As [`fetch`], for answers that are JSON.
+pub(super) async fn fetch_json(
+    client: &Client,
+    network: &NetworkPlatform,
+    request: HttpRequest,
+) -> Result<serde_json::Value, String> {
+    let answer = fetch(client, network, request.with_header("Accept", "application/json")).await?;
+    serde_json::from_slice(&answer.body).map_err(|error| format!("the answer is no JSON: {error}"))
+}
+
 fn beginning(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     text.trim().chars().take(200).collect()

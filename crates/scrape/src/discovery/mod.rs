@@ -3,6 +3,9 @@
 //! * `file`, `http`: lists in files and behind addresses, in one `list` format · `dns`: records of names
 //! * `consul`, `docker`: services and containers · `json`: reading of APIs' answers
 
+mod consul;
+pub mod dns;
+mod docker;
 mod file;
 mod http;
 mod list;
@@ -49,6 +52,9 @@ pub async fn run(discovery: &Discovery, network: &NetworkPlatform, sink: &Sink) 
         }
         Discovery::File(config) => file::run(config, network, sink).await,
         Discovery::Http(config) => http::run(config, network, sink).await,
+        Discovery::Dns(config) => dns::run(config, network, sink).await,
+        Discovery::Consul(config) => consul::run(config, network, sink).await,
+        Discovery::Docker(config) => docker::run(config, network, sink).await,
         _ => {
             sink(Err("this discovery is not built in".to_owned()));
             std::future::pending().await
@@ -59,10 +65,12 @@ pub async fn run(discovery: &Discovery, network: &NetworkPlatform, sink: &Sink) 
 /// Why a discovery cannot run in this program, if it cannot.
 pub fn unsupported(discovery: &Discovery) -> Option<&'static str> {
     match discovery {
-        Discovery::Static(_) | Discovery::File(_) | Discovery::Http(_) => None,
-        Discovery::Dns(_) => Some("dns_sd_configs"),
-        Discovery::Consul(_) => Some("consul_sd_configs"),
-        Discovery::Docker(_) => Some("docker_sd_configs"),
+        Discovery::Static(_)
+        | Discovery::File(_)
+        | Discovery::Http(_)
+        | Discovery::Dns(_)
+        | Discovery::Consul(_)
+        | Discovery::Docker(_) => None,
         Discovery::Kubernetes(_) => Some("kubernetes_sd_configs"),
         Discovery::Ec2(_) => Some("ec2_sd_configs"),
     }
@@ -72,6 +80,11 @@ pub fn unsupported(discovery: &Discovery) -> Option<&'static str> {
 fn labels_of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Labels {
     let present = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     present.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// A host and a port as an address has them.
+fn join_host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// A text as part of a label's name.

@@ -49,7 +49,7 @@ fn set(labels: &mut Labels, name: &str, value: String) {
 impl Rule {
     /// Applies the step; returns whether the labels are kept.
     fn apply(&self, labels: &mut Labels) -> bool {
-        if !self.conditions.is_empty() && !self.conditions.iter().any(|selector| is_selected(labels, selector)) {
+        if !self.conditions.is_empty() && !self.conditions.iter().any(|selector| selector.matches(labels)) {
             // As in VictoriaMetrics's agent: what a condition does not select is not kept, and not changed.
             return !matches!(self.text.action, Action::Keep | Action::KeepMetrics);
         }
@@ -141,10 +141,6 @@ impl Rule {
         captures.expand(&self.replacement, &mut value);
         set(labels, &target, value);
     }
-}
-
-fn is_selected(labels: &Labels, selector: &[index::CompiledMatcher]) -> bool {
-    selector.iter().all(|matcher| matcher.matches(value(labels, matcher.name())))
 }
 
 /// The last eight bytes of the MD5 sum, as Prometheus takes them.

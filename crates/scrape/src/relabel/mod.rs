@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub use apply::{Step, relabel, relabel_steps};
-pub use rule::{Action, Rule, RuleText};
+pub use rule::{Action, Rule, RuleText, Selector};
 
 /// A set of labels while it is changed, `__name__` among them.
 pub type Labels = BTreeMap<String, String>;

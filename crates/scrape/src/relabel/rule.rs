@@ -6,7 +6,7 @@ use index::CompiledMatcher;
 use regex::Regex;
 
 use super::graphite::Pattern;
-use super::{NameScheme, is_label_name};
+use super::{Labels, NameScheme, is_label_name};
 
 /// What a step does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,7 +127,7 @@ pub struct Rule {
     pub(super) regex: Regex,
     /// The expression without its ends, for matches within a text.
     pub(super) inner: Option<Regex>,
-    pub(super) conditions: Arc<[Vec<CompiledMatcher>]>,
+    pub(super) conditions: Arc<[Selector]>,
     pub(super) pattern: Option<Pattern>,
 }
 
@@ -156,7 +156,8 @@ impl Rule {
             Action::ReplaceAll | Action::LabelMapAll => Some(Regex::new(expression).map_err(bad)?),
             _ => None,
         };
-        let conditions = text.conditions.iter().map(|selector| compile_selector(selector));
+        let conditions =
+            text.conditions.iter().map(|text| Selector::parse(text).map_err(|reason| format!("if {text:?}: {reason}")));
         let conditions = conditions.collect::<Result<Vec<_>, _>>()?.into();
         let pattern = match text.action {
             Action::Graphite => Some(Pattern::new(&text.graphite_match)?),
@@ -177,9 +178,22 @@ fn last_line(message: &str) -> &str {
     message.lines().last().unwrap_or(message).trim_start_matches("error: ")
 }
 
-fn compile_selector(selector: &str) -> Result<Vec<CompiledMatcher>, String> {
-    let matchers = promql::parse_selector(selector).map_err(|error| format!("if {selector:?}: {error}"))?;
-    index::compile(&matchers).map_err(|error| format!("if {selector:?}: {error}"))
+/// A selector of series, held against labels.
+#[derive(Clone)]
+pub struct Selector(Vec<CompiledMatcher>);
+
+impl Selector {
+    /// Reads a selector as PromQL writes it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let matchers = promql::parse_selector(text).map_err(|error| error.to_string())?;
+        index::compile(&matchers).map(Self).map_err(|error| error.to_string())
+    }
+
+    /// Returns whether it selects these labels.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let value = |name: &str| labels.get(name).map(String::as_str).unwrap_or_default();
+        self.0.iter().all(|matcher| matcher.matches(value(matcher.name())))
+    }
 }
 
 /// Prometheus's rules of which fields go together.

@@ -1,0 +1,6 @@
+//! A `prometheus.yml` that the server runs, and what the API tells of it.
+//!
+//! * `mode`: loading, reloading, the scraper · `targets`: targets, jobs, their metrics' metadata
+
+pub(crate) mod mode;
+pub(crate) mod targets;
