@@ -8,8 +8,7 @@ use parking_lot::Mutex;
 use platform::network::NetworkPlatform;
 use tokio::sync::watch;
 
-use crate::config::{Config, ScrapeConfig};
-use crate::discovery;
+use crate::config::Config;
 use crate::pool::Pool;
 use crate::target::{Command, Destination};
 
@@ -49,11 +48,10 @@ impl Scraper {
         let mut pools = self.pools.lock();
         let mut before = std::mem::take(&mut *pools);
         for job in &config.scrape_configs {
-            let job = with_support(job.clone());
             let known = before.remove(&job.job_name);
             let pool = match known {
-                Some(pool) if *pool.config == job => pool,
-                known => Pool::start(job, &self.destination, &self.network, known.as_ref()),
+                Some(pool) if *pool.config == *job => pool,
+                known => Pool::start(job.clone(), &self.destination, &self.network, known.as_ref()),
             };
             pools.insert(pool.config.job_name.clone(), pool);
         }
@@ -78,13 +76,4 @@ impl Drop for Scraper {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// The job, disabled if this program lacks one of its discoveries.
-fn with_support(mut job: ScrapeConfig) -> ScrapeConfig {
-    let missing: Vec<&str> = job.discoveries.iter().filter_map(discovery::unsupported).collect();
-    if job.disabled.is_none() && !missing.is_empty() {
-        job.disabled = Some(format!("{} is not built in", missing.join(", ")));
-    }
-    job
 }

@@ -128,3 +128,83 @@ fn health(checks: &Value) -> &'static str {
         () => "passing",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use platform::network::sim::{SimAnswer, SimNetwork, SimResponse};
+
+    use super::*;
+    use crate::config::{HttpConfig, Source};
+
+    const INSTANCES: &str = r#"[{
+        "Node": {"Node": "n1", "Address": "10.0.0.1", "Datacenter": "dc1", "TaggedAddresses": {"wan": "1.2.3.4"}, "Meta": {"rack-no": "7"}},
+        "Service": {"ID": "web-1", "Service": "web", "Tags": ["production", "v2"], "Address": "", "Port": 8080, "Meta": {"team": "a"}},
+        "Checks": [{"CheckID": "serfHealth", "Status": "passing"}, {"CheckID": "c", "Status": "warning"}]
+    }, {
+        "Node": {"Node": "n2", "Address": "10.0.0.2"}, "Service": {"ID": "web-2", "Service": "web", "Address": "fd00::2", "Port": 81},
+        "Checks": []
+    }]"#;
+
+    #[test]
+    fn instances_become_targets() {
+        let simulation = platform::sim::Simulation::new(1);
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = requests.clone();
+        let network = SimNetwork::new(&simulation, move |request| {
+            assert_eq!(request.header("X-Consul-Token"), Some("t"));
+            log.lock().unwrap().push(request.url.clone());
+            let body = match request.url.split(['?']).next().unwrap().rsplit("/v1/").next().unwrap() {
+                "catalog/services" => r#"{"web": ["production", "v2"], "api": ["test"], "other": ["production"]}"#,
+                "health/service/web" => INSTANCES,
+                path => panic!("{path}"),
+            };
+            SimAnswer { delay_ms: 1, result: Ok(SimResponse::ok("application/json", body)) }
+        });
+        let config = ConsulDiscovery {
+            server: "c:8500".to_owned(),
+            scheme: "http".to_owned(),
+            path_prefix: "/consul".to_owned(),
+            token: Some(Source::Inline("t".to_owned())),
+            datacenter: "dc1".to_owned(),
+            namespace: String::new(),
+            partition: String::new(),
+            services: vec!["web".to_owned(), "api".to_owned()],
+            tags: vec!["production".to_owned()],
+            node_meta: vec![("rack".to_owned(), "7".to_owned())],
+            filter: String::new(),
+            health_filter: "x".to_owned(),
+            tag_separator: ",".to_owned(),
+            allow_stale: true,
+            refresh_ms: 30_000,
+            http: HttpConfig::default(),
+        };
+        let found: Arc<Mutex<Vec<Found>>> = Arc::default();
+        let (sink_found, own) = (found.clone(), network.platform());
+        network.platform().tasks.spawn(Box::pin(async move {
+            run(&config, &own, &move |groups| sink_found.lock().unwrap().push(groups)).await;
+        }));
+        network.run_ms(1_000);
+        let groups = found.lock().unwrap()[0].clone().unwrap();
+        let expected = [
+            ("__address__", "10.0.0.1:8080"),
+            ("__meta_consul_address", "10.0.0.1"),
+            ("__meta_consul_dc", "dc1"),
+            ("__meta_consul_health", "warning"),
+            ("__meta_consul_metadata_rack_no", "7"),
+            ("__meta_consul_node", "n1"),
+            ("__meta_consul_service", "web"),
+            ("__meta_consul_service_id", "web-1"),
+            ("__meta_consul_service_metadata_team", "a"),
+            ("__meta_consul_service_port", "8080"),
+            ("__meta_consul_tagged_address_wan", "1.2.3.4"),
+            ("__meta_consul_tags", ",production,v2,"),
+        ];
+        assert_eq!(groups[0].targets[0], labels_of(expected));
+        assert_eq!(groups[0].targets[1]["__address__"], "[fd00::2]:81");
+        let requests = requests.lock().unwrap();
+        assert_eq!(requests[0], "http://c:8500/consul/v1/catalog/services?dc=dc1&node-meta=rack%3A7&stale");
+        assert!(requests[1].ends_with("web?dc=dc1&tag=production&filter=x&node-meta=rack%3A7&stale"), "{requests:?}");
+    }
+}

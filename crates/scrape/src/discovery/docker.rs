@@ -141,3 +141,66 @@ fn with_port(base: &Labels, ip: &str, port: &Value) -> Option<Labels> {
     labels.insert("__address__".to_owned(), join_host_port(ip, private as u16));
     Some(labels)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Filter, HttpConfig};
+
+    const CONTAINERS: &str = r#"[{
+        "Id": "c1", "Names": ["/web"], "Labels": {"com.example/role": "web"}, "HostConfig": {"NetworkMode": "front"},
+        "Ports": [{"IP": "0.0.0.0", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"}, {"PrivatePort": 53, "Type": "udp"}],
+        "NetworkSettings": {"Networks": {
+            "front": {"IPAddress": "172.1.0.2", "NetworkID": "n1"}, "zback": {"IPAddress": "172.2.0.2", "NetworkID": "n2"}
+        }}
+    }, {
+        "Id": "c2", "Names": ["/host"], "HostConfig": {"NetworkMode": "host"}, "Ports": [],
+        "NetworkSettings": {"Networks": {"host": {"IPAddress": "", "NetworkID": "n3"}}}
+    }, {
+        "Id": "c3", "Names": ["/side"], "HostConfig": {"NetworkMode": "container:c1"}, "Ports": [], "NetworkSettings": {"Networks": {}}
+    }]"#;
+
+    const NETWORKS: &str = r#"[{"Id": "n1", "Name": "front", "Scope": "local", "Internal": true, "Ingress": false, "Labels": {"x": "y"}}]"#;
+
+    fn config(match_first_network: bool) -> DockerDiscovery {
+        DockerDiscovery {
+            host: "unix:///var/run/docker.sock".to_owned(),
+            port: 9100,
+            host_networking_host: "localhost".to_owned(),
+            match_first_network,
+            filters: vec![Filter { name: "label".to_owned(), values: vec!["a=b".to_owned()] }],
+            refresh_ms: 60_000,
+            http: HttpConfig::default(),
+        }
+    }
+
+    #[test]
+    fn containers_become_targets() {
+        let (containers, networks) =
+            (serde_json::from_str(CONTAINERS).unwrap(), serde_json::from_str(NETWORKS).unwrap());
+        let found = targets(&config(true), &containers, &networks);
+        let expected = [
+            ("__address__", "172.1.0.2:80"),
+            ("__meta_docker_container_id", "c1"),
+            ("__meta_docker_container_label_com_example_role", "web"),
+            ("__meta_docker_container_name", "/web"),
+            ("__meta_docker_container_network_mode", "front"),
+            ("__meta_docker_network_id", "n1"),
+            ("__meta_docker_network_ingress", "false"),
+            ("__meta_docker_network_internal", "true"),
+            ("__meta_docker_network_ip", "172.1.0.2"),
+            ("__meta_docker_network_label_x", "y"),
+            ("__meta_docker_network_name", "front"),
+            ("__meta_docker_network_scope", "local"),
+            ("__meta_docker_port_private", "80"),
+            ("__meta_docker_port_public", "8080"),
+            ("__meta_docker_port_public_ip", "0.0.0.0"),
+        ];
+        assert_eq!(found[0], labels_of(expected));
+        let addresses: Vec<&str> = found.iter().map(|target| target["__address__"].as_str()).collect();
+        assert_eq!(addresses, ["172.1.0.2:80", "localhost", "172.1.0.2:9100"]);
+        assert_eq!(targets(&config(false), &containers, &networks).len(), 5);
+        let url = containers_url(&config(true), "http://localhost");
+        assert_eq!(url, "http://localhost/containers/json?filters=%7B%22label%22%3A%5B%22a%3Db%22%5D%7D");
+    }
+}

@@ -1,13 +1,15 @@
 //! Finding targets. A discovery is a task that gives groups of targets again and again, always all of them.
 //!
 //! * `file`, `http`: lists in files and behind addresses, in one `list` format · `dns`: records of names
-//! * `consul`, `docker`: services and containers · `json`: reading of APIs' answers
+//! * `consul`, `docker`, `kubernetes`, `ec2`: services, containers, objects, machines
 
 mod consul;
 pub mod dns;
 mod docker;
+pub mod ec2;
 mod file;
 mod http;
+mod kubernetes;
 mod list;
 
 use platform::network::NetworkPlatform;
@@ -55,24 +57,8 @@ pub async fn run(discovery: &Discovery, network: &NetworkPlatform, sink: &Sink) 
         Discovery::Dns(config) => dns::run(config, network, sink).await,
         Discovery::Consul(config) => consul::run(config, network, sink).await,
         Discovery::Docker(config) => docker::run(config, network, sink).await,
-        _ => {
-            sink(Err("this discovery is not built in".to_owned()));
-            std::future::pending().await
-        }
-    }
-}
-
-/// Why a discovery cannot run in this program, if it cannot.
-pub fn unsupported(discovery: &Discovery) -> Option<&'static str> {
-    match discovery {
-        Discovery::Static(_)
-        | Discovery::File(_)
-        | Discovery::Http(_)
-        | Discovery::Dns(_)
-        | Discovery::Consul(_)
-        | Discovery::Docker(_) => None,
-        Discovery::Kubernetes(_) => Some("kubernetes_sd_configs"),
-        Discovery::Ec2(_) => Some("ec2_sd_configs"),
+        Discovery::Kubernetes(config) => kubernetes::run(config, network, sink).await,
+        Discovery::Ec2(config) => ec2::run(config, network, sink).await,
     }
 }
 
