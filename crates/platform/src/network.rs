@@ -171,6 +171,7 @@ impl fmt::Display for HttpError {
 impl std::error::Error for HttpError {}
 
 /// How connections are made.
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ClientOptions {
     /// TLS.
@@ -236,7 +237,7 @@ pub enum Transport {
     Tcp,
 }
 
-/// What is beyond the machine.
+/// Everything beyond the machine.
 pub trait Network: Send + Sync {
     /// A client; an error says what is wrong with the options.
     fn client(&self, options: &ClientOptions) -> Result<Arc<dyn HttpClient>, String>;

@@ -111,7 +111,6 @@ impl Client {
 
     async fn authorization(&self) -> Result<Option<String>, String> {
         match &self.config.credentials {
-            Credentials::None => Ok(None),
             Credentials::Basic { username, password } => {
                 let read =
                     |source: &Option<Source>| source.as_ref().map_or(Ok(String::new()), |source| self.read(source));
@@ -121,7 +120,7 @@ impl Client {
             Credentials::Authorization { kind, credentials: Some(credentials) } => {
                 Ok(Some(format!("{kind} {}", self.read(credentials)?)))
             }
-            Credentials::Authorization { .. } => Ok(None),
+            Credentials::None | Credentials::Authorization { .. } => Ok(None),
             Credentials::Oauth2(config) => Ok(Some(format!("Bearer {}", self.oauth2_token(config).await?))),
         }
     }

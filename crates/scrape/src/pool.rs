@@ -49,7 +49,7 @@ pub struct Dropped {
     pub count: usize,
     /// Their labels as discovered; as many as the job keeps.
     pub labels: Vec<Labels>,
-    /// What is wrong with others.
+    /// The errors of others.
     pub invalid: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl Pool {
         self.network.tasks.spawn(Box::pin(async move {
             let sink = move |found: Found| {
                 if let Some(pool) = own.upgrade() {
-                    pool.found(index, found);
+                    pool.take(index, found);
                 }
             };
             let Some(discovery) = config.discoveries.get(index) else { return };
@@ -105,7 +105,7 @@ impl Pool {
         }));
     }
 
-    fn found(&self, index: usize, found: Found) {
+    fn take(&self, index: usize, found: Found) {
         let mut state = self.state.lock();
         if *self.stop.borrow() {
             return;

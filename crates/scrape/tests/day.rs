@@ -1,7 +1,9 @@
 //! A day of scraping in simulated time: targets that come, go, hang, lie about their content type and send half an answer. Every expected
 //! sample is there, and series end where they should.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::float_cmp, reason = "a test")]
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,17 +75,17 @@ fn answer(request: &HttpRequest, passed_ms: i64) -> SimAnswer {
     let number = number_of(&request.url);
     let mut text = format!("# TYPE steady gauge\nsteady{{x=\"y\"}} {}\n", passed_ms / MINUTE_MS);
     if fault(number) == Fault::Renames {
-        text += &format!("hourly{{hour=\"{}\"}} 1\n", passed_ms / HOUR_MS);
+        writeln!(text, "hourly{{hour=\"{}\"}} 1", passed_ms / HOUR_MS).unwrap();
     }
     for series in 0..5 {
-        text += &format!("more_total{{series=\"{series}\"}} {passed_ms}\n");
+        writeln!(text, "more_total{{series=\"{series}\"}} {passed_ms}").unwrap();
     }
     let mut response = SimResponse::ok("text/plain; version=0.0.4", text);
     let mut delay_ms = 5 + number as u64;
     if is_faulty(number, passed_ms) {
         match fault(number) {
             Fault::Hangs => delay_ms = u64::MAX,
-            Fault::Lies => response.headers[0].1 = "text/html".to_owned(),
+            Fault::Lies => "text/html".clone_into(&mut response.headers[0].1),
             Fault::HalfAnAnswer => {
                 response.body.truncate(40);
                 response.is_cut = true;

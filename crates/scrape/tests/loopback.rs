@@ -1,4 +1,5 @@
 //! Real requests over loopback: credentials, compression, formats, and what is read back by PromQL.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::float_cmp, reason = "a test")]
 
 use std::io::Write;
 use std::net::SocketAddr;

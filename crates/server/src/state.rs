@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::error::ApiError;
 use crate::http::body::{Budget, Spares};
+use crate::http::scraping;
 use crate::metrics::{Metrics, family};
 use crate::notice::Notices;
 use crate::scheduler::Scheduler;
@@ -95,7 +96,7 @@ impl State {
     pub(crate) fn render_metrics(&self) -> String {
         let mut text = self.metrics.render(&self.db, &self.queries, &self.otlp_deltas.stats());
         if let Some(mode) = &self.settings.prometheus {
-            mode.render_metrics(&mut text);
+            scraping::metrics::render(mode, &mut text);
         }
         for (name, help, value) in [
             ("thalweg_sign_ins_failed_total", "Sign-ins that were refused.", self.sign_in.failed()),

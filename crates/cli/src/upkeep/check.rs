@@ -41,7 +41,7 @@ pub(crate) struct CheckFlags {
     json: bool,
 }
 
-/// What is checked, if it is not a data folder.
+/// A check of something that is not a data folder.
 #[derive(Debug, Subcommand)]
 enum Subject {
     /// Check configurations of Prometheus (prometheus.yml)

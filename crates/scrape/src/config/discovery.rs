@@ -313,7 +313,7 @@ fn filters(fields: &Fields<'_>) -> Vec<Filter> {
 #[allow(clippy::unnecessary_wraps, reason = "the form of readers of maps")]
 fn read_file(fields: &Fields<'_>) -> Option<FileDiscovery> {
     let files = fields.list("files", |node| {
-        let path = fields.reading.parse(node, |text| {
+        fields.reading.parse(node, |text| {
             let name = text.rsplit('/').next().unwrap_or_default();
             let is_known = [".json", ".yml", ".yaml"].iter().any(|ending| name.ends_with(ending));
             let folder = text.strip_suffix(name).unwrap_or_default();
@@ -323,8 +323,7 @@ fn read_file(fields: &Fields<'_>) -> Option<FileDiscovery> {
                 ));
             }
             Ok(fields.reading.path(text))
-        });
-        path
+        })
     });
     if files.is_empty() {
         fields.reading.error(fields.position, "files is missing");

@@ -35,6 +35,7 @@ impl Default for GlobalConfig {
 }
 
 /// Settings that stand in `global` and in jobs alike.
+#[allow(clippy::struct_excessive_bools, reason = "each is a field of its own in the file")]
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScrapeDefaults {
     /// Formats in order of preference; empty: Prometheus's.
@@ -142,10 +143,8 @@ impl NameEscaping {
 impl ScrapeDefaults {
     /// Takes its fields out of those of a section; those that are missing are as in `base`.
     pub(super) fn read(fields: &Fields<'_>, base: &Self) -> Self {
-        let protocols = match fields.has("scrape_protocols") {
-            true => read_protocols(fields),
-            false => base.protocols.clone(),
-        };
+        let has_protocols = fields.has("scrape_protocols");
+        let protocols = if has_protocols { read_protocols(fields) } else { base.protocols.clone() };
         let names = fields.parsed("metric_name_validation_scheme", |text| match text {
             "utf8" | "" => Ok(NameScheme::Utf8),
             "legacy" => Ok(NameScheme::Legacy),

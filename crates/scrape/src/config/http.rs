@@ -36,7 +36,7 @@ impl Default for HttpConfig {
     }
 }
 
-/// What requests sign in with.
+/// How requests sign in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// Nothing.
@@ -108,7 +108,7 @@ impl TlsConfig {
 pub struct ProxyConfig {
     /// The proxy of all requests.
     pub url: Option<String>,
-    /// What is reached without it.
+    /// Hosts, domains and networks that are reached without it.
     pub except: String,
     /// Takes both from the environment.
     pub from_environment: bool,

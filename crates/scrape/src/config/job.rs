@@ -9,6 +9,7 @@ use super::units::duration_text;
 use crate::relabel::Rule;
 
 /// A job: which targets, and how they are scraped.
+#[allow(clippy::struct_excessive_bools, reason = "each is a field of its own in the file")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScrapeConfig {
     /// The job's name.

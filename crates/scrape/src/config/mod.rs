@@ -59,7 +59,7 @@ pub struct Config {
     /// How OpenTelemetry's metrics are read, if it is said.
     pub otlp: Option<OtlpConfig>,
     /// The configuration as text, without secrets.
-    pub shown: String,
+    pub redacted: String,
 }
 
 /// A configuration, and what in it has no effect.
@@ -146,7 +146,7 @@ fn read(path: &Path, text: &str, variable: &dyn Fn(&str) -> Option<String>) -> (
         loaded.config = read_config(&fields, variable);
         fields.finish();
     }
-    loaded.config.shown = yaml::render(&node);
+    loaded.config.redacted = yaml::render(&node);
     let (problems, warnings) = reading.finish();
     loaded.warnings = warnings;
     (loaded, files, problems)
@@ -175,7 +175,7 @@ fn read_config(fields: &Fields<'_>, variable: &dyn Fn(&str) -> Option<String>) -
         remote_write: fields.maps("remote_write", |section| Some(remote::read_remote_write(section, names))),
         otlp: fields.map("otlp", remote::read_otlp),
         global,
-        shown: String::new(),
+        redacted: String::new(),
     }
 }
 

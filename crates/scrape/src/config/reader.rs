@@ -18,7 +18,7 @@ pub struct Problem {
     pub file: PathBuf,
     /// The position in it.
     pub position: Position,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
@@ -232,7 +232,7 @@ impl<'a> Fields<'a> {
         self.parsed(name, |text| units::size_bytes(text).map_err(|reason| format!("{name}: {reason}")))
     }
 
-    /// What is made of each item of a list.
+    /// Reads each item of a list.
     pub fn list<T>(&self, name: &'static str, read: impl FnMut(&'a Node) -> Option<T>) -> Vec<T> {
         let Some(node) = self.node(name) else { return Vec::new() };
         self.reading.items(node).iter().filter_map(read).collect()

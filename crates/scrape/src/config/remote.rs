@@ -136,6 +136,7 @@ pub(super) fn read_remote_read(fields: &Fields<'_>) {
 }
 
 /// `otlp`: how OpenTelemetry's metrics are named and labelled.
+#[allow(clippy::struct_excessive_bools, reason = "each is a field of its own in the file")]
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OtlpConfig {
     /// `UnderscoreEscapingWithSuffixes`, `NoUTF8EscapingWithSuffixes`, …; empty: the default.

@@ -50,7 +50,7 @@ fn all_sections_are_read() {
 
 #[test]
 fn secrets_are_not_shown() {
-    let shown = read_text(WHOLE).unwrap().config.shown;
+    let shown = read_text(WHOLE).unwrap().config.redacted;
     for secret in [
         "hidden",
         "abcdef",
@@ -113,7 +113,7 @@ fn wrong_files_are_refused() {
     }
     assert_eq!(
         read_text("").unwrap(),
-        Loaded { config: Config { shown: " \n".to_owned(), ..Config::default() }, warnings: vec![] }
+        Loaded { config: Config { redacted: " \n".to_owned(), ..Config::default() }, warnings: vec![] }
     );
 }
 

@@ -1,5 +1,7 @@
 //! Durations and sizes as Prometheus writes them.
 
+use std::fmt::Write;
+
 const UNITS: [(&str, u64); 7] = [
     ("y", 365 * 86_400_000),
     ("w", 7 * 86_400_000),
@@ -49,7 +51,8 @@ pub fn duration_text(mut duration_ms: u64) -> String {
         if count == 0 || stands_alone && !duration_ms.is_multiple_of(unit_ms) {
             continue;
         }
-        text.push_str(&format!("{count}{name}"));
+        // Writing into a string does not fail.
+        let _ = write!(text, "{count}{name}");
         duration_ms %= unit_ms;
     }
     text

@@ -79,7 +79,7 @@ impl Node {
         }
     }
 
-    /// What it is, for messages.
+    /// Its kind, for messages.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             _ if self.is_null() => "nothing",
@@ -226,7 +226,7 @@ fn write_node(out: &mut String, node: &Node, indent: usize, after_dash: bool) {
         _ if node.is_secret.get() => out.push_str(" <secret>\n"),
         Value::Text(text, is_plain) => {
             // Writing into a string does not fail.
-            let _ = writeln!(out, " {}", if *is_plain { text.clone() } else { quoted(text) });
+            let _ = writeln!(out, " {}", if *is_plain && is_plain_text(text) { text.clone() } else { quoted(text) });
         }
         Value::List(items) if items.is_empty() => out.push_str(" []\n"),
         Value::Map(entries) if entries.is_empty() => out.push_str(" {}\n"),
@@ -257,6 +257,12 @@ fn write_node(out: &mut String, node: &Node, indent: usize, after_dash: bool) {
             }
         }
     }
+}
+
+/// Returns whether a text that stood without quotes may stand so wherever it is written.
+fn is_plain_text(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./+$".contains(&byte);
+    text == "~" || text.is_empty() || text.bytes().all(allowed) && !text.starts_with('-') && !text.starts_with("..")
 }
 
 fn is_plain_key(name: &str) -> bool {
@@ -293,7 +299,7 @@ mod tests {
         assert_eq!(items[0].position, Position { line: 3, column: 5 });
         assert!(entries[4].1.is_null());
         let shown = render(&node);
-        let expected = "a: 1\nb:\n- x: \"y\"\n  z:\n  - 1\n  - \"2\\n\"\n- {}\nc:\n  d: e\nf:\n  d: e\ng: \n";
+        let expected = "a: 1\nb:\n- x: \"y\"\n  z:\n  - 1\n  - \"2\\n\"\n- {}\nc:\n  d: e\nf:\n  d: e\ng: ~\n";
         assert_eq!(shown, expected);
         assert_eq!(render(&parse(&shown).unwrap()), expected);
     }

@@ -80,18 +80,18 @@ fn beginning(body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn answer(content_type: &str, body: &str) -> Result<Answer, String> {
-        Ok(Answer { content_type: content_type.to_owned(), body: body.as_bytes().to_vec() })
+    fn answer(content_type: &str, body: &str) -> Answer {
+        Answer { content_type: content_type.to_owned(), body: body.as_bytes().to_vec() }
     }
 
     #[test]
     fn answers_are_lists_of_json() {
         let body = r#"[{"targets": ["a:1"], "labels": {"x": "y"}}]"#;
-        let groups = targets(answer("application/json; charset=utf-8", body), "http://sd/").unwrap();
+        let groups = targets(Ok(answer("application/json; charset=utf-8", body)), "http://sd/").unwrap();
         assert_eq!(groups[0].labels["__meta_url"], "http://sd/");
         assert_eq!(groups[0].targets[0]["__address__"], "a:1");
-        assert!(targets(answer("text/html", body), "http://sd/").is_err());
-        assert!(targets(answer("application/json", "{}"), "http://sd/").is_err());
+        assert!(targets(Ok(answer("text/html", body)), "http://sd/").is_err());
+        assert!(targets(Ok(answer("application/json", "{}")), "http://sd/").is_err());
         assert!(targets(Err("down".to_owned()), "http://sd/").is_err());
     }
 }

@@ -50,7 +50,7 @@ pub async fn run(discovery: &Discovery, network: &NetworkPlatform, sink: &Sink) 
     match discovery {
         Discovery::Static(groups) => {
             sink(Ok(groups.clone()));
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
         Discovery::File(config) => file::run(config, network, sink).await,
         Discovery::Http(config) => http::run(config, network, sink).await,

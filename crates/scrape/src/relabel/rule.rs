@@ -94,7 +94,7 @@ impl Action {
 /// The fields of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RuleText {
-    /// What it does.
+    /// The action.
     pub action: Action,
     /// Labels whose values are joined.
     pub source_labels: Vec<String>,

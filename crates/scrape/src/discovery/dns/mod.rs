@@ -91,8 +91,8 @@ impl<'a> Resolver<'a> {
                 }
                 Some("search" | "domain") => resolver.search = words.map(str::to_owned).collect(),
                 Some("options") => {
-                    let dots = words.filter_map(|word| word.strip_prefix("ndots:")?.parse().ok());
-                    resolver.dots_min = dots.last().unwrap_or(1);
+                    let mut dots = words.filter_map(|word| word.strip_prefix("ndots:")?.parse().ok());
+                    resolver.dots_min = dots.next_back().unwrap_or(1);
                 }
                 _ => {}
             }

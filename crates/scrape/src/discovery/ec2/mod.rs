@@ -66,7 +66,7 @@ async fn look(config: &Ec2Discovery, network: &NetworkPlatform, client: &Client)
     loop {
         let mut parameters = vec![("Action", "DescribeInstances".to_owned()), ("MaxResults", "1000".to_owned())];
         if !next.is_empty() {
-            parameters.push(("NextToken", next));
+            parameters.push(("NextToken", next.clone()));
         }
         let filters = filters(config);
         parameters.extend(filters.iter().map(|(name, value)| (name.as_str(), value.clone())));
@@ -76,7 +76,7 @@ async fn look(config: &Ec2Discovery, network: &NetworkPlatform, client: &Client)
                 targets.extend(target(config, &access.region, &zones, reservation, instance));
             }
         }
-        next = answer.text("nextToken").to_owned();
+        answer.text("nextToken").clone_into(&mut next);
         if next.is_empty() {
             break;
         }

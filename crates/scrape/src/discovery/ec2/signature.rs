@@ -36,7 +36,8 @@ impl Signing<'_> {
         signed.push(("host", host));
         signed.push(("x-amz-date", time.clone()));
         signed.extend(self.keys.session_token.iter().map(|token| ("x-amz-security-token", token.clone())));
-        let headers: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let headers: Vec<String> = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let headers = headers.concat();
         let names: Vec<&str> = signed.iter().map(|(name, _)| *name).collect();
         let names = names.join(";");
         let canonical = format!(

@@ -25,7 +25,7 @@ pub(super) struct Access {
 }
 
 /// An address, how it is asked, and the namespace that is the client's own.
-struct Place {
+struct Api {
     base_url: String,
     http: HttpConfig,
     namespace: String,
@@ -37,7 +37,7 @@ impl Access {
         let found = match (&config.kubeconfig_file, &config.api_server) {
             (Some(path), _) => from_kubeconfig(path, files)?,
             (None, Some(url)) => {
-                Place { base_url: url.clone(), http: config.http.clone(), namespace: own_namespace(files) }
+                Api { base_url: url.clone(), http: config.http.clone(), namespace: own_namespace(files) }
             }
             (None, None) => in_cluster(config, files)?,
         };
@@ -61,7 +61,7 @@ fn own_namespace(files: &dyn Files) -> String {
 }
 
 /// The cluster in which the server itself runs.
-fn in_cluster(config: &KubernetesDiscovery, files: &dyn Files) -> Result<Place, String> {
+fn in_cluster(config: &KubernetesDiscovery, files: &dyn Files) -> Result<Api, String> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let (host, port) = variable("KUBERNETES_SERVICE_HOST")
         .zip(variable("KUBERNETES_SERVICE_PORT"))
@@ -74,13 +74,13 @@ fn in_cluster(config: &KubernetesDiscovery, files: &dyn Files) -> Result<Place, 
     }
     http.tls.ca.get_or_insert(Source::File(folder.join("ca.crt")));
     let host = if host.contains(':') { format!("[{host}]") } else { host };
-    Ok(Place { base_url: format!("https://{host}:{port}"), http, namespace: own_namespace(files) })
+    Ok(Api { base_url: format!("https://{host}:{port}"), http, namespace: own_namespace(files) })
 }
 
-fn from_kubeconfig(path: &Path, files: &dyn Files) -> Result<Place, String> {
+fn from_kubeconfig(path: &Path, files: &dyn Files) -> Result<Api, String> {
     let failed = |reason: String| format!("{}: {reason}", path.display());
-    let content = read_file(files, path, FILE_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
-    let text = String::from_utf8(content).map_err(|_| failed("not UTF-8".to_owned()))?;
+    let bytes = read_file(files, path, FILE_BYTES_MAX).map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed("not UTF-8".to_owned()))?;
     let root = yaml::parse(&text).map_err(|error| failed(error.message))?;
     let current = text_at(&root, "current-context").unwrap_or_default();
     let context =
@@ -103,7 +103,7 @@ fn from_kubeconfig(path: &Path, files: &dyn Files) -> Result<Place, String> {
     }
     let base_url = text_at(cluster, "server").ok_or_else(|| failed("the cluster has no server".to_owned()))?;
     let namespace = text_at(context, "namespace").unwrap_or("default").to_owned();
-    Ok(Place { base_url: base_url.to_owned(), http, namespace })
+    Ok(Api { base_url: base_url.to_owned(), http, namespace })
 }
 
 fn credentials(user: &Node, folder: &Path) -> Credentials {

@@ -81,6 +81,7 @@ async fn follow(config: &KubernetesDiscovery, network: &NetworkPlatform, access:
     let count = watchers.len();
     let watching = futures_util::future::join_all(watchers.iter().map(|watcher| watcher.run(network)));
     let giving = async {
+        let mut given: Option<Vec<TargetGroup>> = None;
         loop {
             changed.notified().await;
             network.tasks.sleep_ms(SETTLE_MS).await;
@@ -88,8 +89,9 @@ async fn follow(config: &KubernetesDiscovery, network: &NetworkPlatform, access:
                 let objects = objects.lock();
                 (objects.listed() == count).then(|| groups(config, &objects))
             };
-            if let Some(groups) = groups {
-                sink(Ok(groups));
+            if groups.is_some() && groups != given {
+                groups.iter().for_each(|groups| sink(Ok(groups.clone())));
+                given = groups;
             }
         }
     };

@@ -1,6 +1,6 @@
 //! The configuration in force. A reload takes all of a new one over, or nothing.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -9,8 +9,6 @@ use platform::network::NetworkPlatform;
 use scrape::Scraper;
 use scrape::config::reader::Problem;
 use scrape::config::{self, Config, Loaded, Origin};
-
-use crate::metrics::family;
 
 /// How a `prometheus.yml` is run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,39 +116,5 @@ impl PrometheusMode {
 
     pub(crate) fn pools(&self) -> Vec<Arc<scrape::Pool>> {
         self.scraper.get().map(Scraper::pools).unwrap_or_default()
-    }
-
-    /// The numbers of reloads and targets, as text.
-    pub(crate) fn render_metrics(&self, out: &mut String) {
-        let (loaded_ns, is_successful) = self.last_reload();
-        let loaded_s = loaded_ns as f64 / 1e9;
-        let pools = self.pools();
-        let disabled = pools.iter().filter(|pool| pool.config.disabled.is_some()).count();
-        for (name, help, value) in [
-            (
-                "thalweg_config_last_reload_successful",
-                "Whether the last reload of prometheus.yml succeeded.",
-                f64::from(u8::from(is_successful)),
-            ),
-            (
-                "thalweg_config_last_reload_success_timestamp_seconds",
-                "When prometheus.yml was read as it is in force.",
-                loaded_s,
-            ),
-            (
-                "thalweg_scrape_jobs_disabled",
-                "Jobs that do not run because their discovery is not built in.",
-                disabled as f64,
-            ),
-        ] {
-            family(out, name, "gauge", help);
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "{name} {value}");
-        }
-        family(out, "thalweg_scrape_pool_targets", "gauge", "Targets of each job.");
-        for pool in &pools {
-            let name = pool.config.job_name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = writeln!(out, "thalweg_scrape_pool_targets{{scrape_job=\"{name}\"}} {}", pool.active().len());
-        }
     }
 }

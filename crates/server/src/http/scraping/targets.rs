@@ -69,14 +69,11 @@ fn list(pools: &[Arc<Pool>], selected: Selected) -> String {
             errors.insert(name.clone(), found.into());
         }
     }
-    json!({
-        "activeTargets": active,
-        "droppedTargets": dropped,
-        "droppedTargetCounts": counts,
-        // Not of Prometheus: why jobs do not run, or lack targets.
-        "scrapePoolErrors": errors,
-    })
-    .to_string()
+    let (active, dropped, counts) = (Value::Array(active), Value::Array(dropped), Value::Object(counts));
+    // Not of Prometheus: why jobs do not run, or lack targets.
+    let errors =
+        if errors.is_empty() { String::new() } else { format!(r#","scrapePoolErrors":{}"#, Value::Object(errors)) };
+    format!(r#"{{"activeTargets":{active},"droppedTargets":{dropped},"droppedTargetCounts":{counts}{errors}}}"#)
 }
 
 fn target_json(target: &TargetLoop) -> Value {
@@ -185,7 +182,7 @@ pub(crate) async fn relabel(From(state): From<Arc<State>>, request: Request) -> 
 
 /// The configuration in force, without its secrets.
 pub(crate) async fn config(From(state): From<Arc<State>>) -> Response {
-    let shown = state.settings.prometheus.as_ref().map(|mode| mode.config().shown.clone());
+    let shown = state.settings.prometheus.as_ref().map(|mode| mode.config().redacted.clone());
     json::success(&json!({ "yaml": shown.unwrap_or_default() }).to_string(), &[], &[])
 }
 
