@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use db::{Db, DbOptions, InstantQuery};
+use model::TimeRange;
 use platform::Platform;
 use platform::network::{NetworkPlatform, Transport};
 use promql::ResultValue;
@@ -86,48 +87,76 @@ fn gzip(text: &str) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+/// A family with a native histogram, as client libraries send it: two buckets of schema 1 with one and three observations.
+fn native_histogram() -> Vec<u8> {
+    let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let double = |number: u8, value: f64| [&[number << 3 | 1][..], &value.to_le_bytes()].concat();
+    let span = field(12, &[1 << 3, 2, 2 << 3, 2]);
+    let histogram =
+        [&[1 << 3, 4][..], &double(2, 9.0), &[5 << 3, 2], &double(6, 0.5), &span, &[13 << 3, 2, 13 << 3, 4]];
+    let label = field(1, &[field(1, b"kind"), field(2, b"x")].concat());
+    let metric = [label, field(7, &histogram.concat())].concat();
+    let family = [field(1, b"took"), vec![3 << 3, 4], field(4, &metric)].concat();
+    [&[family.len() as u8][..], &family].concat()
+}
+
+/// A configuration that runs.
+struct Setup {
+    folder: PathBuf,
+    db: Arc<Db>,
+    config: config::Config,
+    scraper: Scraper,
+}
+
+impl Setup {
+    fn start(name: &str, jobs: &str) -> Self {
+        let folder = folder(name);
+        let network = NetworkPlatform::real(Platform::real());
+        let db = Arc::new(Db::open(Platform::real(), DbOptions::new(folder.join("data"))).unwrap());
+        std::fs::write(folder.join("password"), "s3cret\n").unwrap();
+        let file = folder.join("prometheus.yml");
+        let text = format!("global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n{jobs}");
+        std::fs::write(&file, text).unwrap();
+        let origin = config::Origin { files: &*network.platform.files, variable: &|_| None };
+        let config = config::load(&file, &origin).unwrap().config;
+        let scraper = Scraper::start(&network, db.clone(), "default");
+        scraper.apply(&config);
+        Self { folder, db, config, scraper }
+    }
+
+    fn end(self) {
+        self.scraper.stop();
+        drop(self.scraper);
+        self.db.close().unwrap();
+        std::fs::remove_dir_all(self.folder).unwrap();
+    }
+}
+
+const TEXT: &str = "# HELP requests_total How many.\n# TYPE requests_total counter\nrequests_total{code=\"200\"} 7\ntemperature 21.5\n";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn targets_are_scraped_over_loopback() {
-    let folder = folder("loopback");
-    let network = NetworkPlatform::real(Platform::real());
-    let db = Arc::new(Db::open(Platform::real(), DbOptions::new(folder.join("data"))).unwrap());
-    let text = "# HELP requests_total How many.\n# TYPE requests_total counter\nrequests_total{code=\"200\"} 7\ntemperature 21.5\n";
-    let (plain, heads) =
-        serve(Response { content_type: "text/plain; version=0.0.4", body: text.into(), ..Response::default() }).await;
-    let metrics = "# TYPE packed gauge\npacked{a=\"b\"} 3\n# EOF\n";
-    let (packed, _) = serve(Response {
-        content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        encoding: "gzip",
-        body: gzip(metrics),
-    })
-    .await;
-    let (wrong, _) = serve(Response { content_type: "text/html", body: text.into(), ..Response::default() }).await;
-    std::fs::write(folder.join("password"), "s3cret\n").unwrap();
-    let file = folder.join("prometheus.yml");
-    let written = format!(
-        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}
-scrape_configs:
-- job_name: plain
+    let text = |content_type| Response { content_type, body: TEXT.into(), ..Response::default() };
+    let (plain, heads) = serve(text("text/plain; version=0.0.4")).await;
+    let (wrong, _) = serve(text("text/html")).await;
+    let setup = Setup::start(
+        "loopback",
+        &format!(
+            "- job_name: plain
   basic_auth: {{username: u, password_file: password}}
   http_headers: {{X-Own: {{values: [one]}}}}
   params: {{x: ['1 2']}}
   static_configs: [{{targets: ['{plain}'], labels: {{zone: n}}}}]
-- job_name: packed
-  static_configs: [{{targets: ['{packed}']}}]
 - job_name: wrong
   static_configs: [{{targets: ['{wrong}', '127.0.0.1:1']}}]
 "
+        ),
     );
-    std::fs::write(&file, written).unwrap();
-    let origin = config::Origin { files: &*network.platform.files, variable: &|_| None };
-    let loaded = config::load(&file, &origin).unwrap();
-    let scraper = Scraper::start(&network, db.clone(), "default");
-    scraper.apply(&loaded.config);
-    assert_eq!(wait_for(&db, "requests_total{code=\"200\",job=\"plain\",zone=\"n\"}").await, 7.0);
-    assert_eq!(wait_for(&db, "packed{a=\"b\",job=\"packed\"}").await, 3.0);
-    assert_eq!(wait_for(&db, "up{job=\"plain\"}").await, 1.0);
-    assert_eq!(wait_for(&db, "count(up{job=\"wrong\"} == 0)").await, 2.0);
-    assert_eq!(wait_for(&db, "scrape_samples_scraped{job=\"plain\"}").await, 2.0);
+    let (db, scraper) = (&setup.db, &setup.scraper);
+    assert_eq!(wait_for(db, "requests_total{code=\"200\",job=\"plain\",zone=\"n\"}").await, 7.0);
+    assert_eq!(wait_for(db, "up{job=\"plain\"}").await, 1.0);
+    assert_eq!(wait_for(db, "count(up{job=\"wrong\"} == 0)").await, 2.0);
+    assert_eq!(wait_for(db, "scrape_samples_scraped{job=\"plain\"}").await, 2.0);
     let head = heads.lock().unwrap()[0].clone();
     for part in [
         "get /metrics?x=1+2 http/1.1",
@@ -146,15 +175,58 @@ scrape_configs:
     let plain_pool = pools.iter().find(|pool| pool.config.job_name == "plain").unwrap();
     assert_eq!(plain_pool.active()[0].metadata()[0].help, "How many.");
     // A reload that takes a job away ends its targets alone.
-    let mut smaller = loaded.config.clone();
+    let mut smaller = setup.config.clone();
     smaller.scrape_configs.truncate(1);
     scraper.apply(&smaller);
     assert_eq!(scraper.pools().len(), 1);
     assert!(Arc::ptr_eq(&scraper.pools()[0], plain_pool), "what did not change goes on");
-    scraper.stop();
-    drop(scraper);
-    db.close().unwrap();
-    std::fs::remove_dir_all(folder).unwrap();
+    setup.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packed_openmetrics_and_protobuf_are_read() {
+    let (packed, _) = serve(Response {
+        content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        encoding: "gzip",
+        body: gzip("# TYPE packed counter\npacked_total{a=\"b\"} 3 # {trace=\"t1\"} 0.5\n# EOF\n"),
+    })
+    .await;
+    let (native, native_heads) = serve(Response {
+        content_type: "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
+        body: native_histogram(),
+        ..Response::default()
+    })
+    .await;
+    let jobs = format!(
+        "- job_name: packed
+  static_configs: [{{targets: ['{packed}']}}]
+- job_name: native
+  scrape_native_histograms: true
+  static_configs: [{{targets: ['{native}']}}]
+"
+    );
+    let setup = Setup::start("formats", &jobs);
+    let db = &setup.db;
+    assert_eq!(wait_for(db, "packed_total{a=\"b\",job=\"packed\"}").await, 3.0);
+    let selected = [promql::parse_selector("packed_total{job=\"packed\"}").unwrap()];
+    let now_ns = db.now_ns();
+    let range = TimeRange { start_ns: now_ns - 60_000_000_000, end_ns: now_ns };
+    let exemplars = db.exemplars("default", &selected, &range, &InstantQuery::new("1", 0).budget).unwrap();
+    assert_eq!((exemplars[0].1[0].value, exemplars[0].1[0].labels.get("trace")), (0.5, Some("t1")));
+    assert_eq!(wait_for(db, "histogram_count(took{kind=\"x\",job=\"native\"})").await, 4.0);
+    assert_eq!(value(db, "took_count"), None, "the native one is in the place of the classic one");
+    assert!(native_heads.lock().unwrap()[0].contains("accept: application/vnd.google.protobuf;"));
+    // It ends when its target is gone.
+    let mut smaller = setup.config.clone();
+    smaller.scrape_configs.truncate(1);
+    setup.scraper.apply(&smaller);
+    for _ in 0..100 {
+        if value(db, "histogram_count(took)").is_none() {
+            return setup.end();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the series of a target that is gone did not end");
 }
 
 #[tokio::test]
