@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use platform::network::NetworkPlatform;
 use tokio::sync::watch;
 
+use crate::client::Client;
 use crate::config::ScrapeConfig;
 use crate::discovery::{self, Found, TargetGroup};
 use crate::relabel::Labels;
@@ -21,6 +22,8 @@ pub struct Pool {
     network: NetworkPlatform,
     /// Ends its discoveries.
     stop: watch::Sender<bool>,
+    /// Sends the requests of all targets, but for those of sockets.
+    client: Arc<Client>,
     state: Mutex<State>,
 }
 
@@ -74,7 +77,9 @@ impl Pool {
             state.inherited = std::mem::take(&mut old.inherited);
             state.inherited.append(&mut old.active);
         }
+        let client = Arc::new(Client::new(network, &config.http));
         let pool = Arc::new_cyclic(|own| Self {
+            client,
             config: Arc::new(config),
             own: own.clone(),
             destination: destination.clone(),
@@ -143,16 +148,19 @@ impl Pool {
             .then(|| format!("target_limit exceeded: {} targets, at most {targets_max}", targets.len()));
         state.dropped = dropped;
         for (_, gone) in extract(&mut state.active, |identity| !targets.contains_key(identity)) {
-            gone.command.send_replace(Command::Gone);
+            self.end_loop(&gone, Command::Gone);
         }
-        for (identity, old) in std::mem::take(&mut state.inherited) {
-            let stays = targets.contains_key(&identity);
-            old.command.send_replace(if stays { Command::Stop } else { Command::Gone });
-        }
+        let mut inherited = std::mem::take(&mut state.inherited);
+        let by_labels: BTreeMap<Labels, String> =
+            inherited.iter().map(|(identity, old)| (old.target.target.labels.clone(), identity.clone())).collect();
         for (identity, target) in targets {
-            let active = state.active.entry(identity).or_insert_with(|| self.begin(target));
+            // With another path or timeout it is the same series that go on.
+            let old = by_labels.get(&target.labels).and_then(|alike| inherited.remove(alike));
+            old.iter().for_each(|old| self.end_loop(old, Command::Stop));
+            let active = state.active.entry(identity).or_insert_with(|| self.begin(target, old.as_ref()));
             active.target.force_error(forced.clone());
         }
+        inherited.values().for_each(|gone| self.end_loop(gone, Command::Gone));
     }
 
     /// All targets by their identities, and what is none.
@@ -178,19 +186,26 @@ impl Pool {
         (targets, dropped)
     }
 
-    fn begin(&self, target: Target) -> Active {
-        let target = Arc::new(TargetLoop::new(target, &self.config, &self.destination, &self.network));
+    fn begin(&self, target: Target, old: Option<&Active>) -> Active {
+        let client = match &target.unix_socket {
+            Some(path) => Arc::new(Client::new(&self.network, &self.config.http).over_socket(path.into())),
+            None => self.client.clone(),
+        };
+        let target = TargetLoop::new(target, &self.config, &self.destination, &self.network, client);
+        if let Some(old) = old {
+            target.go_on_from(&old.target);
+        }
+        let target = Arc::new(target);
+        self.destination.begin(&target.target.labels);
         let command = watch::Sender::new(Command::Run);
-        let pool = self.own.clone();
-        let is_back = move |target: &Target| pool.upgrade().is_some_and(|pool| pool.has_labels(&target.labels));
-        let running = target::run(target.clone(), command.subscribe(), is_back);
+        let running = target::run(target.clone(), command.subscribe());
         self.network.tasks.spawn(Box::pin(running));
         Active { target, command }
     }
 
-    fn has_labels(&self, labels: &Labels) -> bool {
-        let state = self.state.lock();
-        !*self.stop.borrow() && state.active.values().any(|active| active.target.target.labels == *labels)
+    fn end_loop(&self, active: &Active, command: Command) {
+        self.destination.end(&active.target.target.labels);
+        active.command.send_replace(command);
     }
 
     /// Ends all loops.
@@ -199,7 +214,7 @@ impl Pool {
         let mut state = self.state.lock();
         let active = std::mem::take(&mut state.active).into_values();
         for loop_of_target in active.chain(std::mem::take(&mut state.inherited).into_values()) {
-            loop_of_target.command.send_replace(command);
+            self.end_loop(&loop_of_target, command);
         }
     }
 

@@ -155,7 +155,7 @@ async fn targets_are_scraped_over_loopback() {
     let (db, scraper) = (&setup.db, &setup.scraper);
     assert_eq!(wait_for(db, "requests_total{code=\"200\",job=\"plain\",zone=\"n\"}").await, 7.0);
     assert_eq!(wait_for(db, "up{job=\"plain\"}").await, 1.0);
-    assert_eq!(wait_for(db, "count(up{job=\"wrong\"} == 0)").await, 2.0);
+    assert_eq!(wait_for(db, "count(up{job=\"wrong\"} == 0) == 2").await, 2.0);
     assert_eq!(wait_for(db, "scrape_samples_scraped{job=\"plain\"}").await, 2.0);
     let head = heads.lock().unwrap()[0].clone();
     for part in [
