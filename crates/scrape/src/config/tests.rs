@@ -144,3 +144,37 @@ fn further_files_bring_jobs() {
     assert_eq!(problems.len(), 2, "{problems:?}");
     assert!(load(Path::new("/missing.yml"), &origin).is_err());
 }
+
+#[test]
+fn damaged_files_are_refused_or_shown_as_they_are_read() {
+    let mut state = 7u64;
+    let mut below = |bound: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % bound
+    };
+    let lines: Vec<&str> = WHOLE.lines().chain(AGENT.lines()).collect();
+    let mut read = 0;
+    for _ in 0..1_500 {
+        let mut damaged: Vec<String> = WHOLE.lines().map(str::to_owned).collect();
+        for _ in 0..=below(3) {
+            let at = below(damaged.len());
+            match below(4) {
+                0 => drop(damaged.remove(at)),
+                1 => damaged.insert(at, lines[below(lines.len())].to_owned()),
+                2 => damaged[at] = format!(" {}", damaged[at]),
+                _ => {
+                    let kept = below(damaged[at].len() + 1);
+                    damaged[at].truncate(kept);
+                }
+            }
+        }
+        let text = damaged.join("\n");
+        if let Ok(loaded) = read_text(&text) {
+            read += 1;
+            let again = read_text(&loaded.config.redacted).expect(&loaded.config.redacted).config;
+            assert_eq!(again.scrape_configs.len(), loaded.config.scrape_configs.len());
+            assert_eq!(again.redacted, loaded.config.redacted);
+        }
+    }
+    assert!(read > 100, "{read} of the files can be read");
+}
