@@ -144,6 +144,29 @@ export function metadata(): Promise<Answer<Record<string, { type: string; help: 
   return request("metadata", new URLSearchParams(), false);
 }
 
+/** A target as Prometheus's API has it. */
+export interface ScrapeTarget {
+  labels: Labels;
+  scrapePool: string;
+  scrapeUrl: string;
+  lastError: string;
+  lastScrape: string;
+  /** Seconds. */
+  lastScrapeDuration: number;
+  health: "up" | "down" | "unknown";
+}
+
+export interface Targets {
+  activeTargets: ScrapeTarget[];
+  droppedTargetCounts: Record<string, number>;
+  /** Why jobs do not run, or lack targets. */
+  scrapePoolErrors?: Record<string, string[]>;
+}
+
+export function targets(signal?: AbortSignal): Promise<Answer<Targets>> {
+  return request("targets", new URLSearchParams({ state: "active" }), false, signal);
+}
+
 /** `match` is a selector such as `up{job="x"}`; only series it selects are looked at. */
 export interface Scope {
   match?: string;

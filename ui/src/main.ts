@@ -12,6 +12,7 @@ const VIEWS: Record<string, { title: string; make: () => Promise<View> }> = {
   home: { title: "Thalweg", make: async () => new HomeView() },
   // Loaded when first asked for: the editor is most of the page's code.
   explore: { title: "Explore · Thalweg", make: async () => new (await import("./explore.ts")).ExploreView() },
+  targets: { title: "Targets · Thalweg", make: async () => new (await import("./targets.ts")).TargetsView() },
 };
 
 function byId<T extends HTMLElement>(id: string): T {

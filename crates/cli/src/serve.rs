@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use db::{Db, OpeningProgress, Recovery};
-use server::{Front, make_first_admin};
+use server::{Front, PrometheusMode, PrometheusSettings, make_first_admin};
 
 use crate::settings::{ServeFlags, Settings};
 
@@ -29,7 +29,9 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-async fn serve(settings: Settings) -> Result<ExitCode, String> {
+async fn serve(mut settings: Settings) -> Result<ExitCode, String> {
+    let prometheus = settings.prometheus.take().map(load_prometheus).transpose()?;
+    settings.server.prometheus.clone_from(&prometheus);
     let (server_settings, data) = (settings.server.clone(), settings.db.store.directory.clone());
     if server_settings.is_insecure_open {
         eprintln!(
@@ -73,9 +75,53 @@ async fn serve(settings: Settings) -> Result<ExitCode, String> {
     // The reader of the first line may have closed the pipe since: that is no reason not to serve.
     let _ = std::io::stdout().write_all(told.as_bytes());
     let _ = std::io::stdout().flush();
+    if let Some(mode) = &prometheus {
+        tell_disabled(mode);
+        tokio::spawn(reload_at_hangup(mode.clone()));
+    }
     server.run(stop).await;
+    if let Some(mode) = &prometheus {
+        mode.stop();
+    }
     db.close().map_err(|error| format!("stopped, but the newest data stays in the log: {error}"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a `prometheus.yml`; what in it has no effect is told on stderr.
+fn load_prometheus(settings: PrometheusSettings) -> Result<Arc<PrometheusMode>, String> {
+    let network = platform::network::NetworkPlatform::real(platform::Platform::real());
+    let file = settings.file.display().to_string();
+    let (mode, warnings) = PrometheusMode::load(settings, network).map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
+        format!("{file} cannot be run:{}", lines.concat())
+    })?;
+    warnings.iter().for_each(|warning| eprintln!("thalweg: {warning}"));
+    Ok(mode)
+}
+
+fn tell_disabled(mode: &PrometheusMode) {
+    for (job, reason) in mode.disabled_jobs() {
+        eprintln!("thalweg: the job {job:?} does not run: {reason}");
+    }
+}
+
+/// Reads the `prometheus.yml` again at each SIGHUP. One with errors changes nothing.
+async fn reload_at_hangup(mode: Arc<PrometheusMode>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+    while hangup.recv().await.is_some() {
+        let reloading = mode.clone();
+        let Ok(reloaded) = tokio::task::spawn_blocking(move || reloading.reload()).await else { return };
+        match &reloaded {
+            Ok(_) => eprintln!("thalweg: the configuration was reloaded"),
+            Err(_) => eprintln!("thalweg: the configuration was not reloaded: it has errors"),
+        }
+        let (Ok(problems) | Err(problems)) = &reloaded;
+        problems.iter().for_each(|problem| eprintln!("thalweg: {problem}"));
+        if reloaded.is_ok() {
+            tell_disabled(&mode);
+        }
+    }
 }
 
 /// Resolves at Ctrl-C or SIGTERM. A second one ends the process at once: nothing acknowledged is lost by that.

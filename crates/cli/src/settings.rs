@@ -1,6 +1,7 @@
 //! Settings of `thalweg serve`: one definition for flags, environment and file. Who gets in is worked out in [`access`].
 
 mod access;
+mod prometheus;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -111,6 +112,21 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_AUDIT_LOG", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     audit_log: Option<String>,
+
+    /// Scrape targets as Prometheus does by this `prometheus.yml`; SIGHUP reads it again [default: none]
+    #[arg(long, alias = "config.file", env = "THALWEG_PROMETHEUS", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prometheus: Option<PathBuf>,
+
+    /// Database that scrapes are written to [default: default]
+    #[arg(long, env = "THALWEG_PROMETHEUS_DATABASE", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prometheus_database: Option<String>,
+
+    /// Let `POST /-/reload` read it again, too
+    #[arg(long, alias = "web.enable-lifecycle", env = "THALWEG_WEB_ENABLE_LIFECYCLE")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    web_enable_lifecycle: bool,
 
     /// Where the binary protocol registers, or `off`; port 0 takes a free one [default: 127.0.0.1:7782]
     #[arg(long, env = "THALWEG_CONTROL", value_name = "ADDRESS")]
@@ -474,6 +490,8 @@ pub(crate) struct Settings {
     pub(crate) server: ServerSettings,
     /// Threads that read from and write to connections.
     pub(crate) network_threads: usize,
+    /// The `prometheus.yml` that is run, if one is.
+    pub(crate) prometheus: Option<server::PrometheusSettings>,
 }
 
 impl ServeFlags {
@@ -595,7 +613,7 @@ impl ServeFlags {
         }
         self.set_sign_in(&mut server, &db.store.directory)?;
         server.flags = self.set_flags()?;
-        Ok(Settings { db, server, network_threads: self.network_threads(cores) })
+        Ok(Settings { db, server, network_threads: self.network_threads(cores), prometheus: self.prometheus()? })
     }
 }
 

@@ -331,3 +331,54 @@ fn queries_are_explained() {
         assert!(analyzed.contains(line), "{analyzed}");
     }
 }
+
+#[test]
+fn a_prometheus_yml_is_checked_run_and_read_again() {
+    let folder = Folder::new("prometheus");
+    let targets = folder.file("targets.json", b"[]");
+    let job = |name: &str| {
+        format!(
+            "- job_name: {name}\n  scrape_interval: 1s\n  file_sd_configs: [{{files: ['{}']}}]\n",
+            targets.display()
+        )
+    };
+    let good = folder.file("good.yml", format!("scrape_configs:\n{}", job("first")).as_bytes());
+    let bad = folder.file("bad.yml", b"scrape_configs:\n- job_nam: x\n");
+    let disabled = folder.file("disabled.yml", b"scrape_configs:\n- job_name: x\n  nomad_sd_configs: [{}]\n");
+    let secret = folder.file("secret.yml", b"scrape_configs:\n- job_name: x\n  bearer_token_file: /nowhere/token\n");
+    for (arguments, code, part) in [
+        (vec![&good], 0, "SUCCESS"),
+        (vec![&good, &bad], 1, "bad.yml:2:3: unknown field job_nam: did you mean job_name?"),
+        (vec![&disabled], 1, "the job \"x\" does not run: nomad_sd_configs is not built in"),
+        (vec![&secret], 1, "/nowhere/token does not exist"),
+    ] {
+        let paths = arguments.iter().map(|path| path.to_str().unwrap());
+        let output = run(&["check", "config"].into_iter().chain(paths).collect::<Vec<_>>());
+        let told = text(&output.stdout);
+        assert_eq!((output.status.code(), told.contains(part)), (Some(code), true), "{told}");
+    }
+    assert!(run(&["check", "config", "--syntax-only", secret.to_str().unwrap()]).status.success());
+    let data = folder.0.join("data");
+    let refused = run(&["serve", "--data", data.to_str().unwrap(), "--prometheus", bad.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("did you mean job_name?"));
+    let server = TestServer::start(&data, &["--no-host-metrics", "--prometheus", good.to_str().unwrap()]);
+    // It scrapes itself.
+    let address = server.url().trim_start_matches("http://").to_owned();
+    folder.file("targets.json", format!("[{{\"targets\": [\"{address}\"]}}]").as_bytes());
+    folder.file("good.yml", format!("scrape_configs:\n{}{}", job("first"), job("second")).as_bytes());
+    let pid = rustix::process::Pid::from_raw(server.pid() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    for job in ["first", "second"] {
+        let path = format!("/api/v1/query?query=up%7Bjob%3D%22{job}%22%7D");
+        let mut tries = 0;
+        while !server.get(&path).1.contains(",\"1\"]") {
+            tries += 1;
+            assert!(tries < 300, "{job}: {}", server.get("/api/v1/targets").1);
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+    let (code, errors) = server.stop();
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(errors.contains("the configuration was reloaded"), "{errors}");
+}

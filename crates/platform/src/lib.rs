@@ -6,10 +6,11 @@
 //!
 //! * `real`: the operating system · `sim`: a machine that crashes, fills up and loses answers
 //! * `direct`: files past the system's cache · `mapped`: files as memory, whose unreadable pages are errors · `objects`: object stores
-//! * `private`: secrets and logs that only their owner may read
+//! * `private`: secrets and logs that only their owner may read · [`network`]: HTTP, datagrams, tasks and timers
 
 mod direct;
 mod mapped;
+pub mod network;
 pub mod objects;
 pub mod private;
 mod real;

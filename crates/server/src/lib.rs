@@ -26,6 +26,7 @@ mod state;
 mod wire;
 
 pub use http::page;
+pub use http::scraping::mode::{PrometheusMode, PrometheusSettings};
 pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};
 pub use settings::{Compression, Listener, Network, Pem, ServerSettings, TlsSettings};

@@ -11,6 +11,7 @@ use access::account::Account;
 use db::OpeningProgress;
 use model::DEFAULT_DATABASE;
 
+use crate::http::scraping::mode::PrometheusMode;
 use crate::http::targets::BackupTarget;
 
 pub use tls::{Pem, TlsSettings};
@@ -207,6 +208,8 @@ pub struct ServerSettings {
     pub audit_log: Option<PathBuf>,
     /// Where backups that are asked for by HTTP may go; none by default.
     pub backup_targets: Vec<BackupTarget>,
+    /// The `prometheus.yml` that the server runs, if it does.
+    pub prometheus: Option<Arc<PrometheusMode>>,
     /// Settings that are neither defaults nor secrets, by name: `/api/v1/status/flags` shows them.
     pub flags: Vec<(String, String)>,
 }
@@ -293,6 +296,7 @@ impl ServerSettings {
             trusted_proxies: Vec::new(),
             audit_log: None,
             backup_targets: Vec::new(),
+            prometheus: None,
             flags: Vec::new(),
         }
     }

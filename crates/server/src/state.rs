@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::error::ApiError;
 use crate::http::body::{Budget, Spares};
+use crate::http::scraping;
 use crate::listen::tls::Tls;
 use crate::metrics::{Metrics, family};
 use crate::notice::Notices;
@@ -61,6 +62,9 @@ impl State {
             queue_max: settings.query_queue_max,
             queue_timeout: Duration::from_millis(settings.query_queue_timeout_ms),
         };
+        if let Some(mode) = &settings.prometheus {
+            mode.start(&db);
+        }
         let queries = Queries::new(bounds, Scheduler::new(db.query_threads(), db.clock()));
         Self {
             started_ns: db.now_ns(),
@@ -100,6 +104,9 @@ impl State {
     /// The server's own numbers, as text.
     pub(crate) fn render_metrics(&self) -> String {
         let mut text = self.metrics.render(&self.db, &self.queries, &self.otlp_deltas.stats());
+        if let Some(mode) = &self.settings.prometheus {
+            scraping::metrics::render(mode, &mut text);
+        }
         for (name, help, value) in [
             ("thalweg_sign_ins_failed_total", "Sign-ins that were refused.", self.sign_in.failed()),
             (

@@ -72,6 +72,18 @@ pub(super) const TARGETS: &[Target] = &[
         &[Seeds::Literals(&["crates/ingest/src/exposition"])],
         &["crates/ingest/src/exposition"],
     ),
+    Target {
+        bytes_max: 8192,
+        ..of_text(
+            "prometheus_config",
+            "prometheus.yml, answers of DNS and EC2",
+            &[
+                Seeds::Files { folder: "crates/scrape/tests/configs", extension: "yml", skip: 0 },
+                Seeds::Literals(&["crates/scrape/src/config/tests.rs", "crates/scrape/src/discovery/ec2"]),
+            ],
+            &["crates/scrape/src/config"],
+        )
+    },
     of_text("graphite", "Graphite's lines", &[Seeds::Literals(&["crates/ingest/src/graphite"])], &[]),
     of_text(
         "opentsdb",

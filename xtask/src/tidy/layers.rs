@@ -5,13 +5,14 @@ use serde_json::Value;
 use super::Finding;
 
 /// Layers from the ground up. A crate may use what stands in a lower line, never what stands in its own or above.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &["crates/model", "crates/codec", "crates/platform"],
     &["crates/index", "crates/ingest", "crates/cache", "crates/wire", "crates/access"],
     &["crates/store"],
     &["crates/query"],
     &["crates/promql", "crates/sql", "crates/influxql", "crates/sql-datafusion"],
     &["crates/db", "crates/client"],
+    &["crates/scrape"],
     &["crates/rules"],
     &["crates/server"],
     &["crates/sim", "crates/bench", "bindings/c", "bindings/python"],

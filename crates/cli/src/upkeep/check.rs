@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use db::CheckReport;
 use platform::Platform;
 use serde_json::{Value, json};
 
+use super::check_config::ConfigFlags;
 use super::show::{Bar, partitions, partitions_json};
 use super::{counted, size};
 use crate::objects::ObjectAccess;
@@ -15,6 +16,7 @@ use crate::objects::ObjectAccess;
 const EXAMPLES: &str = "Examples:
   thalweg check --data /var/lib/thalweg
   thalweg check --data /var/lib/thalweg --objects s3://bucket/prefix --json
+  thalweg check config prometheus.yml
 
 Exit code: 0 all is as it was written, 1 something is damaged, 2 the check could not be made.
 A damaged part or segment: restore a backup into a new folder (thalweg restore), or start the server, which sets damaged
@@ -22,8 +24,10 @@ parts aside and serves the rest.";
 
 /// Verify every checksum of a data folder; nothing is changed
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct CheckFlags {
+    #[command(subcommand)]
+    subject: Option<Subject>,
     /// Data folder; a server may be running on it
     #[arg(long, env = "THALWEG_DATA", value_name = "FOLDER", default_value = "./thalweg-data")]
     data: PathBuf,
@@ -37,7 +41,17 @@ pub(crate) struct CheckFlags {
     json: bool,
 }
 
+/// A check of something that is not a data folder.
+#[derive(Debug, Subcommand)]
+enum Subject {
+    /// Check configurations of Prometheus (prometheus.yml)
+    Config(ConfigFlags),
+}
+
 pub(crate) fn run(flags: &CheckFlags) -> Result<ExitCode, String> {
+    if let Some(Subject::Config(flags)) = &flags.subject {
+        return Ok(super::check_config::run(flags));
+    }
     let platform = Platform::real();
     let tier = flags.objects.as_deref().map(|url| flags.access.tier(url)).transpose()?;
     let bar = Bar::new();

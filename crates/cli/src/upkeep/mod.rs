@@ -4,6 +4,7 @@ mod account;
 mod backup;
 mod certificate;
 mod check;
+mod check_config;
 mod compact;
 mod database;
 mod delete;

@@ -4,17 +4,60 @@
 use std::fmt::Write;
 use std::ops::Range;
 
+use model::NativeHistogram;
+use model::histogram::CounterReset;
+
 use crate::BodyError;
 use crate::protobuf::{Value, Walker, malformed};
+use crate::remote_write::read_scraped_histogram;
 
 /// Bytes of the text: a label is repeated for each bucket.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
+/// The kind of histograms of gauges.
+const GAUGE_HISTOGRAM: u64 = 5;
+
 const KINDS: [&str; 6] = ["counter", "gauge", "summary", "untyped", "histogram", "histogram"];
+
+/// What becomes of histograms that are classic and native.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NativeHistograms {
+    /// The classic buckets alone are read.
+    Ignored,
+    /// The native ones alone.
+    InPlaceOfClassic,
+    /// Both.
+    BesideClassic,
+}
+
+/// A native histogram with its series as the text spells one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundHistogram {
+    /// Name and labels.
+    pub key: String,
+    /// The time, if it has one, in milliseconds since the Unix epoch.
+    pub time_ms: Option<i64>,
+    /// The histogram.
+    pub value: NativeHistogram,
+}
+
+/// All families of a body.
+#[derive(Debug, Default)]
+pub struct Families {
+    /// As text, but for native histograms.
+    pub text: String,
+    /// Native histograms.
+    pub histograms: Vec<FoundHistogram>,
+}
 
 /// The text of all families of a body.
 pub fn text(body: &[u8]) -> Result<String, BodyError> {
-    let mut out = String::new();
+    read(body, NativeHistograms::Ignored).map(|families| families.text)
+}
+
+/// All families of a body.
+pub fn read(body: &[u8], native: NativeHistograms) -> Result<Families, BodyError> {
+    let mut reader = Reader { body, native, families: Families::default() };
     let mut at = 0;
     while at < body.len() {
         let mut walker = Walker::new(body, at..body.len());
@@ -22,10 +65,16 @@ pub fn text(body: &[u8]) -> Result<String, BodyError> {
         let start = walker.at();
         let end = usize::try_from(length).ok().and_then(|length| start.checked_add(length));
         let end = end.filter(|end| *end <= body.len()).ok_or_else(|| malformed("a length beyond the body", start))?;
-        push_family(&mut out, body, start..end)?;
+        reader.push_family(start..end)?;
         at = end;
     }
-    Ok(out)
+    Ok(reader.families)
+}
+
+struct Reader<'b> {
+    body: &'b [u8],
+    native: NativeHistograms,
+    families: Families,
 }
 
 /// A message's fields that are bytes.
@@ -46,25 +95,87 @@ fn string(body: &[u8], range: Range<usize>) -> Result<&str, BodyError> {
     std::str::from_utf8(body.get(range).unwrap_or_default()).map_err(|_| malformed("a text that is not UTF-8", start))
 }
 
-fn push_family(out: &mut String, body: &[u8], range: Range<usize>) -> Result<(), BodyError> {
-    let (mut name, mut help, mut kind, mut metrics) = ("", "", 0, Vec::new());
-    fields(body, range, |number, value| {
-        match (number, value) {
-            (1, Value::Bytes(range)) => name = string(body, range)?,
-            (2, Value::Bytes(range)) => help = string(body, range)?,
-            (3, Value::Varint(number)) => kind = number,
-            (4, Value::Bytes(range)) => metrics.push(range),
-            _ => {}
+impl Reader<'_> {
+    fn push_family(&mut self, range: Range<usize>) -> Result<(), BodyError> {
+        let body = self.body;
+        let (mut name, mut help, mut kind, mut metrics) = ("", "", 0, Vec::new());
+        fields(body, range, |number, value| {
+            match (number, value) {
+                (1, Value::Bytes(range)) => name = string(body, range)?,
+                (2, Value::Bytes(range)) => help = string(body, range)?,
+                (3, Value::Varint(number)) => kind = number,
+                (4, Value::Bytes(range)) => metrics.push(range),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if is_plain(name) {
+            let kind = usize::try_from(kind).ok().and_then(|kind| KINDS.get(kind)).copied().unwrap_or("untyped");
+            let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+            // Writing into a string does not fail.
+            let _ = writeln!(self.families.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        }
+        metrics.into_iter().try_for_each(|range| self.push_metric(Family { name, kind }, range))
+    }
+
+    fn push_metric(&mut self, family: Family<'_>, range: Range<usize>) -> Result<(), BodyError> {
+        let body = self.body;
+        let (mut metric, mut parts) = (Metric::default(), Vec::new());
+        fields(body, range, |number, value| {
+            match (number, value) {
+                (1, Value::Bytes(range)) => push_label(&mut metric.labels, body, range)?,
+                (2..=5 | 7, Value::Bytes(range)) => parts.push((number, range)),
+                (6, Value::Varint(time_ms)) => metric.time_ms = Some(time_ms as i64),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let name = family.name;
+        for (number, range) in parts {
+            let out = &mut self.families.text;
+            match number {
+                4 => push_parts(out, body, (name, &metric), (range, Parts::SUMMARY))?,
+                7 => {
+                    let is_native = self.push_native(family, &metric, range.clone())?;
+                    if !is_native || self.native == NativeHistograms::BesideClassic {
+                        push_parts(&mut self.families.text, body, (name, &metric), (range, Parts::HISTOGRAM))?;
+                    }
+                }
+                _ => {
+                    let mut value = 0.0;
+                    fields(body, range, |number, found| {
+                        if let (1, Value::Fixed64(bits)) = (number, found) {
+                            value = f64::from_bits(bits);
+                        }
+                        Ok(())
+                    })?;
+                    metric.push(out, name, None, value)?;
+                }
+            }
         }
         Ok(())
-    })?;
-    if is_plain(name) {
-        let kind = usize::try_from(kind).ok().and_then(|kind| KINDS.get(kind)).copied().unwrap_or("untyped");
-        // Writing into a string does not fail.
-        let _ =
-            writeln!(out, "# HELP {name} {}\n# TYPE {name} {kind}", help.replace('\\', "\\\\").replace('\n', "\\n"));
     }
-    metrics.into_iter().try_for_each(|range| push_metric(out, body, name, range))
+
+    /// Reads a native histogram; returns whether there is one.
+    fn push_native(&mut self, family: Family<'_>, metric: &Metric, range: Range<usize>) -> Result<bool, BodyError> {
+        if self.native == NativeHistograms::Ignored {
+            return Ok(false);
+        }
+        let Some(found) = read_scraped_histogram(self.body, range)? else { return Ok(false) };
+        let mut value = found.map_err(BodyError::Malformed)?;
+        if family.kind == GAUGE_HISTOGRAM {
+            value.counter_reset = CounterReset::Gauge;
+        }
+        let key = metric.key(family.name, None);
+        self.families.histograms.push(FoundHistogram { key, time_ms: metric.time_ms, value });
+        Ok(true)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Family<'b> {
+    name: &'b str,
+    kind: u64,
 }
 
 fn is_plain(name: &str) -> bool {
@@ -80,19 +191,23 @@ struct Metric {
 }
 
 impl Metric {
+    /// Name and labels of a series.
+    fn key(&self, name: &str, more: Option<(&str, f64)>) -> String {
+        let more = more.map_or_else(String::new, |(label, bound)| format!(",{label}=\"{}\"", number(bound)));
+        let labels = &self.labels;
+        if is_plain(name) {
+            format!("{name}{{{}}}", format!("{labels}{more}").trim_start_matches(','))
+        } else {
+            format!("{{{}{labels}{more}}}", quoted(name))
+        }
+    }
+
     fn push(&self, out: &mut String, name: &str, more: Option<(&str, f64)>, value: f64) -> Result<(), BodyError> {
         if out.len() > TEXT_BYTES_MAX {
             let limit = "pushed metrics as text";
             return Err(BodyError::TooLarge { size_bytes_max: TEXT_BYTES_MAX as u64, limit });
         }
-        let more = more.map_or_else(String::new, |(label, bound)| format!(",{label}=\"{}\"", number(bound)));
-        let value = number(value);
-        let labels = &self.labels;
-        let _ = if is_plain(name) {
-            write!(out, "{name}{{{}}} {value}", format!("{labels}{more}").trim_start_matches(','))
-        } else {
-            write!(out, "{{{}{labels}{more}}} {value}", quoted(name))
-        };
+        let _ = write!(out, "{} {}", self.key(name, more), number(value));
         if let Some(time_ms) = self.time_ms {
             let _ = write!(out, " {time_ms}");
         }
@@ -111,36 +226,6 @@ fn number(value: f64) -> String {
         f64::NEG_INFINITY => "-Inf".to_owned(),
         value => value.to_string(),
     }
-}
-
-fn push_metric(out: &mut String, body: &[u8], name: &str, range: Range<usize>) -> Result<(), BodyError> {
-    let (mut metric, mut held) = (Metric::default(), Vec::new());
-    fields(body, range, |number, value| {
-        match (number, value) {
-            (1, Value::Bytes(range)) => push_label(&mut metric.labels, body, range)?,
-            (2..=5 | 7, Value::Bytes(range)) => held.push((number, range)),
-            (6, Value::Varint(time_ms)) => metric.time_ms = Some(time_ms as i64),
-            _ => {}
-        }
-        Ok(())
-    })?;
-    for (number, range) in held {
-        match number {
-            4 => push_parts(out, body, (name, &metric), (range, Parts::SUMMARY))?,
-            7 => push_parts(out, body, (name, &metric), (range, Parts::HISTOGRAM))?,
-            _ => {
-                let mut value = 0.0;
-                fields(body, range, |number, found| {
-                    if let (1, Value::Fixed64(bits)) = (number, found) {
-                        value = f64::from_bits(bits);
-                    }
-                    Ok(())
-                })?;
-                metric.push(out, name, None, value)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 fn push_label(labels: &mut String, body: &[u8], range: Range<usize>) -> Result<(), BodyError> {
@@ -234,6 +319,27 @@ mod tests {
 
     fn delimited(message: &[u8]) -> Vec<u8> {
         [&[message.len() as u8], message].concat()
+    }
+
+    #[test]
+    fn native_histograms_are_read() {
+        // Two buckets of schema 1: one observation in the first, three in the second.
+        let span = bytes(12, &message(&[varint(1, 2), varint(2, 2)]));
+        let deltas = message(&[varint(13, 2), varint(13, 4)]);
+        let bucket = bytes(3, &message(&[varint(1, 4), double(2, 8.0)]));
+        let native = message(&[varint(1, 4), double(2, 9.0), varint(5, 2), double(6, 0.5), span, deltas, bucket]);
+        let label = bytes(1, &message(&[bytes(1, b"a"), bytes(2, b"b")]));
+        let family = message(&[bytes(1, b"took"), varint(3, 4), bytes(4, &message(&[label, bytes(7, &native)]))]);
+        let body = delimited(&family);
+        let families = read(&body, NativeHistograms::InPlaceOfClassic).unwrap();
+        assert_eq!(families.text, "# HELP took \n# TYPE took histogram\n");
+        let FoundHistogram { key, value, .. } = &families.histograms[0];
+        assert_eq!((key.as_str(), value.sum, value.layout.schema), ("took{\"a\"=\"b\"}", 9.0, 1));
+        let model::histogram::HistogramCounts::Integer(counts) = &value.counts else { panic!() };
+        assert_eq!((counts.count, counts.positive.as_slice()), (4, [1, 3].as_slice()));
+        let both = read(&body, NativeHistograms::BesideClassic).unwrap();
+        assert!(both.text.contains("took_bucket{\"a\"=\"b\",le=\"8\"} 4\n") && both.histograms.len() == 1);
+        assert!(read(&body, NativeHistograms::Ignored).unwrap().histograms.is_empty());
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Prometheus's text exposition format 0.0.4, and of OpenMetrics 1.0 what differs in it: `# UNIT`, `# EOF`, times in
-//! seconds, exemplars (skipped).
+//! seconds, exemplars (read of scraped targets alone, [`parse_scrape`]).
 //!
 //! ```text
 //! # HELP http_requests_total How many requests were answered.
@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use memchr::{memchr, memchr2};
-use model::{GroupKey, MetricKind, MetricMetadata, Span};
+use model::{Exemplar, GroupKey, Labels, MetricKind, MetricMetadata, SeriesExemplar, Span};
 
 pub use key::decode_key;
 
@@ -65,6 +65,11 @@ pub fn parse<'body>(body: impl Into<Body<'body>>, options: &Options<'_>) -> Resu
     parse_lines(body.into(), Parser::new(options))
 }
 
+/// As [`parse`], for the response of a target: exemplars are read, too. Those without a time have that of their sample.
+pub fn parse_scrape<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
+    parse_lines(body.into(), Parser { exemplars: Some(Vec::new()), ..Parser::new(options) })
+}
+
 struct Parser<'options> {
     options: &'options Options<'options>,
     /// What stands before every key, because of extra labels.
@@ -73,6 +78,8 @@ struct Parser<'options> {
     /// Length of all keys that do not stand in the body.
     keys_bytes: usize,
     metadata: Vec<MetricMetadata>,
+    /// Exemplars, where they are read.
+    exemplars: Option<Vec<SeriesExemplar>>,
     /// Places in the metadata.
     families: HashMap<String, usize>,
     ended: bool,
@@ -99,6 +106,7 @@ impl LineReader for Parser<'_> {
     fn finish(self, body: &[u8]) -> Parsed<'_> {
         let mut parsed = self.lone.finish(body, decode_key);
         parsed.batch.metadata = self.metadata;
+        parsed.batch.exemplars = self.exemplars.unwrap_or_default();
         parsed
     }
 }
@@ -111,6 +119,7 @@ impl<'options> Parser<'options> {
             lone: LoneLines::new(options.limits.rows_max),
             keys_bytes: 0,
             metadata: Vec::new(),
+            exemplars: None,
             families: HashMap::new(),
             ended: false,
         }
@@ -160,10 +169,21 @@ impl<'options> Parser<'options> {
         self.lone.rows.check_room()?;
         let key = self.place_key(start, raw_key)?;
         self.lone.rows.push(key, timestamp_ns, value.to_bits(), self.lone.line);
-        match exemplar.filter(|exemplar| self.options.format == Format::OpenMetrics && !is_exemplar(exemplar)) {
-            Some(_) => Err("the exemplar cannot be read; its sample was stored".into()),
+        match exemplar.filter(|_| self.options.format == Format::OpenMetrics) {
+            Some(exemplar) => self.take_exemplar(key, exemplar, timestamp_ns),
             None => Ok(()),
         }
+    }
+
+    fn take_exemplar(&mut self, key: GroupKey, text: &[u8], sample_ns: i64) -> Result<(), Reason> {
+        let found = read_exemplar(text).ok_or("the exemplar cannot be read; its sample was stored")?;
+        let exemplars_max = self.options.limits.exemplars_max;
+        if let Some(exemplars) = self.exemplars.as_mut().filter(|exemplars| exemplars.len() < exemplars_max) {
+            let timestamp_ns = found.time_ns.unwrap_or(sample_ns);
+            let exemplar = Exemplar { labels: found.labels, value: found.value, timestamp_ns };
+            exemplars.push(SeriesExemplar { key, exemplar });
+        }
+        Ok(())
     }
 
     fn place_key(&mut self, start: usize, raw_key: &[u8]) -> Result<GroupKey, Reason> {
@@ -241,16 +261,29 @@ impl<'options> Parser<'options> {
     }
 }
 
-/// Returns whether this is labels, a value and perhaps a time. Exemplars are not stored.
-fn is_exemplar(text: &[u8]) -> bool {
+/// What an exemplar says.
+struct FoundExemplar {
+    labels: Labels,
+    value: f64,
+    time_ns: Option<i64>,
+}
+
+/// Reads labels, a value and perhaps a time.
+fn read_exemplar(text: &[u8]) -> Option<FoundExemplar> {
     let text = text.trim_ascii();
-    let Ok(length) = key::key_length(text) else { return false };
-    let (labels, rest) = text.split_at_checked(length).unwrap_or_default();
+    let (labels, rest) = text.split_at_checked(key::key_length(text).ok()?)?;
     let words: Vec<&[u8]> = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
-    labels.starts_with(b"{")
-        && decode_key(&[b"e", labels].concat()).is_ok()
-        && matches!(words.len(), 1 | 2)
-        && words.iter().all(|word| parse_float(word).is_some())
+    if !labels.starts_with(b"{") || !matches!(words.len(), 1 | 2) {
+        return None;
+    }
+    let labels = decode_key(&[b"e", labels].concat()).ok()?.labels;
+    let value = parse_float(words.first()?)?;
+    let seconds = words.get(1).map(|word| parse_float(word));
+    let time_ns = match seconds {
+        None => None,
+        Some(seconds) => Some(((seconds? * 1000.0).round() as i64).saturating_mul(1_000_000)),
+    };
+    Some(FoundExemplar { labels, value, time_ns })
 }
 
 /// The first word and what follows the blanks behind it.

@@ -181,7 +181,7 @@ proptest! {
             let time = timestamp_ms.map(|timestamp_ms| format!(" {timestamp_ms}")).unwrap_or_default();
             body = body + "m{" + &escaped.join(",") + "} " + &value.to_string() + &time + "\n";
             let timestamp_ns = timestamp_ms.map_or(77, |timestamp_ms| i64::from(timestamp_ms) * 1_000_000);
-            let labels = model::Labels::from_pairs(labels).unwrap();
+            let labels = Labels::from_pairs(labels).unwrap();
             writeln!(expected, "{} m{labels} value={value:?} @{timestamp_ns}", place + 1).unwrap();
         }
         prop_assert_eq!(parse_text(body.as_bytes(), Format::Text, &[], &Limits::default()), expected);

@@ -55,6 +55,35 @@ pub(super) fn read_histogram(body: &[u8], range: Range<usize>) -> Result<Result<
     Ok(fields.finish())
 }
 
+/// Numbers of the fields of `io.prometheus.client.Histogram`, each at the number that the field has here; 0 is none.
+const SCRAPED_NUMBERS: [u32; 15] = [0, 1, 3, 0, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13];
+
+/// Reads a native histogram as programs show it when they are scraped. `None` if it is a classic one alone.
+pub(crate) fn read_scraped_histogram(
+    body: &[u8],
+    range: Range<usize>,
+) -> Result<Option<Result<NativeHistogram, String>>, BodyError> {
+    let mut fields = Fields::default();
+    let mut message = Walker::new(body, range);
+    while let Some(field) = message.next_field()? {
+        let number = SCRAPED_NUMBERS.get(field.number as usize).copied().unwrap_or_default();
+        match field.value {
+            _ if number == 0 => {}
+            Value::Varint(value) => fields.take_varint(number, value),
+            Value::Fixed64(bits) => fields.take_float(number, f64::from_bits(bits)),
+            Value::Bytes(range) => fields.take_list(body, number, range)?,
+            Value::Fixed32 => {}
+        }
+    }
+    // A float count of 0 is one that is not given.
+    fields.is_float &= fields.count.1 != 0.0;
+    let is_native = fields.spans.iter().any(|spans| !spans.is_empty())
+        || fields.zero_threshold > 0.0
+        || fields.zero_count.0 > 0
+        || fields.zero_count.1 > 0.0;
+    Ok(is_native.then(|| fields.finish().map(|sample| sample.histogram)))
+}
+
 impl Fields {
     fn take_varint(&mut self, number: u32, value: u64) {
         match number {

@@ -24,6 +24,7 @@ use model::Batch;
 
 pub(crate) use encode::encode_histogram;
 pub use encode::{Series, SeriesV2, compress, encode, encode_v2};
+pub(crate) use histogram::read_scraped_histogram;
 pub use key::decode_key;
 pub use v1::parse;
 pub use v2::parse_v2;

@@ -9,7 +9,7 @@
 //!   [`objects`]: rows as InfluxDB 3 writes them
 //! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
-//! * [`page`]: the web page
+//! * [`scraping`]: a `prometheus.yml` that the server runs, its targets · [`page`]: the web page
 
 pub(crate) mod admin;
 pub(crate) mod body;
@@ -36,6 +36,7 @@ pub(crate) mod request;
 pub(crate) mod routes;
 pub(crate) mod rows_json;
 pub(crate) mod running_queries;
+pub(crate) mod scraping;
 pub(crate) mod status;
 pub(crate) mod streamed;
 pub(crate) mod targets;

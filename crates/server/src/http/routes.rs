@@ -26,6 +26,7 @@ use crate::http::plan;
 use crate::http::query;
 use crate::http::remote_read;
 use crate::http::running_queries;
+use crate::http::scraping;
 use crate::http::status;
 use crate::http::write;
 use crate::sign_in::rights::{self, Need, Needs};
@@ -98,7 +99,7 @@ fn reads() -> Vec<Route> {
         Route::new("/federate", Read, get(federate::federate).post(federate::federate)),
         Route::new("/api/v1/metrics", Read, get(write::push::list)),
         Route::new("/api/v1/status/active_queries", SignIn, get(running_queries::list)),
-        Route::new("/api/v1/status/config", ServerAdmin, get(status::config)),
+        Route::new("/api/v1/status/config", ServerAdmin, get(scraping::targets::config)),
         Route::new("/api/v1/status/flags", ServerAdmin, get(status::flags)),
         Route::new("/api/v1/status/runtimeinfo", ServerAdmin, get(status::runtime_info)),
         Route::new("/api/v1/status/tsdb", Read, get(status::tsdb)),
@@ -107,21 +108,23 @@ fn reads() -> Vec<Route> {
     ]
 }
 
-/// What belongs to scraping and rules, which an empty Prometheus answers so.
+/// What belongs to scraping and rules. Rules are as an empty Prometheus has them.
 fn scraping() -> Vec<Route> {
-    use Need::SignIn;
+    use Need::{ServerAdmin, SignIn};
     vec![
+        Route::new("/-/reload", ServerAdmin, post(scraping::targets::reload).put(scraping::targets::reload)),
         Route::new("/api/v1/alertmanagers", SignIn, get(status::no_alertmanagers)),
         Route::new("/api/v1/status/walreplay", SignIn, get(status::wal_replay)),
         Route::new("/api/v1/status/tsdb/blocks", SignIn, get(status::no_blocks)),
         Route::new("/api/v1/status/self_metrics", SignIn, get(status::no_list)),
-        Route::new("/api/v1/targets/metadata", SignIn, get(status::no_list)),
-        Route::new("/api/v1/scrape_pools", SignIn, get(status::no_scrape_pools)),
+        Route::new("/api/v1/targets/metadata", SignIn, get(scraping::targets::metadata)),
+        Route::new("/api/v1/targets/relabel_steps", ServerAdmin, get(scraping::targets::relabel)),
+        Route::new("/api/v1/scrape_pools", SignIn, get(scraping::targets::scrape_pools)),
         Route::new("/api/v1/features", SignIn, get(status::no_features)),
         Route::new("/api/v1/notifications", SignIn, get(status::no_list)),
         Route::new("/api/v1/rules", SignIn, get(status::no_rules)),
         Route::new("/api/v1/alerts", SignIn, get(status::no_alerts)),
-        Route::new("/api/v1/targets", SignIn, get(status::no_targets)),
+        Route::new("/api/v1/targets", SignIn, get(scraping::targets::targets)),
     ]
 }
 

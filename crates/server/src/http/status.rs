@@ -63,10 +63,6 @@ pub(crate) async fn no_alerts() -> Response {
     json::success(r#"{"alerts":[]}"#, &[], &[])
 }
 
-pub(crate) async fn no_targets() -> Response {
-    json::success(r#"{"activeTargets":[],"droppedTargets":[],"droppedTargetCounts":{}}"#, &[], &[])
-}
-
 pub(crate) async fn no_alertmanagers() -> Response {
     json::success(r#"{"activeAlertmanagers":[],"droppedAlertmanagers":[]}"#, &[], &[])
 }
@@ -74,10 +70,6 @@ pub(crate) async fn no_alertmanagers() -> Response {
 /// A list of what belongs to scraping, which there is none of.
 pub(crate) async fn no_list() -> Response {
     json::success("[]", &[], &[])
-}
-
-pub(crate) async fn no_scrape_pools() -> Response {
-    json::success(r#"{"scrapePools":[]}"#, &[], &[])
 }
 
 pub(crate) async fn no_features() -> Response {
@@ -92,11 +84,6 @@ pub(crate) async fn no_blocks() -> Response {
 /// The log has been replayed when this can be asked.
 pub(crate) async fn wal_replay() -> Response {
     json::success(r#"{"min":0,"max":0,"current":0}"#, &[], &[])
-}
-
-/// There is no configuration file of Prometheus's form.
-pub(crate) async fn config() -> Response {
-    json::success(r#"{"yaml":""}"#, &[], &[])
 }
 
 /// The limits of queries and the data folder, under the names of Prometheus's flags, and what was set, under our own.
@@ -121,13 +108,15 @@ pub(crate) async fn runtime_info(From(state): From<Arc<State>>) -> Response {
         Ok(time) => time.to_string(),
         Err(_) => String::new(),
     };
+    let prometheus = state.settings.prometheus.as_ref();
+    let (loaded_ns, is_reload_successful) = prometheus.map_or((state.started_ns, true), |mode| mode.last_reload());
     let kept_ms = state.db.policy(DEFAULT_DATABASE).map_or(0, |policy| policy.retention_ns / 1_000_000);
     let data = serde_json::json!({
         "startTime": time(state.started_ns),
         "serverTime": time(state.db.now_ns()),
         "CWD": state.db.directory().to_string_lossy(),
-        "reloadConfigSuccess": true,
-        "lastConfigTime": time(state.started_ns),
+        "reloadConfigSuccess": is_reload_successful,
+        "lastConfigTime": time(loaded_ns),
         "corruptionCount": 0,
         "goroutineCount": 0,
         "GOMAXPROCS": std::thread::available_parallelism().map_or(1, std::num::NonZero::get),

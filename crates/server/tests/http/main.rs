@@ -25,6 +25,7 @@ mod push;
 mod queries;
 mod questdb;
 mod readiness;
+mod scraping;
 mod sql;
 mod status;
 mod streams;

@@ -1,0 +1,73 @@
+//! `alerting`: where alerts are sent.
+
+use super::discovery::{self, Discovery};
+use super::http::HttpConfig;
+use super::job::read_scheme;
+use super::reader::Fields;
+use super::relabel::read_rules;
+use crate::relabel::{NameScheme, Rule};
+
+/// Where alerts are sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AlertingConfig {
+    /// Steps for all alerts.
+    pub alert_relabel: Vec<Rule>,
+    /// Groups of Alertmanagers.
+    pub alertmanagers: Vec<AlertmanagerConfig>,
+}
+
+/// Alertmanagers that are found and asked alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlertmanagerConfig {
+    /// `http` or `https`.
+    pub scheme: String,
+    /// What stands before the API's paths.
+    pub path_prefix: String,
+    /// How long a request may take.
+    pub timeout_ms: u64,
+    /// How requests are made.
+    pub http: HttpConfig,
+    /// Where they are found.
+    pub discoveries: Vec<Discovery>,
+    /// Why they cannot be found, if they cannot.
+    pub disabled: Option<String>,
+    /// Steps for Alertmanagers.
+    pub relabel: Vec<Rule>,
+    /// Steps for the alerts that are sent to these.
+    pub alert_relabel: Vec<Rule>,
+}
+
+pub(super) fn read(fields: &Fields<'_>, names: NameScheme) -> AlertingConfig {
+    AlertingConfig {
+        alert_relabel: read_rules(fields, "alert_relabel_configs", names),
+        alertmanagers: fields.maps("alertmanagers", |section| Some(read_alertmanager(section, names))),
+    }
+}
+
+fn read_alertmanager(fields: &Fields<'_>, names: NameScheme) -> AlertmanagerConfig {
+    let version = fields.text_or("api_version", "v2");
+    if version != "v2" {
+        fields.reading.error(fields.position_of("api_version"), format!("api_version {version:?}: only v2 is there"));
+    }
+    refuse_sigv4(fields);
+    let (discoveries, disabled) = discovery::read(fields, names);
+    AlertmanagerConfig {
+        scheme: read_scheme(fields),
+        path_prefix: fields.text_or("path_prefix", ""),
+        timeout_ms: fields.duration_ms("timeout").unwrap_or(10_000),
+        http: HttpConfig::read(fields),
+        discoveries,
+        disabled,
+        relabel: read_rules(fields, "relabel_configs", names),
+        alert_relabel: read_rules(fields, "alert_relabel_configs", names),
+    }
+}
+
+/// Signing requests for AWS is not built in: sent without, they would be refused.
+pub(super) fn refuse_sigv4(fields: &Fields<'_>) {
+    for name in ["sigv4", "azuread", "google_iam"] {
+        if fields.node(name).is_some() {
+            fields.reading.error(fields.position_of(name), format!("{name} is not built in"));
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! How HTTP requests are made: credentials, TLS, proxies. Scraping, discovery, Alertmanagers and forwarding have these fields in common.
+
+use super::reader::Fields;
+use super::secret::Source;
+
+/// Settings of requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// What requests sign in with.
+    pub credentials: Credentials,
+    /// TLS.
+    pub tls: TlsConfig,
+    /// Whether redirections are followed.
+    pub follow_redirects: bool,
+    /// Whether HTTP/2 is offered.
+    pub enable_http2: bool,
+    /// Whether connections are kept open.
+    pub keep_alive: bool,
+    /// Proxies.
+    pub proxy: ProxyConfig,
+    /// Further headers.
+    pub headers: Vec<HeaderConfig>,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            credentials: Credentials::None,
+            tls: TlsConfig::default(),
+            follow_redirects: true,
+            enable_http2: true,
+            keep_alive: true,
+            proxy: ProxyConfig::default(),
+            headers: Vec::new(),
+        }
+    }
+}
+
+/// How requests sign in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credentials {
+    /// Nothing.
+    None,
+    /// `Authorization: Basic`.
+    Basic {
+        /// The name.
+        username: Option<Source>,
+        /// The password.
+        password: Option<Source>,
+    },
+    /// `Authorization` with a kind and credentials.
+    Authorization {
+        /// `Bearer`, ….
+        kind: String,
+        /// What follows the kind.
+        credentials: Option<Source>,
+    },
+    /// A token of OAuth 2.0.
+    Oauth2(Box<Oauth2Config>),
+}
+
+/// A client of OAuth 2.0 that fetches its own tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Oauth2Config {
+    /// The client's name.
+    pub client_id: String,
+    /// Its secret.
+    pub client_secret: Option<Source>,
+    /// What the token is for.
+    pub scopes: Vec<String>,
+    /// Where tokens are fetched.
+    pub token_url: String,
+    /// Further parameters.
+    pub endpoint_params: Vec<(String, String)>,
+    /// TLS of that address.
+    pub tls: TlsConfig,
+    /// Proxies to it.
+    pub proxy: ProxyConfig,
+}
+
+/// TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsConfig {
+    /// Certificates of trusted authorities.
+    pub ca: Option<Source>,
+    /// The client's certificate.
+    pub cert: Option<Source>,
+    /// Its key.
+    pub key: Option<Source>,
+    /// The name that the server's certificate must have.
+    pub server_name: Option<String>,
+    /// Takes every certificate.
+    pub insecure_skip_verify: bool,
+    /// The lowest version: 2 for TLS 1.2, 3 for TLS 1.3.
+    pub version_min: Option<u8>,
+    /// The highest version.
+    pub version_max: Option<u8>,
+}
+
+impl TlsConfig {
+    fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.ca.iter().chain(&self.cert).chain(&self.key)
+    }
+}
+
+/// Proxies.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProxyConfig {
+    /// The proxy of all requests.
+    pub url: Option<String>,
+    /// Hosts, domains and networks that are reached without it.
+    pub except: String,
+    /// Takes both from the environment.
+    pub from_environment: bool,
+}
+
+/// A header with its values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderConfig {
+    /// The header's name.
+    pub name: String,
+    /// Its values; there may be several.
+    pub values: Vec<Source>,
+}
+
+/// Headers that requests have anyway.
+const RESERVED_HEADERS: [&str; 20] = [
+    "authorization",
+    "host",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "user-agent",
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "www-authenticate",
+    "accept-encoding",
+    "x-prometheus-remote-write-version",
+    "x-prometheus-remote-read-version",
+    "x-prometheus-scrape-timeout-seconds",
+    "x-amz-date",
+    "x-amz-security-token",
+    "x-amz-content-sha256",
+    "te",
+    "upgrade",
+];
+
+impl HttpConfig {
+    /// Everything in it that may come from a file.
+    pub fn sources(&self) -> Vec<&Source> {
+        let mut sources: Vec<&Source> = self.tls.sources().collect();
+        match &self.credentials {
+            Credentials::None => {}
+            Credentials::Basic { username, password } => sources.extend(username.iter().chain(password)),
+            Credentials::Authorization { credentials, .. } => sources.extend(credentials),
+            Credentials::Oauth2(oauth2) => sources.extend(oauth2.client_secret.iter().chain(oauth2.tls.sources())),
+        }
+        sources.extend(self.headers.iter().flat_map(|header| &header.values));
+        sources
+    }
+
+    /// Takes its fields out of those of a section.
+    pub fn read(fields: &Fields<'_>) -> Self {
+        Self {
+            credentials: read_credentials(fields),
+            tls: fields.map("tls_config", read_tls).unwrap_or_default(),
+            follow_redirects: fields.flag_or("follow_redirects", true),
+            enable_http2: fields.flag_or("enable_http2", true),
+            keep_alive: true,
+            proxy: read_proxy(fields),
+            headers: read_headers(fields),
+        }
+    }
+}
+
+fn read_credentials(fields: &Fields<'_>) -> Credentials {
+    let mut ways = Vec::new();
+    if let Some(basic) = fields.map("basic_auth", |basic| Credentials::Basic {
+        username: Source::of_two(basic, "username", "username_file"),
+        password: Source::secret(basic, "password", "password_file"),
+    }) {
+        ways.push(basic);
+    }
+    let authorization = fields.map("authorization", |section| {
+        let kind = section.text("type").map(|kind| kind.trim().to_owned()).filter(|kind| !kind.is_empty());
+        let kind = kind.unwrap_or_else(|| "Bearer".to_owned());
+        if kind.eq_ignore_ascii_case("basic") {
+            let position = section.position_of("type");
+            section.reading.error(position, "authorization type cannot be basic: use basic_auth");
+        }
+        let credentials = Source::secret(section, "credentials", "credentials_file");
+        Credentials::Authorization { kind, credentials }
+    });
+    ways.extend(authorization);
+    if let Some(token) = Source::secret(fields, "bearer_token", "bearer_token_file") {
+        ways.push(Credentials::Authorization { kind: "Bearer".to_owned(), credentials: Some(token) });
+    }
+    ways.extend(fields.map("oauth2", |oauth2| Credentials::Oauth2(Box::new(read_oauth2(oauth2)))));
+    if ways.len() > 1 {
+        let message =
+            "at most one of basic_auth, authorization, bearer_token, bearer_token_file and oauth2 may be there";
+        fields.reading.error(fields.position, message);
+    }
+    ways.into_iter().next().unwrap_or(Credentials::None)
+}
+
+fn read_oauth2(fields: &Fields<'_>) -> Oauth2Config {
+    let grant_type = fields.text_or("grant_type", "client_credentials");
+    if grant_type != "client_credentials" {
+        let position = fields.position_of("grant_type");
+        fields
+            .reading
+            .error(position, format!("grant_type {grant_type:?} is not supported: only client_credentials is"));
+    }
+    Oauth2Config {
+        client_id: fields.required("client_id"),
+        client_secret: Source::secret(fields, "client_secret", "client_secret_file"),
+        scopes: fields.texts("scopes"),
+        token_url: fields.required("token_url"),
+        endpoint_params: fields.text_pairs("endpoint_params"),
+        tls: fields.map("tls_config", read_tls).unwrap_or_default(),
+        proxy: read_proxy(fields),
+    }
+}
+
+/// TLS's section.
+pub(super) fn read_tls(fields: &Fields<'_>) -> TlsConfig {
+    let version = |name: &'static str| {
+        fields.parsed(name, |text| match text {
+            "TLS13" => Ok(3),
+            "TLS12" => Ok(2),
+            "TLS10" | "TLS11" => {
+                fields.reading.warn(fields.position_of(name), format!("{name}: {text} is not spoken: TLS12 is taken"));
+                Ok(2)
+            }
+            _ => Err(format!("{name}: expected TLS10, TLS11, TLS12 or TLS13, found {text:?}")),
+        })
+    };
+    let (cert, key) = (Source::of_two(fields, "cert", "cert_file"), Source::secret(fields, "key", "key_file"));
+    if cert.is_some() != key.is_some() {
+        fields.reading.error(fields.position, "a client's certificate and its key belong together");
+    }
+    TlsConfig {
+        ca: Source::of_two(fields, "ca", "ca_file"),
+        cert,
+        key,
+        server_name: fields.text("server_name").filter(|name| !name.is_empty()),
+        insecure_skip_verify: fields.flag_or("insecure_skip_verify", false),
+        version_min: version("min_version"),
+        version_max: version("max_version"),
+    }
+}
+
+fn read_proxy(fields: &Fields<'_>) -> ProxyConfig {
+    let url = fields.parsed("proxy_url", |text| {
+        if text.contains("://") { Ok(text.to_owned()) } else { Err(format!("proxy_url: {text:?} is no address")) }
+    });
+    let proxy = ProxyConfig {
+        url,
+        except: fields.text_or("no_proxy", ""),
+        from_environment: fields.flag_or("proxy_from_environment", false),
+    };
+    if proxy.from_environment && (proxy.url.is_some() || !proxy.except.is_empty()) {
+        let message = "proxy_from_environment goes with neither proxy_url nor no_proxy";
+        fields.reading.error(fields.position_of("proxy_from_environment"), message);
+    }
+    if !proxy.except.is_empty() && proxy.url.is_none() {
+        fields.reading.error(fields.position_of("no_proxy"), "no_proxy needs proxy_url");
+    }
+    for (_, values) in fields.pairs("proxy_connect_header", |node| Some(fields.reading.items(node))) {
+        values.iter().for_each(|value| value.is_secret.set(true));
+    }
+    fields.without_effect("proxy_connect_header", "requests to proxies have no further headers here");
+    proxy
+}
+
+fn read_headers(fields: &Fields<'_>) -> Vec<HeaderConfig> {
+    let pairs = fields.pairs("http_headers", |node| {
+        let header = fields.reading.fields(node)?;
+        let mut values: Vec<Source> = header.texts("values").into_iter().map(Source::Inline).collect();
+        let secret = header.list("secrets", |node| {
+            node.is_secret.set(true);
+            fields.reading.text(node)
+        });
+        values.extend(secret.into_iter().map(Source::Inline));
+        values.extend(header.texts("files").iter().map(|path| Source::File(fields.reading.path(path))));
+        header.finish();
+        Some(values)
+    });
+    for (name, _) in &pairs {
+        if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+            fields
+                .reading
+                .error(fields.position_of("http_headers"), format!("the header {name} is not for http_headers"));
+        }
+    }
+    pairs.into_iter().map(|(name, values)| HeaderConfig { name, values }).collect()
+}

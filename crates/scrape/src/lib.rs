@@ -1,0 +1,22 @@
+//! Prometheus's configuration, service discovery, relabelling and scraping.
+//!
+//! ```text
+//! config ──► scraper: a pool for each job ──► discovery: groups of labels ──► relabel ──► targets
+//!                                                                                          │ a task each
+//!                      db: rows by token ◄── append: lines ◄── response ◄── request ◄──────┘
+//! ```
+//!
+//! * [`config`]: a `prometheus.yml`, typed · [`relabel`]: labels changed by rules · [`discovery`]: where targets are found
+//! * `scraper`: all jobs · `pool`: the targets of one · [`target`]: one target and its scrapes · `client`: requests with credentials
+
+mod client;
+pub mod config;
+pub mod discovery;
+mod pool;
+pub mod relabel;
+mod scraper;
+pub mod target;
+
+pub use client::{Client, USER_AGENT};
+pub use pool::{Dropped, Pool};
+pub use scraper::Scraper;

@@ -1,0 +1,114 @@
+//! A server that runs a `prometheus.yml`.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use platform::Platform;
+use platform::network::NetworkPlatform;
+use serde_json::Value;
+use thalweg_server::{PrometheusMode, PrometheusSettings};
+
+use crate::harness::Running;
+
+fn json(server: &Running, path: &str) -> Value {
+    let answer = server.get(path);
+    assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn start(file: &Path) -> Running {
+    let settings =
+        PrometheusSettings { file: file.to_owned(), database: "default".to_owned(), is_lifecycle_enabled: true };
+    let (mode, warnings) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    Running::start_with(|settings| settings.prometheus = Some(mode))
+}
+
+fn folder() -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("thalweg-scraping-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn a_server_scrapes_another_and_reloads() {
+    let folder = folder();
+    let file = folder.join("prometheus.yml");
+    let scraped = Running::start();
+    let job = |name: &str| {
+        format!(
+            "- job_name: {name}\n  basic_auth: {{username: u, password: hidden-password}}\n  static_configs: [{{targets: ['{}']}}]\n",
+            scraped.address
+        )
+    };
+    let rest = "- job_name: elsewhere\n  gce_sd_configs: [{project: x}]\n\
+                - job_name: none\n  static_configs: [{targets: ['gone:1']}]\n  relabel_configs: [{action: drop}]\n";
+    let text =
+        |jobs: &str| format!("global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n{jobs}{rest}");
+    std::fs::write(&file, text(&job("first"))).unwrap();
+    let server = start(&file);
+    let up = |job: &str| {
+        let query = format!("/api/v1/query?query=up%7Bjob%3D%22{job}%22%7D");
+        json(&server, &query)["data"]["result"][0]["value"][1] == "1"
+    };
+    wait_until("the first job is up", || up("first"));
+    let targets = json(&server, "/api/v1/targets");
+    let active = &targets["data"]["activeTargets"];
+    assert_eq!(active.as_array().unwrap().len(), 1);
+    assert_eq!((&active[0]["health"], &active[0]["scrapePool"]), (&"up".into(), &"first".into()));
+    assert_eq!(active[0]["labels"]["instance"], scraped.address.to_string());
+    assert_eq!(active[0]["discoveredLabels"]["__scrape_interval__"], "1s");
+    assert_eq!(targets["data"]["droppedTargetCounts"]["none"], 1);
+    assert_eq!(targets["data"]["droppedTargets"][0]["scrapePool"], "none");
+    assert_eq!(targets["data"]["scrapePoolErrors"]["elsewhere"][0], "gce_sd_configs is not built in");
+    let only = json(&server, "/api/v1/targets?state=active&scrapePool=none");
+    assert_eq!(
+        (only["data"]["activeTargets"].as_array().unwrap().len(), &only["data"]["droppedTargets"][0]),
+        (0, &Value::Null)
+    );
+    assert_eq!(
+        json(&server, "/api/v1/scrape_pools")["data"]["scrapePools"],
+        serde_json::json!(["elsewhere", "first", "none"])
+    );
+    let shown = server.get("/api/v1/status/config").body;
+    assert!(shown.contains("<secret>") && !shown.contains("hidden-password"), "{shown}");
+    let metadata = json(
+        &server,
+        "/api/v1/targets/metadata?metric=thalweg_sign_ins_failed_total&match_target=%7Bjob%3D%22first%22%7D",
+    );
+    assert_eq!(metadata["data"][0]["type"], "counter");
+    let steps = json(&server, "/api/v1/targets/relabel_steps?scrapePool=none&labels=%7B%22a%22%3A%22b%22%7D");
+    assert_eq!(
+        (&steps["data"]["steps"][0]["rule"]["action"], &steps["data"]["steps"][0]["keep"]),
+        (&"drop".into(), &false.into())
+    );
+    // A broken file changes nothing.
+    std::fs::write(&file, "scrape_config: []\n").unwrap();
+    let answer = server.send("POST", "/-/reload", &[], b"");
+    assert_eq!(answer.status, 500);
+    assert!(answer.body.contains("did you mean scrape_configs?"), "{}", answer.body);
+    assert!(server.get("/metrics").body.contains("\nthalweg_config_last_reload_successful 0\n"));
+    std::fs::write(&file, text(&(job("first") + &job("second")))).unwrap();
+    assert_eq!(server.send("POST", "/-/reload", &[], b"").status, 200);
+    wait_until("the second job is up", || up("second"));
+    let metrics = server.get("/metrics").body;
+    assert!(metrics.contains("\nthalweg_config_last_reload_successful 1\n"), "{metrics}");
+    assert!(metrics.contains("\nthalweg_scrape_pool_targets{scrape_job=\"second\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("\nthalweg_scrape_jobs_disabled 1\n"), "{metrics}");
+    drop(server);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_server_without_one_has_nothing_to_reload() {
+    let server = Running::start();
+    assert_eq!(server.send("POST", "/-/reload", &[], b"").status, 400);
+}
