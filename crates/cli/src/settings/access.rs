@@ -138,3 +138,30 @@ fn origins(text: Option<&str>) -> Result<Vec<String>, String> {
         None => Ok(origins),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_tls_belong_together() {
+        let of_text = |text: &str| ServeFlags::default().over(text).and_then(|flags| flags.to_settings());
+        let both = "tls_cert = \"c.pem\"\ntls_key = \"k.pem\"\n";
+        let tls = of_text(&format!("{both}tls_client_ca = \"a.pem\"\ntls_listeners = \"http, postgres\"")).unwrap();
+        let tls = tls.server.tls.unwrap();
+        assert_eq!(tls.client_certificates, ClientCertificates::Verified);
+        assert!(tls.covers("--http") && tls.covers("postgres") && !tls.covers("--line"));
+        for (text, expected) in [
+            ("tls_cert = \"c.pem\"", "together"),
+            ("tls_client_ca = \"a.pem\"", "together"),
+            (&format!("{both}tls_client_certificates = \"required\""), "--tls-client-ca"),
+            (&format!("{both}tls_client_ca = \"a.pem\"\ntls_client_certificates = \"maybe\""), "maybe"),
+            (&format!("{both}tls_listeners = \"udp\""), "udp"),
+            ("hsts_max_age_s = 5", "needs TLS"),
+            ("trusted_proxies = \"x\"", "--trusted-proxies"),
+        ] {
+            let error = of_text(text).err().unwrap_or_default();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}
