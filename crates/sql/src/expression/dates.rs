@@ -91,7 +91,8 @@ fn age(a: DateTime, b: DateTime) -> Value {
 pub(super) fn interval_part(field: &str, interval: Interval) -> Option<f64> {
     const NS_PER_S: i64 = 1_000_000_000;
     let Interval { months, days, ns } = interval;
-    let seconds = (ns % (60 * NS_PER_S)) as f64 / 1e9;
+    // Summed up as Postgres does.
+    let seconds = (ns / NS_PER_S % 60) as f64 + time::as_seconds(ns % NS_PER_S);
     Some(match field.to_lowercase().as_str() {
         "epoch" => {
             // Summed up as Postgres does, whose floats it has to be.
