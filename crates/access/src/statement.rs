@@ -148,6 +148,7 @@ mod tests {
         Account {
             name: "a".to_owned(),
             credential: Credential::Password(String::new()),
+            certificates: Vec::new(),
             scram: None,
             is_server_admin: false,
             grants: grants.iter().map(|grant| grant.parse().unwrap()).collect(),
