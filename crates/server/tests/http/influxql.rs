@@ -201,3 +201,22 @@ fn a_database_is_dropped_by_its_path() {
     assert_eq!(server.send("DELETE", path, &[], b"").status, 404);
     assert!(!server.get("/api/v1/admin/databases").body.contains("\"d\""));
 }
+
+#[test]
+fn binary_values_of_questdb_are_refused_with_words() {
+    let server = Running::start();
+    let line = [&b"t,host=a v==\x10"[..], &1.5f64.to_le_bytes(), b" 1\nt,host=b v=2 2\n"].concat();
+    let answer = server.post("/write?db=d", &line);
+    assert!(answer.status == 400 && answer.body.contains("protocol_version=1"), "{} {}", answer.status, answer.body);
+}
+
+#[test]
+fn answers_are_message_pack_where_it_is_accepted() {
+    let server = Running::start();
+    assert_eq!(server.post("/write?db=d", b"m v=1.5 1000000000\n").status, 204);
+    let path = format!("/query?db=d&epoch=s&q={}", encoded("SELECT v FROM m"));
+    let (status, kind, body) = server.send_for_bytes("GET", &path, &[("accept", "application/x-msgpack")], b"");
+    assert_eq!((status, kind.as_str()), (200, "application/x-msgpack"));
+    let expected = b"\x81\xa7results\x91\x82\xacstatement_id\x00\xa6series\x91\x83\xa4name\xa1m\xa7columns\x92\xa4time\xa1v\xa6values\x91\x92\x01\xcb\x3f\xf8\0\0\0\0\0\0";
+    assert_eq!(body, expected);
+}
