@@ -45,7 +45,7 @@ pub(crate) fn choose(
     Ok(all)
 }
 
-/// What is to be read of a table to choose groups of it.
+/// How a table is read to choose groups of it.
 pub(crate) struct TableScan {
     schema: Schema,
     scan: Scan,
