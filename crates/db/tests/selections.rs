@@ -170,6 +170,30 @@ impl World {
         assert_eq!(by_number, whole, "{operation}({count}, {input}) at {time_ms}");
     }
 
+    /// `or` on one side has the operator read whole labels.
+    fn check_join(&mut self) {
+        let time_ms = START_MS + self.random.i64(0..MINUTES * MINUTE_MS);
+        let function = self.pick(&["sum", "count", "max", "min"]);
+        let clause = self.pick(&["", "by (job)", "by (zone)", "by (pod, job)", "by (none)"]);
+        let (left, right) = (self.pick(&["lone", "m_a", "m_b"]), self.pick(&["lone", "m_a", "m_flag"]));
+        let matching = self.pick(&[
+            "on (pod)",
+            "on (pod) group_left",
+            "on (pod) group_left (zone)",
+            "on (pod) group_right (job)",
+            "on (job, pod) group_left (none)",
+            "on (job)",
+            "on (job) group_left",
+            "ignoring (zone)",
+        ]);
+        let operator = self.pick(&["*", "+", "-"]);
+        let [by_number, whole] = [left.to_owned(), format!("({left} or no_such_metric)")].map(|left| {
+            let samples = self.samples(&format!("{function} {clause} ({left} {operator} {matching} {right})"), time_ms);
+            samples.map(|samples| samples.into_iter().collect::<BTreeMap<_, _>>())
+        });
+        assert_eq!(by_number, whole, "{function} {clause} ({left} {operator} {matching} {right}) at {time_ms}");
+    }
+
     fn instant(&self, text: &str, time_ms: i64) -> BTreeMap<Labels, f64> {
         self.samples(text, time_ms).unwrap().into_iter().collect()
     }
@@ -224,6 +248,7 @@ fn selections_say_what_the_samples_say() {
         }
         (0..200).for_each(|_| world.check());
         (0..200).for_each(|_| world.check_topk());
+        (0..120).for_each(|_| world.check_join());
         (0..20).for_each(|_| world.check_names());
     }
 }

@@ -231,6 +231,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn bytes_that_were_written_are_in_memory_and_advice_changes_nothing() {
+        let path = std::env::temp_dir().join(format!("thalweg-advice-{}", std::process::id()));
+        let file = RealFiles.open(&path, OpenMode::CreateNew).unwrap();
+        fs::remove_file(&path).unwrap();
+        file.write_all_at(b"abc", 0).unwrap();
+        assert!(file.is_cached(1));
+        file.will_need(0, 3);
+        file.will_need(9, 0);
+        let mut read = [0; 3];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"abc");
+    }
+
+    #[test]
     fn a_removed_lock_file_lets_nobody_in() {
         let folder = std::env::temp_dir().join(format!("thalweg-lock-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();

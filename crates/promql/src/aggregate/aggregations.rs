@@ -174,7 +174,11 @@ impl<'q> Evaluator<'q> {
                 )?;
             }
             _ => {
-                for row in self.ordered(input, steps)?.rows {
+                let rows = match self.joined_by_number(input, grouping, steps)? {
+                    Some(joined) => joined,
+                    None => self.ordered(input, steps)?,
+                };
+                for row in rows.rows {
                     let group = Some(grouping.key(&row.labels));
                     aggregation.push(SeriesRow { series: row.labels.clone(), group, row })?;
                 }

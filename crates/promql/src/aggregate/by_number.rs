@@ -1,5 +1,8 @@
-//! `topk` and `bottomk` over many series at one step: samples are compared with no labels but the series' numbers, and whole labels are read for
-//! the few series that were selected. Whole labels of all would cost more than everything else.
+//! Aggregations that need few labels of their input, or those of few series. Series are told apart by their numbers: to read whole labels of all
+//! would cost more than everything else.
+//!
+//! * `topk` and `bottomk` at one step: samples are compared without labels, and whole labels are read for the few series that were selected.
+//! * An aggregation `by` labels over an arithmetic operator with `on`: labels that neither of them names are not read.
 //!
 //! Which of equal samples are selected depends on the order of the series' labels ([`topk`](crate::aggregate::topk)), as does the order of equal
 //! samples in the result. Where that matters, and where histograms or NaN are among the samples, all is read again with whole labels.
@@ -8,12 +11,14 @@ use model::{METRIC_NAME, Matcher};
 use query::{Projection, QueryError, number_of};
 
 use crate::aggregate::topk::{IndexedSample, select_topk};
-use crate::eval::evaluator::Evaluator;
+use crate::eval::evaluator::{Computed, Evaluator};
 use crate::eval::row_stream::CollectedRows;
 use crate::eval::rows::{Row, Steps, Vector};
 use crate::range::range_functions::{RangeCall, is_name};
 use crate::range::window_bounds::{SelectorOutput, WindowBounds};
-use crate::syntax::ast::{Aggregate, Aggregation, Edges, Expr, NeededLabels, Node};
+use crate::syntax::ast::{
+    Aggregate, Aggregation, Cardinality, Edges, Expr, Grouping, Link, Matching, NeededLabels, Node, Operator,
+};
 use crate::syntax::functions::Function;
 
 /// With more to select, whole labels are read anyway.
@@ -49,6 +54,32 @@ fn matchers_of(input: &Expr) -> Option<&[Matcher]> {
     matchers.iter().any(is_name).then_some(matchers)
 }
 
+/// An arithmetic operator between two selections that match on some labels, for an aggregation by labels.
+struct NumberedJoin<'a> {
+    left: (&'a Expr, &'a [Matcher]),
+    right: (&'a Expr, &'a [Matcher]),
+    link: &'a Link,
+    matching: &'a Matching,
+    /// The labels that matching, grouping and what is taken from the other side look at.
+    names: Vec<String>,
+}
+
+impl<'a> NumberedJoin<'a> {
+    fn new(input: &'a Expr, grouping: &Grouping) -> Option<Self> {
+        let Node::Chain(chain) = &input.node else { return None };
+        let [link] = chain.links.as_slice() else { return None };
+        let matching = link.matching.as_ref()?;
+        let has_fill = matching.fill_left.is_some() || matching.fill_right.is_some();
+        let is_arithmetic = matches!(link.operator, Operator::Arithmetic(_)) && !link.return_bool;
+        if grouping.without || !matching.on || has_fill || !is_arithmetic || chain.invariant_operands() > 0 {
+            return None;
+        }
+        let (left, right) = ((&chain.first, matchers_of(&chain.first)?), (&link.right, matchers_of(&link.right)?));
+        let names = [&matching.labels, &matching.include, &grouping.labels].into_iter().flatten().cloned().collect();
+        Some(Self { left, right, link, matching, names })
+    }
+}
+
 impl<'q> Evaluator<'q> {
     /// The result of `topk` or `bottomk` over all series of a metric at one step, if it can be had without all labels.
     pub(crate) fn select_by_number(
@@ -67,7 +98,7 @@ impl<'q> Evaluator<'q> {
         if !is_of_all || !self.is_instant(steps) || !(1.0..=SELECTED_MAX).contains(count) {
             return Ok(None);
         }
-        let input = self.numbered_rows(&aggregate.input, matchers, steps)?;
+        let input = self.numbered_rows(&aggregate.input, matchers, Projection::NONE, steps)?;
         let numbers: Option<Vec<u32>> = input.rows.iter().map(|row| number_of(&row.labels)).collect();
         let samples = input.rows.iter().enumerate().filter_map(|(index, row)| Some((index, row.get(0)?))).collect();
         let selected = select_without_order(samples, *count as usize, largest);
@@ -86,9 +117,45 @@ impl<'q> Evaluator<'q> {
         Ok(Some(vector))
     }
 
+    /// The rows of an operator over two selections, with the labels by which an aggregation groups them and no others but numbers; `None` if it
+    /// cannot be had so. It fails in the words of whole labels: then, too, it is evaluated with these.
+    pub(crate) fn joined_by_number(
+        &self,
+        input: &Expr,
+        grouping: &Grouping,
+        steps: Steps,
+    ) -> Result<Option<Vector<'q>>, QueryError> {
+        let Some(join) = NumberedJoin::new(input, grouping) else { return Ok(None) };
+        let side = |(expr, matchers): (&Expr, &[Matcher]), names: &[String]| {
+            let rows = self.numbered_rows(expr, matchers, Projection { names, is_without: false }, steps)?;
+            let are_numbered = rows.rows.iter().all(|row| number_of(&row.labels).is_some());
+            Ok::<_, QueryError>(are_numbered.then_some(rows))
+        };
+        let (Some(left), Some(right)) = (side(join.left, &join.names)?, side(join.right, &join.names)?) else {
+            return Ok(None);
+        };
+        let many = if join.matching.cardinality == Cardinality::OneToMany { &right } else { &left };
+        // Two of these series may be the same once a label is that of the other side.
+        let has_included = |row: &Row| join.matching.include.iter().any(|name| row.labels.get(name).is_some());
+        if many.rows.iter().any(has_included) {
+            return Ok(None);
+        }
+        match self.link(join.link, input.span, [Computed::Vector(left), Computed::Vector(right)], steps.count) {
+            Ok(Computed::Vector(joined)) => Ok(Some(joined)),
+            Ok(_) | Err(QueryError::Execution(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The rows of an expression with the numbers of their series.
-    fn numbered_rows(&self, input: &Expr, matchers: &[Matcher], steps: Steps) -> Result<Vector<'q>, QueryError> {
-        let (mut rows, needed) = (CollectedRows::new(self.budget), NeededLabels::Number);
+    fn numbered_rows(
+        &self,
+        input: &Expr,
+        matchers: &[Matcher],
+        projection: Projection<'_>,
+        steps: Steps,
+    ) -> Result<Vector<'q>, QueryError> {
+        let (mut rows, needed) = (CollectedRows::new(self.budget), NeededLabels::Numbered(projection));
         match &input.node {
             Node::Selector(selector) => {
                 let bounds = WindowBounds::instant(selector, SelectorOutput::Values, steps, self.settings.lookback_ms);

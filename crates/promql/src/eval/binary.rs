@@ -200,7 +200,7 @@ impl<'q> Evaluator<'q> {
         Ok(left)
     }
 
-    fn link(
+    pub(crate) fn link(
         &self,
         link: &Link,
         span: Span,

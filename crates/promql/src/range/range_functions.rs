@@ -76,7 +76,7 @@ impl Evaluator<'_> {
                 last: None,
                 grouping: needed.grouping(),
                 projection,
-                is_numbered: needed.is_number(),
+                is_numbered: needed.are_numbered(),
                 distinct: !is_of_one_name || projection.is_none() && !delayed_names,
             };
             return self.stream(matchers, bounds.read_interval(), &options, sink);

@@ -102,7 +102,7 @@ impl<'q> Evaluator<'q> {
             last,
             grouping: needed.grouping(),
             projection: needed.projection().or_else(|| last.map(|_| Projection::ALL)),
-            is_numbered: needed.is_number(),
+            is_numbered: needed.are_numbered(),
             distinct: false,
         };
         self.stream(matchers, bounds.read_interval(), &options, sink)

@@ -436,8 +436,8 @@ pub(crate) enum NeededLabels<'a> {
     All,
     /// Those that tell to which group of an aggregation a row belongs.
     Grouping(&'a Grouping),
-    /// None but the series' number, by which all of its labels are to be had.
-    Number,
+    /// Some, and the series' number, by which all of them are to be had.
+    Numbered(Projection<'a>),
 }
 
 impl<'a> NeededLabels<'a> {
@@ -445,7 +445,7 @@ impl<'a> NeededLabels<'a> {
     pub(crate) const fn grouping(self) -> Option<&'a Grouping> {
         match self {
             Self::Grouping(grouping) => Some(grouping),
-            Self::All | Self::Number => None,
+            Self::All | Self::Numbered(_) => None,
         }
     }
 
@@ -454,12 +454,12 @@ impl<'a> NeededLabels<'a> {
         match self {
             Self::All => None,
             Self::Grouping(grouping) => Some(grouping.projection()),
-            Self::Number => Some(Projection::NONE),
+            Self::Numbered(projection) => Some(projection),
         }
     }
 
-    pub(crate) const fn is_number(self) -> bool {
-        matches!(self, Self::Number)
+    pub(crate) const fn are_numbered(self) -> bool {
+        matches!(self, Self::Numbered(_))
     }
 }
 
