@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State as From};
-use axum::http::{HeaderValue, Method, StatusCode, Version, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post, put};
@@ -205,30 +205,11 @@ fn checks() -> Vec<Route> {
     ]
 }
 
-/// Returns whether a request of HTTP/1 has a body that may not be read yet.
-pub(crate) fn may_have_body(request: &Request) -> bool {
-    request.version() != Version::HTTP_2 && !request.body().is_end_stream()
-}
-
-/// A response to a request whose body was not read: its rest stands before the next request, so the client learns that there will be none.
-pub(crate) fn closing(mut response: Response) -> Response {
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    response
-}
-
-/// Statuses of requests whose bodies are not read.
-const REFUSED_UNREAD: [StatusCode; 4] =
-    [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
-
 /// Counts requests by route, as the router matched it, and by status: there are not more counters than routes.
 async fn count(From(state): From<Arc<State>>, request: Request, next: Next) -> Response {
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let is_page = matched.is_none() && page::asset(request.uri().path()).is_some();
-    let may_have_body = may_have_body(&request);
     let mut response = next.run(request).await;
-    if may_have_body && REFUSED_UNREAD.contains(&response.status()) {
-        response = closing(response);
-    }
     admin::warn(&state, &mut response);
     let unmatched = if is_page { "page" } else { "other" };
     let route = matched.as_ref().map_or(unmatched, MatchedPath::as_str);

@@ -17,7 +17,6 @@ use zeroize::Zeroizing;
 use super::{Caller, OwnedCredentials, credentials, lock, unauthorized};
 use crate::error::ApiError;
 use crate::http::json;
-use crate::http::routes;
 use crate::listen::socket::{Peer, Transport};
 use crate::state::State;
 
@@ -56,7 +55,7 @@ pub(crate) async fn begin(From(state): From<Arc<State>>, request: Request) -> Re
     let body = tokio::time::timeout(state.body_timeout(), to_bytes(body, BODY_BYTES_MAX)).await;
     let Ok(Ok(body)) = body else {
         let refused = ApiError::too_large(format!("a name and a password have at most {BODY_BYTES_MAX} bytes"));
-        return routes::closing(refused.into_response());
+        return refused.into_response();
     };
     let begun = async {
         if !head.headers.contains_key(PAGE) {

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::{Caller, OwnedCredentials, credentials, page_session, proxy, unauthorized};
 use crate::error::ApiError;
-use crate::http::{page, routes};
+use crate::http::page;
 use crate::listen::grpc::status;
 use crate::listen::socket::Peer;
 use crate::settings::Network;
@@ -123,22 +123,20 @@ pub(crate) async fn check(
     let sender = Sender::from_request(&request, &state.settings.trusted_proxies);
     let remote = sender.peer.as_ref().map(|peer| peer.address);
     let signed_in = sender.sign_in(&state).await;
-    let may_have_body = routes::may_have_body(&request);
-    let close = |response| if may_have_body { routes::closing(response) } else { response };
     let caller = match signed_in {
         Ok(caller) => caller,
         Err(_) if need == Need::Nothing => Caller { scope: access::scope::Scope::signed_out(), remote },
-        Err(error) => return close(refused(&error, request.headers())),
+        Err(error) => return refused(&error, request.headers()),
     };
     if need == Need::ServerAdmin
         && let Err(error) = caller.require_server_admin()
     {
         let path = request.uri().path();
         state.sign_in.audit.note(state.db.now_ns(), access::audit::Event::Denied, caller.actor(), path);
-        return close(error.into_response());
+        return error.into_response();
     }
     if let Err(error) = state.sign_in.take(&caller.scope, Counted::Requests, 1, state.db.now_ns()) {
-        return close(error.into_response());
+        return error.into_response();
     }
     request.extensions_mut().insert(caller);
     next.run(request).await

@@ -154,3 +154,31 @@ fn a_federating_prometheus_is_understood() {
     assert_eq!(content_type, "text/plain; version=1.0.0; charset=utf-8; escaping=allow-utf-8");
     assert!(text.contains("\n{\"http.requests\",\"a.b\"=\"1\",instance=\"\""), "{text}");
 }
+
+/// The rest of a body that was not read stands before the next request: a client that does not know that the connection closes sends
+/// its next request into it.
+#[test]
+fn an_answer_that_comes_before_the_body_closes_the_connection_and_says_so() {
+    let server = Running::start();
+    for (path, status) in [
+        ("/v1/metrics", 415),
+        ("/api/v1/otlp/v1/metrics", 415),
+        ("/-/reload", 400),
+        ("/api/v1/status/active_queries/1/kill", 404),
+        ("/nowhere", 404),
+        ("/ping", 405),
+    ] {
+        for length in ["Transfer-Encoding: chunked", "Content-Length: 5"] {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            let mut answer = Vec::new();
+            // The server closes, although nothing of the body has come.
+            let _ = stream.read_to_end(&mut answer);
+            let answer = String::from_utf8_lossy(&answer);
+            let is_refused = answer.starts_with(&format!("HTTP/1.1 {status}"));
+            assert!(is_refused && answer.contains("\r\nconnection: close\r\n"), "{path} {length}: {answer}");
+        }
+    }
+}
