@@ -431,6 +431,34 @@ fn clients_of_postgres_sign_in_by_scram() {
 }
 
 #[test]
+fn statements_do_not_tell_which_databases_there_are() {
+    let guarded = Guarded::start();
+    let reader = guarded.token("reader", r#"{"grants":["read:metrics"]}"#);
+    let form = |name: &str, text: &str| -> String {
+        form_urlencoded::Serializer::new(String::new()).append_pair(name, text).finish()
+    };
+    let answers = |database: &str| {
+        let create = format!("CREATE DATABASE {database}");
+        [
+            ("POST", format!("/query?{}", form("q", &create)), String::new()),
+            ("POST", format!("/sql?{}", form("query", &create)), String::new()),
+            ("PUT", format!("/api/v1/admin/databases/{database}"), String::new()),
+            ("POST", "/api/v2/buckets".to_owned(), format!(r#"{{"name":"{database}","orgID":"x"}}"#)),
+        ]
+        .map(|(method, path, body)| {
+            let answer = guarded.ask(method, &path, Some(&reader), &body);
+            (answer.status, answer.body.replace(database, "NAME"))
+        })
+    };
+    let (known, unknown) = (answers("other"), answers("nosuch"));
+    assert_eq!(known, unknown);
+    assert!(known.iter().all(|(_, body)| body.contains("does not have the right create")), "{known:?}");
+    // One's own may be made again, as Telegraf does.
+    let again = guarded.ask("POST", &format!("/query?{}", form("q", "CREATE DATABASE metrics")), Some(&reader), "");
+    assert!(again.status == 200 && !again.body.contains("error"), "{}", again.body);
+}
+
+#[test]
 fn the_binary_protocol_needs_a_token() {
     let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
     let guarded = Guarded::start_with(|settings| (settings.control, settings.ingest) = (free, free));
