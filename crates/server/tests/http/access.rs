@@ -459,6 +459,43 @@ fn statements_do_not_tell_which_databases_there_are() {
 }
 
 #[test]
+fn no_error_of_the_sign_in_opens_a_session_of_postgres() {
+    let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
+    let guarded = Guarded::start_with(|settings| settings.postgres = free);
+    let body = b"user\0admin\0database\0default\0\0";
+    let startup = [&(8 + body.len() as u32).to_be_bytes()[..], &196_608_u32.to_be_bytes(), body].concat();
+    let message = |kind: u8, body: &[u8]| [&[kind][..], &(4 + body.len() as u32).to_be_bytes(), body].concat();
+    let query = message(b'Q', b"SELECT 'got ' || 'in'\0");
+    let in_answer = |sent: &[Vec<u8>]| {
+        let mut stream = TcpStream::connect(guarded.server.at("--postgres")).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        for part in sent {
+            let _ = stream.write_all(part);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    for odd in [
+        message(b'p', b"\0"),
+        message(b'p', b"SCRAM-SHA-1\0\0\0\0\x01n"),
+        message(b'p', b"SCRAM-SHA-256\0\0\0\0\x03n,,"),
+        message(b'S', b""),
+        message(b'P', b"s\0SELECT 1\0\0\0"),
+    ] {
+        let answer = in_answer(&[startup.clone(), odd.clone(), query.clone()]);
+        assert!(!answer.contains("got in"), "{odd:?}: {answer:?}");
+    }
+    for _ in 0..9 {
+        guarded.get("/metrics", "thw_wrong");
+    }
+    let answer = in_answer(&[startup, query]);
+    assert!(answer.contains("too many sign-ins") && answer.contains("FATAL"), "{answer:?}");
+    assert!(!answer.contains("got in"), "{answer:?}");
+}
+
+#[test]
 fn the_binary_protocol_needs_a_token() {
     let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
     let guarded = Guarded::start_with(|settings| (settings.control, settings.ingest) = (free, free));
