@@ -496,6 +496,23 @@ fn no_error_of_the_sign_in_opens_a_session_of_postgres() {
 }
 
 #[test]
+fn guesses_that_come_together_wait_as_others_do() {
+    let guarded = Guarded::start();
+    guarded.token("alice", r#"{"password":"pass word","grants":["read:metrics"]}"#);
+    let guess = |number: u32| {
+        let path = format!("/api/v1/labels?db=metrics&u=alice&p=guess{number}");
+        guarded.server.send("GET", &path, &[], "").status
+    };
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let guess = &guess;
+        let guesses: Vec<_> = (0..60).map(|number| scope.spawn(move || guess(number))).collect();
+        guesses.into_iter().map(|guess| guess.join().unwrap()).collect()
+    });
+    let checked = statuses.iter().filter(|status| **status == 401).count();
+    assert!(checked < 20 && statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
+}
+
+#[test]
 fn the_binary_protocol_needs_a_token() {
     let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
     let guarded = Guarded::start_with(|settings| (settings.control, settings.ingest) = (free, free));
