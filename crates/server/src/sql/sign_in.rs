@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 use super::errors::failed;
 use super::postgres::Connection;
 use crate::listen::socket::Transport;
-use crate::sign_in::OwnedCredentials;
+use crate::sign_in::{Client, OwnedCredentials};
 use crate::state::State;
 
 /// The start of a session.
@@ -66,13 +66,13 @@ impl Startup {
     }
 
     /// Takes note of who has signed in.
-    fn enter(&self, entry: &Entry) {
+    fn enter(&self, entry: &Arc<Entry>) {
         let state = &self.connection.state;
         let now_ns = state.db.now_ns();
         entry.note_use(now_ns);
         let actor = Actor { account: &entry.account.name, address: Some(self.connection.peer.address.ip()) };
         state.sign_in.audit.note(now_ns, Event::SignedIn, actor, "postgres");
-        self.connection.set_scope(entry.scope.clone());
+        self.connection.set_client(Client::Account(entry.clone()));
     }
 
     /// Lets the session begin. What its settings cannot be is told after that, when clients take notices.

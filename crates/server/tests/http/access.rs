@@ -513,6 +513,66 @@ fn guesses_that_come_together_wait_as_others_do() {
 }
 
 #[test]
+fn open_connections_lose_their_rights_with_the_account() {
+    let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
+    let guarded = Guarded::start_with(|settings| (settings.postgres, settings.line) = (free, free));
+    let token = guarded.token("short", r#"{"grants":["read+write+create:*"]}"#);
+    let mut lines = TcpStream::connect(guarded.server.at("--line")).unwrap();
+    lines.write_all(format!("auth {token}\nbefore v=1 1\n").as_bytes()).unwrap();
+    let started = Instant::now();
+    let names = || guarded.get("/api/v1/label/__name__/values", &guarded.admin).body;
+    while !names().contains("before_v") {
+        assert!(started.elapsed() < Duration::from_secs(10), "the first line is not stored");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let mut config = tokio_postgres::Config::new();
+    let address = guarded.server.at("--postgres");
+    config.host("127.0.0.1").port(address.port()).user("short").password(&token).dbname("metrics");
+    runtime.block_on(async {
+        let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        assert!(client.query("SELECT v FROM m", &[]).await.is_ok_and(|rows| !rows.is_empty()));
+        // What is granted later counts, too.
+        guarded.token("short", r#"{"grants":["read:metrics"]}"#);
+        let refused = client.execute("INSERT INTO m (time, v) VALUES ('2024-01-01', 1)", &[]).await.unwrap_err();
+        assert_eq!(refused.code().map(tokio_postgres::error::SqlState::code), Some("42501"));
+        guarded.token("short", r#"{"grants":["read+write+create:*"]}"#);
+        assert_eq!(guarded.ask("DELETE", "/api/v1/admin/accounts/short", Some(&guarded.admin), "").status, 204);
+        let read = client.query("SELECT v FROM m", &[]).await;
+        assert!(!read.is_ok_and(|rows| !rows.is_empty()), "a removed account reads");
+    });
+    let _ = lines.write_all(b"sneaked v=1 1\n");
+    let _ = lines.read_to_end(&mut Vec::new());
+    assert!(!names().contains("sneaked"), "a removed account writes");
+}
+
+#[test]
+fn lines_before_the_sign_in_are_bounded_and_tokens_are_no_rows() {
+    let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
+    let guarded = Guarded::start_with(|settings| settings.line = free);
+    let mut stream = TcpStream::connect(guarded.server.at("--line")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(&[b'x'; 5 << 10]).unwrap();
+    let ended = stream.read(&mut [0]);
+    let is_slow =
+        |error: &std::io::Error| [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut].contains(&error.kind());
+    assert!(!ended.as_ref().is_err_and(is_slow), "a client without an account is held on to: {ended:?}");
+    let guarded = Guarded::start_with(|settings| {
+        settings.line = free;
+        settings.line_sources = vec![thalweg_server::Network::parse("127.0.0.0/8").unwrap()];
+    });
+    let writer = guarded.token("writer", r#"{"grants":["write+create:default"]}"#);
+    for text in [format!("auth {writer}\nsent v=1 1\n"), "auth v=1 1\n".to_owned()] {
+        let mut stream = TcpStream::connect(guarded.server.at("--line")).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let names = guarded.get("/api/v1/label/__name__/values", &guarded.admin).body;
+    assert!(names.contains("sent_v") && names.contains("auth_v"), "{names}");
+}
+
+#[test]
 fn the_binary_protocol_needs_a_token() {
     let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
     let guarded = Guarded::start_with(|settings| (settings.control, settings.ingest) = (free, free));
