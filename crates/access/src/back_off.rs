@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
+use crate::account::NAME_BYTES_MAX;
+
 /// Failures that cost nothing: people mistype.
 const FREE_FAILURES: u32 = 5;
 
@@ -65,7 +67,8 @@ impl BackOff {
             *entry = Failures { count: entry.count.saturating_add(1), last_ns: now_ns };
         };
         note(&mut self.failures, "");
-        if !name.is_empty() {
+        // No account has a longer name: such a one is counted for the address alone.
+        if (1..=NAME_BYTES_MAX).contains(&name.len()) {
             note(&mut self.failures, name);
         }
     }
@@ -131,6 +134,8 @@ mod tests {
         }
         assert!(back_off.wait("2001:db8::ffff".parse().unwrap(), "", 0).is_some());
         assert!(back_off.wait("2001:db8:0:1::1".parse().unwrap(), "", 0).is_none());
+        back_off.fail("10.0.0.1".parse().unwrap(), &"x".repeat(NAME_BYTES_MAX + 1), 0);
+        assert!(back_off.failures.keys().all(|(_, name)| name.is_empty()), "nobody has a name that is this long");
         for number in 0..2 * ENTRIES_MAX as u32 {
             back_off.fail(IpAddr::V4(number.into()), "", 0);
         }

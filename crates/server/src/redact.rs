@@ -8,13 +8,18 @@ const REDACTED: &str = "'[REDACTED]'";
 /// Words after which texts in quotes are secret, to the end of the statement.
 const SECRET_WORDS: [&str; 7] = ["password", "passwd", "pwd", "secret", "token", "identified", "credentials"];
 
+/// Signs after which languages do not agree on where a text in quotes ends: comments, and a backslash before a quote.
+const UNCLEAR: [&str; 3] = ["--", "/*", "\\"];
+
 /// Replaces each text in quotes that comes after a word such as `PASSWORD` in its statement.
 ///
 /// It need not know the language: `CREATE USER a WITH PASSWORD 'b'`, `SET PASSWORD FOR "a" = 'b'`, `ALTER ROLE a PASSWORD 'b'`, and what
-/// cannot be parsed. Too much is replaced rather than too little; names in double quotes stay, but right after the word or a sign.
+/// cannot be parsed. Where a text has comments or backslashes, all of it after the first such word is replaced. Too much is replaced rather
+/// than too little; names in double quotes stay, but right after the word or a sign.
 pub(crate) fn passwords(text: &str) -> Cow<'_, str> {
-    if !mentions_secret(text) {
-        return Cow::Borrowed(text);
+    let Some(first_end) = first_secret_end(text) else { return Cow::Borrowed(text) };
+    if UNCLEAR.iter().any(|sign| text.contains(sign)) {
+        return Cow::Owned(format!("{} {REDACTED}", text.get(..first_end).unwrap_or_default()));
     }
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut is_secret, mut last_word) = (text, false, String::new());
@@ -52,8 +57,17 @@ fn is_word(character: char) -> bool {
 }
 
 fn mentions_secret(text: &str) -> bool {
+    first_secret_end(text).is_some()
+}
+
+/// Where the first of those words ends.
+fn first_secret_end(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    SECRET_WORDS.iter().any(|word| bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes())))
+    let end = |word: &&str| {
+        let place = bytes.windows(word.len()).position(|window| window.eq_ignore_ascii_case(word.as_bytes()));
+        place.map(|place| place + word.len())
+    };
+    SECRET_WORDS.iter().filter_map(end).min()
 }
 
 /// Bytes of a text in quotes, with both; one without an end goes on to the end. A backslash or a second quote stands for a quote.
@@ -94,7 +108,11 @@ mod tests {
                 "create user \"a\" with password 'it''s' ; show databases",
                 "create user \"a\" with password '[REDACTED]' ; show databases",
             ),
-            ("SET PASSWORD FOR \"admin\" = 'x\\'y'", "SET PASSWORD FOR \"admin\" = '[REDACTED]'"),
+            ("SET PASSWORD FOR \"admin\" = 'x\\'y'", "SET PASSWORD '[REDACTED]'"),
+            ("-- don't\nCREATE USER a WITH PASSWORD 'b'", "-- don't\nCREATE USER a WITH PASSWORD '[REDACTED]'"),
+            ("ALTER ROLE a PASSWORD /*'*/ 'b'", "ALTER ROLE a PASSWORD '[REDACTED]'"),
+            ("SELECT 'a\\'; ALTER ROLE a PASSWORD 'b'", "SELECT 'a\\'; ALTER ROLE a PASSWORD '[REDACTED]'"),
+            ("SELECT 'it''s' -- no secret", "SELECT 'it''s' -- no secret '[REDACTED]'"),
             (
                 "ALTER ROLE a ENCRYPTED PASSWORD $$b$$; SELECT 'c'",
                 "ALTER ROLE a ENCRYPTED PASSWORD '[REDACTED]'; SELECT 'c'",

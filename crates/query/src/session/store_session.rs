@@ -203,7 +203,8 @@ impl Session for StoreSession<'_> {
     }
 
     fn set_up_database(&self, database: &str, settings: &DatabaseSettings) -> Result<(), QueryError> {
-        let is_known = self.host.store.databases().iter().any(|known| known == database);
+        // One that the sender has no right on is answered as one that does not exist.
+        let is_known = self.databases().iter().any(|known| known == database);
         let is_change = is_known && *settings != DatabaseSettings::default();
         if !is_known || is_change {
             self.require(if is_change { Right::Admin } else { Right::Create }, database)?;

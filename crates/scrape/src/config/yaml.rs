@@ -1,5 +1,6 @@
 //! YAML as a tree of texts with positions. What a text means is for its reader to say: a label's value `8080` stays a text.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -225,8 +226,10 @@ fn write_node(out: &mut String, node: &Node, indent: usize, after_dash: bool) {
     match &node.value {
         _ if node.is_secret.get() => out.push_str(" <secret>\n"),
         Value::Text(text, is_plain) => {
+            let text = without_password(text);
             // Writing into a string does not fail.
-            let _ = writeln!(out, " {}", if *is_plain && is_plain_text(text) { text.clone() } else { quoted(text) });
+            let _ =
+                writeln!(out, " {}", if *is_plain && is_plain_text(&text) { text.into_owned() } else { quoted(&text) });
         }
         Value::List(items) if items.is_empty() => out.push_str(" []\n"),
         Value::Map(entries) if entries.is_empty() => out.push_str(" {}\n"),
@@ -259,6 +262,19 @@ fn write_node(out: &mut String, node: &Node, indent: usize, after_dash: bool) {
     }
 }
 
+/// What stands for a password in an address, as Prometheus shows it.
+const PASSWORD: &str = "xxxxx";
+
+/// An address without the password in it (`http://user:password@host/`); any other text as it is.
+fn without_password(text: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').and_then(|(user_info, _)| user_info.split_once(':'));
+    let Some((name, password)) = user else { return Cow::Borrowed(text) };
+    let after = rest.get(name.len() + 1 + password.len()..).unwrap_or_default();
+    Cow::Owned(format!("{scheme}://{name}:{PASSWORD}{after}"))
+}
+
 /// Returns whether a text that stood without quotes may stand so wherever it is written.
 fn is_plain_text(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./+$".contains(&byte);
@@ -288,6 +304,20 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_their_passwords() {
+        for (text, shown) in [
+            ("http://u:secret@proxy:3128", "http://u:xxxxx@proxy:3128"),
+            ("https://u:s@c:ret@h/p?a=b@c", "https://u:xxxxx@h/p?a=b@c"),
+            ("http://u:@h", "http://u:xxxxx@h"),
+            ("http://u@h:80/", "http://u@h:80/"),
+            ("http://h:80/x:y@z", "http://h:80/x:y@z"),
+            ("u:secret@h", "u:secret@h"),
+        ] {
+            assert_eq!(without_password(text), shown);
+        }
+    }
 
     #[test]
     fn trees_have_positions_and_come_back_as_text() {

@@ -180,7 +180,9 @@ pub(super) async fn change_policy(
     name: &str,
     change: PolicyChange,
 ) -> Result<DatabasePolicy, ApiError> {
-    let right = if state.db.databases().iter().any(|known| known == name) { Right::Admin } else { Right::Create };
+    // One that the caller has no right on is answered as one that does not exist.
+    let is_known = caller.scope.sees(name) && state.db.databases().iter().any(|known| known == name);
+    let right = if is_known { Right::Admin } else { Right::Create };
     caller.require(right, name)?;
     let detail = format!("database {name}");
     state.sign_in.audit.note(state.db.now_ns(), Event::SettingsChanged, caller.actor(), &detail);

@@ -33,6 +33,9 @@ const EXPIRY_WARNING_DAYS: i64 = 7;
 const NS_PER_S: i64 = 1_000_000_000;
 const S_PER_DAY: i64 = 86_400;
 
+/// What others than administrators are told instead of messages that name files and addresses.
+const FOR_ADMINISTRATORS: &str = "administrators see more";
+
 /// When to ask again whether the server is ready.
 const RETRY_AFTER_S: HeaderValue = HeaderValue::from_static("1");
 
@@ -73,8 +76,7 @@ fn answer(checks: &[HealthCheck]) -> Response {
 pub(crate) async fn health(From(state): From<Arc<State>>, Extension(caller): Extension<Caller>) -> Response {
     let mut checks = checks(&state);
     if !caller.scope.is_server_admin {
-        // Messages name files and addresses.
-        checks.iter_mut().for_each(|check| "administrators see more".clone_into(&mut check.message));
+        checks.iter_mut().for_each(|check| FOR_ADMINISTRATORS.clone_into(&mut check.message));
     }
     answer(&checks)
 }
@@ -101,10 +103,11 @@ fn certificate_problem(tls: &Tls, now_s: i64) -> Option<String> {
 }
 
 /// 200 while requests are taken, reads and writes; else 503 with the reason.
-pub(crate) async fn ready(From(state): From<Arc<State>>) -> Response {
+pub(crate) async fn ready(From(state): From<Arc<State>>, Extension(caller): Extension<Caller>) -> Response {
     match state.db.write_refusal() {
         None => "Thalweg is ready.\n".into_response(),
-        Some(reason) => not_ready(&reason),
+        Some(reason) if caller.scope.is_server_admin => not_ready(&reason),
+        Some(_) => not_ready(FOR_ADMINISTRATORS),
     }
 }
 

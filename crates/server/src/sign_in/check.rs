@@ -1,5 +1,6 @@
 //! Checks of credentials, and of what is written where.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,11 +35,8 @@ impl State {
         };
         let (now_ns, address) = (self.db.now_ns(), remote.map(|remote| remote.ip()));
         let name = credentials.as_ref().name().to_owned();
-        if let Some(wait) = self.sign_in.wait(address, &name, now_ns) {
-            let seconds = wait.as_secs().max(1);
-            return Err(ApiError::later(format!("too many sign-ins have failed from here: try again in {seconds} s")));
-        }
-        let Some(entry) = self.find_account(credentials).await? else {
+        self.check_wait(address, &name)?;
+        let Some(entry) = self.find_account(credentials, address).await? else {
             self.sign_in.fail(address, &name, now_ns);
             return Err(unauthorized("the token or the password is wrong, or has expired"));
         };
@@ -46,16 +44,24 @@ impl State {
         Ok(Caller { scope: entry.scope.clone(), remote })
     }
 
-    /// The account that credentials are of; `None` if they are wrong.
+    /// Refuses an address, or a name from there, whose sign-ins have failed too often.
+    fn check_wait(&self, address: Option<IpAddr>, name: &str) -> Result<(), ApiError> {
+        let Some(wait) = self.sign_in.wait(address, name, self.db.now_ns()) else { return Ok(()) };
+        let seconds = wait.as_secs().max(1);
+        Err(ApiError::later(format!("too many sign-ins have failed from here: try again in {seconds} s")))
+    }
+
+    /// The account that the credentials of a client at an address are of; `None` if they are wrong.
     pub(crate) async fn find_account(
         self: &Arc<Self>,
         credentials: OwnedCredentials,
+        address: Option<IpAddr>,
     ) -> Result<Option<Arc<Entry>>, ApiError> {
         let now_ns = self.db.now_ns();
         match self.sign_in.directory().look_up(credentials.as_ref(), now_ns) {
             Lookup::Known(entry) => Ok(Some(entry)),
             Lookup::Refused => Ok(None),
-            Lookup::Check(check) => self.check_password(check, credentials, now_ns).await,
+            Lookup::Check(check) => self.check_password(check, credentials, address).await,
         }
     }
 
@@ -114,9 +120,10 @@ impl State {
         self: &Arc<Self>,
         check: PasswordCheck,
         credentials: OwnedCredentials,
-        now_ns: i64,
+        address: Option<IpAddr>,
     ) -> Result<Option<Arc<Entry>>, ApiError> {
-        let OwnedCredentials::Password { password, .. } = credentials else { return Ok(None) };
+        let OwnedCredentials::Password { name, password } = credentials else { return Ok(None) };
+        let now_ns = self.db.now_ns();
         if lock(&self.sign_in.verdicts).has(check.stored(), &password, now_ns) {
             return Ok(check.known());
         }
@@ -124,6 +131,8 @@ impl State {
         let Ok(Ok(permit)) = permit else {
             return Err(ApiError::later("too many passwords are being checked: try again, or use a token"));
         };
+        // Many that came together wait for their turn: those before this one may have failed since.
+        self.check_wait(address, &name)?;
         let checked = self.work_unbounded(move |state| {
             let stored = check.stored().to_owned();
             let entry = check.run(&password);

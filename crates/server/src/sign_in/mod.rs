@@ -95,6 +95,15 @@ pub(crate) const fn forbidden(message: String) -> ApiError {
     ApiError { status: StatusCode::FORBIDDEN, kind: "forbidden", message }
 }
 
+/// A client of a connection on which it signs in once.
+#[derive(Debug, Clone)]
+pub(crate) enum Client {
+    /// One that is let in without an account.
+    Known(Arc<Scope>),
+    /// The account as it was at the sign-in.
+    Account(Arc<Entry>),
+}
+
 /// A database that a caller may write. Rows get into the database by nothing else.
 #[derive(Debug, Clone)]
 pub(crate) struct Destination {
@@ -167,6 +176,26 @@ impl SignIn {
     /// All accounts.
     pub(crate) fn directory(&self) -> Arc<Directory> {
         self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A caller as the client of a connection that stays open.
+    pub(crate) fn client(&self, caller: &Caller) -> Client {
+        let entry = self.directory().get(&caller.scope.name).cloned();
+        let entry = entry.filter(|entry| Arc::ptr_eq(&entry.scope, &caller.scope));
+        entry.map_or_else(|| Client::Known(caller.scope.clone()), Client::Account)
+    }
+
+    /// What a client may do by now: the rights of its account as they are. `None` if it could not sign in so any more, since the account was
+    /// removed, has expired, or has lost the secret or a certificate that it had then.
+    pub(crate) fn scope_now(&self, client: &Client, now_ns: i64) -> Option<Arc<Scope>> {
+        let then = match client {
+            Client::Known(scope) => return Some(scope.clone()),
+            Client::Account(entry) => &entry.account,
+        };
+        let directory = self.directory();
+        let entry = directory.get(&then.name).filter(|entry| !entry.account.is_expired(now_ns))?;
+        let has_certificates = then.certificates.iter().all(|name| entry.account.certificates.contains(name));
+        (entry.account.credential == then.credential && has_certificates).then(|| entry.scope.clone())
     }
 
     /// The account that a client's certificate names.

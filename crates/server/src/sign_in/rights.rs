@@ -122,6 +122,8 @@ pub(crate) async fn check(
     };
     let sender = Sender::from_request(&request, &state.settings.trusted_proxies);
     let remote = sender.peer.as_ref().map(|peer| peer.address);
+    // Handlers that sign in by themselves count failures of the client, not of its proxy.
+    sender.peer.clone().map(|peer| request.extensions_mut().insert(peer));
     let signed_in = sender.sign_in(&state).await;
     let caller = match signed_in {
         Ok(caller) => caller,

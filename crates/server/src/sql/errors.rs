@@ -13,6 +13,12 @@ pub(super) fn failed(code: &str, message: String) -> PgWireError {
     PgWireError::UserError(Box::new(info("ERROR", code, message)))
 }
 
+/// An error that ends the session.
+pub(super) fn fatal(error: PgWireError) -> PgWireError {
+    let info = ErrorInfo::from(error);
+    PgWireError::UserError(Box::new(ErrorInfo::new("FATAL".to_owned(), info.code, info.message)))
+}
+
 pub(super) fn error_of(error: &SqlError) -> PgWireError {
     failed(error.code(), error.to_string())
 }

@@ -13,6 +13,7 @@ use pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_mes
 use tokio::time::timeout;
 use tokio_util::codec::Framed;
 
+use super::errors::fatal;
 use super::gate::Gate;
 use super::postgres::Connection;
 use super::prepared::Statements;
@@ -35,15 +36,18 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: Socket, ahead: Ve
     let mut next = begun?;
     let startup = Startup::new(connection.clone());
     while let Some(message) = next {
-        if !connection.note_statement(&message) {
+        if !is_starting(messages.state()) && !connection.note_statement(&message) {
             process_error(&mut messages, connection.too_many_statements(), true).await?;
         } else if !answer((&connection, &startup), &mut messages, message).await? {
             return Ok(());
         }
-        if !is_starting(messages.state()) {
+        next = if is_starting(messages.state()) {
+            let Ok(next) = timeout(patience, self::next(&mut messages)).await else { return Ok(()) };
+            next?
+        } else {
             messages.get_mut().note_sign_in();
-        }
-        next = self::next(&mut messages).await?;
+            self::next(&mut messages).await?
+        };
     }
     match messages.get_ref().refusal().cloned() {
         None => Ok(()),
@@ -100,11 +104,14 @@ async fn answer(
         PgWireConnectionState::CopyInProgress(is_extended) => is_extended,
         _ => message.is_extended_query(),
     };
+    let was_starting = is_starting(messages.state());
     let is_cancelling = matches!(message, PgWireFrontendMessage::CancelRequest(_));
     let handler = || connection.clone();
     let canceller = Arc::new(connection.canceller());
     let done = process_message(message, messages, startup.clone(), handler(), handler(), handler(), canceller).await;
     let Err(error) = done else { return Ok(!is_cancelling) };
+    // After an error queries are taken: never of a client that has not signed in.
+    let error = if was_starting { fatal(error) } else { error };
     let is_fatal = error.is_fatal();
     process_error(messages, error, waits_for_sync).await?;
     Ok(!is_fatal && !is_cancelling)

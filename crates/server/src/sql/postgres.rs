@@ -22,7 +22,7 @@ use super::{Outcome, VisibleRoles};
 use crate::listen::accept::Serve;
 use crate::listen::socket::{Peer, Socket};
 use crate::listen::tls::Tls;
-use crate::sign_in::Caller;
+use crate::sign_in::{Caller, Client};
 use crate::state::State;
 
 /// What a client is told that finds no place: an error message with its length, severity, code and text.
@@ -55,7 +55,7 @@ impl Serve for Sessions {
             state: self.state.clone(),
             manager: self.manager.clone(),
             peer,
-            scope: OnceLock::new(),
+            client: OnceLock::new(),
             session: Mutex::default(),
             sizes: Mutex::default(),
             notices: Mutex::default(),
@@ -77,8 +77,8 @@ pub(super) struct Connection {
     pub(super) state: Arc<State>,
     pub(super) manager: Arc<ConnectionManager>,
     pub(super) peer: Peer,
-    /// The rights of the client, once it has signed in.
-    scope: OnceLock<Arc<Scope>>,
+    /// Who the client is, once it has signed in.
+    client: OnceLock<Client>,
     session: Mutex<Session>,
     sizes: Mutex<StatementSizes>,
     /// Notices that are sent before the next answer.
@@ -125,13 +125,15 @@ pub(super) fn startup_settings(client: &impl ClientInfo) -> Vec<(String, String)
 
 impl Connection {
     /// The client has signed in.
-    pub(super) fn set_scope(&self, scope: Arc<Scope>) {
-        let _ = self.scope.set(scope);
+    pub(super) fn set_client(&self, client: Client) {
+        let _ = self.client.set(client);
     }
 
-    /// The client; one that has not signed in may do nothing.
+    /// The client with the rights that it has by now; one that has not signed in, or could not any more, may do nothing.
     pub(super) fn caller(&self) -> Caller {
-        let scope = if self.state.sign_in.is_required { self.scope.get().cloned() } else { Some(Scope::open()) };
+        let State { sign_in, db, .. } = &*self.state;
+        let signed_in = || self.client.get().and_then(|client| sign_in.scope_now(client, db.now_ns()));
+        let scope = if sign_in.is_required { signed_in() } else { Some(Scope::open()) };
         Caller { scope: scope.unwrap_or_else(Scope::signed_out), remote: Some(self.peer.address) }
     }
 
@@ -192,8 +194,12 @@ impl Connection {
     /// The context of a statement with these parameters.
     pub(super) fn context(&self, client: &impl ClientInfo, parameters: Vec<Value>) -> PgWireResult<ClientContext> {
         let said = |name| client.metadata().get(name).cloned().unwrap_or_default();
-        let user = said(METADATA_USER);
-        let database = super::database_of(&self.state, &said(METADATA_DATABASE), &user, &self.caller().scope);
+        let (user, scope) = (said(METADATA_USER), self.caller().scope);
+        if Arc::ptr_eq(&scope, &Scope::signed_out()) {
+            let message = "the account was removed, has expired, or has another secret: connect again";
+            return Err(failed("28000", message.to_owned()));
+        }
+        let database = super::database_of(&self.state, &said(METADATA_DATABASE), &user, &scope);
         let session = self.session();
         let writes = session.transaction.as_ref().map(|transaction| transaction.writes.clone());
         Ok(ClientContext {
@@ -207,7 +213,7 @@ impl Connection {
             transaction: writes.map(|writes| writes as Arc<dyn PendingWrites>),
             notices: Notices::default(),
             changed_settings: Some(ChangedSettings::default()),
-            roles: Some(Arc::new(VisibleRoles { state: self.state.clone(), scope: self.caller().scope })),
+            roles: Some(Arc::new(VisibleRoles { state: self.state.clone(), scope })),
         })
     }
 

@@ -1,6 +1,7 @@
 //! Sign-in of Postgres's clients: SCRAM-SHA-256, whose proof shows a password or a token without sending it; or a certificate.
 
 use std::fmt::{self, Debug};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use access::audit::{Actor, Event};
@@ -24,7 +25,7 @@ use zeroize::Zeroizing;
 use super::errors::failed;
 use super::postgres::Connection;
 use crate::listen::socket::Transport;
-use crate::sign_in::OwnedCredentials;
+use crate::sign_in::{Client, OwnedCredentials};
 use crate::state::State;
 
 /// The start of a session.
@@ -59,19 +60,19 @@ impl Startup {
         if let Some(entry) = state.sign_in.certified(peer, now_ns).filter(|entry| entry.account.name == name) {
             return Box::new(Known(Some(entry)));
         }
-        let accounts = Arc::new(Accounts(state.clone()));
+        let accounts = Arc::new(Accounts { state: state.clone(), address: peer.address.ip() });
         let is_sent = peer.transport == Transport::Tls && state.sign_in.directory().has_bcrypt_alone(name);
         if is_sent { CleartextPasswordAuth::new(accounts).create() } else { ScramAuth::new(accounts).create() }
     }
 
     /// Takes note of who has signed in.
-    fn enter(&self, entry: &Entry) {
+    fn enter(&self, entry: &Arc<Entry>) {
         let state = &self.connection.state;
         let now_ns = state.db.now_ns();
         entry.note_use(now_ns);
         let actor = Actor { account: &entry.account.name, address: Some(self.connection.peer.address.ip()) };
         state.sign_in.audit.note(now_ns, Event::SignedIn, actor, "postgres");
-        self.connection.set_scope(entry.scope.clone());
+        self.connection.set_client(Client::Account(entry.clone()));
     }
 
     /// Lets the session begin. What its settings cannot be is told after that, when clients take notices.
@@ -94,6 +95,8 @@ impl Startup {
     {
         let name = client.metadata().get(METADATA_USER).cloned().unwrap_or_default();
         let (state, address) = (&self.connection.state, self.connection.peer.address.ip());
+        // Sessions that began together may have failed since.
+        self.check_wait(&name)?;
         match self.driver.advance_authentication(client, message).await {
             Ok(AuthOutcome::InProgress) => Ok(()),
             Ok(AuthOutcome::Authenticated { identity: Some(entry), final_message }) => {
@@ -157,7 +160,11 @@ impl AuthMechanism<Arc<Entry>> for Known {
 }
 
 /// The accounts, as SCRAM asks for them.
-struct Accounts(Arc<State>);
+struct Accounts {
+    state: Arc<State>,
+    /// The client's address.
+    address: IpAddr,
+}
 
 impl Debug for Accounts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -177,13 +184,17 @@ impl AuthSource<Arc<Entry>> for Accounts {
         let wrong = PgWireError::InvalidPassword(name.clone());
         let Ok(password) = std::str::from_utf8(password) else { return Err(wrong) };
         let credentials = OwnedCredentials::Password { name, password: Zeroizing::new(password.to_owned()) };
-        let found = self.0.find_account(credentials).await.map_err(|error| failed("53300", error.message))?;
+        let found = self
+            .state
+            .find_account(credentials, Some(self.address))
+            .await
+            .map_err(|error| failed("53300", error.message))?;
         // Without an account the session would have no account.
         found.map(Some).ok_or(wrong)
     }
 
     async fn get_scram_secret(&self, login: &LoginInfo) -> PgWireResult<(ScramSecret, Option<Arc<Entry>>)> {
-        let (keys, entry) = self.0.sign_in.scram(login.user().unwrap_or_default(), self.0.db.now_ns());
+        let (keys, entry) = self.state.sign_in.scram(login.user().unwrap_or_default(), self.state.db.now_ns());
         let secret = ScramSecret::Verifier {
             salt: keys.salt,
             iterations: keys.iterations as usize,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use access::grant::Right;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -11,11 +12,13 @@ use wire::data::{Ack, Answer, Reason, Refused};
 use wire::frame::{self, HEADER_BYTES, MessageBuffer};
 
 use super::commit::Notice;
-use super::data::{Parked, Session, stopping, tell};
+use super::data::{NEEDS_ALL, Parked, Session, stopping, tell};
 use super::socket::{self, End};
 use super::turn::{self, Job, Work};
 use super::{PERMIT_BYTES, Planes};
 use crate::listen::socket::Socket;
+use crate::sign_in::Client;
+use crate::state::State;
 
 /// Messages that are read ahead of the one that is applied.
 const JOBS_MAX: usize = 4;
@@ -38,8 +41,17 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
     let (producer, last_sequence) = (session.producer, session.last_sequence);
     let work = Work { jobs: to_apply, used, acks, producer, last_sequence };
     let mut writing = tokio::spawn(write(to, to_tell, credit.clone(), patience));
-    let mut reader =
-        Reader { planes, from, credit: credit.clone(), received: session.received, jobs, buffers, has_rested: true };
+    let client = session.client;
+    let mut reader = Reader {
+        planes,
+        client: &client,
+        from,
+        credit: credit.clone(),
+        received: session.received,
+        jobs,
+        buffers,
+        has_rested: true,
+    };
     let reading = async {
         let (is_silent, written) = tokio::select! {
             is_silent = reader.read() => (is_silent, None),
@@ -55,7 +67,7 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
     };
     match (written.ok().flatten(), applied) {
         (Some(to), Some(last_sequence)) if is_silent => {
-            let session = Session { producer, credit: credit.load(Ordering::Acquire), received, last_sequence };
+            let session = Session { client, producer, credit: credit.load(Ordering::Acquire), received, last_sequence };
             Some(Parked { stream: from.unsplit(to), session })
         }
         (to, _) => {
@@ -81,6 +93,7 @@ fn ended(end: End) -> Ended {
 /// Reads messages ahead.
 struct Reader<'a> {
     planes: &'a Planes,
+    client: &'a Client,
     from: ReadHalf<Socket>,
     credit: Credit,
     received: u64,
@@ -127,6 +140,12 @@ impl Reader<'_> {
             let received = self.received;
             let message = format!("{received} bytes were sent on this connection, and {allowed} were allowed so far");
             return Err(Some((Reason::Malformed, message)));
+        }
+        let State { sign_in, db, .. } = &*self.planes.state;
+        // Rights end with their account, also on connections that are open.
+        let scope = sign_in.scope_now(self.client, db.now_ns());
+        if !scope.is_some_and(|scope| scope.may_everywhere(Right::Write)) {
+            return Err(Some((Reason::Malformed, NEEDS_ALL.to_owned())));
         }
         let permits = bytes.div_ceil(PERMIT_BYTES) as u32;
         let memory = match self.planes.memory.clone().try_acquire_many_owned(permits) {

@@ -15,10 +15,14 @@ use super::socket::{self, End};
 use super::{PERMIT_BYTES, Planes};
 use crate::error::ApiError;
 use crate::listen::socket::{Peer, Socket};
-use crate::sign_in::forbidden;
+use crate::sign_in::{Client, forbidden};
+
+/// Why a client may not send rows.
+pub(super) const NEEDS_ALL: &str = "the data plane needs the right to write all databases: write:*";
 
 /// The state of a connection between two batches.
 pub(super) struct Session {
+    pub(super) client: Client,
     /// The client's name for itself, or 0.
     pub(super) producer: u64,
     /// Bytes of frames that it may have sent since its greeting.
@@ -45,13 +49,13 @@ enum Stirred {
 /// Serves until the client goes, breaks the protocol, or the server stops.
 pub(super) async fn serve(planes: &Arc<Planes>, mut stream: Socket, peer: Peer) {
     // What happens once or now and then is boxed: a parked connection does not hold the room that it takes.
-    let hello = match Box::pin(greet(planes, &mut stream, &peer)).await {
-        Ok(hello) => hello,
+    let (producer, client) = match Box::pin(greet(planes, &mut stream, &peer)).await {
+        Ok(greeted) => greeted,
         Err(None) => return,
         Err(Some(refused)) => return Box::pin(refuse(planes, stream, refused)).await,
     };
     let credit = planes.settings().in_flight_bytes_max as u64;
-    let session = Session { producer: hello.producer, credit, received: 0, last_sequence: None };
+    let session = Session { client, producer, credit, received: 0, last_sequence: None };
     let mut parked = Parked { stream, session };
     let idle = Duration::from_millis(planes.settings().idle_timeout_ms);
     let mut patience = idle;
@@ -103,20 +107,21 @@ async fn refuse(planes: &Planes, mut stream: Socket, refused: Refused) {
 
 /// The number under which a client's batches are told from those that come again: of each account for itself, so that no account can take
 /// another's batches for duplicates. Tokens of series do not name their database: the client must be let into all of them.
-fn producer_of(planes: &Planes, hello: &Hello, peer: &Peer) -> Result<u64, ApiError> {
+fn producer_of(planes: &Planes, hello: &Hello, peer: &Peer) -> Result<(u64, Client), ApiError> {
     let caller = planes.state.token_caller(&hello.token, peer)?;
     if !caller.scope.may_everywhere(Right::Write) {
-        return Err(forbidden("the data plane needs the right to write all databases: write:*".to_owned()));
+        return Err(forbidden(NEEDS_ALL.to_owned()));
     }
+    let client = planes.state.sign_in.client(&caller);
     if hello.producer == 0 || caller.scope.name.is_empty() {
-        return Ok(hello.producer);
+        return Ok((hello.producer, client));
     }
     let hash = secret::token_hash(&format!("{} {}", hello.producer, caller.scope.name));
-    Ok(hash.first_chunk().map_or(0, |first| u64::from_le_bytes(*first)).max(1))
+    Ok((hash.first_chunk().map_or(0, |first| u64::from_le_bytes(*first)).max(1), client))
 }
 
-/// Preface and greeting; an error with a message is notice to the client.
-async fn greet(planes: &Planes, stream: &mut Socket, peer: &Peer) -> Result<Hello, Option<Refused>> {
+/// Preface and greeting: the client, and the number of its batches; an error with a message is notice to it.
+async fn greet(planes: &Planes, stream: &mut Socket, peer: &Peer) -> Result<(u64, Client), Option<Refused>> {
     let (settings, incarnation) = (planes.settings(), planes.db().incarnation());
     let patience = Duration::from_millis(settings.head_timeout_ms);
     let refuse = |reason, message| Some(Refused { reason, message, incarnation });
@@ -133,19 +138,20 @@ async fn greet(planes: &Planes, stream: &mut Socket, peer: &Peer) -> Result<Hell
     };
     let buffer = read.await.map_err(ended)?;
     let message = Message::new(buffer.bytes()).map_err(|error| refuse(Reason::Malformed, error.0))?;
-    let mut hello = match message.request() {
+    let hello = match message.request() {
         Ok(Request::Hello(hello)) => hello,
         Ok(Request::Batch(_)) => {
             return Err(refuse(Reason::Malformed, "a batch before the greeting".to_owned()));
         }
         Err(error) => return Err(refuse(Reason::Malformed, error.0)),
     };
-    hello.producer = producer_of(planes, &hello, peer).map_err(|error| refuse(Reason::Malformed, error.message))?;
+    let greeted = producer_of(planes, &hello, peer);
+    let (producer, client) = greeted.map_err(|error| refuse(Reason::Malformed, error.message))?;
     if hello.incarnation != 0 && hello.incarnation != incarnation {
         let message = "these tokens are from another data folder: register again".to_owned();
         return Err(refuse(Reason::Incarnation, message));
     }
-    let last = if hello.producer == 0 { None } else { planes.db().last_sent(hello.producer) };
+    let last = if producer == 0 { None } else { planes.db().last_sent(producer) };
     let welcome = Welcome {
         incarnation,
         last_sequence: last.unwrap_or(0),
@@ -154,7 +160,7 @@ async fn greet(planes: &Planes, stream: &mut Socket, peer: &Peer) -> Result<Hell
         message_bytes_max: settings.message_bytes_max as u32,
     };
     tell(stream, &Answer::Welcome(welcome), patience).await.map_err(|_| None)?;
-    Ok(hello)
+    Ok((producer, client))
 }
 
 pub(super) async fn tell(to: &mut (impl AsyncWrite + Unpin), answer: &Answer, patience: Duration) -> Result<(), End> {

@@ -431,6 +431,148 @@ fn clients_of_postgres_sign_in_by_scram() {
 }
 
 #[test]
+fn statements_do_not_tell_which_databases_there_are() {
+    let guarded = Guarded::start();
+    let reader = guarded.token("reader", r#"{"grants":["read:metrics"]}"#);
+    let form = |name: &str, text: &str| -> String {
+        form_urlencoded::Serializer::new(String::new()).append_pair(name, text).finish()
+    };
+    let answers = |database: &str| {
+        let create = format!("CREATE DATABASE {database}");
+        [
+            ("POST", format!("/query?{}", form("q", &create)), String::new()),
+            ("POST", format!("/sql?{}", form("query", &create)), String::new()),
+            ("PUT", format!("/api/v1/admin/databases/{database}"), String::new()),
+            ("POST", "/api/v2/buckets".to_owned(), format!(r#"{{"name":"{database}","orgID":"x"}}"#)),
+        ]
+        .map(|(method, path, body)| {
+            let answer = guarded.ask(method, &path, Some(&reader), &body);
+            (answer.status, answer.body.replace(database, "NAME"))
+        })
+    };
+    let (known, unknown) = (answers("other"), answers("nosuch"));
+    assert_eq!(known, unknown);
+    assert!(known.iter().all(|(_, body)| body.contains("does not have the right create")), "{known:?}");
+    // One's own may be made again, as Telegraf does.
+    let again = guarded.ask("POST", &format!("/query?{}", form("q", "CREATE DATABASE metrics")), Some(&reader), "");
+    assert!(again.status == 200 && !again.body.contains("error"), "{}", again.body);
+}
+
+#[test]
+fn no_error_of_the_sign_in_opens_a_session_of_postgres() {
+    let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
+    let guarded = Guarded::start_with(|settings| settings.postgres = free);
+    let body = b"user\0admin\0database\0default\0\0";
+    let startup = [&(8 + body.len() as u32).to_be_bytes()[..], &196_608_u32.to_be_bytes(), body].concat();
+    let message = |kind: u8, body: &[u8]| [&[kind][..], &(4 + body.len() as u32).to_be_bytes(), body].concat();
+    let query = message(b'Q', b"SELECT 'got ' || 'in'\0");
+    let in_answer = |sent: &[Vec<u8>]| {
+        let mut stream = TcpStream::connect(guarded.server.at("--postgres")).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        for part in sent {
+            let _ = stream.write_all(part);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    for odd in [
+        message(b'p', b"\0"),
+        message(b'p', b"SCRAM-SHA-1\0\0\0\0\x01n"),
+        message(b'p', b"SCRAM-SHA-256\0\0\0\0\x03n,,"),
+        message(b'S', b""),
+        message(b'P', b"s\0SELECT 1\0\0\0"),
+    ] {
+        let answer = in_answer(&[startup.clone(), odd.clone(), query.clone()]);
+        assert!(!answer.contains("got in"), "{odd:?}: {answer:?}");
+    }
+    for _ in 0..9 {
+        guarded.get("/metrics", "thw_wrong");
+    }
+    let answer = in_answer(&[startup, query]);
+    assert!(answer.contains("too many sign-ins") && answer.contains("FATAL"), "{answer:?}");
+    assert!(!answer.contains("got in"), "{answer:?}");
+}
+
+#[test]
+fn guesses_that_come_together_wait_as_others_do() {
+    let guarded = Guarded::start();
+    guarded.token("alice", r#"{"password":"pass word","grants":["read:metrics"]}"#);
+    let guess = |number: u32| {
+        let path = format!("/api/v1/labels?db=metrics&u=alice&p=guess{number}");
+        guarded.server.send("GET", &path, &[], "").status
+    };
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let guess = &guess;
+        let guesses: Vec<_> = (0..60).map(|number| scope.spawn(move || guess(number))).collect();
+        guesses.into_iter().map(|guess| guess.join().unwrap()).collect()
+    });
+    let checked = statuses.iter().filter(|status| **status == 401).count();
+    assert!(checked < 20 && statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
+}
+
+#[test]
+fn open_connections_lose_their_rights_with_the_account() {
+    let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
+    let guarded = Guarded::start_with(|settings| (settings.postgres, settings.line) = (free, free));
+    let token = guarded.token("short", r#"{"grants":["read+write+create:*"]}"#);
+    let mut lines = TcpStream::connect(guarded.server.at("--line")).unwrap();
+    lines.write_all(format!("auth {token}\nbefore v=1 1\n").as_bytes()).unwrap();
+    let started = Instant::now();
+    let names = || guarded.get("/api/v1/label/__name__/values", &guarded.admin).body;
+    while !names().contains("before_v") {
+        assert!(started.elapsed() < Duration::from_secs(10), "the first line is not stored");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let mut config = tokio_postgres::Config::new();
+    let address = guarded.server.at("--postgres");
+    config.host("127.0.0.1").port(address.port()).user("short").password(&token).dbname("metrics");
+    runtime.block_on(async {
+        let (client, connection) = config.connect(tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        assert!(client.query("SELECT v FROM m", &[]).await.is_ok_and(|rows| !rows.is_empty()));
+        // What is granted later counts, too.
+        guarded.token("short", r#"{"grants":["read:metrics"]}"#);
+        let refused = client.execute("INSERT INTO m (time, v) VALUES ('2024-01-01', 1)", &[]).await.unwrap_err();
+        assert_eq!(refused.code().map(tokio_postgres::error::SqlState::code), Some("42501"));
+        guarded.token("short", r#"{"grants":["read+write+create:*"]}"#);
+        assert_eq!(guarded.ask("DELETE", "/api/v1/admin/accounts/short", Some(&guarded.admin), "").status, 204);
+        let read = client.query("SELECT v FROM m", &[]).await;
+        assert!(!read.is_ok_and(|rows| !rows.is_empty()), "a removed account reads");
+    });
+    let _ = lines.write_all(b"sneaked v=1 1\n");
+    let _ = lines.read_to_end(&mut Vec::new());
+    assert!(!names().contains("sneaked"), "a removed account writes");
+}
+
+#[test]
+fn lines_before_the_sign_in_are_bounded_and_tokens_are_no_rows() {
+    let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
+    let guarded = Guarded::start_with(|settings| settings.line = free);
+    let mut stream = TcpStream::connect(guarded.server.at("--line")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(&[b'x'; 5 << 10]).unwrap();
+    let ended = stream.read(&mut [0]);
+    let is_slow =
+        |error: &std::io::Error| [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut].contains(&error.kind());
+    assert!(!ended.as_ref().is_err_and(is_slow), "a client without an account is held on to: {ended:?}");
+    let guarded = Guarded::start_with(|settings| {
+        settings.line = free;
+        settings.line_sources = vec![thalweg_server::Network::parse("127.0.0.0/8").unwrap()];
+    });
+    let writer = guarded.token("writer", r#"{"grants":["write+create:default"]}"#);
+    for text in [format!("auth {writer}\nsent v=1 1\n"), "auth v=1 1\n".to_owned()] {
+        let mut stream = TcpStream::connect(guarded.server.at("--line")).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    let names = guarded.get("/api/v1/label/__name__/values", &guarded.admin).body;
+    assert!(names.contains("sent_v") && names.contains("auth_v"), "{names}");
+}
+
+#[test]
 fn the_binary_protocol_needs_a_token() {
     let free = Some(thalweg_server::Listener { address: "127.0.0.1:0".parse().unwrap(), required: true });
     let guarded = Guarded::start_with(|settings| (settings.control, settings.ingest) = (free, free));

@@ -132,6 +132,12 @@ fn trusted_proxies_name_accounts_and_tenants_are_databases() {
     });
     let user = |server: &Running, name: &str| server.send("GET", "/metrics", &[("x-webauth-user", name)], b"").status;
     assert_eq!((user(&proxied, "admin"), user(&proxied, "nobody")), (200, 401));
+    // Sign-ins of the page that fail hold up their client, not all clients of the proxy.
+    let own = std::fs::read_to_string(proxied.db.directory().join("admin-token")).unwrap();
+    let from =
+        |address: &str, password: &str| sign_in(&proxied, &[PAGE, ("x-forwarded-for", address)], password).status;
+    assert!((0..9).map(|_| from("203.0.113.7", "wrong")).any(|status| status == 429));
+    assert_eq!((from("203.0.113.7", own.trim()), from("203.0.113.8", own.trim())), (429, 200));
     let (server, token) = start();
     assert_eq!(user(&server, "admin"), 401, "not a proxy");
     let bearer = format!("Bearer {token}");

@@ -108,6 +108,47 @@ fn a_server_scrapes_another_and_reloads() {
 }
 
 #[test]
+fn targets_are_for_those_who_may_read_their_database() {
+    let folder = std::env::temp_dir().join(format!("thalweg-targets-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("prometheus.yml");
+    let text = "scrape_configs:\n- job_name: hidden\n  proxy_url: 'http://u:proxy-password@127.0.0.1:1'\n  \
+                static_configs: [{targets: ['127.0.0.1:1']}]\n";
+    std::fs::write(&file, text).unwrap();
+    let settings = PrometheusSettings { file, database: "scraped".to_owned(), is_lifecycle_enabled: true };
+    let (mode, _) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
+    let server = Running::start_with(|settings| {
+        settings.prometheus = Some(mode);
+        settings.sign_in_required = true;
+    });
+    let admin = std::fs::read_to_string(server.db.directory().join("admin-token")).unwrap();
+    let ask = |method: &str, path: &str, token: &str, body: &str| {
+        server.send(method, path, &[("authorization", &format!("Bearer {}", token.trim()))], body).body
+    };
+    let shows = |token: &str| {
+        let paths = ["/api/v1/targets", "/api/v1/scrape_pools"];
+        paths.map(|path| ask("GET", path, token, "").contains("hidden"))
+    };
+    wait_until("there are targets", || shows(&admin) == [true, true]);
+    for (name, grants, expected) in [
+        ("reader", "read:scraped", true),
+        ("stranger", "all:other", false),
+        ("writer", "write:scraped", false),
+        ("narrow", r#"read:scraped{a=\"b\"}"#, false),
+    ] {
+        let path = format!("/api/v1/admin/accounts/{name}");
+        let made: Value =
+            serde_json::from_str(&ask("PUT", &path, &admin, &format!(r#"{{"grants":["{grants}"]}}"#))).unwrap();
+        let token = made["data"]["token"].as_str().unwrap();
+        assert_eq!(shows(token), [expected, expected], "{name}");
+    }
+    let config = ask("GET", "/api/v1/status/config", &admin, "");
+    assert!(config.contains("hidden") && !config.contains("proxy-password"), "{config}");
+    drop(server);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn a_server_without_one_has_nothing_to_reload() {
     let server = Running::start();
     assert_eq!(server.send("POST", "/-/reload", &[], b"").status, 400);

@@ -73,6 +73,11 @@ impl PrometheusMode {
         }
     }
 
+    /// The database that scrapes are written to.
+    pub(crate) fn database(&self) -> &str {
+        &self.settings.database
+    }
+
     fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }

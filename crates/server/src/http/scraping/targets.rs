@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use access::grant::Right;
+use access::scope::Scope;
+use axum::Extension;
 use axum::extract::{Request, State as From};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -17,6 +20,7 @@ use crate::error::ApiError;
 use crate::http::json;
 use crate::http::parameters::Parameters;
 use crate::http::request::extract;
+use crate::sign_in::Caller;
 use crate::state::State;
 
 /// When no scrape was: Go's zero time.
@@ -37,8 +41,13 @@ impl Selected {
     }
 }
 
-fn pools(state: &State, wanted: Option<&str>) -> Vec<Arc<Pool>> {
-    let mut pools = state.settings.prometheus.as_ref().map(|mode| mode.pools()).unwrap_or_default();
+/// The jobs that a caller sees: all or none. Targets name other machines, and their metadata the metrics of a database, so the caller has to
+/// be let read all of that database.
+fn pools(state: &State, scope: &Scope, wanted: Option<&str>) -> Vec<Arc<Pool>> {
+    let reads_all =
+        |database: &str| scope.may(Right::Read, database) && scope.matchers(Right::Read, database).is_empty();
+    let mode = state.settings.prometheus.as_ref().filter(|mode| reads_all(mode.database()));
+    let mut pools = mode.map(|mode| mode.pools()).unwrap_or_default();
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
     pools.retain(|pool| wanted.is_none_or(|wanted| pool.config.job_name == wanted));
     pools
@@ -47,7 +56,7 @@ fn pools(state: &State, wanted: Option<&str>) -> Vec<Arc<Pool>> {
 pub(crate) async fn targets(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let parts = extract(&state, request).await?;
     let selected = Selected::read(&parts.parameters);
-    let pools = pools(&state, parts.parameters.get("scrapePool"));
+    let pools = pools(&state, &parts.caller.scope, parts.parameters.get("scrapePool"));
     let data = state.work_unbounded(move |_| list(&pools, selected)).await?;
     Ok(json::success(&data, &[], &[]))
 }
@@ -101,8 +110,9 @@ fn time(time_ns: i64) -> String {
     }
 }
 
-pub(crate) async fn scrape_pools(From(state): From<Arc<State>>) -> Response {
-    let names: Vec<String> = pools(&state, None).iter().map(|pool| pool.config.job_name.clone()).collect();
+pub(crate) async fn scrape_pools(From(state): From<Arc<State>>, Extension(caller): Extension<Caller>) -> Response {
+    let pools = pools(&state, &caller.scope, None);
+    let names: Vec<String> = pools.iter().map(|pool| pool.config.job_name.clone()).collect();
     json::success(&json!({ "scrapePools": names }).to_string(), &[], &[])
 }
 
@@ -118,7 +128,7 @@ pub(crate) async fn metadata(From(state): From<Arc<State>>, request: Request) ->
     };
     let metric = parameters.get("metric").filter(|metric| !metric.is_empty()).map(str::to_owned);
     let mut found = Vec::new();
-    for target in pools(&state, None).iter().flat_map(|pool| pool.active()) {
+    for target in pools(&state, &parts.caller.scope, None).iter().flat_map(|pool| pool.active()) {
         let labels = &target.target.labels;
         if selector.as_ref().is_some_and(|selector| !selector.matches(labels)) {
             continue;
@@ -157,7 +167,7 @@ pub(crate) async fn relabel(From(state): From<Arc<State>>, request: Request) -> 
         }
         _ => return Err(ApiError::invalid_parameter("labels", "it is no JSON object")),
     };
-    let pools = pools(&state, Some(name));
+    let pools = pools(&state, &parts.caller.scope, Some(name));
     let pool = pools.first().ok_or_else(|| ApiError::bad_data(format!("there is no scrape pool {name:?}")))?;
     let rules = &pool.config.relabel;
     let steps = relabel_steps(&labels, rules).into_iter().zip(rules).map(|(step, rule)| {

@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::http::body::body_error;
 use crate::http::write::influx::line_options;
 use crate::listen::socket::Peer;
-use crate::sign_in::Destination;
+use crate::sign_in::{Client, Destination};
 use crate::state::State;
 
 /// How many bad lines an answer quotes.
@@ -59,15 +59,15 @@ impl LineProtocol {
         }
     }
 
-    /// What a client may write by its certificate or its address alone; `None` if it has to sign in.
-    pub(crate) fn scope_of(self, state: &State, peer: &Peer) -> Option<Arc<Scope>> {
+    /// Who a client is by its certificate or its address alone; `None` if it has to sign in.
+    pub(crate) fn client_of(self, state: &State, peer: &Peer) -> Option<Client> {
         if let Some(entry) = state.sign_in.certified(peer, state.db.now_ns()) {
-            return Some(entry.scope.clone());
+            return Some(Client::Account(entry));
         }
         let address = peer.address.ip();
         let is_let_in =
             !state.sign_in.is_required || state.settings.line_sources.iter().any(|network| network.contains(address));
-        is_let_in.then(|| self.scope(state))
+        is_let_in.then(|| Client::Known(self.scope(state)))
     }
 
     /// What clients may write who need not sign in: the protocol's own database.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use access::scope::Scope;
+use access::secret::is_token;
 use axum::http::StatusCode;
 use memchr::{memchr, memrchr};
 use tokio::sync::{Semaphore, watch};
@@ -17,11 +18,14 @@ use crate::error::ApiError;
 use crate::http::body::{Form, reserve_rows};
 use crate::listen::accept::Serve;
 use crate::listen::socket::{Peer, Socket};
-use crate::sign_in::{OwnedCredentials, unauthorized};
+use crate::sign_in::{Client, OwnedCredentials, unauthorized};
 use crate::state::State;
 
 /// Room that is made for bytes to read; more if there are more.
 const READ_BYTES: usize = 64 << 10;
+
+/// Bytes that are held of a client that has not signed in.
+const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 
 /// How long lines for which there is no memory wait until it is asked for again.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
@@ -62,8 +66,10 @@ struct Connection {
     /// When patience ends.
     deadline: Instant,
     peer: Peer,
-    /// The rights of the client, once they are known.
-    scope: Option<Arc<Scope>>,
+    /// Who the client is, once that is known.
+    client: Option<Client>,
+    /// Lines have come, so the next one is none that signs in.
+    has_sent: bool,
 }
 
 /// What a read brought.
@@ -76,8 +82,8 @@ enum Read {
 impl Connection {
     fn new(shared: Arc<Lines>, stream: Socket, peer: Peer) -> Self {
         let deadline = sleep(Duration::ZERO).deadline();
-        let scope = shared.protocol.scope_of(&shared.state, &peer);
-        Self { shared, stream, rest: Vec::new(), has_begun: false, deadline, peer, scope }
+        let client = shared.protocol.client_of(&shared.state, &peer);
+        Self { shared, stream, rest: Vec::new(), has_begun: false, deadline, peer, client, has_sent: false }
     }
 
     /// Reads and stores until the connection ends; why it did, as metrics name it.
@@ -139,19 +145,28 @@ impl Connection {
         }
     }
 
-    /// What the connection may write, and the lines that are left: where clients have to sign in, the first line is `auth TOKEN`.
+    /// What the connection may write, and the lines that are left: where clients have to sign in, the first line is `auth TOKEN`. A client that
+    /// is let in otherwise may send a token, too, and is judged by that; it is no row, which would be quoted in the log.
     async fn signed_in(&mut self, lines: Vec<u8>) -> Result<(Arc<Scope>, Vec<u8>), ApiError> {
-        if let Some(scope) = &self.scope {
-            return Ok((scope.clone(), lines));
-        }
-        let how = "the first line has to be: auth TOKEN";
+        let state = self.shared.state.clone();
         let first_end = memchr(b'\n', &lines).unwrap_or(lines.len());
         let first = std::str::from_utf8(lines.get(..first_end).unwrap_or_default()).ok();
-        let token = first.and_then(|first| first.trim().strip_prefix("auth ")).ok_or_else(|| unauthorized(how))?;
-        let credentials = OwnedCredentials::Token(token.trim().to_owned().into());
-        let caller = self.shared.state.sign_in(Some(credentials), Some(&self.peer)).await?;
-        self.scope = Some(caller.scope.clone());
-        Ok((caller.scope, lines.get(first_end + 1..).unwrap_or_default().to_vec()))
+        let token = first.and_then(|first| first.trim().strip_prefix("auth ")).map(str::trim);
+        let token = token.filter(|token| self.client.is_none() || !self.has_sent && is_token(token));
+        self.has_sent |= !lines.trim_ascii().is_empty();
+        let lines = match token {
+            None => lines,
+            Some(token) => {
+                let credentials = OwnedCredentials::Token(token.to_owned().into());
+                let caller = state.sign_in(Some(credentials), Some(&self.peer)).await?;
+                self.client = Some(state.sign_in.client(&caller));
+                lines.get(first_end + 1..).unwrap_or_default().to_vec()
+            }
+        };
+        let client = self.client.as_ref().ok_or_else(|| unauthorized("the first line has to be: auth TOKEN"))?;
+        let scope = state.sign_in.scope_now(client, state.db.now_ns());
+        let scope = scope.ok_or_else(|| unauthorized("its account was removed, has expired, or has another secret"))?;
+        Ok((scope, lines))
     }
 
     /// Reads what is there, up to `stream_bytes_max`, and keeps the unfinished line.
@@ -160,7 +175,10 @@ impl Connection {
         let mut buffer = std::mem::take(&mut self.rest);
         self.shared.rest_bytes.fetch_sub(buffer.len(), Ordering::Relaxed);
         let searched = buffer.len();
-        let bytes_max = settings.stream_bytes_max.max(READ_BYTES) + searched;
+        let bytes_max = match self.client {
+            Some(_) => settings.stream_bytes_max.max(READ_BYTES) + searched,
+            None => SIGN_IN_BYTES_MAX,
+        };
         let mut filled = searched;
         let mut ended = None;
         while filled < bytes_max {
@@ -184,6 +202,9 @@ impl Connection {
         if let Some(reason) = ended.filter(|_| line_end.is_none()) {
             // What is left is a line without its end, perhaps a number without its last digits.
             return Read::End(reason);
+        }
+        if self.client.is_none() && rest.len() >= SIGN_IN_BYTES_MAX {
+            return Read::End("not signed in");
         }
         if rest.len() > self.shared.state.db.limits().line_bytes_max {
             return Read::End("line_bytes_max");

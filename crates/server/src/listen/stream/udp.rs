@@ -69,7 +69,7 @@ pub(crate) async fn serve_udp(
         let Ok((length, remote)) = received else { continue };
         let content = datagram.get(..length).unwrap_or_default();
         // A datagram has no place for a token.
-        let taken = protocol.scope_of(&state, &Peer::tcp(remote)).is_some()
+        let taken = protocol.client_of(&state, &Peer::tcp(remote)).is_some()
             && queue.push(content, state.settings.udp_queue_bytes_max);
         state.metrics.count_datagram(protocol.name(), taken);
     }
