@@ -5,6 +5,7 @@ pub(crate) mod connection_limit;
 pub(crate) mod grpc;
 pub(crate) mod http1;
 pub(crate) mod http2;
+mod request_body;
 mod request_line;
 pub(crate) mod socket;
 pub(crate) mod stream;
