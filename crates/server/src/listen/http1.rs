@@ -70,7 +70,7 @@ impl Shared {
         Self {
             metrics: Arc::default(),
             parking: IdleConnections::default(),
-            before: health::recovering(guard.clone(), settings.opening.clone()),
+            before: settings.web.route_prefix.wrap(&guard, health::recovering(guard.clone(), settings.opening.clone())),
             settings: Arc::new(settings),
             guard,
             router: OnceLock::new(),
@@ -80,7 +80,8 @@ impl Shared {
     /// The data folder is open: requests are answered from it.
     pub(crate) fn open(&self, state: &Arc<State>) {
         // Once per server.
-        let _ = self.router.set(routes::router(state.clone(), self.guard.clone()));
+        let router = routes::router(state.clone(), self.guard.clone());
+        let _ = self.router.set(self.settings.web.route_prefix.wrap(&self.guard, router));
     }
 
     fn router(&self) -> Router {
