@@ -17,7 +17,7 @@ fuzz_target!(|body: &[u8]| {
 
 fn parse(body: &[u8]) {
     let limits = tight_limits();
-    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits, dropped_label: None };
     for request in [remote_write::parse(body, &options), remote_write::parse_v2(body, &options)].into_iter().flatten() {
         check_batch(&request.batch);
     }

@@ -45,7 +45,7 @@ pub fn database() -> &'static Db {
 fn write_odd_samples(db: &Db) {
     let message = odd_samples(START_MS, ROWS, STEP_MS);
     let hasher = db.key_hasher().scope(Protocol::RemoteWrite, db.database_id(DATABASE).expect("a good name"));
-    let options = remote_write::Options { hasher, limits: db.limits() };
+    let options = remote_write::Options { hasher, limits: db.limits(), dropped_label: None };
     let request = remote_write::parse_v2(&message, &options).expect("a good message");
     assert_eq!(request.errors.total, 0, "{:?}", request.errors);
     db.write(DATABASE, &request.batch).expect("the samples are written");

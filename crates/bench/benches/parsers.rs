@@ -174,7 +174,8 @@ fn write_request(samples_per_series: usize) -> Vec<u8> {
 fn remote_writes(criterion: &mut Criterion) {
     let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
     let limits = Limits::default();
-    let options = remote_write::Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let options =
+        remote_write::Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits, dropped_label: None };
     let mut group = criterion.benchmark_group("remote write, packed");
     for samples_per_series in [1, 10] {
         let packed = remote_write::compress(&write_request(samples_per_series));
@@ -218,7 +219,8 @@ fn expositions(criterion: &mut Criterion) {
 fn remote_writes_v2(criterion: &mut Criterion) {
     let hasher = KeyHasher::new([42; KEY_SECRET_BYTES]);
     let limits = Limits::default();
-    let options = remote_write::Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let options =
+        remote_write::Options { hasher: hasher.scope(Protocol::RemoteWrite, 1), limits: &limits, dropped_label: None };
     let hosts: Vec<String> = (0..1000).map(|host| format!("host_{host}")).collect();
     let labels: Vec<Vec<(&str, &str)>> = hosts.iter().map(|host| agent_labels(host)).collect();
     let mut group = criterion.benchmark_group("remote write 2.0, packed");

@@ -123,10 +123,41 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     prometheus_database: Option<String>,
 
-    /// Let `POST /-/reload` read it again, too
+    /// Let `POST /-/reload` read it again, and `POST /-/quit` end the server
     #[arg(long, alias = "web.enable-lifecycle", env = "THALWEG_WEB_ENABLE_LIFECYCLE")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     web_enable_lifecycle: bool,
+
+    /// Address by which others reach HTTP, for example through a proxy; its path is the default of `--web-route-prefix` [default: none]
+    #[arg(long, alias = "web.external-url", env = "THALWEG_WEB_EXTERNAL_URL", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    web_external_url: Option<String>,
+
+    /// What stands before every path of HTTP [default: the path of `--web-external-url`]
+    #[arg(long, alias = "web.route-prefix", env = "THALWEG_WEB_ROUTE_PREFIX", value_name = "PATH")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    web_route_prefix: Option<String>,
+
+    /// Label that replicas of a Prometheus share: of remote write only the samples of one replica of each cluster are stored [default: none;
+    /// with `--ha-replica-label`: cluster]
+    #[arg(long, env = "THALWEG_HA_CLUSTER_LABEL", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ha_cluster_label: Option<String>,
+
+    /// Label that tells them apart, and which is not stored [default: none; with `--ha-cluster-label`: __replica__]
+    #[arg(long, env = "THALWEG_HA_REPLICA_LABEL", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ha_replica_label: Option<String>,
+
+    /// How long the replica whose samples are stored may be silent before another takes its place, in milliseconds [default: 30000]
+    #[arg(long, env = "THALWEG_HA_FAILOVER_TIMEOUT_MS", value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ha_failover_timeout_ms: Option<u64>,
+
+    /// Clusters of replicas that are known at the same time; requests of others are refused [default: 1000]
+    #[arg(long, env = "THALWEG_HA_CLUSTERS_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ha_clusters_max: Option<usize>,
 
     /// Where the binary protocol registers, or `off`; port 0 takes a free one [default: 127.0.0.1:7782]
     #[arg(long, env = "THALWEG_CONTROL", value_name = "ADDRESS")]
@@ -594,6 +625,8 @@ impl ServeFlags {
         }
         server.otlp_grpc = listener("--otlp-grpc", self.otlp_grpc.as_deref(), 4317)?;
         server.otlp = self.otlp()?;
+        server.replicas = self.replicas()?;
+        self.set_web(&mut server)?;
         set(&mut server.unpacked_ratio_max, self.unpacked_ratio_max);
         set(&mut server.bodies_bytes_max, self.bodies_bytes_max);
         set(&mut server.postgres_message_bytes_max, self.postgres_message_bytes_max);

@@ -101,7 +101,7 @@ impl World {
             all.iter().zip(&labels).map(|((_, samples), labels)| remote_write::Series { labels, samples }).collect();
         let body = remote_write::encode(&series, &[]);
         let hasher = self.db.key_hasher().scope(Protocol::RemoteWrite, self.db.database_id("default").unwrap());
-        let options = remote_write::Options { hasher, limits: self.db.limits() };
+        let options = remote_write::Options { hasher, limits: self.db.limits(), dropped_label: None };
         let request = remote_write::parse(&body, &options).unwrap();
         assert_eq!(self.db.write("default", &request.batch).unwrap().rejected_total, 0);
     }

@@ -89,7 +89,7 @@ impl World {
         let labels = [("__name__", "scraped"), ("job", "a")];
         let body = remote_write::encode(&[remote_write::Series { labels: &labels, samples: &samples }], &[]);
         let hasher = self.db.key_hasher().scope(Protocol::RemoteWrite, self.db.database_id("default").unwrap());
-        let options = remote_write::Options { hasher, limits: self.db.limits() };
+        let options = remote_write::Options { hasher, limits: self.db.limits(), dropped_label: None };
         let request = remote_write::parse(&body, &options).unwrap();
         assert_eq!(self.db.write("default", &request.batch).unwrap().rejected_total, 0);
     }

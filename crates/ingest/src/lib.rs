@@ -3,6 +3,7 @@
 //!
 //! * [`line`]: Influx line protocol, the fast path of the house.
 //! * [`remote_write`]: Prometheus remote write 1.0 and 2.0.
+//! * [`replicas`]: which of several replicas of a Prometheus is written.
 //! * [`remote_read`]: Prometheus remote read, as samples and as chunks.
 //! * [`otlp`]: OpenTelemetry metrics, protobuf and JSON.
 //! * [`exposition`]: Prometheus's text format and the basics of OpenMetrics; metrics in protobuf, as client libraries push them.
@@ -36,6 +37,7 @@ pub mod otlp;
 mod protobuf;
 pub mod remote_read;
 pub mod remote_write;
+pub mod replicas;
 
 pub use batch::body::{Body, Ledger, PackedBody, quote_lines};
 pub use batch::columns::{give_back, kept_bytes, recycle};

@@ -62,6 +62,11 @@ pub(crate) fn repeat(state: &Arc<State>, interval_ms: u64, work: fn(&State)) -> 
     Sampling(Some((stop, task)))
 }
 
+/// The host's name.
+pub(crate) fn name() -> String {
+    machine::host_name()
+}
+
 fn sample(state: &State) {
     let mut text = machine::host_text();
     text.push_str(&with_labels(&(state.render_metrics() + &process_text()), &machine::host_name()));

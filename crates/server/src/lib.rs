@@ -26,10 +26,11 @@ mod state;
 mod wire;
 
 pub use http::page;
+pub use http::route_prefix::RoutePrefix;
 pub use http::scraping::mode::{PrometheusMode, PrometheusSettings};
 pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};
-pub use settings::{Compression, Listener, Network, Pem, ServerSettings, TlsSettings};
+pub use settings::{Compression, Listener, Network, Pem, ServerSettings, TlsSettings, WebSettings};
 pub use sign_in::first_admin::make_first_admin;
 
 /// All paths of HTTP with what each needs, as the guide's table says it, sorted.

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use db::Db;
 use ingest::LineErrors;
 use ingest::otlp::DeltaStats;
+use ingest::replicas::ReplicaStats;
 
 use crate::scheduler::running::Queries;
 
@@ -40,6 +41,24 @@ fn render_deltas(out: &mut String, stats: &DeltaStats) {
     ] {
         family(out, &format!("thalweg_otlp_delta_{name}"), kind, help);
         let _ = writeln!(out, "thalweg_otlp_delta_{name} {value}");
+    }
+}
+
+/// What came of samples that replicas of a Prometheus sent.
+pub(crate) fn render_replicas(out: &mut String, stats: &ReplicaStats) {
+    for (name, kind, help, value) in [
+        ("clusters", "gauge", "Clusters of replicas that have an elected replica.", stats.clusters as u64),
+        ("failovers_total", "counter", "Times that a replica took the place of another.", stats.failovers),
+        (
+            "deduplicated_requests_total",
+            "counter",
+            "Requests of replicas that are not elected, which were left out.",
+            stats.duplicate_requests,
+        ),
+        ("deduplicated_samples_total", "counter", "Samples of those, histograms included.", stats.duplicate_samples),
+    ] {
+        family(out, &format!("thalweg_ha_{name}"), kind, help);
+        let _ = writeln!(out, "thalweg_ha_{name} {value}");
     }
 }
 

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use access::account::Account;
 use db::OpeningProgress;
+use ingest::replicas::ReplicaSettings;
 use model::DEFAULT_DATABASE;
 
+use crate::http::route_prefix::RoutePrefix;
 use crate::http::scraping::mode::PrometheusMode;
 use crate::http::targets::BackupTarget;
 
@@ -79,6 +81,17 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Whether the server refuses to start without it. Defaults are not: another program may have the port.
     pub required: bool,
+}
+
+/// Prometheus's settings of HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WebSettings {
+    /// The address by which others reach HTTP, as it was set; empty if it was not.
+    pub external_url: String,
+    /// What stands before every path of HTTP.
+    pub route_prefix: RoutePrefix,
+    /// Whether HTTP may reload the `prometheus.yml` and end the server.
+    pub is_lifecycle_enabled: bool,
 }
 
 /// Settings of the listeners.
@@ -166,6 +179,8 @@ pub struct ServerSettings {
     pub udp_queue_bytes_max: usize,
     /// How far ahead of the server's clock a sample may be.
     pub ahead_ms_max: u64,
+    /// How samples are deduplicated that replicas of a Prometheus send; `None`: they are not.
+    pub replicas: Option<ReplicaSettings>,
     /// How OpenTelemetry's metrics are named and stored.
     pub otlp: ingest::otlp::Settings,
     /// Whose answers over HTTP are compressed.
@@ -208,6 +223,8 @@ pub struct ServerSettings {
     pub audit_log: Option<PathBuf>,
     /// Where backups that are asked for by HTTP may go; none by default.
     pub backup_targets: Vec<BackupTarget>,
+    /// How HTTP is reached, and what it may do to the server.
+    pub web: WebSettings,
     /// The `prometheus.yml` that the server runs, if it does.
     pub prometheus: Option<Arc<PrometheusMode>>,
     /// Settings that are neither defaults nor secrets, by name: `/api/v1/status/flags` shows them.
@@ -275,6 +292,7 @@ impl ServerSettings {
             stream_rest_bytes_max: 64 << 20,
             udp_queue_bytes_max: 8 << 20,
             ahead_ms_max: 32 * 86_400_000,
+            replicas: None,
             otlp: ingest::otlp::Settings::default(),
             http_compression: Compression::default(),
             query_timeout_ms: 120_000,
@@ -296,6 +314,7 @@ impl ServerSettings {
             trusted_proxies: Vec::new(),
             audit_log: None,
             backup_targets: Vec::new(),
+            web: WebSettings::default(),
             prometheus: None,
             flags: Vec::new(),
         }

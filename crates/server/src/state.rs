@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use access::scope::Scope;
 use db::Db;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::error::ApiError;
 use crate::http::body::{Budget, Spares};
 use crate::http::scraping;
 use crate::listen::tls::Tls;
-use crate::metrics::{Metrics, family};
+use crate::metrics::{Metrics, family, render_replicas};
 use crate::notice::Notices;
 use crate::scheduler::Scheduler;
 use crate::scheduler::running::{Bounds, Queries};
@@ -27,6 +27,10 @@ pub(crate) struct State {
     pub(crate) metrics: Arc<Metrics>,
     /// What series of OpenTelemetry's delta temporality add up to.
     pub(crate) otlp_deltas: ingest::otlp::Deltas,
+    /// Which replicas of a Prometheus are elected, if that is asked for.
+    pub(crate) replicas: Option<ingest::replicas::Replicas>,
+    /// Notified when a client asks for the end of the server.
+    pub(crate) quit: Notify,
     /// When the server began, in nanoseconds since the Unix epoch.
     pub(crate) started_ns: i64,
     notices: Notices,
@@ -70,6 +74,8 @@ impl State {
             started_ns: db.now_ns(),
             sign_in: SignIn::new(&db, &settings),
             otlp_deltas: ingest::otlp::Deltas::new(settings.otlp.delta_limits),
+            replicas: settings.replicas.clone().map(ingest::replicas::Replicas::new),
+            quit: Notify::new(),
             db,
             settings,
             metrics,
@@ -104,6 +110,9 @@ impl State {
     /// The server's own numbers, as text.
     pub(crate) fn render_metrics(&self) -> String {
         let mut text = self.metrics.render(&self.db, &self.queries, &self.otlp_deltas.stats());
+        if let Some(replicas) = &self.replicas {
+            render_replicas(&mut text, &replicas.stats());
+        }
         if let Some(mode) = &self.settings.prometheus {
             scraping::metrics::render(mode, &mut text);
         }

@@ -1,14 +1,104 @@
-//! Settings of scraping.
+//! Settings of what Prometheus has: scraping, its web interface, replicas.
 
-use server::PrometheusSettings;
+use ingest::remote_write::ReplicaLabels;
+use ingest::replicas::ReplicaSettings;
+use server::{PrometheusSettings, RoutePrefix, ServerSettings};
 
-use super::{ServeFlags, database};
+use super::{ServeFlags, database, set};
 
 impl ServeFlags {
     /// The `prometheus.yml` that is run, if one is named.
     pub(super) fn prometheus(&self) -> Result<Option<PrometheusSettings>, String> {
         let Some(file) = self.prometheus.clone() else { return Ok(None) };
         let database = database("--prometheus-database", self.prometheus_database.as_deref())?;
-        Ok(Some(PrometheusSettings { file, database, is_lifecycle_enabled: self.web_enable_lifecycle }))
+        Ok(Some(PrometheusSettings { file, database }))
+    }
+
+    /// How HTTP is reached, and whether it may end the server.
+    pub(super) fn set_web(&self, server: &mut ServerSettings) -> Result<(), String> {
+        server.web.is_lifecycle_enabled = self.web_enable_lifecycle;
+        let external_url = self.web_external_url.as_deref().unwrap_or_default();
+        let path = if external_url.is_empty() { "" } else { path_of(external_url)? };
+        let prefix = self.web_route_prefix.as_deref();
+        let prefix_flag = if prefix.is_some() { "--web-route-prefix" } else { "--web-external-url" };
+        server.web.route_prefix =
+            RoutePrefix::parse(prefix.unwrap_or(path)).map_err(|why| format!("{prefix_flag}: {why}"))?;
+        external_url.clone_into(&mut server.web.external_url);
+        Ok(())
+    }
+
+    /// How samples of replicas are deduplicated, if one of their labels is named.
+    pub(super) fn replicas(&self) -> Result<Option<ReplicaSettings>, String> {
+        if self.ha_cluster_label.is_none() && self.ha_replica_label.is_none() {
+            return Ok(None);
+        }
+        let mut settings = ReplicaSettings::default();
+        set(&mut settings.labels.cluster, self.ha_cluster_label.clone());
+        set(&mut settings.labels.replica, self.ha_replica_label.clone());
+        set(&mut settings.failover_timeout_ms, self.ha_failover_timeout_ms);
+        set(&mut settings.clusters_max, self.ha_clusters_max);
+        let ReplicaLabels { cluster, replica } = &settings.labels;
+        if cluster.is_empty() || replica.is_empty() || cluster == replica {
+            return Err(format!(
+                "--ha-cluster-label {cluster:?} and --ha-replica-label {replica:?}: two labels are needed"
+            ));
+        }
+        Ok(Some(settings))
+    }
+}
+
+/// The path of an external URL.
+fn path_of(external_url: &str) -> Result<&str, String> {
+    let rest = external_url.strip_prefix("http://").or_else(|| external_url.strip_prefix("https://"));
+    let (host, path) = rest.map_or(("", ""), |rest| rest.split_at(rest.find('/').unwrap_or(rest.len())));
+    if host.is_empty() || external_url.contains(['?', '#', '@', ' ', '"']) {
+        return Err(format!(
+            "--web-external-url {external_url:?} is no address such as https://metrics.example/thalweg"
+        ));
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_route_prefix_is_the_path_of_the_external_url_unless_it_is_set() {
+        for (url, prefix, expected) in [
+            (None, None, Some("/")),
+            (Some("https://metrics.example"), None, Some("/")),
+            (Some("https://metrics.example/a/b/"), None, Some("/a/b")),
+            (Some("https://metrics.example/a"), Some("/"), Some("/")),
+            (Some("https://metrics.example/a"), Some("b"), Some("/b")),
+            (Some("metrics.example/a"), None, None),
+            (Some("https://"), None, None),
+            (None, Some("a b"), None),
+        ] {
+            let flags = ServeFlags {
+                web_external_url: url.map(str::to_owned),
+                web_route_prefix: prefix.map(str::to_owned),
+                ..ServeFlags::default()
+            };
+            let found = flags.to_settings().ok().map(|settings| settings.server.web.route_prefix.as_str().to_owned());
+            assert_eq!(found.as_deref(), expected, "{url:?} {prefix:?}");
+        }
+    }
+
+    #[test]
+    fn one_label_of_replicas_is_enough() {
+        let settings = |cluster: Option<&str>, replica: Option<&str>| {
+            let flags = ServeFlags {
+                ha_cluster_label: cluster.map(str::to_owned),
+                ha_replica_label: replica.map(str::to_owned),
+                ..ServeFlags::default()
+            };
+            flags.replicas().map(|settings| settings.map(|one| (one.labels.cluster, one.labels.replica)))
+        };
+        let labels = |cluster: &str, replica: &str| Ok(Some((cluster.to_owned(), replica.to_owned())));
+        assert_eq!(settings(None, None), Ok(None));
+        assert_eq!(settings(Some("c"), None), labels("c", "__replica__"));
+        assert_eq!(settings(None, Some("r")), labels("cluster", "r"));
+        assert!(settings(Some("a"), Some("a")).is_err() && settings(Some(""), None).is_err());
     }
 }

@@ -6,7 +6,7 @@
 //! * `v2.rs`: `io.prometheus.write.v2.Request`, whose labels are numbers of symbols. Its keys are spelled as version 1
 //!   spells them: a sender that changes its version writes the same series under the same hashes.
 //! * `collect.rs`: what both put into the batch. All samples go into one block of lone series.
-//! * `histogram.rs`: native histograms, which both versions spell alike. · `key.rs`: labels. · `encode.rs`: the way back.
+//! * `histogram.rs`: native histograms, which both versions spell alike. · `key.rs`: labels. · `replica.rs`: the labels of replicas. · `encode.rs`: the way back.
 //!
 //! Stale markers and other NaNs keep their bits. Exemplars that are malformed, or too many, are left out without a word, as
 //! Prometheus does.
@@ -15,6 +15,7 @@ mod collect;
 mod encode;
 mod histogram;
 mod key;
+mod replica;
 #[cfg(test)]
 mod tests;
 mod v1;
@@ -26,8 +27,9 @@ pub(crate) use encode::encode_histogram;
 pub use encode::{Series, SeriesV2, compress, encode, encode_v2};
 pub(crate) use histogram::read_scraped_histogram;
 pub use key::decode_key;
-pub use v1::parse;
-pub use v2::parse_v2;
+pub use replica::{Replica, ReplicaLabels};
+pub use v1::{parse, replica};
+pub use v2::{parse_v2, replica_v2};
 
 use crate::encoding::{Encoding, UnpackLimits, decompress as unpack};
 use crate::{BodyError, Limits, LineErrors, ScopedKeyHasher};
@@ -39,6 +41,8 @@ pub struct Options<'a> {
     pub hasher: ScopedKeyHasher<'a>,
     /// Bounds on series.
     pub limits: &'a Limits,
+    /// A label that series lose: the one that tells replicas of a Prometheus apart.
+    pub dropped_label: Option<&'a str>,
 }
 
 /// What a write request holds.

@@ -16,7 +16,7 @@ use crate::protobuf::{write_bytes, write_varint};
 use crate::{Parsed, Protocol};
 
 fn parse_text(body: &[u8], limits: &Limits) -> Result<String, BodyError> {
-    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits };
+    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits, dropped_label: None };
     let request = parse(body, &options)?;
     let metadata: Vec<String> = request.batch.metadata.iter().map(|one| format!("{one:?}\n")).collect();
     let metadata = metadata.concat();
@@ -80,7 +80,7 @@ fn reads_series_and_metadata() {
     );
     check(b"", "");
     let limits = Limits::default();
-    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits, dropped_label: None };
     let request = parse(&body, &options).unwrap();
     assert_eq!(request.batch.blocks[0].cells[2], model::STALE_NAN_BITS);
     assert_eq!(request.batch.blocks[0].measurement, None);
@@ -130,7 +130,7 @@ fn version_1_brings_histograms_and_exemplars() {
     let sample = encode_histogram(&integer_histogram(), 7);
     let body = series(&[label(b"__name__", b"m"), field(3, &exemplar), field(4, &sample)]);
     let limits = Limits::default();
-    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits };
+    let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits, dropped_label: None };
     let request = parse(&body, &options).unwrap();
     assert_eq!(request.accepted, AcceptedSamples { samples: 0, histograms: 1, exemplars: 1 });
     assert_eq!(request.batch.histograms, [integer_histogram()]);
@@ -248,11 +248,13 @@ fn integer_histogram() -> NativeHistogram {
 }
 
 fn parse_v2_with<T>(body: &[u8], limits: &Limits, look: impl FnOnce(&WriteRequest<'_>) -> T) -> Result<T, BodyError> {
-    parse_v2(body, &Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits }).map(|request| look(&request))
+    parse_v2(body, &Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits, dropped_label: None })
+        .map(|request| look(&request))
 }
 
 fn text_v2(body: &[u8], limits: &Limits) -> Result<String, BodyError> {
-    let request = parse_v2(body, &Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits })?;
+    let request =
+        parse_v2(body, &Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits, dropped_label: None })?;
     Ok(render(&Parsed { batch: request.batch, errors: request.errors }))
 }
 
@@ -324,7 +326,7 @@ fn both_versions_hash_a_series_alike() {
         let v1 = encode(&[Series { labels: &labels, samples: &[(1, 1.0)] }], &[]);
         let v2 = encode_v2(&[SeriesV2 { labels: &labels, samples: &[(1, 1.0)], ..SeriesV2::default() }]);
         let limits = Limits::default();
-        let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits };
+        let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits, dropped_label: None };
         let key = |request: WriteRequest<'_>| request.batch.blocks[0].keys[0].hash;
         assert_eq!(key(parse(&v1, &options).unwrap()), key(parse_v2(&v2, &options).unwrap()));
     }
@@ -465,4 +467,30 @@ proptest! {
         let expected = parse_text(&encode(&v1, &[]), &Limits::default()).unwrap();
         prop_assert_eq!(text_v2(&encode_v2(&series), &Limits::default()).unwrap(), expected);
     }
+}
+
+/// Both versions find the replica in the first series, and series lose its label.
+#[test]
+fn replicas_are_found_and_their_label_is_dropped() {
+    let labels = ReplicaLabels { cluster: "cluster".to_owned(), replica: "__replica__".to_owned() };
+    let limits = Limits::default();
+    let with_label = |pairs: &[(&str, &str)], dropped_label| {
+        let options = Options { hasher: HASHER.scope(Protocol::RemoteWrite, 1), limits: &limits, dropped_label };
+        let v1 = encode(&[Series { labels: pairs, samples: &[(1, 2.0)] }], &[]);
+        let v2 = encode_v2(&[SeriesV2 { labels: pairs, samples: &[(1, 2.0)], ..SeriesV2::default() }]);
+        let text = |request: WriteRequest<'_>| render(&Parsed { batch: request.batch, errors: request.errors });
+        let texts = [text(parse(&v1, &options).unwrap()), text(parse_v2(&v2, &options).unwrap())];
+        let found = [replica(&v1, &labels).unwrap(), replica_v2(&v2, &labels).unwrap()];
+        let found = found.map(|found| found.map(|one| format!("{} {}", one.cluster, one.name)));
+        assert_eq!((&texts[0], &found[0]), (&texts[1], &found[1]));
+        (texts[0].clone(), found[0].clone())
+    };
+    let all = [("__name__", "up"), ("__replica__", "a"), ("cluster", "one"), ("why", "__replica__")];
+    let kept: Vec<(&str, &str)> = all.iter().copied().filter(|(name, _)| *name != "__replica__").collect();
+    let (dropped, found) = with_label(&all, Some("__replica__"));
+    assert_eq!((dropped, found.as_deref()), (with_label(&kept, None).0, Some("one a")));
+    let (as_sent, found) = with_label(&kept, Some("__replica__"));
+    assert_eq!((as_sent, found), (with_label(&kept, None).0, None), "one label alone tells nothing");
+    assert_ne!(with_label(&all, None).0, with_label(&kept, None).0);
+    assert_eq!((replica(b"", &labels), replica_v2(b"", &labels)), (Ok(None), Ok(None)));
 }

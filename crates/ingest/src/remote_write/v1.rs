@@ -6,6 +6,7 @@ use model::{MetricKind, MetricMetadata, Span};
 
 use super::collect::{Collector, plain_sample};
 use super::key::{check_key, read_label};
+use super::replica::{Replica, ReplicaLabels, ReplicaSearch, without_label};
 use super::{Options, WriteRequest};
 use crate::protobuf::{FieldRun, Value, Walker, WireField};
 use crate::{BodyError, check_body_size};
@@ -23,6 +24,25 @@ pub fn parse<'body>(body: &'body [u8], options: &Options<'_>) -> Result<WriteReq
         }
     }
     Ok(collector.finish())
+}
+
+/// The replica that a body comes from, by the labels of its first series; `None` if they do not tell.
+pub fn replica<'body>(body: &'body [u8], labels: &ReplicaLabels) -> Result<Option<Replica<'body>>, BodyError> {
+    let mut request = Walker::new(body, 0..body.len());
+    while let Some(field) = request.next_field()? {
+        let (1, Value::Bytes(range)) = (field.number, field.value) else { continue };
+        let mut search = ReplicaSearch::new(labels);
+        let mut fields = Walker::new(body, range);
+        while let Some(field) = fields.next_field()? {
+            if let (1, Value::Bytes(range)) = (field.number, field.value)
+                && let Ok((name, value)) = read_label(body, range)
+            {
+                search.look_at(name, value);
+            }
+        }
+        return Ok(search.finish());
+    }
+    Ok(None)
 }
 
 /// What labels and samples of a series begin with: fields 1 and 2, bytes.
@@ -68,11 +88,12 @@ impl Collector<'_, '_> {
             self.drop_series(reason);
             return Ok(());
         }
-        let text = match &labels.joined {
+        let shortened = self.options.dropped_label.and_then(|name| without_label(raw_key, name));
+        let text = match shortened.as_ref().or(labels.joined.as_ref()) {
             None => Span { start: labels.run.start as u32, len: labels.run.len() as u32 },
-            Some(joined) => self.request.batch.push_text(joined),
+            Some(rewritten) => self.request.batch.push_text(rewritten),
         };
-        self.add_keys(raw_key, text);
+        self.add_keys(shortened.as_deref().unwrap_or(raw_key), text);
         Ok(())
     }
 

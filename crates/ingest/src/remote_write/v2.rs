@@ -7,6 +7,7 @@ use model::{METRIC_NAME, MetricKind, MetricMetadata};
 
 use super::collect::Collector;
 use super::key::write_label;
+use super::replica::{Replica, ReplicaLabels, ReplicaSearch};
 use super::{Options, WriteRequest};
 use crate::errors::{LimitName, Reason};
 use crate::protobuf::{Value, Walker, WireField};
@@ -30,6 +31,30 @@ pub fn parse_v2<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Write
         }
     }
     Ok(parser.collector.finish())
+}
+
+/// The replica that a body comes from, by the labels of its first series; `None` if they do not tell.
+pub fn replica_v2<'body>(body: &'body [u8], labels: &ReplicaLabels) -> Result<Option<Replica<'body>>, BodyError> {
+    check_body_size(body)?;
+    let symbols = Symbols::read(body)?;
+    let mut request = Walker::new(body, 0..body.len());
+    while let Some(field) = request.next_field()? {
+        let (5, Value::Bytes(range)) = (field.number, field.value) else { continue };
+        let mut search = ReplicaSearch::new(labels);
+        let mut fields = Walker::new(body, range);
+        while let Some(field) = fields.next_field()? {
+            let (1, Value::Bytes(range)) = (field.number, field.value) else { continue };
+            let mut references = Walker::new(body, range);
+            while let (Some(name), Some(value)) = (references.next_varint()?, references.next_varint()?) {
+                let text = |number| std::str::from_utf8(symbols.get(number)?).ok();
+                if let (Some(name), Some(value)) = (text(name), text(value)) {
+                    search.look_at(name, value);
+                }
+            }
+        }
+        return Ok(search.finish());
+    }
+    Ok(None)
 }
 
 /// Where the texts of the table lie in the body.
@@ -151,6 +176,9 @@ impl<'body> Parser<'body, '_> {
                     let symbols = self.symbols.offsets.len();
                     return Ok(Err(format!("a label refers to a symbol beyond the table's {symbols}").into()));
                 };
+                if self.collector.options.dropped_label.is_some_and(|dropped| dropped.as_bytes() == name) {
+                    continue;
+                }
                 let is_metric = name == METRIC_NAME.as_bytes();
                 if name.len() > limits.name_bytes_max || is_metric && value.len() > limits.name_bytes_max {
                     return Ok(Err(LimitName::NameBytes

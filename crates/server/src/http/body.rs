@@ -239,7 +239,7 @@ impl Share {
         let counted = Form::Text.work_bytes_counted(text);
         if unpacked.is_bomb(self.bytes.saturating_add(counted)) {
             return Err(ApiError::too_large(format!(
-                "the body unpacks to more than {BOMB_RATIO} times the bytes sent, and the rows of such a one may need {BOMB_WORK_BYTES_MAX} bytes \
+                "the body, unpacked, has more than {BOMB_RATIO} times the bytes sent, and the rows of such a one may need {BOMB_WORK_BYTES_MAX} bytes \
                  of memory (bomb_work_bytes_max): send it in smaller pieces"
             )));
         }

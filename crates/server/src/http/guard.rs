@@ -74,6 +74,11 @@ impl RequestGuard {
         }
     }
 
+    /// Adds them to an answer to a request.
+    pub(crate) fn finish(&self, request: &Request, response: &mut Response) {
+        self.add_headers(response.headers_mut(), is_tls(request));
+    }
+
     /// The origin of a page of the settings, which may read what it asks for.
     fn listed_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
@@ -216,9 +221,13 @@ fn forbidden(message: &str) -> ApiError {
     ApiError { status: StatusCode::FORBIDDEN, kind: "forbidden", message: message.to_owned() }
 }
 
+fn is_tls(request: &Request) -> bool {
+    request.extensions().get::<Peer>().is_some_and(|peer| peer.transport == Transport::Tls)
+}
+
 /// Lets a request in, or answers why not. Its body has not been read then. OPTIONS of everything is answered here.
 pub(crate) async fn check(From(guard): From<Arc<RequestGuard>>, mut request: Request, next: Next) -> Response {
-    let is_tls = request.extensions().get::<Peer>().is_some_and(|peer| peer.transport == Transport::Tls);
+    let is_tls = is_tls(&request);
     let admitted = match guard.admit(&request) {
         Ok(admitted) => admitted,
         Err(error) => {

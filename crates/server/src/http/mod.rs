@@ -33,6 +33,7 @@ pub(crate) mod query;
 pub(crate) mod query_statistics;
 pub(crate) mod remote_read;
 pub(crate) mod request;
+pub(crate) mod route_prefix;
 pub(crate) mod routes;
 pub(crate) mod rows_json;
 pub(crate) mod running_queries;

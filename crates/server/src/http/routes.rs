@@ -113,6 +113,7 @@ fn scraping() -> Vec<Route> {
     use Need::{ServerAdmin, SignIn};
     vec![
         Route::new("/-/reload", ServerAdmin, post(scraping::targets::reload).put(scraping::targets::reload)),
+        Route::new("/-/quit", ServerAdmin, post(status::quit).put(status::quit)),
         Route::new("/api/v1/alertmanagers", SignIn, get(status::no_alertmanagers)),
         Route::new("/api/v1/status/walreplay", SignIn, get(status::wal_replay)),
         Route::new("/api/v1/status/tsdb/blocks", SignIn, get(status::no_blocks)),

@@ -86,6 +86,21 @@ pub(crate) async fn wal_replay() -> Response {
     json::success(r#"{"min":0,"max":0,"current":0}"#, &[], &[])
 }
 
+/// The answer to requests that end or reload the server, unless the settings allow them.
+pub(crate) fn lifecycle_refusal(state: &State) -> Option<Response> {
+    let refused = (StatusCode::FORBIDDEN, "Lifecycle API is not enabled: --web-enable-lifecycle does it.\n");
+    (!state.settings.web.is_lifecycle_enabled).then(|| refused.into_response())
+}
+
+/// `POST /-/quit`: ends the server as SIGTERM does.
+pub(crate) async fn quit(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    extract(&state, request).await?;
+    Ok(lifecycle_refusal(&state).unwrap_or_else(|| {
+        state.quit.notify_one();
+        "Requesting termination... Goodbye!".into_response()
+    }))
+}
+
 /// The limits of queries and the data folder, under the names of Prometheus's flags, and what was set, under our own.
 pub(crate) async fn flags(From(state): From<Arc<State>>) -> Response {
     let settings = &state.settings;
@@ -96,7 +111,10 @@ pub(crate) async fn flags(From(state): From<Arc<State>>) -> Response {
     put("query.max-samples", settings.query_samples_max.to_string());
     put("query.timeout", duration_text(i64::try_from(settings.query_timeout_ms).unwrap_or(i64::MAX)));
     put("storage.tsdb.path", state.db.directory().to_string_lossy().into_owned());
+    put("web.enable-lifecycle", settings.web.is_lifecycle_enabled.to_string());
+    put("web.external-url", settings.web.external_url.clone());
     put("web.listen-address", settings.http.to_string());
+    put("web.route-prefix", settings.web.route_prefix.as_str().to_owned());
     settings.flags.iter().for_each(|(name, value)| {
         put(name, value.clone());
     });
@@ -115,11 +133,13 @@ pub(crate) async fn runtime_info(From(state): From<Arc<State>>) -> Response {
         "startTime": time(state.started_ns),
         "serverTime": time(state.db.now_ns()),
         "CWD": state.db.directory().to_string_lossy(),
+        "hostname": host::name(),
         "reloadConfigSuccess": is_reload_successful,
         "lastConfigTime": time(loaded_ns),
         "corruptionCount": 0,
         "goroutineCount": 0,
         "GOMAXPROCS": std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        "GOMEMLIMIT": 0,
         "GOGC": "",
         "GODEBUG": "",
         "storageRetention": if kept_ms > 0 { duration_text(kept_ms) } else { String::new() },

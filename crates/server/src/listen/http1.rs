@@ -39,6 +39,7 @@ use crate::http::routes;
 use crate::listen::accept::Serve;
 use crate::listen::connection_limit::{FULL, IdleConnections};
 use crate::listen::http2;
+use crate::listen::request_body::BodyProgress;
 use crate::listen::request_line::{self, Boundary};
 use crate::listen::socket::{Peer, Socket};
 use crate::listen::tls::Inner;
@@ -69,7 +70,7 @@ impl Shared {
         Self {
             metrics: Arc::default(),
             parking: IdleConnections::default(),
-            before: health::recovering(guard.clone(), settings.opening.clone()),
+            before: settings.web.route_prefix.wrap(&guard, health::recovering(guard.clone(), settings.opening.clone())),
             settings: Arc::new(settings),
             guard,
             router: OnceLock::new(),
@@ -79,7 +80,8 @@ impl Shared {
     /// The data folder is open: requests are answered from it.
     pub(crate) fn open(&self, state: &Arc<State>) {
         // Once per server.
-        let _ = self.router.set(routes::router(state.clone(), self.guard.clone()));
+        let router = routes::router(state.clone(), self.guard.clone());
+        let _ = self.router.set(self.settings.web.route_prefix.wrap(&self.guard, router));
     }
 
     fn router(&self) -> Router {
@@ -172,8 +174,8 @@ struct Activity {
     boundary: Mutex<Boundary>,
     /// hyper had an answer of its own to what it could not read.
     is_refused: AtomicBool,
-    /// The body of the request under way has been read to its end.
-    is_body_read: AtomicBool,
+    /// How far the body of the request under way has been read.
+    body: Arc<BodyProgress>,
 }
 
 /// A request's head, for what is not in it any more once it is parsed.
@@ -427,49 +429,15 @@ impl Service<Request<Incoming>> for Requests {
             refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return Box::pin(async move { Ok(refused) });
         }
-        let activity = self.activity.clone();
-        activity.is_body_read.store(request.body().is_end_stream(), Ordering::Relaxed);
-        let request = request.map(|body| RequestBody { body, activity: activity.clone() });
-        let answering = self.shared.router().oneshot(request);
+        let body = self.activity.body.clone();
+        let answering = self.shared.router().oneshot(body.watch(request));
         Box::pin(async move {
             let mut response = answering.await?;
-            if !activity.is_body_read.load(Ordering::Relaxed) {
-                // The rest of the body stands before the next request, so hyper closes the connection unless the rest happens to be
-                // there already. The client has to know, or it sends its next request into the closed connection.
+            if !body.finish().await {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(response.map(|body| Answer { body, _under_way: under_way }))
         })
-    }
-}
-
-/// The body of a request, which notes when it has been read to its end.
-struct RequestBody {
-    body: Incoming,
-    activity: Arc<Activity>,
-}
-
-impl Body for RequestBody {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
-            self.activity.is_body_read.store(true, Ordering::Relaxed);
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

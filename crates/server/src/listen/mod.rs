@@ -5,6 +5,7 @@ pub(crate) mod connection_limit;
 pub(crate) mod grpc;
 pub(crate) mod http1;
 pub(crate) mod http2;
+mod request_body;
 mod request_line;
 pub(crate) mod socket;
 pub(crate) mod stream;
@@ -243,7 +244,7 @@ impl Server {
         &self.unavailable
     }
 
-    /// Serves until `stop` resolves; then finishes requests under way, for as long as the settings allow.
+    /// Serves until `stop` resolves or a client may end the server and does (`/-/quit`); then finishes requests under way, for as long as the settings allow.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let sampling = [host::start(&self.state), host::repeat(&self.state, pushed::INTERVAL_MS, pushed::write_all)];
         let Front { stopping, acceptor, mut all_ended, tls, .. } = self.front;
@@ -285,7 +286,10 @@ impl Server {
         }
         drop(planes);
         drop(acceptor);
-        stop.await;
+        tokio::select! {
+            () = stop => {}
+            () = self.state.quit.notified() => {}
+        }
         let _ = stopping.send(true);
         for repeated in sampling {
             repeated.stop().await;

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use db::{Db, DbOptions};
+use platform::Platform;
 use thalweg_server::{Listener, Server, ServerSettings, make_first_admin};
 use tokio::sync::oneshot;
 
@@ -46,14 +47,26 @@ impl Running {
     }
 
     pub(crate) fn start_with(change: impl FnOnce(&mut ServerSettings)) -> Self {
+        Self::start_on(DbOptions::new(Self::new_folder()), change)
+    }
+
+    /// A folder that no other server of this process has.
+    pub(crate) fn new_folder() -> PathBuf {
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("thalweg-server-{}-{number}", std::process::id()));
-        Self::start_on(DbOptions::new(&folder), change)
+        std::env::temp_dir().join(format!("thalweg-server-{}-{number}", std::process::id()))
     }
 
     pub(crate) fn start_on(options: DbOptions, change: impl FnOnce(&mut ServerSettings)) -> Self {
+        Self::start_with_platform(Platform::real(), options, change)
+    }
+
+    pub(crate) fn start_with_platform(
+        platform: Platform,
+        options: DbOptions,
+        change: impl FnOnce(&mut ServerSettings),
+    ) -> Self {
         let folder = options.store.directory.clone();
-        let db = Arc::new(Db::open(platform::Platform::real(), options).unwrap());
+        let db = Arc::new(Db::open(platform, options).unwrap());
         let mut settings = ServerSettings::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         settings.host_metrics_interval_ms = None;
         change(&mut settings);
@@ -179,6 +192,11 @@ impl Running {
     /// Ends the server as Ctrl-C does and waits for it.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
+        self.wait();
+    }
+
+    /// Waits until the server has ended.
+    pub(crate) fn wait(&mut self) {
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }

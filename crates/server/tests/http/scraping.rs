@@ -25,11 +25,13 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 fn start(file: &Path) -> Running {
-    let settings =
-        PrometheusSettings { file: file.to_owned(), database: "default".to_owned(), is_lifecycle_enabled: true };
+    let settings = PrometheusSettings { file: file.to_owned(), database: "default".to_owned() };
     let (mode, warnings) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
-    Running::start_with(|settings| settings.prometheus = Some(mode))
+    Running::start_with(|settings| {
+        settings.prometheus = Some(mode);
+        settings.web.is_lifecycle_enabled = true;
+    })
 }
 
 fn folder() -> PathBuf {

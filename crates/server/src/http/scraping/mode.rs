@@ -17,8 +17,6 @@ pub struct PrometheusSettings {
     pub file: PathBuf,
     /// The database that scrapes are written to.
     pub database: String,
-    /// Whether HTTP may reload it.
-    pub is_lifecycle_enabled: bool,
 }
 
 /// A configuration that the server runs.
@@ -107,10 +105,6 @@ impl PrometheusMode {
             scraper.apply(&current.config);
         }
         Ok(warnings)
-    }
-
-    pub(crate) fn is_lifecycle_enabled(&self) -> bool {
-        self.settings.is_lifecycle_enabled
     }
 
     /// When the configuration in force was read, and whether the last reload succeeded.

@@ -15,11 +15,11 @@ use scrape::target::TargetLoop;
 use scrape::{Dropped, Pool};
 use serde_json::{Map, Value, json};
 
-use super::mode::PrometheusMode;
 use crate::error::ApiError;
 use crate::http::json;
 use crate::http::parameters::Parameters;
 use crate::http::request::extract;
+use crate::http::status;
 use crate::sign_in::Caller;
 use crate::state::State;
 
@@ -200,10 +200,8 @@ pub(crate) async fn reload(From(state): From<Arc<State>>) -> Result<Response, Ap
     let Some(mode) = state.settings.prometheus.clone() else {
         return Err(ApiError::bad_data("the server runs no prometheus.yml: start it with --prometheus FILE"));
     };
-    if !PrometheusMode::is_lifecycle_enabled(&mode) {
-        return Ok(
-            (StatusCode::FORBIDDEN, "Lifecycle API is not enabled: --web-enable-lifecycle does it.\n").into_response()
-        );
+    if let Some(refused) = status::lifecycle_refusal(&state) {
+        return Ok(refused);
     }
     let reloaded = state.work_unbounded(move |_| mode.reload()).await?;
     Ok(match reloaded {

@@ -69,7 +69,7 @@ fn write_native(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiEr
         share.swap_place(&mut parts.share);
         let block = unpack_as(state, Encoding::Snappy, packed, (&mut share, Form::Protobuf))?;
         let hasher = state.hasher(Protocol::RemoteWrite, &to)?;
-        let options = remote_write::Options { hasher, limits: state.db.limits() };
+        let options = remote_write::Options { hasher, limits: state.db.limits(), dropped_label: None };
         let parsed = remote_write::parse_v2(&block, &options).map_err(|error| body_error(&error))?;
         let parsed = Parsed { batch: parsed.batch, errors: parsed.errors };
         add(&mut whole, state.store("native", &to, parsed)?, LineErrors::default());

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as From};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use ingest::encoding::Encoding;
 use ingest::remote_write::{self, AcceptedSamples};
+use ingest::replicas::{Replicas, Verdict};
 use ingest::{Parsed, Protocol, exposition};
 use model::{Block, ValueType};
 
@@ -16,6 +17,7 @@ use crate::http::body::{Form, body_error, unpack_as};
 use crate::http::parameters::Parameters;
 use crate::http::request::{RequestParts, extract_write};
 use crate::http::text::Text;
+use crate::sign_in::Destination;
 use crate::state::State;
 
 /// The version of the message, by its name.
@@ -23,6 +25,17 @@ use crate::state::State;
 enum Message {
     V1,
     V2,
+}
+
+/// The answer to a replica that is not the elected one. The counts of its samples are in the headers, or a sender of version 2 takes
+/// the request for failed.
+const DUPLICATE: &str = "deduplicated: another replica of the cluster is the elected one\n";
+
+/// What became of a remote-write request.
+enum RemoteWrite {
+    Stored(Outcome),
+    /// Another replica sends the same samples.
+    Duplicate,
 }
 
 /// `POST /api/v1/write`: Prometheus remote write 1.0 and 2.0.
@@ -33,13 +46,16 @@ pub(crate) async fn remote_write(From(state): From<Arc<State>>, request: Request
         state.work(move |state| write_remote(state, parts, message)).await?
     };
     match written.await {
-        Ok((outcome, samples)) => {
+        Ok((result, samples)) => {
             let counts = [
                 ("x-prometheus-remote-write-samples-written", samples.samples),
                 ("x-prometheus-remote-write-histograms-written", samples.histograms),
                 ("x-prometheus-remote-write-exemplars-written", samples.exemplars),
             ];
-            let mut response = plain_answer(&Ok(outcome));
+            let mut response = match result {
+                RemoteWrite::Stored(outcome) => plain_answer(&Ok(outcome)),
+                RemoteWrite::Duplicate => (StatusCode::ACCEPTED, DUPLICATE).into_response(),
+            };
             for (name, count) in counts {
                 response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from(count));
             }
@@ -77,23 +93,61 @@ fn write_remote(
     state: &State,
     mut parts: RequestParts,
     message: Message,
-) -> Result<(Outcome, AcceptedSamples), ApiError> {
+) -> Result<(RemoteWrite, AcceptedSamples), ApiError> {
     let to = state.destination(parts.parameters.database(&parts.headers), &parts.caller.scope)?;
     let body = unpack_as(state, Encoding::Snappy, parts.body, (&mut parts.share, Form::Protobuf))?;
+    let replicas = admit_replica(state, &to, &body, message)?;
     let hasher = state.hasher(Protocol::RemoteWrite, &to)?;
-    let options = remote_write::Options { hasher, limits: state.db.limits() };
+    let dropped_label = replicas.map(|admitted| admitted.replica_label);
+    let options = remote_write::Options { hasher, limits: state.db.limits(), dropped_label };
     let request = match message {
         Message::V1 => remote_write::parse(&body, &options),
         Message::V2 => remote_write::parse_v2(&body, &options),
     };
     let remote_write::WriteRequest { batch, errors, accepted: mut samples } =
         request.map_err(|error| body_error(&error))?;
+    if let Some(duplicates) = replicas.and_then(|admitted| admitted.duplicate_of) {
+        duplicates.count_duplicate(samples.samples + samples.histograms);
+        ingest::recycle(batch);
+        return Ok((RemoteWrite::Duplicate, samples));
+    }
     let rows: Vec<(bool, Vec<u32>)> = batch.blocks.iter().map(lines_by_kind).collect();
     let outcome = state.store("remote_write", &to, Parsed { batch, errors })?;
     let (floats, histograms) = refused_by_kind(&outcome, &rows);
     samples.samples = samples.samples.saturating_sub(floats);
     samples.histograms = samples.histograms.saturating_sub(histograms);
-    Ok((outcome.number_lines(), samples))
+    Ok((RemoteWrite::Stored(outcome.number_lines()), samples))
+}
+
+/// What became of a request that tells which replica of a Prometheus it is of.
+#[derive(Clone, Copy)]
+struct AdmittedReplica<'a> {
+    /// The label that its series lose.
+    replica_label: &'a str,
+    /// Where it is counted, if another replica is the elected one.
+    duplicate_of: Option<&'a Replicas>,
+}
+
+/// Finds the replica that sent a body and decides about it; `None` if replicas are not told apart, or the body has none of their labels.
+fn admit_replica<'a>(
+    state: &'a State,
+    to: &Destination,
+    body: &[u8],
+    message: Message,
+) -> Result<Option<AdmittedReplica<'a>>, ApiError> {
+    let Some(replicas) = &state.replicas else { return Ok(None) };
+    let labels = replicas.labels();
+    let found = match message {
+        Message::V1 => remote_write::replica(body, labels),
+        Message::V2 => remote_write::replica_v2(body, labels),
+    };
+    let Some(replica) = found.map_err(|error| body_error(&error))? else { return Ok(None) };
+    let duplicate_of = match replicas.admit(&to.database, replica, state.db.clock().monotonic_ns()) {
+        Verdict::Accepted => None,
+        Verdict::Duplicate => Some(replicas),
+        Verdict::Refused(reason) => return Err(ApiError::bad_data(reason)),
+    };
+    Ok(Some(AdmittedReplica { replica_label: &labels.replica, duplicate_of }))
 }
 
 /// Whether a block holds histograms, and the lines of its rows.
