@@ -117,7 +117,7 @@ fn targets_are_for_those_who_may_read_their_database() {
     let text = "scrape_configs:\n- job_name: hidden\n  proxy_url: 'http://u:proxy-password@127.0.0.1:1'\n  \
                 static_configs: [{targets: ['127.0.0.1:1']}]\n";
     std::fs::write(&file, text).unwrap();
-    let settings = PrometheusSettings { file, database: "scraped".to_owned(), is_lifecycle_enabled: true };
+    let settings = PrometheusSettings { file, database: "scraped".to_owned() };
     let (mode, _) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
     let server = Running::start_with(|settings| {
         settings.prometheus = Some(mode);
@@ -139,9 +139,9 @@ fn targets_are_for_those_who_may_read_their_database() {
         ("narrow", r#"read:scraped{a=\"b\"}"#, false),
     ] {
         let path = format!("/api/v1/admin/accounts/{name}");
-        let made: Value =
+        let account: Value =
             serde_json::from_str(&ask("PUT", &path, &admin, &format!(r#"{{"grants":["{grants}"]}}"#))).unwrap();
-        let token = made["data"]["token"].as_str().unwrap();
+        let token = account["data"]["token"].as_str().unwrap();
         assert_eq!(shows(token), [expected, expected], "{name}");
     }
     let config = ask("GET", "/api/v1/status/config", &admin, "");
