@@ -149,6 +149,7 @@ mod tests {
             name: "a".to_owned(),
             credential: Credential::Password(String::new()),
             scram: None,
+            certificates: Vec::new(),
             is_server_admin: false,
             grants: grants.iter().map(|grant| grant.parse().unwrap()).collect(),
             quota: Quota::default(),
