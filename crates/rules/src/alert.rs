@@ -179,7 +179,8 @@ fn step(alert: &mut Alert, rule: &AlertRule, time_ms: i64, is_found: bool) -> bo
                 return true;
             }
         }
-        let is_forgotten = alert.resolved_at_ms.is_some_and(|resolved_ms| time_ms - resolved_ms > RESOLVED_RETENTION_MS);
+        let is_forgotten =
+            alert.resolved_at_ms.is_some_and(|resolved_ms| time_ms - resolved_ms > RESOLVED_RETENTION_MS);
         if alert.state == AlertState::Pending || is_forgotten {
             return false;
         }

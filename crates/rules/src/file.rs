@@ -231,8 +231,7 @@ fn check_recording(fields: &Fields<'_>, record: &str, options: &ReadOptions) {
     if !is_metric_name(record, options.names) {
         fields.reading.error(fields.position_of("record"), format!("invalid recording rule name: {record}"));
     } else if record.contains(['{', '}']) {
-        let message =
-            format!("braces present in the recording rule name; should it be in expr?: {record}");
+        let message = format!("braces present in the recording rule name; should it be in expr?: {record}");
         fields.reading.error(fields.position_of("record"), message);
     }
 }
@@ -329,7 +328,9 @@ mod tests {
         };
         assert!(bad("{{ $labels.x | nope }}").unwrap_err()[0].contains("function \"nope\" not defined"));
         assert!(bad("{{ $unknown }}").unwrap_err()[0].contains("undefined variable \"$unknown\""));
-        assert!(read("groups:\n- name: a\n  rules:\n  - record: x\n    expr: sum(\n").unwrap_err()[0].contains(":5:5: "));
+        assert!(
+            read("groups:\n- name: a\n  rules:\n  - record: x\n    expr: sum(\n").unwrap_err()[0].contains(":5:5: ")
+        );
     }
 
     #[test]

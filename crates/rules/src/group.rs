@@ -213,6 +213,12 @@ impl Group {
         (now_ms - offset_ms).div_euclid(interval_ms) * interval_ms + offset_ms
     }
 
+    /// Names the group in lists that are given page by page.
+    pub fn token(&self) -> String {
+        let name = format!("{};{}", self.config.file.display(), self.config.name);
+        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(name.as_bytes()))
+    }
+
     /// The last evaluation.
     pub fn last(&self) -> LastEvaluation {
         *self.last.lock()
@@ -222,7 +228,8 @@ impl Group {
     pub fn go_on_from(&self, before: &Self) {
         let mut left: Vec<&Rule> = before.rules.iter().collect();
         for rule in &self.rules {
-            let is_equal = |old: &&Rule| old.config.name() == rule.config.name() && old.config.labels == rule.config.labels;
+            let is_equal =
+                |old: &&Rule| old.config.name() == rule.config.name() && old.config.labels == rule.config.labels;
             if let Some(at) = left.iter().position(is_equal) {
                 let state = left.remove(at).state();
                 rule.change(|own| *own = state);
@@ -302,7 +309,11 @@ impl Group {
                 let found = vector.iter().map(|sample| self.expand(rule, store, sample, query_ms)).collect();
                 rule.change(|state| {
                     state.alerts.update(alert, found, time_ms, self.config.limit)?;
-                    Ok::<_, String>(if state.is_restored { alert_samples(alert, &state.alerts, query_ms) } else { Vec::new() })
+                    Ok::<_, String>(if state.is_restored {
+                        alert_samples(alert, &state.alerts, query_ms)
+                    } else {
+                        Vec::new()
+                    })
                 })?
             }
         };
@@ -349,9 +360,7 @@ fn vector(result: EvaluationResult) -> Result<Vec<VectorSample>, String> {
         ResultValue::Scalar { time_ms, value } => {
             Ok(vec![VectorSample { labels: model::Labels::empty(), time_ms, value, histogram: None }])
         }
-        ResultValue::String { .. } | ResultValue::Matrix(_) => {
-            Err("rule result is not a vector or scalar".to_owned())
-        }
+        ResultValue::String { .. } | ResultValue::Matrix(_) => Err("rule result is not a vector or scalar".to_owned()),
     }
 }
 

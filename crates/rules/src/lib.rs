@@ -12,6 +12,7 @@
 //! * [`backfill`]: what recording rules would have given · [`unit_test`]: promtool's test files
 
 pub mod alert;
+pub mod backfill;
 pub mod file;
 pub mod group;
 pub mod manager;
@@ -20,6 +21,7 @@ pub mod notify;
 mod restore;
 mod store;
 pub mod template;
+pub mod unit_test;
 
 pub use manager::{Manager, ManagerOptions};
 pub use store::RuleStore;

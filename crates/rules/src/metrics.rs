@@ -39,12 +39,14 @@ pub(crate) fn render(manager: &Manager) -> String {
         (family("prometheus_rule_evaluations_total", "counter", "Evaluations of rules."), |group| {
             count(&group.counts.evaluations)
         }),
-        (family("prometheus_rule_evaluation_failures_total", "counter", "Evaluations of rules that failed."), |group| {
-            count(&group.counts.failures)
-        }),
-        (family("prometheus_rule_group_iterations_total", "counter", "Evaluations of groups that were due."), |group| {
-            count(&group.counts.iterations)
-        }),
+        (
+            family("prometheus_rule_evaluation_failures_total", "counter", "Evaluations of rules that failed."),
+            |group| count(&group.counts.failures),
+        ),
+        (
+            family("prometheus_rule_group_iterations_total", "counter", "Evaluations of groups that were due."),
+            |group| count(&group.counts.iterations),
+        ),
         (
             family(
                 "prometheus_rule_group_iterations_missed_total",
@@ -60,7 +62,11 @@ pub(crate) fn render(manager: &Manager) -> String {
             group.last().duration_s
         }),
         (
-            family("prometheus_rule_group_last_evaluation_timestamp_seconds", "gauge", "When groups were evaluated last."),
+            family(
+                "prometheus_rule_group_last_evaluation_timestamp_seconds",
+                "gauge",
+                "When groups were evaluated last.",
+            ),
             |group| group.last().time_ms.unwrap_or(0) as f64 / 1000.0,
         ),
         (

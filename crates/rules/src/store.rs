@@ -109,7 +109,8 @@ impl RuleStore {
             }
         }
         let tokens = self.destination.register(&floats)?;
-        let series = if histograms.is_empty() { Vec::new() } else { self.destination.register_histograms(&histograms)? };
+        let series =
+            if histograms.is_empty() { Vec::new() } else { self.destination.register_histograms(&histograms)? };
         written.extend(floats.into_iter().zip(tokens.into_iter().map(Written::Float)));
         written.extend(histograms.into_iter().zip(series.into_iter().map(Written::Histogram)));
         Ok(())
@@ -188,7 +189,8 @@ impl RuleStore {
         let found = self.db.samples(&self.database, matchers, range_ms, &self.db.budget(QUERY_SAMPLES_MAX));
         let mut last = BTreeMap::new();
         for series in found.unwrap_or_default() {
-            let labels: Labels = series.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let labels: Labels =
+                series.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
             let samples = series.timestamps_ms.iter().zip(&series.values).rev();
             let mut present = samples.filter(|(_, value)| !model::is_stale_bits(**value));
             if let Some((time_ms, value)) = present.next() {

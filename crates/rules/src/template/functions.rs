@@ -16,13 +16,63 @@ pub(super) const TEXT_LABEL: &str = "__value__";
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
 const NAMES: [&str; 56] = [
-    "and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "len", "index", "slice", "print", "printf", "println", "call",
-    "html", "js", "urlquery", "query", "first", "label", "value", "strvalue", "sortByLabel", "safeHtml", "humanize",
-    "humanize1024", "humanizeDuration", "humanizePercentage", "humanizeTimestamp", "toTime", "toDuration", "now", "title",
-    "toUpper", "toLower", "stripPort", "stripDomain", "match", "reReplaceAll", "graphLink", "tableLink", "parseDuration",
-    "urlQueryEscape", "args", "tmpl", "externalURL", "pathPrefix",
+    "and",
+    "or",
+    "not",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "len",
+    "index",
+    "slice",
+    "print",
+    "printf",
+    "println",
+    "call",
+    "html",
+    "js",
+    "urlquery",
+    "query",
+    "first",
+    "label",
+    "value",
+    "strvalue",
+    "sortByLabel",
+    "safeHtml",
+    "humanize",
+    "humanize1024",
+    "humanizeDuration",
+    "humanizePercentage",
+    "humanizeTimestamp",
+    "toTime",
+    "toDuration",
+    "now",
+    "title",
+    "toUpper",
+    "toLower",
+    "stripPort",
+    "stripDomain",
+    "match",
+    "reReplaceAll",
+    "graphLink",
+    "tableLink",
+    "parseDuration",
+    "urlQueryEscape",
+    "args",
+    "tmpl",
+    "externalURL",
+    "pathPrefix",
     // Of vmalert's templates.
-    "parseDurationTime", "quotesEscape", "jsonEscape", "htmlEscape", "crlfEscape", "pathEscape", "queryEscape",
+    "parseDurationTime",
+    "quotesEscape",
+    "jsonEscape",
+    "htmlEscape",
+    "crlfEscape",
+    "pathEscape",
+    "queryEscape",
 ];
 
 /// The function of this name.
@@ -160,9 +210,7 @@ fn slice(value: &Value, bounds: &[Value]) -> Result<Value, String> {
 fn of_samples(name: &str, arguments: &[Value]) -> Result<Option<Value>, String> {
     let label = |labels: &TextMap, name: &str| Value::text(labels.get(name).map_or("", String::as_str));
     Ok(Some(match (name, arguments) {
-        ("first", [Value::List(items)]) => {
-            items.first().cloned().ok_or("first() called on vector with no elements")?
-        }
+        ("first", [Value::List(items)]) => items.first().cloned().ok_or("first() called on vector with no elements")?,
         ("label", [Value::Text(name), Value::Sample(labels, _)]) => label(labels, name),
         ("value", [Value::Sample(_, value)]) => Value::Float(*value),
         ("strvalue", [Value::Sample(labels, _)]) => label(labels, TEXT_LABEL),
@@ -203,7 +251,10 @@ fn of_numbers(name: &str, arguments: &[Value]) -> Result<Option<Value>, String> 
         "toDuration" => {
             let nanoseconds = number(value)? * 1e9;
             if nanoseconds.is_nan() || nanoseconds.abs() > i64::MAX as f64 {
-                return Err(format!("{} cannot be represented as a nanoseconds duration since it overflows int64", value.print()));
+                return Err(format!(
+                    "{} cannot be represented as a nanoseconds duration since it overflows int64",
+                    value.print()
+                ));
             }
             Ok(Some(Value::Duration(nanoseconds as i64)))
         }
@@ -227,7 +278,9 @@ fn number(value: &Value) -> Result<f64, String> {
         Value::Float(value) => Ok(*value),
         Value::Int(value) => Ok(*value as f64),
         Value::Duration(nanoseconds) => Ok(*nanoseconds as f64 / 1e9),
-        Value::Text(text) => text.parse().map_err(|_| format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text))),
+        Value::Text(text) => {
+            text.parse().map_err(|_| format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text)))
+        }
         other => Err(format!("can't convert {} to float", other.type_name())),
     }
 }

@@ -136,14 +136,18 @@ impl Lexer<'_> {
                 return Ok((Token::Symbol(symbol), symbol.len()));
             }
         }
-        let name = |text: &str| text.find(|symbol: char| !symbol.is_alphanumeric() && symbol != '_').unwrap_or(text.len());
+        let name =
+            |text: &str| text.find(|symbol: char| !symbol.is_alphanumeric() && symbol != '_').unwrap_or(text.len());
         match first {
             '"' | '\'' | '`' => constant(rest, first),
             '$' => {
                 let end = 1 + name(rest.get(1..).unwrap_or_default());
                 Ok((Token::Variable(rest.get(..end).unwrap_or_default().to_owned()), end))
             }
-            '.' if rest.get(1..).is_some_and(|rest| rest.starts_with(|next: char| next.is_alphabetic() || next == '_')) => {
+            '.' if rest
+                .get(1..)
+                .is_some_and(|rest| rest.starts_with(|next: char| next.is_alphabetic() || next == '_')) =>
+            {
                 let end = 1 + name(rest.get(1..).unwrap_or_default());
                 Ok((Token::Field(rest.get(1..end).unwrap_or_default().to_owned()), end))
             }
@@ -220,9 +224,8 @@ fn constant(rest: &str, delimiter: char) -> Result<(Token, usize), String> {
 fn escape(symbols: &mut impl Iterator<Item = (usize, char)>) -> Option<char> {
     let (_, symbol) = symbols.next()?;
     let mut hexadecimal = |count: usize| {
-        let code = (0..count).try_fold(0u32, |value, _| {
-            value.checked_mul(16)?.checked_add(symbols.next()?.1.to_digit(16)?)
-        });
+        let code =
+            (0..count).try_fold(0u32, |value, _| value.checked_mul(16)?.checked_add(symbols.next()?.1.to_digit(16)?));
         code.and_then(char::from_u32)
     };
     Some(match symbol {

@@ -24,11 +24,17 @@ pub use value::{TextMap, Value};
 const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 
 /// What a template of an alert can use without saying so.
-const DEFINITIONS: &str = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}";
+const DEFINITIONS: &str =
+    "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}";
 
 /// A template of an alert with the variables that it can use.
 pub fn with_definitions(text: &str) -> String {
     format!("{DEFINITIONS}{text}")
+}
+
+/// A number as Go prints it.
+pub(crate) fn number_text(value: f64) -> String {
+    printf::float(value, 'v', None)
 }
 
 /// A parsed template.

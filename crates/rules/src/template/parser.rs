@@ -19,7 +19,10 @@ pub(super) enum Node {
     With(Branch),
     Range(Branch),
     /// Runs another template.
-    Template { name: String, argument: Option<Pipe> },
+    Template {
+        name: String,
+        argument: Option<Pipe>,
+    },
     Break,
     Continue,
 }

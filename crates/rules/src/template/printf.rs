@@ -43,10 +43,7 @@ pub(super) fn sprintf(format: &str, values: &[Value]) -> String {
     out
 }
 
-fn read_flags(
-    rest: &mut std::iter::Peekable<std::str::Chars<'_>>,
-    values: &mut std::slice::Iter<'_, Value>,
-) -> Flags {
+fn read_flags(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, values: &mut std::slice::Iter<'_, Value>) -> Flags {
     let mut flags = Flags::default();
     while let Some(flag) = rest.next_if(|symbol| "-+# 0".contains(*symbol)) {
         match flag {
@@ -123,7 +120,9 @@ fn format_value(value: &Value, verb: char, flags: &Flags) -> String {
         ('X', Value::Int(number)) => radix(*number, |number| format!("{number:X}"), flags),
         ('x', Value::Text(text)) => text.bytes().map(|byte| format!("{byte:02x}")).collect(),
         ('X', Value::Text(text)) => text.bytes().map(|byte| format!("{byte:02X}")).collect(),
-        ('e' | 'E' | 'f' | 'F' | 'g' | 'G', Value::Float(number)) => signed(float(*number, verb, flags.precision), flags),
+        ('e' | 'E' | 'f' | 'F' | 'g' | 'G', Value::Float(number)) => {
+            signed(float(*number, verb, flags.precision), flags)
+        }
         _ => bad(),
     }
 }

@@ -1,9 +1,9 @@
 //! Running a template, within bounds of steps, bytes and depth.
 
+use super::Expansion;
 use super::functions;
 use super::parser::{Base, Branch, Node, Operand, Pipe, Templates};
 use super::value::Value;
-use super::Expansion;
 
 /// How deep templates, branches and parentheses may be in one another while they run.
 const DEPTH_MAX: usize = 120;
@@ -124,7 +124,9 @@ impl<'a> Run<'a> {
             Value::Labels(map) => map.iter().map(|(name, value)| (Value::text(name), Value::text(value))).collect(),
             Value::Map(map) => map.iter().map(|(name, value)| (Value::text(name), value.clone())).collect(),
             // No loop can be longer.
-            Value::Int(count) => (0..count.min(STEPS_MAX as i64 + 1)).map(|at| (Value::Int(at), Value::Int(at))).collect(),
+            Value::Int(count) => {
+                (0..count.min(STEPS_MAX as i64 + 1)).map(|at| (Value::Int(at), Value::Int(at))).collect()
+            }
             Value::Nil => Vec::new(),
             other => return Err(format!("range can't iterate over {}", other.print())),
         };
