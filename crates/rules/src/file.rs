@@ -82,7 +82,7 @@ impl RuleConfig {
 }
 
 /// How rule files are read.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
     /// Which names metrics and labels may have.
     pub names: NameScheme,
@@ -175,11 +175,11 @@ fn read_group(fields: &Fields<'_>, path: &Path, options: &ReadOptions) -> GroupC
         query_offset_ms: fields.duration_ms("query_offset").or(delay_ms),
         eval_offset_ms: fields.duration_ms("eval_offset"),
         limit: fields.number("limit").unwrap_or(0),
-        rules: fields.maps("rules", |section| read_rule(section, &labels, options)),
+        rules: fields.maps("rules", |section| Some(read_rule(section, &labels, options))),
     }
 }
 
-fn read_rule(fields: &Fields<'_>, group: &Labels, options: &ReadOptions) -> Option<Arc<RuleConfig>> {
+fn read_rule(fields: &Fields<'_>, group: &Labels, options: &ReadOptions) -> Arc<RuleConfig> {
     let record = fields.text("record").unwrap_or_default();
     let alert = fields.text("alert").unwrap_or_default();
     let expr = fields.text("expr").unwrap_or_default();
@@ -215,7 +215,7 @@ fn read_rule(fields: &Fields<'_>, group: &Labels, options: &ReadOptions) -> Opti
     } else {
         RuleKind::Alert(AlertRule { name: alert, for_ms, keep_firing_for_ms, annotations })
     };
-    Some(Arc::new(RuleConfig { kind, expr, labels }))
+    Arc::new(RuleConfig { kind, expr, labels })
 }
 
 fn check_recording(fields: &Fields<'_>, record: &str, options: &ReadOptions) {

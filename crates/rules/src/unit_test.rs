@@ -5,6 +5,7 @@
 mod read;
 mod values;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use scrape::relabel::Labels;
 use crate::alert::AlertState;
 use crate::file::{self, ALERT_NAME, GroupConfig, ReadOptions, RuleKind};
 use crate::group::{Group, RuleHealth, Surroundings};
-use crate::store::{RuleSample, RuleStore, RuleValue};
+use crate::store::{RuleSample, RuleStore};
 
 use read::{AlertTest, ExpressionTest, Test, TestFile};
 
@@ -194,7 +195,10 @@ fn check_expression(test: &ExpressionTest, start_ms: i64, store: &RuleStore, is_
             for sample in samples {
                 let labels: Labels =
                     sample.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-                let shown = sample.histogram.map_or_else(|| number_text(sample.value), |found| found.to_string());
+                let shown = sample.histogram.map_or_else(
+                    || number_text(sample.value),
+                    |found| format!("{{{{count:{} sum:{}}}}}", found.count(), found.sum()),
+                );
                 got.insert(labels.clone(), shown);
                 values.insert(labels, sample.value);
             }
@@ -217,9 +221,8 @@ fn check_expression(test: &ExpressionTest, start_ms: i64, store: &RuleStore, is_
     if expected.len() == values.len() && expected.iter().all(|(labels, value)| is_equal(labels, *value)) {
         return None;
     }
-    let shown = |samples: BTreeSet<String>| match samples.is_empty() {
-        true => "nil".to_owned(),
-        false => samples.into_iter().collect::<Vec<_>>().join(", "),
+    let shown = |samples: BTreeSet<String>| {
+        if samples.is_empty() { "nil".to_owned() } else { samples.into_iter().collect::<Vec<_>>().join(", ") }
     };
     let expected = expected.iter().map(|(labels, value)| format!("{} {}", series_text(labels), number_text(*value)));
     let got = got.iter().map(|(labels, value)| format!("{} {value}", series_text(labels)));
@@ -239,5 +242,5 @@ fn number_text(value: f64) -> String {
 /// With `fuzzy_compare` numbers are equal that differ in their last digits.
 fn are_equal(a: f64, b: f64, is_fuzzy: bool) -> bool {
     let is_near = is_fuzzy && (a - b).abs() <= f64::EPSILON * 4.0 * a.abs().max(b.abs());
-    a == b || a.is_nan() && b.is_nan() || is_near
+    a.partial_cmp(&b).is_some_and(Ordering::is_eq) || a.is_nan() && b.is_nan() || is_near
 }

@@ -1,5 +1,6 @@
 //! Functions of templates: Go's own and Prometheus's.
 
+use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -405,8 +406,9 @@ fn escape_js(text: &str) -> String {
             '\\' => out.push_str("\\\\"),
             '\'' => out.push_str("\\'"),
             '"' => out.push_str("\\\""),
-            '<' | '>' | '&' | '=' => out.push_str(&format!("\\u{:04X}", u32::from(symbol))),
-            _ if symbol.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(symbol))),
+            _ if symbol.is_control() || "<>&=".contains(symbol) => {
+                let _ = write!(out, "\\u{:04X}", u32::from(symbol));
+            }
             _ => out.push(symbol),
         }
     }

@@ -42,7 +42,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Lexeme>, (usize, String)> {
             Some((outside, action)) => (outside, Some(action)),
             None => (lexer.rest, None),
         };
-        let trims_right = action.is_some_and(|action| is_trim_begin(action));
+        let trims_right = action.is_some_and(is_trim_begin);
         let mut shown = outside;
         if trims_left {
             shown = shown.trim_start_matches(is_space);

@@ -71,9 +71,9 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Templates, String> {
     let variables = vec!["$".to_owned()];
     let mut parser = Parser { lexemes, next: 0, templates: Templates::new(), variables, depth: 0, loops: 0 };
     let parsed = parser.list().and_then(|(nodes, end)| match end {
-        End::Text => Ok(nodes),
-        End::End => Err("unexpected {{end}}".to_owned()),
-        End::Else => Err("unexpected {{else}}".to_owned()),
+        ListEnd::Text => Ok(nodes),
+        ListEnd::Closed => Err("unexpected {{end}}".to_owned()),
+        ListEnd::Else => Err("unexpected {{else}}".to_owned()),
     });
     match parsed {
         Ok(nodes) => {
@@ -86,9 +86,9 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Templates, String> {
 
 /// Why a list of nodes ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ListEnd {
     Text,
-    End,
+    Closed,
     Else,
 }
 
@@ -145,20 +145,20 @@ impl Parser {
         made
     }
 
-    fn list(&mut self) -> Result<(Vec<Node>, End), String> {
+    fn list(&mut self) -> Result<(Vec<Node>, ListEnd), String> {
         self.deeper(|parser| {
             let mut nodes = Vec::new();
             loop {
                 match parser.take() {
-                    None => return Ok((nodes, End::Text)),
+                    None => return Ok((nodes, ListEnd::Text)),
                     Some(Token::Text(text)) => nodes.push(Node::Text(text)),
                     _ => {
                         if parser.take_word("end") {
                             parser.expect_close("end")?;
-                            return Ok((nodes, End::End));
+                            return Ok((nodes, ListEnd::Closed));
                         }
                         if parser.take_word("else") {
-                            return Ok((nodes, End::Else));
+                            return Ok((nodes, ListEnd::Else));
                         }
                         nodes.extend(parser.action()?);
                     }
@@ -226,7 +226,7 @@ impl Parser {
         let (nodes, end) = self.list()?;
         self.variables = outer;
         self.loops = loops;
-        if end != End::End {
+        if end != ListEnd::Closed {
             return Err("unexpected end of a definition".to_owned());
         }
         self.templates.insert(name, nodes);
@@ -242,17 +242,17 @@ impl Parser {
         self.loops -= usize::from(kind == "range");
         let (then, end) = body?;
         let otherwise = match end {
-            End::End => Vec::new(),
-            End::Text => return Err("unexpected EOF".to_owned()),
+            ListEnd::Closed => Vec::new(),
+            ListEnd::Text => return Err("unexpected EOF".to_owned()),
             // `else if` and `else with` end with the `end` of the whole.
-            End::Else if kind != "range" && self.take_word(kind) => {
+            ListEnd::Else if kind != "range" && self.take_word(kind) => {
                 let rest = self.deeper(|parser| parser.branch(kind))?;
                 vec![if kind == "if" { Node::If(rest) } else { Node::With(rest) }]
             }
-            End::Else => {
+            ListEnd::Else => {
                 self.expect_close("else")?;
                 let (nodes, end) = self.list()?;
-                if end != End::End {
+                if end != ListEnd::Closed {
                     return Err("expected end".to_owned());
                 }
                 nodes

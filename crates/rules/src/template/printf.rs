@@ -1,5 +1,7 @@
 //! `printf` as Go's `fmt` has it: flags, width, precision, and the verbs that make sense of the values of templates.
 
+use std::fmt::Write;
+
 use super::value::Value;
 
 /// Characters that a width or a precision may ask for.
@@ -7,13 +9,16 @@ const WIDTH_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
 struct Flags {
-    minus: bool,
-    plus: bool,
-    sharp: bool,
-    space: bool,
-    zero: bool,
+    /// Those of `-+# 0` that are there.
+    symbols: String,
     width: Option<usize>,
     precision: Option<usize>,
+}
+
+impl Flags {
+    fn has(&self, symbol: char) -> bool {
+        self.symbols.contains(symbol)
+    }
 }
 
 /// Formats values.
@@ -31,14 +36,16 @@ pub(super) fn sprintf(format: &str, values: &[Value]) -> String {
             None => out.push_str("%!(NOVERB)"),
             Some('%') => out.push('%'),
             Some(verb) => match values.next() {
-                None => out.push_str(&format!("%!{verb}(MISSING)")),
+                None => {
+                    let _ = write!(out, "%!{verb}(MISSING)");
+                }
                 Some(value) => out.push_str(&pad(&format_value(value, verb, &flags), value, &flags)),
             },
         }
     }
     let extra: Vec<String> = values.map(|value| format!("{}={}", value.type_name(), value.print())).collect();
     if !extra.is_empty() {
-        out.push_str(&format!("%!(EXTRA {})", extra.join(", ")));
+        let _ = write!(out, "%!(EXTRA {})", extra.join(", "));
     }
     out
 }
@@ -46,12 +53,8 @@ pub(super) fn sprintf(format: &str, values: &[Value]) -> String {
 fn read_flags(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, values: &mut std::slice::Iter<'_, Value>) -> Flags {
     let mut flags = Flags::default();
     while let Some(flag) = rest.next_if(|symbol| "-+# 0".contains(*symbol)) {
-        match flag {
-            '-' => flags.minus = true,
-            '+' => flags.plus = true,
-            '#' => flags.sharp = true,
-            ' ' => flags.space = true,
-            _ => flags.zero = true,
+        if !flags.has(flag) {
+            flags.symbols.push(flag);
         }
     }
     let mut number = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
@@ -79,9 +82,9 @@ fn pad(text: &str, value: &Value, flags: &Flags) -> String {
     let length = text.chars().count();
     let missing = flags.width.unwrap_or(0).saturating_sub(length);
     let is_number = matches!(value, Value::Int(_) | Value::Float(_));
-    if flags.minus {
+    if flags.has('-') {
         format!("{text}{}", " ".repeat(missing))
-    } else if flags.zero && is_number && !text.ends_with(['f', 'N']) {
+    } else if flags.has('0') && is_number && !text.ends_with("Inf") && text != "NaN" {
         let signs = text.len() - text.trim_start_matches(['-', '+', ' ']).len();
         let (sign, digits) = text.split_at(signs);
         format!("{sign}{}{digits}", "0".repeat(missing))
@@ -91,11 +94,9 @@ fn pad(text: &str, value: &Value, flags: &Flags) -> String {
 }
 
 fn signed(text: String, flags: &Flags) -> String {
-    match text.starts_with('-') {
-        false if flags.plus => format!("+{text}"),
-        false if flags.space => format!(" {text}"),
-        _ => text,
-    }
+    let sign = if flags.has('+') { "+" } else { " " };
+    let is_signed = text.starts_with('-') || !(flags.has('+') || flags.has(' '));
+    if is_signed { text } else { format!("{sign}{text}") }
 }
 
 fn format_value(value: &Value, verb: char, flags: &Flags) -> String {
@@ -103,13 +104,15 @@ fn format_value(value: &Value, verb: char, flags: &Flags) -> String {
     match (verb, value) {
         ('T', _) => value.type_name().to_owned(),
         ('v', Value::Float(number)) => signed(float(*number, 'v', flags.precision), flags),
-        ('v', Value::Text(text)) if flags.sharp => quote(text),
-        ('v' | 'd', Value::Int(number)) => signed(number.to_string(), flags),
-        ('d', Value::Duration(number)) => signed(number.to_string(), flags),
+        ('v', Value::Text(text)) if flags.has('#') => quote(text),
+        ('v' | 'd', Value::Int(number)) | ('d', Value::Duration(number)) => signed(number.to_string(), flags),
         ('v', Value::Nil) => "<nil>".to_owned(),
-        ('v', _) | ('t', Value::Bool(_)) | ('s', Value::Time(_) | Value::Duration(_)) => value.print(),
         ('s', Value::Text(text)) => truncated(text, flags.precision).to_owned(),
-        ('s', Value::Labels(_) | Value::List(_) | Value::Map(_)) => value.print(),
+        ('v', _)
+        | ('t', Value::Bool(_))
+        | ('s', Value::Time(_) | Value::Duration(_) | Value::Labels(_) | Value::List(_) | Value::Map(_)) => {
+            value.print()
+        }
         ('q', Value::Text(text)) => quote(truncated(text, flags.precision)),
         ('q', Value::Int(number)) => character(*number).map_or_else(bad, |symbol| format!("'{symbol}'")),
         ('c', Value::Int(number)) => character(*number).map_or_else(bad, |symbol| symbol.to_string()),
@@ -118,13 +121,21 @@ fn format_value(value: &Value, verb: char, flags: &Flags) -> String {
         ('o', Value::Int(number)) => radix(*number, |number| format!("{number:o}"), flags),
         ('x', Value::Int(number)) => radix(*number, |number| format!("{number:x}"), flags),
         ('X', Value::Int(number)) => radix(*number, |number| format!("{number:X}"), flags),
-        ('x', Value::Text(text)) => text.bytes().map(|byte| format!("{byte:02x}")).collect(),
-        ('X', Value::Text(text)) => text.bytes().map(|byte| format!("{byte:02X}")).collect(),
+        ('x', Value::Text(text)) => hexadecimal(text),
+        ('X', Value::Text(text)) => hexadecimal(text).to_ascii_uppercase(),
         ('e' | 'E' | 'f' | 'F' | 'g' | 'G', Value::Float(number)) => {
             signed(float(*number, verb, flags.precision), flags)
         }
         _ => bad(),
     }
+}
+
+fn hexadecimal(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut out, byte| {
+        // Writing into a string does not fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
 }
 
 fn truncated(text: &str, characters: Option<usize>) -> &str {
@@ -151,7 +162,9 @@ pub(super) fn quote(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            _ if symbol.is_control() => out.push_str(&format!("\\x{:02x}", u32::from(symbol))),
+            _ if symbol.is_control() => {
+                let _ = write!(out, "\\x{:02x}", u32::from(symbol));
+            }
             _ => out.push(symbol),
         }
     }
@@ -184,9 +197,8 @@ fn general(value: f64, precision: Option<usize>) -> String {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let limit = precision.map_or(6, |precision| precision.max(1) as i32);
-    let trim = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
+    let trim = |text: &str| {
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text.to_owned() }
     };
     if exponent < -4 || exponent >= limit {
         return exponent_text(&format!("{}e{exponent}", trim(mantissa)));

@@ -121,7 +121,7 @@ impl Value {
             (Self::Nil, Self::Nil) => Ok(true),
             (Self::Nil, _) | (_, Self::Nil) => Ok(false),
             (Self::Bool(a), Self::Bool(b)) => Ok(a == b),
-            (Self::Float(a), Self::Float(b)) => Ok(a == b),
+            (Self::Float(a), Self::Float(b)) => Ok(a.partial_cmp(b) == Some(Ordering::Equal)),
             (Self::Time(a), Self::Time(b)) => Ok(a == b),
             _ => self.compare(other).map(Ordering::is_eq),
         }

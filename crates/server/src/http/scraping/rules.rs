@@ -126,7 +126,7 @@ fn list(groups: &[Arc<Group>], filter: &Filter) -> Result<String, ApiError> {
             next = Some(group.token());
             break;
         }
-        shown.push(group_json(group, rules));
+        shown.push(group_json(group, &rules));
     }
     let mut data = json!({ "groups": shown });
     if let Some(next) = next {
@@ -147,7 +147,7 @@ fn seconds(duration_ms: u64) -> Value {
     }
 }
 
-fn group_json(group: &Group, rules: Vec<Value>) -> Value {
+fn group_json(group: &Group, rules: &[Value]) -> Value {
     let last = group.last();
     json!({
         "name": group.config.name,
