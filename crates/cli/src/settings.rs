@@ -123,7 +123,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     prometheus_database: Option<String>,
 
-    /// Address by which the server is reached from outside, for links in alerts [default: http://localhost:7780]
+    /// Address by which the server is reached from outside, for links in alerts [default: `http://localhost:7780`]
     #[arg(long, alias = "web.external-url", env = "THALWEG_WEB_EXTERNAL_URL", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     web_external_url: Option<String>,
