@@ -36,7 +36,7 @@ impl AlertState {
 
 /// A result of an alerting rule's expression, its templates expanded.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct AlertResult {
     /// Labels of the alert.
     pub labels: Labels,
     /// Its annotations.
@@ -101,8 +101,14 @@ pub struct Alerts {
 
 impl Alerts {
     /// Takes over what an evaluation found. After an error (two results with equal labels, too many alerts) nothing is written.
-    pub fn update(&mut self, rule: &AlertRule, found: Vec<Found>, time_ms: i64, limit: u64) -> Result<(), String> {
-        let mut results: BTreeMap<Labels, Found> = BTreeMap::new();
+    pub fn update(
+        &mut self,
+        rule: &AlertRule,
+        found: Vec<AlertResult>,
+        time_ms: i64,
+        limit: u64,
+    ) -> Result<(), String> {
+        let mut results: BTreeMap<Labels, AlertResult> = BTreeMap::new();
         for found in found {
             if results.insert(found.labels.clone(), found).is_some() {
                 return Err("vector contains metrics with the same labelset after applying alert labels".to_owned());
@@ -153,7 +159,7 @@ impl Alerts {
     }
 }
 
-fn new_alert(found: &Found, time_ms: i64) -> Alert {
+fn new_alert(found: &AlertResult, time_ms: i64) -> Alert {
     Alert {
         labels: found.labels.clone(),
         annotations: found.annotations.clone(),
@@ -205,8 +211,8 @@ mod tests {
         AlertRule { name: "A".to_owned(), for_ms, keep_firing_for_ms, annotations: Labels::new() }
     }
 
-    fn found(value: f64) -> Vec<Found> {
-        vec![Found { labels: Labels::new(), annotations: Labels::new(), value }]
+    fn found(value: f64) -> Vec<AlertResult> {
+        vec![AlertResult { labels: Labels::new(), annotations: Labels::new(), value }]
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub struct AlertRule {
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleConfig {
-    /// What it makes.
+    /// Its result: series or alerts.
     pub kind: RuleKind,
     /// PromQL.
     pub expr: String,

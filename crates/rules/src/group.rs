@@ -10,7 +10,7 @@ use promql::{EvaluationResult, ResultValue, VectorSample};
 use scrape::relabel::Labels;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::alert::{Alert, Alerts, Found, SendTimes};
+use crate::alert::{Alert, AlertResult, Alerts, SendTimes};
 use crate::file::{ALERT_NAME, AlertRule, GroupConfig, RuleConfig, RuleKind};
 use crate::store::{RuleSample, RuleStore, RuleValue};
 use crate::template::{self, Expansion, Template, TextMap};
@@ -153,7 +153,7 @@ pub struct GroupCounts {
 pub struct Group {
     /// Its configuration.
     pub config: GroupConfig,
-    /// What it has in common with others.
+    /// Settings shared by all groups.
     pub surroundings: Arc<Surroundings>,
     /// Its rules, in order.
     pub rules: Vec<Rule>,
@@ -327,7 +327,7 @@ impl Group {
     }
 
     /// The alert of a result.
-    fn expand(&self, rule: &Rule, store: &RuleStore, sample: &VectorSample, time_ms: i64) -> Found {
+    fn expand(&self, rule: &Rule, store: &RuleStore, sample: &VectorSample, time_ms: i64) -> AlertResult {
         let all: TextMap = sample.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let Surroundings { external_labels, external_url, .. } = &*self.surroundings;
         let dot = template::alert_data(&all, external_labels, external_url, sample.value);
@@ -341,7 +341,7 @@ impl Group {
         labels.insert(ALERT_NAME.to_owned(), rule.config.name().to_owned());
         labels.retain(|_, value| !value.is_empty());
         let annotations = rule.annotations.iter().map(|(name, text)| (name.clone(), text.expand(&expansion)));
-        Found { labels, annotations: annotations.collect(), value: sample.value }
+        AlertResult { labels, annotations: annotations.collect(), value: sample.value }
     }
 }
 

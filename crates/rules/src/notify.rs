@@ -71,7 +71,7 @@ struct State {
 struct AlertmanagerSet {
     config: AlertmanagerConfig,
     client: Client,
-    found: Mutex<Vec<Vec<TargetGroup>>>,
+    discovered: Mutex<Vec<Vec<TargetGroup>>>,
     stop: watch::Sender<bool>,
 }
 
@@ -223,7 +223,7 @@ impl AlertmanagerSet {
         let set = Arc::new(Self {
             client: Client::new(network, &config.http),
             config: config.clone(),
-            found: Mutex::new(vec![Vec::new(); count]),
+            discovered: Mutex::new(vec![Vec::new(); count]),
             stop: watch::Sender::new(false),
         });
         for index in 0..count {
@@ -233,7 +233,7 @@ impl AlertmanagerSet {
                 let sink = move |found: Found| {
                     // What was found last holds where looking fails.
                     if let (Some(set), Ok(groups)) = (own.upgrade(), found)
-                        && let Some(known) = set.found.lock().get_mut(index)
+                        && let Some(known) = set.discovered.lock().get_mut(index)
                     {
                         *known = groups;
                     }
@@ -256,7 +256,7 @@ impl AlertmanagerSet {
     /// Addresses, and those that relabelling dropped.
     fn urls(&self) -> (BTreeSet<String>, BTreeSet<String>) {
         let (mut active, mut dropped) = (BTreeSet::new(), BTreeSet::new());
-        let groups = self.found.lock().clone();
+        let groups = self.discovered.lock().clone();
         for mut labels in groups.iter().flatten().flat_map(TargetGroup::targets) {
             let path = format!("/{}/api/v2/alerts", self.config.path_prefix.trim_matches('/')).replace("//", "/");
             labels.insert("__scheme__".to_owned(), self.config.scheme.clone());

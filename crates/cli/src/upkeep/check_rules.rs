@@ -20,7 +20,7 @@ pub(crate) struct RulesFlags {
     /// Files to check
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What is looked for beside errors
+    /// Checks beside errors
     #[arg(long, value_enum, default_value = "duplicate-rules")]
     lint: Lint,
     /// Fail where rules stand twice

@@ -126,7 +126,7 @@ fn go(name: &str, arguments: &[Value]) -> Result<Option<Value>, String> {
         ("slice", [value, bounds @ ..]) if bounds.len() <= 2 => slice(value, bounds).map(Some),
         ("print", _) => text(print(arguments)),
         ("println", _) => {
-            let texts: Vec<String> = arguments.iter().map(shown).collect();
+            let texts: Vec<String> = arguments.iter().map(print_one).collect();
             text(texts.join(" ") + "\n")
         }
         ("printf", [Value::Text(format), values @ ..]) => text(sprintf(format, values)),
@@ -138,7 +138,7 @@ fn go(name: &str, arguments: &[Value]) -> Result<Option<Value>, String> {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn print_one(value: &Value) -> String {
     if matches!(value, Value::Nil) { "<nil>".to_owned() } else { value.print() }
 }
 
@@ -151,7 +151,7 @@ fn print(arguments: &[Value]) -> String {
         if at > 0 && !is_text && !was_text {
             out.push(' ');
         }
-        out.push_str(&shown(value));
+        out.push_str(&print_one(value));
         was_text = is_text;
     }
     out
