@@ -84,6 +84,10 @@ enum Command {
     Repair(upkeep::RepairFlags),
     /// Verify every checksum of a data folder; nothing is changed
     Check(upkeep::CheckFlags),
+    /// Recording rules
+    Rules(upkeep::RecordingFlags),
+    /// Run tests of rules
+    Test(upkeep::TestFlags),
     /// Show the contents of a data folder: read from the manifest, nothing is changed
     Inspect(upkeep::InspectFlags),
     /// What a folder lost and an operator accepted; answers about its time carry a warning until that is acknowledged
@@ -129,6 +133,8 @@ fn main() -> ExitCode {
         Some(Command::Trash(flags)) => upkeep::trash(&flags),
         Some(Command::Repair(flags)) => upkeep::repair(&flags),
         Some(Command::Check(flags)) => upkeep::check(&flags),
+        Some(Command::Rules(flags)) => upkeep::recording(&flags),
+        Some(Command::Test(flags)) => Ok(upkeep::run_tests(&flags)),
         Some(Command::Inspect(flags)) => upkeep::inspect(&flags),
         Some(Command::Losses(flags)) => upkeep::losses(&flags),
         Some(Command::Compact(flags)) => upkeep::compact(&flags),

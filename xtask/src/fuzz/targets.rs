@@ -84,6 +84,15 @@ pub(super) const TARGETS: &[Target] = &[
             &["crates/scrape/src/config"],
         )
     },
+    Target {
+        bytes_max: 8192,
+        ..of_text(
+            "rule_template",
+            "templates of alerts, rule files, files of tests",
+            &[Seeds::Literals(&["crates/rules/src/template", "crates/rules/src/file.rs"])],
+            &["crates/rules/src/template"],
+        )
+    },
     of_text("graphite", "Graphite's lines", &[Seeds::Literals(&["crates/ingest/src/graphite"])], &[]),
     of_text(
         "opentsdb",

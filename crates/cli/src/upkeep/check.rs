@@ -9,6 +9,7 @@ use platform::Platform;
 use serde_json::{Value, json};
 
 use super::check_config::ConfigFlags;
+use super::check_rules::RulesFlags;
 use super::show::{Bar, partitions, partitions_json};
 use super::{counted, size};
 use crate::objects::ObjectAccess;
@@ -46,11 +47,15 @@ pub(crate) struct CheckFlags {
 enum Subject {
     /// Check configurations of Prometheus (prometheus.yml)
     Config(ConfigFlags),
+    /// Check rule files of Prometheus
+    Rules(RulesFlags),
 }
 
 pub(crate) fn run(flags: &CheckFlags) -> Result<ExitCode, String> {
-    if let Some(Subject::Config(flags)) = &flags.subject {
-        return Ok(super::check_config::run(flags));
+    match &flags.subject {
+        Some(Subject::Config(flags)) => return Ok(super::check_config::run(flags)),
+        Some(Subject::Rules(flags)) => return Ok(super::check_rules::run(flags)),
+        None => {}
     }
     let platform = Platform::real();
     let tier = flags.objects.as_deref().map(|url| flags.access.tier(url)).transpose()?;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use platform::Platform;
+use rules::file::ReadOptions;
 use scrape::config::{self, Loaded, Origin};
 
 /// Check configurations of Prometheus (prometheus.yml)
@@ -47,6 +48,11 @@ fn check(file: &Path, is_syntax_only: bool) -> bool {
     if !is_syntax_only {
         let missing = config.named_files().into_iter().filter(|path| !path.exists());
         failures.extend(missing.map(|path| format!("{} does not exist", path.display())));
+        let options = ReadOptions { names: config.global.defaults.names, ..ReadOptions::default() };
+        match rules::file::load(&*files, &config.rule_files, &options) {
+            Ok(loaded) => loaded.warnings.iter().for_each(|warning| say!("  warning: {warning}")),
+            Err(problems) => failures.extend(problems.iter().map(ToString::to_string)),
+        }
     }
     failures.iter().for_each(|failure| say!("  FAILED: {failure}"));
     if failures.is_empty() {

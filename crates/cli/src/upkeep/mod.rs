@@ -1,10 +1,12 @@
 //! Upkeep: looking at data folders, backing them up, and telling a running server to.
 
 mod account;
+mod backfill_rules;
 mod backup;
 mod certificate;
 mod check;
 mod check_config;
+mod check_rules;
 mod compact;
 mod database;
 mod delete;
@@ -17,9 +19,11 @@ mod show;
 mod trash;
 
 pub(crate) use account::{TokenFlags, UserFlags, run_token as token, run_user as user};
+pub(crate) use backfill_rules::{RecordingFlags, run as recording};
 pub(crate) use backup::{BackupFlags, run as backup};
 pub(crate) use certificate::{CertificateFlags, run as certificate};
 pub(crate) use check::{CheckFlags, run as check};
+pub(crate) use check_rules::{TestFlags, run_tests};
 pub(crate) use compact::{CompactFlags, run as compact};
 pub(crate) use database::{DatabaseFlags, run as database};
 pub(crate) use delete::{DeleteFlags, run as delete};

@@ -45,7 +45,7 @@ pub(crate) fn choose(
     Ok(all)
 }
 
-/// How a table is read to choose groups of it.
+/// The columns and conditions by which groups of a table are chosen.
 pub(crate) struct TableScan {
     schema: Schema,
     scan: Scan,

@@ -25,7 +25,7 @@ const NO_TIME: i64 = i64::MIN;
 const AHEAD_NS_MAX: i64 = 600_000_000_000;
 
 /// Where samples are stored.
-pub(crate) struct Destination {
+pub struct Destination {
     pub(crate) db: Arc<Db>,
     pub(crate) database: String,
     /// What was appended last and may not be on disk yet.
@@ -36,7 +36,7 @@ pub(crate) struct Destination {
 
 impl Destination {
     /// A database that scrapes are written to.
-    pub(crate) fn new(db: Arc<Db>, database: &str) -> Self {
+    pub fn new(db: Arc<Db>, database: &str) -> Self {
         Self { db, database: database.to_owned(), unsynced: Mutex::default(), running: Mutex::default() }
     }
 
@@ -62,7 +62,7 @@ impl Destination {
     }
 
     /// Writes rows; the tokens of series that are not there any more.
-    pub(super) fn append(&self, rows: &Rows) -> Result<Vec<u64>, String> {
+    pub fn append(&self, rows: &Rows) -> Result<Vec<u64>, String> {
         let mut appender = self.db.appender();
         let failed = |error: db::StoreError| format!("cannot store samples: {error}");
         appender.push_samples(&rows.tokens, &rows.times_ns, &rows.values).map_err(failed)?;
@@ -78,13 +78,13 @@ impl Destination {
     }
 
     /// Returns when what was appended is on disk.
-    pub(crate) fn sync(&self) -> Result<(), String> {
+    pub fn sync(&self) -> Result<(), String> {
         let appended = self.unsynced.lock().take();
         appended.map_or(Ok(()), |appended| self.db.commit(&appended)).map_err(|error| error.to_string())
     }
 
     /// Registers series; their tokens, in the same order.
-    pub(super) fn register(&self, series: &[Labels]) -> Result<Vec<u64>, String> {
+    pub fn register(&self, series: &[Labels]) -> Result<Vec<u64>, String> {
         if series.is_empty() {
             return Ok(Vec::new());
         }
@@ -95,7 +95,7 @@ impl Destination {
     }
 
     /// Registers series of native histograms; where they are written, in the same order.
-    fn register_histograms(&self, series: &[Labels]) -> Result<Vec<Arc<HistogramSeries>>, String> {
+    pub fn register_histograms(&self, series: &[Labels]) -> Result<Vec<Arc<HistogramSeries>>, String> {
         let field = Field { name: HISTOGRAM_FIELD.to_owned(), value_type: ValueType::Histogram };
         let members = [(field, model::Labels::empty())];
         let register = |labels: &Labels| {
@@ -145,7 +145,7 @@ fn spell(labels: &Labels) -> Vec<u8> {
 }
 
 /// A native histogram and where it is written.
-pub(super) struct HistogramRow {
+struct HistogramRow {
     series: Arc<HistogramSeries>,
     time_ns: i64,
     value: NativeHistogram,
@@ -153,18 +153,24 @@ pub(super) struct HistogramRow {
 
 /// Samples by token.
 #[derive(Default)]
-pub(super) struct Rows {
+pub struct Rows {
     pub(super) tokens: Vec<u64>,
     pub(super) times_ns: Vec<i64>,
     pub(super) values: Vec<u64>,
-    pub(super) histograms: Vec<HistogramRow>,
+    histograms: Vec<HistogramRow>,
 }
 
 impl Rows {
-    pub(super) fn push(&mut self, token: u64, time_ns: i64, value_bits: u64) {
+    /// Adds a float.
+    pub fn push(&mut self, token: u64, time_ns: i64, value_bits: u64) {
         self.tokens.push(token);
         self.times_ns.push(time_ns);
         self.values.push(value_bits);
+    }
+
+    /// Adds a native histogram, which must be valid.
+    pub fn push_histogram(&mut self, series: Arc<HistogramSeries>, time_ns: i64, value: NativeHistogram) {
+        self.histograms.push(HistogramRow { series, time_ns, value });
     }
 }
 
@@ -385,11 +391,7 @@ impl Reader<'_> {
             };
             noted.push(NotedLine { hash, series, is_tracked });
             if let Some(series) = written_to {
-                rows.histograms.push(HistogramRow {
-                    series,
-                    time_ns: time_ns.unwrap_or(scrape_ns),
-                    value: found.value,
-                });
+                rows.push_histogram(series, time_ns.unwrap_or(scrape_ns), found.value);
             }
         }
         Ok(())

@@ -57,9 +57,16 @@ pub(super) struct LineCache {
 
 /// Where a series' native histograms are written.
 #[derive(Debug)]
-pub(super) struct HistogramSeries {
+pub struct HistogramSeries {
     pub(super) token: u64,
     pub(super) layout: GroupLayout,
+}
+
+impl HistogramSeries {
+    /// The token of its rows.
+    pub const fn token(&self) -> u64 {
+        self.token
+    }
 }
 
 impl LineCache {

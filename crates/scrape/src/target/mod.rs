@@ -11,8 +11,8 @@ mod negotiation;
 mod report;
 mod scrape;
 
+pub use append::{Destination, Rows};
+pub use cache::HistogramSeries;
 pub use identity::{Target, Unusable, from_discovered};
 pub use negotiation::Format;
 pub use scrape::{Command, Health, LastScrape, TargetLoop, run};
-
-pub(crate) use append::Destination;

@@ -108,13 +108,13 @@ fn reads() -> Vec<Route> {
     ]
 }
 
-/// What belongs to scraping and rules. Rules are as an empty Prometheus has them.
+/// What belongs to scraping and rules.
 fn scraping() -> Vec<Route> {
     use Need::{ServerAdmin, SignIn};
     vec![
         Route::new("/-/reload", ServerAdmin, post(scraping::targets::reload).put(scraping::targets::reload)),
         Route::new("/-/quit", ServerAdmin, post(status::quit).put(status::quit)),
-        Route::new("/api/v1/alertmanagers", SignIn, get(status::no_alertmanagers)),
+        Route::new("/api/v1/alertmanagers", SignIn, get(scraping::rules::alertmanagers)),
         Route::new("/api/v1/status/walreplay", SignIn, get(status::wal_replay)),
         Route::new("/api/v1/status/tsdb/blocks", SignIn, get(status::no_blocks)),
         Route::new("/api/v1/status/self_metrics", SignIn, get(status::no_list)),
@@ -123,8 +123,8 @@ fn scraping() -> Vec<Route> {
         Route::new("/api/v1/scrape_pools", SignIn, get(scraping::targets::scrape_pools)),
         Route::new("/api/v1/features", SignIn, get(status::no_features)),
         Route::new("/api/v1/notifications", SignIn, get(status::no_list)),
-        Route::new("/api/v1/rules", SignIn, get(status::no_rules)),
-        Route::new("/api/v1/alerts", SignIn, get(status::no_alerts)),
+        Route::new("/api/v1/rules", SignIn, get(scraping::rules::rules)),
+        Route::new("/api/v1/alerts", SignIn, get(scraping::rules::alerts)),
         Route::new("/api/v1/targets", SignIn, get(scraping::targets::targets)),
     ]
 }

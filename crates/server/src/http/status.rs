@@ -55,18 +55,6 @@ pub(crate) async fn questdb_settings() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
-pub(crate) async fn no_rules() -> Response {
-    json::success(r#"{"groups":[]}"#, &[], &[])
-}
-
-pub(crate) async fn no_alerts() -> Response {
-    json::success(r#"{"alerts":[]}"#, &[], &[])
-}
-
-pub(crate) async fn no_alertmanagers() -> Response {
-    json::success(r#"{"activeAlertmanagers":[],"droppedAlertmanagers":[]}"#, &[], &[])
-}
-
 /// A list of what belongs to scraping, which there is none of.
 pub(crate) async fn no_list() -> Response {
     json::success("[]", &[], &[])

@@ -25,7 +25,11 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 fn start(file: &Path) -> Running {
-    let settings = PrometheusSettings { file: file.to_owned(), database: "default".to_owned() };
+    let settings = PrometheusSettings {
+        file: file.to_owned(),
+        database: "default".to_owned(),
+        external_url: "http://t.example".to_owned(),
+    };
     let (mode, warnings) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     Running::start_with(|settings| {
@@ -117,7 +121,7 @@ fn targets_are_for_those_who_may_read_their_database() {
     let text = "scrape_configs:\n- job_name: hidden\n  proxy_url: 'http://u:proxy-password@127.0.0.1:1'\n  \
                 static_configs: [{targets: ['127.0.0.1:1']}]\n";
     std::fs::write(&file, text).unwrap();
-    let settings = PrometheusSettings { file, database: "scraped".to_owned() };
+    let settings = PrometheusSettings { file, database: "scraped".to_owned(), external_url: "http://t.example".to_owned() };
     let (mode, _) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
     let server = Running::start_with(|settings| {
         settings.prometheus = Some(mode);
@@ -154,4 +158,97 @@ fn targets_are_for_those_who_may_read_their_database() {
 fn a_server_without_one_has_nothing_to_reload() {
     let server = Running::start();
     assert_eq!(server.send("POST", "/-/reload", &[], b"").status, 400);
+}
+
+/// Takes requests of an Alertmanager's API; their bodies.
+fn alertmanager() -> (std::net::SocketAddr, std::sync::mpsc::Receiver<Value>) {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut reader, mut length) = (BufReader::new(stream.unwrap()), 0);
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap() == 0 || line.trim().is_empty() {
+                    break;
+                }
+                if let Some((name, value)) = line.split_once(':')
+                    && name.eq_ignore_ascii_case("content-length")
+                {
+                    length = value.trim().parse().unwrap();
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            if sender.send(serde_json::from_slice(&body).unwrap_or_default()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, receiver)
+}
+
+#[test]
+fn rules_run_and_alerts_are_sent() {
+    let folder = folder().join("rules");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("prometheus.yml");
+    let (address, received) = alertmanager();
+    let text = format!(
+        "global: {{evaluation_interval: 1s}}\nrule_files: ['r*.yml']\n\
+         alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{address}']}}]}}]}}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let rules = "groups:\n- name: g\n  rules:\n  - record: one\n    expr: vector(1)\n  - alert: Always\n    expr: one == 1\n    labels: {team: x}\n    annotations: {summary: 'is {{ $value }}'}\n- name: h\n  rules: [{record: two, expr: vector(2)}]\n";
+    std::fs::write(folder.join("r.yml"), rules).unwrap();
+    let server = start(&file);
+    let alert = received.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(alert[0]["labels"], serde_json::json!({ "alertname": "Always", "team": "x" }));
+    assert_eq!(alert[0]["generatorURL"], "http://t.example/graph?g0.expr=one+%3D%3D+1&g0.tab=1");
+    let listed = json(&server, "/api/v1/rules");
+    let groups = &listed["data"]["groups"];
+    assert_eq!((&groups[0]["name"], &groups[1]["name"]), (&"g".into(), &"h".into()));
+    assert_eq!(groups[0]["interval"], 1);
+    let alerting = &groups[0]["rules"][1];
+    assert_eq!(
+        (&alerting["type"], &alerting["state"], &alerting["health"]),
+        (&"alerting".into(), &"firing".into(), &"ok".into())
+    );
+    assert_eq!(alerting["alerts"][0]["annotations"]["summary"], "is 1");
+    let count = |query: &str| {
+        let listed = json(&server, &format!("/api/v1/rules?{query}"));
+        let groups = listed["data"]["groups"].as_array().unwrap().clone();
+        groups.iter().map(|group| group["rules"].as_array().unwrap().len()).sum::<usize>()
+    };
+    for (query, expected) in [
+        ("type=alert", 1),
+        ("type=record", 2),
+        ("rule_name[]=two", 1),
+        ("rule_group[]=g", 2),
+        ("file[]=none", 0),
+        ("match[]=%7Bteam%3D%22x%22%7D", 1),
+        ("group_limit=1", 2),
+    ] {
+        assert_eq!(count(query), expected, "{query}");
+    }
+    assert_eq!(server.get("/api/v1/rules?type=none").status, 400);
+    let token = json(&server, "/api/v1/rules?group_limit=1")["data"]["groupNextToken"].as_str().unwrap().to_owned();
+    assert_eq!(count(&format!("group_limit=1&group_next_token={token}")), 1);
+    assert_eq!(server.get("/api/v1/rules?group_limit=1&group_next_token=x").status, 400);
+    let alerts = json(&server, "/api/v1/alerts");
+    assert_eq!(
+        (&alerts["data"]["alerts"][0]["state"], &alerts["data"]["alerts"][0]["value"]),
+        (&"firing".into(), &"1e+00".into())
+    );
+    let alertmanagers = json(&server, "/api/v1/alertmanagers");
+    assert_eq!(alertmanagers["data"]["activeAlertmanagers"][0]["url"], format!("http://{address}/api/v2/alerts"));
+    assert!(server.get("/metrics").body.contains("prometheus_notifications_sent_total{alertmanager="));
+    // A reload with a broken rule file changes nothing.
+    std::fs::write(folder.join("r.yml"), rules.replace("vector(2)", "vector(")).unwrap();
+    assert_eq!(server.post("/-/reload", "").status, 500);
+    assert_eq!(count(""), 3);
 }

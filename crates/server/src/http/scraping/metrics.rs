@@ -36,4 +36,7 @@ pub(crate) fn render(mode: &PrometheusMode, out: &mut String) {
         let name = pool.config.job_name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let _ = writeln!(out, "thalweg_scrape_pool_targets{{scrape_job=\"{name}\"}} {}", pool.active().len());
     }
+    if let Some(rules) = mode.rules() {
+        out.push_str(&rules.metrics());
+    }
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use db::Db;
 use platform::network::NetworkPlatform;
+use rules::file::{self, GroupConfig, LoadedRules, ReadOptions};
+use rules::{Manager, ManagerOptions};
 use scrape::Scraper;
 use scrape::config::reader::Problem;
 use scrape::config::{self, Config, Loaded, Origin};
@@ -17,6 +19,8 @@ pub struct PrometheusSettings {
     pub file: PathBuf,
     /// The database that scrapes are written to.
     pub database: String,
+    /// The address by which the server is reached from outside, for links in alerts.
+    pub external_url: String,
 }
 
 /// A configuration that the server runs.
@@ -24,11 +28,17 @@ pub struct PrometheusMode {
     settings: PrometheusSettings,
     network: NetworkPlatform,
     current: Mutex<Current>,
-    scraper: OnceLock<Scraper>,
+    running: OnceLock<Running>,
+}
+
+struct Running {
+    scraper: Scraper,
+    rules: Manager,
 }
 
 struct Current {
     config: Arc<Config>,
+    groups: Vec<GroupConfig>,
     is_last_reload_successful: bool,
     loaded_ns: i64,
 }
@@ -39,10 +49,14 @@ impl fmt::Debug for PrometheusMode {
     }
 }
 
-/// Reads a configuration with the variables of this process.
-pub(crate) fn load(network: &NetworkPlatform, file: &Path) -> Result<Loaded, Vec<Problem>> {
+/// Reads a configuration with the variables of this process, and its rules.
+fn load(network: &NetworkPlatform, path: &Path) -> Result<(Loaded, LoadedRules), Vec<Problem>> {
     let variable = |name: &str| std::env::var(name).ok();
-    config::load(file, &Origin { files: &*network.platform.files, variable: &variable })
+    let files = &*network.platform.files;
+    let loaded = config::load(path, &Origin { files, variable: &variable })?;
+    let options = ReadOptions { names: loaded.config.global.defaults.names, ..ReadOptions::default() };
+    let rules = file::load(files, &loaded.config.rule_files, &options)?;
+    Ok((loaded, rules))
 }
 
 impl PrometheusMode {
@@ -51,23 +65,33 @@ impl PrometheusMode {
         settings: PrometheusSettings,
         network: NetworkPlatform,
     ) -> Result<(Arc<Self>, Vec<Problem>), Vec<Problem>> {
-        let Loaded { config, warnings } = load(&network, &settings.file)?;
+        let (Loaded { config, mut warnings }, rules) = load(&network, &settings.file)?;
+        warnings.extend(rules.warnings);
         let loaded_ns = network.platform.clock.now_ns();
-        let current = Current { config: Arc::new(config), is_last_reload_successful: true, loaded_ns };
-        let mode = Self { settings, network, current: Mutex::new(current), scraper: OnceLock::new() };
+        let config = Arc::new(config);
+        let current = Current { config, groups: rules.groups, is_last_reload_successful: true, loaded_ns };
+        let mode = Self { settings, network, current: Mutex::new(current), running: OnceLock::new() };
         Ok((Arc::new(mode), warnings))
     }
 
-    /// Begins to scrape into a database. Runs on the runtime's threads.
+    /// Begins to scrape into a database, and to evaluate rules. Runs on the runtime's threads.
     pub(crate) fn start(&self, db: &Arc<Db>) {
-        let scraper = self.scraper.get_or_init(|| Scraper::start(&self.network, db.clone(), &self.settings.database));
-        scraper.apply(&self.config());
+        let running = self.running.get_or_init(|| {
+            let PrometheusSettings { database, external_url, .. } = &self.settings;
+            let options = ManagerOptions { database: database.clone(), external_url: external_url.clone() };
+            Running {
+                scraper: Scraper::start(&self.network, db.clone(), database),
+                rules: Manager::start(&self.network, db.clone(), options),
+            }
+        });
+        running.apply(&self.current());
     }
 
-    /// Ends all scrapes; the next start goes on.
+    /// Ends all scrapes and rules; the next start goes on.
     pub fn stop(&self) {
-        if let Some(scraper) = self.scraper.get() {
-            scraper.stop();
+        if let Some(running) = self.running.get() {
+            running.rules.stop();
+            running.scraper.stop();
         }
     }
 
@@ -98,11 +122,13 @@ impl PrometheusMode {
         // Reloads come one after another.
         let mut current = self.current();
         current.is_last_reload_successful = loaded.is_ok();
-        let Loaded { config, warnings } = loaded?;
+        let (Loaded { config, mut warnings }, rules) = loaded?;
+        warnings.extend(rules.warnings);
         current.config = Arc::new(config);
+        current.groups = rules.groups;
         current.loaded_ns = self.network.platform.clock.now_ns();
-        if let Some(scraper) = self.scraper.get() {
-            scraper.apply(&current.config);
+        if let Some(running) = self.running.get() {
+            running.apply(&current);
         }
         Ok(warnings)
     }
@@ -114,6 +140,18 @@ impl PrometheusMode {
     }
 
     pub(crate) fn pools(&self) -> Vec<Arc<scrape::Pool>> {
-        self.scraper.get().map(Scraper::pools).unwrap_or_default()
+        self.running.get().map(|running| running.scraper.pools()).unwrap_or_default()
+    }
+
+    /// The rules that run.
+    pub(crate) fn rules(&self) -> Option<&Manager> {
+        self.running.get().map(|running| &running.rules)
+    }
+}
+
+impl Running {
+    fn apply(&self, current: &Current) {
+        self.scraper.apply(&current.config);
+        self.rules.apply(&current.config, current.groups.clone());
     }
 }

@@ -103,7 +103,7 @@ fn target_json(target: &TargetLoop) -> Value {
     })
 }
 
-fn time(time_ns: i64) -> String {
+pub(super) fn time(time_ns: i64) -> String {
     match jiff::Timestamp::from_nanosecond(i128::from(time_ns)) {
         Ok(time) if time_ns != 0 => time.to_string(),
         _ => NEVER.to_owned(),

@@ -1,0 +1,202 @@
+//! What rules query, and what they write: by token, as scrapes are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use db::{Db, InstantQuery};
+use model::histogram::{BucketSpan, Counts, HistogramCounts, HistogramLayout};
+use model::{Matcher, NativeHistogram, STALE_NAN_BITS};
+use parking_lot::Mutex;
+use promql::{EvaluationResult, Histogram};
+use scrape::relabel::Labels;
+use scrape::target::{Destination, HistogramSeries, Rows};
+
+const NS_PER_MS: i64 = 1_000_000;
+
+/// Samples that the query of a rule may hold.
+const QUERY_SAMPLES_MAX: u64 = 50_000_000;
+
+/// Tokens that are remembered; then all are looked up again.
+const TOKENS_MAX: usize = 500_000;
+
+/// A database, and what rules have written to it.
+pub struct RuleStore {
+    /// Everything.
+    pub db: Arc<Db>,
+    database: String,
+    destination: Destination,
+    written: Mutex<HashMap<Labels, Written>>,
+}
+
+#[derive(Clone)]
+enum Written {
+    Float(u64),
+    Histogram(Arc<HistogramSeries>),
+}
+
+/// A value that a rule writes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum RuleValue {
+    Float(f64),
+    Histogram(Arc<Histogram>),
+    /// The series has no more values.
+    Stale,
+}
+
+/// A sample that a rule writes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RuleSample {
+    pub(crate) labels: Labels,
+    pub(crate) time_ms: i64,
+    pub(crate) value: RuleValue,
+}
+
+impl RuleStore {
+    /// A database that rules query and write to.
+    pub fn new(db: Arc<Db>, database: &str) -> Self {
+        let destination = Destination::new(db.clone(), database);
+        Self { db, database: database.to_owned(), destination, written: Mutex::default() }
+    }
+
+    /// Evaluates an expression.
+    pub(crate) fn query(&self, text: &str, time_ms: i64) -> Result<EvaluationResult, String> {
+        let budget = self.db.budget(QUERY_SAMPLES_MAX);
+        let query = InstantQuery { budget, ..InstantQuery::new(text, time_ms) };
+        self.db.instant(&self.database, &query).map_err(|error| error.to_string())
+    }
+
+    /// Writes samples. They can be queried at once, and are on disk after [`RuleStore::sync`].
+    pub(crate) fn write(&self, samples: &[RuleSample]) -> Result<(), String> {
+        // Groups that went in the meantime are registered again, once.
+        for _ in 0..2 {
+            self.register(samples)?;
+            let mut rows = Rows::default();
+            for sample in samples {
+                self.push(sample, &mut rows)?;
+            }
+            let stale = self.destination.append(&rows)?;
+            if stale.is_empty() {
+                break;
+            }
+            let is_stale = |written: &Written| match written {
+                Written::Float(token) => stale.contains(token),
+                Written::Histogram(series) => stale.contains(&series.token()),
+            };
+            self.written.lock().retain(|_, written| !is_stale(written));
+        }
+        Ok(())
+    }
+
+    /// Returns when what was written is on disk.
+    pub fn sync(&self) -> Result<(), String> {
+        self.destination.sync()
+    }
+
+    /// Finds tokens for the series that have none yet, or none of their type.
+    fn register(&self, samples: &[RuleSample]) -> Result<(), String> {
+        let mut written = self.written.lock();
+        if written.len() > TOKENS_MAX {
+            written.clear();
+        }
+        let (mut floats, mut histograms) = (Vec::new(), Vec::new());
+        for sample in samples {
+            match (&sample.value, written.get(&sample.labels)) {
+                (RuleValue::Float(_), Some(Written::Float(_)))
+                | (RuleValue::Histogram(_), Some(Written::Histogram(_)))
+                | (RuleValue::Stale, Some(_)) => {}
+                (RuleValue::Histogram(_), _) => histograms.push(sample.labels.clone()),
+                _ => floats.push(sample.labels.clone()),
+            }
+        }
+        let tokens = self.destination.register(&floats)?;
+        let series =
+            if histograms.is_empty() { Vec::new() } else { self.destination.register_histograms(&histograms)? };
+        written.extend(floats.into_iter().zip(tokens.into_iter().map(Written::Float)));
+        written.extend(histograms.into_iter().zip(series.into_iter().map(Written::Histogram)));
+        Ok(())
+    }
+
+    fn push(&self, sample: &RuleSample, rows: &mut Rows) -> Result<(), String> {
+        let time_ns = sample.time_ms.saturating_mul(NS_PER_MS);
+        let written = self.written.lock().get(&sample.labels).cloned();
+        match (&sample.value, written) {
+            (RuleValue::Float(value), Some(Written::Float(token))) => rows.push(token, time_ns, value.to_bits()),
+            (RuleValue::Stale, Some(Written::Float(token))) => rows.push(token, time_ns, STALE_NAN_BITS),
+            (RuleValue::Histogram(value), Some(Written::Histogram(series))) => {
+                let value = stored_form(value);
+                value.validate().map_err(|error| error.to_string())?;
+                rows.push_histogram(series, time_ns, value);
+            }
+            (RuleValue::Stale, Some(Written::Histogram(series))) => {
+                rows.push_histogram(series, time_ns, stale_histogram());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn stale_histogram() -> NativeHistogram {
+    NativeHistogram {
+        layout: Arc::default(),
+        counter_reset: model::histogram::CounterReset::Unknown,
+        sum: f64::from_bits(STALE_NAN_BITS),
+        counts: HistogramCounts::Float(Counts::default()),
+    }
+}
+
+/// A computed histogram as it is stored.
+fn stored_form(histogram: &Histogram) -> NativeHistogram {
+    let (schema, zero_threshold, zero_count, bounds) = histogram.layout();
+    let [positive, negative] = histogram.indexed_buckets();
+    let counts = |buckets: &[(i32, f64)]| buckets.iter().map(|(_, count)| *count).collect();
+    NativeHistogram {
+        counts: HistogramCounts::Float(Counts {
+            count: histogram.count(),
+            zero_count,
+            positive: counts(positive),
+            negative: counts(negative),
+        }),
+        layout: Arc::new(HistogramLayout {
+            schema,
+            zero_threshold,
+            positive_spans: spans(positive),
+            negative_spans: spans(negative),
+            custom_bounds: bounds.to_vec(),
+        }),
+        // Values that rules compute are compared by their readers.
+        counter_reset: histogram.counter_reset(),
+        sum: histogram.sum(),
+    }
+}
+
+fn spans(buckets: &[(i32, f64)]) -> Vec<BucketSpan> {
+    let mut spans: Vec<BucketSpan> = Vec::new();
+    let mut next = 0;
+    for (index, _) in buckets {
+        match spans.last_mut() {
+            Some(span) if *index == next => span.length += 1,
+            _ => spans.push(BucketSpan { offset: index.saturating_sub(next), length: 1 }),
+        }
+        next = index.saturating_add(1);
+    }
+    spans
+}
+
+impl RuleStore {
+    /// The last value of each series that satisfies all matchers, with its time; series that ended have none.
+    pub(crate) fn last_values(&self, matchers: &[Matcher], range_ms: (i64, i64)) -> BTreeMap<Labels, (i64, f64)> {
+        let found = self.db.samples(&self.database, matchers, range_ms, &self.db.budget(QUERY_SAMPLES_MAX));
+        let mut last = BTreeMap::new();
+        for series in found.unwrap_or_default() {
+            let labels: Labels =
+                series.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let samples = series.timestamps_ms.iter().zip(&series.values).rev();
+            let mut present = samples.filter(|(_, value)| !model::is_stale_bits(**value));
+            if let Some((time_ms, value)) = present.next() {
+                last.insert(labels, (*time_ms, *value));
+            }
+        }
+        last
+    }
+}
