@@ -1,6 +1,7 @@
 //! Settings of `thalweg serve`: one definition for flags, environment and file. Who gets in is worked out in [`access`].
 
 mod access;
+mod otlp;
 mod prometheus;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use db::{DbOptions, ObjectTierOptions};
-use ingest::otlp::{DeltaPolicy, Translation};
 use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
 use server::{Compression, Listener, ServerSettings};
@@ -696,25 +696,6 @@ impl ServeFlags {
         set(&mut server.query_queue_max, self.query_queue_max);
         set(&mut server.query_queue_timeout_ms, self.query_queue_timeout_ms);
         set(&mut server.query_slow_ms, self.query_slow_ms);
-    }
-
-    fn otlp(&self) -> Result<ingest::otlp::Settings, String> {
-        let mut otlp = ingest::otlp::Settings::default();
-        if let Some(name) = &self.otlp_translation {
-            let names = Translation::ALL.map(Translation::name).join(", ");
-            otlp.translation = Translation::from_name(name)
-                .ok_or_else(|| format!("--otlp-translation {name:?} is none of {names}"))?;
-        }
-        set(&mut otlp.scope_labels, self.otlp_scope_labels);
-        if let Some(word) = &self.otlp_delta {
-            otlp.delta = DeltaPolicy::from_name(word)
-                .ok_or_else(|| format!("--otlp-delta {word:?} is none of cumulate, keep, reject"))?;
-        }
-        set(&mut otlp.delta_limits.series_max, self.otlp_delta_series_max);
-        set(&mut otlp.delta_limits.size_bytes_max, self.otlp_delta_bytes_max);
-        set(&mut otlp.delta_limits.stale_ms, self.otlp_delta_stale_ms);
-        otlp.promoted_attributes = list(self.otlp_promoted_attributes.as_deref());
-        Ok(otlp)
     }
 }
 

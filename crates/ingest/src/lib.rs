@@ -37,13 +37,13 @@ pub mod otlp;
 mod protobuf;
 pub mod remote_read;
 pub mod remote_write;
-pub mod replicas;
 
 pub use batch::body::{Body, Ledger, PackedBody, quote_lines};
 pub use batch::columns::{give_back, kept_bytes, recycle};
 pub use batch::key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};
 pub use errors::{BodyError, LineError, LineErrors};
 pub use model::Limits;
+pub use remote_write::replicas;
 
 use model::Batch;
 

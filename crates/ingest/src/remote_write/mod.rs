@@ -16,6 +16,7 @@ mod encode;
 mod histogram;
 mod key;
 mod replica;
+pub mod replicas;
 #[cfg(test)]
 mod tests;
 mod v1;

@@ -23,25 +23,25 @@ pub struct Replica<'body> {
 /// The two labels, as far as they have been found among those of a series.
 pub(super) struct ReplicaSearch<'a, 'body> {
     labels: &'a ReplicaLabels,
-    found: Replica<'body>,
+    replica: Replica<'body>,
 }
 
 impl<'a, 'body> ReplicaSearch<'a, 'body> {
     pub(super) const fn new(labels: &'a ReplicaLabels) -> Self {
-        Self { labels, found: Replica { cluster: "", name: "" } }
+        Self { labels, replica: Replica { cluster: "", name: "" } }
     }
 
     pub(super) fn look_at(&mut self, name: &str, value: &'body str) {
         if name == self.labels.cluster {
-            self.found.cluster = value;
+            self.replica.cluster = value;
         } else if name == self.labels.replica {
-            self.found.name = value;
+            self.replica.name = value;
         }
     }
 
     /// The replica, if the series has both labels. An empty label is a missing one.
     pub(super) fn finish(self) -> Option<Replica<'body>> {
-        Some(self.found).filter(|found| !found.cluster.is_empty() && !found.name.is_empty())
+        Some(self.replica).filter(|replica| !replica.cluster.is_empty() && !replica.name.is_empty())
     }
 }
 

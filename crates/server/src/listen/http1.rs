@@ -174,8 +174,6 @@ struct Activity {
     boundary: Mutex<Boundary>,
     /// hyper had an answer of its own to what it could not read.
     is_refused: AtomicBool,
-    /// How far the body of the request under way has been read.
-    body: Arc<BodyProgress>,
 }
 
 /// A request's head, for what is not in it any more once it is parsed.
@@ -429,8 +427,8 @@ impl Service<Request<Incoming>> for Requests {
             refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return Box::pin(async move { Ok(refused) });
         }
-        let body = self.activity.body.clone();
-        let answering = self.shared.router().oneshot(body.watch(request));
+        let (request, body) = BodyProgress::watch(request);
+        let answering = self.shared.router().oneshot(request);
         Box::pin(async move {
             let mut response = answering.await?;
             if !body.finish().await {

@@ -20,7 +20,7 @@ const REST_BYTES_MAX: usize = 64 << 10;
 /// How often the connection is given the chance to find more bytes of a rest.
 const LOOKS_MAX: usize = 3;
 
-/// How far the body of the request under way has been read. A connection of HTTP/1 has one request at a time.
+/// How far the body of a request has been read.
 #[derive(Debug, Default)]
 pub(super) struct BodyProgress {
     is_read: AtomicBool,
@@ -30,12 +30,12 @@ pub(super) struct BodyProgress {
 
 impl BodyProgress {
     /// Watches over the body of a request that begins.
-    pub(super) fn watch(self: &Arc<Self>, request: Request<Incoming>) -> Request<RequestBody> {
-        self.is_read.store(request.body().is_end_stream(), Ordering::Relaxed);
-        *self.lock() = None;
+    pub(super) fn watch(request: Request<Incoming>) -> (Request<RequestBody>, Arc<Self>) {
+        let progress = Arc::new(Self::default());
+        progress.is_read.store(request.body().is_end_stream(), Ordering::Relaxed);
         // A client that waits for "100 Continue" before it sends the body would be told to send it by the first look at it.
         let is_awaited = request.headers().contains_key(header::EXPECT);
-        request.map(|body| RequestBody { body: Some(body), is_awaited, progress: self.clone() })
+        (request.map(|body| RequestBody { body: Some(body), is_awaited, progress: progress.clone() }), progress)
     }
 
     /// Reads what of the body is left and at hand. Returns whether the body has come to its end.

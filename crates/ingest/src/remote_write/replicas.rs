@@ -45,7 +45,7 @@ pub enum Verdict {
     Refused(String),
 }
 
-/// What was counted.
+/// Counts of replicas and their requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReplicaStats {
     /// Clusters that are known.
@@ -165,7 +165,7 @@ impl Replicas {
         self.duplicate_samples.fetch_add(samples, Ordering::Relaxed);
     }
 
-    /// What was counted.
+    /// The counts so far.
     pub fn stats(&self) -> ReplicaStats {
         ReplicaStats {
             clusters: self.lock().len(),
