@@ -10,11 +10,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<Option<RuleValue>>, String> {
     let mut values = Vec::new();
     for word in text.split_whitespace() {
         let (base, times) = match word.rsplit_once('x') {
-            Some((base, times)) if !word.starts_with("0x") => {
+            // `0x3` is three more zeros: Prometheus has no hexadecimal numbers here.
+            Some((base, times)) => {
                 let times: usize = times.parse().map_err(|_| bad(word))?;
                 (base, Some(times))
             }
-            _ => (word, None),
+            None => (word, None),
         };
         if times.unwrap_or(1) > VALUES_MAX - values.len().min(VALUES_MAX) {
             return Err("the series has too many values".to_owned());
@@ -71,11 +72,12 @@ mod tests {
         assert_eq!(floats("1 2.5"), [Some(1.0), Some(2.5)]);
         assert_eq!(floats("0+10x2"), [Some(0.0), Some(10.0), Some(20.0)]);
         assert_eq!(floats("5-2x2"), [Some(5.0), Some(3.0), Some(1.0)]);
-        assert_eq!(floats("-2+-4x1"), [Some(-2.0), Some(-6.0)]);
+        assert_eq!(floats("-2-4x1"), [Some(-2.0), Some(-6.0)]);
         assert_eq!(floats("1x2 _ _x2 stale"), [Some(1.0), Some(1.0), Some(1.0), None, None, None, Some(-1000.0)]);
         assert_eq!(floats("1e-3+1e1x1"), [Some(0.001), Some(10.001)]);
+        assert_eq!(floats("0x2"), [Some(0.0), Some(0.0), Some(0.0)]);
         assert!(floats("NaN")[0].unwrap().is_nan());
-        for bad in ["x", "1xx", "1+x3", "a+1x2", "1x99999999999"] {
+        for bad in ["x", "1xx", "1+x3", "-2+-4x1", "a+1x2", "1x99999999999"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

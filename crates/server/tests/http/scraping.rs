@@ -38,15 +38,15 @@ fn start(file: &Path) -> Running {
     })
 }
 
-fn folder() -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("thalweg-scraping-{}", std::process::id()));
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("thalweg-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
 
 #[test]
 fn a_server_scrapes_another_and_reloads() {
-    let folder = folder();
+    let folder = folder("scraping");
     let file = folder.join("prometheus.yml");
     let scraped = Running::start();
     let job = |name: &str| {
@@ -121,7 +121,8 @@ fn targets_are_for_those_who_may_read_their_database() {
     let text = "scrape_configs:\n- job_name: hidden\n  proxy_url: 'http://u:proxy-password@127.0.0.1:1'\n  \
                 static_configs: [{targets: ['127.0.0.1:1']}]\n";
     std::fs::write(&file, text).unwrap();
-    let settings = PrometheusSettings { file, database: "scraped".to_owned(), external_url: "http://t.example".to_owned() };
+    let settings =
+        PrometheusSettings { file, database: "scraped".to_owned(), external_url: "http://t.example".to_owned() };
     let (mode, _) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
     let server = Running::start_with(|settings| {
         settings.prometheus = Some(mode);
@@ -194,7 +195,7 @@ fn alertmanager() -> (std::net::SocketAddr, std::sync::mpsc::Receiver<Value>) {
 
 #[test]
 fn rules_run_and_alerts_are_sent() {
-    let folder = folder().join("rules");
+    let folder = folder("rules");
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("prometheus.yml");
     let (address, received) = alertmanager();
