@@ -158,9 +158,11 @@ fn read(
     let query = Query::parse(&text, &bound).map_err(|error| ApiError::bad_data(error.to_string()))?;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let csv = ["application/csv", "text/csv"].iter().any(|wanted| accepts.starts_with(wanted));
+    let chunked = parameters.get("chunked") == Some("true");
     let layout = match accepts {
         _ if csv => Layout::Csv,
-        accepts if accepts.starts_with("application/x-msgpack") => Layout::MessagePack,
+        // InfluxDB's Python client asks for both, and cannot read several objects.
+        accepts if accepts.starts_with("application/x-msgpack") && !chunked => Layout::MessagePack,
         _ => Layout::Results,
     };
     let times = match parameters.get("epoch") {
@@ -171,7 +173,6 @@ fn read(
         Some(epoch) => TimeFormat::named(epoch).unwrap_or(TimeFormat::Number { unit_ns: 1 }),
     };
     let rows = parameters.get("chunk_size").and_then(|rows| rows.parse().ok()).filter(|rows| *rows > 0);
-    let chunked = parameters.get("chunked") == Some("true");
     let form = Form {
         times,
         pretty: parameters.get("pretty") == Some("true"),
@@ -250,7 +251,7 @@ fn run(state: &State, wanted: &Wanted, (caller, budget): (&Caller, &Budget)) -> 
         Layout::Csv => csv::csv(&results, wanted.form.times),
         Layout::Results => write::json(&results, &wanted.form),
         Layout::Objects(form) => flat::text(results, form)?,
-        Layout::MessagePack => return Ok((String::new(), msgpack::msgpack(&results, &wanted.form))),
+        Layout::MessagePack => return Ok((String::new(), msgpack::msgpack(&results, wanted.form.times))),
     };
     Ok((text, Vec::new()))
 }

@@ -2,35 +2,18 @@
 
 use influxql::{Series, TimeFormat, Value};
 
-use super::{Done, Form};
+use super::Done;
 
 /// The type of times among the extensions: seconds and nanoseconds since 1970.
 const TIME_EXTENSION: u8 = 5;
 const NS_PER_S: i64 = 1_000_000_000;
 
-/// The answer to all statements: one object, or one for each piece.
-pub(super) fn msgpack(results: &[Done], form: &Form) -> Vec<u8> {
+/// The answer to all statements: one object.
+pub(super) fn msgpack(results: &[Done], times: TimeFormat) -> Vec<u8> {
     let mut out = Packed(Vec::new());
-    let Some(chunk_rows) = form.chunk_rows else {
-        out.document(results.len());
-        for (number, result) in results.iter().enumerate() {
-            out.result(number, result, form.times);
-        }
-        return out.0;
-    };
+    out.document(results.len());
     for (number, result) in results.iter().enumerate() {
-        match result {
-            Ok(answer) if !answer.series.is_empty() => {
-                for (place, series) in answer.series.iter().enumerate() {
-                    let is_last = place + 1 == answer.series.len();
-                    out.chunks(number, series, chunk_rows, (is_last, &answer.messages, form.times));
-                }
-            }
-            _ => {
-                out.document(1);
-                out.result(number, result, form.times);
-            }
-        }
+        out.result(number, result, times);
     }
     out.0
 }
@@ -62,7 +45,7 @@ impl Packed {
                     self.text("series");
                     self.array(answer.series.len());
                     for series in &answer.series {
-                        self.series(series, &series.rows.values(), false, times);
+                        self.series(series, &series.rows.values(), times);
                     }
                 }
                 self.messages(&answer.messages);
@@ -70,41 +53,9 @@ impl Packed {
         }
     }
 
-    /// A series in pieces of so many rows each. Only the last of the last series says that nothing follows.
-    fn chunks(
-        &mut self,
-        number: usize,
-        series: &Series,
-        chunk_rows: usize,
-        (is_last, messages, times): (bool, &[String], TimeFormat),
-    ) {
-        let all = series.rows.values();
-        let mut rest: &[Vec<Value>] = &all;
-        loop {
-            let (rows, after) = rest.split_at(chunk_rows.min(rest.len()));
-            let is_end = after.is_empty() && is_last;
-            let messages = if is_end { messages } else { &[] };
-            self.document(1);
-            self.map(2 + usize::from(!is_end || !messages.is_empty()));
-            self.statement(number);
-            self.text("series");
-            self.array(1);
-            self.series(series, rows, !after.is_empty(), times);
-            if is_end {
-                self.messages(messages);
-            } else {
-                self.partial();
-            }
-            if after.is_empty() {
-                return;
-            }
-            rest = after;
-        }
-    }
-
-    fn series(&mut self, series: &Series, rows: &[Vec<Value>], is_partial: bool, times: TimeFormat) {
+    fn series(&mut self, series: &Series, rows: &[Vec<Value>], times: TimeFormat) {
         let (has_name, has_tags) = (!series.name.is_empty(), !series.tags.is_empty());
-        let members = [has_name, has_tags, !rows.is_empty(), is_partial].map(usize::from);
+        let members = [has_name, has_tags, !rows.is_empty()].map(usize::from);
         self.map(1 + members.iter().sum::<usize>());
         if has_name {
             self.text("name");
@@ -129,19 +80,11 @@ impl Packed {
                 row.iter().for_each(|value| self.value(value, times));
             }
         }
-        if is_partial {
-            self.partial();
-        }
     }
 
     fn statement(&mut self, number: usize) {
         self.text("statement_id");
         self.integer(number as i64);
-    }
-
-    fn partial(&mut self) {
-        self.text("partial");
-        self.0.push(0xc3);
     }
 
     fn messages(&mut self, messages: &[String]) {
@@ -224,7 +167,6 @@ impl Packed {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Layout;
     use super::*;
 
     #[test]
@@ -239,15 +181,10 @@ mod tests {
             ..Series::default()
         };
         let answer = influxql::Answer { series: vec![series], messages: Vec::new() };
-        let mut form = Form { times: TimeFormat::Text, pretty: false, layout: Layout::MessagePack, chunk_rows: None };
         let head = b"\x81\xa7results\x91\x82\xacstatement_id\x00\xa6series\x91\x83\xa4name\xa1m\xa7columns\x92\xa4time\xa1v\xa6values";
         let first = b"\x92\xc7\x0c\x05\xff\xff\xff\xff\xff\xff\xff\xff\x3b\x9a\xc9\xff\xcb\x3f\xf8\0\0\0\0\0\0";
         let second = b"\x92\xc7\x0c\x05\0\0\0\0\0\0\0\x02\0\0\0\0\xd2\xff\xff\xff\xd8";
         let results = [Ok(answer)];
-        assert_eq!(msgpack(&results, &form), [&head[..], b"\x92", first, second].concat());
-        form.times = TimeFormat::Number { unit_ns: 1_000_000_000 };
-        form.chunk_rows = Some(1);
-        let text = String::from_utf8_lossy(&msgpack(&results, &form)).into_owned();
-        assert_eq!((text.matches("results").count(), text.matches("partial").count()), (2, 2), "{text}");
+        assert_eq!(msgpack(&results, TimeFormat::Text), [&head[..], b"\x92", first, second].concat());
     }
 }
