@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use db::{Db, OpeningProgress, Recovery};
 use server::{Front, PrometheusMode, PrometheusSettings, make_first_admin};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::settings::{ServeFlags, Settings};
 
@@ -63,6 +64,9 @@ async fn serve(mut settings: Settings) -> Result<ExitCode, String> {
         eprintln!("thalweg: clients do not have to sign in: every port is open (--sign-in required changes that)");
     }
     let scheme = if server.has_https() { "https" } else { "http" };
+    // Before clients read that the server is ready: a signal that came earlier would end it.
+    let hangup = prometheus.is_some().then(|| signal(SignalKind::hangup())).transpose();
+    let hangup = hangup.map_err(|error| format!("cannot listen for signals: {error}"))?;
     let mut told = format!("Thalweg is ready: {scheme}://{}/\n", server.address());
     // For programs that had it take free ports.
     for (flag, address) in server
@@ -75,9 +79,9 @@ async fn serve(mut settings: Settings) -> Result<ExitCode, String> {
     // The reader of the first line may have closed the pipe since: that is no reason not to serve.
     let _ = std::io::stdout().write_all(told.as_bytes());
     let _ = std::io::stdout().flush();
-    if let Some(mode) = &prometheus {
-        tell_disabled(mode);
-        tokio::spawn(reload_at_hangup(mode.clone()));
+    if let Some((mode, hangup)) = prometheus.clone().zip(hangup) {
+        tell_disabled(&mode);
+        tokio::spawn(reload_at_hangup(mode, hangup));
     }
     server.run(stop).await;
     if let Some(mode) = &prometheus {
@@ -106,9 +110,7 @@ fn tell_disabled(mode: &PrometheusMode) {
 }
 
 /// Reads the `prometheus.yml` again at each SIGHUP. One with errors changes nothing.
-async fn reload_at_hangup(mode: Arc<PrometheusMode>) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+async fn reload_at_hangup(mode: Arc<PrometheusMode>, mut hangup: Signal) {
     while hangup.recv().await.is_some() {
         let reloading = mode.clone();
         let Ok(reloaded) = tokio::task::spawn_blocking(move || reloading.reload()).await else { return };
@@ -126,7 +128,6 @@ async fn reload_at_hangup(mode: Arc<PrometheusMode>) {
 
 /// Resolves at Ctrl-C or SIGTERM. A second one ends the process at once: nothing acknowledged is lost by that.
 pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>, String> {
-    use tokio::signal::unix::{SignalKind, signal};
     let failed = |error| format!("cannot listen for signals: {error}");
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
