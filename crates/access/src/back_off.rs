@@ -135,7 +135,7 @@ mod tests {
         assert!(back_off.wait("2001:db8::ffff".parse().unwrap(), "", 0).is_some());
         assert!(back_off.wait("2001:db8:0:1::1".parse().unwrap(), "", 0).is_none());
         back_off.fail("10.0.0.1".parse().unwrap(), &"x".repeat(NAME_BYTES_MAX + 1), 0);
-        assert!(back_off.failures.keys().all(|(_, name)| name.is_empty()), "nobody has a name that is this long");
+        assert!(back_off.failures.keys().all(|(_, name)| name.is_empty()), "no account has a name that is this long");
         for number in 0..2 * ENTRIES_MAX as u32 {
             back_off.fail(IpAddr::V4(number.into()), "", 0);
         }

@@ -31,7 +31,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     prop::collection::vec(row, 200..600)
 }
 
-/// The same rows in a database that keeps them and in one that folds them.
+/// Two databases with equal rows: one keeps them, the other folds them.
 struct Both {
     db: Db,
     start_ns: i64,

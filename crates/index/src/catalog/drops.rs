@@ -13,7 +13,7 @@ impl Catalog {
         if had_name { self.add(entry) } else { None }
     }
 
-    /// Whether it had a name until now.
+    /// Returns whether it had a name until now.
     pub(super) fn forget_database(&mut self, id: DatabaseId) -> bool {
         let Some(known) = self.databases.get_mut(id as usize) else { return false };
         let name = std::mem::take(&mut known.name);
@@ -29,7 +29,7 @@ impl Catalog {
         self.add(entry)
     }
 
-    /// Whether it had a name until now.
+    /// Returns whether it had a name until now.
     pub(super) fn forget_measurement(&mut self, id: MeasurementId) -> bool {
         let Some(known) = self.measurements.get(id as usize).filter(|known| !known.name.is_empty()) else {
             return false;

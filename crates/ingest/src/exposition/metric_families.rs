@@ -19,7 +19,7 @@ const GAUGE_HISTOGRAM: u64 = 5;
 
 const KINDS: [&str; 6] = ["counter", "gauge", "summary", "untyped", "histogram", "histogram"];
 
-/// What becomes of histograms that are classic and native.
+/// The form in which histograms are stored that are both classic and native.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NativeHistograms {
     /// The classic buckets alone are read.

@@ -34,7 +34,7 @@ impl Default for ReplicaSettings {
     }
 }
 
-/// What becomes of a replica's request.
+/// The decision about a replica's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It is of the elected replica: it is written.

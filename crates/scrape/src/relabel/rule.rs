@@ -98,7 +98,7 @@ pub struct RuleText {
     pub action: Action,
     /// Labels whose values are joined.
     pub source_labels: Vec<String>,
-    /// What they are joined by; `;` if it is not said.
+    /// The text between joined values; `;` by default.
     pub separator: Option<String>,
     /// The label that is set.
     pub target_label: String,

@@ -28,7 +28,7 @@ const AHEAD_NS_MAX: i64 = 600_000_000_000;
 pub struct Destination {
     pub(crate) db: Arc<Db>,
     pub(crate) database: String,
-    /// What was appended last and may not be on disk yet.
+    /// The last append, which may not be on disk yet.
     unsynced: Mutex<Option<db::Appended>>,
     /// How many loops scrape targets of these labels.
     running: Mutex<HashMap<Labels, usize>>,

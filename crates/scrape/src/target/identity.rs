@@ -99,7 +99,7 @@ pub fn from_discovered(discovered: &Labels, job: &ScrapeConfig) -> Result<Target
     })
 }
 
-/// What was discovered, with what the job says where it says nothing itself.
+/// The discovered labels, completed by those of the job.
 fn with_defaults(discovered: &Labels, job: &ScrapeConfig) -> Labels {
     let mut labels = discovered.clone();
     labels.retain(|_, value| !value.is_empty());

@@ -15,7 +15,7 @@ const NAMES: [&str; 5] = [
 
 const EXTRA_NAMES: [&str; 3] = ["scrape_timeout_seconds", "scrape_sample_limit", "scrape_body_size_bytes"];
 
-/// What is reported of a scrape.
+/// The samples that report on a scrape.
 pub(super) struct Report {
     pub(super) is_up: bool,
     pub(super) duration_s: f64,

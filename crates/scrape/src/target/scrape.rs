@@ -16,8 +16,8 @@ use super::report::{Extra, Report, ReportSeries};
 use crate::client::Client;
 use crate::config::ScrapeConfig;
 
-/// Bytes of a response whose job has no limit.
-const BODY_BYTES_MAX: u64 = 512 << 20;
+/// Bytes of a response, packed and unpacked, whatever the job's limit says.
+const BODY_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes that a packed response may unpack to for each byte sent.
 const UNPACKED_RATIO_MAX: usize = 1_000;
@@ -102,6 +102,7 @@ struct SeriesState {
 /// A response, unpacked.
 struct Response {
     content: Vec<u8>,
+    encoding: Encoding,
     content_type: String,
 }
 
@@ -215,17 +216,21 @@ impl TargetLoop {
     async fn fetch(&self) -> Result<Response, Failure> {
         let timeout_ms = self.target.timeout_ms;
         tokio::select! {
-            response = self.request() => response.map_err(|error| match error {
-                HttpError::TooLarge => Failure {
-                    reason: format!("body_size_limit exceeded: more than {} bytes", self.body_bytes_max()),
-                    is_too_large: true,
-                },
-                HttpError::Failed(reason) => Failure { reason, is_too_large: false },
-            }),
+            response = self.request() => response.map_err(|error| self.failure(error)),
             () = self.network.tasks.sleep_ms(timeout_ms) => Err(Failure {
                 reason: format!("no answer within {timeout_ms} ms"),
                 is_too_large: false,
             }),
+        }
+    }
+
+    fn failure(&self, error: HttpError) -> Failure {
+        match error {
+            HttpError::TooLarge => Failure {
+                reason: format!("body_size_limit exceeded: more than {} bytes", self.body_bytes_max()),
+                is_too_large: true,
+            },
+            HttpError::Failed(reason) => Failure { reason, is_too_large: false },
         }
     }
 
@@ -252,12 +257,19 @@ impl TargetLoop {
         let encoding = response.header("content-encoding").unwrap_or_default();
         let unknown = || HttpError::Failed(format!("unknown Content-Encoding {encoding:?}"));
         let encoding = Encoding::from_name(encoding).ok_or_else(unknown)?;
+        let content_type = response.header("content-type").unwrap_or_default().to_owned();
+        Ok(Response { content, encoding, content_type })
+    }
+
+    /// Unpacks a body. It takes as long as the body is large: not for threads of the network.
+    fn unpack(&self, encoding: Encoding, content: Vec<u8>) -> Result<Vec<u8>, Failure> {
         let limits = UnpackLimits { size_bytes_max: self.body_bytes_max(), ratio_max: UNPACKED_RATIO_MAX };
-        let content = decompress(encoding, content, limits).map_err(|error| match error {
-            ingest::BodyError::TooLarge { .. } => HttpError::TooLarge,
-            other => HttpError::Failed(other.to_string()),
-        })?;
-        Ok(Response { content, content_type: response.header("content-type").unwrap_or_default().to_owned() })
+        decompress(encoding, content, limits).map_err(|error| {
+            self.failure(match error {
+                ingest::BodyError::TooLarge { .. } => HttpError::TooLarge,
+                other => HttpError::Failed(other.to_string()),
+            })
+        })
     }
 
     /// Stores a scrape's samples, markers and report.
@@ -265,7 +277,7 @@ impl TargetLoop {
         let response = response.and_then(|response| {
             let format = format_of(&response.content_type, self.job.fallback_protocol);
             let failed = |reason| Failure { reason, is_too_large: false };
-            Ok((response.content, format.map_err(failed)?))
+            Ok((self.unpack(response.encoding, response.content)?, format.map_err(failed)?))
         });
         let mut outcome = self.append(&response, times);
         if outcome.is_outdated {
