@@ -5,6 +5,9 @@ use codec::{DecodeError, Reader, varint};
 use super::copies::Window;
 use super::{BLOCK, DICTIONARY_PLACE_BYTES};
 
+/// Most terms are shorter.
+const TERM_BYTES_GUESS: usize = 64;
+
 /// Writes a dictionary, term by term in order.
 #[derive(Default)]
 pub(crate) struct DictionaryWriter {
@@ -165,14 +168,25 @@ impl<'a> Dictionary<'a> {
         Ok(alike == text.len() && length == text.len())
     }
 
-    /// The position at a term.
-    pub(crate) fn at(&self, number: u32) -> Result<Position<'a>, DecodeError> {
-        let mut position = self.at_block(number / BLOCK)?;
-        for _ in 0..=number % BLOCK {
-            if !self.advance(&mut position)? {
-                return Err(DecodeError { offset: 0, what: "no such term" });
+    /// Appends the text of a term. Only its own text is checked to be one, not those on the way to it.
+    pub(crate) fn append_term(&self, number: u32, out: &mut String) -> Result<(), DecodeError> {
+        if number >= self.terms {
+            return Err(DecodeError { offset: 0, what: "no such term" });
+        }
+        let mut reader = self.at_block(number / BLOCK)?.reader;
+        let mut term = Vec::with_capacity(TERM_BYTES_GUESS);
+        for index in 0..=number % BLOCK {
+            let shared = reader.length(term.len())?;
+            let suffix_bytes = reader.length(reader.rest().len())?;
+            term.truncate(shared);
+            term.extend_from_slice(reader.bytes(suffix_bytes)?);
+            if index < number % BLOCK {
+                // How many groups have it, and how long its postings are.
+                reader.varint()?;
+                reader.varint()?;
             }
         }
-        Ok(position)
+        out.push_str(std::str::from_utf8(&term).map_err(|_| reader.error("term that is not UTF-8"))?);
+        Ok(())
     }
 }

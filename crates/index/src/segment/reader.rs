@@ -526,9 +526,12 @@ impl Source for Segment {
 
     fn append_value(&self, database: DatabaseId, name: u32, value: u32, out: &mut String) -> Result<(), IndexError> {
         let name = self.name_places(database, name)?;
-        let position = self.read(|| self.dictionary(name).at(value))?;
-        out.push_str(&position.text);
-        Ok(())
+        let start = out.len();
+        self.read(|| {
+            // It may be read twice.
+            out.truncate(start);
+            self.dictionary(name).append_term(value, out)
+        })
     }
 
     fn each_group(&self, visit: &mut GroupVisitor<'_>) -> Result<(), IndexError> {

@@ -120,22 +120,24 @@ impl KnownBatches {
     }
 }
 
-/// Labels of series by those of their groups, which many share unless they are numbered.
+/// Labels of series by those of their groups, which many share unless they are whole.
 #[derive(Default)]
 struct SeriesLabels {
     is_numbered: bool,
+    are_whole: bool,
     last: Option<(*const u8, *const SelectedColumn, Labels)>,
     by_place: HashMap<(*const u8, *const SelectedColumn), Labels>,
 }
 
 impl SeriesLabels {
-    fn new(is_numbered: bool) -> Self {
-        Self { is_numbered, ..Self::default() }
+    fn new(selection: &Selection<'_>) -> Self {
+        let are_whole = selection.projection.is_none_or(|projection| projection.keeps_all());
+        Self { is_numbered: selection.is_numbered, are_whole, ..Self::default() }
     }
 
     /// The labels of a group's column; the group's number is that among all of its batches.
     fn get(&mut self, number: usize, group: &SelectedGroup, column: &SelectedColumn) -> Labels {
-        let labels = self.shared(group, column);
+        let labels = if self.are_whole { column.series_labels(&group.labels) } else { self.shared(group, column) };
         if self.is_numbered { labels.with("", &number.to_string()) } else { labels }
     }
 
@@ -263,7 +265,7 @@ impl StoreSource<'_> {
         let range = selection.nanoseconds();
         self.each_batch(batches, budget, &|place, groups| {
             let first = batches.first(place);
-            let (mut labels, mut found) = (SeriesLabels::new(selection.is_numbered), Vec::new());
+            let (mut labels, mut found) = (SeriesLabels::new(selection), Vec::new());
             let (mut from, mut held, mut read) = (first, 0, 0);
             for (end, group) in (first + 1..).zip(groups) {
                 let before = found.len();
@@ -290,7 +292,7 @@ impl StoreSource<'_> {
         let range = selection.nanoseconds();
         self.each_batch(batches, budget, &|place, groups| {
             budget.check()?;
-            let labels = SeriesLabels::new(selection.is_numbered);
+            let labels = SeriesLabels::new(selection);
             let last = self.last_of_batch((batches.first(place), groups), labels, &range, budget)?;
             let given = last.iter().map(Last::samples).sum();
             let read = self.count_read(groups.len(), given, &[]);

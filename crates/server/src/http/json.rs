@@ -204,40 +204,66 @@ pub(crate) fn exemplars(found: &[(Labels, Vec<Exemplar>)]) -> String {
 
 /// Labels as an object.
 pub(crate) fn labels(labels: &Labels) -> String {
-    let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{}:{}", text(name), text(value))).collect();
-    format!("{{{}}}", pairs.join(","))
+    let mut out = String::new();
+    push_labels(&mut out, labels);
+    out
 }
 
-fn push_metric(out: &mut String, of: &Labels) {
-    let _ = write!(out, r#"{{"metric":{}"#, labels(of));
+/// Appends labels as an object.
+pub(crate) fn push_labels(out: &mut String, labels: &Labels) {
+    out.push('{');
+    for (index, (name, value)) in labels.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        push_text(out, name);
+        out.push(':');
+        push_text(out, value);
+    }
+    out.push('}');
+}
+
+fn push_metric(out: &mut String, labels: &Labels) {
+    out.push_str(r#"{"metric":"#);
+    push_labels(out, labels);
 }
 
 fn push_sample(out: &mut String, time_ms: i64, value: f64) {
     out.push('[');
     push_time(out, time_ms);
-    let _ = write!(out, r#","{}"]"#, number(value));
+    out.push_str(",\"");
+    push_number(out, value);
+    out.push_str("\"]");
 }
 
 /// Seconds, with as many digits as milliseconds need.
 fn push_time(out: &mut String, time_ms: i64) {
     let sign = if time_ms < 0 { "-" } else { "" };
     let (seconds, milliseconds) = (time_ms.unsigned_abs() / 1000, time_ms.unsigned_abs() % 1000);
-    let _ = write!(out, "{sign}{seconds}");
+    out.push_str(sign);
+    push_integer(out, seconds as i64);
     if milliseconds > 0 {
-        let fraction = format!("{milliseconds:03}");
-        let _ = write!(out, ".{}", fraction.trim_end_matches('0'));
+        let _ = write!(out, ".{milliseconds:03}");
+        out.truncate(out.trim_end_matches('0').len());
     }
 }
 
 /// A value as Prometheus writes it: the shortest decimal that reads back the same, without exponent.
 pub(crate) fn number(value: f64) -> String {
+    let mut out = String::new();
+    push_number(&mut out, value);
+    out
+}
+
+/// Appends a value as [`number`] writes it.
+fn push_number(out: &mut String, value: f64) {
     if value.is_nan() {
-        return "NaN".to_owned();
+        out.push_str("NaN");
+    } else if value.is_infinite() {
+        out.push_str(if value > 0.0 { "+Inf" } else { "-Inf" });
+    } else if !push_whole(out, value) {
+        let _ = write!(out, "{value}");
     }
-    if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    format!("{value}")
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) async fn series(From(state): From<Arc<State>>, request: Request) -> R
     answer(&state, parts, "series", |state, wanted, budget, chunks| {
         let Wanted { database, matcher_sets, range, limit } = wanted;
         let found = state.db.series(database, matcher_sets, *range, more(*limit), budget)?;
-        push_list(chunks, &found, *limit, |out, labels| out.push_str(&json::labels(labels)))
+        push_list(chunks, &found, *limit, json::push_labels)
     })
     .await
 }
