@@ -276,8 +276,9 @@ impl Scan {
             return None;
         }
         let here = Stop { segment: segment.number, path: segment.path.to_owned(), offset: offset as u64 };
-        // What is missing before a segment's first record was at the end of the one before.
-        let before = self.torn.take().or_else(|| self.stop.take().filter(|_| offset == 0));
+        // What is missing before a whole record at a segment's beginning was at the end of the segment before.
+        let is_first = offset == 0 && record.offset == 0;
+        let before = self.torn.take().or_else(|| self.stop.take().filter(|_| is_first));
         let stop = before.unwrap_or(here);
         self.push_missing(&stop, (missing, frame.sequence - 1), false);
         Some((frame, record.offset + length))
@@ -489,6 +490,11 @@ mod tests {
         check(&[&[(1, 0), (2, 1), (3, 1), (4, 3)]], &[(0, 1)], &[1, 3, 4], &[lost]);
         check(&[&[(1, 0), (2, 1)], &[(3, 2)]], &[(0, 1)], &[1, 3], &[lost]);
         check(&[&[(1, 0), (2, 1), (3, 2)]], &[(0, 0)], &[2, 3], &["acknowledged records 1 to 1 are lost"]);
+        // The segment that is damaged is named: that of the first record after the damage, unless it begins with it.
+        let second = "2.log: damaged at offset 0; acknowledged records 2 to 2 are lost";
+        check(&[&[(1, 0)], &[(2, 1), (3, 2)]], &[(1, 0)], &[1, 3], &[second]);
+        let first = "1.log: damaged at offset 40; acknowledged records 2 to 2 are lost";
+        check(&[&[(1, 0)], &[(3, 2)]], &[], &[1, 3], &[first]);
     }
 
     /// The work that a segment after damage takes, for each of its bytes.
