@@ -15,6 +15,13 @@ pub(crate) struct Trash {
     gone_before_ns: i64,
 }
 
+impl Trash {
+    /// Takes it that rows before a time may be gone for good.
+    pub(crate) fn may_lack(&mut self, before_ns: i64) {
+        self.gone_before_ns = self.gone_before_ns.max(before_ns);
+    }
+}
+
 impl Default for Trash {
     fn default() -> Self {
         Self { parts: BTreeMap::new(), gone_before_ns: i64::MIN }
