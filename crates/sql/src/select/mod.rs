@@ -33,10 +33,31 @@ use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Bound, Grouped, Typed, holds};
 use crate::relation::{Column, Relation};
 use crate::run::{Run, distinct};
-use crate::scope::Scope;
+use crate::scope::{Role, Scope};
 use crate::select::order::{Order, sort};
 use crate::select::table_rows::{TableRows, put_in_order, values_of};
 use crate::syntax::parse::Extension;
+
+/// The tags that a SELECT DISTINCT shows, if it shows nothing else and is in no other order.
+fn distinct_tags<'a>(
+    select: &Select,
+    scope: &Scope,
+    projections: &[Projection<'a>],
+    order: &[OrderByExpr],
+) -> Option<Vec<&'a Expr>> {
+    if !matches!(select.distinct, Some(Distinct::Distinct)) {
+        return None;
+    }
+    let tag = |projection: &Projection<'a>| match projection.source {
+        ProjectionSource::Expression(expression @ Expr::Identifier(name)) => {
+            let column = scope.columns.get(scope.find(None, name).ok()?)?;
+            (column.role == Role::Tag).then_some(expression)
+        }
+        _ => None,
+    };
+    let tags = projections.iter().map(tag).collect::<Option<Vec<&Expr>>>()?;
+    order.iter().all(|by| tags.contains(&&by.expr)).then_some(tags)
+}
 
 /// The clauses of a SELECT after FROM and WHERE.
 struct Clauses<'a> {
@@ -103,7 +124,11 @@ impl Run<'_> {
         let extension = self.parsed.extension(select).cloned().unwrap_or_default();
         let (source, scope) = self.from(&select.from)?;
         let projections = projections(&select.projection, &scope)?;
-        let keys = group_keys(select, &projections)?;
+        let mut keys = group_keys(select, &projections)?;
+        if keys.is_empty() && extension.latest_by.is_none() && matches!(source, Source::Table(_)) {
+            // Groups of tags come from the index and from summaries, whatever rows there are.
+            keys = distinct_tags(select, &scope, &projections, order).unwrap_or_default();
+        }
         let has_aggregate = |projection: &Projection<'_>| matches!(projection.source, ProjectionSource::Expression(expression) if has_aggregate(expression));
         let is_grouped = !keys.is_empty()
             || extension.sample.is_some()

@@ -31,10 +31,14 @@ impl Run<'_> {
         let mut scan = table.scan();
         let filter =
             condition.map(|condition| lower(condition.expression.clone(), &mut scan, scope)).unwrap_or_default();
-        let Some(calls) = aggregates(grouped, scope) else { return Ok(None) };
+        let Some(mut calls) = aggregates(grouped, scope) else { return Ok(None) };
         let Some((keys, width_ns, offset_ns)) = plan_keys(grouped, scope, &self.environment) else { return Ok(None) };
-        if !filter.rest.is_empty() || calls.is_empty() {
+        if !filter.rest.is_empty() || calls.is_empty() && keys.is_empty() {
             return Ok(None);
+        }
+        if calls.is_empty() {
+            // Groups are those that have rows, however many.
+            calls.push(AggregateCall { aggregate: Aggregate::Count, input: AggregateInput::Time });
         }
         let by =
             keys.iter().filter_map(|key| if let PlanKey::Tag(tag) = key { Some(tag.clone()) } else { None }).collect();
