@@ -89,17 +89,19 @@ fn with_regex(
     regex: &Regex,
     prefix: &str,
 ) -> Result<RoaringBitmap, IndexError> {
-    let mut terms = source.terms(database, name.number, prefix, false)?;
+    if !prefix.is_empty() {
+        return with_prefix(source, database, name, regex, prefix);
+    }
+    let mut terms = source.terms(database, name.number, "", false)?;
     let mut verdicts = Vec::new();
     while terms.advance()? {
         verdicts.push(regex.is_match(terms.text()));
     }
     let passed = verdicts.iter().filter(|passed| **passed).count();
-    // The sets of the fewer values are united, and taken away from all if those are the ones that fail. Values without the
-    // prefix fail as well and are not among the verdicts.
-    let unite_passed = passed <= verdicts.len() / 2 || !prefix.is_empty();
+    // The sets of the fewer values are united, and taken away from all if those are the ones that fail.
+    let unite_passed = passed <= verdicts.len() / 2;
     let mut found = Union::default();
-    let mut terms = source.terms(database, name.number, prefix, false)?;
+    let mut terms = source.terms(database, name.number, "", false)?;
     for passed in verdicts {
         if !terms.advance()? {
             break;
@@ -115,6 +117,24 @@ fn with_regex(
         (false, false) => Ok(source.having(database, name.number)? - found),
         (false, true) => Ok(source.all(database)? - found),
     }
+}
+
+/// As [`with_regex`]. Values with the prefix are few, and the empty one is not among them: those that pass are united at once.
+fn with_prefix(
+    source: &dyn Source,
+    database: DatabaseId,
+    name: Name<'_>,
+    regex: &Regex,
+    prefix: &str,
+) -> Result<RoaringBitmap, IndexError> {
+    let mut terms = source.terms(database, name.number, prefix, false)?;
+    let mut found = Union::default();
+    while terms.advance()? {
+        if regex.is_match(terms.text()) {
+            found.add(terms.ids()?);
+        }
+    }
+    Ok(found.finish())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
