@@ -184,6 +184,34 @@ fn a_damaged_segment_is_a_gap_and_what_follows_is_read() {
     assert!(found.numbers.is_sorted() && numbers.contains(&299));
 }
 
+/// A record that memory never has room for comes by its time.
+#[test]
+fn a_record_that_is_too_large_for_memory_is_a_gap() {
+    let simulation = Simulation::new(5);
+    let small = StoreOptions { memory_bytes_max: 4 << 20, ..options(1 << 30) };
+    let store = Arc::new(Store::open(simulation.platform(), small).unwrap());
+    let mut cursor = LogCursor::open(&store, "a", None).unwrap();
+    write(&store, 1);
+    assert_eq!(read(&mut cursor, 10).numbers, [1]);
+    let mut bits = 1u64;
+    let mut random = || {
+        bits ^= bits << 13;
+        bits ^= bits >> 7;
+        bits ^= bits << 17;
+        f64::from_bits(bits >> 2)
+    };
+    let row = |time: i64, value| Row { host: "h".to_owned(), timestamp_ns: time, fields: vec![("f".to_owned(), value)] };
+    let rows: Vec<Row> = (1000..11_000).map(|time| row(time, random())).collect();
+    store.write("default", &batch(&rows)).unwrap();
+    write(&store, 2);
+    let found = read(&mut cursor, 10);
+    let [gap] = found.gaps[..] else { panic!("{:?}", found.gaps) };
+    assert!(gap.range.contains(1000) && gap.range.contains(10_999), "{gap:?}");
+    assert!(found.numbers.contains(&2) || gap.range.contains(2), "{:?} {gap:?}", found.numbers);
+    assert!(matches!(cursor.read().unwrap(), LogRead::End));
+    assert_eq!(store.memory().queries().used_bytes(), 0);
+}
+
 struct Counting(AtomicU64);
 
 impl CommitListener for Counting {

@@ -37,9 +37,8 @@ pub(super) struct Reader {
     /// Comes after the round under way.
     next_gap: Option<LogGap>,
     pub(super) families: Arc<Families>,
-    /// When they were looked up.
-    families_at_ns: Option<u64>,
-    families_interval_ms: Option<u64>,
+    /// True if they are sent with the samples.
+    has_families: bool,
 }
 
 /// What reading on gave.
@@ -75,8 +74,7 @@ impl Reader {
             cursor,
             next_gap: None,
             families: Arc::default(),
-            families_at_ns: None,
-            families_interval_ms: config.metadata_interval_ms.filter(|_| config.version == 2),
+            has_families: config.version == 2 && config.metadata_interval_ms.is_some(),
         }
     }
 
@@ -90,13 +88,16 @@ impl Reader {
         if let Some(gap) = self.next_gap.take() {
             return Ok(Progress::Gap(gap));
         }
-        self.look_up_families();
         if self.cursor.is_none() {
             let opened = self.db.log_cursor(&self.cursor_name, Some(&self.database));
             self.cursor = Some(opened.map_err(|error| error.to_string())?);
         }
         let Some(cursor) = &mut self.cursor else { return Ok(Progress::End) };
-        match cursor.read().map_err(|error| error.to_string())? {
+        let read = cursor.read().map_err(|error| error.to_string())?;
+        if cursor.take_new_catalog() && self.has_families {
+            self.look_up_families();
+        }
+        match read {
             LogRead::End => Ok(Progress::End),
             LogRead::Gap(gap) => Ok(Progress::Gap(gap)),
             LogRead::Records(batch) => {
@@ -107,17 +108,11 @@ impl Reader {
         }
     }
 
-    /// Looks up what metric families are about, now and then.
+    /// Looks up what metric families are about.
     fn look_up_families(&mut self) {
-        let Some(interval_ms) = self.families_interval_ms else { return };
-        let now_ns = self.db.clock().monotonic_ns();
-        let is_due = |at_ns: u64| now_ns.saturating_sub(at_ns) >= interval_ms.saturating_mul(NS_PER_MS);
-        if self.families_at_ns.is_none_or(is_due) {
-            self.families_at_ns = Some(now_ns);
-            let found = metadata(&self.db, &self.database).unwrap_or_default();
-            let by_name: HashMap<_, _> = found.into_iter().map(|about| (about.family.clone(), about)).collect();
-            self.families = Arc::new(by_name);
-        }
+        let found = metadata(&self.db, &self.database).unwrap_or_default();
+        let by_name: HashMap<_, _> = found.into_iter().map(|about| (about.family.clone(), about)).collect();
+        self.families = Arc::new(by_name);
     }
 }
 

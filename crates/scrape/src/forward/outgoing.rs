@@ -32,7 +32,7 @@ pub(super) struct OutSeries {
     pub(super) hash: u64,
 }
 
-/// What is sent of a series.
+/// The value of an item.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum OutValue {
     Float(f64),

@@ -93,7 +93,7 @@ fn another_server_gets_what_is_written_by_both_versions() {
         )
     };
     let text = format!(
-        "global: {{external_labels: {{region: eu}}}}\nremote_write:\n{}{}",
+        "global: {{external_labels: {{region: eu}}}}\nremote_write:\n{}{}- {{url: 'http://127.0.0.1:1/', name: dead}}\n",
         remote("one", "prometheus.WriteRequest"),
         remote("two", "io.prometheus.write.v2.Request")
     );
@@ -135,6 +135,9 @@ fn another_server_gets_what_is_written_by_both_versions() {
         });
         assert_eq!(receiver.result(database, "elsewhere", 3), "[]");
     }
+    wait_until("the one that is not there is told of", || {
+        sender.get("/api/v1/notifications").body.contains("Forwarding to dead fails: ")
+    });
     let metrics = sender.get("/metrics").body;
     for line in [
         "thalweg_log_cursor_sequence{cursor=\"forward/one\"}",

@@ -1,4 +1,4 @@
-//! Those who want to hear that more of the log is on disk.
+//! Callbacks for commits of the log.
 
 use std::sync::Weak;
 

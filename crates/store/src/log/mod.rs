@@ -3,7 +3,7 @@
 //! * [`frame`]: a record's bytes in a segment, and what is wrong with those that are none.
 //! * [`record`]: what the records say.
 //! * [`note`]: the newest segment, how far records are on disk, and what times they have ([`times`]).
-//! * [`listeners`]: those who want to hear of commits.
+//! * [`listeners`]: callbacks for commits.
 //! * [`writer`]: appending, group commit, rotation, recycling.
 //! * [`cursor`]: readers that go on after a restart where they were.
 //! * [`reader`]: reading segments back after a crash; [`sums`]: checksums of what may be records after damage.

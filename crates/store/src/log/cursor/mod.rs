@@ -103,6 +103,8 @@ pub struct LogCursor {
     /// Sequence id of the last record that was read.
     sequence: u64,
     offset: Offset,
+    /// True if the catalog changed since this was asked last.
+    has_new_catalog: bool,
 }
 
 impl std::fmt::Debug for LogCursor {
@@ -119,7 +121,7 @@ impl LogCursor {
     pub fn open(store: &Arc<Store>, name: &str, database: Option<&str>) -> Result<Self, StoreError> {
         let sequence = store.open_cursor(name)?;
         let database = database.map(ToOwned::to_owned);
-        Ok(Self { store: store.clone(), name: name.to_owned(), database, sequence, offset: Offset::default() })
+        Ok(Self { store: store.clone(), name: name.to_owned(), database, sequence, offset: Offset::default(), has_new_catalog: true })
     }
 
     /// Sequence id of the last record that was read.
@@ -127,12 +129,19 @@ impl LogCursor {
         self.sequence
     }
 
+    /// Returns whether names, types or metadata may have become more since the last call.
+    pub const fn take_new_catalog(&mut self) -> bool {
+        std::mem::replace(&mut self.has_new_catalog, false)
+    }
+
     /// Reads on: some records, or that they are not there any more.
     ///
     /// # Errors
     /// If the log cannot be read, or there is no memory for it at present: a later call may succeed.
     pub fn read(&mut self) -> Result<LogRead, StoreError> {
-        let mut window_bytes = WINDOW_BYTES;
+        let pool = self.store.memory.queries();
+        let first_bytes = first_window_bytes(pool.bytes_max);
+        let mut window_bytes = first_bytes;
         let mut attempts = 0;
         loop {
             if self.sequence >= self.store.log.stats().durable {
@@ -142,7 +151,12 @@ impl LogCursor {
             if segment.sequences.0 > self.sequence + 1 {
                 return Ok(self.gap_to(segment.sequences.0 - 1));
             }
-            let lease = LogLease::take(self.store.memory.queries(), window_bytes as u64 * (1 + DECODED_RATIO))?;
+            let bytes = window_bytes as u64 * (1 + DECODED_RATIO);
+            if window_bytes > first_bytes && !pool.may_ever_hold(bytes) {
+                // A record that memory never has room for: its time is read from the store.
+                return Ok(self.give_up(&segment));
+            }
+            let lease = LogLease::take(pool.clone(), bytes)?;
             let request = WindowRequest { from: self.offset, after: self.sequence, bytes: window_bytes };
             let window = match read_window(&*self.store.platform.files, &segment, request) {
                 // It was released meanwhile: under its other name, or not at all.
@@ -188,10 +202,9 @@ impl LogCursor {
         let records = window.records.iter().map(|raw| self.decode(&segment.path, window, raw));
         let records: Vec<LogRecord> = records.collect::<Result<_, _>>()?;
         if window.extent == Extent::Damaged && window.records.is_empty() {
-            let gap = LogGap { sequences: (self.sequence + 1, segment.sequences.1), range: segment.range };
-            self.sequence = segment.sequences.1;
-            return Ok(Some(LogRead::Gap(gap)));
+            return Ok(Some(self.give_up(segment)));
         }
+        self.has_new_catalog |= window.records.iter().any(|raw| raw.kind == record::CATALOG);
         self.offset = window.next;
         self.sequence = match (window.extent, window.records.last()) {
             (Extent::Whole, _) | (_, None) => segment.sequences.1,
@@ -210,6 +223,13 @@ impl LogCursor {
         self.store.log_record(raw.sequence, &decoded, rows::Wanted { database: self.database.as_deref() })
     }
 
+    /// Goes on after a segment's records.
+    const fn give_up(&mut self, segment: &ReadableSegment) -> LogRead {
+        let gap = LogGap { sequences: (self.sequence + 1, segment.sequences.1), range: segment.range };
+        self.sequence = segment.sequences.1;
+        LogRead::Gap(gap)
+    }
+
     /// Goes on after records that are not there any more.
     fn gap_to(&mut self, last: u64) -> LogRead {
         let last = last.min(self.store.log.stats().durable);
@@ -217,6 +237,12 @@ impl LogCursor {
         self.sequence = last;
         LogRead::Gap(gap)
     }
+}
+
+/// Bytes of the first window: as many as half of all memory has room for, once they are decoded.
+fn first_window_bytes(pool_bytes_max: u64) -> usize {
+    let fits = usize::try_from(pool_bytes_max / (2 * (1 + DECODED_RATIO))).unwrap_or(WINDOW_BYTES);
+    fits.clamp(1, WINDOW_BYTES)
 }
 
 fn has_content(record: &LogRecord) -> bool {
