@@ -146,6 +146,7 @@ export function metadata(): Promise<Answer<Record<string, { type: string; help: 
 
 /** A target as Prometheus's API has it. */
 export interface ScrapeTarget {
+  discoveredLabels: Labels;
   labels: Labels;
   scrapePool: string;
   scrapeUrl: string;
@@ -165,6 +166,58 @@ export interface Targets {
 
 export function targets(signal?: AbortSignal): Promise<Answer<Targets>> {
   return request("targets", new URLSearchParams({ state: "active" }), false, signal);
+}
+
+/** With those that relabelling dropped. */
+export interface DiscoveredTargets extends Targets {
+  droppedTargets: { discoveredLabels: Labels; scrapePool: string }[];
+}
+
+export function discoveredTargets(signal?: AbortSignal): Promise<Answer<DiscoveredTargets>> {
+  return request("targets", new URLSearchParams({ state: "any" }), false, signal);
+}
+
+export interface Alert {
+  labels: Labels;
+  annotations: Labels;
+  state: "pending" | "firing" | "inactive";
+  activeAt: string;
+  value: string;
+}
+
+/** A rule as Prometheus's API has it. */
+export interface Rule {
+  name: string;
+  query: string;
+  labels?: Labels;
+  health: "ok" | "err" | "unknown";
+  lastError?: string;
+  lastEvaluation: string;
+  /** Seconds. */
+  evaluationTime: number;
+  type: "alerting" | "recording";
+  state?: "firing" | "pending" | "inactive";
+  alerts?: Alert[];
+}
+
+export interface RuleGroup {
+  name: string;
+  file: string;
+  /** Seconds. */
+  interval: number;
+  lastEvaluation: string;
+  /** Seconds. */
+  evaluationTime: number;
+  rules: Rule[];
+}
+
+export interface RuleGroups {
+  groups: RuleGroup[];
+}
+
+/** `type`: `alert` or `record`; empty: both. */
+export function rules(type: string, signal?: AbortSignal): Promise<Answer<RuleGroups>> {
+  return request("rules", new URLSearchParams(type === "" ? {} : { type }), false, signal);
 }
 
 /** `match` is a selector such as `up{job="x"}`; only series it selects are looked at. */

@@ -12,7 +12,10 @@ const VIEWS: Record<string, { title: string; make: () => Promise<View> }> = {
   home: { title: "Thalweg", make: async () => new HomeView() },
   // Loaded when first asked for: the editor is most of the page's code.
   explore: { title: "Explore · Thalweg", make: async () => new (await import("./explore.ts")).ExploreView() },
-  targets: { title: "Targets · Thalweg", make: async () => new (await import("./targets.ts")).TargetsView() },
+  targets: { title: "Targets · Thalweg", make: async () => (await import("./targets.ts")).targetsView() },
+  discovery: { title: "Service discovery · Thalweg", make: async () => (await import("./targets.ts")).discoveryView() },
+  rules: { title: "Rules · Thalweg", make: async () => (await import("./rules.ts")).rulesView() },
+  alerts: { title: "Alerts · Thalweg", make: async () => (await import("./rules.ts")).alertsView() },
 };
 
 function byId<T extends HTMLElement>(id: string): T {

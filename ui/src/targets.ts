@@ -1,12 +1,9 @@
-// What the server scrapes: targets by job, with their states and last errors.
+// What the server scrapes: targets by job, with their states and last errors; and what discovery found, before and after relabelling.
 
-import { isAbort, type Labels, type ScrapeTarget, targets, type Targets } from "./api.ts";
-import { element, select } from "./dom.ts";
-import type { View } from "./view.ts";
+import { type DiscoveredTargets, discoveredTargets, type ScrapeTarget, targets, type Targets } from "./api.ts";
+import { ago, type Group, labelsOf, ListView, milliseconds, type Row } from "./list_view.ts";
 
-const REFRESH_MS = 5000;
-/** Rows of one job that are drawn. */
-const ROWS_MAX = 500;
+const NOTHING = "Nothing is scraped: the server runs no prometheus.yml (thalweg serve --prometheus FILE).";
 
 const STATES = [
   ["", "All states"],
@@ -15,108 +12,72 @@ const STATES = [
   ["unknown", "Not scraped yet"],
 ] as const;
 
-const labelsOf = (labels: Labels): string =>
-  Object.entries(labels)
-    .map(([name, value]) => `${name}="${value}"`)
-    .join(", ");
-
-function ago(time: string): string {
-  const seconds = (Date.now() - Date.parse(time)) / 1000;
-  // Go's zero time stands for never.
-  return seconds > 1e9 ? "never" : `${Math.max(0, seconds).toFixed(1)} s ago`;
+function targetRow(target: ScrapeTarget): Row {
+  const { scrapeUrl, health, labels, lastScrape, lastScrapeDuration, lastError } = target;
+  const cells = [scrapeUrl, health, labelsOf(labels), ago(lastScrape), milliseconds(lastScrapeDuration), lastError];
+  return { cells, text: `${scrapeUrl} ${labelsOf(labels)} ${lastError}`, state: health };
 }
 
-function row(target: ScrapeTarget): HTMLTableRowElement {
-  const cells = [target.scrapeUrl, target.health, labelsOf(target.labels), ago(target.lastScrape)];
-  const duration = `${(target.lastScrapeDuration * 1000).toFixed(1)} ms`;
-  return element(
-    "tr",
-    {},
-    ...[...cells, duration, target.lastError].map((text) => element("td", { text })),
-  );
+function poolsOf(data: Targets): string[] {
+  const { activeTargets, droppedTargetCounts } = data;
+  return [...new Set([...Object.keys(droppedTargetCounts), ...activeTargets.map(({ scrapePool }) => scrapePool)])].sort();
 }
 
-export class TargetsView implements View {
-  readonly root: HTMLElement;
-  private readonly list = element("div");
-  private readonly filter: HTMLInputElement;
-  private readonly state: HTMLSelectElement;
-  private readonly abort = new AbortController();
-  private readonly timer: number;
-  private found: Targets | null = null;
-
-  constructor() {
-    this.filter = element("input", {
-      attributes: { type: "search", placeholder: "address, label or error", "aria-label": "Filter" },
-      on: { input: () => this.draw() },
-    });
-    const { field, input } = select("State", STATES, () => this.draw());
-    this.state = input;
-    this.root = element("section", {}, element("h1", { text: "Targets" }), field, this.filter, this.list);
-    this.timer = window.setInterval(() => this.load(), REFRESH_MS);
-    this.load();
-  }
-
-  update(): void {
-    this.draw();
-  }
-
-  destroy(): void {
-    clearInterval(this.timer);
-    this.abort.abort();
-  }
-
-  private load(): void {
-    targets(this.abort.signal)
-      .then(({ data }) => {
-        this.found = data;
-        this.draw();
-      })
-      .catch((error: unknown) => {
-        if (isAbort(error)) return;
-        const text = String(error instanceof Error ? error.message : error);
-        this.list.replaceChildren(element("p", { class: "error", text, attributes: { role: "alert" } }));
-      });
-  }
-
-  private isWanted(target: ScrapeTarget): boolean {
-    const wanted = this.filter.value.trim().toLowerCase();
-    const text = `${target.scrapeUrl} ${labelsOf(target.labels)} ${target.lastError}`.toLowerCase();
-    return text.includes(wanted) && (this.state.value === "" || this.state.value === target.health);
-  }
-
-  private draw(): void {
-    if (!this.found) return;
-    const { activeTargets, droppedTargetCounts, scrapePoolErrors = {} } = this.found;
-    const pools = [...new Set([...Object.keys(droppedTargetCounts), ...activeTargets.map(({ scrapePool }) => scrapePool)])];
-    if (pools.length === 0) {
-      const text = "Nothing is scraped: the server runs no prometheus.yml (thalweg serve --prometheus FILE).";
-      this.list.replaceChildren(element("p", { class: "card-note", text }));
-      return;
-    }
-    this.list.replaceChildren(...pools.sort().map((pool) => this.pool(pool, activeTargets, scrapePoolErrors[pool] ?? [])));
-  }
-
-  private pool(pool: string, all: ScrapeTarget[], errors: string[]): HTMLElement {
-    const own = all.filter(({ scrapePool }) => scrapePool === pool);
+function targetGroups(data: Targets): Group[] {
+  return poolsOf(data).map((pool) => {
+    const own = data.activeTargets.filter(({ scrapePool }) => scrapePool === pool);
     const up = own.filter(({ health }) => health === "up").length;
-    const dropped = this.found?.droppedTargetCounts[pool] ?? 0;
-    const title = `${pool}: ${up} of ${own.length} up${dropped > 0 ? `, ${dropped} dropped` : ""}`;
-    const shown = own.filter((target) => this.isWanted(target));
-    const heads = ["Address", "State", "Labels", "Last scrape", "Duration", "Error"];
-    const table = element(
-      "table",
-      {},
-      element("thead", {}, element("tr", {}, ...heads.map((text) => element("th", { text })))),
-      element("tbody", {}, ...shown.slice(0, ROWS_MAX).map(row)),
-    );
-    return element(
-      "section",
-      { class: "table" },
-      element("h2", { text: title }),
-      ...errors.map((text) => element("p", { class: "error", text })),
-      shown.length > 0 ? element("div", { class: "table-scroll" }, table) : null,
-      shown.length > ROWS_MAX ? element("p", { text: `${shown.length - ROWS_MAX} more: filter them.` }) : null,
-    );
-  }
+    const dropped = data.droppedTargetCounts[pool] ?? 0;
+    return {
+      title: `${pool}: ${up} of ${own.length} up${dropped > 0 ? `, ${dropped} dropped` : ""}`,
+      errors: data.scrapePoolErrors?.[pool] ?? [],
+      heads: ["Address", "State", "Labels", "Last scrape", "Duration", "Error"],
+      rows: own.map(targetRow),
+    };
+  });
 }
+
+export const targetsView = (): ListView<Targets> =>
+  new ListView({
+    title: "Targets",
+    filtered: "address, label or error",
+    states: STATES,
+    load: targets,
+    groups: targetGroups,
+    nothing: NOTHING,
+  });
+
+function discoveryGroups(data: DiscoveredTargets): Group[] {
+  return poolsOf(data).map((pool) => {
+    const active = data.activeTargets.filter(({ scrapePool }) => scrapePool === pool);
+    const dropped = data.droppedTargets.filter(({ scrapePool }) => scrapePool === pool);
+    const row = (before: string, after: string, state: string): Row => ({
+      cells: [before, after === "" ? "dropped" : after],
+      text: `${before} ${after}`,
+      state,
+    });
+    const rows = active.map(({ discoveredLabels, labels }) => row(labelsOf(discoveredLabels), labelsOf(labels), "active"));
+    rows.push(...dropped.map(({ discoveredLabels }) => row(labelsOf(discoveredLabels), "", "dropped")));
+    const all = active.length + (data.droppedTargetCounts[pool] ?? 0);
+    return {
+      title: `${pool}: ${active.length} of ${all} are scraped`,
+      errors: data.scrapePoolErrors?.[pool] ?? [],
+      heads: ["Labels as discovered", "Labels of the target"],
+      rows,
+    };
+  });
+}
+
+export const discoveryView = (): ListView<DiscoveredTargets> =>
+  new ListView({
+    title: "Service discovery",
+    filtered: "label",
+    states: [
+      ["", "All"],
+      ["active", "Scraped"],
+      ["dropped", "Dropped by relabelling"],
+    ],
+    load: discoveredTargets,
+    groups: discoveryGroups,
+    nothing: NOTHING,
+  });

@@ -156,6 +156,20 @@ async function anotherDatabase(page) {
   await page.waitForURL((url) => url.search === "", { timeout: WAIT_MS });
 }
 
+/** What a server without a prometheus.yml says in the views of what it scrapes and evaluates. */
+async function emptyLists(page) {
+  for (const [view, heading, words] of [
+    ["targets", "Targets", "Nothing is scraped"],
+    ["discovery", "Service discovery", "Nothing is scraped"],
+    ["rules", "Rules", "There are no rules"],
+    ["alerts", "Alerts", "There are no rules"],
+  ]) {
+    await page.goto(`${origin}/#/${view}`);
+    await page.getByRole("heading", { name: heading, exact: true }).waitFor({ timeout: WAIT_MS });
+    await page.getByText(words).waitFor({ timeout: WAIT_MS });
+  }
+}
+
 /** A server that asks to sign in, whose administrator's token is in THALWEG_PAGE_TOKEN. */
 async function signInAndOut(page) {
   const guarded = process.env.THALWEG_PAGE_GUARDED;
@@ -222,6 +236,7 @@ try {
   await instantQuery(page);
   await failedQuery(page);
   await anotherDatabase(page);
+  await emptyLists(page);
   await noOverflow(page, "1280 px");
   await signInAndOut(page);
   await page.close();

@@ -345,6 +345,11 @@ pub(crate) struct ServeFlags {
     #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     log_bytes_max: Option<u64>,
 
+    /// Bytes of log that stay beyond that for readers that have not come so far, such as the receivers of forwarded samples [default: 4294967296]
+    #[arg(long, env = "THALWEG_LOG_RETAINED_BYTES_MAX", value_name = "BYTES", value_parser = size::<u64>)]
+    #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
+    log_retained_bytes_max: Option<u64>,
+
     /// Write the log past the system's cache, durable with the same call, where the file system can; `/metrics` shows whether it
     /// does [default: true]
     #[arg(long, env = "THALWEG_LOG_DIRECT", value_name = "BOOL")]
@@ -575,6 +580,7 @@ impl ServeFlags {
         db.store.accept_loss = self.accept_loss;
         set(&mut db.store.lost_found_bytes_max, self.lost_found_bytes_max);
         set(&mut db.store.log_bytes_max, self.log_bytes_max);
+        set(&mut db.store.log_retained_bytes_max, self.log_retained_bytes_max);
         set(&mut db.store.log_is_direct, self.log_direct);
     }
 

@@ -333,6 +333,44 @@ fn queries_are_explained() {
 }
 
 #[test]
+fn metrics_and_service_discovery_are_checked() {
+    let folder = Folder::new("check-more");
+    let metrics = |text: &str| {
+        let child = std::process::Command::new(support::PROGRAM)
+            .args(["check", "metrics"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        let mut child = child.unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), support::text(&output.stdout))
+    };
+    assert_eq!(metrics("# HELP a A.\n# TYPE a gauge\na 1\n"), (Some(0), String::new()));
+    assert_eq!(metrics("a_ms 1\n").0, Some(3));
+    assert_eq!(metrics("a{ 1\n").0, Some(1));
+
+    let list = folder.file("targets.json", br#"[{"targets":["a:1","b:2"],"labels":{"x":"y"}}]"#);
+    let config = format!(
+        "scrape_configs:\n- job_name: j\n  file_sd_configs: [{{files: ['{}']}}]\n  \
+         relabel_configs: [{{source_labels: [__address__], regex: 'b:.*', action: drop}}]\n",
+        list.display()
+    );
+    let config = folder.file("prometheus.yml", config.as_bytes());
+    let discover = |job: &str| run(&["check", "service-discovery", config.to_str().unwrap(), job]);
+    let output = discover("j");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found.as_array().unwrap().len(), 2, "{found}");
+    assert_eq!(found[0]["labels"], serde_json::json!({ "instance": "a:1", "job": "j", "x": "y" }));
+    assert_eq!(found[1]["labels"], serde_json::json!({}));
+    assert_eq!(found[1]["discoveredLabels"]["__address__"], "b:2");
+    let output = discover("none");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("has no job \"none\"; it has j"));
+}
+
+#[test]
 fn a_prometheus_yml_is_checked_run_and_read_again() {
     let folder = Folder::new("prometheus");
     let targets = folder.file("targets.json", b"[]");

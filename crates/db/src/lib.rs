@@ -14,7 +14,7 @@
 //! ```
 //!
 //! * `query_api`: PromQL · `sql_api`, `sql_beyond` (DataFusion), `influxql_api`, `plan_api`: the other languages, over a `session` · `explain_api`: what queries do
-//! * `names`: lists of series and labels · `write`: writing · `fast_path`: writing by token
+//! * `log_cursor`: readers of what is written · `names`: lists of series and labels · `write`: writing · `fast_path`: writing by token
 //! * `results`: the result cache. Results are kept by steps where each step stands for itself, else whole, and by bins of time; the store's journal says
 //!   which still hold (`validity`), flash is behind memory (`flash`, `slab_form`)
 //! * `worker`: background threads · `disk_health`: the disk and the folder's health · `upkeep`: backups, compaction, policies, deletes
@@ -23,6 +23,7 @@ mod disk_health;
 mod explain_api;
 mod fast_path;
 mod influxql_api;
+mod log_cursor;
 mod names;
 mod plan_api;
 mod query_api;
@@ -47,8 +48,9 @@ pub use index::Cardinality;
 pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
 pub use store::{
-    Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CompactReport, Damage,
-    DatabasePolicy, Deleted, FOLDED_TIME, FileSizes, Finding, FolderReport, GroupLayout, Health, HealthCheck, Loss,
+    Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CommitListener, CompactReport,
+    CursorStats, Damage, DatabasePolicy, Deleted, FOLDED_TIME, FileSizes, Finding, FolderReport, GroupLayout, Health,
+    HealthCheck, LogBatch, LogCursor, LogGap, LogLease, LogRead, LogRecord, LogSample, LogSeries, LogValue, Loss,
     LostFile, MemoryPool, MemoryUse, ObjectTierOptions, OpeningProgress, PartitionReport, PolicyReport, Progress,
     PruneReport, ReadCounts, RebuildReport, Recovery, Rejected, RepairReport, RestoreReport, RestoredTrash,
     SelectedGroup, Sent, Stats, StoreError, Token, TrashReport, WindowColumn, Windows, WriteReport, backups, check,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::group::Group;
 use crate::manager::Manager;
-use crate::notify::QUEUE_MAX;
+use crate::notify::{QUEUE_MAX, SendCounts};
 
 struct Family {
     name: &'static str,
@@ -88,29 +88,28 @@ pub(crate) fn render(manager: &Manager) -> String {
     out
 }
 
+type ReadCount = fn(&SendCounts) -> u64;
+
 fn notifications(manager: &Manager, out: &mut String) {
-    let (by_alertmanager, waiting, dropped) = manager.notifier().counts();
-    let discovered = manager.notifier().alertmanagers().0.len();
-    let sent = family("prometheus_notifications_sent_total", "counter", "Alerts that were sent.");
-    head(out, &sent);
-    for (url, counts) in &by_alertmanager {
-        let _ = writeln!(out, "{}{{alertmanager=\"{}\"}} {}", sent.name, escaped(url), counts.sent);
-    }
-    let errors = family("prometheus_notifications_errors_total", "counter", "Alerts of requests that failed.");
-    head(out, &errors);
-    for (url, counts) in &by_alertmanager {
-        let _ = writeln!(out, "{}{{alertmanager=\"{}\"}} {}", errors.name, escaped(url), counts.errors);
-    }
-    for (family, value) in [
-        (family("prometheus_notifications_dropped_total", "counter", "Alerts that reached no Alertmanager."), dropped),
-        (family("prometheus_notifications_queue_length", "gauge", "Alerts that wait."), waiting as u64),
-        (family("prometheus_notifications_queue_capacity", "gauge", "Alerts that may wait."), QUEUE_MAX as u64),
-        (
-            family("prometheus_notifications_alertmanagers_discovered", "gauge", "Alertmanagers that were found."),
-            discovered as u64,
-        ),
-    ] {
+    let by_alertmanager = manager.notifier().counts();
+    let families: [(Family, ReadCount); 5] = [
+        (family("prometheus_notifications_sent_total", "counter", "Alerts that were sent."), |counts| counts.sent),
+        (family("prometheus_notifications_errors_total", "counter", "Alerts of requests that failed."), |counts| {
+            counts.errors
+        }),
+        (family("prometheus_notifications_dropped_total", "counter", "Alerts that never arrived."), |counts| {
+            counts.dropped
+        }),
+        (family("prometheus_notifications_queue_length", "gauge", "Alerts that wait."), |counts| counts.waiting as u64),
+        (family("prometheus_notifications_queue_capacity", "gauge", "Alerts that may wait."), |_| QUEUE_MAX as u64),
+    ];
+    for (family, read) in families {
         head(out, &family);
-        let _ = writeln!(out, "{} {value}", family.name);
+        for (url, counts) in &by_alertmanager {
+            let _ = writeln!(out, "{}{{alertmanager=\"{}\"}} {}", family.name, escaped(url), read(counts));
+        }
     }
+    let name = "prometheus_notifications_alertmanagers_discovered";
+    head(out, &family(name, "gauge", "Alertmanagers that were found."));
+    let _ = writeln!(out, "{name} {}", manager.notifier().alertmanagers().0.len());
 }

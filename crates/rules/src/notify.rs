@@ -1,9 +1,8 @@
-//! Alerts to Alertmanagers, by version 2 of their API: all to each, in batches. The oldest go first where the queue is full.
+//! Alerts to Alertmanagers, by version 2 of their API: all to each, in batches, from a queue of its own. The oldest go first where that is full.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use futures_util::future::join_all;
 use parking_lot::Mutex;
 use platform::network::{HttpRequest, NetworkPlatform};
 use scrape::Client;
@@ -21,7 +20,7 @@ use crate::template::link;
 /// Alerts of one request.
 const BATCH: usize = 256;
 
-/// Alerts that wait.
+/// Alerts that wait for one Alertmanager.
 pub(crate) const QUEUE_MAX: usize = 10_000;
 
 /// Bytes that are read of an answer.
@@ -47,57 +46,63 @@ pub struct SendCounts {
     pub sent: u64,
     /// Alerts of requests that failed.
     pub errors: u64,
+    /// Alerts that it never got: those of requests that failed, and those that a full queue had no room for.
+    pub dropped: u64,
+    /// Alerts that wait.
+    pub waiting: usize,
 }
 
 /// Sends alerts.
 pub struct Notifier {
     network: NetworkPlatform,
     state: Mutex<State>,
-    wake: Notify,
-    stop: watch::Sender<bool>,
 }
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Message>,
-    dropped: u64,
     alert_relabel: Vec<relabel::Rule>,
     external_labels: Labels,
     sets: Vec<Arc<AlertmanagerSet>>,
-    counts: BTreeMap<String, SendCounts>,
 }
 
 /// Alertmanagers that are found and asked alike.
 struct AlertmanagerSet {
     config: AlertmanagerConfig,
-    client: Client,
+    network: NetworkPlatform,
     discovered: Mutex<Vec<Vec<TargetGroup>>>,
+    /// By address.
+    senders: Mutex<BTreeMap<String, Arc<Sender>>>,
     stop: watch::Sender<bool>,
 }
 
 impl Drop for AlertmanagerSet {
     fn drop(&mut self) {
         self.stop.send_replace(true);
+        self.senders.lock().values().for_each(|sender| sender.stop());
     }
+}
+
+/// One Alertmanager with a queue and a loop of its own: one that hangs holds no other up.
+struct Sender {
+    url: String,
+    timeout_ms: u64,
+    client: Client,
+    network: NetworkPlatform,
+    queue: Mutex<SendQueue>,
+    wake: Notify,
+    stop: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct SendQueue {
+    messages: VecDeque<Arc<Message>>,
+    counts: SendCounts,
 }
 
 impl Notifier {
     /// Begins without Alertmanagers.
     pub fn start(network: &NetworkPlatform) -> Arc<Self> {
-        let notifier = Arc::new(Self {
-            network: network.clone(),
-            state: Mutex::default(),
-            wake: Notify::new(),
-            stop: watch::Sender::new(false),
-        });
-        let (own, mut stopped) = (Arc::downgrade(&notifier), notifier.stop.subscribe());
-        network.tasks.spawn(Box::pin(async move {
-            tokio::select! {
-                () = send_all(own) => {}
-                _ = stopped.wait_for(|stopped| *stopped) => {}
-            }
-        }));
-        notifier
+        Arc::new(Self { network: network.clone(), state: Mutex::default() })
     }
 
     /// Takes a configuration over. Sets of Alertmanagers that did not change go on.
@@ -116,10 +121,11 @@ impl Notifier {
             .collect();
     }
 
-    /// Queues alerts.
+    /// Queues alerts, for each Alertmanager.
     pub fn send(&self, rule: &RuleConfig, alerts: &[Alert], external_url: &str) {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         let generator_url = format!("{}{}", external_url.trim_end_matches('/'), link(&rule.expr, 1));
+        let mut messages = Vec::new();
         for alert in alerts {
             let mut labels = alert.labels.clone();
             for (name, value) in &state.external_labels {
@@ -128,11 +134,7 @@ impl Notifier {
             if !relabel(&mut labels, &state.alert_relabel) {
                 continue;
             }
-            if state.queue.len() >= QUEUE_MAX {
-                state.queue.pop_front();
-                state.dropped += 1;
-            }
-            state.queue.push_back(Message {
+            messages.push(Message {
                 labels,
                 annotations: alert.annotations.clone(),
                 starts_at: time_text(alert.fired_at_ms.unwrap_or(alert.active_at_ms)),
@@ -140,8 +142,9 @@ impl Notifier {
                 generator_url: generator_url.clone(),
             });
         }
+        let sets = state.sets.clone();
         drop(state);
-        self.wake.notify_one();
+        sets.iter().for_each(|set| set.send(&messages));
     }
 
     /// Addresses of Alertmanagers, and of those that relabelling dropped.
@@ -161,59 +164,16 @@ impl Notifier {
         self.state.lock().sets.iter().filter_map(|set| set.config.disabled.clone()).collect()
     }
 
-    /// Numbers by Alertmanager, alerts that wait, and alerts that were dropped.
-    pub fn counts(&self) -> (BTreeMap<String, SendCounts>, usize, u64) {
-        let state = self.state.lock();
-        (state.counts.clone(), state.queue.len(), state.dropped)
+    /// Numbers by Alertmanager.
+    pub fn counts(&self) -> BTreeMap<String, SendCounts> {
+        let sets = self.state.lock().sets.clone();
+        let senders = sets.iter().flat_map(|set| set.senders.lock().values().cloned().collect::<Vec<_>>());
+        senders.map(|sender| (sender.url.clone(), sender.counts())).collect()
     }
 
     /// Ends.
     pub fn stop(&self) {
-        self.stop.send_replace(true);
         self.state.lock().sets.clear();
-    }
-
-    /// Sends what waits, batch by batch.
-    async fn drain(&self) {
-        loop {
-            let (batch, sets) = {
-                let mut state = self.state.lock();
-                let count = state.queue.len().min(BATCH);
-                (state.queue.drain(..count).collect::<Vec<_>>(), state.sets.clone())
-            };
-            if batch.is_empty() {
-                return;
-            }
-            let requests = sets.iter().flat_map(|set| {
-                let own = set.relabelled(&batch);
-                let urls = if own.is_empty() { BTreeSet::new() } else { set.urls().0 };
-                let body = body(&own);
-                urls.into_iter().map(move |url| (set, url, body.clone(), own.len() as u64))
-            });
-            let sends = requests.map(|(set, url, body, count)| async move {
-                let is_sent = set.post(&url, body, &self.network).await;
-                let mut state = self.state.lock();
-                let counts = state.counts.entry(url).or_default();
-                if is_sent {
-                    counts.sent += count;
-                } else {
-                    counts.errors += count;
-                }
-                is_sent
-            });
-            let taken = join_all(sends).await;
-            if !taken.is_empty() && !taken.contains(&true) {
-                self.state.lock().dropped += batch.len() as u64;
-            }
-        }
-    }
-}
-
-async fn send_all(own: Weak<Notifier>) {
-    loop {
-        let Some(notifier) = own.upgrade() else { return };
-        notifier.drain().await;
-        notifier.wake.notified().await;
     }
 }
 
@@ -221,9 +181,10 @@ impl AlertmanagerSet {
     fn start(config: &AlertmanagerConfig, network: &NetworkPlatform) -> Arc<Self> {
         let count = if config.disabled.is_some() { 0 } else { config.discoveries.len() };
         let set = Arc::new(Self {
-            client: Client::new(network, &config.http),
             config: config.clone(),
+            network: network.clone(),
             discovered: Mutex::new(vec![Vec::new(); count]),
+            senders: Mutex::default(),
             stop: watch::Sender::new(false),
         });
         for index in 0..count {
@@ -232,10 +193,8 @@ impl AlertmanagerSet {
             network.tasks.spawn(Box::pin(async move {
                 let sink = move |found: Found| {
                     // What was found last holds where looking fails.
-                    if let (Some(set), Ok(groups)) = (own.upgrade(), found)
-                        && let Some(known) = set.discovered.lock().get_mut(index)
-                    {
-                        *known = groups;
+                    if let (Some(set), Ok(groups)) = (own.upgrade(), found) {
+                        set.found(index, groups);
                     }
                 };
                 tokio::select! {
@@ -247,10 +206,33 @@ impl AlertmanagerSet {
         set
     }
 
-    fn relabelled(&self, batch: &[Message]) -> Vec<Message> {
-        let mut own = batch.to_vec();
+    /// Takes over what a discovery found: new Alertmanagers get a queue, those that are gone lose theirs.
+    fn found(&self, index: usize, groups: Vec<TargetGroup>) {
+        if let Some(known) = self.discovered.lock().get_mut(index) {
+            *known = groups;
+        }
+        let urls = self.urls().0;
+        let mut senders = self.senders.lock();
+        senders.retain(|url, sender| {
+            let stays = urls.contains(url);
+            if !stays {
+                sender.stop();
+            }
+            stays
+        });
+        for url in urls {
+            senders.entry(url).or_insert_with_key(|url| Sender::start(url, &self.config, &self.network));
+        }
+    }
+
+    fn send(&self, messages: &[Message]) {
+        let mut own = messages.to_vec();
         own.retain_mut(|message| relabel(&mut message.labels, &self.config.alert_relabel));
-        own
+        if own.is_empty() {
+            return;
+        }
+        let own: Vec<Arc<Message>> = own.into_iter().map(Arc::new).collect();
+        self.senders.lock().values().for_each(|sender| sender.push(&own));
     }
 
     /// Addresses, and those that relabelling dropped.
@@ -270,10 +252,80 @@ impl AlertmanagerSet {
         }
         (active, dropped)
     }
+}
+
+impl Sender {
+    fn start(url: &str, config: &AlertmanagerConfig, network: &NetworkPlatform) -> Arc<Self> {
+        let sender = Arc::new(Self {
+            url: url.to_owned(),
+            timeout_ms: config.timeout_ms,
+            client: Client::new(network, &config.http),
+            network: network.clone(),
+            queue: Mutex::default(),
+            wake: Notify::new(),
+            stop: watch::Sender::new(false),
+        });
+        let (own, mut stopped) = (sender.clone(), sender.stop.subscribe());
+        network.tasks.spawn(Box::pin(async move {
+            tokio::select! {
+                () = own.send_all() => {}
+                _ = stopped.wait_for(|stopped| *stopped) => {}
+            }
+        }));
+        sender
+    }
+
+    fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    async fn send_all(&self) {
+        loop {
+            if !self.send_batch().await {
+                self.wake.notified().await;
+            }
+        }
+    }
+
+    fn push(&self, messages: &[Arc<Message>]) {
+        let mut queue = self.queue.lock();
+        queue.messages.extend(messages.iter().cloned());
+        let beyond = queue.messages.len().saturating_sub(QUEUE_MAX);
+        queue.messages.drain(..beyond);
+        queue.counts.dropped += beyond as u64;
+        drop(queue);
+        self.wake.notify_one();
+    }
+
+    fn counts(&self) -> SendCounts {
+        let queue = self.queue.lock();
+        SendCounts { waiting: queue.messages.len(), ..queue.counts }
+    }
+
+    /// Sends a batch; returns whether there was one. What an Alertmanager does not take comes again with the alert's next sending.
+    async fn send_batch(&self) -> bool {
+        let batch: Vec<Arc<Message>> = {
+            let mut queue = self.queue.lock();
+            let count = queue.messages.len().min(BATCH);
+            queue.messages.drain(..count).collect()
+        };
+        if batch.is_empty() {
+            return false;
+        }
+        let is_sent = self.post(body(&batch)).await;
+        let (count, mut queue) = (batch.len() as u64, self.queue.lock());
+        if is_sent {
+            queue.counts.sent += count;
+        } else {
+            queue.counts.errors += count;
+            queue.counts.dropped += count;
+        }
+        true
+    }
 
     /// Sends a request; returns whether it was taken.
-    async fn post(&self, url: &str, body: Vec<u8>, network: &NetworkPlatform) -> bool {
-        let request = HttpRequest { method: "POST", url: url.to_owned(), headers: Vec::new(), body };
+    async fn post(&self, body: Vec<u8>) -> bool {
+        let request = HttpRequest { method: "POST", url: self.url.clone(), headers: Vec::new(), body };
         let request = request.with_header("Content-Type", "application/json");
         let exchange = async {
             let mut response = self.client.send(request).await.ok()?;
@@ -284,7 +336,7 @@ impl AlertmanagerSet {
         };
         tokio::select! {
             taken = exchange => taken.is_some(),
-            () = network.tasks.sleep_ms(self.config.timeout_ms) => false,
+            () = self.network.tasks.sleep_ms(self.timeout_ms) => false,
         }
     }
 }
@@ -298,7 +350,7 @@ fn time_text(time_ms: i64) -> String {
     jiff::Timestamp::from_millisecond(time_ms).map(|time| time.to_string()).unwrap_or_default()
 }
 
-fn body(batch: &[Message]) -> Vec<u8> {
+fn body(batch: &[Arc<Message>]) -> Vec<u8> {
     let alerts = batch.iter().map(|message| {
         json!({
             "labels": message.labels,

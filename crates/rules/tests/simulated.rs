@@ -196,6 +196,46 @@ fn reloads_keep_what_did_not_change() {
 }
 
 #[test]
+fn an_alertmanager_that_hangs_holds_no_other_up() {
+    let simulation = Simulation::new(4);
+    let received = Arc::new(Mutex::new((Vec::new(), 0)));
+    let to = received.clone();
+    let clock = simulation.platform().clock;
+    let network = SimNetwork::new(&simulation, move |request: &HttpRequest| {
+        let mut received = to.lock().unwrap();
+        let hangs = request.url.starts_with("http://hangs:9093/");
+        if hangs {
+            received.1 += 1;
+        } else {
+            received.0.push(clock.now_ns() / 1_000_000_000);
+        }
+        let delay_ms = if hangs { u64::MAX } else { 5 };
+        SimAnswer { delay_ms, result: Ok(SimResponse::ok("application/json", "")) }
+    });
+    let world = World { simulation, network, received: Received::default() };
+    let db = world.open();
+    let options = ManagerOptions { database: "default".to_owned(), external_url: String::new() };
+    let manager = Manager::start(&world.network.platform(), db.clone(), options);
+    let text = "alerting: {alertmanagers: [{timeout: 50s, static_configs: [{targets: ['hangs:9093', 'takes:9093']}]}]}\n\
+                global: {evaluation_interval: 10s}";
+    let config = config::parse(Path::new("/p.yml"), text, &|_| None).unwrap().config;
+    let text = "groups:\n- name: g\n  rules:\n  - {alert: A, expr: load > 0}\n  - {alert: B, expr: load > 0}\n";
+    manager.apply(&config, rules(text));
+    world.run(&db, 5, &[("a", 1.0)]);
+    let (times, hanging) = received.lock().unwrap().clone();
+    // Both alerts each minute, at the moment at which they are evaluated.
+    assert!(times.len() >= 4, "{times:?}");
+    assert!(times.iter().all(|time| (time - times[0]) % 10 == 0), "{times:?}");
+    assert!((2..=6).contains(&hanging), "{hanging}");
+    let counts = manager.notifier().counts();
+    let of = |host: &str| *counts.iter().find(|(url, _)| url.contains(host)).unwrap().1;
+    assert!(of("hangs").errors > 0 && of("hangs").sent == 0 && of("takes").errors == 0, "{counts:?}");
+    assert_eq!(of("takes").sent, 2 * times.len() as u64, "{counts:?}");
+    manager.stop();
+    world.network.run_ms(60_000);
+}
+
+#[test]
 fn test_files_of_promtool() {
     use thalweg_rules::unit_test::{RunOptions, run};
     let files = Simulation::new(1).platform().files;

@@ -7,16 +7,19 @@
 //! ```
 //!
 //! * [`config`]: a `prometheus.yml`, typed · [`relabel`]: labels changed by rules · [`discovery`]: where targets are found
+//! * [`forward`]: samples sent on by `remote_write`
 //! * `scraper`: all jobs · `pool`: the targets of one · [`target`]: one target and its scrapes · `client`: requests with credentials
 
 mod client;
 pub mod config;
 pub mod discovery;
+pub mod forward;
 mod pool;
 pub mod relabel;
 mod scraper;
 pub mod target;
 
 pub use client::{Client, USER_AGENT};
+pub use forward::Forwarder;
 pub use pool::{Dropped, Pool};
 pub use scraper::Scraper;

@@ -1,6 +1,7 @@
 //! What a scrape leaves behind: limits, labels, times, formats, each by a configuration and a response, in simulated time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::float_cmp, reason = "a test")]
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -24,6 +25,10 @@ struct Bench {
 impl Bench {
     /// Scrapes a target twice.
     fn new(job: &str, body: &str) -> Self {
+        Self::with_options(job, body, DbOptions::new("/data"))
+    }
+
+    fn with_options(job: &str, body: &str, options: DbOptions) -> Self {
         let simulation = Simulation::new(3);
         let response = Arc::new(Mutex::new(SimResponse::ok("text/plain", body)));
         let answer = response.clone();
@@ -31,7 +36,7 @@ impl Bench {
             delay_ms: 3,
             result: Ok(answer.lock().unwrap().clone()),
         });
-        let db = Arc::new(Db::open(simulation.platform(), DbOptions::new("/data")).unwrap());
+        let db = Arc::new(Db::open(simulation.platform(), options).unwrap());
         let scraper = Scraper::start(&network.platform(), db.clone(), "default");
         let bench = Self { network, response, db, scraper };
         bench.apply(job);
@@ -92,6 +97,61 @@ fn a_limit_fails_the_scrape() {
     assert_eq!((bench.value("m"), bench.value("up")), (Some(1.0), Some(1.0)));
     bench.answer(BODY);
     assert_eq!((bench.value("m{a=\"1\"}"), bench.value("up")), (None, Some(0.0)));
+}
+
+/// Bodies are out of the memory that all requests share: packed while they arrive, unpacked while they are stored.
+#[test]
+fn a_body_that_memory_has_no_room_for_fails_the_scrape() {
+    let mut options = DbOptions::new("/data");
+    options.store.memory_bytes_max = 32 << 20;
+    let line = format!("# {}\n", "x".repeat(98));
+    let large = format!("{}{BODY}", line.repeat(100_000));
+    let bench = Bench::with_options("", &large, options);
+    assert!(bench.error().contains("raise memory_bytes_max"), "{}", bench.error());
+    assert_eq!(bench.value("up"), Some(0.0));
+    assert_eq!(bench.db.request_memory().used_bytes(), 0, "all is given back");
+    // Packed it arrives, and unpacks to as much.
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(large.as_bytes()).unwrap();
+    let packed = encoder.finish().unwrap();
+    let gzip = ("content-encoding".to_owned(), "gzip".to_owned());
+    {
+        let mut response = bench.response.lock().unwrap();
+        response.headers.push(gzip.clone());
+        response.body = packed;
+    }
+    bench.network.run_ms(60_000);
+    assert!(bench.error().contains("raise memory_bytes_max"), "{}", bench.error());
+    bench.response.lock().unwrap().headers.retain(|header| *header != gzip);
+    bench.answer(BODY);
+    assert_eq!((bench.value("up"), bench.error()), (Some(1.0), String::new()));
+    assert_eq!(bench.db.request_memory().used_bytes(), 0);
+}
+
+#[test]
+fn classic_histograms_become_native_ones_with_custom_buckets() {
+    let body = |count: u32| {
+        format!(
+            "# TYPE took histogram\ntook_bucket{{path=\"/\",le=\"0.5\"}} 1\ntook_bucket{{path=\"/\",le=\"1\"}} 4\n\
+             took_bucket{{path=\"/\",le=\"+Inf\"}} {count}\ntook_sum{{path=\"/\"}} 9.5\ntook_count{{path=\"/\"}} {count}\n\
+             # TYPE other gauge\nother_count 7\n"
+        )
+    };
+    let bench = Bench::new("  convert_classic_histograms_to_nhcb: true", &body(6));
+    let total = |bench: &Bench| bench.value("histogram_count(took{path='/',job='j'})");
+    assert_eq!((bench.error(), total(&bench)), (String::new(), Some(6.0)));
+    assert_eq!(bench.value("histogram_sum(took)"), Some(9.5));
+    assert_eq!(bench.value("histogram_fraction(0, 0.5, took)").map(|share| (share * 6.0).round()), Some(1.0));
+    assert_eq!((bench.value("took_count"), bench.value("other_count")), (None, Some(7.0)));
+    assert_eq!(bench.value("scrape_samples_scraped"), Some(2.0));
+    bench.answer(&body(8));
+    assert_eq!(total(&bench), Some(8.0));
+    // The classic ones beside them; and what is missing ends.
+    let job = "  convert_classic_histograms_to_nhcb: true\n  always_scrape_classic_histograms: true";
+    let bench = Bench::new(job, &body(6));
+    assert_eq!((total(&bench), bench.value("took_count")), (Some(6.0), Some(6.0)));
+    bench.answer("other_count 7\n");
+    assert_eq!((total(&bench), bench.value("took_count")), (None, None));
 }
 
 #[test]

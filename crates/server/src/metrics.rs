@@ -188,6 +188,7 @@ impl Metrics {
             family(&mut out, name, kind, help);
             let _ = writeln!(out, "{name} {value}");
         }
+        render_cursors(db, &mut out);
         let name = "thalweg_merges_waited_seconds_total";
         family(&mut out, name, "counter", "Seconds that merges waited to keep to their rate.");
         let _ = writeln!(out, "{name} {:.3}", stats.merges_waited_ns as f64 / 1e9);
@@ -290,6 +291,22 @@ fn render_result_cache(out: &mut String, db: &Db) {
     for (place, steps) in [("memory", stats.steps_from_memory), ("flash", stats.steps_from_flash)] {
         let _ = writeln!(out, "{name}{{place=\"{place}\"}} {steps}");
     }
+}
+
+/// The cursors of the log, and what stays of the log for them alone.
+fn render_cursors(db: &Db, out: &mut String) {
+    let name = "thalweg_log_retained_bytes";
+    family(out, name, "gauge", "Bytes of the log that stay for its readers alone.");
+    let _ = writeln!(out, "{name} {}", db.log_retained_bytes());
+    let name = "thalweg_log_cursor_sequence";
+    family(out, name, "gauge", "Sequence id up to which a reader of the log is done.");
+    for cursor in db.log_cursors() {
+        let _ = writeln!(out, "{name}{{cursor=\"{}\"}} {}", escaped(&cursor.name), cursor.sequence);
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 fn numbers(stats: &db::Stats, open: u64, parked: u64) -> [(&'static str, &'static str, &'static str, u64); 20] {

@@ -3,7 +3,7 @@
 //! The rooms, in the order in which a sample passes through them:
 //!
 //! * [`write`]: a request becomes rows: admission, keys and names, rows that are too old or come for folded time, producers, exemplars, tokens
-//! * [`log`]: the request as one record of the write-ahead log
+//! * [`log`]: the request as one record of the write-ahead log; its cursors, for readers of what is written
 //! * [`head`]: the newest rows of each shard, in memory
 //! * [`flush`]: a full head becomes parts; new groups become segments of the index
 //! * [`part`]: immutable files of chunks and summaries
@@ -46,6 +46,10 @@ pub use cache::selections::{GroupTexts, TableGroups};
 pub use compaction::MergeReason;
 pub use error::StoreError;
 pub use journal::{Change, ChangeKind, Changes, Journal, JournalGap};
+pub use log::cursor::{
+    CursorStats, LogBatch, LogCursor, LogGap, LogLease, LogRead, LogRecord, LogSample, LogSeries, LogValue,
+};
+pub use log::listeners::CommitListener;
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
 pub use memory::{Memory, MemoryPool, MemoryUse};
@@ -99,6 +103,7 @@ pub struct Store {
     options: StoreOptions,
     catalog: RwLock<CatalogState>,
     log: Box<dyn WriteAheadLog>,
+    cursors: log::cursor::Cursors,
     shards: Vec<Shard>,
     manifest: Mutex<Manifest>,
     /// Held during a flush: one shard at a time.

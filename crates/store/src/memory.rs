@@ -22,6 +22,7 @@ use crate::{Store, StoreOptions};
 // | last rows of chunks | `cache::last_rows` | decoding a chunk for its end |
 // | selections, and what is derived from them | `cache::selections`, `read::last_rows` | labels of groups, searching parts for last rows |
 // | matched groups | `index::matcher` | regular expressions over all values of a label |
+// | series of the log | `log::cursor::rows` | looking up labels for each sample that a cursor reads |
 // | timestamps | `read::times_cache`, each reader | decoding the timestamps that series of a scrape share |
 //
 // Pools of buffers spare page faults: rows and log records (`write::buffer_pool`, `log::writer`), blocks of heads (`head::block_pool`, as
@@ -55,6 +56,8 @@ pub(crate) const LAST_ROWS_CACHE: CacheBudget = CacheBudget { share: 64, bytes_m
 pub(crate) const SELECTION_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 32 << 20 };
 /// Groups that regular expressions matched, in the indexes of all shards.
 pub(crate) const MATCH_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 64 << 20 };
+/// Labels of series that cursors of the log read.
+pub(crate) const LOG_SERIES_CACHE: CacheBudget = CacheBudget { share: 64, bytes_max: 64 << 20 };
 /// Timestamps that one reader decoded.
 pub(crate) const TIMES_CACHE_BYTES_MAX: usize = 4 << 20;
 /// Blocks and payloads of requests that are done with, each.

@@ -9,6 +9,7 @@ use platform::Platform;
 use serde_json::{Value, json};
 
 use super::check_config::ConfigFlags;
+use super::check_discovery::DiscoveryFlags;
 use super::check_rules::RulesFlags;
 use super::show::{Bar, partitions, partitions_json};
 use super::{counted, size};
@@ -49,12 +50,22 @@ enum Subject {
     Config(ConfigFlags),
     /// Check rule files of Prometheus
     Rules(RulesFlags),
+    /// Advise on metrics in the text format, which come by standard input
+    ///
+    /// Exit code: 0 all is well, 1 they cannot be read, 3 there is advice.
+    #[command(after_help = "Example: curl -s http://localhost:9090/metrics | thalweg check metrics")]
+    Metrics,
+    /// Look for the targets of a job once, and print their labels before and after relabelling as JSON
+    #[command(alias = "sd")]
+    ServiceDiscovery(DiscoveryFlags),
 }
 
 pub(crate) fn run(flags: &CheckFlags) -> Result<ExitCode, String> {
     match &flags.subject {
         Some(Subject::Config(flags)) => return Ok(super::check_config::run(flags)),
         Some(Subject::Rules(flags)) => return Ok(super::check_rules::run(flags)),
+        Some(Subject::Metrics) => return super::check_metrics::run(),
+        Some(Subject::ServiceDiscovery(flags)) => return super::check_discovery::run(flags),
         None => {}
     }
     let platform = Platform::real();

@@ -6,6 +6,8 @@ mod backup;
 mod certificate;
 mod check;
 mod check_config;
+mod check_discovery;
+mod check_metrics;
 mod check_rules;
 mod compact;
 mod database;

@@ -11,6 +11,7 @@
 //! With extra labels the key is `{extra="label"}` followed by the spelling.
 
 mod key;
+pub mod lint;
 pub mod metric_families;
 #[cfg(test)]
 mod tests;

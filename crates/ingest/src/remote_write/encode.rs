@@ -16,26 +16,24 @@ pub struct Series<'a> {
     pub samples: &'a [(i64, f64)],
 }
 
-/// The message `prometheus.WriteRequest`, not packed.
+/// The message `prometheus.WriteRequest` of floats alone, not packed.
 pub fn encode(series: &[Series<'_>], metadata: &[MetricMetadata]) -> Vec<u8> {
+    let of = |series: &Series<'_>| {
+        encode_series(&SeriesV2 { labels: series.labels, samples: series.samples, ..SeriesV2::default() })
+    };
+    encode_request(series.iter().map(of), metadata)
+}
+
+/// The message `prometheus.WriteRequest`, not packed. Start times and metadata of series have no place in it.
+pub fn encode_v1(series: &[SeriesV2<'_>], metadata: &[MetricMetadata]) -> Vec<u8> {
+    encode_request(series.iter().map(encode_series), metadata)
+}
+
+fn encode_request(series: impl Iterator<Item = Vec<u8>>, metadata: &[MetricMetadata]) -> Vec<u8> {
     let mut request = Vec::new();
-    let (mut message, mut part) = (Vec::new(), Vec::new());
-    for series in series {
-        message.clear();
-        for (name, value) in series.labels {
-            part.clear();
-            write_bytes(&mut part, 1, name.as_bytes());
-            write_bytes(&mut part, 2, value.as_bytes());
-            write_bytes(&mut message, 1, &part);
-        }
-        for (timestamp_ms, value) in series.samples {
-            write_sample(&mut message, &mut part, *timestamp_ms, *value);
-        }
-        write_bytes(&mut request, 1, &message);
-    }
+    series.for_each(|series| write_bytes(&mut request, 1, &series));
     for MetricMetadata { family, kind, help, unit } in metadata {
-        message.clear();
-        message.push(1 << 3);
+        let mut message = vec![1 << 3];
         write_varint(&mut message, *kind as u64);
         write_bytes(&mut message, 2, family.as_bytes());
         write_bytes(&mut message, 4, help.as_bytes());
@@ -43,6 +41,36 @@ pub fn encode(series: &[Series<'_>], metadata: &[MetricMetadata]) -> Vec<u8> {
         write_bytes(&mut request, 3, &message);
     }
     request
+}
+
+/// A series of version 1.
+fn encode_series(series: &SeriesV2<'_>) -> Vec<u8> {
+    let (mut message, mut part) = (Vec::new(), Vec::new());
+    for (name, value) in series.labels {
+        write_label(&mut message, &mut part, name, value);
+    }
+    for (timestamp_ms, value) in series.samples {
+        write_sample(&mut message, &mut part, *timestamp_ms, *value);
+    }
+    for exemplar in series.exemplars {
+        let mut body = Vec::new();
+        exemplar.labels.iter().for_each(|(name, value)| write_label(&mut body, &mut part, name, value));
+        write_fixed64(&mut body, 2, exemplar.value.to_bits());
+        write_varint_field(&mut body, 3, (exemplar.timestamp_ns / 1_000_000) as u64);
+        write_bytes(&mut message, 3, &body);
+    }
+    for (timestamp_ms, histogram) in series.histograms {
+        write_bytes(&mut message, 4, &encode_histogram(histogram, *timestamp_ms));
+    }
+    message
+}
+
+/// A label: field 1 of a series, and of an exemplar.
+fn write_label(message: &mut Vec<u8>, part: &mut Vec<u8>, name: &str, value: &str) {
+    part.clear();
+    write_bytes(part, 1, name.as_bytes());
+    write_bytes(part, 2, value.as_bytes());
+    write_bytes(message, 1, part);
 }
 
 /// A sample as both versions spell it: field 2 of a series.
@@ -53,7 +81,7 @@ fn write_sample(message: &mut Vec<u8>, part: &mut Vec<u8>, timestamp_ms: i64, va
     write_bytes(message, 2, part);
 }
 
-/// A series of version 2 to write.
+/// A series with all that it may have to write.
 #[derive(Debug, Clone, Default)]
 pub struct SeriesV2<'a> {
     /// Names and values, sorted by name, `__name__` among them. Written as they are given.

@@ -25,7 +25,7 @@ mod v2;
 use model::Batch;
 
 pub(crate) use encode::encode_histogram;
-pub use encode::{Series, SeriesV2, compress, encode, encode_v2};
+pub use encode::{Series, SeriesV2, compress, encode, encode_v1, encode_v2};
 pub(crate) use histogram::read_scraped_histogram;
 pub use key::decode_key;
 pub use replica::{Replica, ReplicaLabels};

@@ -143,12 +143,6 @@ impl NameEscaping {
 impl ScrapeDefaults {
     /// Takes its fields out of those of a section; those that are missing are as in `base`.
     pub(super) fn read(fields: &Fields<'_>, base: &Self) -> Self {
-        if fields.flag("convert_classic_histograms_to_nhcb") == Some(true) {
-            let position = fields.position_of("convert_classic_histograms_to_nhcb");
-            let message =
-                "convert_classic_histograms_to_nhcb has no effect: classic histograms are stored as they are sent";
-            fields.reading.warn(position, message);
-        }
         let has_protocols = fields.has("scrape_protocols");
         let protocols = if has_protocols { read_protocols(fields) } else { base.protocols.clone() };
         let names = fields.parsed("metric_name_validation_scheme", |text| match text {

@@ -27,7 +27,7 @@ pub struct RemoteWriteConfig {
     pub send_exemplars: bool,
     /// Whether native histograms are sent.
     pub send_native_histograms: bool,
-    /// Rounds the time of samples down.
+    /// Digits after the point that values are rounded to; `None`: they are not.
     pub round_digits: Option<u64>,
     /// The queue.
     pub queue: QueueConfig,
@@ -78,6 +78,8 @@ impl Default for QueueConfig {
 
 pub(super) fn read_remote_write(fields: &Fields<'_>, names: NameScheme) -> RemoteWriteConfig {
     refuse_sigv4(fields);
+    fields.flag("round_robin_dns");
+    fields.without_effect("round_robin_dns", "each connection asks for the address anew");
     let version = fields.parsed("protobuf_message", |text| match text {
         "" | "prometheus.WriteRequest" => Ok(1),
         "io.prometheus.write.v2.Request" => Ok(2),

@@ -1,6 +1,6 @@
 //! From a response to rows: known lines go straight to their tokens, new ones are parsed, relabelled and registered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use db::{Appender, Db};
@@ -13,13 +13,14 @@ use model::{
 use parking_lot::Mutex;
 
 use super::cache::{HistogramSeries, LineCache, Series};
+use super::custom_buckets::{Converted, convert};
 use super::identity::HistogramSettings;
 use super::negotiation::Format;
 use crate::config::ScrapeConfig;
 use crate::relabel::{Labels, NameScheme, is_label_name, is_metric_name, relabel};
 
 /// The time of samples that bring none, before it is filled in: no line has it.
-const NO_TIME: i64 = i64::MIN;
+pub(super) const NO_TIME: i64 = i64::MIN;
 
 /// How far ahead of the clock a sample may be.
 const AHEAD_NS_MAX: i64 = 600_000_000_000;
@@ -136,7 +137,7 @@ fn named(labels: &Labels) -> (&str, model::Labels) {
 }
 
 /// A series as the text spells it, everything in quotes.
-fn spell(labels: &Labels) -> Vec<u8> {
+pub(super) fn spell(labels: &Labels) -> Vec<u8> {
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"));
     let metric = quoted(labels.get(METRIC_NAME).map(String::as_str).unwrap_or_default());
     let others = labels.iter().filter(|(name, value)| *name != METRIC_NAME && !value.is_empty());
@@ -203,6 +204,12 @@ pub(super) struct Reader<'a> {
     pub(super) counts: Counts,
 }
 
+/// The lines of a response, but for those that something else is stored for.
+struct Lines<'a> {
+    parsed: &'a Parsed<'a>,
+    replaced: HashSet<u128>,
+}
+
 /// A line that was not in the scrape before.
 struct NewLine {
     hash: u128,
@@ -258,8 +265,15 @@ impl Reader<'_> {
         if let Some(error) = parsed.errors.first.first() {
             return Err(format!("line {}: {}", error.line, error.reason));
         }
-        let histograms = self.look_up_histograms(families.histograms, &hasher)?;
-        let mut noted = self.take_rows(&parsed, body.time_ns, rows)?;
+        let mut found = families.histograms;
+        let converted = match self.histograms {
+            HistogramSettings { to_custom_buckets: true, .. } => convert(&parsed, &found),
+            HistogramSettings { to_custom_buckets: false, .. } => Converted::default(),
+        };
+        found.extend(converted.histograms);
+        let replaced = if self.histograms.always_classic { HashSet::new() } else { converted.lines };
+        let histograms = self.look_up_histograms(found, &hasher)?;
+        let mut noted = self.take_rows(&Lines { parsed: &parsed, replaced }, body.time_ns, rows)?;
         self.take_histograms(histograms, body.time_ns, rows, &mut noted)?;
         noted.into_iter().for_each(|line| self.cache.note(line.hash, line.series, line.is_tracked));
         self.take_exemplars(&mut parsed, body.time_ns, &hasher);
@@ -277,7 +291,8 @@ impl Reader<'_> {
     }
 
     /// Takes floats; the lines that they are of.
-    fn take_rows(&mut self, parsed: &Parsed<'_>, scrape_ns: i64, rows: &mut Rows) -> Result<Vec<NotedLine>, String> {
+    fn take_rows(&mut self, lines: &Lines<'_>, scrape_ns: i64, rows: &mut Rows) -> Result<Vec<NotedLine>, String> {
+        let parsed = lines.parsed;
         let latest_ns = scrape_ns.saturating_add(AHEAD_NS_MAX);
         let mut new_lines: Vec<NewLine> = Vec::new();
         let mut new_by_hash: HashMap<u128, usize> = HashMap::new();
@@ -287,7 +302,7 @@ impl Reader<'_> {
         let block_rows = parsed.batch.blocks.iter().flat_map(|block| {
             block.keys.iter().zip(&block.timestamps_ns).zip(&block.cells).map(|((key, time), cell)| (key, *time, *cell))
         });
-        for (key, time_ns, cell) in block_rows {
+        for (key, time_ns, cell) in block_rows.filter(|(key, ..)| !lines.replaced.contains(&key.hash)) {
             self.counts.scraped += 1;
             let has_time = self.job.honor_timestamps && time_ns != NO_TIME;
             let is_tracked = !has_time || self.job.track_timestamps_staleness;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use ingest::encoding::{Encoding, UnpackLimits, decompress};
+use ingest::encoding::{Encoding, UnpackLimits, decompress_within};
 use model::{MetricMetadata, STALE_NAN_BITS};
 use parking_lot::Mutex;
 use platform::network::{HttpError, HttpRequest, NetworkPlatform};
 use tokio::sync::watch;
 
 use super::append::{Body, Counts, Destination, Reader, Rows};
+use super::body_memory::BodyMemory;
 use super::cache::LineCache;
 use super::identity::Target;
 use super::negotiation::{accept, format_of};
@@ -102,6 +103,8 @@ struct SeriesState {
 /// A response, unpacked.
 struct Response {
     content: Vec<u8>,
+    /// What its content takes, packed and unpacked.
+    memory: BodyMemory,
     encoding: Encoding,
     content_type: String,
 }
@@ -253,37 +256,54 @@ impl TargetLoop {
         if response.status != 200 {
             return Err(HttpError::Failed(format!("the target answered with HTTP status {}", response.status)));
         }
-        let content = response.read_body(self.body_bytes_max()).await?;
+        let mut memory = BodyMemory::new(self.destination.db.request_memory());
+        let content = memory.read(&mut response, self.body_bytes_max()).await?;
         let encoding = response.header("content-encoding").unwrap_or_default();
         let unknown = || HttpError::Failed(format!("unknown Content-Encoding {encoding:?}"));
         let encoding = Encoding::from_name(encoding).ok_or_else(unknown)?;
         let content_type = response.header("content-type").unwrap_or_default().to_owned();
-        Ok(Response { content, encoding, content_type })
+        Ok(Response { content, memory, encoding, content_type })
     }
 
-    /// Unpacks a body. It takes as long as the body is large: not for threads of the network.
-    fn unpack(&self, encoding: Encoding, content: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    /// Unpacks a body, and gives its memory back but for what is left. It takes as long as the body is large: not for threads of the
+    /// network.
+    fn unpack(&self, encoding: Encoding, content: Vec<u8>, memory: &mut BodyMemory) -> Result<Vec<u8>, Failure> {
+        if encoding == Encoding::Identity {
+            return Ok(content);
+        }
         let limits = UnpackLimits { size_bytes_max: self.body_bytes_max(), ratio_max: UNPACKED_RATIO_MAX };
-        decompress(encoding, content, limits).map_err(|error| {
+        let mut unpacked = Vec::new();
+        let done = decompress_within(encoding, &content, limits, &mut unpacked, &mut |bytes| {
+            memory.take(bytes as u64).is_ok()
+        });
+        done.map_err(|error| {
             self.failure(match error {
                 ingest::BodyError::TooLarge { .. } => HttpError::TooLarge,
-                other => HttpError::Failed(other.to_string()),
+                ingest::BodyError::NoMemory => HttpError::Failed(memory.refusal()),
+                other @ ingest::BodyError::Malformed(_) => HttpError::Failed(other.to_string()),
             })
-        })
+        })?;
+        memory.give_back(content.len() as u64);
+        Ok(unpacked)
     }
 
     /// Stores a scrape's samples, markers and report.
     fn store(&self, response: Result<Response, Failure>, times: &ScrapeTimes) {
-        let response = response.and_then(|response| {
+        // Held until the samples are stored.
+        let mut memory = None;
+        let response = response.and_then(|mut response| {
             let format = format_of(&response.content_type, self.job.fallback_protocol);
             let failed = |reason| Failure { reason, is_too_large: false };
-            Ok((self.unpack(response.encoding, response.content)?, format.map_err(failed)?))
+            let content = self.unpack(response.encoding, response.content, &mut response.memory)?;
+            memory = Some(response.memory);
+            Ok((content, format.map_err(failed)?))
         });
         let mut outcome = self.append(&response, times);
         if outcome.is_outdated {
             // Series had left the database: they are registered anew, and all is written again.
             outcome = self.append(&response, times);
         }
+        drop(memory);
         let duration_s = self.passed_s(times);
         let health = if outcome.error.is_none() { Health::Up } else { Health::Down };
         *self.last.lock() =

@@ -122,7 +122,7 @@ fn scraping() -> Vec<Route> {
         Route::new("/api/v1/targets/relabel_steps", ServerAdmin, get(scraping::targets::relabel)),
         Route::new("/api/v1/scrape_pools", SignIn, get(scraping::targets::scrape_pools)),
         Route::new("/api/v1/features", SignIn, get(status::no_features)),
-        Route::new("/api/v1/notifications", SignIn, get(status::no_list)),
+        Route::new("/api/v1/notifications", SignIn, get(scraping::targets::notifications)),
         Route::new("/api/v1/rules", SignIn, get(scraping::rules::rules)),
         Route::new("/api/v1/alerts", SignIn, get(scraping::rules::alerts)),
         Route::new("/api/v1/targets", SignIn, get(scraping::targets::targets)),

@@ -12,11 +12,14 @@ use index_blocks::IndexBlockCache;
 use last_rows::LastRowsCache;
 use selections::SelectionCache;
 
+use crate::log::cursor::LogSeriesCache;
+
 /// The caches of an open folder.
 pub(crate) struct Caches {
     index_blocks: Arc<IndexBlockCache>,
     last_rows: Arc<LastRowsCache>,
     selections: SelectionCache,
+    log_series: LogSeriesCache,
 }
 
 impl Caches {
@@ -26,6 +29,7 @@ impl Caches {
             index_blocks: Arc::new(IndexBlockCache::new(memory_bytes_max)),
             last_rows: Arc::new(LastRowsCache::new(memory_bytes_max)),
             selections: SelectionCache::new(memory_bytes_max),
+            log_series: LogSeriesCache::new(memory_bytes_max),
         }
     }
 
@@ -44,9 +48,15 @@ impl Caches {
         &self.selections
     }
 
+    /// Labels of series that cursors of the log read.
+    pub(crate) const fn log_series(&self) -> &LogSeriesCache {
+        &self.log_series
+    }
+
     /// About as many bytes as they take.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        (self.index_blocks.memory_bytes() + self.last_rows.memory_bytes() + self.selections.memory_bytes()) as u64
+        let of_reads = self.index_blocks.memory_bytes() + self.last_rows.memory_bytes();
+        (of_reads + self.selections.memory_bytes() + self.log_series.memory_bytes()) as u64
     }
 
     /// Lets go of everything.
@@ -54,5 +64,6 @@ impl Caches {
         self.index_blocks.clear();
         self.last_rows.clear();
         self.selections.clear();
+        self.log_series.clear();
     }
 }

@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use index::{FrozenGroups, UnsavedCatalog};
 
 use crate::head::shard::{Frozen, Shard};
-use crate::log::segment_path;
 use crate::manifest::Edit;
 use crate::part::Part;
 use crate::{Store, StoreError};
@@ -197,16 +196,7 @@ impl Store {
         let unsaved = [self.ingestor.exemplars_unsaved_since(), self.ingestor.producers_unsaved_since()];
         let needed = unsaved.into_iter().flatten().fold(needed, u64::min);
         match self.log.releasable(needed) {
-            // Said first: a segment that is gone and that nothing says so of counts as lost.
-            Some(through) => {
-                self.commit_edits(&[Edit::LogReleased { through }])?;
-                let released = self.log.segments().into_iter().filter(|segment| segment.number <= through);
-                let directory = self.options.directory.join("log");
-                for path in released.map(|segment| segment_path(&directory, segment.number)) {
-                    self.upkeep.health().repaired(&path.display().to_string(), 0..u64::MAX);
-                }
-                self.log.release(through)
-            }
+            Some(through) => self.release_segments(through),
             None => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Lock order, to be kept everywhere: catalog → groups of a shard → log, and states of shards (ascending) → groups of
 //! a shard → producers → log. `measurements` are taken alone. The manifest is taken after all of them, and never held while one of them is taken. `work` of a shard,
-//! then the store's `flushing`, then `journal_file`, come before all others. `policies` are taken before the manifest.
+//! then the store's `flushing`, then `journal_file`, come before all others. Cursors of the log are taken before the log and the manifest. `policies` are taken before the manifest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -3,12 +3,16 @@
 //! * [`frame`]: a record's bytes in a segment, and what is wrong with those that are none.
 //! * [`record`]: what the records say.
 //! * [`note`]: the newest segment, how far records are on disk, and what times they have ([`times`]).
+//! * [`listeners`]: callbacks for commits.
 //! * [`writer`]: appending, group commit, rotation, recycling.
+//! * [`cursor`]: readers that go on after a restart where they were.
 //! * [`reader`]: reading segments back after a crash; [`sums`]: checksums of what may be records after damage.
 //!
 //! Layout: `docs/formats/log.md`.
 
+pub(crate) mod cursor;
 pub(crate) mod frame;
+pub(crate) mod listeners;
 pub(crate) mod note;
 pub(crate) mod reader;
 pub(crate) mod record;
@@ -16,11 +20,14 @@ mod sums;
 pub(crate) mod times;
 pub(crate) mod writer;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Weak;
 
 use model::TimeRange;
 
 use crate::StoreError;
+use listeners::CommitListener;
 use writer::LogStats;
 
 /// Bytes that a segment's file may have.
@@ -33,6 +40,8 @@ pub(crate) struct LiveSegment {
     /// The first sequence id in it, and the last that is on disk: a smaller one if none is.
     pub(crate) sequences: (u64, u64),
     pub(crate) bytes: u64,
+    /// The times of its rows.
+    pub(crate) range: TimeRange,
 }
 
 /// A record to append.
@@ -79,8 +88,11 @@ pub(crate) trait WriteAheadLog: Send + Sync {
     /// The last segment whose records all have smaller sequence ids, if there is one that may be given up.
     fn releasable(&self, sequence: u64) -> Option<u32>;
 
-    /// Gives up segments up to this one, which must be remembered before.
-    fn release(&self, through: u32) -> Result<(), StoreError>;
+    /// Gives up segments up to this one, which must be remembered before. The files of those that cursors need get another name.
+    fn release(&self, through: u32, retained: &BTreeSet<u32>) -> Result<(), StoreError>;
+
+    /// Has a listener called when more is on disk.
+    fn listen(&self, listener: Weak<dyn CommitListener>);
 
     /// Writes down how far records are durable, so that damage to them is told from what a crash tore.
     fn note(&self) -> Result<(), StoreError>;

@@ -1,14 +1,16 @@
 //! Appending to the log, and making it durable for many writers with one sync.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use model::TimeRange;
 use parking_lot::{Condvar, Mutex};
 use platform::{AlignedBytes, DIRECT_ALIGN_BYTES, File, Files, OpenMode};
 
+use super::cursor::retained_path;
 use super::frame::{self, Frame};
+use super::listeners::{CommitListener, Listeners};
 use super::note::{Note, NoteFile};
 use super::times::RecordTimes;
 use super::{LiveSegment, NewRecord, WriteAheadLog, segment_path};
@@ -39,6 +41,7 @@ pub(crate) struct Log {
     committed: Condvar,
     /// Taken after `state`, where both are.
     note: Mutex<NoteFile>,
+    listeners: Listeners,
 }
 
 /// Where a log goes on.
@@ -174,7 +177,8 @@ impl Log {
         };
         let (state, note) = (Mutex::new(state), Mutex::new(note));
         let segment_bytes = whole_blocks(segment_bytes);
-        Ok(Self { files, directory, segment_bytes, is_direct, state, committed: Condvar::new(), note })
+        let (committed, listeners) = (Condvar::new(), Listeners::default());
+        Ok(Self { files, directory, segment_bytes, is_direct, state, committed, note, listeners })
     }
 
     fn fill(&self, path: &Path, bytes: usize) -> Result<(), StoreError> {
@@ -294,6 +298,7 @@ impl WriteAheadLog for Log {
             drop(state);
             let mut outgoing = outgoing.unwrap_or_else(|| AlignedBytes::zeroed(WRITE_BYTES_MAX));
             let written = write_out(&pending, &mut outgoing);
+            let is_written = written.is_ok();
             state = self.state.lock();
             state.committing = false;
             state.outgoing = Some(outgoing);
@@ -305,6 +310,11 @@ impl WriteAheadLog for Log {
                 Err(error) => state.failed = Some(error.to_string()),
             }
             self.committed.notify_all();
+            if is_written {
+                drop(state);
+                self.listeners.call();
+                state = self.state.lock();
+            }
         }
     }
 
@@ -334,6 +344,7 @@ impl WriteAheadLog for Log {
             number: segment.number,
             sequences: (segment.first_sequence, last.min(state.durable)),
             bytes: segment.bytes,
+            range: segment.range,
         });
         live.collect()
     }
@@ -351,7 +362,7 @@ impl WriteAheadLog for Log {
         needless.last().and_then(|pair| pair.first()).map(|segment| segment.number)
     }
 
-    fn release(&self, through: u32) -> Result<(), StoreError> {
+    fn release(&self, through: u32, retained: &BTreeSet<u32>) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         while let [oldest, _, ..] = *state.segments.make_contiguous() {
             if oldest.number > through {
@@ -359,7 +370,10 @@ impl WriteAheadLog for Log {
             }
             let path = segment_path(&self.directory, oldest.number);
             let reusable = oldest.bytes == self.segment_bytes as u64 && state.spares.len() < SPARE_FILES_MAX;
-            if reusable {
+            if retained.contains(&oldest.number) {
+                let kept = retained_path(&self.directory, oldest.number);
+                self.files.rename(&path, &kept).map_err(StoreError::io("rename log segment", &path))?;
+            } else if reusable {
                 let spare = state.spare_path(&self.directory);
                 self.files.rename(&path, &spare).map_err(StoreError::io("rename log segment", &path))?;
                 state.spares.push(spare);
@@ -369,6 +383,10 @@ impl WriteAheadLog for Log {
             state.segments.pop_front();
         }
         Ok(())
+    }
+
+    fn listen(&self, listener: Weak<dyn CommitListener>) {
+        self.listeners.add(listener);
     }
 
     fn note(&self) -> Result<(), StoreError> {

@@ -76,6 +76,11 @@ fn entry(trashed: &TrashedPart) -> Entry {
 }
 
 impl Store {
+    /// Returns whether the disk has so little room that what is kept for convenience has to go.
+    pub(crate) fn is_disk_short(&self) -> bool {
+        missing_bytes(self.free_bytes(), self.parts_bytes()) > 0
+    }
+
     /// Removes what has been in the trash for long enough, or what there is no room for. Whether there was any.
     pub(crate) fn empty_trash(&self) -> Result<bool, StoreError> {
         let entries: Vec<Entry> =

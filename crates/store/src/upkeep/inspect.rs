@@ -8,6 +8,7 @@ use model::TimeRange;
 use platform::{Files, OpenMode, Platform};
 
 use crate::flush::segment::{copies, read_catalog, segment_path};
+use crate::log::cursor::retained_number;
 use crate::log::segment_number;
 use crate::manifest::{Manifest, State};
 use crate::part::PartInfo;
@@ -179,6 +180,7 @@ fn log_sizes(files: &dyn Files, directory: &Path) -> Result<(FileSizes, FileSize
     for name in list(files, &directory)? {
         let sizes = match segment_number(&name) {
             Some(_) => &mut segments,
+            None if retained_number(&name).is_some() => &mut segments,
             None if Path::new(&name).extension().is_some_and(|ending| ending == "free") => &mut spares,
             None => continue,
         };

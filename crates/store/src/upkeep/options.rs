@@ -23,6 +23,8 @@ pub struct StoreOptions {
     pub log_is_direct: bool,
     /// Bytes of log at which heads are flushed so that segments can be released.
     pub log_bytes_max: u64,
+    /// Bytes of log beyond that which are retained for cursors that have not read them.
+    pub log_retained_bytes_max: u64,
     /// Length of partitions on the fast tier in a new folder, in nanoseconds: a power of two times half an hour, or a fraction
     /// of it. Adapted to `fast_bytes_max` from there on.
     pub partition_ns: i64,
@@ -90,6 +92,7 @@ impl StoreOptions {
             log_segment_bytes: 32 << 20,
             log_is_direct: true,
             log_bytes_max: 256 << 20,
+            log_retained_bytes_max: 4 << 30,
             partition_ns: 1800 * 1_000_000_000,
             fast_bytes_max: 16 << 30,
             level0_partitions_max: 2,

@@ -39,4 +39,5 @@ pub(crate) fn render(mode: &PrometheusMode, out: &mut String) {
     if let Some(rules) = mode.rules() {
         out.push_str(&rules.metrics());
     }
+    out.push_str(&mode.forwarding_metrics());
 }

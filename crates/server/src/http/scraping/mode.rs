@@ -8,9 +8,9 @@ use db::Db;
 use platform::network::NetworkPlatform;
 use rules::file::{self, GroupConfig, LoadedRules, ReadOptions};
 use rules::{Manager, ManagerOptions};
-use scrape::Scraper;
 use scrape::config::reader::Problem;
 use scrape::config::{self, Config, Loaded, Origin};
+use scrape::{Forwarder, Scraper};
 
 /// How a `prometheus.yml` is run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +34,7 @@ pub struct PrometheusMode {
 struct Running {
     scraper: Scraper,
     rules: Manager,
+    forwarder: Forwarder,
 }
 
 struct Current {
@@ -82,6 +83,7 @@ impl PrometheusMode {
             Running {
                 scraper: Scraper::start(&self.network, db.clone(), database),
                 rules: Manager::start(&self.network, db.clone(), options),
+                forwarder: Forwarder::start(&self.network, db.clone(), database),
             }
         });
         running.apply(&self.current());
@@ -92,6 +94,7 @@ impl PrometheusMode {
         if let Some(running) = self.running.get() {
             running.rules.stop();
             running.scraper.stop();
+            running.forwarder.stop();
         }
     }
 
@@ -143,6 +146,19 @@ impl PrometheusMode {
         self.running.get().map(|running| running.scraper.pools()).unwrap_or_default()
     }
 
+    /// The numbers of what is forwarded, as text.
+    pub(crate) fn forwarding_metrics(&self) -> String {
+        self.running.get().map(|running| running.forwarder.metrics()).unwrap_or_default()
+    }
+
+    /// What an operator should look at: a reload that failed, receivers that do not take what is forwarded.
+    pub(crate) fn notifications(&self) -> Vec<String> {
+        let reload = (!self.last_reload().1).then(|| "Configuration reload has failed.".to_owned());
+        let failures = self.running.get().map(|running| running.forwarder.failures()).unwrap_or_default();
+        let failures = failures.into_iter().map(|(name, reason)| format!("Forwarding to {name} fails: {reason}"));
+        reload.into_iter().chain(failures).collect()
+    }
+
     /// The rules that run.
     pub(crate) fn rules(&self) -> Option<&Manager> {
         self.running.get().map(|running| &running.rules)
@@ -151,6 +167,8 @@ impl PrometheusMode {
 
 impl Running {
     fn apply(&self, current: &Current) {
+        // First: what is scraped from now on is forwarded.
+        self.forwarder.apply(&current.config);
         self.scraper.apply(&current.config);
         self.rules.apply(&current.config, current.groups.clone());
     }

@@ -15,6 +15,7 @@ use scrape::target::TargetLoop;
 use scrape::{Dropped, Pool};
 use serde_json::{Map, Value, json};
 
+use super::mode::PrometheusMode;
 use crate::error::ApiError;
 use crate::http::json;
 use crate::http::parameters::Parameters;
@@ -44,13 +45,26 @@ impl Selected {
 /// The jobs that a caller sees: all or none. Targets name other machines, and their metadata the metrics of a database, so the caller has to
 /// be let read all of that database.
 fn pools(state: &State, scope: &Scope, wanted: Option<&str>) -> Vec<Arc<Pool>> {
-    let reads_all =
-        |database: &str| scope.may(Right::Read, database) && scope.matchers(Right::Read, database).is_empty();
-    let mode = state.settings.prometheus.as_ref().filter(|mode| reads_all(mode.database()));
-    let mut pools = mode.map(|mode| mode.pools()).unwrap_or_default();
+    let mut pools = visible_mode(state, scope).map(|mode| mode.pools()).unwrap_or_default();
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
     pools.retain(|pool| wanted.is_none_or(|wanted| pool.config.job_name == wanted));
     pools
+}
+
+/// What runs, if a caller may see it.
+fn visible_mode<'a>(state: &'a State, scope: &Scope) -> Option<&'a Arc<PrometheusMode>> {
+    let reads_all =
+        |database: &str| scope.may(Right::Read, database) && scope.matchers(Right::Read, database).is_empty();
+    state.settings.prometheus.as_ref().filter(|mode| reads_all(mode.database()))
+}
+
+/// What an operator should look at.
+pub(crate) async fn notifications(From(state): From<Arc<State>>, Extension(caller): Extension<Caller>) -> Response {
+    let mode = visible_mode(&state, &caller.scope);
+    let now = time(state.db.now_ns());
+    let texts = mode.map(|mode| mode.notifications()).unwrap_or_default().into_iter();
+    let shown: Vec<Value> = texts.map(|text| json!({ "text": text, "date": now, "active": true })).collect();
+    json::success(&Value::Array(shown).to_string(), &[], &[])
 }
 
 pub(crate) async fn targets(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {

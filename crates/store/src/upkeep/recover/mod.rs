@@ -21,6 +21,8 @@ use crate::flush::segment::GroupsFile;
 use crate::head::shard::{Shard, ShardGroups};
 use crate::journal::Journal;
 use crate::journal::file::Continued;
+use crate::log::WriteAheadLog;
+use crate::log::cursor::{Cursors, retained_number};
 use crate::log::reader::Finding;
 use crate::manifest::State;
 use crate::manifest::twin;
@@ -33,6 +35,7 @@ use crate::retention::trusted_time::{Opening, Reading, TrustedTime, data_advance
 use crate::tier::parts::ObjectTier;
 use crate::upkeep::Upkeep;
 use crate::upkeep::health::Health;
+use crate::upkeep::inspect;
 use crate::upkeep::reserve::{Reserve, is_full};
 use crate::upkeep::stats::Counters;
 use crate::write::Ingestor;
@@ -136,6 +139,7 @@ impl Store {
             // Both copies were written anew.
             opened.health.repaired(&damage.file, 0..u64::MAX);
         }
+        let cursors = opened.cursors(&manifest.state, log.last_sequence())?;
         let reserve = Reserve::new(opened.platform.files.clone(), &opened.options);
         let trusted_time = opened.trusted_time(&manifest.state);
         let store = Self {
@@ -145,6 +149,7 @@ impl Store {
                 unlogged: Vec::new(),
             }),
             log: Box::new(log),
+            cursors,
             shards: opened.shards,
             retention: Retention::new(&manifest.state, trusted_time),
             manifest: Mutex::new(manifest),
@@ -262,6 +267,13 @@ impl Opened {
             twins,
             journal,
         })
+    }
+
+    /// The cursors of the log, and what is retained for them.
+    fn cursors(&self, manifest: &State, last_sequence: u64) -> Result<Cursors, StoreError> {
+        let names = inspect::list(&*self.platform.files, &self.options.directory.join("log"))?;
+        let present = names.iter().filter_map(|name| retained_number(name)).collect();
+        Ok(Cursors::open(manifest, last_sequence, &present))
     }
 
     /// Where the time that retention goes by begins.

@@ -8,7 +8,8 @@ use model::TimeRange;
 
 use super::{Before, Opened};
 use crate::StoreError;
-use crate::log::{segment_number, segment_path as log_path};
+use crate::log::cursor::{retained_number, retained_path, retained_segments};
+use crate::log::segment_number;
 use crate::manifest::State;
 use crate::part::{self, PartData, PartInfo, PartLabel};
 use crate::upkeep::inspect;
@@ -85,13 +86,25 @@ impl Opened {
         Ok(())
     }
 
-    /// Segments of the log that were given up. Where a crash undid their removal, it is done again.
+    /// Segments of the log that were given up. Where a crash undid their removal, or what retains them for cursors, it is done again.
     fn clear_log(&mut self, state: &State) -> Result<(), StoreError> {
         let directory = self.options.directory.join("log");
         let names = inspect::list(&*self.platform.files, &directory)?;
-        let numbers: BTreeSet<u32> = names.iter().filter_map(|name| segment_number(name)).collect();
-        let gone = numbers.into_iter().filter(|number| *number <= state.log_released);
-        gone.map(|number| log_path(&directory, number)).try_for_each(|path| self.remove(&path))
+        let retained: BTreeSet<u32> = retained_segments(state).iter().map(|segment| segment.number).collect();
+        for name in &names {
+            let path = directory.join(name);
+            match (segment_number(name), retained_number(name)) {
+                (Some(number), _) if number > state.log_released => {}
+                (Some(number), _) if retained.contains(&number) => {
+                    let to = retained_path(&directory, number);
+                    self.platform.files.rename(&path, &to).map_err(StoreError::io("rename log segment", &path))?;
+                }
+                (None, Some(number)) if !retained.contains(&number) => self.remove(&path)?,
+                (Some(_), _) => self.remove(&path)?,
+                (None, _) => {}
+            }
+        }
+        Ok(())
     }
 
     fn set_aside(&mut self, paths: &[PathBuf], epoch: u64) -> Result<(), StoreError> {

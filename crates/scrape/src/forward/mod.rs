@@ -1,0 +1,127 @@
+//! Forwarding: `remote_write` of a `prometheus.yml`. What is written to the database goes to receivers, in order and at least once.
+//!
+//! ```text
+//! log ──► cursor of each receiver ──► outgoing: external labels, relabelling ──► rounds ──► shards by series ──► batch ──► request
+//!                                                                                   │ all of a round sent: the cursor goes on
+//! store, by time ──► gap: what the log does not hold any more ──────────────────────┘
+//! ```
+//!
+//! * this file: all receivers · `queue`: one receiver and its rounds · `collect`: what goes into a round · `send`: requests, again until they
+//!   are taken or refused · `gap`: times that are read from the store · `verdict`: decisions · `metrics`: Prometheus's names for the numbers
+
+mod batch;
+mod collect;
+mod gap;
+mod metrics;
+mod outgoing;
+mod queue;
+mod send;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use db::Db;
+use parking_lot::Mutex;
+use platform::network::{NetworkPlatform, Tasks};
+
+use crate::config::Config;
+use crate::relabel::Labels;
+use queue::Queue;
+
+/// Names of cursors begin with this.
+const CURSOR_PREFIX: &str = "forward/";
+
+/// Forwards what is written to a database.
+pub struct Forwarder {
+    network: NetworkPlatform,
+    db: Arc<Db>,
+    database: String,
+    queues: Mutex<BTreeMap<String, Arc<Queue>>>,
+}
+
+impl Forwarder {
+    /// Begins without receivers. On a simulated network its tasks run there.
+    pub fn start(network: &NetworkPlatform, db: Arc<Db>, database: &str) -> Self {
+        Self { network: network.clone(), db, database: database.to_owned(), queues: Mutex::default() }
+    }
+
+    /// Takes a configuration over. Receivers that did not change go on undisturbed; those that changed go on where they were. What the log
+    /// holds for one that is gone is given up.
+    pub fn apply(&self, config: &Config) {
+        let mut queues = self.queues.lock();
+        let mut before = std::mem::take(&mut *queues);
+        let external_labels: &Labels = &config.global.external_labels;
+        for remote in &config.remote_write {
+            let name = unique_name(&remote.name, &remote.url, &queues);
+            let queue = match before.remove(&name) {
+                Some(known) if known.is_of(remote, external_labels) => known,
+                known => {
+                    if let Some(known) = known {
+                        known.stop();
+                    }
+                    Queue::start(&name, remote, external_labels, self)
+                }
+            };
+            queues.insert(name, queue);
+        }
+        before.into_values().for_each(|gone| gone.stop());
+        let cursors = self.db.log_cursors().into_iter().map(|cursor| cursor.name);
+        for cursor in
+            cursors.filter(|cursor| cursor.strip_prefix(CURSOR_PREFIX).is_some_and(|name| !queues.contains_key(name)))
+        {
+            // Where it fails the log is held for it until the next start.
+            let _ = self.db.remove_log_cursor(&cursor);
+        }
+    }
+
+    /// Receivers whose last request failed, and why.
+    pub fn failures(&self) -> Vec<(String, String)> {
+        let queues = self.queues.lock();
+        queues.values().filter_map(|queue| Some((queue.name.clone(), queue.last_error()?))).collect()
+    }
+
+    /// The numbers of all receivers, as text.
+    pub fn metrics(&self) -> String {
+        let queues: Vec<Arc<Queue>> = self.queues.lock().values().cloned().collect();
+        metrics::render(&queues)
+    }
+
+    /// Ends. The next start goes on where this one stopped.
+    pub fn stop(&self) {
+        std::mem::take(&mut *self.queues.lock()).into_values().for_each(|queue| queue.stop());
+    }
+}
+
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The name of a receiver: as it is configured, or its address, with a number where others have the same.
+fn unique_name(name: &str, url: &str, taken: &BTreeMap<String, Arc<Queue>>) -> String {
+    let base = if name.is_empty() { without_credentials(url) } else { name.to_owned() };
+    let numbered = (2..).map(|number| format!("{base}#{number}"));
+    std::iter::once(base.clone()).chain(numbered).find(|name| !taken.contains_key(name)).unwrap_or(base)
+}
+
+/// An address without the user and the password in it.
+fn without_credentials(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let host_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(host_end);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
+/// Runs work off the network's threads; `None` if it did not come to its end.
+async fn compute<T: Send + 'static>(tasks: &Arc<dyn Tasks>, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let slot = Arc::new(Mutex::new(None));
+    let result = slot.clone();
+    tasks.block(Box::new(move || *result.lock() = Some(work()))).await;
+    let mut slot = slot.lock();
+    slot.take()
+}

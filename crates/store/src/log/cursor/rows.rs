@@ -1,0 +1,202 @@
+//! Records as their readers want them: samples of series with labels.
+
+use std::sync::Arc;
+
+use index::{Catalog, DatabaseId, GroupId, Slot};
+use model::{Exemplar, Labels, METRIC_NAME, NativeHistogram, ValueType};
+use tracing_mutex::parkinglot::Mutex;
+
+use crate::cache::generations::Generations;
+use crate::log::record::{Record, RowBlock, ShardRows, text_of};
+use crate::memory::LOG_SERIES_CACHE;
+use crate::part::histogram;
+use crate::write::exemplars::Entry;
+use crate::write::keys::Target;
+use crate::{Store, StoreError};
+
+/// A series whose samples are in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogSeries {
+    /// The database that it is in.
+    pub database: Arc<str>,
+    /// All of its labels, the metric name among them.
+    pub labels: Labels,
+}
+
+/// The value of a sample in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LogValue {
+    /// A float; a stale marker has the bits of [`model::STALE_NAN_BITS`].
+    Float(f64),
+    /// A signed integer.
+    Integer(i64),
+    /// An unsigned integer.
+    Unsigned(u64),
+    /// A boolean.
+    Bool(bool),
+    /// A text.
+    Text(Arc<str>),
+    /// A native histogram; a stale marker is one whose sum has those bits.
+    Histogram(Arc<NativeHistogram>),
+}
+
+/// A sample in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogSample {
+    /// Its series.
+    pub series: Arc<LogSeries>,
+    /// Nanoseconds since the Unix epoch.
+    pub timestamp_ns: i64,
+    /// Its value.
+    pub value: LogValue,
+}
+
+/// What one request wrote.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LogRecord {
+    /// Its sequence id.
+    pub sequence: u64,
+    /// Samples, those of a series in the order in which they were written.
+    pub samples: Vec<LogSample>,
+    /// Exemplars by the labels of their series.
+    pub exemplars: Vec<(Labels, Exemplar)>,
+    /// Since when series count, by their labels, in nanoseconds since the Unix epoch.
+    pub starts_ns: Vec<(Labels, i64)>,
+}
+
+/// Labels of series that cursors read.
+pub(crate) struct LogSeriesCache(Mutex<Generations<u64, Option<Arc<LogSeries>>>>);
+
+impl LogSeriesCache {
+    /// For a store that may take so many bytes.
+    pub(crate) fn new(memory_bytes_max: u64) -> Self {
+        Self(Mutex::new(Generations::new(LOG_SERIES_CACHE.bytes(memory_bytes_max))))
+    }
+
+    /// About as many bytes as it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.0.lock().memory_bytes()
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+/// Which samples of a record are wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) database: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    fn has(&self, database: &str) -> bool {
+        self.database.is_none_or(|wanted| wanted == database)
+    }
+}
+
+impl Store {
+    /// What a record says, of what is wanted.
+    pub(super) fn log_record(
+        &self,
+        sequence: u64,
+        record: &Record,
+        wanted: Wanted<'_>,
+    ) -> Result<LogRecord, StoreError> {
+        let mut out = LogRecord { sequence, ..LogRecord::default() };
+        match record {
+            Record::Rows(shards, _) => {
+                for rows in shards {
+                    for block in &rows.blocks {
+                        self.push_block(rows, block, wanted, &mut out.samples)?;
+                    }
+                }
+            }
+            Record::Exemplars(entries) => self.push_exemplars(entries, wanted, &mut out),
+            Record::Catalog(_) | Record::Groups { .. } | Record::Mark => {}
+        }
+        Ok(out)
+    }
+
+    fn push_block(
+        &self,
+        rows: &ShardRows,
+        block: &RowBlock,
+        wanted: Wanted<'_>,
+        out: &mut Vec<LogSample>,
+    ) -> Result<(), StoreError> {
+        for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
+            for ((slot, value_type), cell) in block.columns.iter().zip(block.row(row)) {
+                let Some(series) = self.log_series(rows.shard, *group, *slot)? else { continue };
+                if !wanted.has(&series.database) {
+                    // All columns of a row are of one database.
+                    break;
+                }
+                if let Some(value) = value_of(*value_type, *cell, &rows.text) {
+                    out.push(LogSample { series, timestamp_ns: *timestamp_ns, value });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A series by its group and slot; `None` if it left the index: its rows are gone.
+    fn log_series(&self, shard: usize, group: GroupId, slot: Slot) -> Result<Option<Arc<LogSeries>>, StoreError> {
+        let key = Target { shard, group, slot }.pack();
+        if let Some(known) = key.and_then(|key| self.caches.log_series().0.lock().get(key)) {
+            return Ok(known);
+        }
+        let found = self.find_log_series(shard, group, slot)?.map(Arc::new);
+        let bytes = size_of::<LogSeries>() + found.as_ref().map_or(0, |series| series.labels.size_bytes());
+        if let Some(key) = key {
+            self.caches.log_series().0.lock().insert(key, found.clone(), bytes);
+        }
+        Ok(found)
+    }
+
+    fn find_log_series(&self, shard: usize, group: GroupId, slot: Slot) -> Result<Option<LogSeries>, StoreError> {
+        let Some(shard) = self.shards.get(shard) else { return Ok(None) };
+        let found = shard.groups.read().groups.get(group).map_err(StoreError::index(&self.options.directory))?;
+        let Some(group) = found else { return Ok(None) };
+        let catalog = self.catalog.read();
+        let Some(field) = catalog.catalog.field(group.measurement, slot) else { return Ok(None) };
+        let Some(database) = database_name(&catalog.catalog, group.database) else { return Ok(None) };
+        let joined = field.labels.iter().fold(group.labels, |labels, (name, value)| labels.with(name, value));
+        Ok(Some(LogSeries { database, labels: joined.with(METRIC_NAME, &field.metric()) }))
+    }
+
+    fn push_exemplars(&self, entries: &[Entry], wanted: Wanted<'_>, out: &mut LogRecord) {
+        let catalog = self.catalog.read();
+        let is_wanted =
+            |database: DatabaseId| database_name(&catalog.catalog, database).is_some_and(|name| wanted.has(&name));
+        for entry in entries {
+            match entry {
+                Entry::Exemplar { series: (database, labels), exemplar } if is_wanted(*database) => {
+                    out.exemplars.push((labels.clone(), exemplar.clone()));
+                }
+                Entry::Start { series: (database, labels), start_ns } if is_wanted(*database) => {
+                    out.starts_ns.push((labels.clone(), *start_ns));
+                }
+                Entry::Exemplar { .. } | Entry::Start { .. } => {}
+            }
+        }
+    }
+}
+
+/// A database's name, unless it was dropped.
+fn database_name(catalog: &Catalog, database: DatabaseId) -> Option<Arc<str>> {
+    catalog.database_names().nth(database as usize).filter(|name| !name.is_empty()).map(Arc::from)
+}
+
+/// The value of a cell; the record was checked when it was decoded.
+fn value_of(value_type: ValueType, cell: u64, text: &[u8]) -> Option<LogValue> {
+    Some(match value_type {
+        ValueType::F64 => LogValue::Float(f64::from_bits(cell)),
+        ValueType::I64 => LogValue::Integer(cell as i64),
+        ValueType::U64 => LogValue::Unsigned(cell),
+        ValueType::Bool => LogValue::Bool(cell != 0),
+        ValueType::String => LogValue::Text(std::str::from_utf8(text_of(text, cell)?).ok()?.into()),
+        ValueType::Histogram => LogValue::Histogram(Arc::new(histogram::from_bytes(text_of(text, cell)?, None)?)),
+    })
+}

@@ -1,0 +1,279 @@
+//! Cursors of the log: what was acknowledged comes at least once and in order, across crashes, releases and lost segments.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::float_cmp, reason = "tests")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use model::TimeRange;
+use platform::sim::Simulation;
+use support::{Row, batch, read_all};
+use thalweg_store::{CommitListener, LogCursor, LogGap, LogRead, LogSample, LogValue, Store, StoreOptions};
+
+const SEGMENT_BYTES: usize = 1 << 13;
+
+fn options(retained_bytes_max: u64) -> StoreOptions {
+    StoreOptions {
+        log_segment_bytes: SEGMENT_BYTES,
+        log_retained_bytes_max: retained_bytes_max,
+        reserve_bytes: 0,
+        ..StoreOptions::new("data")
+    }
+}
+
+fn open(simulation: &Simulation, retained_bytes_max: u64) -> Arc<Store> {
+    Arc::new(Store::open(simulation.platform(), options(retained_bytes_max)).unwrap())
+}
+
+/// Writes a row whose time and value are a number.
+fn write(store: &Store, number: i64) {
+    let fields = vec![("f".to_owned(), number as f64), ("g".to_owned(), -1.0)];
+    let row = Row { host: format!("h{}", number % 5), timestamp_ns: number, fields };
+    store.write("default", &batch(&[row])).unwrap();
+}
+
+/// The number of a sample of the field `f`.
+fn number(sample: &LogSample) -> Option<i64> {
+    let LogValue::Float(value) = sample.value else { panic!("a float expected") };
+    assert_eq!(&*sample.series.database, "default");
+    let host = sample.series.labels.get("host").unwrap();
+    match sample.series.labels.get("__name__").unwrap() {
+        "m_f" => {
+            assert_eq!(host, format!("h{}", sample.timestamp_ns % 5));
+            assert_eq!(value, sample.timestamp_ns as f64);
+            Some(sample.timestamp_ns)
+        }
+        name => {
+            assert_eq!((name, value), ("m_g", -1.0));
+            None
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    numbers: Vec<i64>,
+    gaps: Vec<LogGap>,
+    last_sequence: u64,
+}
+
+/// Reads at most so many times.
+fn read(cursor: &mut LogCursor, times: usize) -> Found {
+    let mut found = Found::default();
+    for _ in 0..times {
+        match cursor.read().unwrap() {
+            LogRead::End => break,
+            LogRead::Gap(gap) => found.gaps.push(gap),
+            LogRead::Records(batch) => {
+                let sequences: Vec<u64> = batch.records.iter().map(|record| record.sequence).collect();
+                assert!(sequences.is_sorted_by(|a, b| a < b), "{sequences:?}");
+                found.numbers.extend(batch.records.iter().flat_map(|record| &record.samples).filter_map(number));
+            }
+        }
+        found.last_sequence = cursor.sequence();
+    }
+    found
+}
+
+#[test]
+fn it_goes_on_where_it_was_saved_after_a_crash_and_a_release() {
+    let simulation = Simulation::new(1);
+    let store = open(&simulation, 1 << 30);
+    write(&store, 1);
+    let mut cursor = LogCursor::open(&store, "a", Some("default")).unwrap();
+    assert_eq!(read(&mut cursor, 10).numbers, Vec::<i64>::new(), "it begins at the end");
+    (2..200).for_each(|number| write(&store, number));
+    let found = read(&mut cursor, 1000);
+    assert_eq!(found.numbers, (2..200).collect::<Vec<_>>());
+    cursor.save(found.last_sequence).unwrap();
+    for number in 200..600 {
+        write(&store, number);
+        if number % 50 == 0 {
+            store.flush_all().unwrap();
+        }
+    }
+    store.flush_all().unwrap();
+    assert!(store.stats().log.segments <= 2, "recovery needs none of them: {:?}", store.stats().log);
+    assert!(store.log_retained_bytes() > 0);
+    // Read and not saved: it comes again.
+    assert_eq!(read(&mut cursor, 1000).numbers, (200..600).collect::<Vec<_>>());
+    drop((cursor, store));
+    simulation.crash();
+
+    let store = open(&simulation, 1 << 30);
+    assert!(store.recovery().log_rows < 100, "retained segments are not replayed: {:?}", store.recovery());
+    let mut cursor = LogCursor::open(&store, "a", Some("default")).unwrap();
+    (600..620).for_each(|number| write(&store, number));
+    let found = read(&mut cursor, 1000);
+    assert_eq!((found.numbers, found.gaps), ((200..620).collect::<Vec<_>>(), Vec::new()));
+    cursor.save(found.last_sequence).unwrap();
+    assert_eq!(store.log_retained_bytes(), 0, "nothing is retained once it was read");
+    // Of other databases there is nothing.
+    let mut other = LogCursor::open(&store, "b", Some("other")).unwrap();
+    write(&store, 700);
+    assert_eq!(read(&mut other, 10).numbers, Vec::<i64>::new());
+    assert_eq!(store.log_cursors().iter().map(|cursor| cursor.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert!(store.remove_log_cursor("b").unwrap() && !store.remove_log_cursor("b").unwrap());
+    assert!(other.save(1 << 40).is_err());
+}
+
+#[test]
+fn one_that_falls_behind_is_told_which_time_it_missed() {
+    let simulation = Simulation::new(2);
+    let bytes_max = 3 * SEGMENT_BYTES as u64;
+    let store = open(&simulation, bytes_max);
+    let mut cursor = LogCursor::open(&store, "a", None).unwrap();
+    for number in 0..1000 {
+        write(&store, number);
+        if number % 40 == 0 {
+            store.flush_all().unwrap();
+        }
+    }
+    store.flush_all().unwrap();
+    assert!((1..=bytes_max).contains(&store.log_retained_bytes()), "{}", store.log_retained_bytes());
+    drop(store);
+    let found = read(&mut cursor, 1000);
+    let [gap] = found.gaps[..] else { panic!("{:?}", found.gaps) };
+    let first = found.numbers[0];
+    assert_eq!(found.numbers, (first..1000).collect::<Vec<_>>());
+    assert_eq!((gap.range.start_ns, gap.range.end_ns), (0, first - 1), "{gap:?}");
+    drop(cursor);
+    simulation.crash();
+
+    // The gap is remembered until it is done with.
+    let store = open(&simulation, bytes_max);
+    let mut cursor = LogCursor::open(&store, "a", None).unwrap();
+    let LogRead::Gap(again) = cursor.read().unwrap() else { panic!("a gap expected") };
+    assert_eq!(again, gap);
+    let content = read_all(&store, TimeRange::new(gap.range.start_ns, gap.range.end_ns));
+    let times: BTreeSet<i64> = content.values().flat_map(|samples| samples.keys().copied()).collect();
+    assert_eq!(times, (0..first).collect());
+    cursor.save(gap.sequences.1).unwrap();
+    drop(cursor);
+    let mut cursor = LogCursor::open(&store, "a", None).unwrap();
+    assert_eq!(read(&mut cursor, 1000).gaps, []);
+}
+
+#[test]
+fn a_damaged_segment_is_a_gap_and_what_follows_is_read() {
+    let simulation = Simulation::new(3);
+    let store = open(&simulation, 1 << 30);
+    let mut cursor = LogCursor::open(&store, "a", None).unwrap();
+    for number in 0..300 {
+        write(&store, number);
+        if number % 40 == 0 {
+            store.flush_all().unwrap();
+        }
+    }
+    store.flush_all().unwrap();
+    let files = simulation.platform().files;
+    let names = files.list(Path::new("data/log")).unwrap();
+    let retained: Vec<&String> = names.iter().filter(|name| name.ends_with(".retained")).collect();
+    let path = Path::new("data/log").join(retained[2]);
+    let file = files.open(&path, platform::OpenMode::Write).unwrap();
+    file.write_all_at(b"damage", 4096 + 40).unwrap();
+    let found = read(&mut cursor, 1000);
+    assert_eq!(found.gaps.len(), 1);
+    let range = found.gaps[0].range;
+    let numbers: BTreeSet<i64> = found.numbers.iter().copied().collect();
+    let missing: Vec<i64> = (0..300).filter(|number| !numbers.contains(number)).collect();
+    assert!(!missing.is_empty() && missing.iter().all(|number| range.contains(*number)), "{missing:?} {range:?}");
+    assert!(found.numbers.is_sorted() && numbers.contains(&299));
+}
+
+/// A record that memory never has room for comes by its time.
+#[test]
+fn a_record_that_is_too_large_for_memory_is_a_gap() {
+    let simulation = Simulation::new(5);
+    let small = StoreOptions { memory_bytes_max: 4 << 20, ..options(1 << 30) };
+    let store = Arc::new(Store::open(simulation.platform(), small).unwrap());
+    let mut cursor = LogCursor::open(&store, "a", None).unwrap();
+    write(&store, 1);
+    assert_eq!(read(&mut cursor, 10).numbers, [1]);
+    let mut bits = 1u64;
+    let mut random = || {
+        bits ^= bits << 13;
+        bits ^= bits >> 7;
+        bits ^= bits << 17;
+        f64::from_bits(bits >> 2)
+    };
+    let row = |time: i64, value| Row { host: "h".to_owned(), timestamp_ns: time, fields: vec![("f".to_owned(), value)] };
+    let rows: Vec<Row> = (1000..11_000).map(|time| row(time, random())).collect();
+    store.write("default", &batch(&rows)).unwrap();
+    write(&store, 2);
+    let found = read(&mut cursor, 10);
+    let [gap] = found.gaps[..] else { panic!("{:?}", found.gaps) };
+    assert!(gap.range.contains(1000) && gap.range.contains(10_999), "{gap:?}");
+    assert!(found.numbers.contains(&2) || gap.range.contains(2), "{:?} {gap:?}", found.numbers);
+    assert!(matches!(cursor.read().unwrap(), LogRead::End));
+    assert_eq!(store.memory().queries().used_bytes(), 0);
+}
+
+struct Counting(AtomicU64);
+
+impl CommitListener for Counting {
+    fn committed(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn listeners_are_called_as_long_as_they_are_there() {
+    let simulation = Simulation::new(4);
+    let store = open(&simulation, 0);
+    let counting = Arc::new(Counting(AtomicU64::new(0)));
+    let weak: Weak<Counting> = Arc::downgrade(&counting);
+    store.listen_to_commits(weak);
+    write(&store, 1);
+    let called = counting.0.load(Ordering::Relaxed);
+    assert!(called > 0);
+    drop(counting);
+    write(&store, 2);
+}
+
+/// Whatever happens in whatever order: every acknowledged row is delivered, or is in the time of a gap.
+#[test]
+fn nothing_acknowledged_is_missed() {
+    for seed in 0..60 {
+        let simulation = Simulation::new(seed);
+        let bytes_max = [1 << 30, 2 * SEGMENT_BYTES as u64][seed as usize % 2];
+        let mut store = open(&simulation, bytes_max);
+        let mut cursor = LogCursor::open(&store, "a", None).unwrap();
+        let (mut next, mut delivered, mut gaps) = (0, Vec::new(), Vec::new());
+        for _ in 0..120 {
+            match simulation.below(10) {
+                0..5 => {
+                    for _ in 0..simulation.below(40) {
+                        write(&store, next);
+                        next += 1;
+                    }
+                }
+                5 => store.flush_all().unwrap(),
+                6 => {
+                    drop((cursor, store));
+                    simulation.crash();
+                    store = open(&simulation, bytes_max);
+                    cursor = LogCursor::open(&store, "a", None).unwrap();
+                }
+                _ => {
+                    let found = read(&mut cursor, 1 + simulation.below(3) as usize);
+                    delivered.push(found.numbers);
+                    gaps.extend(found.gaps);
+                    if simulation.below(2) == 0 && found.last_sequence > 0 {
+                        cursor.save(found.last_sequence).unwrap();
+                    }
+                }
+            }
+        }
+        let found = read(&mut cursor, usize::MAX);
+        delivered.push(found.numbers);
+        gaps.extend(found.gaps);
+        assert!(delivered.iter().all(|numbers| numbers.is_sorted()), "seed {seed}");
+        let all: BTreeSet<i64> = delivered.into_iter().flatten().collect();
+        let missed = |number: &i64| !all.contains(number) && !gaps.iter().any(|gap| gap.range.contains(*number));
+        assert_eq!((0..next).filter(missed).collect::<Vec<_>>(), Vec::<i64>::new(), "seed {seed}: {gaps:?}");
+    }
+}

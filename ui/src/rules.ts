@@ -1,0 +1,93 @@
+// The rules that the server evaluates, by group, and the alerts that they give.
+
+import { type Alert, type Rule, type RuleGroup, rules, type RuleGroups } from "./api.ts";
+import { ago, expression, type Group, labelsOf, ListView, milliseconds, type Row } from "./list_view.ts";
+
+const NOTHING = "There are no rules: the server's prometheus.yml has no rule_files, or it runs none (thalweg serve --prometheus FILE).";
+
+function ruleRow(rule: Rule): Row {
+  const state = rule.type === "alerting" ? `alert, ${rule.state ?? "inactive"}` : "record";
+  const error = rule.lastError ?? "";
+  const cells = [
+    rule.name,
+    state,
+    expression(rule.query),
+    labelsOf(rule.labels ?? {}),
+    rule.health,
+    ago(rule.lastEvaluation),
+    milliseconds(rule.evaluationTime),
+    error,
+  ];
+  return { cells, text: `${rule.name} ${rule.query} ${labelsOf(rule.labels ?? {})} ${error}`, state: rule.health };
+}
+
+function ruleGroup(group: RuleGroup): Group {
+  const { name, file, interval, lastEvaluation, evaluationTime } = group;
+  return {
+    title: `${name} (${file}): every ${interval} s, last ${ago(lastEvaluation)} in ${milliseconds(evaluationTime)}`,
+    errors: [],
+    heads: ["Name", "Kind", "Expression", "Labels", "Health", "Last evaluation", "Duration", "Error"],
+    rows: group.rules.map(ruleRow),
+  };
+}
+
+export const rulesView = (): ListView<RuleGroups> =>
+  new ListView({
+    title: "Rules",
+    filtered: "name, expression, label or error",
+    states: [
+      ["", "All"],
+      ["ok", "Well"],
+      ["err", "Failed"],
+      ["unknown", "Not evaluated yet"],
+    ],
+    load: (signal) => rules("", signal),
+    groups: ({ groups }) => groups.map(ruleGroup),
+    nothing: NOTHING,
+  });
+
+function alertRow(rule: Rule, alert: Alert): Row {
+  const labels = labelsOf(alert.labels);
+  const annotations = labelsOf(alert.annotations);
+  const cells = [labels, alert.state, ago(alert.activeAt), alert.value, annotations, expression(rule.query)];
+  return { cells, text: `${rule.name} ${labels} ${annotations}`, state: alert.state };
+}
+
+function alertGroup(rule: Rule): Group {
+  const alerts = rule.alerts ?? [];
+  const inactive: Row = {
+    cells: ["", "inactive", "", "", "", expression(rule.query)],
+    text: `${rule.name} ${rule.query}`,
+    state: "inactive",
+  };
+  return {
+    title: `${rule.name}: ${rule.state ?? "inactive"}${alerts.length > 0 ? `, ${alerts.length} alerts` : ""}`,
+    errors: rule.lastError ? [rule.lastError] : [],
+    heads: ["Labels", "State", "Since", "Value", "Annotations", "Expression"],
+    rows: alerts.length > 0 ? alerts.map((alert) => alertRow(rule, alert)) : [inactive],
+  };
+}
+
+/** Firing ones first. */
+const RANKS: Record<string, number> = { firing: 0, pending: 1 };
+
+function alertGroups({ groups }: RuleGroups): Group[] {
+  const all = groups.flatMap((group) => group.rules);
+  const rank = (rule: Rule): number => RANKS[rule.state ?? ""] ?? 2;
+  return all.sort((a, b) => rank(a) - rank(b)).map(alertGroup);
+}
+
+export const alertsView = (): ListView<RuleGroups> =>
+  new ListView({
+    title: "Alerts",
+    filtered: "name, label or annotation",
+    states: [
+      ["", "All states"],
+      ["firing", "Firing"],
+      ["pending", "Pending"],
+      ["inactive", "Inactive"],
+    ],
+    load: (signal) => rules("alert", signal),
+    groups: alertGroups,
+    nothing: NOTHING,
+  });
