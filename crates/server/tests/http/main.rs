@@ -28,6 +28,7 @@ mod questdb;
 mod readiness;
 mod replicas;
 mod scraping;
+mod search;
 mod sql;
 mod status;
 mod streams;
