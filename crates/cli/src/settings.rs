@@ -496,7 +496,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     query_slow_ms: Option<u64>,
 
-    /// What is told on stderr: `error`, `warn`, `info`, or `debug` with each query that fails [default: info]
+    /// The least level of lines on stderr: `error`, `warn`, `info`, or `debug`, which has each query that fails [default: info]
     #[arg(long, env = "THALWEG_LOG_LEVEL", value_name = "LEVEL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     log_level: Option<String>,

@@ -49,7 +49,7 @@ impl Annotation {
 
 /// A column of the answer.
 #[derive(Debug, PartialEq, Eq)]
-struct Shown {
+struct OutputColumn {
     name: Arc<str>,
     kind: &'static str,
     is_key: bool,
@@ -59,7 +59,7 @@ struct Shown {
 pub(crate) fn text(results: &[(String, Arc<Vec<Table>>)], dialect: &Dialect) -> String {
     let mut writer = Writer { out: String::new(), dialect };
     for (name, tables) in results {
-        let mut before: Option<Vec<Shown>> = None;
+        let mut before: Option<Vec<OutputColumn>> = None;
         for (number, table) in tables.iter().enumerate() {
             let columns = columns_of(table);
             if before.as_ref() != Some(&columns) {
@@ -75,11 +75,12 @@ pub(crate) fn text(results: &[(String, Arc<Vec<Table>>)], dialect: &Dialect) -> 
 }
 
 /// The columns of a table in their order: time and value, then those that name the series, then all others.
-fn columns_of(table: &Table) -> Vec<Shown> {
-    let keys = table.key.iter().map(|(name, value)| Shown { name: name.clone(), kind: type_name(value), is_key: true });
+fn columns_of(table: &Table) -> Vec<OutputColumn> {
+    let keys =
+        table.key.iter().map(|(name, value)| OutputColumn { name: name.clone(), kind: type_name(value), is_key: true });
     let others =
-        table.columns.iter().map(|column| Shown { name: column.name.clone(), kind: column.kind, is_key: false });
-    let mut columns: Vec<Shown> = keys.chain(others).collect();
+        table.columns.iter().map(|column| OutputColumn { name: column.name.clone(), kind: column.kind, is_key: false });
+    let mut columns: Vec<OutputColumn> = keys.chain(others).collect();
     let rank = |name: &str| [START, STOP, TIME, VALUE, FIELD, MEASUREMENT].iter().position(|known| *known == name);
     columns.sort_by_key(|column| rank(&column.name).unwrap_or(usize::MAX));
     columns
@@ -108,7 +109,7 @@ impl Writer<'_> {
         self.out.push_str("\r\n");
     }
 
-    fn header(&mut self, result: &str, columns: &[Shown]) {
+    fn header(&mut self, result: &str, columns: &[OutputColumn]) {
         if !self.out.is_empty() {
             self.out.push_str("\r\n");
         }
@@ -136,7 +137,7 @@ impl Writer<'_> {
         }
     }
 
-    fn row(&mut self, (result, number): (&str, usize), table: &Table, (row, columns): (&[Value], &[Shown])) {
+    fn row(&mut self, (result, number): (&str, usize), table: &Table, (row, columns): (&[Value], &[OutputColumn])) {
         let cells = columns.iter().map(|column| {
             let value = if column.is_key {
                 table.key.get(&column.name).cloned().unwrap_or(Value::Null)

@@ -381,7 +381,7 @@ impl Machine<'_> {
                 arguments.finish()?;
                 let rows = self.session.databases().into_iter().map(|name| vec![Value::text(name)]).collect();
                 let columns = vec![Column::new("name", "string")];
-                Ok(Item::Stream(Stream::of(vec![Table { key: Key::new(), columns, rows }])))
+                Ok(Item::Stream(Stream::in_memory(vec![Table { key: Key::new(), columns, rows }])))
             }
             "now" => {
                 arguments.finish()?;
@@ -420,7 +420,7 @@ impl Machine<'_> {
                 other => return Ok(arguments.error(format_args!("tables are streams, not {}", other.kind()))?),
             }
         }
-        Ok(Stream::of(crate::stream::table::merged(self.session, tables)?))
+        Ok(Stream::in_memory(crate::stream::table::merged(self.session, tables)?))
     }
 
     /// The body of a function of a row.

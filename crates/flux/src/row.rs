@@ -196,15 +196,15 @@ impl RowExpr {
     }
 
     /// It with columns replaced by values that are known, and what follows from these computed.
-    pub(crate) fn given(&self, known: &dyn Fn(&str) -> Option<Value>) -> Self {
-        let given = |operand: &Self| Box::new(operand.given(known));
+    pub(crate) fn with_known(&self, known: &dyn Fn(&str) -> Option<Value>) -> Self {
+        let given = |operand: &Self| Box::new(operand.with_known(known));
         let replaced = match self {
             Self::Column(name) => return known(name).map_or_else(|| self.clone(), Self::Constant),
             Self::Constant(_) | Self::Pattern(_) => return self.clone(),
             Self::Unary(at, operator, operand) => Self::Unary(*at, *operator, given(operand)),
             Self::Binary(at, operator, operands) => {
                 let [a, b] = &**operands;
-                let both = [a.given(known), b.given(known)];
+                let both = [a.with_known(known), b.with_known(known)];
                 if let Some(decided) = decided(*operator, &both) {
                     return decided;
                 }
@@ -212,7 +212,11 @@ impl RowExpr {
             }
             Self::Conditional(parts) => {
                 let [test, then, otherwise] = &**parts;
-                Self::Conditional(Box::new([test.given(known), then.given(known), otherwise.given(known)]))
+                Self::Conditional(Box::new([
+                    test.with_known(known),
+                    then.with_known(known),
+                    otherwise.with_known(known),
+                ]))
             }
             Self::Call(at, function, argument) => Self::Call(*at, *function, given(argument)),
             Self::In(operand, set) => Self::In(given(operand), set.clone()),

@@ -11,7 +11,7 @@ use crate::stream::source::PlanAggregate;
 use crate::stream::table::{Column, TIME, Table, VALUE};
 use crate::syntax::FluxError;
 
-/// What is made of the values of a column.
+/// Functions of the values of a column.
 #[derive(Debug, Clone, PartialEq)]
 enum Aggregate {
     Count,
@@ -73,12 +73,12 @@ pub(super) fn aggregate(machine: &Machine<'_>, stream: Stream, mut arguments: Ar
             if !matches!(aggregate, Aggregate::First | Aggregate::Last) {
                 tables.iter_mut().for_each(|table| table.remove(TIME));
             }
-            return Ok(Stream::of(tables));
+            return Ok(Stream::in_memory(tables));
         }
     }
     let tables = stream.tables(machine.session)?;
     let made = tables.into_iter().map(|table| of_table(table, &aggregate, (&column, &arguments)));
-    Ok(Stream::of(made.collect::<Result<_, _>>()?))
+    Ok(Stream::in_memory(made.collect::<Result<_, _>>()?))
 }
 
 fn read(name: &str, arguments: &mut Arguments) -> Result<Aggregate, FluxError> {

@@ -103,5 +103,5 @@ pub(crate) fn apply(machine: &mut Machine<'_>, stream: Stream, mut arguments: Ar
         "limit" | "tail" | "sort" | "top" | "bottom" => shape::rows(tables, arguments)?,
         _ => shape::columns(machine, tables, arguments)?,
     };
-    Ok(Stream::of(tables))
+    Ok(Stream::in_memory(tables))
 }

@@ -45,7 +45,7 @@ pub(super) fn range(machine: &Machine<'_>, stream: Stream, mut arguments: Argume
     };
     let mut tables: Vec<Table> = tables.into_iter().map(within).collect();
     tables.retain(|table| !table.rows.is_empty());
-    Ok(Stream::of(merged(machine.session, tables)?))
+    Ok(Stream::in_memory(merged(machine.session, tables)?))
 }
 
 /// `filter(fn: (r) => …)`
@@ -72,7 +72,7 @@ pub(super) fn filter(
     let mut tables: Vec<Table> =
         tables.into_iter().map(|table| filtered(table, &conditions)).collect::<Result<_, _>>()?;
     tables.retain(|table| keeps_empty || !table.rows.is_empty());
-    Ok(Stream::of(tables))
+    Ok(Stream::in_memory(tables))
 }
 
 fn row_function(machine: &mut Machine<'_>, arguments: &mut Arguments) -> Result<RowExpr, QueryError> {

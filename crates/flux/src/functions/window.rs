@@ -140,13 +140,13 @@ pub(super) fn aggregate_window(
     if let Stream::Source(source) = &stream
         && let Some(tables) = in_plan(machine.session, source, (&windows, &aggregated))?
     {
-        return Ok(Stream::of(tables));
+        return Ok(Stream::in_memory(tables));
     }
     let mut all = Vec::new();
     for table in stream.tables(machine.session)? {
         all.extend(of_table(machine, &table, (&windows, &aggregated), &arguments)?);
     }
-    Ok(Stream::of(merged(machine.session, all)?))
+    Ok(Stream::in_memory(merged(machine.session, all)?))
 }
 
 /// Windows that the plan makes of each series; `None` if it cannot.
@@ -200,7 +200,7 @@ fn of_table(
     let cut: Vec<Table> = windows.tables(machine.session, table)?.into_values().collect();
     // A function of the script may do without the column that is passed to it.
     let passed = vec![("column".to_owned(), Item::Value(Value::text(aggregated.column.as_str())))];
-    let made = machine.call_with(&aggregated.function, Stream::of(cut), passed, arguments.at)?;
+    let made = machine.call_with(&aggregated.function, Stream::in_memory(cut), passed, arguments.at)?;
     let mut tables = made.tables(machine.session)?;
     for table in &mut tables {
         if table.rows.is_empty() && windows.creates_empty {

@@ -31,7 +31,7 @@ impl Stream {
     }
 
     /// Tables in memory.
-    pub(crate) fn of(tables: Vec<Table>) -> Self {
+    pub(crate) fn in_memory(tables: Vec<Table>) -> Self {
         Self::Tables(Arc::new(tables))
     }
 }

@@ -101,7 +101,7 @@ impl Source {
         };
         let mut left: Option<RowExpr> = None;
         for filter in &self.filters {
-            match filter.given(&known) {
+            match filter.with_known(&known) {
                 RowExpr::Constant(Value::Bool(true)) => {}
                 RowExpr::Constant(_) => return None,
                 rest => {
@@ -115,7 +115,7 @@ impl Source {
         Some(left)
     }
 
-    /// What is to be read: fields of a table without a filter of their own are read together.
+    /// The fields to read: those of a table without a filter of their own are read together.
     fn field_scans(&self, session: &dyn Session) -> Result<Vec<FieldScan>, QueryError> {
         let mut scans: Vec<FieldScan> = Vec::new();
         for table in session.tables(&self.database)? {
@@ -123,7 +123,7 @@ impl Source {
             // Most measurements are ruled out by their names.
             let name = Value::text(table.as_str());
             let of_table = |column: &str| (column == MEASUREMENT).then(|| name.clone());
-            let is_out = |filter: &RowExpr| matches!(filter.given(&of_table), RowExpr::Constant(value) if value != Value::Bool(true));
+            let is_out = |filter: &RowExpr| matches!(filter.with_known(&of_table), RowExpr::Constant(value) if value != Value::Bool(true));
             if self.filters.iter().any(is_out) {
                 continue;
             }
@@ -197,7 +197,7 @@ impl FieldScan {
         Ok(Some(tables))
     }
 
-    /// The same of each field by itself: their ends are rows of their own.
+    /// Reads each field by itself: their ends are rows of their own.
     fn each_apart(
         &self,
         session: &dyn Session,

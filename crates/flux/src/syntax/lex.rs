@@ -190,7 +190,10 @@ impl<'t> Lexer<'t> {
                 Some("\\\\") => "\\",
                 Some("\\$") => "$",
                 _ => {
-                    return Err(FluxError::new(self.at, "the escape is not known: there are \\n \\r \\t \\\" \\\\ \\$"));
+                    return Err(FluxError::new(
+                        self.at,
+                        "the escape is not known: there are \\n \\r \\t \\\" \\\\ \\$",
+                    ));
                 }
             };
             text.push_str(escaped);

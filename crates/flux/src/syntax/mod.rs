@@ -24,7 +24,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// What is wrong with a script, and where.
+/// A fault of a script and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FluxError {
     /// Where.

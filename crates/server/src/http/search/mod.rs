@@ -32,7 +32,7 @@ const NS_PER_MS: i64 = 1_000_000;
 /// The range of time unless the request says one: up to now.
 const RANGE_MS: i64 = 3_600_000;
 
-/// What is searched.
+/// The kind of names that are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Target {
     MetricNames { with_metadata: bool },
@@ -61,7 +61,7 @@ struct Wanted {
 }
 
 /// A name and its score.
-struct Found {
+struct Match {
     name: String,
     score: f64,
 }
@@ -183,7 +183,7 @@ fn lines(state: &State, wanted: &Wanted, budget: &Budget) -> Result<String, Quer
             budget.check()?;
         }
         if let Some(score) = wanted.search.score(&name) {
-            found.push(Found { name, score });
+            found.push(Match { name, score });
         }
     }
     found.sort_by(|a, b| match wanted.order {
@@ -214,7 +214,7 @@ fn lines(state: &State, wanted: &Wanted, budget: &Budget) -> Result<String, Quer
     Ok(out)
 }
 
-fn push_result(out: &mut String, wanted: &Wanted, found: &Found, metadata: Option<&MetricMetadata>) {
+fn push_result(out: &mut String, wanted: &Wanted, found: &Match, metadata: Option<&MetricMetadata>) {
     let key = if matches!(wanted.target, Target::LabelValues(_)) { "value" } else { "name" };
     let _ = write!(out, r#"{{"{key}":{}"#, json::text(&found.name));
     if wanted.shows_score {

@@ -9,7 +9,7 @@ pub(super) enum Algorithm {
     JaroWinkler,
 }
 
-/// What is searched for; one of the terms must match.
+/// The terms of a search; one of them must match.
 #[derive(Debug, Clone)]
 pub(super) struct Search {
     /// In lower case if case does not count.
