@@ -79,7 +79,7 @@ function readEnvelope(text: string, response: Response): Envelope {
 async function request<T>(path: string, form: URLSearchParams, post: boolean, signal?: AbortSignal): Promise<Answer<T>> {
   const started = performance.now();
   const database = chosenDatabase();
-  if (database !== DEFAULT_DATABASE) form.set("db", database);
+  if (database !== DEFAULT_DATABASE && !form.has("db")) form.set("db", database);
   const query = !post && form.size > 0 ? `?${form}` : "";
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   let response: Response;
@@ -224,12 +224,17 @@ export function rules(type: string, signal?: AbortSignal): Promise<Answer<RuleGr
 export interface Scope {
   match?: string;
   start_s?: number;
+  /** Another database than the one that the page asks. */
+  database?: string;
+  limit?: number;
 }
 
 function scopeForm(scope: Scope): URLSearchParams {
   const form = new URLSearchParams();
   if (scope.match) form.set("match[]", scope.match);
   if (scope.start_s !== undefined) form.set("start", String(scope.start_s));
+  if (scope.database !== undefined) form.set("db", scope.database);
+  if (scope.limit !== undefined) form.set("limit", String(scope.limit));
   return form;
 }
 
@@ -237,8 +242,8 @@ export function labelNames(scope: Scope = {}): Promise<Answer<string[]>> {
   return request("labels", scopeForm(scope), false);
 }
 
-export function labelValues(name: string, scope: Scope = {}): Promise<Answer<string[]>> {
-  return request(`label/${encodeURIComponent(name)}/values`, scopeForm(scope), false);
+export function labelValues(name: string, scope: Scope = {}, signal?: AbortSignal): Promise<Answer<string[]>> {
+  return request(`label/${encodeURIComponent(name)}/values`, scopeForm(scope), false, signal);
 }
 
 export function series(scope: Scope): Promise<Answer<Labels[]>> {

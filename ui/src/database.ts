@@ -8,6 +8,14 @@ export function chosenDatabase(): string {
   return new URLSearchParams(location.search).get("db") || DEFAULT_DATABASE;
 }
 
+/** The address of this view over another database. */
+export function databaseAddress(name: string): string {
+  const parameters = new URLSearchParams(location.search);
+  if (name === DEFAULT_DATABASE) parameters.delete("db");
+  else parameters.set("db", name);
+  return `${location.pathname}${parameters.size > 0 ? `?${parameters}` : ""}${location.hash}`;
+}
+
 /** Fills the list of databases. It stays hidden where there is nothing to choose. */
 export function offerDatabases(list: HTMLSelectElement, names: readonly string[]): void {
   const chosen = chosenDatabase();
@@ -16,10 +24,7 @@ export function offerDatabases(list: HTMLSelectElement, names: readonly string[]
   list.value = chosen;
   list.hidden = offered.length < 2;
   list.addEventListener("change", () => {
-    const parameters = new URLSearchParams(location.search);
-    if (list.value === DEFAULT_DATABASE) parameters.delete("db");
-    else parameters.set("db", list.value);
     // The view begins anew; what is after the `#` stays.
-    location.search = parameters.toString();
+    location.assign(databaseAddress(list.value));
   });
 }

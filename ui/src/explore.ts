@@ -3,6 +3,8 @@
 import { ApiError, isAbort, labelValues, queryInstant, queryRange, type Answer, type MatrixItem, type QueryData } from "./api.ts";
 import { alignSamples, alignToGrid } from "./align.ts";
 import { Controls } from "./controls.ts";
+import { chosenDatabase, databaseAddress } from "./database.ts";
+import { metricsElsewhere } from "./elsewhere.ts";
 import { element } from "./dom.ts";
 import { QueryEditor } from "./editor.ts";
 import { formatDuration, parseDuration, seriesName, unitOf } from "./format.ts";
@@ -12,8 +14,12 @@ import { chooseStep, DEFAULT_STATE, parseState, writeState, type ExploreState } 
 import { TableView, tableOf } from "./table.ts";
 import type { View } from "./view.ts";
 
-/** More lines than this tell nothing, and cost a second to draw. */
-const SERIES_MAX = 100;
+/** More lines than this tell nothing, and cost a second to draw: others are drawn once they are chosen in the legend. */
+const DRAWN_MAX = 100;
+/** The legend has no more than this. */
+const SERIES_MAX = 1000;
+/** A query that takes longer is said to run. */
+const BUSY_AFTER_MS = 150;
 const EXAMPLES_MAX = 12;
 
 interface Span {
@@ -41,6 +47,7 @@ export class ExploreView implements View {
   private state: ExploreState = DEFAULT_STATE;
   private cancel = new AbortController();
   private timer = 0;
+  private busyTimer = 0;
 
   constructor() {
     this.editor = new QueryEditor(() => this.submit());
@@ -78,6 +85,7 @@ export class ExploreView implements View {
 
   destroy(): void {
     clearTimeout(this.timer);
+    clearTimeout(this.busyTimer);
     this.cancel.abort();
     this.editor.destroy();
     this.plot.destroy();
@@ -98,6 +106,7 @@ export class ExploreView implements View {
 
   private async run(): Promise<void> {
     clearTimeout(this.timer);
+    clearTimeout(this.busyTimer);
     this.cancel.abort();
     this.cancel = new AbortController();
     if (!this.state.query) {
@@ -106,15 +115,26 @@ export class ExploreView implements View {
       return;
     }
     this.root.setAttribute("aria-busy", "true");
+    clearTimeout(this.busyTimer);
+    this.busyTimer = window.setTimeout(() => this.showBusy(), BUSY_AFTER_MS);
     try {
       this.draw(await this.ask(this.cancel.signal));
     } catch (error) {
+      // The query in its place is said to run.
       if (isAbort(error)) return;
       this.fail(error instanceof ApiError ? error : new ApiError("page", String(error)));
     }
+    clearTimeout(this.busyTimer);
     this.root.removeAttribute("aria-busy");
     const refresh_s = parseDuration(this.state.refresh);
     if (refresh_s !== null) this.timer = window.setTimeout(() => void this.run(), refresh_s * 1000);
+  }
+
+  /** What was drawn before stays, dimmed. */
+  private showBusy(): void {
+    this.start.hidden = true;
+    this.status.textContent = "Running the query…";
+    this.root.dataset["state"] = "busy";
   }
 
   private span(): Span {
@@ -138,8 +158,9 @@ export class ExploreView implements View {
     const count = data.resultType === "vector" || data.resultType === "matrix" ? data.result.length : 1;
     this.status.textContent = statusText(outcome, count, this.state.mode === "range");
     const notes = [...outcome.warnings.map((text) => ["warning", text]), ...outcome.infos.map((text) => ["info", text])];
-    if (data.resultType === "matrix" && data.result.length > SERIES_MAX) {
-      notes.push(["info", `The plot shows the first ${SERIES_MAX} of ${count} series. Narrow the query, or use topk().`]);
+    if (data.resultType === "matrix" && data.result.length > DRAWN_MAX) {
+      const more = count > SERIES_MAX ? `, which lists ${SERIES_MAX}` : "";
+      notes.push(["info", `The plot shows the first ${DRAWN_MAX} of ${count} series; choose others in the legend${more}. Narrow the query, or use topk().`]);
     }
     this.notes.replaceChildren(...notes.map(([kind, text]) => element("li", { class: kind ?? "", text: text ?? "" })));
     this.tableCard.hidden = count === 0;
@@ -147,6 +168,18 @@ export class ExploreView implements View {
     // A range without series has its axes all the same: a double click on them leads back out of a zoom.
     if (data.resultType === "matrix" && (count > 0 || this.state.mode === "range")) this.drawPlot(data.result, outcome.span);
     this.root.dataset["state"] = "done";
+    if (count === 0) void this.lookElsewhere(this.state.query);
+  }
+
+  /** Where a query finds nothing: says in which other database its metrics are. */
+  private async lookElsewhere(query: string): Promise<void> {
+    const found = await metricsElsewhere(query, this.cancel.signal).catch(() => []);
+    if (query !== this.state.query) return;
+    for (const { metric, database } of found) {
+      const link = element("a", { text: database, attributes: { href: databaseAddress(database) } });
+      const note = element("li", { class: "info" }, `${metric} is not in the database ${chosenDatabase()}, but in `, link, ".");
+      this.notes.append(note);
+    }
   }
 
   private drawPlot(all: MatrixItem[], span: Span): void {
@@ -157,7 +190,7 @@ export class ExploreView implements View {
     const to_s = Math.max(range ? span.end_s : (columns.times.at(-1) ?? span.end_s), from_s + 1);
     this.plotCard.hidden = false;
     const names = items.map((item) => seriesName(item.metric));
-    this.plot.show({ ...columns, names, unit: unitOf(this.state.query), from_s, to_s });
+    this.plot.show({ ...columns, names, unit: unitOf(this.state.query), from_s, to_s, drawn: DRAWN_MAX });
   }
 
   private fail(error: ApiError): void {

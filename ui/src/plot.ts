@@ -31,12 +31,20 @@ export interface PlotData extends Columns {
   unit: Unit;
   from_s: number;
   to_s: number;
+  /** So many series are drawn at first; the others stand in the legend. */
+  drawn?: number;
 }
 
 interface LegendEntry {
+  name: string;
   button: HTMLButtonElement;
   value: HTMLSpanElement;
 }
+
+/** With more entries than this, the legend can be searched. */
+const SEARCHED_FROM = 8;
+/** How far from a line, in pixels, the cursor still points at it. */
+const NEAR_PX = 40;
 
 const FONT = "11px system-ui, sans-serif";
 
@@ -44,16 +52,24 @@ export class Plot {
   readonly root: HTMLElement;
   private readonly canvas = element("div", { class: "plot-canvas", attributes: { role: "img" } });
   private readonly moment = element("span", { class: "plot-moment" });
+  private readonly tooltip = element("div", { class: "tooltip", attributes: { hidden: "" } });
+  private readonly search = element("input", {
+    class: "legend-search",
+    attributes: { type: "search", placeholder: "Search the legend", "aria-label": "Search the legend" },
+    on: { input: () => this.filterLegend() },
+  });
   private readonly legend = element("div", { class: "legend" });
   private readonly observer: ResizeObserver;
   private readonly repaint = (): void => this.rebuild();
   private entries: LegendEntry[] = [];
   private hidden = new Set<string>();
+  /** The pointer is over this plot, not over one that shows the same moment. */
+  private isHovered = false;
   private data: PlotData | null = null;
   private chart: uPlot | null = null;
 
   constructor(private readonly options: PlotOptions) {
-    this.root = element("figure", { class: "plot" }, this.canvas, this.moment, this.legend);
+    this.root = element("figure", { class: "plot" }, this.canvas, this.moment, this.search, this.legend);
     this.canvas.style.minHeight = `${options.height_px}px`;
     this.observer = new ResizeObserver(() => {
       const width = this.canvas.clientWidth;
@@ -62,6 +78,11 @@ export class Plot {
       }
     });
     this.observer.observe(this.canvas);
+    this.canvas.addEventListener("pointerenter", () => void (this.isHovered = true));
+    this.canvas.addEventListener("pointerleave", () => {
+      this.isHovered = false;
+      this.tooltip.hidden = true;
+    });
     document.addEventListener(THEME_CHANGED, this.repaint);
   }
 
@@ -74,6 +95,7 @@ export class Plot {
 
   show(data: PlotData): void {
     const same = this.data !== null && this.data.unit === data.unit && sameList(this.data.names, data.names);
+    if (!same) this.hideBeyond(data);
     this.data = data;
     const points = data.values.reduce((sum, column) => sum + column.filter((cell) => typeof cell === "number").length, 0);
     this.canvas.setAttribute("aria-label", `${this.options.title}: ${data.names.length} series, ${points} points`);
@@ -84,6 +106,13 @@ export class Plot {
     } else {
       this.rebuild();
     }
+  }
+
+  /** What was hidden stays so; new series beyond those that are drawn at first are hidden, too. */
+  private hideBeyond(data: PlotData): void {
+    const known = new Set(this.data?.names ?? []);
+    const hidden = data.names.filter((name, index) => this.hidden.has(name) || (index >= (data.drawn ?? Infinity) && !known.has(name)));
+    this.hidden = new Set(hidden);
   }
 
   private aligned(data: PlotData): uPlot.AlignedData {
@@ -99,6 +128,7 @@ export class Plot {
     this.buildLegend(data);
     const width = Math.max(this.canvas.clientWidth, 120);
     this.chart = new uPlot(this.chartOptions(data, width), this.aligned(data), this.canvas);
+    this.chart.over.append(this.tooltip);
     this.writeLegend(this.chart);
   }
 
@@ -182,6 +212,14 @@ export class Plot {
   private buildLegend(data: PlotData): void {
     this.entries = data.names.map((name, index) => this.legendEntry(name, data.colours?.[index] ?? index));
     this.legend.replaceChildren(...this.entries.map((entry) => entry.button));
+    this.search.hidden = data.names.length <= SEARCHED_FROM;
+    this.filterLegend();
+  }
+
+  /** Shows the entries that have what is searched for in their name. */
+  private filterLegend(): void {
+    const wanted = this.search.hidden ? "" : this.search.value.trim().toLowerCase();
+    for (const { name, button } of this.entries) button.hidden = !name.toLowerCase().includes(wanted);
   }
 
   private legendEntry(name: string, colourIndex: number): LegendEntry {
@@ -200,7 +238,7 @@ export class Plot {
       element("span", { class: "legend-name", text: name }),
       value,
     );
-    return { button, value };
+    return { name, button, value };
   }
 
   private toggle(name: string): void {
@@ -221,6 +259,49 @@ export class Plot {
       const column = data.values[index] ?? [];
       entry.value.textContent = formatValue(row === null ? lastValue(column) : column[row], data.unit);
     }
+    this.point(chart, row);
+  }
+
+  /** Marks the series under the cursor in the legend, and says its name and value beside the cursor. */
+  private point(chart: uPlot, row: number | null): void {
+    const data = this.data;
+    const index = row === null || !this.isHovered ? null : this.nearest(chart, row);
+    for (const [place, entry] of this.entries.entries()) entry.button.classList.toggle("under-cursor", place === index);
+    this.tooltip.hidden = index === null || !data;
+    if (index === null || row === null || !data) return;
+    const swatch = element("span", { class: "swatch" });
+    const stroke = seriesStroke(data.colours?.[index] ?? index);
+    swatch.style.borderTopColor = `var(--${stroke.name})`;
+    swatch.style.borderTopStyle = stroke.style;
+    this.tooltip.replaceChildren(
+      swatch,
+      element("span", { class: "tooltip-name", text: data.names[index] ?? "" }),
+      element("strong", { text: formatValue(data.values[index]?.[row], data.unit) }),
+      element("span", { class: "muted", text: formatTime(data.times[row] ?? 0) }),
+    );
+    const { left = 0, top = 0 } = chart.cursor;
+    const width = chart.over.clientWidth;
+    // On the side where there is more room.
+    const isLeft = left > width / 2;
+    this.tooltip.style.left = isLeft ? "" : `${left + 14}px`;
+    this.tooltip.style.right = isLeft ? `${width - left + 14}px` : "";
+    this.tooltip.style.top = `${Math.max(0, top - 12)}px`;
+  }
+
+  /** The series whose line is nearest to the cursor, or whose area it is in. */
+  private nearest(chart: uPlot, row: number): number | null {
+    const { top = -1 } = chart.cursor;
+    const shown = this.entries.flatMap((entry, index) => (this.hidden.has(entry.name) ? [] : [index]));
+    const distances = shown.flatMap((index) => {
+      const value = chart.data[index + 1]?.[row];
+      if (typeof value !== "number") return [];
+      const below_px = top - chart.valToPos(value, "y");
+      // Areas lie below their lines.
+      return this.options.stacked ? (below_px >= 0 ? [{ index, px: below_px }] : []) : [{ index, px: Math.abs(below_px) }];
+    });
+    const nearest = distances.sort((one, other) => one.px - other.px)[0];
+    if (!nearest) return null;
+    return this.options.stacked || shown.length === 1 || nearest.px <= NEAR_PX ? nearest.index : null;
   }
 }
 

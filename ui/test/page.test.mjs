@@ -130,6 +130,54 @@ async function zoom(page) {
   await page.locator('.explore[data-state="done"] .plot').waitFor({ timeout: WAIT_MS });
 }
 
+/** What the cursor points at: a tooltip with name and value, and its row in the legend. */
+async function tooltip(page) {
+  const { x, y, width, height } = await page.locator(".explore .u-over").boundingBox();
+  const shown = page.locator(".explore .tooltip:not([hidden])");
+  for (let part = 1; part < 20 && (await shown.count()) === 0; part += 1) {
+    await page.mouse.move(x + width * 0.9, y + (height * part) / 20);
+  }
+  await shown.waitFor({ timeout: WAIT_MS });
+  const name = await shown.locator(".tooltip-name").textContent();
+  assert.match(name, /^node_load/, "the tooltip has the name of a series");
+  assert.match(await shown.locator("strong").textContent(), /\d/, "the tooltip has a value");
+  const marked = await page.locator(".explore .legend button.under-cursor .legend-name").allTextContents();
+  assert.deepEqual(marked, [name], "the row in the legend is marked");
+  await page.mouse.move(x + width / 2, y - 200);
+  await shown.waitFor({ state: "detached", timeout: WAIT_MS });
+}
+
+/** More series than are drawn: all stand in the legend, which can be searched and draws those that are chosen. */
+async function longLegend(page) {
+  const lines = Array.from({ length: 120 }, (_, index) => `many,n=${String(index).padStart(3, "0")} value=${index}`);
+  const written = await fetch(`${origin}/write`, { method: "POST", body: lines.join("\n") });
+  assert.equal(written.status, 204);
+  await page.goto(`${origin}/#/explore?range=5m&q=many`);
+  await page.locator('.explore[data-state="done"] .plot[data-drawn]').waitFor({ timeout: WAIT_MS });
+  const rows = page.locator(".explore .legend button");
+  assert.equal(await rows.count(), 120, "the legend shows all");
+  assert.equal(await page.locator('.explore .legend button[aria-pressed="true"]').count(), 100, "100 are drawn");
+  await page.getByRole("searchbox", { name: "Search the legend" }).fill('n="11');
+  assert.equal(await page.locator(".explore .legend button:visible").count(), 10, "the search leaves ten");
+  await page.locator(".explore .legend button:visible").last().click();
+  assert.equal(await page.locator('.explore .legend button[aria-pressed="true"]').count(), 101, "one more is drawn");
+}
+
+/** A slow answer: the page says that the query runs. */
+async function loading(page) {
+  let release = () => {};
+  const held = new Promise((done) => (release = done));
+  await page.route("**/api/v1/query_range", async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.goto(`${origin}/#/explore?range=5m&q=node_load5`);
+  await page.locator('.explore[data-state="busy"] .status', { hasText: "Running the query" }).waitFor({ timeout: WAIT_MS });
+  release();
+  await page.locator('.explore[data-state="done"] .plot').waitFor({ timeout: WAIT_MS });
+  await page.unroute("**/api/v1/query_range");
+}
+
 async function instantQuery(page) {
   await page.goto(`${origin}/#/explore?mode=instant&q=${encodeURIComponent("2 * vector(21)")}`);
   await page.locator('.explore[data-state="done"] td', { hasText: /^42$/ }).waitFor({ timeout: WAIT_MS });
@@ -148,6 +196,9 @@ async function anotherDatabase(page) {
   assert.equal(written.status, 204);
   await page.goto(`${origin}/#/explore?mode=instant&q=elsewhere`);
   await page.reload();
+  // The page says where it is.
+  const note = page.locator(".explore .notes li", { hasText: "elsewhere is not in the database default, but in telegraf" });
+  await note.getByRole("link", { name: "telegraf" }).waitFor({ timeout: WAIT_MS });
   const list = page.getByRole("combobox", { name: "Database" });
   await list.selectOption("telegraf");
   await page.waitForURL(/\?db=telegraf#\/explore.*q=elsewhere/, { timeout: WAIT_MS });
@@ -233,6 +284,9 @@ try {
   await rangeQuery(page, box);
   await sortedTable(page);
   await zoom(page);
+  await tooltip(page);
+  await longLegend(page);
+  await loading(page);
   await instantQuery(page);
   await failedQuery(page);
   await anotherDatabase(page);

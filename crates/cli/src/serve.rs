@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use db::{Db, OpeningProgress, Recovery};
-use server::{Front, PrometheusMode, PrometheusSettings, make_first_admin};
+use server::{Front, PrometheusMode, PrometheusSettings, ServerSettings, log, make_first_admin};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::settings::{ServeFlags, Settings};
@@ -35,45 +37,42 @@ async fn serve(mut settings: Settings) -> Result<ExitCode, String> {
     settings.server.prometheus.clone_from(&prometheus);
     let (server_settings, data) = (settings.server.clone(), settings.db.store.directory.clone());
     if server_settings.is_insecure_open {
-        eprintln!(
-            "thalweg: --insecure-open: everybody who reaches a port of this server may read, change and delete everything"
-        );
+        log::warn("--insecure-open: everyone who reaches a port of this server may read, change and delete everything");
     }
     // HTTP answers from now on, so that an orchestrator sees that the server is recovering.
     let front = Front::bind(settings.server).await.map_err(|error| error.to_string())?;
     let options = settings.db;
+    let started = std::time::Instant::now();
     let progress = tokio::spawn(log_opening(options.store.progress.clone()));
     let opened = tokio::task::spawn_blocking(|| Db::open(platform::Platform::real(), options)).await;
     progress.abort();
     let db = opened.map_err(|error| format!("cannot open the data folder: {error}"))?;
     let db = Arc::new(db.map_err(|error| error.to_string())?);
+    log::info(&opening_text(db.recovery(), &data, started.elapsed()));
     report(db.recovery());
     if let Some(path) = make_first_admin(&db, &server_settings, &data)? {
-        eprintln!("thalweg: clients have to sign in: the administrator's token is in {}", path.display());
+        log::warn(&format!("clients have to sign in: the administrator's token is in {}", path.display()));
     }
     let server = front.open(db.clone()).await.map_err(|error| error.to_string())?;
     for error in server.unavailable() {
-        eprintln!("thalweg: goes on without a listener: {error}, or turn it off");
+        log::warn(&format!("goes on without a listener: {error}, or turn it off"));
     }
+    let scheme = if server.has_https() { "https" } else { "http" };
+    log::info(&format!("listening: --http {} ({scheme}, and the page)", server.address()));
     for (flag, address) in server.addresses() {
-        eprintln!("thalweg: {flag} {address}");
+        log::info(&format!("listening: {flag} {address}"));
     }
     tokio::spawn(tell_of_clock(db.clone()));
     let stop = stop_signal()?;
     if !server.asks_to_sign_in() {
-        eprintln!("thalweg: clients do not have to sign in: every port is open (--sign-in required changes that)");
+        log::info("clients do not have to sign in: every port is open (--sign-in required changes that)");
     }
-    let scheme = if server.has_https() { "https" } else { "http" };
     // Before clients read that the server is ready: a signal that came earlier would end it.
     let hangup = prometheus.is_some().then(|| signal(SignalKind::hangup())).transpose();
     let hangup = hangup.map_err(|error| format!("cannot listen for signals: {error}"))?;
     let mut told = format!("Thalweg is ready: {scheme}://{}/\n", server.address());
     // For programs that had it take free ports.
-    for (flag, address) in server
-        .addresses()
-        .iter()
-        .filter(|(flag, _)| matches!(*flag, "--control" | "--ingest" | "--postgres" | "--flight-sql"))
-    {
+    for (flag, address) in server.addresses().iter().filter(|(flag, _)| takes_free_port(&server_settings, flag)) {
         let _ = writeln!(told, "{}: {address}", flag.trim_start_matches('-'));
     }
     // The reader of the first line may have closed the pipe since: that is no reason not to serve.
@@ -91,6 +90,18 @@ async fn serve(mut settings: Settings) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns whether a listener was given a free port, which programs that started the server are told.
+fn takes_free_port(settings: &ServerSettings, flag: &str) -> bool {
+    let listener = match flag {
+        "--control" => settings.control,
+        "--ingest" => settings.ingest,
+        "--postgres" => settings.postgres,
+        "--flight-sql" => settings.flight_sql,
+        _ => None,
+    };
+    listener.is_some_and(|listener| listener.address.port() == 0)
+}
+
 /// Reads a `prometheus.yml`; what in it has no effect is told on stderr.
 fn load_prometheus(settings: PrometheusSettings) -> Result<Arc<PrometheusMode>, String> {
     let network = platform::network::NetworkPlatform::real(platform::Platform::real());
@@ -99,13 +110,13 @@ fn load_prometheus(settings: PrometheusSettings) -> Result<Arc<PrometheusMode>, 
         let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
         format!("{file} cannot be run:{}", lines.concat())
     })?;
-    warnings.iter().for_each(|warning| eprintln!("thalweg: {warning}"));
+    warnings.iter().for_each(|warning| log::warn(&warning.to_string()));
     Ok(mode)
 }
 
 fn tell_disabled(mode: &PrometheusMode) {
     for (job, reason) in mode.disabled_jobs() {
-        eprintln!("thalweg: the job {job:?} does not run: {reason}");
+        log::warn(&format!("the job {job:?} does not run: {reason}"));
     }
 }
 
@@ -115,11 +126,11 @@ async fn reload_at_hangup(mode: Arc<PrometheusMode>, mut hangup: Signal) {
         let reloading = mode.clone();
         let Ok(reloaded) = tokio::task::spawn_blocking(move || reloading.reload()).await else { return };
         match &reloaded {
-            Ok(_) => eprintln!("thalweg: the configuration was reloaded"),
-            Err(_) => eprintln!("thalweg: the configuration was not reloaded: it has errors"),
+            Ok(_) => log::info("the configuration was reloaded"),
+            Err(_) => log::error("the configuration was not reloaded: it has errors"),
         }
         let (Ok(problems) | Err(problems)) = &reloaded;
-        problems.iter().for_each(|problem| eprintln!("thalweg: {problem}"));
+        problems.iter().for_each(|problem| log::warn(&problem.to_string()));
         if reloaded.is_ok() {
             tell_disabled(&mode);
         }
@@ -141,7 +152,7 @@ pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>, String> {
             }
             match stop.take() {
                 Some(stop) => {
-                    eprintln!("thalweg: stopping; once more ends at once");
+                    log::info("stopping; once more ends at once");
                     let _ = stop.send(());
                 }
                 None => std::process::exit(130),
@@ -154,20 +165,20 @@ pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>, String> {
 }
 
 /// How often the progress of opening the data folder is logged.
-const OPENING_EACH: std::time::Duration = std::time::Duration::from_secs(5);
+const OPENING_EACH: Duration = Duration::from_secs(5);
 
 /// Logs how far the opening of the data folder is, until it is cancelled.
 async fn log_opening(progress: Arc<OpeningProgress>) {
     loop {
         tokio::time::sleep(OPENING_EACH).await;
-        eprintln!("thalweg: recovering: {progress}");
+        log::info(&format!("recovering: {progress}"));
     }
 }
 
 /// How often the clock's check is looked at.
-const CLOCK_EACH: std::time::Duration = std::time::Duration::from_secs(1);
+const CLOCK_EACH: Duration = Duration::from_secs(1);
 
-/// Says on stderr when the clock jumps, and when it is believed again.
+/// Warns when the clock jumps, and when it is believed again.
 async fn tell_of_clock(db: Arc<Db>) {
     let (mut jumps, mut was_wrong) = (0, false);
     let mut interval = tokio::time::interval(CLOCK_EACH);
@@ -177,9 +188,9 @@ async fn tell_of_clock(db: Arc<Db>) {
         let jumps_now = db.clock_jumps();
         match &found {
             // What it says changes as time passes: once is enough.
-            Some(check) if !was_wrong || jumps_now > jumps => eprintln!("thalweg: {}", check.message),
+            Some(check) if !was_wrong || jumps_now > jumps => log::warn(&check.message),
             None if was_wrong => {
-                eprintln!("thalweg: the clock has run steadily for an hour: retention follows it again");
+                log::info("the clock has run steadily for an hour: retention follows it again");
             }
             _ => {}
         }
@@ -187,44 +198,54 @@ async fn tell_of_clock(db: Arc<Db>) {
     }
 }
 
-/// Says on stderr what opening the folder found out of the ordinary.
+/// How the data folder was found, and what was read of its log.
+fn opening_text(recovery: &Recovery, data: &Path, took: Duration) -> String {
+    let (data, seconds) = (data.display(), took.as_secs_f64());
+    if recovery.created {
+        return format!("made the data folder {data}");
+    }
+    let (records, rows) = (recovery.log_records, recovery.log_rows);
+    format!("opened the data folder {data} in {seconds:.1} s: {records} records of the log read, {rows} rows replayed")
+}
+
+/// Warns of what opening the folder found out of the ordinary.
 fn report(recovery: &Recovery) {
     for finding in &recovery.log_findings {
-        eprintln!("thalweg: {finding}");
+        log::warn(&finding.to_string());
     }
     if let Some(damage) = &recovery.manifest_repaired {
-        eprintln!("thalweg: {}: {}; it was written anew", damage.file, damage.message);
+        log::warn(&format!("{}: {}; it was written anew", damage.file, damage.message));
     }
     for loss in &recovery.losses_accepted {
-        eprintln!(
-            "thalweg: lost, and accepted: {loss}; a damaged file is renamed to .damaged, everything else is served; an object store is \
+        log::warn(&format!(
+            "lost, and accepted: {loss}; a damaged file is renamed to .damaged, everything else is served; an object store is \
              left as it is until that is acknowledged (thalweg losses --acknowledge)"
-        );
+        ));
     }
     for part in &recovery.parts_fetched {
-        eprintln!("thalweg: a part is read from the object store from now on: {part}");
+        log::warn(&format!("a part is read from the object store from now on: {part}"));
     }
     for file in &recovery.files_set_aside {
-        eprintln!(
-            "thalweg: nothing names {file}: it was moved to lost+found (thalweg repair --list shows what is there)"
-        );
+        log::warn(&format!(
+            "nothing names {file}: it was moved to lost+found (thalweg repair --list shows what is there)"
+        ));
     }
     for file in &recovery.files_left {
-        eprintln!(
-            "thalweg: nothing names {file}, and lost+found has no room for it: it stays there; move it elsewhere, or raise \
+        log::warn(&format!(
+            "nothing names {file}, and lost+found has no room for it: it stays there; move it elsewhere, or raise \
              --lost-found-bytes-max and start again"
-        );
+        ));
     }
     for file in &recovery.lost_found_removed {
-        eprintln!("thalweg: lost+found was full: {file} was removed");
+        log::warn(&format!("lost+found was full: {file} was removed"));
     }
     if recovery.objects_unfenced {
-        eprintln!(
-            "thalweg: the object store has no conditional writes: no copy of the manifest is kept there, and `thalweg rebuild` could \
-             make nothing of it; take backups"
+        log::warn(
+            "the object store has no conditional writes: no copy of the manifest is kept there, and `thalweg rebuild` could \
+             make nothing of it; take backups",
         );
     }
     if recovery.log_rows_lost > 0 {
-        eprintln!("thalweg: {} rows of the log belong to groups whose record is damaged", recovery.log_rows_lost);
+        log::warn(&format!("{} rows of the log belong to groups whose record is damaged", recovery.log_rows_lost));
     }
 }

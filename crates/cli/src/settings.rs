@@ -12,7 +12,7 @@ use clap::Args;
 use db::{DbOptions, ObjectTierOptions};
 use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
-use server::{Compression, Listener, ServerSettings};
+use server::{Compression, Listener, ServerSettings, log};
 
 use crate::machine::memory;
 use crate::objects::ObjectAccess;
@@ -501,6 +501,16 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     query_slow_ms: Option<u64>,
 
+    /// The least level of lines on stderr: `error`, `warn`, `info`, or `debug`, which has each query that fails [default: info]
+    #[arg(long, env = "THALWEG_LOG_LEVEL", value_name = "LEVEL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_level: Option<String>,
+
+    /// How lines on stderr are written: `text` or `json` [default: text]
+    #[arg(long, env = "THALWEG_LOG_FORMAT", value_name = "FORMAT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_format: Option<String>,
+
     /// How old a series' newest sample may be to count as its value now, in milliseconds [default: 300000]
     #[arg(long, env = "THALWEG_LOOKBACK_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -541,7 +551,19 @@ impl ServeFlags {
                 self.over(&text).map_err(|error| format!("settings {}: {error}", path.display()))?
             }
         };
+        merged.set_up_log()?;
         merged.to_settings()
+    }
+
+    fn set_up_log(&self) -> Result<(), String> {
+        let level = self.log_level.as_deref().unwrap_or("info");
+        let level = log::Level::from_name(level)
+            .ok_or_else(|| format!("--log-level {level:?} is none of error, warn, info, debug"))?;
+        let format = self.log_format.as_deref().unwrap_or("text");
+        let format = log::Format::from_name(format)
+            .ok_or_else(|| format!("--log-format {format:?} is neither text nor json"))?;
+        log::set_up(level, format);
+        Ok(())
     }
 
     /// These settings over those of a file's text.

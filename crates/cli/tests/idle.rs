@@ -65,7 +65,7 @@ fn start(folder: &Folder) -> (Ended, String, [SocketAddr; 3]) {
     let mut errors = BufReader::new(server.0.stderr.take().unwrap()).lines().map_while(Result::ok);
     // They are told in this order.
     let addresses = listening
-        .map(|flag| errors.find_map(|told| told.strip_prefix(&format!("thalweg: {flag} "))?.parse().ok()).unwrap());
+        .map(|flag| errors.find_map(|told| told.split_once(&format!("listening: {flag} "))?.1.parse().ok()).unwrap());
     let mut ready = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     let url = ready.trim().rsplit(' ').next().unwrap().to_owned();

@@ -165,3 +165,18 @@ fn the_node_driver_runs_its_usual_flows() {
         eprintln!("skipped: node with pg is missing");
     }
 }
+
+/// Where Go and its modules can be had.
+#[test]
+fn the_go_driver_runs_its_usual_flows() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/pgx");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pgx-flows");
+    let built = Command::new("go").args(["build", "-o"]).arg(&program).arg(".").current_dir(source).output();
+    if !built.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: go, or its module pgx, is missing");
+        return;
+    }
+    let server = start("pgx");
+    let output = Command::new(program).arg(&server.port).output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}

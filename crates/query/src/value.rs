@@ -18,6 +18,8 @@ pub enum SqlType {
     Bool,
     /// `bigint`
     Int,
+    /// `integer`: the difference of two dates. Its values are those of `bigint`.
+    Int4,
     /// `double precision`
     Float,
     /// `text`
@@ -74,11 +76,17 @@ pub struct Interval {
 }
 
 impl SqlType {
+    /// Returns whether its values are whole numbers.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Self::Int | Self::Int4)
+    }
+
     /// Its name in Postgres's `information_schema`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bool => "boolean",
             Self::Int => "bigint",
+            Self::Int4 => "integer",
             Self::Float => "double precision",
             Self::Unknown | Self::Text => "text",
             Self::Timestamp => "timestamp with time zone",
@@ -91,8 +99,11 @@ impl SqlType {
     /// The type of numbers of both; `None` if one is no number.
     pub const fn common_number(self, other: Self) -> Option<Self> {
         match (self, other) {
-            (Self::Int, Self::Int) => Some(Self::Int),
-            (Self::Int | Self::Float | Self::Unknown, Self::Int | Self::Float | Self::Unknown) => Some(Self::Float),
+            (Self::Int | Self::Int4, Self::Int | Self::Int4) => Some(Self::Int),
+            (
+                Self::Int | Self::Int4 | Self::Float | Self::Unknown,
+                Self::Int | Self::Int4 | Self::Float | Self::Unknown,
+            ) => Some(Self::Float),
             _ => None,
         }
     }

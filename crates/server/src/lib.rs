@@ -6,7 +6,7 @@
 //! * [`scheduler`]: which queries run, at which priority, and on what threads
 //! * [`sign_in`]: who a client is and what it may do
 //! * [`settings`]: settings of all of it · [`state`]: what handlers share · [`error`]: errors of the API · [`redact`]: texts without passwords
-//! * [`metrics`]: the server's own numbers · [`host`]: the machine's · `pushed`: those of jobs that have ended · [`notice`]: lines for the operator · `fuzzing`: entries for fuzzers
+//! * [`metrics`]: the server's own numbers · [`host`]: the machine's · `pushed`: those of jobs that have ended · [`log`], [`notice`]: lines for the operator · `fuzzing`: entries for fuzzers
 
 mod error;
 #[doc(hidden)]
@@ -14,6 +14,7 @@ pub mod fuzzing;
 mod host;
 mod http;
 mod listen;
+pub mod log;
 mod metrics;
 mod notice;
 mod pushed;

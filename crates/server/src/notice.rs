@@ -1,7 +1,8 @@
-//! What the operator is told on stderr: connections that were closed because of what they sent, slow queries.
+//! Warnings about single clients, at most one a second: connections that were closed because of what they sent, slow queries.
 
-use std::io::Write;
 use std::sync::Mutex;
+
+use crate::log;
 
 /// At most one notice in this time: a client that sends nonsense cannot fill a disk with logs.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -30,8 +31,7 @@ impl Notices {
     }
 }
 
-/// Tells without a bound on how often: for what says itself how often it is told.
+/// Warns without a bound on how often: for what says itself how often it is told.
 pub(crate) fn write(message: &str) {
-    // stderr is closed: nothing can be done.
-    let _ = writeln!(std::io::stderr(), "thalweg: {message}");
+    log::warn(message);
 }

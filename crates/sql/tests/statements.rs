@@ -89,6 +89,7 @@ fn ask(db: &MemoryDatabases, text: &str, manner: Manner) -> String {
                     for (column, value) in relation.columns.iter().zip(row) {
                         let fits = value.is_null()
                             || value.sql_type() == column.sql_type
+                            || value.sql_type().is_integer() && column.sql_type.is_integer()
                             || column.sql_type == sql::SqlType::Unknown
                             || value.sql_type() == sql::SqlType::Timestamp
                                 && matches!(column.sql_type, sql::SqlType::LocalTimestamp | sql::SqlType::Date);
@@ -229,6 +230,47 @@ fn fills_count_every_row_once() {
     );
 }
 
+/// Bins by the clock of a session's zone, or of one that is named, are made by the plan; they are those that rows have one by one.
+#[test]
+fn truncated_times_are_grouped_by_the_plan() {
+    let db = MemoryDatabases::new().unwrap();
+    let from_ns = query::time::parse("2023-10-20T00:00:00Z").unwrap();
+    let lines: String =
+        (0..9000).map(|step| format!("p,h={} v={step} {}\n", step % 2, from_ns + step * 3590 * SECOND_NS)).collect();
+    db.write_lines("default", lines.as_bytes()).unwrap();
+    let run = |statement: &str, zone: &str| {
+        let budget = Budget::new(10_000_000);
+        let context = ClientContext { time_zone: query::time::zone(zone).unwrap(), ..client(Manner::Postgres) };
+        let parsed = sql::parse(statement).unwrap();
+        sql::run(&parsed, 0, &db.session(&budget), &context).unwrap().relation().unwrap().rows
+    };
+    for zone in ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Havana", "Asia/Kolkata"] {
+        for unit in ["minute", "hour", "day", "week", "month", "quarter", "year"] {
+            for range in ["true", "time >= '2024-03-01' AND time < '2024-06-15 03:00'"] {
+                let grouped = |time: &str| {
+                    let truncated = format!("date_trunc('{unit}', {time})");
+                    format!(
+                        "SELECT {truncated}, h, count(*), sum(v), max(v) FROM p WHERE {range} GROUP BY 1, 2 ORDER BY 1, 2"
+                    )
+                };
+                // What is computed of the time is computed row by row.
+                let one_by_one = run(&grouped("time + INTERVAL '0 seconds'"), zone);
+                assert_eq!(run(&grouped("time"), zone), one_by_one, "{zone} {unit} {range}");
+                let explicit = grouped("time").replace("time)", &format!("time, '{zone}')"));
+                assert_eq!(run(&explicit, zone), one_by_one, "{explicit}");
+            }
+        }
+    }
+    let plan = run(
+        "EXPLAIN SELECT date_trunc('day', time), max(v) FROM p WHERE time >= '2024-03-30' AND time < '2024-04-02' GROUP BY 1",
+        "Europe/Berlin",
+    );
+    let plan: String = plan.iter().flatten().map(|line| format!("{line}\n")).collect();
+    // Days of 24 hours, the day of 23 hours on which the clocks change, and days again.
+    assert_eq!(plan.matches("(groupby ").count(), 3, "{plan}");
+    assert!(plan.contains("(groupby 23h "), "{plan}");
+}
+
 /// A function makes a long text of a short one for each row, a join many rows of few: what is held of them is taken out of the budget.
 #[test]
 fn texts_and_rows_that_are_made_are_held_within_the_budget() {
@@ -253,6 +295,38 @@ fn texts_and_rows_that_are_made_are_held_within_the_budget() {
         assert_eq!(run(5_000), Err(too_many), "{statement}");
         assert_eq!(run(1_000_000), Ok(()), "{statement}");
     }
+}
+
+/// Rows past the TTL of their table are gone at once and after a restart; those of another table in the same parts stay.
+#[test]
+fn tables_keep_rows_as_long_as_their_ttl_says() {
+    let db = MemoryDatabases::new().unwrap();
+    let budget = Budget::new(1_000_000);
+    let now_ns = query::Session::now_ns(&db.session(&budget));
+    let hours = |hours: i64| now_ns - hours * 3600 * SECOND_NS;
+    let rows = |db: &MemoryDatabases| {
+        let lines: String =
+            [1, 20, 30, 100].iter().map(|age| format!("short v={age} {0}\nlong v={age} {0}\n", hours(*age))).collect();
+        db.write_lines("default", lines.as_bytes()).unwrap();
+    };
+    let ages =
+        |db: &MemoryDatabases, table: &str| ask(db, &format!("SELECT v FROM {table} ORDER BY v"), Manner::Postgres);
+    rows(&db);
+    assert_eq!(ask(&db, "ALTER TABLE short SET TTL 1 DAY", Manner::Postgres), "ALTER TABLE\n");
+    assert_eq!(ages(&db, "short"), "v\n1\n20\n");
+    assert_eq!(ages(&db, "long"), "v\n1\n20\n30\n100\n");
+    db.store.flush_all().unwrap();
+    let db = db.reopened().unwrap();
+    // Rows that come late go with the next step.
+    rows(&db);
+    while db.store.maintain().unwrap() {}
+    assert_eq!(ages(&db, "short"), "v\n1\n20\n");
+    assert_eq!(ages(&db, "long"), "v\n1\n20\n30\n100\n");
+    assert!(ask(&db, "SHOW CREATE TABLE short", Manner::Postgres).ends_with(" TTL 1 DAY\n"));
+    assert_eq!(ask(&db, "ALTER TABLE short SET (ttl = '0')", Manner::Postgres), "ALTER TABLE\n");
+    rows(&db);
+    while db.store.maintain().unwrap() {}
+    assert_eq!(ages(&db, "short"), "v\n1\n20\n30\n100\n");
 }
 
 /// What a statement chose before is held: it is not to hide what has come or gone since.

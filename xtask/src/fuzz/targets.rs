@@ -45,6 +45,8 @@ const SQL_WORDS: &[&str] =
     &["crates/sql/src/expression", "crates/sql/src/syntax/parse.rs", "crates/sql/src/syntax/settings.rs"];
 const INFLUXQL: [Seeds; 1] = [Seeds::Lines { file: "crates/influxql/tests/statements/cases.txt", prefix: "> " }];
 const INFLUXQL_WORDS: &[&str] = &["crates/influxql/src/syntax", "crates/influxql/src/functions"];
+const FLUX: [Seeds; 1] = [Seeds::Lines { file: "crates/flux/tests/scripts/pipelines.txt", prefix: "" }];
+const FLUX_WORDS: &[&str] = &["crates/flux/src"];
 const PLAN: [Seeds; 1] = [Seeds::Literals(&["crates/query/src/plan/sexpr/tests.rs", "crates/db/tests/plan.rs"])];
 const PLAN_WORDS: &[&str] = &["crates/query/src/plan/sexpr"];
 
@@ -141,6 +143,7 @@ pub(super) const TARGETS: &[Target] = &[
     of_text("sql_run", "SQL, run", &SQL, SQL_WORDS),
     of_text("influxql", "InfluxQL", &INFLUXQL, INFLUXQL_WORDS),
     of_text("influxql_run", "InfluxQL, run", &INFLUXQL, INFLUXQL_WORDS),
+    of_text("flux_run", "Flux, run", &FLUX, FLUX_WORDS),
     of_text("plan", "plans", &PLAN, PLAN_WORDS),
     of_text("plan_run", "plans, run", &PLAN, PLAN_WORDS),
     of_text("matcher", "matchers with regular expressions", &[Seeds::Literals(&["crates/index/src/matcher.rs"])], &[]),

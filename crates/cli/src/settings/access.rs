@@ -5,7 +5,7 @@ use std::path::Path;
 use access::account::{Account, Credential};
 use access::rate::Quota;
 use access::web_config::{ClientCertificates, WebConfig};
-use server::{BackupTarget, Network, Pem, ServerSettings, TlsSettings};
+use server::{BackupTarget, Network, Pem, ServerSettings, TlsSettings, log};
 
 use super::{ServeFlags, list};
 
@@ -39,16 +39,16 @@ impl ServeFlags {
                 return Err("there is a tls_server_config in it: leave it or --tls-cert out".to_owned());
             }
             for setting in tls.without_effect() {
-                eprintln!(
-                    "thalweg: web.config.yml: tls_server_config: {setting} has no effect: there are no weak ones to leave out"
-                );
+                log::warn(&format!(
+                    "web.config.yml: tls_server_config: {setting} has no effect: there are no weak ones to leave out"
+                ));
             }
             let from_file = TlsSettings::from_web_config(tls, config.http_server_config.http2)?;
             server.tls = Some(TlsSettings { listeners: self.tls_listeners()?, ..from_file });
         }
         if config.rate_limit.is_some() {
-            eprintln!(
-                "thalweg: web.config.yml: rate_limit has no effect: limits are of accounts (thalweg token create --requests-per-s)"
+            log::warn(
+                "web.config.yml: rate_limit has no effect: limits are of accounts (thalweg token create --requests-per-s)",
             );
         }
         server.response_headers = config.http_server_config.headers.into_iter().collect();

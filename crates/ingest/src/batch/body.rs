@@ -262,7 +262,7 @@ impl Texts {
         }
     }
 
-    fn detach_key(&mut self, text: &[u8], key: GroupKey) -> Span {
+    pub(crate) fn detach_key(&mut self, text: &[u8], key: GroupKey) -> Span {
         if let Some(known) = self.keys.get(&key.hash) {
             return *known;
         }

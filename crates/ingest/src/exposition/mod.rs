@@ -1,5 +1,5 @@
 //! Prometheus's text exposition format 0.0.4, and of OpenMetrics 1.0 what differs in it: `# UNIT`, `# EOF`, times in
-//! seconds, exemplars (read of scraped targets alone, [`parse_scrape`]).
+//! seconds, exemplars.
 //!
 //! ```text
 //! # HELP http_requests_total How many requests were answered.
@@ -61,14 +61,18 @@ pub struct Options<'a> {
     pub limits: &'a Limits,
 }
 
-/// Parses a body. Fails only when it is 2 GiB or longer, or cannot be unpacked.
+/// Parses a body. Exemplars without a time have that of their sample. Fails only when it is 2 GiB or longer, or cannot be unpacked.
 pub fn parse<'body>(body: impl Into<Body<'body>>, options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
     parse_lines(body.into(), Parser::new(options))
 }
 
-/// As [`parse`], for the response of a target: exemplars are read, too. Those without a time have that of their sample.
-pub fn parse_scrape<'body>(body: &'body [u8], options: &Options<'_>) -> Result<Parsed<'body>, BodyError> {
-    parse_lines(body.into(), Parser { exemplars: Some(Vec::new()), ..Parser::new(options) })
+/// A line without its exemplar; a comment, or a line that cannot be read, as it is.
+pub fn without_exemplar(line: &str) -> &str {
+    let bytes = line.as_bytes();
+    let Some(key_length) = key::key_length(bytes).ok().filter(|_| !bytes.starts_with(b"#")) else { return line };
+    let rest = bytes.get(key_length..).unwrap_or_default();
+    let end = memchr(b'#', rest).map_or(bytes.len(), |start| key_length + start);
+    line.get(..end).unwrap_or(line).trim_end()
 }
 
 struct Parser<'options> {
@@ -79,8 +83,9 @@ struct Parser<'options> {
     /// Length of all keys that do not stand in the body.
     keys_bytes: usize,
     metadata: Vec<MetricMetadata>,
-    /// Exemplars, where they are read.
-    exemplars: Option<Vec<SeriesExemplar>>,
+    exemplars: Vec<SeriesExemplar>,
+    /// So many of them do not refer to the piece that is read.
+    detached_exemplars: usize,
     /// Places in the metadata.
     families: HashMap<String, usize>,
     ended: bool,
@@ -101,13 +106,17 @@ impl LineReader for Parser<'_> {
     }
 
     fn detach(&mut self, text: &[u8]) {
+        for SeriesExemplar { key, .. } in self.exemplars.iter_mut().skip(self.detached_exemplars) {
+            key.text = self.lone.texts.detach_key(text, *key);
+        }
+        self.detached_exemplars = self.exemplars.len();
         self.lone.detach(text);
     }
 
     fn finish(self, body: &[u8]) -> Parsed<'_> {
         let mut parsed = self.lone.finish(body, decode_key);
         parsed.batch.metadata = self.metadata;
-        parsed.batch.exemplars = self.exemplars.unwrap_or_default();
+        parsed.batch.exemplars = self.exemplars;
         parsed
     }
 }
@@ -120,7 +129,8 @@ impl<'options> Parser<'options> {
             lone: LoneLines::new(options.limits.rows_max),
             keys_bytes: 0,
             metadata: Vec::new(),
-            exemplars: None,
+            exemplars: Vec::new(),
+            detached_exemplars: 0,
             families: HashMap::new(),
             ended: false,
         }
@@ -178,11 +188,10 @@ impl<'options> Parser<'options> {
 
     fn take_exemplar(&mut self, key: GroupKey, text: &[u8], sample_ns: i64) -> Result<(), Reason> {
         let found = read_exemplar(text).ok_or("the exemplar cannot be read; its sample was stored")?;
-        let exemplars_max = self.options.limits.exemplars_max;
-        if let Some(exemplars) = self.exemplars.as_mut().filter(|exemplars| exemplars.len() < exemplars_max) {
+        if self.exemplars.len() < self.options.limits.exemplars_max {
             let timestamp_ns = found.time_ns.unwrap_or(sample_ns);
             let exemplar = Exemplar { labels: found.labels, value: found.value, timestamp_ns };
-            exemplars.push(SeriesExemplar { key, exemplar });
+            self.exemplars.push(SeriesExemplar { key, exemplar });
         }
         Ok(())
     }

@@ -108,6 +108,12 @@ pub trait Session: Sync {
     /// Drops a table with its rows, columns and types; returns whether there was one.
     fn drop_table(&self, database: &str, table: &str) -> Result<bool, QueryError>;
 
+    /// How long a table keeps its rows, in nanoseconds; 0: as long as its database does.
+    fn table_ttl_ns(&self, database: &str, table: &str) -> i64;
+
+    /// Says how long a table keeps its rows, in nanoseconds; 0: as long as its database does.
+    fn set_table_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError>;
+
     /// The retention of a database in nanoseconds; 0: for ever; `None` if there is no such database.
     fn retention_ns(&self, database: &str) -> Option<i64>;
 

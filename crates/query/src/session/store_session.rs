@@ -197,6 +197,15 @@ impl Session for StoreSession<'_> {
         self.host.store.drop_table(database, table).map_err(storage)
     }
 
+    fn table_ttl_ns(&self, database: &str, table: &str) -> i64 {
+        self.host.store.table_ttl_ns(database, table)
+    }
+
+    fn set_table_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError> {
+        self.require(Right::Admin, database)?;
+        self.host.store.set_table_ttl(database, table, ttl_ns).map_err(storage)
+    }
+
     fn retention_ns(&self, database: &str) -> Option<i64> {
         let policy = self.host.store.policy(database).filter(|_| self.budget.scope().sees(database));
         policy.map(|policy| policy.retention_ns)

@@ -34,7 +34,86 @@ struct Segment {
     end_ns: i64,
 }
 
+/// Whole bins one after the other, all of one width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EqualBins {
+    /// Where the first one begins.
+    pub start_ns: i64,
+    /// The width of each, in nanoseconds.
+    pub width_ns: i64,
+    /// How many there are.
+    pub count: i64,
+}
+
+impl EqualBins {
+    /// The time after the last bin.
+    pub const fn end_ns(&self) -> i64 {
+        self.start_ns.saturating_add(self.width_ns.saturating_mul(self.count))
+    }
+
+    /// Where the bins begin beside multiples of their width.
+    pub const fn offset_ns(&self) -> i64 {
+        self.start_ns.rem_euclid(self.width_ns)
+    }
+
+    /// More bins right after these, if they are of the same grid.
+    fn extend(&mut self, more: &Self) -> bool {
+        let is_same = self.width_ns == more.width_ns && self.end_ns() == more.start_ns;
+        if is_same {
+            self.count += more.count;
+        }
+        is_same
+    }
+}
+
 impl CalendarBins {
+    /// The bins of a range as runs of equal ones: between changes of the clocks, and months of one length. `None` if there are more than
+    /// `runs_max`, or if `begins_at(time, start)` contradicts one; it is asked at the edges of runs and around changes of the clocks.
+    pub fn equal_runs(
+        &self,
+        (from_ns, to_ns): (i64, i64),
+        runs_max: usize,
+        begins_at: impl Fn(i64, i64) -> bool,
+    ) -> Option<Vec<EqualBins>> {
+        let mut runs: Vec<EqualBins> = Vec::new();
+        let mut start_ns = self.start_of(from_ns);
+        while start_ns <= to_ns {
+            let run = self.run_from(start_ns, to_ns)?;
+            let last_ns = run.end_ns().checked_sub(1)?;
+            let last_start_ns = run.end_ns().checked_sub(run.width_ns)?;
+            if !begins_at(start_ns, start_ns) || !begins_at(last_ns, last_start_ns) {
+                return None;
+            }
+            let mut change_ns = self.segment(start_ns).end_ns;
+            while change_ns < run.end_ns() {
+                if !begins_at(change_ns - 1, start_ns) || !begins_at(change_ns, start_ns) {
+                    return None;
+                }
+                change_ns = self.segment(change_ns).end_ns;
+            }
+            start_ns = run.end_ns();
+            if !runs.last_mut().is_some_and(|known| known.extend(&run)) {
+                runs.push(run);
+            }
+            if runs.len() > runs_max {
+                return None;
+            }
+        }
+        Some(runs)
+    }
+
+    /// The equal bins from the start of one to the next change of the clocks, or to the end of a range.
+    fn run_from(&self, start_ns: i64, to_ns: i64) -> Option<EqualBins> {
+        let width_ns = self.next(start_ns).checked_sub(start_ns).filter(|width_ns| *width_ns > 0)?;
+        let mut count = 1;
+        if self.width.months == 0 && width_ns == self.width.ns {
+            let bins_until = |end_ns: i64| (i128::from(end_ns) - i128::from(start_ns)) / i128::from(width_ns);
+            let all = bins_until(self.segment(start_ns).end_ns).min(bins_until(to_ns) + 1);
+            count = i64::try_from(all.max(1)).ok()?;
+        }
+        Some(EqualBins { start_ns, width_ns, count })
+    }
+
     /// Bins of a width, one of which begins at a local time, which is given as if it were UTC.
     pub fn new(width: Interval, origin_ns: i64, zone: TimeZone) -> Self {
         let fixed_ns = zone.to_fixed_offset().ok().map(nanoseconds);
@@ -283,6 +362,27 @@ mod tests {
         assert_eq!(days.start_of(start_ns + 12 * HOUR_NS), start_ns);
         assert_eq!(days.next(start_ns), next_ns);
         assert_eq!(days.previous(next_ns), start_ns);
+    }
+
+    #[test]
+    fn runs_hold_the_bins_that_times_have() {
+        let range = (at("2023-12-20T00:00:00Z"), at("2026-02-01T00:00:00Z"));
+        let widths = [Interval::of_ns(HOUR_NS / 2), Interval::of_ns(7 * HOUR_NS), Interval::of_ns(24 * HOUR_NS)];
+        for width in widths.into_iter().chain([1, 3].map(Interval::of_months)) {
+            for name in ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana", "Asia/Kathmandu"] {
+                let bins = bins(width, name);
+                let runs = bins.equal_runs(range, 200, |at, start| bins.start_of(at) == start).unwrap();
+                assert!(runs.is_sorted_by(|a, b| a.end_ns() == b.start_ns), "{name} {width:?}");
+                for time_ns in (range.0..range.1).step_by(HOUR_NS as usize * 5 + 17) {
+                    let run = runs.iter().find(|run| (run.start_ns..run.end_ns()).contains(&time_ns)).unwrap();
+                    let found_ns = time_ns - (time_ns - run.offset_ns()).rem_euclid(run.width_ns);
+                    assert_eq!(found_ns, bins.start_of(time_ns), "{name} {width:?} {time_ns}");
+                }
+            }
+        }
+        // Of two opinions on a bin there are no runs.
+        assert_eq!(hours(24, "Europe/Berlin").equal_runs(range, 200, |at, _| at > range.1), None);
+        assert_eq!(bins(Interval::of_months(1), "UTC").equal_runs(range, 3, |_, _| true), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 
-pub use calendar::{CalendarBins, from_local, offset_s, timestamp, to_local, zone};
+pub use calendar::{CalendarBins, EqualBins, from_local, offset_s, timestamp, to_local, zone};
 pub use interval::{add, add_unit, format_interval, parse_interval};
 pub use truncate::truncate;
 

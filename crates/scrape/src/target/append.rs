@@ -261,7 +261,7 @@ impl Reader<'_> {
             extra_labels: &[],
             limits: to.db.limits(),
         };
-        let mut parsed = exposition::parse_scrape(content, &options).map_err(|error| error.to_string())?;
+        let mut parsed = exposition::parse(content, &options).map_err(|error| error.to_string())?;
         if let Some(error) = parsed.errors.first.first() {
             return Err(format!("line {}: {}", error.line, error.reason));
         }

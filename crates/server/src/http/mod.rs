@@ -4,8 +4,8 @@
 //! * [`body`], [`text`], [`parameters`]: what comes in, within bounds · [`compression`]: which answers go out compressed
 //! * [`write`]: a handler per protocol · [`influx`]: InfluxDB's errors · [`influx_v2`]: buckets, organisations and deletes of InfluxDB 2
 //! * [`streamed`]: answers sent while they are written
-//! * [`query`], [`names`], [`status`], [`query_statistics`], [`running_queries`]: Prometheus's API · [`json`]: its answers
-//! * [`plan`]: the s-expression language · [`influxql`] · [`explain`] · [`rows_json`]: rows of all languages as JSON ·
+//! * [`query`], [`names`], [`search`], [`status`], [`query_statistics`], [`running_queries`]: Prometheus's API · [`json`]: its answers
+//! * [`plan`]: the s-expression language · [`influxql`] · [`flux`] · [`explain`] · [`rows_json`]: rows of all languages as JSON ·
 //!   [`objects`]: rows as InfluxDB 3 writes them
 //! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
@@ -17,6 +17,7 @@ pub(crate) mod compression;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod federate;
+pub(crate) mod flux;
 pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod influx;
@@ -38,6 +39,7 @@ pub(crate) mod routes;
 pub(crate) mod rows_json;
 pub(crate) mod running_queries;
 pub(crate) mod scraping;
+pub(crate) mod search;
 pub(crate) mod status;
 pub(crate) mod streamed;
 pub(crate) mod targets;

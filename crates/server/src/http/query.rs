@@ -245,7 +245,12 @@ pub(crate) async fn run_query<B: AnswerBytes + Send + 'static, T: Send + 'static
         Ok(Err(QueryError::Stopped(Stop::Cancelled))) => (Outcome::Cancelled, 0),
         _ => (Outcome::Failed, 0),
     };
-    started.end(outcome, answer_bytes);
+    let reason = match &done {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(error) => Some(error.message.clone()),
+    };
+    started.end(outcome, answer_bytes, reason.as_deref());
     Ok(done??)
 }
 

@@ -15,6 +15,7 @@ use crate::http::admin;
 use crate::http::compression;
 use crate::http::export;
 use crate::http::federate;
+use crate::http::flux;
 use crate::http::guard;
 use crate::http::guard::RequestGuard;
 use crate::http::health;
@@ -27,6 +28,7 @@ use crate::http::query;
 use crate::http::remote_read;
 use crate::http::running_queries;
 use crate::http::scraping;
+use crate::http::search;
 use crate::http::status;
 use crate::http::write;
 use crate::sign_in::rights::{self, Need, Needs};
@@ -79,11 +81,15 @@ fn reads() -> Vec<Route> {
         Route::new("/api/v1/series", Read, get(names::series).post(names::series)),
         Route::new("/api/v1/labels", Read, get(names::labels).post(names::labels)),
         Route::new("/api/v1/label/{name}/values", Read, get(names::label_values)),
+        Route::new("/api/v1/search/metric_names", Read, get(search::metric_names).post(search::metric_names)),
+        Route::new("/api/v1/search/label_names", Read, get(search::label_names).post(search::label_names)),
+        Route::new("/api/v1/search/label_values", Read, get(search::label_values).post(search::label_values)),
         Route::new("/api/v1/metadata", Read, get(names::metadata)),
         Route::new("/api/v1/query_exemplars", Read, get(query::exemplars).post(query::exemplars)),
         Route::new("/api/v1/format_query", SignIn, get(query::format).post(query::format)),
         Route::new("/api/v1/parse_query", SignIn, get(query::parse).post(query::parse)),
         Route::new("/query", Statements, get(influxql::query).post(influxql::query)),
+        Route::new("/api/v2/query", Statements, post(flux::query)),
         Route::new("/api/v3/query_influxql", Statements, get(influxql::query_v3).post(influxql::query_v3)),
         Route::new("/api/v3/query_sql", Statements, get(sql::http::query_sql).post(sql::http::query_sql)),
         Route::new("/sql", Statements, get(sql::http::sql).post(sql::http::sql)),

@@ -10,7 +10,8 @@ use query::Budget;
 
 use crate::error::ApiError;
 use crate::http::json;
-use crate::scheduler::running::{AdmissionPermit, Description, Ended, Outcome};
+use crate::log::{self, Level};
+use crate::scheduler::running::{AdmissionPermit, Description, Ended, EndedQuery, Outcome};
 use crate::sign_in::Caller;
 use crate::state::State;
 
@@ -33,11 +34,14 @@ impl State {
 }
 
 impl Started<'_> {
-    /// The query is done: counts it, and tells the operator if it was slow.
-    pub(crate) fn end(self, outcome: Outcome, answer_bytes: usize) {
+    /// The query is done, or failed for a reason: counts it, and tells the operator if it was slow, or failed.
+    pub(crate) fn end(self, outcome: Outcome, answer_bytes: usize, reason: Option<&str>) {
         let (now_ns, slow_ms) = (self.state.db.now_ns(), self.state.settings.query_slow_ms);
-        if let Some(text) = self.state.queries.end(self.id, &Ended { outcome, answer_bytes, now_ns, slow_ms }) {
-            self.state.tell_slow_query(|| text);
+        let ended = Ended { reason, outcome, answer_bytes, now_ns, slow_ms };
+        match self.state.queries.end(self.id, &ended) {
+            Some(EndedQuery { text, is_slow: true }) => self.state.tell_slow_query(|| text),
+            Some(EndedQuery { text, is_slow: false }) => log::write(Level::Debug, &text),
+            None => {}
         }
     }
 }

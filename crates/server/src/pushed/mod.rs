@@ -6,7 +6,8 @@ mod families;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ingest::{Parsed, Protocol, exposition};
+use ingest::exposition::{self, Format};
+use ingest::{Parsed, Protocol};
 use model::STALE_NAN_BITS;
 use serde_json::{Value, json};
 
@@ -48,6 +49,14 @@ pub(crate) enum Push {
     All,
     /// POST: replaces those of the same name.
     SameName,
+}
+
+/// Metrics that were pushed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pushed<'a> {
+    pub(crate) push: Push,
+    pub(crate) text: &'a str,
+    pub(crate) format: Format,
 }
 
 impl GroupName {
@@ -97,24 +106,23 @@ fn group(state: &State, name: &GroupName) -> Option<Group> {
 }
 
 /// Adds pushed metrics to their group and writes it.
-pub(crate) fn push(
-    state: &State,
-    to: &Destination,
-    name: GroupName,
-    (push, text): (Push, &str),
-) -> Result<(), ApiError> {
+pub(crate) fn push(state: &State, to: &Destination, name: GroupName, pushed: Pushed<'_>) -> Result<(), ApiError> {
+    let Pushed { push, text, format } = pushed;
     let _changing = state.pushing();
     let now_ns = state.db.now_ns();
     let before = group(state, &name);
     if let Some(before) = &before {
         check(state, to, before)?;
     }
-    let pushed = families(text);
     let mut kept = match (push, &before) {
         (Push::SameName, Some(before)) => before.families.clone(),
         _ => Families::new(),
     };
-    kept.extend(pushed);
+    kept.extend(match format {
+        Format::Text => families(text),
+        // What is written again and again has no exemplars.
+        Format::OpenMetrics => families(&plain_text(text)),
+    });
     let group = Group { name, families: kept, pushed_ns: now_ns };
     check(state, to, &group)?;
     let document = group.name.document();
@@ -130,8 +138,32 @@ pub(crate) fn push(
     if let Some(before) = before.filter(|before| before.families != group.families) {
         write(state, to, &before, Samples::Stale(now_ns))?;
     }
-    let outcome = write(state, to, &group, Samples::Values(now_ns))?;
+    let mut outcome = write(state, to, &group, Samples::Values(now_ns))?;
+    if outcome.dropped == 0 && format == Format::OpenMetrics {
+        outcome = write_exemplars(state, to, &group, text)?;
+    }
     if outcome.dropped == 0 { Ok(()) } else { Err(ApiError::bad_data(outcome.number_lines().message())) }
+}
+
+/// An exposition in OpenMetrics as one in the text format, which has neither exemplars nor an end.
+fn plain_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines().map(str::trim).filter(|line| *line != "# EOF") {
+        out.push_str(exposition::without_exemplar(line));
+        out.push('\n');
+    }
+    out
+}
+
+/// Writes the exemplars of what was pushed for a group, once.
+fn write_exemplars(state: &State, to: &Destination, group: &Group, text: &str) -> Result<Outcome, ApiError> {
+    let exposed = Exposed { group, text, format: Format::OpenMetrics };
+    parse(state, to, exposed, group.pushed_ns, |mut parsed| {
+        // The samples are written.
+        parsed.batch.blocks.clear();
+        parsed.batch.metadata.clear();
+        state.store("pushed", to, parsed)
+    })
 }
 
 /// Deletes a group: its series end.
@@ -171,7 +203,8 @@ enum Samples {
 fn write(state: &State, to: &Destination, group: &Group, samples: Samples) -> Result<Outcome, ApiError> {
     let (Samples::Values(time_ns) | Samples::Stale(time_ns)) = samples;
     let text = group.text();
-    parse(state, to, (group, &text), time_ns, |mut parsed| {
+    let exposed = Exposed { group, text: &text, format: Format::Text };
+    parse(state, to, exposed, time_ns, |mut parsed| {
         if matches!(samples, Samples::Stale(_)) {
             parsed.batch.blocks.iter_mut().for_each(|block| block.cells.fill(STALE_NAN_BITS));
         }
@@ -184,7 +217,8 @@ fn write(state: &State, to: &Destination, group: &Group, samples: Samples) -> Re
 fn check(state: &State, to: &Destination, group: &Group) -> Result<(), ApiError> {
     let text = group.text();
     // No line has this time.
-    parse(state, to, (group, &text), i64::MIN, |mut parsed| {
+    let exposed = Exposed { group, text: &text, format: Format::Text };
+    parse(state, to, exposed, i64::MIN, |mut parsed| {
         state.db.refuse_outside(&to.database, &to.scope, &mut parsed)?;
         if !parsed.errors.is_empty() {
             return Err(ApiError::bad_data(Outcome::of_errors(parsed.errors).number_lines().message()));
@@ -197,18 +231,27 @@ fn check(state: &State, to: &Destination, group: &Group) -> Result<(), ApiError>
     })
 }
 
+/// A text of a group's metrics.
+#[derive(Debug, Clone, Copy)]
+struct Exposed<'a> {
+    group: &'a Group,
+    text: &'a str,
+    format: Format,
+}
+
 fn parse<T>(
     state: &State,
     to: &Destination,
-    (group, text): (&Group, &str),
+    exposed: Exposed<'_>,
     now_ns: i64,
     then: impl FnOnce(Parsed<'_>) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
+    let Exposed { group, text, format } = exposed;
     let labels = group.name.labels.iter().filter(|(_, value)| !value.is_empty());
     let extra_labels: Vec<(String, String)> = labels.map(|(name, value)| (name.clone(), value.clone())).collect();
     let options = exposition::Options {
         hasher: state.hasher(Protocol::Exposition, to)?,
-        format: exposition::Format::Text,
+        format,
         now_ns,
         extra_labels: &extra_labels,
         limits: state.db.limits(),

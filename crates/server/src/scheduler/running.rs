@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
 use crate::http::json;
+use crate::log::{self, Level};
 use crate::metrics::family;
 use crate::redact;
 use crate::scheduler::{ScheduleGuard, Scheduler};
@@ -332,15 +333,18 @@ impl Queries {
         )))
     }
 
-    /// Counts a query that is done; the text of its notice if it took `slow_ms` or longer.
-    pub(crate) fn end(&self, id: u64, ended: &Ended) -> Option<String> {
+    /// Counts a query that is done; what the log is to say of it, if it took `slow_ms` or longer, or failed.
+    pub(crate) fn end(&self, id: u64, ended: &Ended<'_>) -> Option<EndedQuery> {
         let running = lock(&self.running).remove(&id)?;
         let duration_s = seconds_between(running.started_ns, ended.now_ns);
         let (kind, samples) = (running.description.kind, running.budget.samples_taken());
         count(self, kind, ended.outcome, duration_s, samples);
         let is_slow = duration_s * 1000.0 >= ended.slow_ms as f64;
-        let &Ended { outcome, answer_bytes, .. } = ended;
-        is_slow.then(|| SlowQuery { running: &running, outcome, duration_s, samples, answer_bytes }.text())
+        let is_told = is_slow || ended.reason.is_some() && log::is_enabled(Level::Debug);
+        is_told.then(|| EndedQuery {
+            text: LoggedQuery { running: &running, ended, duration_s, samples, is_slow }.text(),
+            is_slow,
+        })
     }
 
     /// Stops and counts a query whose client has left; one that ended is not known any more.
@@ -352,8 +356,16 @@ impl Queries {
     }
 }
 
+/// What the log says of a query that is done.
+pub(crate) struct EndedQuery {
+    pub(crate) text: String,
+    pub(crate) is_slow: bool,
+}
+
 /// How a query ended.
-pub(crate) struct Ended {
+pub(crate) struct Ended<'a> {
+    /// Why it failed, if it did.
+    pub(crate) reason: Option<&'a str>,
     pub(crate) outcome: Outcome,
     pub(crate) answer_bytes: usize,
     pub(crate) now_ns: i64,
@@ -373,25 +385,28 @@ fn count(queries: &Queries, kind: &'static str, outcome: Outcome, duration_s: f6
     }
 }
 
-/// What the log says of a query.
-struct SlowQuery<'q> {
+/// A query that the log has a line of.
+struct LoggedQuery<'q> {
     running: &'q Running,
-    outcome: Outcome,
+    ended: &'q Ended<'q>,
     duration_s: f64,
     samples: u64,
-    answer_bytes: usize,
+    is_slow: bool,
 }
 
-impl SlowQuery<'_> {
+impl LoggedQuery<'_> {
     fn text(&self) -> String {
         let Description { kind, text, database, caller } = &self.running.description;
         let remote = caller.remote;
         let shown: String = redact::passwords(text).chars().take(LOGGED_CHARACTERS_MAX).collect();
         let remote = remote.map_or_else(|| "unknown".to_owned(), |remote| remote.to_string());
-        let (outcome, duration_s) = (self.outcome.name(), self.duration_s);
-        let (samples, answer_bytes) = (self.samples, self.answer_bytes);
+        let (outcome, duration_s) = (self.ended.outcome.name(), self.duration_s);
+        let (samples, answer_bytes) = (self.samples, self.ended.answer_bytes);
+        let slow = if self.is_slow { "slow " } else { "" };
+        let reason: String = self.ended.reason.unwrap_or_default().chars().take(LOGGED_CHARACTERS_MAX).collect();
+        let reason = if reason.is_empty() { reason } else { format!(" ({})", redact::passwords(&reason)) };
         format!(
-            "slow {kind} query from {remote}: {outcome} after {duration_s:.3} s, {samples} samples, {answer_bytes} bytes of \
+            "{slow}{kind} query from {remote}: {outcome}{reason} after {duration_s:.3} s, {samples} samples, {answer_bytes} bytes of \
              answer, database {database:?}: {shown:?}"
         )
     }

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::{Sink, SinkExt};
 use pgwire::api::portal::{Format, Portal};
-use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler, send_describe_response};
+use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler, send_describe_response, send_ready_for_query};
 use pgwire::api::results::{DescribePortalResponse, DescribeStatementResponse, FieldInfo, Response};
 use pgwire::api::stmt::{QueryParser, StoredStatement};
 use pgwire::api::store::{Entry, MemPortalStore, PortalStore};
-use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, Type};
-use pgwire::error::{PgWireError, PgWireResult};
+use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type};
+use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::data::{NoData, ParameterDescription};
-use pgwire::messages::extendedquery::{Describe, Execute, Parse, ParseComplete};
+use pgwire::messages::extendedquery::{Describe, Execute, Parse, ParseComplete, Sync as SyncMessage};
 use pgwire::messages::response::TransactionStatus;
 use pgwire::messages::simplequery::Query;
 use sql::{Column, SessionCommand, Value};
@@ -94,15 +94,19 @@ impl Connection {
 
     /// Makes a statement part of those that were sent with it, which are done together or not at all. Rows that a client is yet to send are
     /// written on their own.
-    async fn part<C>(&self, client: &C, statements: &Statements, index: usize) -> PgWireResult<()>
+    async fn part<C>(
+        &self,
+        client: &C,
+        parsed: &sql::Parsed,
+        (index, is_one_of_several): (usize, bool),
+    ) -> PgWireResult<()>
     where
         C: ClientInfo + Send + Sync,
     {
-        let parsed = &statements.parsed;
         if parsed.takes_rows(index) {
             return self.commit_implicit(client).await;
         }
-        if parsed.statements.len() > 1 {
+        if is_one_of_several {
             let (share, bytes_max) = (self.state.bodies.share(), self.state.settings.body_bytes_max);
             self.session().begin_implicit(share, bytes_max);
         }
@@ -172,7 +176,7 @@ impl SimpleQueryHandler for Connection {
             let format = &Format::UnifiedText;
             let asked = Request { statements: &statements, index, parameters: Vec::new(), format };
             let in_transaction = self.session().is_in_transaction();
-            let answer = match self.part(client, &statements, index).await {
+            let answer = match self.part(client, &statements.parsed, (index, count > 1)).await {
                 Ok(()) => self.answer(client, asked).await,
                 Err(error) => Err(error),
             };
@@ -342,7 +346,10 @@ impl ExtendedQueryHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        self.session().roll_back_implicit();
+        let parsed = &portal.statement.statement.parsed;
+        // The only statement up to Sync is done at once.
+        let is_one_of_several = self.session().is_implicit() || !self.is_last_before_sync();
+        self.part(client, parsed, (0, is_one_of_several && parsed.can_be_undone(0))).await?;
         let mut parameters = Vec::with_capacity(portal.parameter_len());
         let zone = self.session().time_zone();
         for index in 0..portal.parameter_len() {
@@ -350,5 +357,23 @@ impl ExtendedQueryHandler for Connection {
         }
         let (statements, format) = (&portal.statement.statement, &portal.result_column_format);
         self.answer(client, Request { statements, index: 0, parameters, format }).await
+    }
+
+    /// Ends what was sent since the last Sync: it is written, or undone if a part of it failed.
+    async fn on_sync<C>(&self, client: &mut C, _: SyncMessage) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Statements>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        if matches!(client.state(), PgWireConnectionState::AwaitingSync) {
+            self.session().roll_back_implicit();
+        } else if let Err(error) = self.commit_implicit(client).await {
+            let error: ErrorInfo = error.into();
+            client.feed(PgWireBackendMessage::ErrorResponse(error.into())).await?;
+        }
+        client.portal_store().rm_portal(DEFAULT_NAME);
+        send_ready_for_query(client, client.transaction_status()).await
     }
 }

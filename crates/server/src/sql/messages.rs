@@ -61,6 +61,9 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: Socket, ahead: Ve
     }
 }
 
+/// The first byte of a Sync.
+const SYNC: u8 = b'S';
+
 /// Returns whether the client has not signed in yet.
 const fn is_starting(state: PgWireConnectionState) -> bool {
     use PgWireConnectionState::{AuthenticationInProgress, AwaitingSslRequest, AwaitingStartup};
@@ -105,6 +108,9 @@ async fn answer(
         _ => message.is_extended_query(),
     };
     let was_starting = is_starting(messages.state());
+    if matches!(message, PgWireFrontendMessage::Execute(_)) {
+        connection.note_next(messages.read_buffer().first() == Some(&SYNC));
+    }
     let is_cancelling = matches!(message, PgWireFrontendMessage::CancelRequest(_));
     let handler = || connection.clone();
     let canceller = Arc::new(connection.canceller());

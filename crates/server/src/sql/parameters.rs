@@ -20,7 +20,7 @@ const NS_PER_DAY: i64 = 86_400_000_000_000;
 pub(super) fn sample_of(kind: Option<&Type>) -> Value {
     match kind.map(|kind| (kind, sql_type_of(kind))) {
         Some((_, Some(SqlType::Bool))) => Value::Bool(true),
-        Some((_, Some(SqlType::Int)) | (&Type::OID, _)) => Value::Int(1),
+        Some((_, Some(SqlType::Int | SqlType::Int4)) | (&Type::OID, _)) => Value::Int(1),
         Some((_, Some(SqlType::Float)) | (&Type::NUMERIC, _)) => Value::Float(1.0),
         Some((_, Some(SqlType::Timestamp))) => Value::Timestamp(0),
         Some((_, Some(SqlType::LocalTimestamp))) => Value::LocalTimestamp(0),

@@ -1,6 +1,7 @@
 //! Postgres's protocol (version 3): simple and extended queries, cancelling, types as they are. How clients sign in: `sign_in.rs`.
 
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use access::scope::Scope;
@@ -59,6 +60,7 @@ impl Serve for Sessions {
             session: Mutex::default(),
             sizes: Mutex::default(),
             notices: Mutex::default(),
+            is_sync_next: AtomicBool::new(false),
         };
         tokio::select! {
             // What goes wrong with a connection ends it and nothing else.
@@ -83,6 +85,8 @@ pub(super) struct Connection {
     sizes: Mutex<StatementSizes>,
     /// Notices that are sent before the next answer.
     notices: Mutex<Vec<ErrorInfo>>,
+    /// True if a Sync has come right after the Execute that is answered.
+    is_sync_next: AtomicBool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -152,6 +156,16 @@ impl Connection {
     /// Takes note of the prepared statement or portal that a message makes. Returns whether it fits.
     pub(super) fn note_statement(&self, message: &PgWireFrontendMessage) -> bool {
         self.sizes().note(message, self.state.settings.postgres_message_bytes_max)
+    }
+
+    /// Takes note of whether a Sync has come after the Execute that is answered next.
+    pub(super) fn note_next(&self, is_sync: bool) {
+        self.is_sync_next.store(is_sync, Ordering::Relaxed);
+    }
+
+    /// Returns whether the statement that is answered is known to be the last one before a Sync.
+    pub(super) fn is_last_before_sync(&self) -> bool {
+        self.is_sync_next.load(Ordering::Relaxed)
     }
 
     pub(super) fn too_many_statements(&self) -> PgWireError {

@@ -22,7 +22,7 @@ const fn questdb_type(sql_type: SqlType) -> &'static str {
     match sql_type {
         SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date => "TIMESTAMP",
         SqlType::Bool => "BOOLEAN",
-        SqlType::Int => "LONG",
+        SqlType::Int | SqlType::Int4 => "LONG",
         SqlType::Float => "DOUBLE",
         _ => "STRING",
     }

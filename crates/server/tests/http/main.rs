@@ -29,6 +29,7 @@ mod questdb;
 mod readiness;
 mod replicas;
 mod scraping;
+mod search;
 mod sql;
 mod status;
 mod streams;

@@ -284,3 +284,64 @@ fn rows_of_statements_are_not_far_ahead_of_the_clock() {
         .await;
     });
 }
+
+/// Parse, Bind and Execute of a statement without parameters.
+fn send_statement(raw: &mut Raw, statement: &str) {
+    raw.send(b'P', &[b"\0", statement.as_bytes(), b"\0\0\0"].concat());
+    raw.send(b'B', b"\0\0\0\0\0\0\0\0");
+    raw.send(b'E', b"\0\0\0\0\0");
+}
+
+#[test]
+fn statements_up_to_sync_are_done_together() {
+    let server = start();
+    let insert = |host: &str| format!("INSERT INTO t (time, host, v) VALUES ('2020-01-01', '{host}', 1)");
+    let mut raw = Raw::started(&server);
+    let mut run = |statements: &[&str]| {
+        for statement in statements {
+            send_statement(&mut raw, statement);
+        }
+        raw.send(b'S', b"");
+        String::from_utf8(raw.kinds()).unwrap()
+    };
+    let count = |run: &mut dyn FnMut(&[&str]) -> String, host: &str| {
+        // As many rows as there are.
+        run(&[&format!("SELECT v FROM t WHERE host = '{host}'")]).matches('D').count()
+    };
+    assert_eq!(run(&["CREATE TABLE t (time TIMESTAMPTZ, host TAG, v DOUBLE PRECISION)"]), "12CZ");
+    assert_eq!(run(&[&insert("a"), &insert("b")]), "12C12CZ");
+    assert_eq!((count(&mut run, "a"), count(&mut run, "b")), (1, 1));
+    // An error undoes what came before it, and what comes after it up to Sync is passed over.
+    assert_eq!(run(&[&insert("c"), "SELECT nothing FROM t", &insert("d")]), "12C12EZ");
+    assert_eq!((count(&mut run, "c"), count(&mut run, "d")), (0, 0));
+    // Statements see the rows of those before them; a setting is undone, too.
+    assert_eq!(
+        run(&[&insert("e"), "SELECT v FROM t WHERE host = 'e'", "SET TIME ZONE 'Asia/Tokyo'", "SELECT 1/0"]),
+        "12C12DC12C12EZ"
+    );
+    assert_eq!(count(&mut run, "e"), 0);
+    // Rows that cannot be written are refused at the end, all of them.
+    let late = "INSERT INTO t (time, host, v) VALUES ('2200-01-01', 'f', 1)";
+    assert_eq!(run(&[&insert("f"), late]), "12C12CEZ");
+    assert_eq!(count(&mut run, "f"), 0);
+    // A single one is done, or refused, when it is executed.
+    assert_eq!(run(&[late]), "12EZ");
+    // COMMIT ends what came before it; BEGIN takes it in.
+    assert_eq!(run(&[&insert("g"), "COMMIT", "SELECT nothing FROM t"]).matches('E').count(), 1);
+    assert_eq!(count(&mut run, "g"), 1);
+    assert_eq!(run(&[&insert("h"), "BEGIN"]), "12C12CZ");
+    assert_eq!(run(&["ROLLBACK"]), "12CZ");
+    assert_eq!(count(&mut run, "h"), 0);
+    // What waits when its client leaves is not written.
+    send_statement(&mut raw, &insert("i"));
+    raw.send(b'H', b"");
+    raw.until(b'C');
+    drop(raw);
+    let mut raw = Raw::started(&server);
+    let mut run = |statements: &[&str]| {
+        statements.iter().for_each(|statement| send_statement(&mut raw, statement));
+        raw.send(b'S', b"");
+        String::from_utf8(raw.kinds()).unwrap()
+    };
+    assert_eq!(count(&mut run, "i"), 0);
+}

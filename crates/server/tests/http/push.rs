@@ -116,3 +116,41 @@ fn groups_are_written_again_by_the_next_server() {
     }
     assert!(!server.db.databases().contains(&"dropped".to_owned()));
 }
+
+const OPENMETRICS: [(&str, &str); 1] = [("content-type", "application/openmetrics-text; version=1.0.0")];
+
+fn exemplars(server: &Running, query: &str) -> Value {
+    let path = format!("/api/v1/query_exemplars?query={query}&start=1970-01-01T00:00:00Z&end=2100-01-01T00:00:00Z");
+    serde_json::from_str::<Value>(&server.get(&path).body).unwrap()["data"].clone()
+}
+
+#[test]
+fn exemplars_of_openmetrics_are_stored() {
+    let server = Running::start();
+    let text = "# TYPE done counter\ndone_total{a=\"#\"} 7 # {trace=\"x\"} 0.5\n# EOF\n";
+    let pushed = server.send("PUT", "/metrics/job/a", &OPENMETRICS, text);
+    assert_eq!(pushed.status, 200, "{}", pushed.body);
+    assert_eq!(value(&server, "done_total").as_deref(), Some("7"));
+    let found = exemplars(&server, "done_total");
+    assert_eq!(found[0]["seriesLabels"], serde_json::json!({"__name__": "done_total", "a": "#", "job": "a"}));
+    assert_eq!(found[0]["exemplars"][0]["labels"], serde_json::json!({"trace": "x"}));
+    // What is pushed for other names later leaves the exemplar as it is: one, with its time.
+    assert_eq!(server.send("POST", "/metrics/job/a", &OPENMETRICS, "other 1\n# EOF\n").status, 200);
+    assert_eq!(exemplars(&server, "done_total"), found);
+    let shown: Value = serde_json::from_str(&server.get("/api/v1/metrics").body).unwrap();
+    assert_eq!(shown["data"][0]["done"]["metrics"][0]["value"], "7");
+    // One that cannot be read is told; its sample is there.
+    let refused = server.send("PUT", "/metrics/job/b", &OPENMETRICS, "bad_total 1 # {trace=x} 1\n# EOF\n");
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("the exemplar cannot be read"), "{}", refused.body);
+    assert_eq!(value(&server, "bad_total").as_deref(), Some("1"));
+
+    // So are those of an import, from packed bodies, too.
+    let text = "in_total{a=\"1\"} 1 1500000000 # {trace=\"y\"} 2 1500000000.25\nin_total{a=\"2\"} 1 1500000000 # {} x\n# EOF\n";
+    let imported = server.send("POST", "/api/v1/import/prometheus", &OPENMETRICS, text);
+    assert_eq!(imported.status, 400);
+    assert!(imported.body.contains("the exemplar cannot be read"), "{}", imported.body);
+    let found = exemplars(&server, "in_total");
+    assert_eq!(found.as_array().unwrap().len(), 1);
+    assert_eq!(found[0]["exemplars"][0]["timestamp"], 1_500_000_000.25);
+}

@@ -31,7 +31,7 @@ impl Relation {
     /// Its rows as batches of the very schema that [`arrow_schema`] gives for its columns, whatever is in them: for protocols that tell
     /// the schema before there are rows. An error if a column of whole numbers has some beyond 64 signed bits.
     pub fn batches_as_described(&self) -> Result<RelationBatches<'_>, SqlError> {
-        for (place, column) in self.columns.iter().enumerate().filter(|(_, column)| column.sql_type == SqlType::Int) {
+        for (place, column) in self.columns.iter().enumerate().filter(|(_, column)| column.sql_type.is_integer()) {
             if self.rows.iter().any(|row| matches!(row.get(place), Some(Value::Float(_)))) {
                 return invalid(format!(
                     "column \"{0}\" has numbers beyond 64 signed bits: ask for CAST({0} AS double precision)",
@@ -129,7 +129,7 @@ fn described_type(column: &Column) -> ArrowType {
 const fn known_type(sql_type: SqlType) -> Option<ArrowType> {
     match sql_type {
         SqlType::Bool => Some(ArrowType::Bool),
-        SqlType::Int => Some(ArrowType::I64),
+        SqlType::Int | SqlType::Int4 => Some(ArrowType::I64),
         SqlType::Float => Some(ArrowType::F64),
         SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date => Some(ArrowType::Time),
         SqlType::Text | SqlType::Interval => Some(ArrowType::Text),

@@ -6,9 +6,10 @@ use super::rows::{relation, text, with_same};
 use crate::relation::Relation;
 
 /// Types with the numbers that Postgres's clients know them by.
-pub(crate) const TYPES: [(i64, &str, &str, SqlType); 9] = [
+pub(crate) const TYPES: [(i64, &str, &str, SqlType); 10] = [
     (16, "bool", "boolean", SqlType::Bool),
     (20, "int8", "bigint", SqlType::Int),
+    (23, "int4", "integer", SqlType::Int4),
     (25, "text", "text", SqlType::Text),
     (701, "float8", "double precision", SqlType::Float),
     (1043, "varchar", "character varying", SqlType::Unknown),
@@ -18,12 +19,22 @@ pub(crate) const TYPES: [(i64, &str, &str, SqlType); 9] = [
     (1186, "interval", "interval", SqlType::Interval),
 ];
 /// The numbers of arrays and of the types of their elements.
-pub(crate) const ARRAYS: [(i64, i64); 8] =
-    [(1000, 16), (1016, 20), (1009, 25), (1022, 701), (1182, 1082), (1115, 1114), (1185, 1184), (1187, 1186)];
+pub(crate) const ARRAYS: [(i64, i64); 9] = [
+    (1000, 16),
+    (1016, 20),
+    (1007, 23),
+    (1009, 25),
+    (1022, 701),
+    (1182, 1082),
+    (1115, 1114),
+    (1185, 1184),
+    (1187, 1186),
+];
 /// The number of the type of names, which no value has; clients ask for its length.
 const NAME: i64 = 19;
 /// The bytes of types whose values all have as many.
-const LENGTHS: [(i64, i64); 8] = [(16, 1), (NAME, 64), (20, 8), (701, 8), (1082, 4), (1114, 8), (1184, 8), (1186, 16)];
+const LENGTHS: [(i64, i64); 9] =
+    [(16, 1), (NAME, 64), (20, 8), (23, 4), (701, 8), (1082, 4), (1114, 8), (1184, 8), (1186, 16)];
 /// The number of the function that reads arrays, by which clients tell types that are arrays.
 pub(crate) const ARRAY_IN: i64 = 750;
 /// The name of a type by its number.

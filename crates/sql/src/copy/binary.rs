@@ -28,6 +28,13 @@ pub fn push_binary(out: &mut impl BufMut, value: &Value, sql_type: SqlType) {
             out.put_i32(8);
             out.put_i64(*value);
         }
+        (SqlType::Int4, Value::Int(value)) => match i32::try_from(*value) {
+            Ok(value) => {
+                out.put_i32(4);
+                out.put_i32(value);
+            }
+            Err(_) => out.put_i32(-1),
+        },
         (SqlType::Float, Value::Int(value)) => {
             out.put_i32(8);
             out.put_f64(*value as f64);
@@ -70,7 +77,7 @@ pub fn read_binary(bytes: &[u8], sql_type: SqlType) -> Result<Value, SqlError> {
             [byte] => Value::Bool(*byte != 0),
             _ => return Err(wrong()),
         },
-        SqlType::Int => Value::Int(integer(bytes).ok_or_else(wrong)?),
+        SqlType::Int | SqlType::Int4 => Value::Int(integer(bytes).ok_or_else(wrong)?),
         SqlType::Float => match bytes.len() {
             4 => Value::Float(f64::from(f32::from_be_bytes(array(bytes).ok_or_else(wrong)?))),
             _ => Value::Float(f64::from_be_bytes(array(bytes).ok_or_else(wrong)?)),

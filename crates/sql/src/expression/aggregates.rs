@@ -120,6 +120,7 @@ impl AggregateFunction {
     pub(crate) const fn returns(self, argument: SqlType) -> SqlType {
         match self {
             Self::Count => SqlType::Int,
+            Self::Sum if argument.is_integer() => SqlType::Int,
             Self::Sum | Self::Min | Self::Max | Self::First | Self::Last | Self::Mode => argument,
             Self::StringAgg => SqlType::Text,
             Self::BoolAnd | Self::BoolOr => SqlType::Bool,

@@ -165,7 +165,7 @@ pub(super) fn unified(arguments: Vec<Typed>) -> (Vec<Bound>, SqlType) {
             Bound::Cast(Box::new(Bound::Constant(value)), sql_type)
         }
         Bound::Constant(value) if value.time_ns().is_none() => Bound::Constant(value.widened(sql_type)),
-        other if (typed.sql_type, sql_type) == (SqlType::Int, SqlType::Float) => Bound::Cast(Box::new(other), sql_type),
+        other if typed.sql_type.is_integer() && sql_type == SqlType::Float => Bound::Cast(Box::new(other), sql_type),
         other if is_time(typed.sql_type) && is_time(sql_type) && typed.sql_type != sql_type => {
             Bound::Cast(Box::new(other), sql_type)
         }

@@ -88,22 +88,22 @@ pub(super) static CONCATENATE: Function = Function {
 
 /// The type of two values' sum, difference, product or quotient.
 pub(super) fn arithmetic_type(operator: &str, a: SqlType, b: SqlType) -> Option<SqlType> {
-    use SqlType::{Date, Float, Int, Interval, LocalTimestamp, Timestamp, Unknown};
+    use SqlType::{Date, Float, Int, Int4, Interval, LocalTimestamp, Timestamp, Unknown};
     match (operator, a, b) {
         // Whole numbers beside timestamps are nanoseconds.
-        ("+" | "-", Timestamp, Interval | Unknown | Int) | ("+", Interval | Unknown | Int, Timestamp) => {
+        ("+" | "-", Timestamp, Interval | Unknown | Int | Int4) | ("+", Interval | Unknown | Int | Int4, Timestamp) => {
             Some(Timestamp)
         }
-        ("+" | "-", LocalTimestamp, Interval | Unknown | Int)
-        | ("+", Interval | Unknown | Int, LocalTimestamp)
+        ("+" | "-", LocalTimestamp, Interval | Unknown | Int | Int4)
+        | ("+", Interval | Unknown | Int | Int4, LocalTimestamp)
         | ("+" | "-", Date, Interval | Unknown)
         | ("+", Interval | Unknown, Date) => Some(LocalTimestamp),
-        ("+" | "-", Date, Int) | ("+", Int, Date) => Some(Date),
-        ("-", Date, Date) => Some(Int),
+        ("+" | "-", Date, Int | Int4) | ("+", Int | Int4, Date) => Some(Date),
+        ("-", Date, Date) => Some(Int4),
         ("-", Timestamp | LocalTimestamp | Date, Timestamp | LocalTimestamp | Date)
         | ("+" | "-", Interval, Interval)
-        | ("*" | "/", Interval, Int | Float | Unknown)
-        | ("*", Int | Float, Interval) => Some(Interval),
+        | ("*" | "/", Interval, Int | Int4 | Float | Unknown)
+        | ("*", Int | Int4 | Float, Interval) => Some(Interval),
         ("/", Interval, Interval) => Some(Float),
         _ => a.common_number(b),
     }

@@ -1,6 +1,6 @@
 //! Expressions of a certain shape: made, and recognized.
 
-use jiff::tz::TimeZone;
+use query::time::CalendarBins;
 use query::{Interval, Value};
 
 use super::{Bound, Environment, NS_PER_DAY, is_time, operators, times};
@@ -46,31 +46,47 @@ pub(crate) fn sample_bin(width: Interval, time: Bound, offset_ns: i64, zone: &st
     Bound::Call(&times::SAMPLE_BY, vec![width, time, offset, zone])
 }
 
-/// Width and offset, in nanoseconds, of the bins of a table's time that an expression means, if they all have one width.
-pub(crate) fn fixed_bins(bins: &Bound, scope: &Scope, environment: &Environment) -> Option<(i64, i64)> {
+/// The bins of a table's time that an expression means.
+pub(crate) fn time_bins(bins: &Bound, scope: &Scope, environment: &Environment) -> Option<CalendarBins> {
     let Bound::Call(function, arguments) = bins else { return None };
     let [first, at, rest @ ..] = arguments.as_slice() else { return None };
     if !matches!(at, Bound::Column(place) if is_time(scope, *place)) {
         return None;
     }
-    if let Some(bins) = times::calendar_bins(bins, environment).ok()? {
-        return bins.equal_bins();
+    if function.name != "date_trunc" {
+        return times::calendar_bins(bins, environment).ok()?;
     }
-    if function.name != "date_trunc" || !rest.is_empty() || environment.time_zone != TimeZone::UTC {
-        return None;
-    }
-    let Bound::Constant(unit) = first else { return None };
-    let width_ns = match unit.to_string().to_lowercase().trim_end_matches('s') {
-        "second" => 1_000_000_000,
-        "minute" => 60_000_000_000,
-        "hour" => 3_600_000_000_000,
-        "day" => NS_PER_DAY,
-        "week" => 7 * NS_PER_DAY,
+    let zone = match rest {
+        [] => environment.time_zone.clone(),
+        [zone] if zone.is_constant() => times::time_zone(&zone.value(&[], environment).ok()?.to_string()).ok()?,
         _ => return None,
     };
-    // Where the bin of the epoch begins says where all do.
-    match (function.call)(&[unit.clone(), Value::Timestamp(0)], environment).ok()? {
-        Value::Timestamp(start_ns) => Some((width_ns, start_ns.rem_euclid(width_ns))),
-        _ => None,
+    let Bound::Constant(unit) = first else { return None };
+    let ns = Interval::of_ns;
+    let (width, local_origin_ns) = match unit.to_string().to_lowercase().trim_end_matches('s') {
+        "second" => (ns(1_000_000_000), 0),
+        "minute" => (ns(60_000_000_000), 0),
+        "hour" => (ns(3_600_000_000_000), 0),
+        "day" => (ns(NS_PER_DAY), 0),
+        // A week begins on a Monday; the epoch was a Thursday.
+        "week" => (ns(7 * NS_PER_DAY), 4 * NS_PER_DAY),
+        "month" => (Interval::of_months(1), 0),
+        "quarter" => (Interval::of_months(3), 0),
+        "year" => (Interval::of_months(12), 0),
+        _ => return None,
+    };
+    Some(CalendarBins::new(width, local_origin_ns, zone))
+}
+
+/// Returns whether a time's bin begins where the expression of the bins says: where clocks change, `date_trunc` may cut otherwise than bins.
+pub(crate) fn begins_at(bins: &Bound, time_ns: i64, start_ns: i64, environment: &Environment) -> bool {
+    let Bound::Call(function, arguments) = bins else { return false };
+    let mut values = Vec::with_capacity(arguments.len());
+    for (place, argument) in arguments.iter().enumerate() {
+        match if place == 1 { Ok(Value::Timestamp(time_ns)) } else { argument.value(&[], environment) } {
+            Ok(value) => values.push(value),
+            Err(_) => return false,
+        }
     }
+    matches!((function.call)(&values, environment), Ok(Value::Timestamp(found_ns)) if found_ns == start_ns)
 }

@@ -88,7 +88,7 @@ impl Run<'_> {
                 }
             }
             for (call, fill) in gaps.fills.iter().enumerate() {
-                let is_whole = grouped.calls.get(call).is_some_and(|call| call.sql_type == SqlType::Int);
+                let is_whole = grouped.calls.get(call).is_some_and(|call| call.sql_type.is_integer());
                 let column = FilledColumn { column: grouped.keys.len() + call, key: gaps.key, is_whole };
                 fill_column(&mut rows, &column, *fill);
             }

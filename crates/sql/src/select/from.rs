@@ -22,6 +22,8 @@ const SERIES: &str = "#series";
 pub(crate) enum Source {
     /// A table alone, not read yet.
     Table(Table),
+    /// A table alone to which the transaction has made changes, not read yet.
+    Changed(Table),
     Rows(Vec<Vec<Value>>),
 }
 
@@ -103,7 +105,7 @@ impl Run<'_> {
         let mut scope = self.scope(&schema, qualifier);
         rename(alias, scope.columns.iter_mut().map(|column| &mut column.name));
         if self.has_pending_rows(&schema.name) {
-            return Ok((Source::Rows(self.rows_with_pending(&schema)?), scope));
+            return Ok((Source::Changed(Table { schema }), scope));
         }
         Ok((Source::Table(Table { schema }), scope))
     }
@@ -139,9 +141,10 @@ impl Run<'_> {
         Scope { columns }
     }
 
-    fn rows_of(&mut self, source: Source, scope: &Scope) -> Result<Vec<Vec<Value>>, SqlError> {
+    pub(super) fn rows_of(&mut self, source: Source, scope: &Scope) -> Result<Vec<Vec<Value>>, SqlError> {
         match source {
             Source::Rows(rows) => Ok(rows),
+            Source::Changed(table) => self.rows_with_pending(&table.schema, None),
             Source::Table(table) => {
                 let rows = self.read_table(&table, scope, None, RowsWanted::All)?;
                 self.note_folds(&rows)?;

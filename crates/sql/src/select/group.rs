@@ -25,6 +25,10 @@ impl Run<'_> {
     ) -> Result<Rows, SqlError> {
         let rows = match source {
             Source::Rows(rows) => Rows::Made(self.filtered(rows, condition.as_ref())?),
+            Source::Changed(table) => {
+                let rows = self.rows_with_pending(&table.schema, condition.as_ref())?;
+                Rows::Made(self.filtered(rows, condition.as_ref())?)
+            }
             Source::Table(table) => match self.group_in_plan(&table, scope, condition.as_ref(), grouped, wanted)? {
                 Some(rows) => return Ok(rows),
                 None => self.read_table(&table, scope, condition, RowsWanted::All)?,

@@ -1,5 +1,6 @@
 //! SELECT: reads, filters, groups, orders and projects rows.
 
+mod bin_runs;
 mod end;
 mod fill;
 mod filter;
@@ -173,7 +174,11 @@ impl Run<'_> {
                     self.read_table(&table, scope, condition, wanted)?
                 }
             },
-            Source::Rows(rows) => {
+            Source::Rows(_) | Source::Changed(_) => {
+                let rows = match source {
+                    Source::Changed(table) => self.rows_with_pending(&table.schema, condition.as_ref())?,
+                    other => self.rows_of(other, scope)?,
+                };
                 let rows = self.filtered(rows, condition.as_ref())?;
                 Rows::Made(match &extension.latest_by {
                     Some(by) => self.latest_of_rows(rows, scope, by)?,

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use model::{MatchOp, ValueType};
-use query::plan::Selector;
+use query::plan::{Plan, Scan, Selector};
 use query::{SqlType, TableSchema, Value};
 use regex::Regex;
 
-use super::RowsWanted;
-use super::from::Table;
+use super::filter::lower;
 use crate::error::{SqlError, invalid};
+use crate::expression::Typed;
 use crate::pending::{DeletedRows, Kind, PendingWrite, RowChange, WrittenRows};
 use crate::run::Run;
 
@@ -61,15 +61,25 @@ impl Run<'_> {
         schema
     }
 
-    /// The rows of a table with those of the transaction, in order of time.
-    pub(crate) fn rows_with_pending(&mut self, schema: &TableSchema) -> Result<Vec<Vec<Value>>, SqlError> {
+    /// The rows of a table with those of the transaction, in order of time: all that a condition may hold for. Of what is stored only rows
+    /// of its times and tags are read, which a change of the transaction's leaves as they are.
+    pub(crate) fn rows_with_pending(
+        &mut self,
+        schema: &TableSchema,
+        condition: Option<&Typed>,
+    ) -> Result<Vec<Vec<Value>>, SqlError> {
         let mut own = OwnRows { schema, rows: Vec::new(), by_key: HashMap::new(), series: HashMap::new() };
         if self.describes {
             return Ok(own.rows);
         }
         if let Some(stored) = self.session.table(&self.environment.database, &schema.name)? {
-            let scope = self.scope(&stored, &schema.name);
-            let rows = self.read_table(&Table { schema: stored.clone() }, &scope, None, RowsWanted::All)?;
+            let mut scan = Scan::of_table(&stored.name);
+            if let Some(condition) = condition {
+                // What cannot be part of the scan is tried on all rows, after they were changed.
+                lower(condition.expression.clone(), &mut scan, &self.scope(schema, &schema.name));
+            }
+            let frames = self.plan(Plan::Scan(scan))?;
+            let rows = self.rows_of_frames(frames, &stored, Vec::new())?;
             self.note_folds(&rows)?;
             let columns: Vec<Option<usize>> = own.columns_of(&stored);
             own.rows.extend(rows.made().into_iter().map(|row| {

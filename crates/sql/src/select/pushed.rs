@@ -1,14 +1,15 @@
-//! Groups that the plan can make, mostly from summaries: by tags and by bins of time of a fixed width.
+//! Groups that the plan can make, mostly from summaries: by tags and by bins of time.
 
-use query::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, Plan};
+use query::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, Plan, Scan};
 use query::{Column, Frame, FrameColumn, ResultRows, RowColumn, RowShape, Value, Values};
 
+use super::bin_runs::KeyBins;
 use super::filter::lower;
 use super::from::Table;
 use super::group::of_nothing;
 use super::{Rows, RowsWanted};
 use crate::error::SqlError;
-use crate::expression::{Bound, BoundAggregate, Grouped, Typed, fixed_bins};
+use crate::expression::{Bound, BoundAggregate, Grouped, Typed, time_bins};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 
@@ -32,7 +33,7 @@ impl Run<'_> {
         let filter =
             condition.map(|condition| lower(condition.expression.clone(), &mut scan, scope)).unwrap_or_default();
         let Some(mut calls) = aggregates(grouped, scope) else { return Ok(None) };
-        let Some((keys, width_ns, offset_ns)) = plan_keys(grouped, scope, &self.environment) else { return Ok(None) };
+        let Some((keys, bins)) = plan_keys(grouped, scope, &self.environment) else { return Ok(None) };
         if !filter.rest.is_empty() || calls.is_empty() && keys.is_empty() {
             return Ok(None);
         }
@@ -40,7 +41,7 @@ impl Run<'_> {
             // Groups are those that have rows, however many.
             calls.push(AggregateCall { aggregate: Aggregate::Count, input: AggregateInput::Time });
         }
-        let by =
+        let by: Vec<String> =
             keys.iter().filter_map(|key| if let PlanKey::Tag(tag) = key { Some(tag.clone()) } else { None }).collect();
         let mut distinct: Vec<AggregateCall> = Vec::new();
         calls.iter().for_each(|call| {
@@ -52,9 +53,16 @@ impl Run<'_> {
             // There is one group whatever rows there are.
             scan.table.iter_mut().for_each(|table| table.every_row = false);
         }
-        let grouping = Grouping { width_ns, offset_ns, aggregates: distinct, by: Some(by) };
-        let plan = Plan::GroupBy { input: Box::new(filter.plan(scan)), grouping };
-        let frames = self.plan(if matches!(keys.as_slice(), [PlanKey::Bin]) { cut(plan, wanted) } else { plan })?;
+        let Some(runs) = self.bin_runs(&scan, bins)? else { return Ok(None) };
+        let is_cut = matches!((keys.as_slice(), runs.as_slice()), ([PlanKey::Bin], [_]));
+        let mut frames = Vec::new();
+        for (range, bins) in runs {
+            let (width_ns, offset_ns) = bins.unzip();
+            let (offset_ns, aggregates) = (offset_ns.unwrap_or_default(), distinct.clone());
+            let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(by.clone()) };
+            let plan = Plan::GroupBy { input: Box::new(filter.plan(Scan { range, ..scan.clone() })), grouping };
+            frames.extend(self.plan(if is_cut { cut(plan, wanted) } else { plan })?);
+        }
         let count: usize = frames.iter().map(Frame::rows).sum();
         self.charge(count * (keys.len() + calls.len()))?;
         if !grouped.keys.is_empty() && calls.iter().all(is_as_computed) {
@@ -201,11 +209,11 @@ fn aggregate_of(call: &BoundAggregate, scope: &Scope) -> Option<AggregateCall> {
 }
 
 /// The keys, and the bins of the one that is of time.
-fn plan_keys(
-    grouped: &Grouped,
+fn plan_keys<'a>(
+    grouped: &'a Grouped,
     scope: &Scope,
     environment: &crate::expression::Environment,
-) -> Option<(Vec<PlanKey>, Option<i64>, i64)> {
+) -> Option<(Vec<PlanKey>, Option<KeyBins<'a>>)> {
     let (mut keys, mut bins) = (Vec::new(), None);
     for key in &grouped.keys {
         match &key.typed.expression {
@@ -217,11 +225,10 @@ fn plan_keys(
                 if bins.is_some() {
                     return None;
                 }
-                bins = Some(fixed_bins(other, scope, environment)?);
+                bins = Some(KeyBins { expression: other, bins: time_bins(other, scope, environment)? });
                 keys.push(PlanKey::Bin);
             }
         }
     }
-    let (width_ns, offset_ns) = bins.unzip();
-    Some((keys, width_ns, offset_ns.unwrap_or_default()))
+    Some((keys, bins))
 }

@@ -4,14 +4,15 @@ use model::{TimeRange, ValueType};
 use query::plan::Scan;
 use query::{DatabaseSettings, NewTable, Value};
 use sqlparser::ast::{
-    self, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, Expr, FromTable, ObjectName, ObjectType,
-    Statement, TableFactor,
+    self, AlterTableOperation, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, Expr, FromTable,
+    ObjectName, ObjectType, SqlOption, Statement, TableFactor,
 };
 
 use crate::error::{SqlError, invalid, refused, unsupported};
 use crate::pending::DeletedRows;
 use crate::run::Run;
 use crate::select::lower;
+use crate::syntax::questdb::ttl_ns;
 
 /// Something to be done to databases or rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +37,17 @@ pub(crate) enum Change {
     CreateTable {
         /// The table.
         table: NewTable,
+        /// How long it keeps its rows, if that is said; 0: as long as its database does.
+        ttl_ns: Option<i64>,
         /// True if an existing one is no error.
         if_not_exists: bool,
+    },
+    /// Changes how long a table keeps its rows.
+    AlterTable {
+        /// The table.
+        table: String,
+        /// In nanoseconds; 0: as long as its database does.
+        ttl_ns: i64,
     },
     /// Drops a table with its rows and columns.
     DropTable {
@@ -67,6 +77,7 @@ impl Change {
             Self::CreateDatabase { .. } => "CREATE DATABASE",
             Self::AlterDatabase { .. } => "ALTER DATABASE",
             Self::CreateTable { .. } => "CREATE TABLE",
+            Self::AlterTable { .. } => "ALTER TABLE",
             Self::DropDatabase { .. } => "DROP DATABASE",
             Self::DropTable { .. } => "DROP TABLE",
             Self::Delete { .. } => "DELETE",
@@ -85,13 +96,7 @@ impl Run<'_> {
         Ok(Some(match statement {
             Statement::CreateDatabase { db_name, if_not_exists, .. } => self.database(db_name, *if_not_exists),
             Statement::CreateTable(create) => create_table(create)?,
-            Statement::AlterTable(alter) => {
-                return invalid(format!(
-                    "a table has no settings of its own: its columns come with its rows, and it is kept as its database is (ALTER DATABASE {} SET retention = '30d'), so ALTER TABLE {} changes nothing",
-                    self.environment.database,
-                    last(&alter.name)
-                ));
-            }
+            Statement::AlterTable(alter) => self.alter_table(alter)?,
             Statement::Drop { object_type, if_exists, names, .. } => {
                 let [name] = names.as_slice() else { return unsupported("DROP of several at once") };
                 match object_type {
@@ -139,7 +144,7 @@ impl Run<'_> {
                 session.set_up_database(&name, &settings)?;
                 Ok("ALTER DATABASE")
             }
-            Change::CreateTable { table, if_not_exists } => {
+            Change::CreateTable { table, ttl_ns, if_not_exists } => {
                 let exists = self.table(&table.name)?.is_some();
                 if exists && if_not_exists {
                     return Ok("CREATE TABLE");
@@ -149,7 +154,14 @@ impl Run<'_> {
                     return invalid(format!("relation \"{}\" already exists", table.name));
                 }
                 session.create_table(database, &table)?;
+                if let Some(ttl_ns) = ttl_ns {
+                    session.set_table_ttl(database, &table.name, ttl_ns)?;
+                }
                 Ok("CREATE TABLE")
+            }
+            Change::AlterTable { table, ttl_ns } => {
+                session.set_table_ttl(database, &table, ttl_ns)?;
+                Ok("ALTER TABLE")
             }
             Change::DropTable { table } => {
                 session.drop_table(database, &table)?;
@@ -175,6 +187,21 @@ impl Run<'_> {
         } else {
             Change::CreateDatabase { name, if_not_exists, settings: said.settings }
         }
+    }
+
+    /// `ALTER TABLE name SET TTL 30 DAYS`
+    fn alter_table(&mut self, alter: &ast::AlterTable) -> Result<Change, SqlError> {
+        let name = last(&alter.name);
+        let ttl_ns = match alter.operations.as_slice() {
+            [AlterTableOperation::SetOptionsParens { options }] => ttl_of(options)?,
+            _ => None,
+        };
+        let Some(ttl_ns) = ttl_ns else {
+            return invalid(format!(
+                "ALTER TABLE changes how long a table keeps its rows (ALTER TABLE {name} SET TTL 30 DAYS) and nothing else: its columns come with its rows"
+            ));
+        };
+        Ok(Change::AlterTable { table: self.schema(&name, false)?.name, ttl_ns })
     }
 
     fn drop_table(&mut self, name: &str, if_exists: bool) -> Result<Change, SqlError> {
@@ -257,11 +284,11 @@ fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
     if create.temporary || create.external || create.or_replace {
         return unsupported("a table that is TEMPORARY, EXTERNAL or to be REPLACEd");
     }
-    if !matches!(create.table_options, CreateTableOptions::None) {
-        return invalid(
-            "a table has no settings of its own: it is kept as its database is (ALTER DATABASE … SET retention = '30d')",
-        );
-    }
+    let ttl_ns = match &create.table_options {
+        CreateTableOptions::None => None,
+        CreateTableOptions::With(options) => ttl_of(options)?,
+        other => return invalid(format!("a table has no setting but TTL, not {other}")),
+    };
     let (mut tags, mut fields): (Vec<String>, Vec<(String, ValueType)>) = (Vec::new(), Vec::new());
     for column in &create.columns {
         check_options(column)?;
@@ -282,7 +309,28 @@ fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
         return invalid(format!("table \"{table}\" needs a field: a column of numbers, booleans or text"));
     }
     let table = NewTable { name: table, tags, fields };
-    Ok(Change::CreateTable { table, if_not_exists: create.if_not_exists })
+    Ok(Change::CreateTable { table, ttl_ns, if_not_exists: create.if_not_exists })
+}
+
+/// The TTL among the options of a table, in nanoseconds.
+fn ttl_of(options: &[SqlOption]) -> Result<Option<i64>, SqlError> {
+    let mut found = None;
+    for option in options {
+        match option {
+            SqlOption::KeyValue { key, value } if key.value.eq_ignore_ascii_case("ttl") => {
+                let text = value.to_string();
+                let text = text.trim_matches('\'');
+                let ttl_ns = ttl_ns(text).ok_or_else(|| {
+                    SqlError::Invalid(format!(
+                        "TTL {text}: write it as 12h, 30 DAYS, 4w, 6M (months) or 1y; 0 for none"
+                    ))
+                })?;
+                found = Some(ttl_ns);
+            }
+            other => return invalid(format!("a table has no setting but TTL (ttl = '30d'), not {other}")),
+        }
+    }
+    Ok(found)
 }
 
 /// A column of times beside that of the rows.

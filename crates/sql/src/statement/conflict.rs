@@ -133,7 +133,7 @@ impl Run<'_> {
         let times: HashSet<i64> = rows.iter().filter_map(|row| time_of(target, row)).collect();
         let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else { return Ok(HashMap::new()) };
         let found = if self.has_pending_rows(&schema.name) {
-            self.rows_with_pending(schema)?
+            self.rows_with_pending(schema, None)?
         } else {
             let mut scan = Scan::of_table(schema.name.as_str());
             scan.range = TimeRange::new(*first, *last);

@@ -3,6 +3,7 @@
 mod accepted;
 mod change;
 mod conflict;
+mod create;
 mod insert;
 mod pending;
 mod returning;
@@ -12,7 +13,7 @@ mod settings;
 use std::sync::Arc;
 
 use query::{Session, Value};
-use sqlparser::ast::{ShowStatementOptions, Statement};
+use sqlparser::ast::{ShowCreateObject, ShowStatementOptions, Statement};
 
 pub(crate) use insert::Unwritable;
 pub use session::{CursorStep, Declared, Fetch, Prepared, SessionCommand, session_command};
@@ -178,6 +179,9 @@ impl Run<'_> {
                 Answer::Rows(Relation::of_texts(&["table_name"], tables.into_iter().map(|table| vec![table])))
             }
             Statement::ShowColumns { show_options, .. } => Answer::Rows(self.columns(&shown_table(show_options)?)?),
+            Statement::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => {
+                Answer::Rows(self.create_statement(&last_part(&obj_name.to_string()))?)
+            }
             Statement::ExplainTable { table_name, .. } => {
                 Answer::Rows(self.columns(&last_part(&table_name.to_string()))?)
             }
@@ -256,10 +260,24 @@ impl Run<'_> {
                 let time_name = self.time_name();
                 let row = |(number, table): (usize, String)| {
                     let [designated, partition] = [time_name, "DAY"].map(str::to_owned);
-                    vec![(number + 1).to_string(), table, designated, partition, "true".to_owned(), "true".to_owned()]
+                    let ttl = self.session.table_ttl_ns(&self.environment.database, &table);
+                    let (ttl, unit) = create::ttl_in_units(ttl);
+                    let number = (number + 1).to_string();
+                    let [wal, dedup] = ["true", "true"].map(str::to_owned);
+                    vec![number, table, designated, partition, wal, dedup, ttl.to_string(), unit.to_owned()]
                 };
-                let names = ["id", "table_name", "designatedTimestamp", "partitionBy", "walEnabled", "dedup"];
-                Some(Relation::of_texts(&names, self.tables()?.into_iter().enumerate().map(row)))
+                let names = [
+                    "id",
+                    "table_name",
+                    "designatedTimestamp",
+                    "partitionBy",
+                    "walEnabled",
+                    "dedup",
+                    "ttlValue",
+                    "ttlUnit",
+                ];
+                let tables = self.tables()?;
+                Some(Relation::of_texts(&names, tables.into_iter().enumerate().map(row)))
             }
             ("table_columns", [table]) => Some(self.columns(&table.to_string())?),
             _ => None,
@@ -282,7 +300,7 @@ fn questdb_type(sql_type: crate::SqlType, kind: &str) -> &'static str {
     match sql_type {
         crate::SqlType::Timestamp | crate::SqlType::LocalTimestamp | crate::SqlType::Date => "TIMESTAMP",
         crate::SqlType::Bool => "BOOLEAN",
-        crate::SqlType::Int => "LONG",
+        crate::SqlType::Int | crate::SqlType::Int4 => "LONG",
         crate::SqlType::Float => "DOUBLE",
         crate::SqlType::Interval => "INTERVAL",
         _ if kind == "tag" => "SYMBOL",

@@ -3,6 +3,6 @@
 mod access;
 pub(crate) mod accounts;
 pub(crate) mod parse;
-mod questdb;
+pub(crate) mod questdb;
 pub(crate) mod settings;
 mod spelling;

@@ -128,6 +128,20 @@ impl Parsed {
         matches!(self.statements.get(index), Some(Statement::Copy { to: false, .. }))
     }
 
+    /// Returns whether a statement does something that is undone with its transaction.
+    pub fn can_be_undone(&self, index: usize) -> bool {
+        matches!(
+            self.statements.get(index),
+            Some(
+                Statement::Insert(_)
+                    | Statement::Delete(_)
+                    | Statement::Update(_)
+                    | Statement::Set(_)
+                    | Statement::Execute { .. }
+            )
+        )
+    }
+
     /// Returns whether a FETCH of a cursor is a MOVE.
     pub(crate) fn is_move(&self, cursor: &Ident) -> bool {
         self.moves.contains(&position(cursor.span.start))

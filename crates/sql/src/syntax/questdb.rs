@@ -119,16 +119,42 @@ fn table_options(next: &[TokenWithSpan], statement: &[TokenWithSpan]) -> Option<
     let next = next.get(..OPTION_TOKENS_MAX).unwrap_or(next);
     let end = next.iter().position(|token| matches!(token.token, Token::SemiColon | Token::EOF));
     let options = next.get(..end.unwrap_or(next.len()))?;
-    // How long rows are kept is a promise that a table cannot make here: as an option of the grammar it is refused with words.
-    let has_ttl = (0..options.len()).any(|place| is_word(options, place, "ttl"));
-    let tokens = if has_ttl { ttl_option() } else { Vec::new() };
+    let ttl = (0..options.len()).find(|place| is_word(options, *place, "ttl"));
+    let tokens = ttl.map(|place| ttl_option(options.get(place + 1..).unwrap_or_default())).unwrap_or_default();
     Some(Respelled { tokens, read: options.len() })
 }
 
-/// `WITH (ttl = 1)`
-fn ttl_option() -> Vec<Token> {
-    let ttl = [Token::make_word("ttl", None), Token::Eq, Token::Number("1".to_owned(), false)];
+/// `WITH (ttl = '30 DAYS')` of what stands after TTL: a number and a unit, together or apart.
+fn ttl_option(after: &[TokenWithSpan]) -> Vec<Token> {
+    let mut words = after.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_)));
+    let mut text = words.next().map(ToString::to_string).unwrap_or_default();
+    if let (Some(Token::Word(unit)), true) = (words.next(), text != "0") {
+        text.push_str(&unit.value);
+    }
+    let ttl = [Token::make_word("ttl", None), Token::Eq, Token::SingleQuotedString(text)];
     [Token::make_keyword("WITH"), Token::LParen].into_iter().chain(ttl).chain([Token::RParen]).collect()
+}
+
+/// Nanoseconds of a number and a unit from hours to years, as QuestDB spells them; a month has 30 days, a year 365.
+pub(crate) fn ttl_ns(text: &str) -> Option<i64> {
+    const HOUR_NS: i64 = 3_600_000_000_000;
+    let text = text.trim();
+    let (count, unit) = text.split_at_checked(text.find(|one: char| !one.is_ascii_digit()).unwrap_or(text.len()))?;
+    let count: i64 = count.parse().ok()?;
+    let hours = match unit.trim() {
+        // A minute has no letter of its own.
+        "M" => 30 * 24,
+        unit => match unit.to_ascii_lowercase().as_str() {
+            "h" | "hour" | "hours" => 1,
+            "d" | "day" | "days" => 24,
+            "w" | "week" | "weeks" => 7 * 24,
+            "month" | "months" => 30 * 24,
+            "y" | "year" | "years" => 365 * 24,
+            "" if count == 0 => 0,
+            _ => return None,
+        },
+    };
+    count.checked_mul(hours)?.checked_mul(HOUR_NS)
 }
 
 /// `ALTER TABLE name SET TTL 30 DAYS`, as a setting that the grammar has.
@@ -138,12 +164,26 @@ fn alter_ttl(next: &[TokenWithSpan], statement: &[TokenWithSpan]) -> Option<Resp
         return None;
     }
     let end = next.iter().position(|token| matches!(token.token, Token::SemiColon | Token::EOF));
-    Some(Respelled { tokens: ttl_option().split_off(1), read: end.unwrap_or(next.len()) })
+    let read = end.unwrap_or(next.len());
+    Some(Respelled { tokens: ttl_option(next.get(1..read)?).split_off(1), read })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ttls_have_units_from_hours_to_years() {
+        const HOUR_NS: i64 = 3_600_000_000_000;
+        let cases =
+            [("7d", 168), ("12 HOURS", 12), ("1w", 168), ("2M", 1440), ("1 month", 720), ("1Y", 8760), ("0", 0)];
+        for (text, hours) in cases {
+            assert_eq!(ttl_ns(text), Some(hours * HOUR_NS), "{text}");
+        }
+        for bad in ["", "7", "d", "5m", "1.5d", "-1d", "99999999999y", "forever"] {
+            assert_eq!(ttl_ns(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn intervals_are_what_their_parts_say() {

@@ -17,6 +17,7 @@ impl Store {
         };
         // Rows first: a crash in between leaves a database without rows, not rows without a database.
         self.delete_all(id)?;
+        self.forget_table_ttls(name, None)?;
         self.with_catalog(|state, entries| {
             entries.extend(state.catalog.drop_database(id));
             Ok(())
@@ -35,7 +36,9 @@ impl Store {
             let catalog = &self.catalog.read().catalog;
             catalog.database(database).and_then(|database| Some((database, catalog.measurement(database, table)?)))
         };
-        let Some((database, measurement)) = found else { return Ok(false) };
+        let Some((id, measurement)) = found else { return Ok(false) };
+        self.forget_table_ttls(database, Some(table))?;
+        let database = id;
         // Rows first: a crash in between leaves a table without rows, not rows without a table.
         self.delete_groups(database, self.groups_of(database, measurement)?, &TimeRange::ALL)?;
         self.with_catalog(|state, entries| {

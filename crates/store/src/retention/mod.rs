@@ -3,6 +3,7 @@
 pub(crate) mod databases;
 pub(crate) mod deletes;
 pub(crate) mod policy;
+pub(crate) mod table_ttl;
 pub(crate) mod time;
 pub(crate) mod trash;
 pub(crate) mod trusted_time;
@@ -23,6 +24,7 @@ use crate::manifest::{Edit, State};
 use crate::part::{Part, PartInfo};
 use crate::retention::deletes::Delete;
 use crate::retention::policy::{DatabasePolicy, length_text};
+use crate::retention::table_ttl::TableTtls;
 use crate::retention::trusted_time::TrustedTime;
 use crate::{Store, StoreError};
 
@@ -46,6 +48,8 @@ struct Masked {
 pub(crate) struct Retention {
     /// As in the manifest.
     policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
+    /// Tables that keep their rows less long than their databases do.
+    pub(crate) table_ttls: RwLock<TableTtls>,
     /// Length of partitions on the fast tier.
     fast_partition_length_ns: AtomicI64,
     /// The clock that policies go by.
@@ -57,6 +61,7 @@ impl Retention {
     pub(crate) fn new(state: &State, trusted_time: TrustedTime) -> Self {
         Self {
             policies: RwLock::new(state.policies.clone()),
+            table_ttls: RwLock::new(table_ttl::of_state(state)),
             fast_partition_length_ns: AtomicI64::new(state.fast_partition_length_ns),
             trusted_time,
         }

@@ -39,6 +39,7 @@ impl Store {
     pub(crate) fn merge_parts(&self, is_forced: bool) -> Result<bool, StoreError> {
         self.observe_time();
         let mut worked = self.with_reserve(|| Ok(self.drop_expired()? | self.empty_trash()?))?;
+        worked |= self.delete_expired_rows()?;
         self.save_time_if_due()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard, is_forced)?;

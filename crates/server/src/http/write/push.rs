@@ -18,7 +18,7 @@ use crate::error::ApiError;
 use crate::http::body::{Form, body_error, unpack};
 use crate::http::json;
 use crate::http::request::{RequestParts, extract, extract_write};
-use crate::pushed::{self, Description, Group, GroupName, Push};
+use crate::pushed::{self, Description, Group, GroupName, Push, Pushed};
 use crate::sign_in::forbidden;
 use crate::state::State;
 
@@ -37,8 +37,8 @@ fn write(state: &State, mut parts: RequestParts, push: Push) -> Result<(), ApiEr
     let name = group_name(&parts)?;
     let to = state.destination(name.database.clone(), &parts.caller.scope)?;
     let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
-    let text = as_text(&parts.headers, &body)?;
-    pushed::push(state, &to, name, (push, &text))
+    let (text, format) = as_text(&parts.headers, &body)?;
+    pushed::push(state, &to, name, Pushed { push, text: &text, format })
 }
 
 /// Deletes a group.
@@ -69,18 +69,19 @@ pub(crate) async fn list(From(state): From<Arc<State>>, request: Request) -> Res
     Ok(json::success(&state.work(list).await?.to_string(), &[], &[]).into_response())
 }
 
-/// The pushed metrics as text: they come as it, or as delimited messages of protobuf.
-fn as_text<'b>(headers: &HeaderMap, body: &'b [u8]) -> Result<Cow<'b, str>, ApiError> {
+/// The pushed metrics as text and its format: they come as it, or as delimited messages of protobuf.
+fn as_text<'b>(headers: &HeaderMap, body: &'b [u8]) -> Result<(Cow<'b, str>, exposition::Format), ApiError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !content_type.starts_with("application/vnd.google.protobuf") {
         let text = std::str::from_utf8(body).map_err(|_| ApiError::bad_data("the metrics are not UTF-8"))?;
-        return Ok(Cow::Borrowed(text));
+        return Ok((Cow::Borrowed(text), exposition::Format::from_content_type(content_type)));
     }
     if !content_type.contains("encoding=delimited") {
         let message = format!("content type {content_type:?} is not supported: push encoding=delimited, or text");
         return Err(ApiError { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, kind: "bad_data", message });
     }
-    metric_families::text(body).map(Cow::Owned).map_err(|error| body_error(&error))
+    let text = metric_families::text(body).map_err(|error| body_error(&error))?;
+    Ok((Cow::Owned(text), exposition::Format::Text))
 }
 
 fn group_name(parts: &RequestParts) -> Result<GroupName, ApiError> {

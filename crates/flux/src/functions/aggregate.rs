@@ -1,0 +1,259 @@
+//! Functions that make one row, or a few, of all rows of a table.
+
+use query::plan::Aggregate as PlanFunction;
+use query::{QueryError, Value};
+
+use crate::arguments::Arguments;
+use crate::evaluate::Machine;
+use crate::row::{compare, number_of, type_name};
+use crate::stream::Stream;
+use crate::stream::source::PlanAggregate;
+use crate::stream::table::{Column, TIME, Table, VALUE};
+use crate::syntax::FluxError;
+
+/// Functions of the values of a column.
+#[derive(Debug, Clone, PartialEq)]
+enum Aggregate {
+    Count,
+    Sum,
+    Mean,
+    Min,
+    Max,
+    First,
+    Last,
+    Quantile(f64, Method),
+    Stddev { is_sample: bool },
+    Spread,
+    Distinct,
+}
+
+/// How a quantile is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Method {
+    /// Between two values, in proportion.
+    Mean,
+    /// The row of a value.
+    Selector,
+}
+
+/// The plan's aggregate of a function, if it has one of each series.
+pub(super) fn plan_function(name: &str) -> Option<PlanFunction> {
+    Some(match name {
+        "count" => PlanFunction::Count,
+        "sum" => PlanFunction::Sum,
+        "mean" => PlanFunction::Avg,
+        "min" => PlanFunction::Min,
+        "max" => PlanFunction::Max,
+        "first" => PlanFunction::First,
+        "last" => PlanFunction::Last,
+        _ => return None,
+    })
+}
+
+/// `mean(column)` and the like.
+pub(super) fn aggregate(machine: &Machine<'_>, stream: Stream, mut arguments: Arguments) -> Result<Stream, QueryError> {
+    let name = arguments.function.clone();
+    let aggregate = read(&name, &mut arguments)?;
+    let column = arguments.text("column")?.unwrap_or_else(|| VALUE.to_owned());
+    arguments.finish()?;
+    if let Stream::Source(source) = &stream
+        && column == VALUE
+    {
+        let made = match aggregate {
+            Aggregate::First | Aggregate::Last => source.ends(machine.session, aggregate == Aggregate::Last)?,
+            Aggregate::Count | Aggregate::Sum | Aggregate::Mean => match plan_function(&name) {
+                Some(function) => {
+                    source.aggregates(machine.session, PlanAggregate { aggregate: function, bins: None })?
+                }
+                None => None,
+            },
+            _ => None,
+        };
+        if let Some(mut tables) = made {
+            if !matches!(aggregate, Aggregate::First | Aggregate::Last) {
+                tables.iter_mut().for_each(|table| table.remove(TIME));
+            }
+            return Ok(Stream::in_memory(tables));
+        }
+    }
+    let tables = stream.tables(machine.session)?;
+    let made = tables.into_iter().map(|table| of_table(table, &aggregate, (&column, &arguments)));
+    Ok(Stream::in_memory(made.collect::<Result<_, _>>()?))
+}
+
+fn read(name: &str, arguments: &mut Arguments) -> Result<Aggregate, FluxError> {
+    Ok(match name {
+        "count" => Aggregate::Count,
+        "sum" => Aggregate::Sum,
+        "mean" => Aggregate::Mean,
+        "min" => Aggregate::Min,
+        "max" => Aggregate::Max,
+        "first" => Aggregate::First,
+        "last" => Aggregate::Last,
+        "spread" => Aggregate::Spread,
+        "distinct" => Aggregate::Distinct,
+        "stddev" => match arguments.text("mode")?.as_deref() {
+            None | Some("sample") => Aggregate::Stddev { is_sample: true },
+            Some("population") => Aggregate::Stddev { is_sample: false },
+            Some(other) => {
+                return arguments.error(format_args!("mode is \"sample\" or \"population\", not {other:?}"));
+            }
+        },
+        _ => {
+            let share = if name == "median" {
+                0.5
+            } else {
+                let share = arguments.number("q")?;
+                arguments.required("q", share)?
+            };
+            if !(0.0..=1.0).contains(&share) {
+                return arguments.error("q is a number from 0.0 to 1.0");
+            }
+            // How closely an estimate is computed means nothing to an exact one.
+            arguments.number("compression")?;
+            let method = match arguments.text("method")?.as_deref() {
+                None | Some("estimate_tdigest" | "exact_mean") => Method::Mean,
+                Some("exact_selector") => Method::Selector,
+                Some(other) => return arguments.error(format_args!("the method {other:?} is not known")),
+            };
+            Aggregate::Quantile(share, method)
+        }
+    })
+}
+
+/// The aggregate of a table.
+fn of_table(
+    mut table: Table,
+    aggregate: &Aggregate,
+    (column, arguments): (&str, &Arguments),
+) -> Result<Table, FluxError> {
+    let Some(place) = table.column(column) else {
+        if table.rows.is_empty() {
+            return Ok(table);
+        }
+        return arguments.error(format_args!("no column {column:?} exists"));
+    };
+    let kind = table.columns.get(place).map_or("null", |column| column.kind);
+    let value = |row: &Vec<Value>| row.get(place).cloned().unwrap_or(Value::Null);
+    if let Some(chosen) = chosen_row(&table, aggregate, place) {
+        table.rows = match chosen {
+            Some(row) => table.rows.drain(row..=row).collect(),
+            None => Vec::new(),
+        };
+        return Ok(table);
+    }
+    let values: Vec<Value> = table.rows.iter().map(value).collect();
+    if *aggregate == Aggregate::Distinct {
+        let mut distinct: Vec<Value> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        for value in values {
+            if seen.insert(format!("{}{value}", type_name(&value))) {
+                distinct.push(value);
+            }
+        }
+        let rows = distinct.into_iter().map(|value| vec![value]).collect();
+        return Ok(Table { key: table.key, columns: vec![Column::new(VALUE, kind)], rows });
+    }
+    let is_number = matches!(kind, "double" | "long" | "unsignedLong" | "null");
+    if *aggregate != Aggregate::Count && !is_number {
+        return arguments.error(format_args!("unsupported aggregate column type {kind}"));
+    }
+    let made = computed(aggregate, &values);
+    let kind = match aggregate {
+        Aggregate::Count => "long",
+        Aggregate::Sum | Aggregate::Spread if kind != "null" => kind,
+        _ => "double",
+    };
+    Ok(Table { key: table.key, columns: vec![Column::new(column, kind)], rows: vec![vec![made]] })
+}
+
+/// The row that a selector chooses, if it chooses one; `None` for aggregates.
+fn chosen_row(table: &Table, aggregate: &Aggregate, place: usize) -> Option<Option<usize>> {
+    let mut values = table
+        .rows
+        .iter()
+        .enumerate()
+        .filter_map(|(row, values)| Some((row, values.get(place)?)))
+        .filter(|(_, value)| !value.is_null());
+    let row = |found: Option<(usize, &Value)>| Some(found.map(|(row, _)| row));
+    match aggregate {
+        Aggregate::First => row(values.next()),
+        Aggregate::Last => row(values.last()),
+        Aggregate::Min | Aggregate::Max => {
+            // Of equal ones the first.
+            row(values.reduce(|best, next| {
+                let order = compare(next.1, best.1);
+                let wins =
+                    order.is_some_and(|order| if *aggregate == Aggregate::Min { order.is_lt() } else { order.is_gt() });
+                if wins { next } else { best }
+            }))
+        }
+        Aggregate::Quantile(share, Method::Selector) => {
+            let mut sorted: Vec<(usize, &Value)> = values.collect();
+            sorted.sort_by(|a, b| a.1.sort_order(b.1));
+            let index = (share * sorted.len() as f64).ceil() as usize;
+            row(sorted.get(index.saturating_sub(1)).copied())
+        }
+        _ => None,
+    }
+}
+
+fn computed(aggregate: &Aggregate, values: &[Value]) -> Value {
+    if *aggregate == Aggregate::Count {
+        return Value::Int(values.len() as i64);
+    }
+    let mut numbers: Vec<f64> = values.iter().filter_map(number_of).collect();
+    if numbers.is_empty() {
+        return Value::Null;
+    }
+    let count = numbers.len() as f64;
+    let mean = numbers.iter().sum::<f64>() / count;
+    match aggregate {
+        Aggregate::Sum => sum(values, &numbers),
+        Aggregate::Stddev { is_sample } => {
+            let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
+            let divisor = if *is_sample { count - 1.0 } else { count };
+            Value::Float((squares / divisor).sqrt())
+        }
+        Aggregate::Spread => {
+            let ordered = |is_wanted: fn(std::cmp::Ordering) -> bool| {
+                values
+                    .iter()
+                    .filter(|value| !value.is_null())
+                    .reduce(|best, next| if compare(next, best).is_some_and(is_wanted) { next } else { best })
+            };
+            match (ordered(std::cmp::Ordering::is_gt), ordered(std::cmp::Ordering::is_lt)) {
+                (Some(Value::Int(most)), Some(Value::Int(least))) => Value::Int(most.wrapping_sub(*least)),
+                (Some(Value::Unsigned(most)), Some(Value::Unsigned(least))) => {
+                    Value::Unsigned(most.wrapping_sub(*least))
+                }
+                (Some(most), Some(least)) => {
+                    Value::Float(number_of(most).unwrap_or(0.0) - number_of(least).unwrap_or(0.0))
+                }
+                _ => Value::Null,
+            }
+        }
+        Aggregate::Quantile(share, _) => {
+            numbers.sort_by(f64::total_cmp);
+            let at = share * (count - 1.0);
+            let number = |index: f64| numbers.get(index as usize).copied().unwrap_or(f64::NAN);
+            let (below, above) = (number(at.floor()), number(at.ceil()));
+            Value::Float(below + (above - below) * at.fract())
+        }
+        _ => Value::Float(mean),
+    }
+}
+
+fn sum(values: &[Value], numbers: &[f64]) -> Value {
+    match values.iter().find(|value| !value.is_null()) {
+        Some(Value::Int(_)) => Value::Int(values.iter().fold(0, |sum: i64, value| match value {
+            Value::Int(value) => sum.wrapping_add(*value),
+            _ => sum,
+        })),
+        Some(Value::Unsigned(_)) => Value::Unsigned(values.iter().fold(0, |sum: u64, value| match value {
+            Value::Unsigned(value) => sum.wrapping_add(*value),
+            _ => sum,
+        })),
+        _ => Value::Float(numbers.iter().sum()),
+    }
+}

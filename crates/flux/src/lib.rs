@@ -1,0 +1,32 @@
+//! The everyday part of Flux, InfluxDB 2's language: text to plans, to tables.
+//!
+//! ```text
+//! text ── syntax ──► statements ── evaluate ──► stream of tables ── csv ──► annotated CSV
+//!                                                 │
+//!                          source: from |> range |> filter (|> aggregate) as plans of the table engine
+//!                          functions: what follows, over tables in memory
+//! ```
+//!
+//! * `syntax`: text to expressions with their positions
+//! * `evaluate`: variables, calls and pipes of a script · `row`: functions of one row (`filter`, `map`) · `arguments`: those of a call
+//! * `stream`: tables in memory (`table`), and tables that are not read yet (`source`), whose filters and aggregates become plans
+//! * `functions`: pipeline functions over tables: `aggregate`, `window`, `shape` (groups, columns, order), `change` (values row by row), `pivot`
+//! * `csv`: the answer's text
+//!
+//! Data comes from a [`query::Session`]; there is no clock, no I/O and no thread in here. A function that is not supported is refused with
+//! its name and position.
+
+mod arguments;
+mod csv;
+mod evaluate;
+mod functions;
+mod row;
+mod stream;
+mod syntax;
+
+pub use csv::{Annotation, Dialect};
+pub use evaluate::{Query, RequestContext, Results};
+pub use syntax::{FluxError, Position, TEXT_BYTES_MAX};
+
+/// The functions that a pipeline may have, for messages and documentation.
+pub const PIPELINE_FUNCTIONS: [&str; 42] = functions::NAMES;

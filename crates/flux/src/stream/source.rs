@@ -1,0 +1,383 @@
+//! The rows of a bucket with filters: read by plans of the table engine, filtered and aggregated there as far as it can.
+
+use model::{MatchOp, TimeRange, ValueType};
+use query::plan::{
+    Aggregate, AggregateCall, Condition, Expression, Grouping, Lowered, MissingTag, Operator, Scan, Selector,
+    TableColumns,
+};
+use query::{Frame, Plan, QueryError, Session, Value};
+
+use super::table::{Column, FIELD, Key, MEASUREMENT, START, STOP, TIME, Table, VALUE};
+use crate::row::RowExpr;
+use crate::syntax::ast::Binary;
+use crate::syntax::{FluxError, Position};
+
+/// `from(bucket: …) |> range(…) |> filter(…)`
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub(crate) at: Position,
+    pub(crate) database: String,
+    /// Start and stop; the latter is not part of it.
+    pub(crate) range: Option<(i64, i64)>,
+    /// All must hold.
+    pub(crate) filters: Vec<RowExpr>,
+}
+
+/// An aggregate of each series that the plan makes, in bins or of all rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlanAggregate {
+    pub(crate) aggregate: Aggregate,
+    /// Width and offset of the bins.
+    pub(crate) bins: Option<(i64, i64)>,
+}
+
+/// Fields of a table that are read together, and what their filters leave to be tried.
+struct FieldScan {
+    table: String,
+    fields: Vec<(String, ValueType)>,
+    condition: Option<RowExpr>,
+}
+
+/// How rows are read.
+enum Read {
+    Rows,
+    Aggregates(PlanAggregate),
+    /// One row of each series: its last, or its first.
+    End {
+        is_last: bool,
+    },
+}
+
+impl Source {
+    /// The tables, one for each series.
+    pub(crate) fn read(&self, session: &dyn Session) -> Result<Vec<Table>, QueryError> {
+        Ok(self.run(session, &Read::Rows)?.unwrap_or_default())
+    }
+
+    /// The first or the last row of each series; `None` if the plan cannot find them.
+    pub(crate) fn ends(&self, session: &dyn Session, is_last: bool) -> Result<Option<Vec<Table>>, QueryError> {
+        self.run(session, &Read::End { is_last })
+    }
+
+    /// An aggregate of each series, a row for each bin that has values, whose time is where it begins; `None` if the plan cannot make them.
+    pub(crate) fn aggregates(
+        &self,
+        session: &dyn Session,
+        wanted: PlanAggregate,
+    ) -> Result<Option<Vec<Table>>, QueryError> {
+        self.run(session, &Read::Aggregates(wanted))
+    }
+
+    /// The range of time; an error if there is none.
+    pub(crate) fn bounds(&self) -> Result<(i64, i64), FluxError> {
+        self.range.ok_or_else(|| {
+            FluxError::new(self.at, "cannot submit unbounded read: from() is followed by range(start: …, stop: …)")
+        })
+    }
+
+    fn run(&self, session: &dyn Session, read: &Read) -> Result<Option<Vec<Table>>, QueryError> {
+        let bounds = self.bounds()?;
+        if !session.databases().contains(&self.database) {
+            let message = format!("could not find bucket {:?}", self.database);
+            return Err(FluxError::new(self.at, message).into());
+        }
+        let mut tables = Vec::new();
+        for scan in self.field_scans(session)? {
+            session.budget().check()?;
+            match scan.run(session, (&self.database, bounds), read)? {
+                Some(read) => tables.extend(read),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(tables))
+    }
+
+    /// The filters that a field of a table leaves to be tried; `None` if they leave none of its rows.
+    fn filters_of(&self, table: &str, field: &str) -> Option<Option<RowExpr>> {
+        let known = |name: &str| match name {
+            MEASUREMENT => Some(Value::text(table)),
+            FIELD => Some(Value::text(field)),
+            _ => None,
+        };
+        let mut left: Option<RowExpr> = None;
+        for filter in &self.filters {
+            match filter.with_known(&known) {
+                RowExpr::Constant(Value::Bool(true)) => {}
+                RowExpr::Constant(_) => return None,
+                rest => {
+                    left = Some(match left {
+                        None => rest,
+                        Some(before) => RowExpr::Binary(self.at, Binary::And, Box::new([before, rest])),
+                    });
+                }
+            }
+        }
+        Some(left)
+    }
+
+    /// The fields to read: those of a table without a filter of their own are read together.
+    fn field_scans(&self, session: &dyn Session) -> Result<Vec<FieldScan>, QueryError> {
+        let mut scans: Vec<FieldScan> = Vec::new();
+        for table in session.tables(&self.database)? {
+            session.budget().check()?;
+            // Most measurements are ruled out by their names.
+            let name = Value::text(table.as_str());
+            let of_table = |column: &str| (column == MEASUREMENT).then(|| name.clone());
+            let is_out = |filter: &RowExpr| matches!(filter.with_known(&of_table), RowExpr::Constant(value) if value != Value::Bool(true));
+            if self.filters.iter().any(is_out) {
+                continue;
+            }
+            let Some(schema) = session.table(&self.database, &table)? else { continue };
+            let mut together = FieldScan { table: table.clone(), fields: Vec::new(), condition: None };
+            for (field, value_type) in schema.fields {
+                match self.filters_of(&table, &field) {
+                    None => {}
+                    Some(None) => together.fields.push((field, value_type)),
+                    Some(condition) => {
+                        scans.push(FieldScan { table: table.clone(), fields: vec![(field, value_type)], condition });
+                    }
+                }
+            }
+            if !together.fields.is_empty() {
+                scans.push(together);
+            }
+        }
+        Ok(scans)
+    }
+}
+
+impl FieldScan {
+    fn run(
+        &self,
+        session: &dyn Session,
+        (database, (start_ns, stop_ns)): (&str, (i64, i64)),
+        read: &Read,
+    ) -> Result<Option<Vec<Table>>, QueryError> {
+        if start_ns >= stop_ns {
+            return Ok(Some(Vec::new()));
+        }
+        let fields = self.fields.iter().map(|(name, _)| name.clone()).collect();
+        let table = Some(TableColumns { name: self.table.clone(), fields, every_row: false });
+        let range = TimeRange::new(start_ns, stop_ns.saturating_sub(1));
+        let mut scan = Scan { table, selectors: Vec::new(), tokens: Vec::new(), range };
+        // Conditions on values are numbers' here.
+        let is_number = |value_type: ValueType| matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64);
+        let number =
+            self.fields.first().filter(|(_, value_type)| is_number(*value_type)).map(|(name, _)| name.as_str());
+        let conjuncts = self.condition.clone().map(RowExpr::conjuncts).unwrap_or_default();
+        let lowered = Lowered::new(conjuncts, &mut scan, MissingTag::Null, |condition| translated(condition, number));
+        let input = lowered.plan(scan);
+        let plan = match read {
+            Read::Rows => input,
+            _ if !lowered.rest.is_empty() => return Ok(None),
+            Read::End { .. } if self.fields.len() > 1 => {
+                return self.each_apart(session, (database, (start_ns, stop_ns)), read);
+            }
+            Read::End { is_last: true } => Plan::Last { input: Box::new(input), rows: 1 },
+            Read::End { is_last: false } => Plan::Limit { input: Box::new(input), rows: 1, skip: 0 },
+            Read::Aggregates(wanted) => match self.grouping(*wanted) {
+                Some(grouping) => Plan::GroupBy { input: Box::new(input), grouping },
+                None => return Ok(None),
+            },
+        };
+        let frames = session.run(database, &plan)?.frames;
+        query::note_folds(&frames, session.budget())?;
+        let read_samples = frames.iter().map(|frame| frame.rows() * frame.columns.len().max(1)).sum();
+        let mut tables = Vec::new();
+        for frame in frames {
+            for (field, value_type) in &self.fields {
+                let table = self.table_of(&frame, (field, *value_type), (read, (start_ns, stop_ns)));
+                tables.extend(table.map(|table| filtered(table, &lowered.rest)).transpose()?);
+            }
+        }
+        tables.retain(|table| !table.rows.is_empty());
+        // What was read is let go of.
+        session.budget().give_back(read_samples);
+        session.budget().take(tables.iter().map(Table::cells).sum())?;
+        Ok(Some(tables))
+    }
+
+    /// Reads each field by itself: their ends are rows of their own.
+    fn each_apart(
+        &self,
+        session: &dyn Session,
+        from: (&str, (i64, i64)),
+        read: &Read,
+    ) -> Result<Option<Vec<Table>>, QueryError> {
+        let mut tables = Vec::new();
+        for field in &self.fields {
+            let one =
+                Self { table: self.table.clone(), fields: vec![field.clone()], condition: self.condition.clone() };
+            match one.run(session, from, read)? {
+                Some(read) => tables.extend(read),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(tables))
+    }
+
+    fn grouping(&self, wanted: PlanAggregate) -> Option<Grouping> {
+        let is_number = |value_type: &ValueType| matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64);
+        let any_type = matches!(wanted.aggregate, Aggregate::Count | Aggregate::First | Aggregate::Last);
+        if !any_type && !self.fields.iter().all(|(_, value_type)| is_number(value_type)) {
+            return None;
+        }
+        let call = |(field, _): &(String, ValueType)| AggregateCall::of_column(wanted.aggregate, field.as_str());
+        let (width_ns, offset_ns) = wanted.bins.unzip();
+        let aggregates = self.fields.iter().map(call).collect();
+        Some(Grouping { width_ns, offset_ns: offset_ns.unwrap_or(0), aggregates, by: None })
+    }
+
+    /// The rows of a field in a frame; `None` if it has none.
+    fn table_of(
+        &self,
+        frame: &Frame,
+        (field, value_type): (&str, ValueType),
+        (read, (start_ns, stop_ns)): (&Read, (i64, i64)),
+    ) -> Option<Table> {
+        let (name, kind) = match read {
+            Read::Aggregates(PlanAggregate { aggregate, .. }) => {
+                let kind = match aggregate {
+                    Aggregate::Count => "long",
+                    Aggregate::Avg => "double",
+                    _ => kind_of(value_type),
+                };
+                (AggregateCall::of_column(*aggregate, field).column_name(), kind)
+            }
+            Read::Rows | Read::End { .. } => (field.to_owned(), kind_of(value_type)),
+        };
+        let column = frame.column(&name)?;
+        let row = |(row, time_ns): (usize, &i64)| {
+            let value = match (Value::from(column.cell(row)), kind) {
+                (Value::Null, _) => return None,
+                (Value::Unsigned(count), "long") => Value::Int(count as i64),
+                (value, kind) if kind == "double" => Value::Float(value.number()?),
+                (value, _) => value,
+            };
+            Some(vec![Value::Timestamp(*time_ns), value])
+        };
+        let rows: Vec<Vec<Value>> = frame.timestamps_ns.iter().enumerate().filter_map(row).collect();
+        let mut key: Key = frame.labels.iter().map(|(name, value)| (name.into(), Value::text(value))).collect();
+        key.remove(model::METRIC_NAME);
+        key.insert(MEASUREMENT.into(), Value::text(self.table.as_str()));
+        key.insert(FIELD.into(), Value::text(field));
+        key.insert(START.into(), Value::Timestamp(start_ns));
+        key.insert(STOP.into(), Value::Timestamp(stop_ns));
+        let columns = vec![Column::new(TIME, "dateTime:RFC3339"), Column::new(VALUE, kind)];
+        (!rows.is_empty()).then_some(Table { key, columns, rows })
+    }
+}
+
+/// The rows for which all conditions hold.
+pub(crate) fn filtered(mut table: Table, conditions: &[RowExpr]) -> Result<Table, QueryError> {
+    for condition in conditions {
+        let mut kept = Vec::with_capacity(table.rows.len());
+        for row in std::mem::take(&mut table.rows) {
+            if condition.holds(&|name| table.value(&row, name))? {
+                kept.push(row);
+            }
+        }
+        table.rows = kept;
+    }
+    Ok(table)
+}
+
+const fn kind_of(value_type: ValueType) -> &'static str {
+    match value_type {
+        ValueType::I64 => "long",
+        ValueType::U64 => "unsignedLong",
+        ValueType::Bool => "boolean",
+        ValueType::String => "string",
+        ValueType::F64 | ValueType::Histogram => "double",
+    }
+}
+
+/// A condition as scans and plans have it, given the field whose values are compared, if it holds numbers.
+fn translated(condition: &RowExpr, number: Option<&str>) -> Option<Condition> {
+    match condition {
+        RowExpr::Binary(_, Binary::And, operands) => {
+            Some(Condition::All(operands.iter().map(|operand| translated(operand, number)).collect::<Option<_>>()?))
+        }
+        RowExpr::Binary(_, Binary::Or, operands) => {
+            Some(Condition::Any(operands.iter().map(|operand| translated(operand, number)).collect::<Option<_>>()?))
+        }
+        RowExpr::Binary(_, operator, operands) => {
+            let [a, b] = &**operands;
+            match (a, b) {
+                (RowExpr::Column(name), value) => compared((name, *operator), value, number),
+                (value, RowExpr::Column(name)) => compared((name, mirrored(*operator)?), value, number),
+                _ => None,
+            }
+        }
+        RowExpr::In(operand, set) => match &**operand {
+            RowExpr::Column(name) if is_tag(name) => {
+                let text = |value: &Value| if let Value::Text(text) = value { Some(text.to_string()) } else { None };
+                let values = set.iter().map(text).collect::<Option<Vec<_>>>()?;
+                Some(Condition::Tag(Selector { name: name.to_string(), op: MatchOp::Equal, values }))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Names with an underscore are columns that are no tags.
+fn is_tag(name: &str) -> bool {
+    ![TIME, VALUE, START, STOP, FIELD, MEASUREMENT].contains(&name)
+}
+
+const fn mirrored(operator: Binary) -> Option<Binary> {
+    Some(match operator {
+        Binary::Equal | Binary::NotEqual => operator,
+        Binary::Less => Binary::Greater,
+        Binary::LessOrEqual => Binary::GreaterOrEqual,
+        Binary::Greater => Binary::Less,
+        Binary::GreaterOrEqual => Binary::LessOrEqual,
+        _ => return None,
+    })
+}
+
+fn compared((name, operator): (&str, Binary), value: &RowExpr, number: Option<&str>) -> Option<Condition> {
+    let plan_operator = match operator {
+        Binary::Equal => Operator::Equal,
+        Binary::NotEqual => Operator::NotEqual,
+        Binary::Less => Operator::Less,
+        Binary::LessOrEqual => Operator::LessOrEqual,
+        Binary::Greater => Operator::Greater,
+        Binary::GreaterOrEqual => Operator::GreaterOrEqual,
+        Binary::Matches | Binary::MatchesNot if is_tag(name) => {
+            let RowExpr::Pattern(pattern) = value else { return None };
+            // An empty value would be a missing tag.
+            if pattern.is_match("") {
+                return None;
+            }
+            let op = if operator == Binary::Matches { MatchOp::Regex } else { MatchOp::NotRegex };
+            // A matcher is of whole values.
+            let whole = format!("(?s:.*)(?:{})(?s:.*)", pattern.as_str());
+            return Some(Condition::Tag(Selector { name: name.to_owned(), op, values: vec![whole] }));
+        }
+        _ => return None,
+    };
+    let RowExpr::Constant(value) = value else { return None };
+    match (name, value) {
+        (TIME, Value::Timestamp(ns)) => Some(Condition::Time(plan_operator, *ns)),
+        (VALUE, value) => {
+            let value = match value {
+                Value::Int(value) => Expression::Integer(*value),
+                Value::Float(value) if !value.is_nan() => Expression::Float(*value),
+                _ => return None,
+            };
+            let operands = vec![Expression::Column(number?.to_owned()), value];
+            Some(Condition::Fields(Expression::Apply(plan_operator, operands)))
+        }
+        (name, Value::Text(text)) if is_tag(name) => {
+            let op = match operator {
+                Binary::Equal => MatchOp::Equal,
+                Binary::NotEqual => MatchOp::NotEqual,
+                _ => return None,
+            };
+            Some(Condition::Tag(Selector { name: name.to_owned(), op, values: vec![text.to_string()] }))
+        }
+        _ => None,
+    }
+}
