@@ -128,6 +128,13 @@ impl Item {
     }
 }
 
+/// The record that a function of a row gives.
+pub(crate) struct RowRecord {
+    /// True if it has the columns of the row, too.
+    pub(crate) is_with: bool,
+    pub(crate) members: Vec<(Arc<str>, RowExpr)>,
+}
+
 /// A script while it runs.
 pub(crate) struct Machine<'a> {
     pub(crate) session: &'a dyn Session,
@@ -296,7 +303,7 @@ impl Machine<'_> {
             Some(stream) => functions::apply(self, stream, arguments).map(Item::Stream),
             None => match arguments.take("tables") {
                 Some(Item::Stream(stream)) => functions::apply(self, stream, arguments).map(Item::Stream),
-                Some(Item::Array(streams)) if name == "union" => self.union(streams, arguments).map(Item::Stream),
+                Some(Item::Array(streams)) if name == "union" => self.union(streams, &arguments).map(Item::Stream),
                 _ => self.start(&name, arguments),
             },
         }
@@ -411,7 +418,7 @@ impl Machine<'_> {
         }
     }
 
-    fn union(&mut self, streams: Vec<Item>, arguments: Arguments) -> Result<Stream, QueryError> {
+    fn union(&mut self, streams: Vec<Item>, arguments: &Arguments) -> Result<Stream, QueryError> {
         arguments.finish()?;
         let mut tables = Vec::new();
         for stream in streams {
@@ -430,7 +437,7 @@ impl Machine<'_> {
     }
 
     /// The members of the record that a function of a row gives, and whether they are added to those of the row.
-    pub(crate) fn row_record(&mut self, function: &Function) -> Result<(bool, Vec<(Arc<str>, RowExpr)>), QueryError> {
+    pub(crate) fn row_record(&mut self, function: &Function) -> Result<RowRecord, QueryError> {
         let row = row_name(function)?;
         let ExprKind::Record(record) = &function.body.kind else {
             let message = "the function of map gives a record: (r) => ({r with _value: …})";
@@ -441,9 +448,11 @@ impl Machine<'_> {
             Some(with) if matches!(&with.kind, ExprKind::Name(name) if *name == row) => true,
             Some(with) => return Err(FluxError::new(with.at, format!("with takes the row {row} here")).into()),
         };
-        let member = |(name, value): &(String, Expr)| Ok((name.as_str().into(), self.compile(value, &row)?));
-        let members: Result<Vec<(Arc<str>, RowExpr)>, QueryError> = record.members.iter().map(member).collect();
-        Ok((is_with, members?))
+        let mut members = Vec::with_capacity(record.members.len());
+        for (name, value) in &record.members {
+            members.push((name.as_str().into(), self.compile(value, &row)?));
+        }
+        Ok(RowRecord { is_with, members })
     }
 
     /// An expression over the columns of a row of this name.

@@ -135,8 +135,8 @@ fn of_table(
     };
     let kind = table.columns.get(place).map_or("null", |column| column.kind);
     let value = |row: &Vec<Value>| row.get(place).cloned().unwrap_or(Value::Null);
-    if let Some(chosen) = chosen_row(&table, aggregate, place) {
-        table.rows = match chosen {
+    if aggregate.is_selector() {
+        table.rows = match chosen_row(&table, aggregate, place) {
             Some(row) => table.rows.drain(row..=row).collect(),
             None => Vec::new(),
         };
@@ -167,35 +167,42 @@ fn of_table(
     Ok(Table { key: table.key, columns: vec![Column::new(column, kind)], rows: vec![vec![made]] })
 }
 
-/// The row that a selector chooses, if it chooses one; `None` for aggregates.
-fn chosen_row(table: &Table, aggregate: &Aggregate, place: usize) -> Option<Option<usize>> {
+impl Aggregate {
+    /// Returns whether it chooses a row.
+    const fn is_selector(&self) -> bool {
+        matches!(self, Self::First | Self::Last | Self::Min | Self::Max | Self::Quantile(_, Method::Selector))
+    }
+}
+
+/// The row that a selector chooses, if there is a value.
+fn chosen_row(table: &Table, aggregate: &Aggregate, place: usize) -> Option<usize> {
     let mut values = table
         .rows
         .iter()
         .enumerate()
         .filter_map(|(row, values)| Some((row, values.get(place)?)))
         .filter(|(_, value)| !value.is_null());
-    let row = |found: Option<(usize, &Value)>| Some(found.map(|(row, _)| row));
-    match aggregate {
-        Aggregate::First => row(values.next()),
-        Aggregate::Last => row(values.last()),
+    let chosen = match aggregate {
+        Aggregate::First => values.next(),
+        Aggregate::Last => values.next_back(),
         Aggregate::Min | Aggregate::Max => {
             // Of equal ones the first.
-            row(values.reduce(|best, next| {
+            values.reduce(|best, next| {
                 let order = compare(next.1, best.1);
                 let wins =
                     order.is_some_and(|order| if *aggregate == Aggregate::Min { order.is_lt() } else { order.is_gt() });
                 if wins { next } else { best }
-            }))
+            })
         }
         Aggregate::Quantile(share, Method::Selector) => {
             let mut sorted: Vec<(usize, &Value)> = values.collect();
             sorted.sort_by(|a, b| a.1.sort_order(b.1));
             let index = (share * sorted.len() as f64).ceil() as usize;
-            row(sorted.get(index.saturating_sub(1)).copied())
+            sorted.get(index.saturating_sub(1)).copied()
         }
         _ => None,
-    }
+    };
+    chosen.map(|(row, _)| row)
 }
 
 fn computed(aggregate: &Aggregate, values: &[Value]) -> Value {

@@ -6,7 +6,7 @@ use query::{QueryError, Value};
 
 use super::shape::split;
 use crate::arguments::Arguments;
-use crate::evaluate::{Item, Machine};
+use crate::evaluate::{Item, Machine, RowRecord};
 use crate::row::{RowFunction, compare, number_of, text_of, type_name};
 use crate::stream::table::{Column, TIME, Table, VALUE, merged};
 use crate::syntax::FluxError;
@@ -23,11 +23,11 @@ pub(super) fn map(
     // How keys are merged was asked in early versions.
     arguments.flag("mergeKey", false)?;
     arguments.finish()?;
-    let (is_with, members) = machine.row_record(&function)?;
+    let RowRecord { is_with, members } = machine.row_record(&function)?;
     let mut made = Vec::new();
     for table in tables {
         machine.session.budget().take(table.rows.len() * members.len())?;
-        let mapped = mapped(table, is_with, &members)?;
+        let mapped = mapped(&table, is_with, &members)?;
         let values = mapped.iter().flat_map(|table| &table.rows).flatten();
         machine.session.budget().take(values.map(Value::text_samples).sum())?;
         made.extend(mapped);
@@ -35,7 +35,7 @@ pub(super) fn map(
     merged(machine.session, made)
 }
 
-fn mapped(table: Table, is_with: bool, members: &[(Arc<str>, crate::row::RowExpr)]) -> Result<Vec<Table>, FluxError> {
+fn mapped(table: &Table, is_with: bool, members: &[(Arc<str>, crate::row::RowExpr)]) -> Result<Vec<Table>, FluxError> {
     let is_made = |name: &Arc<str>| members.iter().any(|(made, _)| made == name);
     let mut key = table.key.clone();
     key.retain(|name, _| is_with && !is_made(name));
@@ -114,6 +114,9 @@ fn fitting(value: &Value, kind: &str) -> Value {
     }
 }
 
+/// Makes a value of one and the last one before it, with their rows.
+type Combine<'a> = dyn Fn(&Value, &Value, (&[Value], &[Value])) -> Value + 'a;
+
 /// The options that functions of neighbouring rows share.
 struct Neighbours {
     columns: Vec<Arc<str>>,
@@ -133,7 +136,7 @@ impl Neighbours {
     }
 
     /// Replaces the columns of a table by what is made of each value and the last one before it; the first row goes.
-    fn apply(&self, table: &mut Table, make: &dyn Fn(&Value, &Value, (&[Value], &[Value])) -> Value) {
+    fn apply(&self, table: &mut Table, combine: &Combine<'_>) {
         for name in &self.columns {
             let Some(place) = table.column(name) else { continue };
             let mut last: Option<usize> = None;
@@ -147,8 +150,8 @@ impl Neighbours {
                         let falls = compare(&value, &earlier).is_some_and(std::cmp::Ordering::is_lt);
                         match (falls && self.is_non_negative, self.starts_at_zero) {
                             (true, false) => Value::Null,
-                            (true, true) => make(&value, &zero(&value), (row, before)),
-                            (false, _) => make(&value, &earlier, (row, before)),
+                            (true, true) => combine(&value, &zero(&value), (row, before)),
+                            (false, _) => combine(&value, &earlier, (row, before)),
                         }
                     }
                     _ => Value::Null,

@@ -164,7 +164,7 @@ pub(super) fn columns(
         }
     }
     arguments.finish()?;
-    Ok(merged(machine.session, tables)?)
+    merged(machine.session, tables)
 }
 
 fn rename(tables: &mut [Table], arguments: &mut Arguments) -> Result<(), FluxError> {

@@ -38,6 +38,14 @@ struct FieldScan {
     condition: Option<RowExpr>,
 }
 
+/// What filters leave of the rows of a field.
+enum FieldFilter {
+    Nothing,
+    All,
+    /// Those for which this holds.
+    Some(RowExpr),
+}
+
 /// How rows are read.
 enum Read {
     Rows,
@@ -92,8 +100,8 @@ impl Source {
         Ok(Some(tables))
     }
 
-    /// The filters that a field of a table leaves to be tried; `None` if they leave none of its rows.
-    fn filters_of(&self, table: &str, field: &str) -> Option<Option<RowExpr>> {
+    /// The filters that a field of a table leaves to be tried.
+    fn filters_of(&self, table: &str, field: &str) -> FieldFilter {
         let known = |name: &str| match name {
             MEASUREMENT => Some(Value::text(table)),
             FIELD => Some(Value::text(field)),
@@ -103,7 +111,7 @@ impl Source {
         for filter in &self.filters {
             match filter.with_known(&known) {
                 RowExpr::Constant(Value::Bool(true)) => {}
-                RowExpr::Constant(_) => return None,
+                RowExpr::Constant(_) => return FieldFilter::Nothing,
                 rest => {
                     left = Some(match left {
                         None => rest,
@@ -112,7 +120,7 @@ impl Source {
                 }
             }
         }
-        Some(left)
+        left.map_or(FieldFilter::All, FieldFilter::Some)
     }
 
     /// The fields to read: those of a table without a filter of their own are read together.
@@ -131,11 +139,13 @@ impl Source {
             let mut together = FieldScan { table: table.clone(), fields: Vec::new(), condition: None };
             for (field, value_type) in schema.fields {
                 match self.filters_of(&table, &field) {
-                    None => {}
-                    Some(None) => together.fields.push((field, value_type)),
-                    Some(condition) => {
-                        scans.push(FieldScan { table: table.clone(), fields: vec![(field, value_type)], condition });
-                    }
+                    FieldFilter::Nothing => {}
+                    FieldFilter::All => together.fields.push((field, value_type)),
+                    FieldFilter::Some(condition) => scans.push(FieldScan {
+                        table: table.clone(),
+                        fields: vec![(field, value_type)],
+                        condition: Some(condition),
+                    }),
                 }
             }
             if !together.fields.is_empty() {
@@ -251,7 +261,7 @@ impl FieldScan {
             let value = match (Value::from(column.cell(row)), kind) {
                 (Value::Null, _) => return None,
                 (Value::Unsigned(count), "long") => Value::Int(count as i64),
-                (value, kind) if kind == "double" => Value::Float(value.number()?),
+                (value, "double") => Value::Float(value.number()?),
                 (value, _) => value,
             };
             Some(vec![Value::Timestamp(*time_ns), value])

@@ -175,10 +175,10 @@ impl Parser {
         }
         let at = self.at();
         let mut piped = if self.takes("if") { self.conditional(at)? } else { self.ranked(0)? };
-        let mut pipes = 0;
+        let mut count = 0;
         while self.takes("|>") {
-            pipes += 1;
-            if pipes > CHAIN_MAX {
+            count += 1;
+            if count > CHAIN_MAX {
                 return Err(FluxError::new(at, format!("more than {CHAIN_MAX} functions are piped to one another")));
             }
             let target = self.postfix()?;
@@ -372,9 +372,8 @@ impl Parser {
         }
         let members = self.list("}", |parser| {
             let at = parser.at();
-            let name = match parser.advance() {
-                TokenKind::Word(name) | TokenKind::Text(name) => name,
-                _ => return Err(FluxError::new(at, "a name is expected in a record")),
+            let (TokenKind::Word(name) | TokenKind::Text(name)) = parser.advance() else {
+                return Err(FluxError::new(at, "a name is expected in a record"));
             };
             let value =
                 if parser.takes(":") { parser.expression()? } else { Expr { at, kind: ExprKind::Name(name.clone()) } };

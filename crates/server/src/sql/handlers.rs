@@ -373,6 +373,7 @@ impl ExtendedQueryHandler for Connection {
             let error: ErrorInfo = error.into();
             client.feed(PgWireBackendMessage::ErrorResponse(error.into())).await?;
         }
+        self.tell(client).await?;
         client.portal_store().rm_portal(DEFAULT_NAME);
         send_ready_for_query(client, client.transaction_status()).await
     }

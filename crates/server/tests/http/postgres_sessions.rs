@@ -317,7 +317,7 @@ fn statements_up_to_sync_are_done_together() {
     // Statements see the rows of those before them; a setting is undone, too.
     assert_eq!(
         run(&[&insert("e"), "SELECT v FROM t WHERE host = 'e'", "SET TIME ZONE 'Asia/Tokyo'", "SELECT 1/0"]),
-        "12C12DC12C12EZ"
+        "12C12DC12SC12ESZ"
     );
     assert_eq!(count(&mut run, "e"), 0);
     // Rows that cannot be written are refused at the end, all of them.
