@@ -194,7 +194,7 @@ impl AlertmanagerSet {
                 let sink = move |found: Found| {
                     // What was found last holds where looking fails.
                     if let (Some(set), Ok(groups)) = (own.upgrade(), found) {
-                        set.found(index, groups);
+                        set.update(index, groups);
                     }
                 };
                 tokio::select! {
@@ -207,7 +207,7 @@ impl AlertmanagerSet {
     }
 
     /// Takes over what a discovery found: new Alertmanagers get a queue, those that are gone lose theirs.
-    fn found(&self, index: usize, groups: Vec<TargetGroup>) {
+    fn update(&self, index: usize, groups: Vec<TargetGroup>) {
         if let Some(known) = self.discovered.lock().get_mut(index) {
             *known = groups;
         }
