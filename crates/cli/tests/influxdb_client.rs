@@ -25,7 +25,7 @@ fn run_script(package: &str, script: &str) {
 
 #[test]
 fn influxdbs_python_client_works() {
-    run_script("influxdb", "influxdb_client.py");
+    run_script("influxdb", "influxdb1_client.py");
 }
 
 #[test]

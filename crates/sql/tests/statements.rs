@@ -235,8 +235,10 @@ fn fills_count_every_row_once() {
 fn truncated_times_are_grouped_by_the_plan() {
     let db = MemoryDatabases::new().unwrap();
     let from_ns = query::time::parse("2023-10-20T00:00:00Z").unwrap();
-    let lines: String =
-        (0..9000).map(|step| format!("p,h={} v={step} {}\n", step % 2, from_ns + step * 3590 * SECOND_NS)).collect();
+    let mut lines = String::new();
+    for step in 0..9000i64 {
+        writeln!(lines, "p,h={} v={step} {}", step % 2, from_ns + step * 3590 * SECOND_NS).unwrap();
+    }
     db.write_lines("default", lines.as_bytes()).unwrap();
     let run = |statement: &str, zone: &str| {
         let budget = Budget::new(10_000_000);
@@ -265,7 +267,7 @@ fn truncated_times_are_grouped_by_the_plan() {
         "EXPLAIN SELECT date_trunc('day', time), max(v) FROM p WHERE time >= '2024-03-30' AND time < '2024-04-02' GROUP BY 1",
         "Europe/Berlin",
     );
-    let plan: String = plan.iter().flatten().map(|line| format!("{line}\n")).collect();
+    let plan = plan.iter().flatten().map(Value::to_string).collect::<Vec<_>>().join("\n");
     // Days of 24 hours, the day of 23 hours on which the clocks change, and days again.
     assert_eq!(plan.matches("(groupby ").count(), 3, "{plan}");
     assert!(plan.contains("(groupby 23h "), "{plan}");
@@ -305,8 +307,10 @@ fn tables_keep_rows_as_long_as_their_ttl_says() {
     let now_ns = query::Session::now_ns(&db.session(&budget));
     let hours = |hours: i64| now_ns - hours * 3600 * SECOND_NS;
     let rows = |db: &MemoryDatabases| {
-        let lines: String =
-            [1, 20, 30, 100].iter().map(|age| format!("short v={age} {0}\nlong v={age} {0}\n", hours(*age))).collect();
+        let mut lines = String::new();
+        for age in [1, 20, 30, 100] {
+            writeln!(lines, "short v={age} {0}\nlong v={age} {0}", hours(age)).unwrap();
+        }
         db.write_lines("default", lines.as_bytes()).unwrap();
     };
     let ages =
