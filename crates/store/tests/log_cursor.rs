@@ -200,7 +200,8 @@ fn a_record_that_is_too_large_for_memory_is_a_gap() {
         bits ^= bits << 17;
         f64::from_bits(bits >> 2)
     };
-    let row = |time: i64, value| Row { host: "h".to_owned(), timestamp_ns: time, fields: vec![("f".to_owned(), value)] };
+    let row =
+        |time: i64, value| Row { host: "h".to_owned(), timestamp_ns: time, fields: vec![("f".to_owned(), value)] };
     let rows: Vec<Row> = (1000..11_000).map(|time| row(time, random())).collect();
     store.write("default", &batch(&rows)).unwrap();
     write(&store, 2);

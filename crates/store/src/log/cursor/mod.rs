@@ -121,7 +121,14 @@ impl LogCursor {
     pub fn open(store: &Arc<Store>, name: &str, database: Option<&str>) -> Result<Self, StoreError> {
         let sequence = store.open_cursor(name)?;
         let database = database.map(ToOwned::to_owned);
-        Ok(Self { store: store.clone(), name: name.to_owned(), database, sequence, offset: Offset::default(), has_new_catalog: true })
+        Ok(Self {
+            store: store.clone(),
+            name: name.to_owned(),
+            database,
+            sequence,
+            offset: Offset::default(),
+            has_new_catalog: true,
+        })
     }
 
     /// Sequence id of the last record that was read.
