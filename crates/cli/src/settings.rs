@@ -1,6 +1,7 @@
 //! Settings of `thalweg serve`: one definition for flags, environment and file. Who gets in is worked out in [`access`].
 
 mod access;
+mod log_lines;
 mod otlp;
 mod prometheus;
 
@@ -10,9 +11,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use db::{DbOptions, ObjectTierOptions};
-use promql::NameRemoval;
 use serde::{Deserialize, Serialize};
-use server::{Compression, Listener, ServerSettings, log};
+use server::{Compression, Listener, ServerSettings};
 
 use crate::machine::memory;
 use crate::objects::ObjectAccess;
@@ -555,17 +555,6 @@ impl ServeFlags {
         merged.to_settings()
     }
 
-    fn set_up_log(&self) -> Result<(), String> {
-        let level = self.log_level.as_deref().unwrap_or("info");
-        let level = log::Level::from_name(level)
-            .ok_or_else(|| format!("--log-level {level:?} is none of error, warn, info, debug"))?;
-        let format = self.log_format.as_deref().unwrap_or("text");
-        let format = log::Format::from_name(format)
-            .ok_or_else(|| format!("--log-format {format:?} is neither text nor json"))?;
-        log::set_up(level, format);
-        Ok(())
-    }
-
     /// These settings over those of a file's text.
     fn over(&self, text: &str) -> Result<Self, String> {
         let file: Self = toml::from_str(text).map_err(|error| secrets::explain(&error, text))?;
@@ -631,10 +620,7 @@ impl ServeFlags {
         db.store.objects = self.objects.as_deref().map(|url| self.object_tier(url)).transpose()?;
         self.set_durability(&mut db);
         set(&mut db.lookback_ms, self.lookback_ms);
-        if let Some(word) = &self.delayed_name_removal {
-            db.name_removal = NameRemoval::from_word(word)
-                .ok_or_else(|| format!("--delayed-name-removal {word:?} is not false, true or always"))?;
-        }
+        self.set_name_removal(&mut db)?;
         set(&mut db.promql_experimental, self.promql_experimental);
         set(&mut server.body_bytes_max, self.body_bytes_max);
         set(&mut server.unpacked_bytes_max, self.unpacked_bytes_max);

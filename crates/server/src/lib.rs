@@ -6,7 +6,7 @@
 //! * [`scheduler`]: which queries run, at which priority, and on what threads
 //! * [`sign_in`]: who a client is and what it may do
 //! * [`settings`]: settings of all of it · [`state`]: what handlers share · [`error`]: errors of the API · [`redact`]: texts without passwords
-//! * [`metrics`]: the server's own numbers · [`host`]: the machine's · `pushed`: those of jobs that have ended · [`log`], [`notice`]: lines for the operator · `fuzzing`: entries for fuzzers
+//! * [`metrics`]: the server's own numbers · [`host`]: the machine's · `pushed`: those of jobs that have ended · [`log`]: lines for the operator · `fuzzing`: entries for fuzzers
 
 mod error;
 #[doc(hidden)]
@@ -16,7 +16,6 @@ mod http;
 mod listen;
 pub mod log;
 mod metrics;
-mod notice;
 mod pushed;
 mod redact;
 mod scheduler;
@@ -25,6 +24,8 @@ mod sign_in;
 mod sql;
 mod state;
 mod wire;
+
+use log::notice;
 
 pub use http::page;
 pub use http::route_prefix::RoutePrefix;

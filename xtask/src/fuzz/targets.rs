@@ -45,7 +45,7 @@ const SQL_WORDS: &[&str] =
     &["crates/sql/src/expression", "crates/sql/src/syntax/parse.rs", "crates/sql/src/syntax/settings.rs"];
 const INFLUXQL: [Seeds; 1] = [Seeds::Lines { file: "crates/influxql/tests/statements/cases.txt", prefix: "> " }];
 const INFLUXQL_WORDS: &[&str] = &["crates/influxql/src/syntax", "crates/influxql/src/functions"];
-const FLUX: [Seeds; 1] = [Seeds::Lines { file: "crates/flux/tests/scripts/pipelines.txt", prefix: "" }];
+const FLUX: [Seeds; 1] = [Seeds::Lines { file: "crates/flux/tests/pipelines/cases.txt", prefix: "" }];
 const FLUX_WORDS: &[&str] = &["crates/flux/src"];
 const PLAN: [Seeds; 1] = [Seeds::Literals(&["crates/query/src/plan/sexpr/tests.rs", "crates/db/tests/plan.rs"])];
 const PLAN_WORDS: &[&str] = &["crates/query/src/plan/sexpr"];

@@ -10,7 +10,7 @@ const LAYERS: [&[&str]; 11] = [
     &["crates/index", "crates/ingest", "crates/cache", "crates/wire", "crates/access"],
     &["crates/store"],
     &["crates/query"],
-    &["crates/promql", "crates/sql", "crates/influxql", "crates/sql-datafusion"],
+    &["crates/promql", "crates/sql", "crates/influxql", "crates/flux", "crates/sql-datafusion"],
     &["crates/db", "crates/client"],
     &["crates/scrape"],
     &["crates/rules"],
@@ -23,10 +23,11 @@ const LAYERS: [&[&str]; 11] = [
 const WORKSHOP: &str = "xtask";
 
 /// Arrows that point down and are wrong all the same: languages end at the plan.
-const FORBIDDEN: [(&str, &str); 4] = [
+const FORBIDDEN: [(&str, &str); 5] = [
     ("crates/promql", "crates/store"),
     ("crates/sql", "crates/store"),
     ("crates/influxql", "crates/store"),
+    ("crates/flux", "crates/store"),
     ("crates/sql-datafusion", "crates/store"),
 ];
 

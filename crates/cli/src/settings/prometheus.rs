@@ -1,7 +1,9 @@
 //! Settings of what Prometheus has: scraping, its web interface, replicas.
 
+use db::DbOptions;
 use ingest::remote_write::ReplicaLabels;
 use ingest::replicas::ReplicaSettings;
+use promql::NameRemoval;
 use server::{PrometheusSettings, RoutePrefix, ServerSettings};
 
 use super::{ServeFlags, database, set};
@@ -16,6 +18,15 @@ impl ServeFlags {
         let database = database("--prometheus-database", self.prometheus_database.as_deref())?;
         let external_url = self.web_external_url.clone().unwrap_or_else(|| EXTERNAL_URL.to_owned());
         Ok(Some(PrometheusSettings { file, database, external_url }))
+    }
+
+    /// When metrics' names are dropped.
+    pub(super) fn set_name_removal(&self, db: &mut DbOptions) -> Result<(), String> {
+        if let Some(word) = &self.delayed_name_removal {
+            db.name_removal = NameRemoval::from_word(word)
+                .ok_or_else(|| format!("--delayed-name-removal {word:?} is not false, true or always"))?;
+        }
+        Ok(())
     }
 
     /// How HTTP is reached, and whether it may end the server.

@@ -1,4 +1,4 @@
-//! Scripts over databases in memory. Expectations are data: `tests/scripts/*.txt` hold scripts and what they give, worked by hand from the definitions in Flux's
+//! Scripts over databases in memory. Expectations are data: `tests/pipelines/*.txt` hold scripts and what they give, worked by hand from the definitions in Flux's
 //! documentation.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -50,7 +50,7 @@ fn run(db: &MemoryDatabases, script: &str, dialect: &Dialect) -> String {
 fn scripts_give_what_the_documentation_says() {
     let db = MemoryDatabases::new().unwrap();
     fixture(&db);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pipelines");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     for path in files {

@@ -1,5 +1,7 @@
 //! Lines for the operator on stderr: a time, a level and a message, as text or as JSON.
 
+pub(crate) mod notice;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
