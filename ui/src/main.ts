@@ -80,8 +80,8 @@ function start(account: string | null): void {
 
 startTheme(byId<HTMLButtonElement>("theme"));
 session()
-  .then(({ required, account }) => {
-    if (required && account === null) byId("view").replaceChildren(signInForm());
+  .then(({ required, account, oidc }) => {
+    if (required && account === null) byId("view").replaceChildren(signInForm(oidc === true));
     else start(account);
   })
   .catch(() => start(null));

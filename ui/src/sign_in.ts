@@ -11,6 +11,8 @@ const PATH = "api/v1/session";
 interface Session {
   required: boolean;
   account: string | null;
+  /** The page can sign in at an identity provider, too. */
+  oidc?: boolean;
 }
 
 /** Who has signed in. A server that does not tell, because it is starting, say, asks nobody to. */
@@ -44,7 +46,7 @@ function input(label: string, name: string, type: string, autocomplete: string):
 }
 
 /** The form, in place of a view. */
-export function signInForm(): HTMLElement {
+export function signInForm(hasProvider: boolean): HTMLElement {
   const [userField, user] = input("User", "user", "text", "username");
   const [passwordField, password] = input("Password or token", "password", "password", "current-password");
   const button = element("button", { class: "primary", text: "Sign in", attributes: { type: "submit" } });
@@ -65,5 +67,6 @@ export function signInForm(): HTMLElement {
     },
   };
   const title = element("h1", { text: "Sign in" });
-  return element("form", { class: "sign-in", on }, title, userField, passwordField, button, message);
+  const provider = element("a", { text: "Sign in with single sign-on", attributes: { href: `${PATH}/oidc` } });
+  return element("form", { class: "sign-in", on }, title, userField, passwordField, button, message, ...(hasProvider ? [provider] : []));
 }

@@ -102,6 +102,13 @@ pub struct Directory {
     names: HashMap<String, Arc<Entry>>,
     tokens: HashMap<TokenHash, Arc<Entry>>,
     certificates: HashMap<String, Arc<Entry>>,
+    /// Accounts of which only a bcrypt hash is known.
+    bcrypt_alone: usize,
+}
+
+fn is_bcrypt_alone(account: &Account) -> bool {
+    let is_bcrypt = matches!(&account.credential, Credential::Password(stored) if secret::is_bcrypt(stored));
+    is_bcrypt && account.scram.is_none()
 }
 
 impl Directory {
@@ -113,6 +120,7 @@ impl Directory {
             Credential::Token(hash) => Some(hash),
             Credential::Password(_) | Credential::Certificate => None,
         };
+        self.bcrypt_alone += usize::from(is_bcrypt_alone(&account));
         let entry = Arc::new(Entry { account, scope, last_used_ns: AtomicI64::new(0) });
         self.tokens.extend(token.map(|hash| (hash, entry.clone())));
         for name in &entry.account.certificates {
@@ -124,6 +132,7 @@ impl Directory {
     /// Removes an account; returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         let Some(entry) = self.names.remove(name) else { return false };
+        self.bcrypt_alone -= usize::from(is_bcrypt_alone(&entry.account));
         if let Credential::Token(hash) = &entry.account.credential {
             self.tokens.remove(hash);
         }
@@ -183,13 +192,9 @@ impl Directory {
         self.certificates.get(name)
     }
 
-    /// Returns whether an account has a password of which only a bcrypt hash is known, so that SCRAM cannot check it.
-    pub fn has_bcrypt_alone(&self, name: &str) -> bool {
-        let account = self.names.get(name).map(|entry| &entry.account);
-        account.is_some_and(|account| {
-            matches!(&account.credential, Credential::Password(stored) if secret::is_bcrypt(stored))
-                && account.scram.is_none()
-        })
+    /// Returns whether there are passwords of which only a bcrypt hash is known, so that SCRAM cannot check them.
+    pub const fn has_bcrypt_alone(&self) -> bool {
+        self.bcrypt_alone > 0
     }
 
     /// SCRAM's keys of a name, and the account that has signed in once they match.

@@ -5,6 +5,7 @@
 //! * [`statement`]: statements about users, and what they do to grants
 //! * [`secret`]: making and checking tokens and passwords, SCRAM's keys · [`verdicts`]: passwords checked a moment ago · [`session`]: the page's sessions
 //! * [`back_off`]: waiting times after failed sign-ins · [`rate`]: limits of what an account may ask for in a time
+//! * [`oidc`]: tokens of identity providers
 //! * [`certificate`]: the names in a client's certificate · [`audit`]: lines of the audit log · [`web_config`]: Prometheus's `web.config.yml`
 
 pub mod account;
@@ -14,6 +15,7 @@ pub mod certificate;
 pub mod directory;
 pub mod grant;
 mod matchers;
+pub mod oidc;
 pub mod rate;
 pub mod scope;
 pub mod secret;
@@ -35,6 +37,31 @@ pub mod fuzzing {
         }
         let _ = crate::web_config::WebConfig::parse(text);
         let _ = crate::account::Account::from_document(text.as_bytes());
+    }
+
+    /// Reads bytes as an identity provider's documents, and a text as a token of it.
+    pub fn oidc(text: &str) {
+        use crate::oidc::keys::KeySet;
+        use crate::oidc::{OidcRules, Role, documents};
+
+        let (keys, token) = text.split_once('\n').unwrap_or(("", text));
+        let _ = documents::Discovery::parse(text.as_bytes(), "https://id.example");
+        let _ = documents::id_token(text.as_bytes());
+        let rules = OidcRules {
+            issuer: "https://id.example".to_owned(),
+            audiences: vec!["thalweg".to_owned()],
+            name_claim: "sub".to_owned(),
+            groups_claim: "groups".to_owned(),
+            roles: Role::parse(token).into_iter().collect(),
+        };
+        let known =
+            br#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+        if let Ok(keys) = KeySet::parse(keys.as_bytes()) {
+            let _ = rules.check(token, &keys, 0);
+        }
+        if let Ok(keys) = KeySet::parse(known) {
+            assert!(rules.check(token, &keys, 0).is_err(), "a signature was made without the key: {token}");
+        }
     }
 
     /// Reads bytes as a certificate.

@@ -2,8 +2,10 @@
 //! alone, and end when the account's secret changes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::account::{Account, Credential};
+use crate::scope::Scope;
 use crate::secret::{TokenHash, token_hash};
 
 /// How long a session lasts, and how long it may be unused.
@@ -21,6 +23,8 @@ struct Session {
     account: String,
     /// What the account signed in with then.
     credential: Credential,
+    /// What an account may do that an identity provider has signed in: it is none of the server's own.
+    external: Option<Arc<Scope>>,
     begun_ns: i64,
     used_ns: i64,
 }
@@ -39,16 +43,35 @@ pub struct Sessions(HashMap<TokenHash, Session>);
 impl Sessions {
     /// Begins a session of an account with a cookie of 256 random bits. Of an account that has many its oldest one ends.
     pub fn begin(&mut self, cookie: &str, account: &Account, now_ns: i64) {
+        let (account, credential) = (account.name.clone(), account.credential.clone());
+        self.insert(cookie, Session { account, credential, external: None, begun_ns: now_ns, used_ns: now_ns }, now_ns);
+    }
+
+    /// Begins a session of an account that an identity provider has signed in.
+    pub fn begin_external(&mut self, cookie: &str, scope: Arc<Scope>, now_ns: i64) {
+        let (account, credential) = (scope.name.to_string(), Credential::Certificate);
+        let external = Some(scope);
+        self.insert(cookie, Session { account, credential, external, begun_ns: now_ns, used_ns: now_ns }, now_ns);
+    }
+
+    fn insert(&mut self, cookie: &str, new: Session, now_ns: i64) {
         self.0.retain(|_, session| !session.is_over(now_ns));
-        let own = |session: &Session| session.account == account.name;
+        let own = |session: &Session| session.account == new.account;
         if self.0.values().filter(|session| own(session)).count() >= ACCOUNT_SESSIONS_MAX {
             self.remove_oldest(own);
         }
         if self.0.len() >= SESSIONS_MAX {
             self.remove_oldest(|_| true);
         }
-        let (account, credential) = (account.name.clone(), account.credential.clone());
-        self.0.insert(token_hash(cookie), Session { account, credential, begun_ns: now_ns, used_ns: now_ns });
+        self.0.insert(token_hash(cookie), new);
+    }
+
+    /// What a session's account may do, if an identity provider has signed it in; and a note that it is used.
+    pub fn external(&mut self, cookie: &str, now_ns: i64) -> Option<Arc<Scope>> {
+        let session = self.0.get_mut(&token_hash(cookie)).filter(|session| !session.is_over(now_ns))?;
+        let scope = session.external.clone()?;
+        session.used_ns = now_ns;
+        Some(scope)
     }
 
     fn remove_oldest(&mut self, is_meant: impl Fn(&Session) -> bool) {
@@ -59,7 +82,8 @@ impl Sessions {
 
     /// The name of a cookie's account, and a note that it is used.
     pub fn account(&mut self, cookie: &str, now_ns: i64) -> Option<String> {
-        let session = self.0.get_mut(&token_hash(cookie)).filter(|session| !session.is_over(now_ns))?;
+        let is_own = |session: &&mut Session| session.external.is_none() && !session.is_over(now_ns);
+        let session = self.0.get_mut(&token_hash(cookie)).filter(is_own)?;
         session.used_ns = now_ns;
         Some(session.account.clone())
     }
@@ -111,6 +135,16 @@ mod tests {
         sessions.begin("cookie", &alice, 0);
         sessions.end("cookie");
         assert_eq!(sessions.account("cookie", 1), None);
+    }
+
+    #[test]
+    fn a_session_of_a_provider_is_none_of_an_account_of_that_name() {
+        let mut sessions = Sessions::default();
+        sessions.begin_external("cookie", Scope::signed_out(), 0);
+        assert!(sessions.external("cookie", 1).is_some() && sessions.account("cookie", 1).is_none());
+        sessions.begin("own", &account("", "x"), 0);
+        assert!(sessions.external("own", 1).is_none() && sessions.account("own", 1).is_some());
+        assert!(sessions.external("cookie", AGE_MAX_S * NS_PER_S).is_none(), "it was not used");
     }
 
     #[test]

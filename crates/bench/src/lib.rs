@@ -1,10 +1,11 @@
 //! `thalweg bench`: measurements that can be repeated. A file per kind.
 //!
-//! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one
+//! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`tenants`]: two of them on one · [`access`]: the cost of TLS and tokens
 //! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
 //! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
 
+mod access;
 mod cache;
 mod floods;
 mod hostile;
@@ -14,6 +15,7 @@ mod plans;
 mod query;
 mod simulate;
 mod storage;
+mod tenants;
 mod wide;
 mod wire;
 mod workload;
@@ -31,6 +33,8 @@ pub struct BenchFlags {
 
 #[derive(Debug, Subcommand)]
 enum Kind {
+    /// Measure what TLS and tokens cost
+    Access(access::AccessFlags),
     /// Measure the result cache: replacement policies, simulated, and the cache itself
     Cache(cache::CacheFlags),
     /// Attack a server, by queries or by floods, and watch what others have to wait for
@@ -41,6 +45,8 @@ enum Kind {
     Query(query::QueryFlags),
     /// Measure the storage engine: memory, insertion, size, late data, long queries
     Storage(storage::StorageFlags),
+    /// Put a tenant that wants everything beside one that wants little, and measure what the latter has to wait for
+    Tenants(tenants::TenantsFlags),
     /// Ask about many lone series among millions
     Wide(wide::WideFlags),
     /// Write by the binary protocol: hosts and clients in every combination, against a server that throws everything away
@@ -54,11 +60,13 @@ enum Kind {
 /// What went wrong, for the person who ran it.
 pub fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
     match &flags.kind {
+        Kind::Access(flags) => access::run(flags),
         Kind::Cache(flags) => cache::run(flags),
         Kind::Hostile(flags) => hostile::run(flags),
         Kind::Load(flags) => load::run(flags),
         Kind::Query(flags) => query::run(flags),
         Kind::Storage(flags) => storage::run(flags),
+        Kind::Tenants(flags) => tenants::run(flags),
         Kind::Wide(flags) => wide::run(flags),
         Kind::Wire(flags) => wire::run(flags),
     }

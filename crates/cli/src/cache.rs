@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use cache::server::{Server, ServerOptions};
+use cache::server::{Server, ServerOptions, Token};
 use cache::{Cache, FILE_MAGIC, Options};
 use clap::Args;
 
@@ -17,9 +17,13 @@ use crate::units::sizes::size_bytes;
 const EXAMPLES: &str = "Examples:
   thalweg cache --file /var/lib/thalweg/cache --size 16GiB
   thalweg cache --file cache.flash --size 1GiB --listen 127.0.0.1:11211    for clients that know memcached's port
+  thalweg cache --listen 0.0.0.0:7785 --tls-cert server.pem --tls-key server-key.pem --token-file token
 
 Answers of queries with their time ranges lie in the file and survive a restart; memcached's ordinary items lie in memory. What to
 send: docs/guide/cache.md.";
+
+/// The largest file of a certificate, a key or a token.
+const SECRET_BYTES_MAX: u64 = 1 << 20;
 
 /// The share of the memory that answers have; pages of the file have the others.
 const ANSWERS_SHARE: usize = 4;
@@ -66,6 +70,15 @@ pub(crate) struct CacheFlags {
     /// How long a client may take nothing of a reply
     #[arg(long, default_value_t = 30_000)]
     write_timeout_ms: u64,
+    /// File of the server's certificate (PEM), with the ones between it and its authority: TLS is spoken, and nothing else
+    #[arg(long, env = "THALWEG_CACHE_TLS_CERT", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// File of its key (PEM)
+    #[arg(long, env = "THALWEG_CACHE_TLS_KEY", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// File of a token that clients have to sign in with: by `Authorization: Bearer`, or as memcached's authentication has it
+    #[arg(long, env = "THALWEG_CACHE_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
     /// Answers smaller than this are given whole or not at all
     #[arg(long, default_value = "512KiB", value_parser = size_bytes)]
     partial_min: u64,
@@ -97,6 +110,24 @@ fn lock_file(path: &Path) -> Result<File, String> {
 }
 
 impl CacheFlags {
+    /// TLS and the token, from their files.
+    fn security(&self) -> Result<ServerOptions, String> {
+        let read = |path: &Path| {
+            let content = platform::private::read(path, SECRET_BYTES_MAX);
+            content.map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let tls = match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => Some(cache::server::tls(&read(certificate)?, &read(key)?)?),
+            _ => None,
+        };
+        let token = self.token_file.as_deref().map(|path| {
+            let content = read(path)?;
+            let text = std::str::from_utf8(&content).map_err(|error| format!("{}: {error}", path.display()))?;
+            Token::new(text).map_err(|why| format!("{}: {why}", path.display()))
+        });
+        Ok(ServerOptions { tls, token: token.transpose()?, ..ServerOptions::default() })
+    }
+
     /// Refuses sizes that the machine's memory cannot hold.
     fn check_memory(&self, machine_bytes: u64) -> Result<(), String> {
         let sizes = [self.memory, self.unwritten, self.items, self.bodies_max];
@@ -115,6 +146,7 @@ impl CacheFlags {
 
 pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
     flags.check_memory(memory::of_the_machine())?;
+    let security = flags.security()?;
     // Nothing is written before it is clear that this process is the one to serve.
     let listener = TcpListener::bind(flags.listen)
         .map_err(|error| format!("cannot listen on {}: {error}; --listen takes another address", flags.listen))?;
@@ -138,7 +170,7 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
         write_timeout_ms: flags.write_timeout_ms,
         items_bytes_max: flags.items as usize,
         memory_bytes_max: answers_bytes_max,
-        ..ServerOptions::default()
+        ..security
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use db::{Db, OpeningProgress, Recovery};
-use server::{Front, PrometheusMode, PrometheusSettings, ServerSettings, log, make_first_admin};
+use server::{Front, Oidc, PrometheusMode, PrometheusSettings, ServerSettings, log, make_first_admin};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::settings::{ServeFlags, Settings};
+use crate::settings::{OidcSettings, ServeFlags, Settings};
 
 pub(crate) fn run(flags: &ServeFlags) -> Result<ExitCode, String> {
     let settings = flags.resolve()?;
@@ -35,6 +35,7 @@ fn raise_open_files() {
 async fn serve(mut settings: Settings) -> Result<ExitCode, String> {
     let prometheus = settings.prometheus.take().map(load_prometheus).transpose()?;
     settings.server.prometheus.clone_from(&prometheus);
+    settings.server.web.oidc = settings.oidc.take().map(open_oidc).transpose()?;
     let (server_settings, data) = (settings.server.clone(), settings.db.store.directory.clone());
     if server_settings.is_insecure_open {
         log::warn("--insecure-open: everyone who reaches a port of this server may read, change and delete everything");
@@ -100,6 +101,13 @@ fn takes_free_port(settings: &ServerSettings, flag: &str) -> bool {
         _ => None,
     };
     listener.is_some_and(|listener| listener.address.port() == 0)
+}
+
+/// The identity provider. It is asked when the first account signs in.
+fn open_oidc(settings: OidcSettings) -> Result<Arc<Oidc>, String> {
+    let network = platform::network::NetworkPlatform::real(platform::Platform::real());
+    let OidcSettings { rules, client, authorities } = settings;
+    Oidc::new(&network, rules, client, authorities).map(Arc::new).map_err(|why| format!("--oidc-issuer: {why}"))
 }
 
 /// Reads a `prometheus.yml`; what in it has no effect is told on stderr.

@@ -3,6 +3,7 @@
 mod access;
 mod log_lines;
 mod otlp;
+mod parts;
 mod prometheus;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,17 +11,14 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use db::{DbOptions, ObjectTierOptions};
+use db::DbOptions;
 use serde::{Deserialize, Serialize};
 use server::{Compression, Listener, ServerSettings};
 
+pub(crate) use self::access::OidcSettings;
 use crate::machine::memory;
-use crate::objects::ObjectAccess;
 use crate::secrets;
 use crate::units::sizes::{self, size};
-
-/// Bytes of the file behind kept answers, unless told otherwise.
-const RESULT_CACHE_FLASH_BYTES: u64 = 512 << 20;
 
 /// Settings; flags win over the environment, the environment over the file, the file over the defaults.
 #[derive(Debug, Default, Clone, PartialEq, Args, Serialize, Deserialize)]
@@ -81,6 +79,10 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_TLS_CLIENT_CA", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_client_ca: Option<PathBuf>,
+    /// File of lists of client certificates that their authorities have revoked (CRLs, PEM); read again when it changes [default: none]
+    #[arg(long, env = "THALWEG_TLS_CLIENT_CRL", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_client_crl: Option<PathBuf>,
     /// Whether clients have to show a certificate: `required`, or `optional` [default: optional]
     #[arg(long, env = "THALWEG_TLS_CLIENT_CERTIFICATES", value_name = "WHEN")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,6 +109,45 @@ pub(crate) struct ServeFlags {
     #[arg(long = "web-config-file", alias = "web.config.file", env = "THALWEG_WEB_CONFIG_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     web_config_file: Option<PathBuf>,
+
+    /// Identity provider (`OpenID` Connect) whose tokens (JWT) sign accounts in: its issuer, such as `https://id.example/realms/main`
+    /// [default: none]
+    #[arg(long, env = "THALWEG_OIDC_ISSUER", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oidc_issuer: Option<String>,
+    /// Whom its tokens have to be meant for, names separated by commas; --oidc-client-id is one of them [default: none]
+    #[arg(long, env = "THALWEG_OIDC_AUDIENCES", value_name = "NAMES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oidc_audiences: Option<String>,
+    /// What its groups may do, separated by semicolons: `engineers=read+write:metrics; admins=server-admin; *=read:public`
+    /// [default: nothing]
+    #[arg(long, env = "THALWEG_OIDC_ROLES", value_name = "ROLES")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oidc_roles: Option<String>,
+    /// Claim of its tokens that names the account [default: sub]
+    #[arg(long, env = "THALWEG_OIDC_NAME_CLAIM", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oidc_name_claim: Option<String>,
+    /// Claim of its tokens that lists the account's groups [default: groups]
+    #[arg(long, env = "THALWEG_OIDC_GROUPS_CLAIM", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oidc_groups_claim: Option<String>,
+    /// Name of this server at the provider: the page signs in there, too [default: none]
+    #[arg(long, env = "THALWEG_OIDC_CLIENT_ID", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oidc_client_id: Option<String>,
+    /// File of the secret that goes with it [default: none]
+    #[arg(long, env = "THALWEG_OIDC_CLIENT_SECRET_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oidc_client_secret_file: Option<PathBuf>,
+    /// Where the provider sends browsers back to: `/api/v1/session/oidc/callback` of this server, as browsers reach it [default: none]
+    #[arg(long, env = "THALWEG_OIDC_REDIRECT_URL", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oidc_redirect_url: Option<String>,
+    /// File of the authorities (PEM) that the provider's certificate is checked by [default: those of the system]
+    #[arg(long, env = "THALWEG_OIDC_CA_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oidc_ca_file: Option<PathBuf>,
 
     /// File of the audit log, JSON lines, or `off` [default: audit.log in the data folder where clients have to sign in]
     #[arg(long, env = "THALWEG_AUDIT_LOG", value_name = "FILE")]
@@ -538,6 +579,8 @@ pub(crate) struct Settings {
     pub(crate) network_threads: usize,
     /// The `prometheus.yml` that is run, if one is.
     pub(crate) prometheus: Option<server::PrometheusSettings>,
+    /// The identity provider, if one is named.
+    pub(crate) oidc: Option<OidcSettings>,
 }
 
 impl ServeFlags {
@@ -567,32 +610,6 @@ impl ServeFlags {
 
     fn network_threads(&self, cores: u32) -> usize {
         self.network_threads.map_or_else(|| network_threads(cores), NonZeroUsize::get)
-    }
-
-    fn set_result_cache(&self, db: &mut DbOptions) {
-        let sixteenth = usize::try_from(db.store.memory_bytes_max / 16).unwrap_or(usize::MAX);
-        db.result_cache_memory_bytes_max = self.result_cache_memory_bytes_max.unwrap_or(sixteenth);
-        db.result_cache_flash_bytes_max = self.result_cache_flash_bytes_max.unwrap_or(RESULT_CACHE_FLASH_BYTES);
-        db.result_cache_file.clone_from(&self.result_cache_file);
-    }
-
-    fn set_store(&self, db: &mut DbOptions) {
-        set(&mut db.store.fast_bytes_max, self.fast_bytes_max);
-        set(&mut db.store.trash_age_ms_max, self.trash_age_ms_max);
-        set(&mut db.store.trash_bytes_max, self.trash_bytes_max);
-        set(&mut db.store.scrub_period_ms, self.scrub_period_ms);
-        set(&mut db.store.scrub_bytes_per_second_max, self.scrub_bytes_per_second_max);
-        set(&mut db.store.merge_bytes_per_second_max, self.merge_bytes_per_second_max);
-        set(&mut db.store.series_per_database_max, self.series_per_database_max);
-        set(&mut db.store.new_series_per_second_max, self.new_series_per_second_max);
-    }
-
-    fn set_durability(&self, db: &mut DbOptions) {
-        db.store.accept_loss = self.accept_loss;
-        set(&mut db.store.lost_found_bytes_max, self.lost_found_bytes_max);
-        set(&mut db.store.log_bytes_max, self.log_bytes_max);
-        set(&mut db.store.log_retained_bytes_max, self.log_retained_bytes_max);
-        set(&mut db.store.log_is_direct, self.log_direct);
     }
 
     fn to_settings(&self) -> Result<Settings, String> {
@@ -644,7 +661,6 @@ impl ServeFlags {
         set(&mut server.unpacked_ratio_max, self.unpacked_ratio_max);
         set(&mut server.bodies_bytes_max, self.bodies_bytes_max);
         set(&mut server.postgres_message_bytes_max, self.postgres_message_bytes_max);
-        set(&mut server.connections_max, self.connections_max);
         set(&mut server.ahead_ms_max, self.ahead_ms_max);
         db.store.ahead_ms_max = server.ahead_ms_max;
         self.set_timeouts(&mut server);
@@ -660,7 +676,8 @@ impl ServeFlags {
         }
         self.set_sign_in(&mut server, &db.store.directory)?;
         server.flags = self.set_flags()?;
-        Ok(Settings { db, server, network_threads: self.network_threads(cores), prometheus: self.prometheus()? })
+        let (network_threads, prometheus) = (self.network_threads(cores), self.prometheus()?);
+        Ok(Settings { db, server, network_threads, prometheus, oidc: self.oidc()? })
     }
 }
 
@@ -668,49 +685,6 @@ impl ServeFlags {
 /// for every request nevertheless (`docs/decisions/0011-network-threads.md`).
 fn network_threads(cores: u32) -> usize {
     (cores as usize / 2).max(1)
-}
-
-impl ServeFlags {
-    /// The settings that were set, by the flags' names.
-    fn set_flags(&self) -> Result<Vec<(String, String)>, String> {
-        let given = serde_json::to_value(self).map_err(|error| error.to_string())?;
-        let text = |name: &str, value: &serde_json::Value| {
-            secrets::printable(name, &value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-        };
-        let pairs = given.as_object().into_iter().flatten();
-        Ok(pairs.map(|(name, value)| (name.replace('_', "-"), text(name, value))).collect())
-    }
-
-    fn object_tier(&self, url: &str) -> Result<ObjectTierOptions, String> {
-        let access = ObjectAccess {
-            objects_endpoint: self.objects_endpoint.clone(),
-            objects_settings: self.objects_settings.clone(),
-        };
-        let mut tier = access.tier(url)?;
-        set(&mut tier.local_bytes_max, self.objects_local_bytes_max);
-        Ok(tier)
-    }
-}
-
-impl ServeFlags {
-    /// How long clients may be silent or slow.
-    fn set_timeouts(&self, server: &mut ServerSettings) {
-        set(&mut server.http_idle_timeout_ms, self.http_idle_timeout_ms);
-        set(&mut server.write_timeout_ms, self.write_timeout_ms);
-        set(&mut server.postgres_idle_timeout_ms, self.postgres_idle_timeout_ms);
-        set(&mut server.stream_idle_timeout_ms, self.stream_idle_timeout_ms);
-        set(&mut server.stream_line_timeout_ms, self.stream_line_timeout_ms);
-    }
-
-    /// What queries may take.
-    fn set_queries(&self, server: &mut ServerSettings) {
-        set(&mut server.query_timeout_ms, self.query_timeout_ms);
-        set(&mut server.query_samples_max, self.query_samples_max);
-        set(&mut server.query_concurrency_max, self.query_concurrency_max);
-        set(&mut server.query_queue_max, self.query_queue_max);
-        set(&mut server.query_queue_timeout_ms, self.query_queue_timeout_ms);
-        set(&mut server.query_slow_ms, self.query_slow_ms);
-    }
 }
 
 /// What stands between commas.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use rustls_platform_verifier::BuilderVerifierExt;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -12,7 +13,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 /// TLS of a client. PEM throughout.
 #[derive(Clone, Default)]
 pub struct TlsOptions {
-    /// The authorities that are trusted; empty: those of the system, which HTTP alone can ask.
+    /// The authorities that are trusted; empty: those of the system.
     pub authorities: Vec<u8>,
     /// The certificate that the client shows, with its key.
     pub certificate: Option<ClientCertificate>,
@@ -58,13 +59,23 @@ impl TlsOptions {
             certificates(&authorities)?;
         }
         let options = Self { authorities, certificate, server_name: None };
-        options.config(RootCertStore::empty()).map(|_| options)
+        options.config().map(|_| options)
     }
 
-    /// The configuration of a connection that trusts these authorities.
-    fn config(&self, roots: RootCertStore) -> Result<ClientConfig, String> {
+    /// The configuration of a connection.
+    fn config(&self) -> Result<ClientConfig, String> {
         let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| error.to_string())?.with_root_certificates(roots);
+        let builder = builder.map_err(|error| error.to_string())?;
+        let builder = if self.authorities.is_empty() {
+            let builder = builder.with_platform_verifier();
+            builder.map_err(|error| format!("the system's authorities cannot be asked: {error}"))?
+        } else {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(&self.authorities)? {
+                roots.add(certificate).map_err(|error| format!("an authority's certificate: {error}"))?;
+            }
+            builder.with_root_certificates(roots)
+        };
         match &self.certificate {
             None => Ok(builder.with_no_client_auth()),
             Some(certificate) => {
@@ -79,14 +90,7 @@ impl TlsOptions {
 
     /// What the binary protocol connects with.
     pub(crate) fn connector(&self) -> Result<tokio_rustls::TlsConnector, String> {
-        if self.authorities.is_empty() {
-            return Err("TLS of the binary protocol needs the file of an authority".to_owned());
-        }
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(&self.authorities)? {
-            roots.add(certificate).map_err(|error| format!("an authority's certificate: {error}"))?;
-        }
-        self.config(roots).map(|config| Arc::new(config).into())
+        self.config().map(|config| Arc::new(config).into())
     }
 
     /// The name that the server's certificate must have.

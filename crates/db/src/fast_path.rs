@@ -1,7 +1,10 @@
 //! The fast path: what is registered once is written by token, without labels or names.
 
 use model::{Field, Labels};
-use store::{Appended, Appender, GroupLayout, ReadCounts, SelectedGroup, StoreError, Token, WindowColumn, Windows};
+use store::{
+    Appended, Appender, GroupLayout, GroupsToRegister, ReadCounts, SelectedGroup, SeriesGate, StoreError, Token,
+    WindowColumn, Windows,
+};
 
 use crate::Db;
 
@@ -9,6 +12,16 @@ impl Db {
     /// Registers lone series of floats, each by its metric name and labels; their tokens, in the same order.
     pub fn register_series(&self, database: &str, series: &[(&str, Labels)]) -> Result<Vec<Token>, StoreError> {
         self.store.register_series(database, series)
+    }
+
+    /// As [`Db::register_series`]; series that are new have to pass a gate.
+    pub fn register_series_gated(
+        &self,
+        database: &str,
+        series: &[(&str, Labels)],
+        gate: Option<SeriesGate<'_>>,
+    ) -> Result<Vec<Token>, StoreError> {
+        self.store.register_series_gated(database, series, gate)
     }
 
     /// Registers groups of a measurement that share a list of members; their tokens, in the same order, and the layout of
@@ -21,6 +34,16 @@ impl Db {
         members: &[(Field, Labels)],
     ) -> Result<(Vec<Token>, GroupLayout), StoreError> {
         self.store.register_groups(database, measurement, groups, members)
+    }
+
+    /// As [`Db::register_groups`]; groups that are new have to pass a gate.
+    pub fn register_groups_gated(
+        &self,
+        database: &str,
+        groups: &GroupsToRegister<'_>,
+        gate: Option<SeriesGate<'_>>,
+    ) -> Result<(Vec<Token>, GroupLayout), StoreError> {
+        self.store.register_groups_gated(database, groups, gate)
     }
 
     /// Begins a request: rows by token, written together.

@@ -50,12 +50,12 @@ pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
 pub use store::{
     Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CommitListener, CompactReport,
-    CursorStats, Damage, DatabasePolicy, Deleted, FOLDED_TIME, FileSizes, Finding, FolderReport, GroupLayout, Health,
-    HealthCheck, LogBatch, LogCursor, LogGap, LogLease, LogRead, LogRecord, LogSample, LogSeries, LogValue, Loss,
-    LostFile, MemoryPool, MemoryUse, ObjectTierOptions, OpeningProgress, PartitionReport, PolicyReport, Progress,
-    PruneReport, ReadCounts, RebuildReport, Recovery, Rejected, RepairReport, RestoreReport, RestoredTrash,
-    SelectedGroup, Sent, Stats, StoreError, Token, TrashReport, WindowColumn, Windows, WriteReport, backups, check,
-    inspect, lost_found, rebuild, repair, restore, restore_trash, trash_of,
+    CursorStats, Damage, DatabasePolicy, Deleted, FOLDED_TIME, FileSizes, Finding, FolderReport, GroupLayout,
+    GroupsToRegister, Health, HealthCheck, LogBatch, LogCursor, LogGap, LogLease, LogRead, LogRecord, LogSample,
+    LogSeries, LogValue, Loss, LostFile, MemoryPool, MemoryUse, ObjectTierOptions, OpeningProgress, PartitionReport,
+    PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, Rejected, RepairReport, RestoreReport,
+    RestoredTrash, SelectedGroup, Sent, SeriesGate, Stats, StoreError, TenantMemory, Token, TrashReport, WindowColumn,
+    Windows, WriteReport, backups, check, inspect, lost_found, rebuild, repair, restore, restore_trash, trash_of,
 };
 pub use write::WriteError;
 

@@ -1,6 +1,6 @@
 //! Readers of what is written: cursors of the log.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use store::{CommitListener, CursorStats, LogCursor, StoreError};
 
@@ -35,10 +35,5 @@ impl Db {
     /// Has a listener called whenever more of the log is on disk, as long as it is there.
     pub fn listen_to_commits(&self, listener: Weak<dyn CommitListener>) {
         self.store.listen_to_commits(listener);
-    }
-
-    /// The pool of memory for all running queries, and for what reads the log.
-    pub fn query_memory(&self) -> Arc<store::MemoryPool> {
-        self.store.memory().queries()
     }
 }

@@ -8,9 +8,10 @@ use index::Cardinality;
 use model::{Matcher, TimeRange};
 use promql::{Evaluation, EvaluationResult, EvaluationSettings, Expression, NameRemoval, QueryTimes, SampleCounts};
 use query::{
-    BinCache, BinsRequest, BinsResponse, Budget, ComputeBins, QueryError, Selection, Series, Source, StoreSource, reach,
+    BinCache, BinsRequest, BinsResponse, Budget, ComputeBins, QueryError, QueryMemory, Selection, Series, Source,
+    StoreSource, WriteLimits, reach,
 };
-use store::StoreError;
+use store::{MemoryPool, StoreError};
 
 use crate::Db;
 use crate::results::{Asker, CacheUse, ResultCache, ResultCacheStats, Run};
@@ -97,12 +98,23 @@ impl BinCache for Db {
 impl Db {
     /// A budget of so many samples, out of the memory that all queries share, for a query of the server itself: it may read everything.
     pub fn budget(&self, samples_max: u64) -> Arc<Budget> {
-        Arc::new(Budget::sharing(samples_max, self.store.memory().queries()))
+        Arc::new(Budget::sharing(samples_max, &self.store.memory().queries()))
     }
 
-    /// As [`Db::budget`], for a query that a client sends: it may do what the client's account may.
-    pub fn budget_of(&self, samples_max: u64, scope: &Arc<Scope>) -> Arc<Budget> {
-        Arc::new(Budget::sharing(samples_max, self.store.memory().queries()).for_scope(scope.clone()))
+    /// As [`Db::budget`], for a query that a client sends: it may do what the client's account may, hold its tenant's memory, and write within
+    /// its limits.
+    pub fn budget_of(
+        &self,
+        samples_max: u64,
+        scope: &Arc<Scope>,
+        (memory, writes): (QueryMemory, Arc<dyn WriteLimits>),
+    ) -> Arc<Budget> {
+        Arc::new(Budget::of_tenant(samples_max, memory).for_scope(scope.clone()).limiting_writes(writes))
+    }
+
+    /// The pool of memory for all running queries.
+    pub fn query_memory(&self) -> Arc<MemoryPool> {
+        self.store.memory().queries()
     }
 
     /// Evaluates an expression at one moment.

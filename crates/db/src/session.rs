@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use access::scope::Scope;
 use ingest::admission::refuse_ahead;
 use query::{Budget, QueryError, RefusedRow, SessionHost, SessionWriter, StoreSession};
-use store::StoreError;
+use store::{SeriesGate, StoreError};
 
 use crate::{Db, WriteError};
 
@@ -56,15 +55,22 @@ fn query_error(error: WriteError) -> QueryError {
 }
 
 impl SessionWriter for Db {
-    fn write(&self, database: &str, lines: &[u8], scope: &Scope) -> Result<Option<RefusedRow>, QueryError> {
+    fn write(&self, database: &str, lines: &[u8], budget: &Budget) -> Result<Option<RefusedRow>, QueryError> {
         let mut parsed = self.parse_lines(database, lines).map_err(query_error)?;
-        self.refuse_outside(database, scope, &mut parsed).map_err(query_error)?;
+        self.refuse_outside(database, &budget.scope(), &mut parsed).map_err(query_error)?;
         let (now_ns, ahead_ms_max) = (self.latest_now_ns(), self.ahead_ms_max);
         refuse_ahead(&mut parsed.batch, &mut parsed.errors, &self.limits, now_ns, ahead_ms_max);
         if let Some(error) = parsed.errors.first.first() {
             return Ok(Some(RefusedRow::new("line", error.line, &error.reason)));
         }
-        let report = self.write(database, &parsed.batch).map_err(query_error)?;
+        let limits = budget.write_limits();
+        if let Some(limits) = limits {
+            let samples: usize = parsed.batch.blocks.iter().map(|block| block.cells.len()).sum();
+            limits.take_samples(database, samples as u64).map_err(QueryError::OverQuota)?;
+        }
+        let gate = |series| limits.map_or(Ok(()), |limits| limits.take_new_series(database, series));
+        let gate: Option<SeriesGate<'_>> = if limits.is_some() { Some(&gate) } else { None };
+        let report = self.write_gated(database, &parsed.batch, gate).map_err(query_error)?;
         Ok(report.rejected.first().map(|row| RefusedRow::new("row", row.line, &row.reason)))
     }
 

@@ -60,6 +60,11 @@ impl Db {
         self.store.policy(database)
     }
 
+    /// Returns whether there is a database of a name.
+    pub fn has_database(&self, database: &str) -> bool {
+        self.store.has_database(database)
+    }
+
     /// Says how a database keeps its data; made if it does not exist.
     pub fn set_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), StoreError> {
         self.store.set_policy(database, policy)

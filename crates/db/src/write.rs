@@ -7,7 +7,7 @@ use access::scope::Scope;
 use ingest::line::{self, Precision};
 use ingest::{BodyError, LineErrors, Parsed, Protocol};
 use model::{Batch, GroupIdentity};
-use store::{Rejected, StoreError, WriteReport};
+use store::{Rejected, SeriesGate, StoreError, WriteReport};
 
 use crate::Db;
 
@@ -63,7 +63,17 @@ impl Db {
 
     /// Writes a batch; returns when it is on disk.
     pub fn write(&self, database: &str, batch: &Batch<'_>) -> Result<WriteReport, WriteError> {
-        let written = self.store.write(database, batch);
+        self.write_gated(database, batch, None)
+    }
+
+    /// As [`Db::write`]; rows of series that are new have to pass a gate.
+    pub fn write_gated(
+        &self,
+        database: &str,
+        batch: &Batch<'_>,
+        gate: Option<SeriesGate<'_>>,
+    ) -> Result<WriteReport, WriteError> {
+        let written = self.store.write_gated(database, batch, gate);
         self.watch.note(written.as_ref().err());
         Ok(written?)
     }

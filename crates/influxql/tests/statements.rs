@@ -17,7 +17,7 @@ const LINES: &str = "m,h=a,r=x i=1i,f=1.5,s=\"p\",b=true 0\nm,h=a,r=x i=2i,f=2.5
 fn ask(db: &MemoryDatabases, text: &str) -> Result<Answer, QueryError> {
     let query = Query::parse(text, &BTreeMap::new())?;
     let request = RequestContext { database: Some("t"), read_only: false };
-    let budget = Budget::sharing(1_000_000, db.store.memory().queries());
+    let budget = Budget::sharing(1_000_000, &db.store.memory().queries());
     let mut last = Answer::default();
     for number in 0..query.len() {
         last = query.run(number, &db.session(&budget), &request)?;
@@ -332,7 +332,7 @@ fn mutated_statements_get_an_answer_or_an_error() {
             continue;
         };
         let request = RequestContext { database: Some("t"), read_only: false };
-        let budget = Budget::sharing(SAMPLES_MAX, db.store.memory().queries());
+        let budget = Budget::sharing(SAMPLES_MAX, &db.store.memory().queries());
         for number in 0..query.len() {
             match query.run(number, &db.session(&budget), &request) {
                 Ok(_) => answered += 1,

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use access::grant::Right;
 use access::scope::Scope;
 use model::TimeRange;
-use store::MemoryPool;
+use store::{MemoryPool, TenantMemory};
 
 use crate::QueryError;
 
@@ -57,6 +57,80 @@ impl Drop for Joined<'_> {
     }
 }
 
+/// How much the sender of a statement may write, beside its rights.
+pub trait WriteLimits: std::fmt::Debug + Send + Sync {
+    /// Counts samples that are to be written to a database; an error says why they are not, for now.
+    fn take_samples(&self, database: &str, samples: u64) -> Result<(), String>;
+    /// Counts series that are to be made in a database; an error says why they are not, for now.
+    fn take_new_series(&self, database: &str, series: u64) -> Result<(), String>;
+}
+
+/// Bytes that the queries of one account, or of one database, may hold together: a limit of its own, beside what the pool gives.
+#[derive(Debug)]
+pub struct QueryMemoryLimit {
+    used_bytes: AtomicU64,
+    bytes_max: AtomicU64,
+}
+
+impl Default for QueryMemoryLimit {
+    fn default() -> Self {
+        Self { used_bytes: AtomicU64::new(0), bytes_max: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl QueryMemoryLimit {
+    /// From now on they may hold so many; `None`: as many as the pool gives.
+    pub fn set(&self, bytes_max: Option<u64>) {
+        self.bytes_max.store(bytes_max.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), QueryError> {
+        let bytes_max = self.bytes_max.load(Ordering::Relaxed);
+        let add = |used: u64| used.checked_add(bytes).filter(|used| *used <= bytes_max);
+        let taken = self.used_bytes.try_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        taken.map(drop).map_err(|_| {
+            QueryError::OverQuota(format!(
+                "the queries of this account or database hold as much memory as they may, {bytes_max} bytes (query_memory_bytes_max): try again \
+                 later"
+            ))
+        })
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The memory of a query: what its tenant's queries have of the pool, and the limits of its database and its account.
+#[derive(Debug, Clone)]
+pub struct QueryMemory {
+    /// Of the pool that all queries share.
+    pub tenant: Arc<TenantMemory>,
+    /// Limits that hold beside.
+    pub limits: Vec<Arc<QueryMemoryLimit>>,
+}
+
+impl QueryMemory {
+    fn take(&self, bytes: u64, held_bytes: u64) -> Result<(), QueryError> {
+        for (place, limit) in self.limits.iter().enumerate() {
+            if let Err(error) = limit.take(bytes) {
+                self.limits.iter().take(place).for_each(|taken| taken.give_back(bytes));
+                return Err(error);
+            }
+        }
+        if self.tenant.take(bytes, held_bytes) {
+            return Ok(());
+        }
+        self.limits.iter().for_each(|limit| limit.give_back(bytes));
+        Err(QueryError::TooMuchMemory { limit_bytes: self.tenant.pool().bytes_max })
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.limits.iter().for_each(|limit| limit.give_back(bytes));
+        self.tenant.give_back(bytes);
+    }
+}
+
 /// The limits of one query, shared by all threads that work on it. It has no clock: the caller watches the time
 /// and calls [`Budget::stop`].
 #[derive(Debug)]
@@ -80,9 +154,11 @@ pub struct Budget {
     first_ns: AtomicI64,
     last_ns: AtomicI64,
     /// The memory that it shares with all other queries.
-    memory: Option<Arc<MemoryPool>>,
+    memory: Option<QueryMemory>,
     /// The rights of its sender.
     scope: Option<Arc<Scope>>,
+    /// How much its sender may write.
+    write_limits: Option<Arc<dyn WriteLimits>>,
     schedule: OnceLock<Arc<dyn Schedule>>,
 }
 
@@ -93,11 +169,16 @@ impl Budget {
     }
 
     /// A budget out of the memory that all queries share, which gets it back when the budget is dropped.
-    pub const fn sharing(samples_max: u64, memory: Arc<MemoryPool>) -> Self {
+    pub fn sharing(samples_max: u64, memory: &Arc<MemoryPool>) -> Self {
+        Self::of_tenant(samples_max, QueryMemory { tenant: memory.tenant(), limits: Vec::new() })
+    }
+
+    /// As [`Budget::sharing`], beside the other queries of a tenant.
+    pub const fn of_tenant(samples_max: u64, memory: QueryMemory) -> Self {
         Self::with_memory(samples_max, Some(memory))
     }
 
-    const fn with_memory(samples_max: u64, memory: Option<Arc<MemoryPool>>) -> Self {
+    const fn with_memory(samples_max: u64, memory: Option<QueryMemory>) -> Self {
         let [samples, peak, samples_taken, other_bytes] = [const { AtomicU64::new(0) }; 4];
         Self {
             samples_max,
@@ -113,6 +194,7 @@ impl Budget {
             last_ns: AtomicI64::new(TimeRange::EMPTY.end_ns),
             memory,
             scope: None,
+            write_limits: None,
             schedule: OnceLock::new(),
         }
     }
@@ -122,6 +204,18 @@ impl Budget {
     pub fn for_scope(mut self, scope: Arc<Scope>) -> Self {
         self.scope = Some(scope);
         self
+    }
+
+    /// The budget with limits of what its statement may write.
+    #[must_use]
+    pub fn limiting_writes(mut self, limits: Arc<dyn WriteLimits>) -> Self {
+        self.write_limits = Some(limits);
+        self
+    }
+
+    /// The limits of what its statement may write, if there are any.
+    pub fn write_limits(&self) -> Option<&dyn WriteLimits> {
+        self.write_limits.as_deref()
     }
 
     /// What the query may read and change.
@@ -159,9 +253,9 @@ impl Budget {
             return Err(QueryError::TooManySamples { limit: self.samples_max });
         }
         let bytes = samples.saturating_mul(SAMPLE_BYTES as u64);
-        if let Some(memory) = self.memory.as_ref().filter(|memory| !memory.take(bytes, held_bytes)) {
+        if let Err(error) = self.memory.as_ref().map_or(Ok(()), |memory| memory.take(bytes, held_bytes)) {
             self.samples.fetch_sub(samples, Ordering::Relaxed);
-            return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
+            return Err(error);
         }
         self.samples_taken.fetch_add(samples, Ordering::Relaxed);
         self.peak.fetch_max(self.samples(), Ordering::Relaxed);
@@ -171,9 +265,7 @@ impl Budget {
     /// Takes bytes that are no samples out of the memory that all queries share, until the budget is dropped; what reading holds, say.
     pub fn hold_bytes(&self, bytes: u64) -> Result<(), QueryError> {
         if let Some(memory) = &self.memory {
-            if !memory.take(bytes, self.held_bytes()) {
-                return Err(QueryError::TooMuchMemory { limit_bytes: memory.bytes_max });
-            }
+            memory.take(bytes, self.held_bytes())?;
             self.other_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         Ok(())
@@ -325,6 +417,19 @@ mod tests {
         assert_eq!(working(), 1);
         drop(joined);
         assert_eq!(working(), 0);
+    }
+
+    #[test]
+    fn a_limit_of_memory_is_of_all_queries_that_have_it() {
+        let limit = Arc::new(QueryMemoryLimit::default());
+        limit.set(Some(100));
+        assert_eq!(limit.take(60), Ok(()));
+        let error = limit.take(60).unwrap_err();
+        assert!(error.to_string().contains("100 bytes (query_memory_bytes_max)"), "{error}");
+        limit.give_back(60);
+        assert_eq!(limit.take(100), Ok(()));
+        limit.set(None);
+        assert_eq!(limit.take(1 << 40), Ok(()));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub mod time;
 mod trace;
 pub mod value;
 
-pub use budget::{Budget, FOLDED_WARNING, SAMPLE_BYTES, Schedule, Stop};
+pub use budget::{Budget, FOLDED_WARNING, QueryMemory, QueryMemoryLimit, SAMPLE_BYTES, Schedule, Stop, WriteLimits};
 pub use execute::{
     BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, LastRow, LastRows, Outcome, Reads, StepReport,
     fill_gaps, interpolated, note_folds,

@@ -3,7 +3,7 @@
 //! * [`listen`]: sockets, connections, their limits, a graceful end; line listeners and gRPC
 //! * [`http`]: routes, request guard, bodies, a handler for each path, the web page
 //! * [`sql`]: Postgres's protocol, Arrow Flight, and SQL over HTTP · [`wire`]: the binary protocol
-//! * [`scheduler`]: which queries run, at which priority, and on what threads
+//! * [`scheduler`]: which queries run, at which priority, and on what threads; what each database may take of what all share, and limits
 //! * [`sign_in`]: who a client is and what it may do
 //! * [`settings`]: settings of all of it · [`state`]: what handlers share · [`error`]: errors of the API · [`redact`]: texts without passwords
 //! * [`metrics`]: the server's own numbers · [`host`]: the machine's · `pushed`: those of jobs that have ended · [`log`]: lines for the operator · `fuzzing`: entries for fuzzers
@@ -34,6 +34,7 @@ pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};
 pub use settings::{Compression, Listener, Network, Pem, ServerSettings, TlsSettings, WebSettings};
 pub use sign_in::first_admin::make_first_admin;
+pub use sign_in::oidc::{Oidc, OidcClient};
 
 /// All paths of HTTP with what each needs, as the guide's table says it, sorted.
 #[doc(hidden)]

@@ -15,6 +15,7 @@ use model::DEFAULT_DATABASE;
 use crate::http::route_prefix::RoutePrefix;
 use crate::http::scraping::mode::PrometheusMode;
 use crate::http::targets::BackupTarget;
+use crate::sign_in::oidc::Oidc;
 
 pub use tls::{Pem, TlsSettings};
 
@@ -83,9 +84,11 @@ pub struct Listener {
     pub required: bool,
 }
 
-/// Prometheus's settings of HTTP.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Settings of HTTP: Prometheus's, and who signs its users in.
+#[derive(Debug, Clone, Default)]
 pub struct WebSettings {
+    /// The identity provider that signs accounts in, too.
+    pub oidc: Option<Arc<Oidc>>,
     /// The address by which others reach HTTP, as it was set; empty if it was not.
     pub external_url: String,
     /// What stands before every path of HTTP.

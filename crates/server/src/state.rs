@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use access::rate::Counted;
 use access::scope::Scope;
 use db::Db;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 use crate::error::ApiError;
 use crate::http::body::{Budget, Spares};
@@ -16,6 +17,9 @@ use crate::metrics::{Metrics, family, render_replicas};
 use crate::notice::Notices;
 use crate::scheduler::Scheduler;
 use crate::scheduler::running::{Bounds, Queries};
+use crate::scheduler::tenants::limits::{Asker, StatementLimits};
+use crate::scheduler::tenants::slots::{FairSlots, TenantName};
+use crate::scheduler::tenants::{Tenant, Tenants};
 use crate::scheduler::threads::QueryThreads;
 use crate::settings::ServerSettings;
 use crate::sign_in::SignIn;
@@ -43,7 +47,9 @@ pub(crate) struct State {
     /// as long before, of which nothing need be zeroed.
     pub(crate) spares: Arc<Spares>,
     pub(crate) unpacked_spares: Arc<Spares>,
-    requests: Arc<Semaphore>,
+    requests: Arc<FairSlots>,
+    /// Shares of databases in all that is limited.
+    pub(crate) tenants: Arc<Tenants>,
     /// Pushed groups are changed one after another.
     pushing: Mutex<()>,
     /// Who may sign in.
@@ -59,7 +65,7 @@ impl State {
         metrics: Arc<Metrics>,
         tls: Option<Arc<Tls>>,
     ) -> Self {
-        let requests = Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS)));
+        let requests = FairSlots::new(settings.requests_max);
         let bodies = Arc::new(Budget::new(settings.bodies_bytes_max, db.request_memory()));
         let bounds = Bounds {
             concurrency_max: settings.query_concurrency_max,
@@ -73,6 +79,7 @@ impl State {
         Self {
             started_ns: db.now_ns(),
             sign_in: SignIn::new(&db, &settings),
+            tenants: Arc::new(Tenants::new(&db)),
             otlp_deltas: ingest::otlp::Deltas::new(settings.otlp.delta_limits),
             replicas: settings.replicas.clone().map(ingest::replicas::Replicas::new),
             quit: Notify::new(),
@@ -116,6 +123,7 @@ impl State {
         if let Some(mode) = &self.settings.prometheus {
             scraping::metrics::render(mode, &mut text);
         }
+        self.tenants.render(&mut text);
         for (name, help, value) in [
             ("thalweg_sign_ins_failed_total", "Sign-ins that were refused.", self.sign_in.failed()),
             (
@@ -135,13 +143,41 @@ impl State {
         text
     }
 
+    /// As [`Tenants::tenant`].
+    pub(crate) fn tenant(&self, database: &str, scope: &Scope) -> Arc<Tenant> {
+        self.tenants.tenant(&self.db, database, scope)
+    }
+
+    /// The tenant of the server's own work.
+    pub(crate) fn own_tenant(&self) -> Arc<Tenant> {
+        self.tenants.own()
+    }
+
+    /// Takes from what an account may ask for of a database.
+    pub(crate) fn take(
+        &self,
+        scope: &Scope,
+        tenant: &Tenant,
+        (counted, amount): (Counted, u64),
+    ) -> Result<(), ApiError> {
+        self.tenants.take(Asker { scope, tenant }, counted, amount, self.db.now_ns())
+    }
+
+    /// Lets new series of a sender in, or says why not.
+    pub(crate) fn take_new_series(&self, scope: &Scope, tenant: &Tenant, count: u64) -> Result<(), String> {
+        self.take(scope, tenant, (Counted::NewSeries, count)).map_err(|error| error.message)
+    }
+
     pub(crate) fn body_timeout(&self) -> Duration {
         Duration::from_millis(self.settings.body_timeout_ms)
     }
 
-    /// The limits of a query, with what its sender may read and change.
-    pub(crate) fn budget_of(&self, scope: &Arc<Scope>) -> Arc<query::Budget> {
-        self.db.budget_of(self.settings.query_samples_max, scope)
+    /// The limits of a query of a database, with what its sender may read and change.
+    pub(crate) fn budget_of(&self, database: &str, scope: &Arc<Scope>) -> Arc<query::Budget> {
+        let memory = self.tenants.query_memory(&self.tenant(database, scope), scope);
+        let (db, tenants, scope) = (self.db.clone(), self.tenants.clone(), scope.clone());
+        let writes = Arc::new(StatementLimits::new(db, tenants, scope.clone()));
+        self.db.budget_of(self.settings.query_samples_max, &scope, (memory, writes))
     }
 
     /// Runs work that computes or waits for the disk on a thread that may do so. No more than `requests_max` at once.
@@ -149,10 +185,27 @@ impl State {
         self: &Arc<Self>,
         work: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let permit = self.requests.clone().acquire_owned().await;
+        self.work_named(&self.own_tenant().name, work).await
+    }
+
+    /// As [`State::work`], in one of the slots that a tenant may have.
+    pub(crate) async fn work_of<T: Send + 'static>(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.work_named(&tenant.name, work).await
+    }
+
+    async fn work_named<T: Send + 'static>(
+        self: &Arc<Self>,
+        tenant: &TenantName,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let slot = self.requests.acquire(tenant, usize::MAX).await;
         self.work_unbounded(move |state| {
             let done = work(state);
-            drop(permit);
+            drop(slot);
             done
         })
         .await

@@ -37,6 +37,7 @@ impl SqlError {
             Self::Refused(code, _) => code,
             Self::Query(QueryError::Stopped(_)) => "57014",
             Self::Query(QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. }) => "53200",
+            Self::Query(QueryError::OverQuota(_)) => "53400",
             Self::Query(QueryError::Storage(_)) => "58030",
             Self::Query(QueryError::Forbidden(_)) => "42501",
             Self::Invalid(_) | Self::Query(_) => "22023",

@@ -52,7 +52,7 @@ pub use log::cursor::{
 pub use log::listeners::CommitListener;
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
-pub use memory::{Memory, MemoryPool, MemoryUse};
+pub use memory::{Memory, MemoryPool, MemoryUse, TenantMemory};
 pub use read::end_rows::{End, EndRows};
 pub use read::folds::attach_folds;
 pub use read::head_rows::HeadRows;
@@ -84,10 +84,11 @@ pub use upkeep::progress::{OpeningProgress, Progress};
 pub use upkeep::recover::Recovery;
 pub use upkeep::repair::{RepairReport, repair};
 pub use upkeep::stats::{LevelStats, MergeCounts, Stats};
+pub use write::admission::SeriesGate;
 pub use write::beyond_retention::BEYOND_RETENTION;
 pub use write::producers::Sent;
 pub use write::sealed::FOLDED_TIME;
-pub use write::tokens::{Appended, Appender, GroupLayout, Token};
+pub use write::tokens::{Appended, Appender, GroupLayout, GroupsToRegister, Token};
 pub use write::{Rejected, WriteReport};
 
 use head::shard::Shard;

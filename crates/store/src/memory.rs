@@ -79,6 +79,10 @@ const QUERIES_SHARE: (u64, u64) = (1, 4);
 /// switches, 1998).
 const HELD_PER_FREE: u64 = 4;
 
+/// How much all queries, or requests, of one tenant may hold for each byte that is free: alone it gets eight ninths, and others always find
+/// the last one. It is more than one of them may hold, so that a tenant's large queries leave room for its own small ones.
+const TENANT_HELD_PER_FREE: u64 = 8;
+
 /// Share of the limit that all requests on their way in may take together: bodies, what they unpack to, and the rows that are made of them.
 const REQUESTS_SHARE: (u64, u64) = (1, 4);
 
@@ -168,14 +172,83 @@ impl MemoryPools {
     }
 }
 
-impl MemoryPool {
+/// What the queries, or the requests, of one tenant hold of a pool together.
+#[derive(Debug)]
+pub struct TenantMemory {
+    pool: Arc<MemoryPool>,
+    used_bytes: AtomicU64,
+}
+
+impl TenantMemory {
     /// Takes so many bytes for a query or a request that has some already, or takes none and says `false`.
     pub fn take(&self, bytes: u64, held_bytes: u64) -> bool {
-        let held_bytes = held_bytes.saturating_add(bytes);
+        let taken = self.pool.take(bytes, self.holdings(held_bytes));
+        self.count(taken, bytes)
+    }
+
+    /// As [`TenantMemory::take`], but waits for others to give bytes back, for so long at most. Only for threads that may block.
+    pub fn take_within(&self, bytes: u64, held_bytes: u64, patience: Duration) -> bool {
+        let taken = self.pool.take_within(bytes, self.holdings(held_bytes), patience);
+        self.count(taken, bytes)
+    }
+
+    const fn holdings(&self, held_bytes: u64) -> Holdings<'_> {
+        Holdings { held_bytes, tenant_bytes: &self.used_bytes }
+    }
+
+    fn count(&self, taken: bool, bytes: u64) -> bool {
+        if taken {
+            self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Gives back bytes that were taken.
+    pub fn give_back(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.pool.give_back(bytes);
+    }
+
+    /// The pool.
+    pub const fn pool(&self) -> &Arc<MemoryPool> {
+        &self.pool
+    }
+
+    /// Bytes in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// The bytes that count against a request for more: those of the query or the request itself, and those of all of its tenant's.
+#[derive(Debug, Clone, Copy)]
+struct Holdings<'a> {
+    held_bytes: u64,
+    /// Others of the tenant may take and give back meanwhile.
+    tenant_bytes: &'a AtomicU64,
+}
+
+impl Holdings<'_> {
+    /// Returns whether so many bytes more may be taken when so many stay free after that.
+    fn fits(self, bytes: u64, free_bytes: u64) -> bool {
+        let is_within = |held: u64, per_free: u64| held.saturating_add(bytes) <= free_bytes.saturating_mul(per_free);
+        is_within(self.held_bytes, HELD_PER_FREE)
+            && is_within(self.tenant_bytes.load(Ordering::Relaxed), TENANT_HELD_PER_FREE)
+    }
+}
+
+impl MemoryPool {
+    /// A tenant's account of what it holds.
+    pub fn tenant(self: &Arc<Self>) -> Arc<TenantMemory> {
+        Arc::new(TenantMemory { pool: self.clone(), used_bytes: AtomicU64::new(0) })
+    }
+
+    /// Takes so many bytes, or takes none and says `false`.
+    fn take(&self, bytes: u64, held: Holdings<'_>) -> bool {
         let fits = |used: u64| {
             let used = used.checked_add(bytes)?;
             let free = self.bytes_max.checked_sub(used)?;
-            (held_bytes <= free.saturating_mul(HELD_PER_FREE)).then_some(used)
+            held.fits(bytes, free).then_some(used)
         };
         let Ok(used_bytes) = self.used_bytes.try_update(Ordering::Relaxed, Ordering::Relaxed, fits) else {
             return false;
@@ -187,19 +260,18 @@ impl MemoryPool {
         lent
     }
 
-    /// As [`MemoryPool::take`], but waits for others to give bytes back, for so long at most. Only for threads that may block.
-    pub fn take_within(&self, bytes: u64, held_bytes: u64, patience: Duration) -> bool {
-        if self.take(bytes, held_bytes) {
+    fn take_within(&self, bytes: u64, held: Holdings<'_>, patience: Duration) -> bool {
+        if self.take(bytes, held) {
             return true;
         }
-        if !self.may_ever_hold(held_bytes.saturating_add(bytes)) {
+        if !self.may_ever_hold(held.held_bytes.saturating_add(bytes)) {
             return false;
         }
         let begun_ns = self.ledger.clock.monotonic_ns();
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut trying = self.trying.lock();
         let taken = loop {
-            if self.take(bytes, held_bytes) {
+            if self.take(bytes, held) {
                 break true;
             }
             let waited = Duration::from_nanos(self.ledger.clock.monotonic_ns().saturating_sub(begun_ns));
@@ -217,8 +289,7 @@ impl MemoryPool {
         self.bytes_max.checked_sub(bytes).is_some_and(|free| bytes <= free.saturating_mul(HELD_PER_FREE))
     }
 
-    /// Gives back bytes that were taken.
-    pub fn give_back(&self, bytes: u64) {
+    fn give_back(&self, bytes: u64) {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.ledger.lent_bytes.fetch_sub(bytes, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -410,18 +481,19 @@ mod tests {
 
     #[test]
     fn queries_share_a_quarter_of_the_limit() {
-        let memory = pools(400).queries;
+        let memory = pools(400).queries.tenant();
         assert!(memory.take(60, 0) && memory.take(20, 0));
         assert!(!memory.take(21, 0));
         memory.give_back(60);
         assert!(!memory.take(u64::MAX, 20) && !memory.take(1, u64::MAX));
-        assert_eq!((memory.used_bytes(), memory.bytes_max), (20, 100));
+        assert_eq!((memory.used_bytes(), memory.pool().bytes_max), (20, 100));
     }
 
     /// How much queries of such greed come to hold when each takes a byte after the other.
-    fn lent_to_greedy(memory: &MemoryPool, count: usize) -> Vec<u64> {
+    fn lent_to_greedy(memory: &Arc<MemoryPool>, count: usize) -> Vec<u64> {
         let mut held = vec![0; count];
-        while held.iter_mut().fold(false, |any, held| {
+        let tenants: Vec<_> = (0..count).map(|_| memory.tenant()).collect();
+        while held.iter_mut().zip(&tenants).fold(false, |any, (held, memory)| {
             let took = memory.take(1, *held);
             *held += u64::from(took);
             any | took
@@ -434,29 +506,46 @@ mod tests {
         for (greedy, bytes_max, share) in [(1, 1000, 800), (2, 900, 400), (3, 1300, 400)] {
             let memory = pools(4 * bytes_max).queries;
             assert_eq!(lent_to_greedy(&memory, greedy), vec![share; greedy]);
-            assert!(memory.take(50, 0) && !memory.take(1, share), "{greedy}");
+            let other = memory.tenant();
+            assert!(other.take(50, 0) && !other.take(1, share), "{greedy}");
         }
+    }
+
+    #[test]
+    fn a_tenant_leaves_room_for_others_and_for_its_own_small_queries() {
+        let pool = pools(4 * 900).queries;
+        let (greedy, other) = (pool.tenant(), pool.tenant());
+        // Many queries, each of which holds little.
+        while greedy.take(1, 0) {}
+        assert_eq!(greedy.used_bytes(), 800);
+        assert!(other.take(40, 0) && other.take(40, 40));
+        // What the other took is not the first one's any more.
+        greedy.give_back(100);
+        assert!(!greedy.take(100, 0));
+        let (alone, held) = (pools(4 * 1000).queries.tenant(), 800);
+        assert!(alone.take(held, 0) && !alone.take(1, held) && alone.take(50, 0), "its small ones have room");
     }
 
     #[test]
     fn pools_lend_within_the_limit_beside_the_store() {
         let pools = pools(1600);
+        let (queries, requests) = (pools.queries.tenant(), pools.requests.tenant());
         // Of 1600 the program has 200 and the store 1200.
         pools.account(1200);
-        assert!(pools.queries.take(120, 0) && !pools.queries.take(100, 0));
-        assert!(pools.requests.take(100, 0), "its least share");
-        assert!(!pools.requests.take(1, 100));
+        assert!(queries.take(120, 0) && !queries.take(100, 0));
+        assert!(requests.take(100, 0), "its least share");
+        assert!(!requests.take(1, 100));
         pools.account(0);
-        assert!(pools.queries.take(100, 0) && pools.requests.take(100, 100));
+        assert!(queries.take(100, 0) && requests.take(100, 100));
     }
 
     #[test]
     fn waiting_requests_get_memory_that_others_release() {
-        let pool = pools(4000).requests;
+        let pool = pools(4000).requests.tenant();
         assert!(pool.take(800, 0) && !pool.take_within(900, 0, Duration::from_mins(1)), "it never could");
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| pool.take_within(500, 0, Duration::from_mins(1)));
-            while pool.waiting.load(Ordering::SeqCst) == 0 {
+            while pool.pool.waiting.load(Ordering::SeqCst) == 0 {
                 std::thread::yield_now();
             }
             pool.give_back(800);

@@ -63,6 +63,46 @@ fn read(message: &[u8]) -> Result<Reader<BufferSegments<&[u8]>>, WireError> {
     Ok(read_message_from_flat_slice(&mut rest, limits(message.len()))?)
 }
 
+/// Bytes of a request's beginning that are looked at before its sender is known.
+pub const BEGINNING_BYTES_MAX: usize = 4 << 10;
+
+/// The place of the token among a request's pointers, as Cap'n Proto lays `ControlRequest` out.
+const TOKEN_POINTER: usize = 2;
+
+/// The token of a request of which only the beginning has come; empty if the request has none. `None` if the token does not stand there: a
+/// client that sets it before what it registers puts it there.
+pub fn token_in_beginning(beginning: &[u8]) -> Option<&str> {
+    let table = |index: usize| Some(u32::from_le_bytes(*beginning.get(4 * index..)?.first_chunk()?));
+    // The number of segments less one, and the size of each; the first segment begins at the next word.
+    let segments = usize::try_from(table(0)?).ok()?.checked_add(1)?;
+    let start = segments.checked_add(1)?.checked_mul(4)?.checked_next_multiple_of(8)?;
+    let segment_bytes = usize::try_from(table(1)?).ok()?.checked_mul(8)?;
+    let segment = beginning.get(start..)?;
+    let segment = segment.get(..segment_bytes.min(segment.len()))?;
+    let pointer = |word: usize| Some(u64::from_le_bytes(*segment.get(word.checked_mul(8)?..)?.first_chunk()?));
+    let target = |word: usize, pointer: u64| {
+        let offset = isize::try_from((pointer as u32 as i32) >> 2).ok()?;
+        word.checked_add(1)?.checked_add_signed(offset)
+    };
+    let root = pointer(0)?;
+    let (data_words, pointers) = ((root >> 32) as u16, (root >> 48) as u16);
+    if root & 3 != 0 || usize::from(pointers) <= TOKEN_POINTER {
+        return None;
+    }
+    let word = target(0, root)?.checked_add(usize::from(data_words))?.checked_add(TOKEN_POINTER)?;
+    let list = pointer(word)?;
+    if list == 0 {
+        return Some("");
+    }
+    // A list of bytes, the last of which is a zero.
+    if list & 3 != 1 || (list >> 32) & 7 != 2 {
+        return None;
+    }
+    let bytes = usize::try_from(list >> 35).ok()?.checked_sub(1)?;
+    let text = segment.get(target(word, list)?.checked_mul(8)?..)?.get(..bytes)?;
+    std::str::from_utf8(text).ok()
+}
+
 /// Reads a request.
 pub fn decode_request(message: &[u8]) -> Result<Request, WireError> {
     let reader = read(message)?;
@@ -173,4 +213,46 @@ pub fn encode_answer(answer: &Answer, out: &mut Vec<u8>) -> Result<(), WireError
     }
     frame::push(&message, out);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::HEADER_BYTES;
+
+    fn encoded(token: &str, series: usize) -> Vec<u8> {
+        let labels = |number: usize| Labels::from_pairs([("host", number.to_string().as_str())]).unwrap();
+        let series = (0..series).map(|number| ("level".to_owned(), labels(number))).collect();
+        let what = Registration::Series(series);
+        let request = Request { id: 7, database: "metrics".to_owned(), token: token.to_owned(), what };
+        let mut frame = Vec::new();
+        encode_request(&request, &mut frame).unwrap();
+        frame.split_off(HEADER_BYTES)
+    }
+
+    #[test]
+    fn a_token_is_read_from_the_beginning_of_a_request() {
+        for (token, series) in [("thw_abc", 1), ("thw_abc", 100_000), ("", 100_000), ("x", 0)] {
+            let message = encoded(token, series);
+            let beginning = message.get(..BEGINNING_BYTES_MAX.min(message.len())).unwrap();
+            assert_eq!(token_in_beginning(beginning), Some(token), "{series}");
+            assert_eq!(decode_request(frame::MessageBuffer::copied_from(&message).bytes()).unwrap().token, token);
+        }
+    }
+
+    #[test]
+    fn a_beginning_that_is_cut_or_damaged_has_no_token() {
+        let message = encoded("thw_abc", 3);
+        for bytes in 0..message.len().min(120) {
+            let found = token_in_beginning(message.get(..bytes).unwrap());
+            assert!(matches!(found, None | Some("thw_abc")), "{bytes}: {found:?}");
+            for flip in [1, 2, 4, 0x80, 0xff] {
+                let mut damaged = message.clone();
+                damaged[bytes] ^= flip;
+                // Whatever it says, nothing is read beyond the message.
+                let _ = token_in_beginning(&damaged);
+            }
+        }
+        assert_eq!(token_in_beginning(&[0xff; 64]), None);
+    }
 }

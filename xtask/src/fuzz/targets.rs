@@ -127,6 +127,12 @@ pub(super) const TARGETS: &[Target] = &[
         &[Seeds::Literals(&["crates/access/src"])],
         &["crates/access/src/grant.rs", "crates/access/src/web_config.rs"],
     ),
+    of_text(
+        "oidc",
+        "documents and tokens of identity providers",
+        &[Seeds::Literals(&["crates/access/src/oidc"])],
+        &["crates/access/src/oidc/token.rs", "crates/access/src/oidc/documents.rs"],
+    ),
     of_bytes("flight", "Arrow Flight's tickets, handles and batches", 4096, &[]),
     of_text(
         "parameters",

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustls::ServerConnection;
 use tracing_mutex::parkinglot::Mutex;
 
 use super::memcached::is_http;
@@ -31,6 +32,9 @@ const FULL: &str = "as many connections are open as may be (connections_max): tr
 pub(super) trait Peer: Read + Write {
     /// The last request is answered. Says whether some of the next one is there already.
     fn next_request(&mut self, _has_begun: bool) {}
+
+    /// The client has signed in: from now on it may be silent for long.
+    fn note_sign_in(&mut self) {}
 }
 
 /// The places of connections.
@@ -132,8 +136,12 @@ pub(super) struct Connection<'s> {
     service: &'s Service,
     stream: Arc<TcpStream>,
     state: State,
+    /// TLS over the stream, if it is spoken.
+    tls: Option<Box<ServerConnection>>,
     /// Whether reading waits for as long as a silent connection may.
     is_patient: bool,
+    /// Whether the client has signed in, or need not.
+    is_known: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -148,12 +156,48 @@ enum State {
 
 impl<'s> Connection<'s> {
     pub(super) fn new(service: &'s Service, stream: TcpStream) -> io::Result<Self> {
-        let ServerOptions { write_timeout_ms, .. } = service.options;
-        stream.set_write_timeout(Some(Duration::from_millis(write_timeout_ms.max(1))))?;
+        let ServerOptions { write_timeout_ms, tls, token, .. } = &service.options;
+        let tls = tls.as_ref().map(|config| ServerConnection::new(config.clone()).map(Box::new));
+        let (tls, is_known) = (tls.transpose().map_err(io::Error::other)?, token.is_none());
+        stream.set_write_timeout(Some(Duration::from_millis((*write_timeout_ms).max(1))))?;
         stream.set_nodelay(true)?;
         let stream = Arc::new(stream);
         let state = State::Waiting(service.connections.wait(&stream));
-        Ok(Self { service, stream, state, is_patient: false })
+        Ok(Self { service, stream, state, tls, is_patient: false, is_known })
+    }
+
+    /// Agrees on the keys of TLS, if that is spoken, within the time for it.
+    pub(super) fn shake_hands(&mut self) -> io::Result<()> {
+        let limit_ns = self.service.options.sign_in_timeout_ms.saturating_mul(1_000_000);
+        let deadline_ns = self.now_ns().saturating_add(limit_ns);
+        while self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
+            let left_ns = deadline_ns.saturating_sub(self.now_ns());
+            if left_ns == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(Duration::from_nanos(left_ns).max(Duration::from_millis(1))))?;
+            let Some(tls) = &mut self.tls else { return Ok(()) };
+            let mut stream = &*self.stream;
+            while tls.wants_write() {
+                tls.write_tls(&mut stream)?;
+            }
+            if tls.is_handshaking() && tls.wants_read() && tls.read_tls(&mut stream)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if let Err(error) = tls.process_new_packets() {
+                // The alert says why.
+                let _ = tls.write_tls(&mut stream);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a silent connection is waited for.
+    fn patience(&self) -> Duration {
+        let ServerOptions { idle_timeout_ms, sign_in_timeout_ms, .. } = self.service.options;
+        let patience_ms = if self.is_known { idle_timeout_ms } else { idle_timeout_ms.min(sign_in_timeout_ms) };
+        Duration::from_millis(patience_ms.max(1))
     }
 
     fn now_ns(&self) -> u64 {
@@ -161,7 +205,9 @@ impl<'s> Connection<'s> {
     }
 
     fn begin(&mut self) {
-        let request_ns = self.service.options.request_timeout_ms.saturating_mul(1_000_000);
+        let ServerOptions { request_timeout_ms, sign_in_timeout_ms, .. } = self.service.options;
+        let limit_ms = if self.is_known { request_timeout_ms } else { request_timeout_ms.min(sign_in_timeout_ms) };
+        let request_ns = limit_ms.saturating_mul(1_000_000);
         self.state = State::Busy { deadline_ns: self.now_ns().saturating_add(request_ns) };
     }
 
@@ -186,11 +232,14 @@ impl Read for Connection<'_> {
             self.stream.set_read_timeout(Some(Duration::from_nanos(left_ns).max(Duration::from_millis(1))))?;
             self.is_patient = false;
         } else if !self.is_patient {
-            let idle = Duration::from_millis(self.service.options.idle_timeout_ms.max(1));
-            self.stream.set_read_timeout(Some(idle))?;
+            self.stream.set_read_timeout(Some(self.patience()))?;
             self.is_patient = true;
         }
-        let count = (&*self.stream).read(buffer)?;
+        let mut stream = &*self.stream;
+        let count = match &mut self.tls {
+            None => stream.read(buffer)?,
+            Some(tls) => rustls::Stream::new(tls.as_mut(), &mut stream).read(buffer)?,
+        };
         self.wake()?;
         Ok(count)
     }
@@ -198,11 +247,19 @@ impl Read for Connection<'_> {
 
 impl Write for Connection<'_> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        (&*self.stream).write(buffer)
+        let mut stream = &*self.stream;
+        match &mut self.tls {
+            None => stream.write(buffer),
+            Some(tls) => rustls::Stream::new(tls.as_mut(), &mut stream).write(buffer),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        let mut stream = &*self.stream;
+        match &mut self.tls {
+            None => Ok(()),
+            Some(tls) => rustls::Stream::new(tls.as_mut(), &mut stream).flush(),
+        }
     }
 }
 
@@ -214,10 +271,19 @@ impl Peer for Connection<'_> {
             self.state = State::Waiting(self.service.connections.wait(&self.stream));
         }
     }
+
+    fn note_sign_in(&mut self) {
+        (self.is_known, self.is_patient) = (true, false);
+    }
 }
 
 impl Drop for Connection<'_> {
     fn drop(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            // An end without a goodbye could be another's doing.
+            tls.send_close_notify();
+            let _ = tls.write_tls(&mut &*self.stream);
+        }
         // The place of one that was evicted is another's already.
         let has_place = match self.state {
             State::Waiting(number) => self.service.connections.wake(number),

@@ -37,6 +37,8 @@ struct Head {
     closes: bool,
     expects_continue: bool,
     is_chunked: bool,
+    /// What the client signs in with.
+    authorization: String,
     /// Answers are to be given as Arrow has them.
     accepts_arrow: bool,
     /// The body is something else than JSON.
@@ -46,6 +48,18 @@ struct Head {
 /// Answers one request, whose first line was read. Returns whether the connection stays open.
 pub(super) fn serve<S: Peer>(service: &Service, wire: &mut Wire<S>, line: &str) -> io::Result<bool> {
     let head = read_head(wire, line.ends_with("1.0"))?;
+    if let Some(token) = &service.options.token {
+        let is_health = line.split(' ').nth(1) == Some("/health") && head.body_bytes == 0;
+        if !is_health && !token.is_in(&head.authorization) {
+            let mut reply = Reply::text("401 Unauthorized", "sign in with Authorization: Bearer TOKEN\n");
+            reply.headers.push(("WWW-Authenticate", "Bearer".to_owned()));
+            write(wire, &reply, true, false)?;
+            return Ok(false);
+        }
+        if !is_health {
+            wire.note_sign_in();
+        }
+    }
     if head.is_chunked || head.body_bytes > service.options.body_bytes_max {
         let reply = if head.is_chunked {
             Reply::text("411 Length Required", "send Content-Length instead of chunks\n")
@@ -91,9 +105,13 @@ fn read_head<S: Peer>(wire: &mut Wire<S>, is_old: bool) -> io::Result<Head> {
         if line.is_empty() {
             return Ok(head);
         }
-        let line = String::from_utf8_lossy(&line).to_ascii_lowercase();
+        let sent = String::from_utf8_lossy(&line);
+        let line = sent.to_ascii_lowercase();
         let (name, value) = line.split_once(':').ok_or_else(|| bad("a header without a colon"))?;
         match (name, value.trim()) {
+            ("authorization", _) => {
+                sent.split_once(':').unwrap_or_default().1.trim().clone_into(&mut head.authorization);
+            }
             ("content-length", value) => {
                 head.body_bytes = value.parse().map_err(|_| bad("a length that is no number"))?;
             }

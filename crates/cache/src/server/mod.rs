@@ -9,6 +9,7 @@ mod http;
 mod items;
 mod leases;
 mod memcached;
+mod secure;
 mod session;
 mod wire;
 
@@ -18,7 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use rustls::ServerConfig;
 use tracing_mutex::parkinglot::Mutex;
+
+pub use secure::{Token, tls};
 
 use crate::{Cache, Layered};
 use connections::{Bodies, Connection, Connections};
@@ -47,6 +51,12 @@ pub struct ServerOptions {
     pub write_timeout_ms: u64,
     /// How long a request may wait for the answer that another client fetches.
     pub wait_ms_max: u64,
+    /// How long a connection may take to shake hands, and to sign in where it has to.
+    pub sign_in_timeout_ms: u64,
+    /// TLS; `None`: none is spoken.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// What clients sign in with; `None`: none has to.
+    pub token: Option<Token>,
 }
 
 impl Default for ServerOptions {
@@ -61,6 +71,9 @@ impl Default for ServerOptions {
             request_timeout_ms: 60_000,
             write_timeout_ms: 30_000,
             wait_ms_max: 60_000,
+            sign_in_timeout_ms: 10_000,
+            tls: None,
+            token: None,
         }
     }
 }
@@ -158,7 +171,11 @@ fn accept(service: &Arc<Service>, listener: &TcpListener) {
         }
         let served = spawn("cache-connection", service, move |service| match Connection::new(service, stream) {
             // The other side is gone, or was silent for too long: there is no one left to answer.
-            Ok(connection) => drop(session::serve(service, &mut Wire::new(connection))),
+            Ok(mut connection) => {
+                if connection.shake_hands().is_ok() {
+                    drop(session::serve(service, &mut Wire::new(connection)));
+                }
+            }
             Err(_) => service.connections.give_back(),
         });
         if served.is_err() {

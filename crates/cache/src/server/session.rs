@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::sync::atomic::Ordering;
 
+use super::Token;
 use super::connections::{ANSWER_WORK_FACTOR, Peer, Share};
 use super::items::Outcome;
 use super::memcached::{Command, Form, LINE_BYTES_MAX, LineError, is_http, parse};
@@ -14,8 +15,12 @@ use crate::{Key, Lookup, Request, SetError, Span, Stats, formats::columns, forma
 /// Bytes of a reply that are sent before more items are added.
 const REPLY_BYTES: usize = 64 << 10;
 
+/// Bytes of a user and a token.
+const SIGN_IN_BYTES_MAX: usize = 4 << 10;
+
 /// Serves a connection to its end.
 pub(super) fn serve<S: Peer>(service: &Service, wire: &mut Wire<S>) -> io::Result<()> {
+    let mut is_known = service.options.token.is_none();
     loop {
         wire.next_request();
         let Some(line) = wire.line(LINE_BYTES_MAX)? else { return Ok(()) };
@@ -25,6 +30,14 @@ pub(super) fn serve<S: Peer>(service: &Service, wire: &mut Wire<S>) -> io::Resul
         };
         if is_http(line) {
             if http::serve(service, wire, line)? {
+                continue;
+            }
+            return Ok(());
+        }
+        if let Some(token) = service.options.token.as_ref().filter(|_| !is_known) {
+            is_known = sign_in(service, wire, (line, token))?;
+            if is_known {
+                wire.note_sign_in();
                 continue;
             }
             return Ok(());
@@ -50,6 +63,21 @@ pub(super) fn serve<S: Peer>(service: &Service, wire: &mut Wire<S>) -> io::Resul
         };
         wire.write(&reply)?;
     }
+}
+
+/// The first command of a client that has to sign in: as memcached has it, one that stores, under any key, a user and the token with a space
+/// between them. Returns whether it has; if not, the connection ends.
+fn sign_in<S: Peer>(service: &Service, wire: &mut Wire<S>, (line, token): (&str, &Token)) -> io::Result<bool> {
+    let Ok(Command::Store { bytes: bytes @ ..=SIGN_IN_BYTES_MAX, .. }) = parse(line) else {
+        wire.write(b"CLIENT_ERROR unauthenticated\r\n")?;
+        return Ok(false);
+    };
+    let mut share = service.bodies.share(service.options.bodies_bytes_max);
+    let body = body(service, wire, bytes, &mut share)?.unwrap_or_default();
+    let text = std::str::from_utf8(&body).unwrap_or_default();
+    let is_right = text.split_once(' ').is_some_and(|(_, password)| token.is(password.trim()));
+    wire.write(if is_right { b"STORED\r\n".as_slice() } else { b"CLIENT_ERROR authentication failure\r\n" })?;
+    Ok(is_right)
 }
 
 /// A body that follows a line which was refused is read all the same, so that it is not taken for commands.

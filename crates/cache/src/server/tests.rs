@@ -12,11 +12,14 @@ use crate::{Key, Options};
 const BODY: &str = r#"{"series":[{"name":"host=a","columns":["time","load"],"values":[[0,1.5],[10,2.5],[20,3.5]]}]}"#;
 
 fn started() -> Server {
+    started_with(ServerOptions { body_bytes_max: 100_000, ..ServerOptions::default() })
+}
+
+fn started_with(bounds: ServerOptions) -> Server {
     let mut options = Options::new("cache/flash", 16 << 20);
     options.partial_bytes_min = 0;
     let cache = Cache::open(&Simulation::new(1).platform(), options).unwrap();
-    let options = ServerOptions { body_bytes_max: 100_000, ..ServerOptions::default() };
-    Server::start(Arc::new(cache), TcpListener::bind("127.0.0.1:0").unwrap(), options).unwrap()
+    Server::start(Arc::new(cache), TcpListener::bind("127.0.0.1:0").unwrap(), bounds).unwrap()
 }
 
 /// Sends all of a text and gives all that comes back until the server closes.
@@ -172,4 +175,65 @@ fn hostile_bytes_end_connections_and_nothing_else() {
     }
     fuzz::protocol(&vec![b'x'; 20_000]);
     fuzz::protocol(&[0xff, 0xfe, b'\n', b'\n']);
+}
+
+/// A client of TLS that trusts a certificate.
+fn tls_client(server: &Server, certificate: &str) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+    use rustls::pki_types::pem::PemObject;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(rustls::pki_types::CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()).unwrap();
+    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let config = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    let config = Arc::new(config.with_no_client_auth());
+    let client = rustls::ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+    rustls::StreamOwned::new(client, TcpStream::connect(server.address()).unwrap())
+}
+
+#[test]
+fn clients_come_by_tls_and_with_the_token() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap().pem();
+    let server = started_with(ServerOptions {
+        tls: Some(tls(certificate.as_bytes(), key.serialize_pem().as_bytes()).unwrap()),
+        token: Some(Token::new("s3cret\n").unwrap()),
+        sign_in_timeout_ms: 300,
+        ..ServerOptions::default()
+    });
+    let exchange = |sent: &str| {
+        let mut stream = tls_client(&server, &certificate);
+        stream.write_all(sent.as_bytes()).unwrap();
+        let mut answer = String::new();
+        // The connection ends with "quit", or because of what was sent.
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    let set = |token: &str| format!("set auth 0 0 {}\r\nany {token}\r\n", token.len() + 4);
+    assert_eq!(
+        exchange(&format!("{}set a 0 0 1\r\nx\r\nget a\r\nquit\r\n", set("s3cret"))),
+        "STORED\r\nSTORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n"
+    );
+    assert_eq!(exchange(&format!("{}get a\r\n", set("s3creT"))), "CLIENT_ERROR authentication failure\r\n");
+    assert_eq!(exchange("get a\r\n"), "CLIENT_ERROR unauthenticated\r\n");
+    assert_eq!(exchange("set auth 0 0 100000\r\n"), "CLIENT_ERROR unauthenticated\r\n");
+    let http =
+        |path: &str, header: &str| exchange(&format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{header}\r\n"));
+    assert!(http("/v1/stats", "Authorization: Bearer s3cret\r\n").starts_with("HTTP/1.1 200"));
+    for wrong in ["", "Authorization: Bearer s3creT\r\n", "Authorization: Basic s3cret\r\n"] {
+        assert!(http("/v1/stats", wrong).starts_with("HTTP/1.1 401"), "{wrong}");
+    }
+    assert!(http("/health", "").starts_with("HTTP/1.1 200"));
+    // One that does not shake hands, or does not sign in, is not waited for.
+    let mut silent = TcpStream::connect(server.address()).unwrap();
+    assert!(matches!(silent.read(&mut [0; 64]), Ok(0) | Err(_)));
+    let mut waiting = tls_client(&server, &certificate);
+    waiting.write_all(b"se").unwrap();
+    assert!(matches!(waiting.read(&mut [0; 64]), Ok(0) | Err(_)));
+    // Without TLS nothing is said.
+    let mut bare = TcpStream::connect(server.address()).unwrap();
+    bare.write_all(b"version\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = bare.read_to_end(&mut answer);
+    assert!(!String::from_utf8_lossy(&answer).contains("VERSION"), "{answer:?}");
+    server.stop().unwrap();
 }

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use access::account::{Account, Credential};
+use access::oidc::{OidcRules, Role};
 use access::rate::Quota;
 use access::web_config::{ClientCertificates, WebConfig};
-use server::{BackupTarget, Network, Pem, ServerSettings, TlsSettings, log};
+use server::{BackupTarget, Network, OidcClient, Pem, ServerSettings, TlsSettings, log};
+use zeroize::Zeroizing;
 
 use super::{ServeFlags, list};
 
@@ -67,11 +69,56 @@ impl ServeFlags {
         Ok(())
     }
 
+    /// The identity provider, if one is named.
+    pub(super) fn oidc(&self) -> Result<Option<OidcSettings>, String> {
+        let Some(issuer) = self.oidc_issuer.clone() else {
+            let others = [&self.oidc_audiences, &self.oidc_roles, &self.oidc_client_id, &self.oidc_redirect_url];
+            let is_named = others.iter().any(|other| other.is_some()) || self.oidc_client_secret_file.is_some();
+            return if is_named {
+                Err("the settings of OpenID Connect need --oidc-issuer".to_owned())
+            } else {
+                Ok(None)
+            };
+        };
+        let read = |path: &Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+        let client = match (&self.oidc_client_id, &self.oidc_redirect_url) {
+            (Some(id), Some(redirect_url)) => {
+                let secret = self.oidc_client_secret_file.as_deref().map(|path| {
+                    let bytes = Zeroizing::new(read(path)?);
+                    let text = std::str::from_utf8(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+                    Ok::<_, String>(Zeroizing::new(text.trim().to_owned()))
+                });
+                Some(OidcClient { id: id.clone(), secret: secret.transpose()?, redirect_url: redirect_url.clone() })
+            }
+            (None, None) => None,
+            _ => return Err("--oidc-client-id and --oidc-redirect-url are needed together".to_owned()),
+        };
+        let mut audiences = list(self.oidc_audiences.as_deref());
+        audiences.extend(client.as_ref().map(|client| client.id.clone()));
+        if audiences.is_empty() {
+            return Err(
+                "--oidc-audiences says whom tokens have to be meant for: without it any token of the provider would do"
+                    .to_owned(),
+            );
+        }
+        let granted: Result<Vec<Role>, String> =
+            roles(self.oidc_roles.as_deref()).iter().map(|role| Role::parse(role)).collect();
+        let rules = OidcRules {
+            issuer,
+            audiences,
+            name_claim: self.oidc_name_claim.clone().unwrap_or_else(|| "sub".to_owned()),
+            groups_claim: self.oidc_groups_claim.clone().unwrap_or_else(|| "groups".to_owned()),
+            roles: granted.map_err(|why| format!("--oidc-roles: {why}"))?,
+        };
+        let authorities = self.oidc_ca_file.as_deref().map(read).transpose()?;
+        Ok(Some(OidcSettings { rules, client, authorities }))
+    }
+
     /// TLS as the flags have it.
     fn tls(&self) -> Result<Option<TlsSettings>, String> {
         let (certificate, key) = match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => (certificate, key),
-            (None, None) if self.tls_client_ca.is_none() => return Ok(None),
+            (None, None) if self.tls_client_ca.is_none() && self.tls_client_crl.is_none() => return Ok(None),
             _ => return Err("--tls-cert and --tls-key are needed together".to_owned()),
         };
         let client_certificates = match (&self.tls_client_ca, self.tls_client_certificates.as_deref()) {
@@ -83,8 +130,12 @@ impl ServeFlags {
                 return Err(format!("--tls-client-certificates {word:?} is neither optional nor required"));
             }
         };
+        if self.tls_client_crl.is_some() && self.tls_client_ca.is_none() {
+            return Err("--tls-client-crl needs --tls-client-ca".to_owned());
+        }
         Ok(Some(TlsSettings {
             client_authorities: self.tls_client_ca.clone().map(Pem::File),
+            client_revocations: self.tls_client_crl.clone().map(Pem::File),
             client_certificates,
             listeners: self.tls_listeners()?,
             ..TlsSettings::new(Pem::File(certificate.clone()), Pem::File(key.clone()))
@@ -115,6 +166,22 @@ impl ServeFlags {
         };
         Ok(())
     }
+}
+
+/// The identity provider, and what its accounts may do.
+#[derive(Debug, Clone)]
+pub(crate) struct OidcSettings {
+    pub(crate) rules: OidcRules,
+    /// The page's sign-in, if it is by the provider, too.
+    pub(crate) client: Option<OidcClient>,
+    /// The authorities that its certificate is checked by (PEM).
+    pub(crate) authorities: Option<Vec<u8>>,
+}
+
+/// Roles are separated by semicolons: label matchers in them have commas.
+fn roles(text: Option<&str>) -> Vec<String> {
+    let roles = text.unwrap_or_default().split(';').map(str::trim).filter(|role| !role.is_empty());
+    roles.map(str::to_owned).collect()
 }
 
 /// The listeners that use TCP, by the names of their flags.
@@ -159,6 +226,11 @@ mod tests {
             (&format!("{both}tls_listeners = \"udp\""), "udp"),
             ("hsts_max_age_s = 5", "needs TLS"),
             ("trusted_proxies = \"x\"", "--trusted-proxies"),
+            (&format!("{both}tls_client_crl = \"r.pem\""), "--tls-client-ca"),
+            ("oidc_audiences = \"x\"", "--oidc-issuer"),
+            ("oidc_issuer = \"https://id.example\"", "--oidc-audiences"),
+            ("oidc_issuer = \"https://id.example\"\noidc_client_id = \"x\"", "--oidc-redirect-url"),
+            ("oidc_issuer = \"https://id.example\"\noidc_audiences = \"x\"\noidc_roles = \"x\"", "--oidc-roles"),
         ] {
             let error = of_text(text).err().unwrap_or_default();
             assert!(error.contains(expected), "{text}: {error}");

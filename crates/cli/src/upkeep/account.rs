@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::show::table;
 use crate::http::ServerFlags;
+use crate::units::sizes::size_bytes;
 
 const TOKEN_EXAMPLES: &str = "Examples:
   thalweg token create grafana --grant read:metrics
@@ -115,18 +116,48 @@ struct RightsFlags {
     /// After how long it does not work any more: 90d, never
     #[arg(long, value_name = "DURATION")]
     expires: Option<String>,
-    /// Requests a second that it may send [default: any number]
+    #[command(flatten)]
+    quota: QuotaFlags,
+}
+
+/// Limits of an account or a database.
+#[derive(Debug, Args)]
+pub(super) struct QuotaFlags {
+    /// Requests a second [default: any number]
     #[arg(long, value_name = "NUMBER")]
     requests_per_s: Option<u64>,
-    /// Samples a second that it may write [default: any number]
+    /// Written samples a second [default: any number]
     #[arg(long, value_name = "NUMBER")]
     samples_per_s: Option<u64>,
-    /// Bytes of bodies a second that it may send [default: any number]
+    /// Bytes of bodies a second [default: any number]
     #[arg(long, value_name = "NUMBER")]
     bytes_per_s: Option<u64>,
-    /// Queries that it may run at the same time [default: any number]
+    /// Series an hour that were not there before [default: any number]
+    #[arg(long, value_name = "NUMBER")]
+    new_series_per_hour: Option<u64>,
+    /// Queries that run at the same time [default: any number]
     #[arg(long, value_name = "NUMBER")]
     queries_max: Option<u64>,
+    /// Bytes of memory that its queries hold at the same time, such as 256MiB [default: any number]
+    #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
+    query_memory_bytes_max: Option<u64>,
+}
+
+impl QuotaFlags {
+    /// The limits that are named, as the API takes them.
+    pub(super) fn body(&self) -> Map<String, Value> {
+        [
+            ("requests_per_s", self.requests_per_s),
+            ("samples_per_s", self.samples_per_s),
+            ("bytes_per_s", self.bytes_per_s),
+            ("new_series_per_hour", self.new_series_per_hour),
+            ("queries_max", self.queries_max),
+            ("query_memory_bytes_max", self.query_memory_bytes_max),
+        ]
+        .into_iter()
+        .filter_map(|(name, limit)| Some((name.to_owned(), limit?.into())))
+        .collect()
+    }
 }
 
 impl RightsFlags {
@@ -143,15 +174,7 @@ impl RightsFlags {
             body.insert("server_admin".to_owned(), true.into());
         }
         body.extend(self.expires.as_ref().map(|expires| ("expires".to_owned(), Value::from(expires.as_str()))));
-        let quota: Map<String, Value> = [
-            ("requests_per_s", self.requests_per_s),
-            ("samples_per_s", self.samples_per_s),
-            ("bytes_per_s", self.bytes_per_s),
-            ("queries_max", self.queries_max),
-        ]
-        .into_iter()
-        .filter_map(|(name, limit)| Some((name.to_owned(), limit?.into())))
-        .collect();
+        let quota = self.quota.body();
         if !quota.is_empty() {
             body.insert("quota".to_owned(), quota.into());
         }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
+use super::account::QuotaFlags;
 use super::show::table;
 use crate::http::ServerFlags;
 use client::http::HttpClient;
@@ -14,6 +15,7 @@ const EXAMPLES: &str = "Examples:
   thalweg db create metrics --retention 1y --fold 30d:5m --fold 90d:1h
   thalweg db alter metrics --retention forever
   thalweg db alter metrics --no-folds
+  thalweg db limit metrics --samples-per-s 100000 --new-series-per-hour 50000
   thalweg db drop metrics --yes
 
 --fold AGE:WIDTH replaces samples older than AGE by a summary for each WIDTH; each width is shorter than its age, and a multiple
@@ -46,6 +48,13 @@ enum Action {
     Create(PolicyFlags),
     /// Change how one keeps its data; what is not named stays as it is
     Alter(PolicyFlags),
+    /// Set the limits of what all accounts together may ask of one; those that are not named do not hold any more
+    Limit {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        quota: QuotaFlags,
+    },
     /// Drop one with all its rows; their room is given back
     Drop {
         /// Its name
@@ -76,6 +85,12 @@ struct PolicyFlags {
 
 pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
     let client = flags.server.client()?;
+    if let Action::Limit { name, quota } = &flags.action {
+        let body = Value::from(quota.body()).to_string();
+        let limits = client.send_api("PUT", &limits_path(name), &[], body.as_bytes())?;
+        say!("{}", limits["quota"]);
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Action::Drop { name, yes } = &flags.action {
         return drop_database(&flags.server, name, *yes);
     }
@@ -94,7 +109,7 @@ pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
             client.api(&path(&policy.name), &[]).map_err(|error| format!("{error}; `thalweg db create` makes one"))?;
             Value::from(vec![put(&client, policy)?])
         }
-        Action::Drop { .. } => Value::Null,
+        Action::Drop { .. } | Action::Limit { .. } => Value::Null,
     };
     if flags.json {
         let one = shown.as_array().and_then(|all| all.first()).filter(|_| !matches!(flags.action, Action::List));
@@ -134,7 +149,15 @@ fn put(client: &HttpClient, policy: &PolicyFlags) -> Result<Value, String> {
 }
 
 fn path(name: &str) -> String {
+    format!("/api/v1/admin/databases/{}", encoded(name))
+}
+
+fn limits_path(name: &str) -> String {
+    format!("/api/v1/admin/limits/{}", encoded(name))
+}
+
+/// A name in a path.
+fn encoded(name: &str) -> String {
     // A form's encoding but for the space, which a path writes otherwise.
-    let encoded: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
-    format!("/api/v1/admin/databases/{}", encoded.replace('+', "%20"))
+    form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
 }

@@ -220,6 +220,8 @@ pub enum QueryError {
         /// The limit for all queries, in bytes.
         limit_bytes: u64,
     },
+    /// A limit of its account or its database holds it back: try again later, or have the limit raised. Holds the message, which names the limit.
+    OverQuota(String),
     /// The data could not be read. Holds the message.
     Storage(String),
     /// The account that sent it may not do this. Holds the message.
@@ -229,9 +231,11 @@ pub enum QueryError {
 impl fmt::Display for QueryError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invalid(message) | Self::Execution(message) | Self::Storage(message) | Self::Forbidden(message) => {
-                formatter.write_str(message)
-            }
+            Self::Invalid(message)
+            | Self::Execution(message)
+            | Self::Storage(message)
+            | Self::Forbidden(message)
+            | Self::OverQuota(message) => formatter.write_str(message),
             Self::Stopped(Stop::Timeout) => formatter.write_str("query timed out in expression evaluation"),
             Self::Stopped(Stop::Cancelled) => formatter.write_str("query was canceled in expression evaluation"),
             Self::TooMuchMemory { limit_bytes } => write!(

@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 
 use access::grant::Right;
-use access::scope::Scope;
 use model::{Field, Labels, Matcher, TimeRange, ValueType};
 use platform::Clock;
 use store::{SelectedGroup, Store, StoreError, TableSchema, TableSelection};
@@ -16,8 +15,8 @@ use crate::{BinCache, Budget, Helpers, LastRows, Outcome, Plan, QueryError, Read
 
 /// Writes for a session: who opened the store knows how lines are read, and watches its disk.
 pub trait SessionWriter: Sync {
-    /// As [`Session::write`]. The right to write the database is the caller's; the rows that it may write are the scope's.
-    fn write(&self, database: &str, lines: &[u8], scope: &Scope) -> Result<Option<RefusedRow>, QueryError>;
+    /// As [`Session::write`]. The right to write the database is the caller's; the rows that it may write, and how many, are the budget's.
+    fn write(&self, database: &str, lines: &[u8], budget: &Budget) -> Result<Option<RefusedRow>, QueryError>;
 
     /// Makes a database, unless there is one of the name.
     fn make_database(&self, database: &str) -> Result<(), QueryError>;
@@ -168,7 +167,7 @@ impl Session for StoreSession<'_> {
         if !self.host.store.databases().iter().any(|known| known == database) {
             self.require(Right::Create, database)?;
         }
-        self.host.writer.write(database, lines, &self.budget.scope())
+        self.host.writer.write(database, lines, self.budget)
     }
 
     fn delete(&self, database: &str, table: &str, selectors: &[Selector], range: &TimeRange) -> Result<(), QueryError> {

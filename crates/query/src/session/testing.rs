@@ -1,6 +1,5 @@
 //! Databases on a simulated machine, in memory: what tests of the languages run on. The executor and the store are the real ones.
 
-use access::scope::Scope;
 use ingest::line::{self, Precision};
 use ingest::{KEY_SECRET_BYTES, KeyHasher, Limits, LineErrors, Protocol};
 use platform::Platform;
@@ -57,7 +56,7 @@ impl MemoryDatabases {
 }
 
 impl SessionWriter for MemoryDatabases {
-    fn write(&self, database: &str, lines: &[u8], _: &Scope) -> Result<Option<RefusedRow>, QueryError> {
+    fn write(&self, database: &str, lines: &[u8], _: &Budget) -> Result<Option<RefusedRow>, QueryError> {
         let (report, errors) = self.write_lines(database, lines)?;
         let line = errors.first.first().map(|error| RefusedRow::new("line", error.line, &error.reason));
         let row = || report.rejected.first().map(|row| RefusedRow::new("row", row.line, &row.reason));

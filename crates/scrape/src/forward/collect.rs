@@ -67,7 +67,7 @@ impl Reader {
         // Opened here, so that what is written from now on is sent; where that fails it is tried again.
         let cursor = db.log_cursor(cursor_name, Some(database)).ok();
         Self {
-            outgoing: Outgoing::new(config, external_labels, db.query_memory()),
+            outgoing: Outgoing::new(config, external_labels, db.query_memory().tenant()),
             db: db.clone(),
             database: database.to_owned(),
             cursor_name: cursor_name.to_owned(),

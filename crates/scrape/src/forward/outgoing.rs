@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use db::{LogRecord, LogSample, LogValue, MemoryPool};
+use db::{LogRecord, LogSample, LogValue, TenantMemory};
 use model::{Exemplar, NativeHistogram};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -54,7 +54,7 @@ pub(super) struct Item {
 pub(super) struct Outgoing {
     config: RemoteWriteConfig,
     external_labels: Labels,
-    pool: Arc<MemoryPool>,
+    memory: Arc<TenantMemory>,
     /// `None`: relabelling drops it.
     series: HashMap<model::Labels, Option<Arc<OutSeries>>>,
     series_bytes: u64,
@@ -67,16 +67,16 @@ pub(super) struct Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        self.pool.give_back(self.reserved_bytes);
+        self.memory.give_back(self.reserved_bytes);
     }
 }
 
 impl Outgoing {
-    pub(super) fn new(config: &RemoteWriteConfig, external_labels: &Labels, pool: Arc<MemoryPool>) -> Self {
+    pub(super) fn new(config: &RemoteWriteConfig, external_labels: &Labels, memory: Arc<TenantMemory>) -> Self {
         Self {
             config: config.clone(),
             external_labels: external_labels.clone(),
-            pool,
+            memory,
             series: HashMap::new(),
             series_bytes: 0,
             reserved_bytes: 0,
@@ -156,7 +156,7 @@ impl Outgoing {
             return;
         }
         let step = bytes.max(SERIES_STEP_BYTES);
-        if needed <= SERIES_BYTES_MAX && self.pool.take(step, self.reserved_bytes) {
+        if needed <= SERIES_BYTES_MAX && self.memory.take(step, self.reserved_bytes) {
             self.reserved_bytes += step;
         } else {
             self.series.clear();

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use db::{Appender, Db};
+use db::{Appender, Db, TenantMemory};
 use ingest::exposition;
 use ingest::exposition::metric_families::{self, Families, FoundHistogram, NativeHistograms};
 use ingest::{Parsed, Protocol, ScopedKeyHasher};
@@ -29,6 +29,8 @@ const AHEAD_NS_MAX: i64 = 600_000_000_000;
 pub struct Destination {
     pub(crate) db: Arc<Db>,
     pub(crate) database: String,
+    /// What the bodies of all scrapes take.
+    pub(crate) body_memory: Arc<TenantMemory>,
     /// The last append, which may not be on disk yet.
     unsynced: Mutex<Option<db::Appended>>,
     /// How many loops scrape targets of these labels.
@@ -38,7 +40,8 @@ pub struct Destination {
 impl Destination {
     /// A database that scrapes are written to.
     pub fn new(db: Arc<Db>, database: &str) -> Self {
-        Self { db, database: database.to_owned(), unsynced: Mutex::default(), running: Mutex::default() }
+        let body_memory = db.request_memory().tenant();
+        Self { db, database: database.to_owned(), body_memory, unsynced: Mutex::default(), running: Mutex::default() }
     }
 
     /// Notes that a loop begins to scrape a target of these labels.

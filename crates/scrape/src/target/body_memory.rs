@@ -2,29 +2,29 @@
 
 use std::sync::Arc;
 
-use db::MemoryPool;
+use db::TenantMemory;
 use platform::network::{HttpError, HttpResponse};
 
 /// Bytes of the pool that one body has.
 pub(super) struct BodyMemory {
-    pool: Arc<MemoryPool>,
+    memory: Arc<TenantMemory>,
     bytes: u64,
 }
 
 impl Drop for BodyMemory {
     fn drop(&mut self) {
-        self.pool.give_back(self.bytes);
+        self.memory.give_back(self.bytes);
     }
 }
 
 impl BodyMemory {
-    pub(super) const fn new(pool: Arc<MemoryPool>) -> Self {
-        Self { pool, bytes: 0 }
+    pub(super) const fn new(memory: Arc<TenantMemory>) -> Self {
+        Self { memory, bytes: 0 }
     }
 
     /// Takes so many bytes more.
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), HttpError> {
-        if !self.pool.take(bytes, self.bytes) {
+        if !self.memory.take(bytes, self.bytes) {
             return Err(HttpError::Failed(self.refusal()));
         }
         self.bytes += bytes;
@@ -35,16 +35,17 @@ impl BodyMemory {
     pub(super) fn give_back(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        self.pool.give_back(bytes);
+        self.memory.give_back(bytes);
     }
 
     /// Why there are no more bytes.
     pub(super) fn refusal(&self) -> String {
+        let pool = self.memory.pool();
         format!(
             "memory for bodies of scrapes and requests is used up: they hold {} bytes of the {} that they may (a quarter of memory_bytes_max); \
              raise memory_bytes_max, or scrape fewer samples at a time",
-            self.pool.used_bytes(),
-            self.pool.bytes_max
+            pool.used_bytes(),
+            pool.bytes_max
         )
     }
 

@@ -256,7 +256,7 @@ impl TargetLoop {
         if response.status != 200 {
             return Err(HttpError::Failed(format!("the target answered with HTTP status {}", response.status)));
         }
-        let mut memory = BodyMemory::new(self.destination.db.request_memory());
+        let mut memory = BodyMemory::new(self.destination.body_memory.clone());
         let content = memory.read(&mut response, self.body_bytes_max()).await?;
         let encoding = response.header("content-encoding").unwrap_or_default();
         let unknown = || HttpError::Failed(format!("unknown Content-Encoding {encoding:?}"));

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, StatusCode, header};
-use db::MemoryPool;
+use db::{MemoryPool, TenantMemory};
 use http_body_util::BodyExt;
 use ingest::encoding::{Encoding, UnpackLimits, decompress_within};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
+use crate::scheduler::tenants::Tenant;
+use crate::scheduler::tenants::slots::{FairSlots, Slot};
 use crate::state::State;
 
 /// Up to so many bytes a body may take of what is left for small ones.
@@ -133,7 +134,7 @@ pub(crate) struct Budget {
     bytes_max: usize,
     pool: Arc<MemoryPool>,
     /// Large requests that work at the same time: the others wait, so that small ones find a core.
-    large: Arc<Semaphore>,
+    large: Arc<FairSlots>,
 }
 
 /// A request's share of the budget; given back when dropped.
@@ -145,24 +146,21 @@ pub(crate) struct Share {
     /// How many of them are a body's.
     body_bytes: usize,
     /// A large request's place among those that work at the same time.
-    large: Option<OwnedSemaphorePermit>,
+    large: Option<Slot>,
+    /// Its tenant.
+    tenant: Arc<Tenant>,
 }
 
 impl Budget {
     /// A setting bounds it, and the memory that requests may take of the database's.
     pub(crate) fn new(bytes_max: usize, pool: Arc<MemoryPool>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Self {
-            used_bytes: AtomicUsize::new(0),
-            bytes_max,
-            pool,
-            large: Arc::new(Semaphore::new(cores + LARGE_BESIDE_CORES)),
-        }
+        Self { used_bytes: AtomicUsize::new(0), bytes_max, pool, large: FairSlots::new(cores + LARGE_BESIDE_CORES) }
     }
 
-    /// Nothing yet.
-    pub(crate) fn share(self: &Arc<Self>) -> Share {
-        Share { budget: self.clone(), bytes: 0, body_bytes: 0, large: None }
+    /// Nothing yet, for a request of a tenant.
+    pub(crate) fn share(self: &Arc<Self>, tenant: &Arc<Tenant>) -> Share {
+        Share { budget: self.clone(), bytes: 0, body_bytes: 0, large: None, tenant: tenant.clone() }
     }
 }
 
@@ -191,9 +189,8 @@ impl Share {
         if likely_bytes(encoding, body) <= LARGE_BYTES {
             return Ok(());
         }
-        let place = tokio::time::timeout(patience, self.budget.large.clone().acquire_owned()).await;
-        // It is never closed.
-        self.large = place.map_err(|_| busy_with_large())?.ok();
+        let slot = tokio::time::timeout(patience, self.budget.large.acquire(&self.tenant.name, usize::MAX)).await;
+        self.large = slot.map_err(|_| busy_with_large())?.ok();
         Ok(())
     }
 
@@ -201,29 +198,34 @@ impl Share {
     /// that small ones want.
     fn enter_large(&mut self) -> Result<(), ApiError> {
         if self.large.is_none() {
-            let place = self.budget.large.clone().try_acquire_owned();
-            self.large = Some(place.map_err(|_| busy_with_large())?);
+            let slot = self.budget.large.try_acquire(&self.tenant.name);
+            self.large = Some(slot.ok_or_else(busy_with_large)?);
         }
         Ok(())
     }
 
     /// Takes so many bytes more of a body, if they are to be had now.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
-        self.take_body(bytes, |pool, held| pool.take(bytes as u64, held))
+        self.take_body(bytes, |memory, held| memory.take(bytes as u64, held))
     }
 
     /// As [`Share::grow`], but waits a moment for others to end. Only for threads that may block.
     pub(crate) fn grow_patiently(&mut self, bytes: usize) -> Result<(), ApiError> {
-        self.take_body(bytes, |pool, held| pool.take_within(bytes as u64, held, PATIENCE))
+        self.take_body(bytes, |memory, held| memory.take_within(bytes as u64, held, PATIENCE))
+    }
+
+    /// Takes memory for something that is no body. Waits a moment for others to end: only for threads that may block.
+    pub(crate) fn reserve_patiently(&mut self, bytes: usize) -> Result<(), ApiError> {
+        self.take(bytes, |memory, held| memory.take_within(bytes as u64, held, PATIENCE))
     }
 
     /// Takes memory for rows, one of two amounts: the second is for when the first is not to be had. Only for threads that may block.
     fn grow_to_fit(&mut self, most: usize, counted: impl FnOnce() -> usize) -> Result<(), ApiError> {
-        if self.take(most, |pool, held| pool.take(most as u64, held)).is_ok() {
+        if self.take(most, |memory, held| memory.take(most as u64, held)).is_ok() {
             return Ok(());
         }
         let counted = counted().min(most);
-        self.take(counted, |pool, held| pool.take_within(counted as u64, held, PATIENCE))
+        self.take(counted, |memory, held| memory.take_within(counted as u64, held, PATIENCE))
     }
 
     /// Gives its place among large requests to another share, and takes that one's.
@@ -243,11 +245,11 @@ impl Share {
                  of memory (bomb_work_bytes_max): send it in smaller pieces"
             )));
         }
-        self.take(counted, |pool, held| pool.take_within(counted as u64, held, PATIENCE))
+        self.take(counted, |memory, held| memory.take_within(counted as u64, held, PATIENCE))
     }
 
     /// Takes bytes of a body: of all bodies' (`bodies_bytes_max`), and of the pool.
-    fn take_body(&mut self, bytes: usize, take: impl FnOnce(&MemoryPool, u64) -> bool) -> Result<(), ApiError> {
+    fn take_body(&mut self, bytes: usize, take: impl FnOnce(&TenantMemory, u64) -> bool) -> Result<(), ApiError> {
         let budget = self.budget.clone();
         let own = self.body_bytes + bytes;
         let most = if own <= SMALL_BYTES { budget.bytes_max } else { budget.bytes_max - budget.bytes_max / 8 };
@@ -268,7 +270,7 @@ impl Share {
     }
 
     /// Takes bytes of the pool.
-    fn take(&mut self, bytes: usize, take: impl FnOnce(&MemoryPool, u64) -> bool) -> Result<(), ApiError> {
+    fn take(&mut self, bytes: usize, take: impl FnOnce(&TenantMemory, u64) -> bool) -> Result<(), ApiError> {
         let pool = &self.budget.pool;
         let needed = self.bytes.saturating_add(bytes);
         // What will never be there is not waited for.
@@ -279,7 +281,7 @@ impl Share {
                  in smaller pieces or raise memory_bytes_max"
             )));
         }
-        if take(pool, self.bytes as u64) {
+        if take(&self.tenant.request_memory, self.bytes as u64) {
             self.bytes += bytes;
             return Ok(());
         }
@@ -298,7 +300,7 @@ fn busy_with_large() -> ApiError {
 }
 
 fn unavailable(message: String) -> ApiError {
-    ApiError { status: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", message }
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
 }
 
 /// Bytes that a body will probably unpack to: by what it says of itself where that is quickly found, else by its size.
@@ -328,7 +330,7 @@ fn snappy_bytes(body: &[u8]) -> usize {
 impl Drop for Share {
     fn drop(&mut self) {
         self.budget.used_bytes.fetch_sub(self.body_bytes, Ordering::Relaxed);
-        self.budget.pool.give_back(self.bytes as u64);
+        self.tenant.request_memory.give_back(self.bytes as u64);
     }
 }
 
@@ -374,21 +376,21 @@ pub(crate) fn reserve_rows(share: &mut Share, form: Form, body: &[u8]) -> Result
 }
 
 /// Takes a body as it was sent.
-pub(crate) async fn collect(state: &Arc<State>, body: Body) -> Result<(Buffer, Share), ApiError> {
-    match tokio::time::timeout(state.body_timeout(), collect_frames(state, body)).await {
+pub(crate) async fn collect(state: &Arc<State>, tenant: &Arc<Tenant>, body: Body) -> Result<(Buffer, Share), ApiError> {
+    match tokio::time::timeout(state.body_timeout(), collect_frames(state, tenant, body)).await {
         Ok(collected) => collected,
-        Err(_) => Err(ApiError {
-            status: StatusCode::REQUEST_TIMEOUT,
-            kind: "timeout",
-            message: format!("the body took longer than {} ms (body_timeout_ms)", state.settings.body_timeout_ms),
-        }),
+        Err(_) => Err(ApiError::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "timeout",
+            format!("the body took longer than {} ms (body_timeout_ms)", state.settings.body_timeout_ms),
+        )),
     }
 }
 
-async fn collect_frames(state: &Arc<State>, mut body: Body) -> Result<(Buffer, Share), ApiError> {
+async fn collect_frames(state: &Arc<State>, tenant: &Arc<Tenant>, mut body: Body) -> Result<(Buffer, Share), ApiError> {
     check_announced(&body, state.settings.body_bytes_max)?;
     let limit = state.settings.body_bytes_max;
-    let mut share = state.bodies.share();
+    let mut share = state.bodies.share(tenant);
     let mut collected = state.spares.take();
     collected.clear();
     while let Some(frame) = body.frame().await {
@@ -446,10 +448,12 @@ pub(crate) fn unpack(
 /// How a body is packed, by its headers.
 pub(crate) fn encoding_of(headers: &HeaderMap) -> Result<Encoding, ApiError> {
     let name = headers.get(header::CONTENT_ENCODING).map_or("", |value| value.to_str().unwrap_or("?"));
-    Encoding::from_name(name).ok_or_else(|| ApiError {
-        status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        kind: "bad_data",
-        message: format!("content encoding {name:?} is not supported; use {}", Encoding::NAMES),
+    Encoding::from_name(name).ok_or_else(|| {
+        ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "bad_data",
+            format!("content encoding {name:?} is not supported; use {}", Encoding::NAMES),
+        )
     })
 }
 
@@ -492,9 +496,7 @@ pub(crate) fn body_error(error: &ingest::BodyError) -> ApiError {
     match error {
         ingest::BodyError::TooLarge { .. } => ApiError::too_large(error.to_string()),
         ingest::BodyError::Malformed(_) => ApiError::bad_data(error.to_string()),
-        ingest::BodyError::NoMemory => {
-            ApiError { status: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", message: error.to_string() }
-        }
+        ingest::BodyError::NoMemory => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", error.to_string()),
     }
 }
 

@@ -79,7 +79,7 @@ pub(crate) async fn selected(
     if matcher_sets.is_empty() {
         return Err(ApiError::bad_data("no match[] parameter provided"));
     }
-    let budget = state.budget_of(&parts.caller.scope);
+    let budget = state.query_budget(parts);
     let text = parts.parameters.all("match[]").collect::<Vec<_>>().join(" ");
     let asked = QueryJob::new(state, kind, &text, &budget, parts)?;
     let database = parts.parameters.database(&parts.headers);

@@ -17,6 +17,7 @@ use crate::error::ApiError;
 use crate::http::page;
 use crate::listen::socket::{Peer, Transport};
 use crate::settings::ServerSettings;
+use crate::sign_in::oidc::is_callback;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -151,13 +152,14 @@ fn calls_itself_browser(headers: &HeaderMap) -> bool {
     headers.get_all(header::USER_AGENT).iter().any(|agent| agent.as_bytes().starts_with(b"Mozilla/"))
 }
 
-/// Whether a person follows a link to the page: that is not told apart from typing the address.
+/// Whether a person follows a link to the page: that is not told apart from typing the address. So comes back who has signed in at an identity
+/// provider: what that may do is bound to a cookie of its own.
 fn is_link_to_page<B>(request: &Request<B>) -> bool {
     let says = |name, value: &str| request.headers().get(name).is_some_and(|found: &HeaderValue| found == value);
     [Method::GET, Method::HEAD].contains(request.method())
         && says(FETCH_MODE, "navigate")
         && says(FETCH_DEST, "document")
-        && page::asset(request.uri().path()).is_some()
+        && (page::asset(request.uri().path()).is_some() || is_callback(request.uri().path()))
 }
 
 /// Whether a browser, or a proxy that hands a browser's headers on, sent this.
@@ -218,7 +220,7 @@ fn parsed((name, value): &(String, String)) -> Option<(HeaderName, HeaderValue)>
 }
 
 fn forbidden(message: &str) -> ApiError {
-    ApiError { status: StatusCode::FORBIDDEN, kind: "forbidden", message: message.to_owned() }
+    ApiError::new(StatusCode::FORBIDDEN, "forbidden", message.to_owned())
 }
 
 fn is_tls(request: &Request) -> bool {

@@ -138,9 +138,8 @@ pub(crate) fn recovering(guard: Arc<RequestGuard>, progress: Arc<OpeningProgress
         answer(&[HealthCheck { name: "recovery", status: CheckStatus::Warn, message: reason_of_health() }])
     };
     let ready = move || async move { not_ready(&reason_of_ready()) };
-    let other = move |_: Request| async move {
-        ApiError { status: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", message: reason() }
-    };
+    let other =
+        move |_: Request| async move { ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", reason()) };
     Router::new()
         .route("/health", get(health))
         .route("/ready", get(ready.clone()))

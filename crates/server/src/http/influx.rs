@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
 use crate::http::json;
-use crate::http::write::{Outcome, with_retry};
+use crate::http::write::{Outcome, with_retry, with_retry_after};
 
 /// The kind of errors of what is there already.
 pub(crate) const CONFLICT: &str = "conflict";
@@ -63,7 +63,7 @@ pub(crate) fn failure(version: Version, failed: &ApiError) -> Response {
         StatusCode::UNPROCESSABLE_ENTITY if failed.kind == CONFLICT => CONFLICT,
         _ => "invalid",
     };
-    error(version, failed.status, code, &failed.message)
+    with_retry_after(failed.status, failed.retry_after_s(), error(version, failed.status, code, &failed.message))
 }
 
 fn error(version: Version, status: StatusCode, code: &str, message: &str) -> Response {

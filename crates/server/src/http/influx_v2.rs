@@ -17,8 +17,8 @@ use crate::error::ApiError;
 use crate::http::admin::{PolicyChange, change_policy, drop_named};
 use crate::http::influx::{self, CONFLICT, Version};
 use crate::http::parameters::Parameters;
+use crate::http::parameters::bucket_database;
 use crate::http::request::{RequestParts, extract};
-use crate::http::write::influx::bucket_database;
 use crate::sign_in::Caller;
 use crate::state::State;
 
@@ -74,7 +74,7 @@ pub(crate) async fn create_bucket(From(state): From<Arc<State>>, request: Reques
         let name = name.ok_or_else(|| ApiError::bad_data("the bucket has no name"))?;
         if visible(&state, &parts.caller).iter().any(|known| known == name) {
             let message = format!("bucket with name {name} already exists");
-            return Err(ApiError { status: StatusCode::UNPROCESSABLE_ENTITY, kind: CONFLICT, message });
+            return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, CONFLICT, message));
         }
         let policy = change_policy(&state, &parts.caller, name, retention(&body)?).await?;
         Ok((StatusCode::CREATED, ok(&described(name, &policy))).into_response())

@@ -24,6 +24,7 @@ pub(crate) mod influx;
 pub(crate) mod influx_v2;
 pub(crate) mod influxql;
 pub(crate) mod json;
+pub(crate) mod limits;
 mod multipart;
 pub(crate) mod names;
 pub(crate) mod objects;

@@ -243,6 +243,15 @@ pub(crate) fn fuzz(query: &str, form: &[u8]) {
     let _ = (parameters.may_cache(), parameters.database(&headers), parameters.has("match[]"));
 }
 
+/// The database of a bucket: `telegraf`, or `telegraf/autogen` as InfluxDB 1.8 has it, whose retention policy is not used.
+pub(crate) fn bucket_database(bucket: &str) -> Result<&str, ApiError> {
+    match bucket.split_once('/') {
+        None => Ok(bucket),
+        Some(("", _)) => Err(ApiError::invalid_parameter("bucket", "use database or database/retention-policy")),
+        Some((database, _)) => Ok(database),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,19 +22,19 @@ pub(crate) async fn read(From(state): From<Arc<State>>, request: Request) -> Res
     let mut parts = extract_write(&state, request).await?;
     let database = parts.parameters.database(&parts.headers);
     let packed = std::mem::replace(&mut parts.body, state.spares.take());
-    let mut share = std::mem::replace(&mut parts.share, state.bodies.share());
+    let mut share = std::mem::replace(&mut parts.share, state.bodies.share(&parts.tenant));
     let parse = move |state: &State| {
         let body = unpack_as(state, Encoding::Snappy, packed, (&mut share, Form::Text))?;
         remote_read::parse(&body).map_err(|error| body_error(&error))
     };
-    let asked = state.work(parse).await??;
+    let asked = state.work_of(&parts.tenant, parse).await??;
     if let Some(query) = asked.queries.iter().find(|query| query.end_ms < query.start_ms) {
         return Err(ApiError::bad_data(format!(
             "a query ends at {} ms, before it starts at {} ms",
             query.end_ms, query.start_ms
         )));
     }
-    let budget = state.budget_of(&parts.caller.scope);
+    let budget = state.budget_of(&database, &parts.caller.scope);
     let running = QueryJob::new(&state, "remote_read", &description(&asked), &budget, &parts)?;
     let (_, answer) = run_query(&state, running, move |state| {
         let answer = answer(state, &database, &asked, &budget)?;

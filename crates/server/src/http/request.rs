@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use access::rate::Counted;
 use axum::extract::Request;
-use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri};
 use ingest::encoding::Encoding;
 
 use crate::error::ApiError;
 use crate::http::body::{self, Buffer, Share};
 use crate::http::parameters::Parameters;
+use crate::http::parameters::bucket_database;
+use crate::scheduler::tenants::Tenant;
 use crate::sign_in::Caller;
 use crate::state::State;
 
@@ -27,6 +30,8 @@ pub(crate) struct RequestParts {
     pub(crate) path: String,
     /// The client that sent it.
     pub(crate) caller: Caller,
+    /// Its tenant: the database that it names outside of its body.
+    pub(crate) tenant: Arc<Tenant>,
 }
 
 impl RequestParts {
@@ -42,10 +47,11 @@ impl RequestParts {
 /// Takes a request's body; parameters come from the query string and, if it is a form, from the body.
 pub(crate) async fn extract(state: &Arc<State>, request: Request) -> Result<RequestParts, ApiError> {
     let (head, body) = request.into_parts();
-    let (body, share) = body::collect(state, body).await?;
-    let (parameters, body, share, headers) = read_form(state, head.uri.query(), (head.headers, body, share)).await?;
     let caller = Caller::from_extensions(&head.extensions);
-    Ok(RequestParts { headers, parameters, body, share, path: head.uri.path().to_owned(), caller })
+    let tenant = tenant_of(state, &head, &caller);
+    let (body, share) = body::collect(state, &tenant, body).await?;
+    let (parameters, body, share, headers) = read_form(state, head.uri.query(), (head.headers, body, share)).await?;
+    Ok(RequestParts { headers, parameters, body, share, path: head.uri.path().to_owned(), caller, tenant })
 }
 
 /// Reads parameters: those of a long form on a thread that may compute for a while.
@@ -69,20 +75,42 @@ async fn read_form(
 /// Takes the body of a request that writes: it is data, even if a client calls it a form, as curl does.
 pub(crate) async fn extract_write(state: &Arc<State>, request: Request) -> Result<RequestParts, ApiError> {
     let (head, body) = request.into_parts();
-    let (body, mut share) = body::collect(state, body).await?;
+    let caller = Caller::from_extensions(&head.extensions);
+    let tenant = tenant_of(state, &head, &caller);
+    let (body, mut share) = body::collect(state, &tenant, body).await?;
     // What is not known is refused when it is unpacked.
     let encoding = body::encoding_of(&head.headers).unwrap_or(Encoding::Identity);
     share.queue_if_large(encoding, &body, state.body_timeout()).await?;
     let parameters = Parameters::read(head.uri.query(), &HeaderMap::new(), &[])?;
-    let caller = Caller::from_extensions(&head.extensions);
-    state.sign_in.take(&caller.scope, Counted::Bytes, body.len() as u64, state.db.now_ns())?;
-    Ok(RequestParts { headers: head.headers, parameters, body, share, path: head.uri.path().to_owned(), caller })
+    state.take(&caller.scope, &tenant, (Counted::Bytes, body.len() as u64))?;
+    Ok(RequestParts {
+        headers: head.headers,
+        parameters,
+        body,
+        share,
+        path: head.uri.path().to_owned(),
+        caller,
+        tenant,
+    })
+}
+
+/// What a request counts as before its body is read: the database that its query string or its headers name.
+pub(crate) fn tenant_named(state: &State, (uri, headers): (&Uri, &HeaderMap), caller: &Caller) -> Arc<Tenant> {
+    let parameters = Parameters::read(uri.query(), &HeaderMap::new(), &[]).unwrap_or_default();
+    let bucket = parameters.get("bucket").and_then(|bucket| bucket_database(bucket).ok()).map(str::to_owned);
+    let database = bucket.unwrap_or_else(|| parameters.database(headers));
+    state.tenant(&database, &caller.scope)
+}
+
+/// As [`tenant_named`], of a request's head.
+pub(crate) fn tenant_of(state: &State, head: &Parts, caller: &Caller) -> Arc<Tenant> {
+    tenant_named(state, (&head.uri, &head.headers), caller)
 }
 
 impl State {
     /// The limits of a request's query, with what its sender may read and whether it may use cached answers.
     pub(crate) fn query_budget(&self, parts: &RequestParts) -> Arc<query::Budget> {
-        let budget = self.budget_of(&parts.caller.scope);
+        let budget = self.budget_of(&parts.parameters.database(&parts.headers), &parts.caller.scope);
         if !parts.parameters.may_cache() {
             budget.compute_all();
         }

@@ -21,6 +21,7 @@ use crate::http::guard::RequestGuard;
 use crate::http::health;
 use crate::http::influx_v2;
 use crate::http::influxql;
+use crate::http::limits;
 use crate::http::names;
 use crate::http::page;
 use crate::http::plan;
@@ -32,7 +33,7 @@ use crate::http::search;
 use crate::http::status;
 use crate::http::write;
 use crate::sign_in::rights::{self, Need, Needs};
-use crate::sign_in::{accounts, page_session};
+use crate::sign_in::{accounts, oidc, oidc_page, page_session};
 use crate::sql;
 use crate::state::State;
 
@@ -165,6 +166,7 @@ fn admin() -> Vec<Route> {
             get(influx_v2::bucket).patch(influx_v2::change_bucket).delete(influx_v2::drop_bucket),
         ),
         Route::new("/api/v2/delete", Database, post(influx_v2::delete)),
+        Route::new("/api/v1/admin/limits/{name}", ServerAdmin, get(limits::show).put(limits::put)),
         Route::new("/api/v1/admin/accounts", ServerAdmin, get(accounts::list)),
         Route::new("/api/v1/admin/accounts/{name}", ServerAdmin, put(accounts::put).delete(accounts::remove)),
     ]
@@ -205,6 +207,8 @@ fn checks() -> Vec<Route> {
             Nothing,
             get(page_session::show).post(page_session::begin).delete(page_session::end),
         ),
+        Route::new("/api/v1/session/oidc", Nothing, get(oidc_page::begin)),
+        Route::new(oidc::CALLBACK, Nothing, get(oidc_page::finish)),
         Route::new("/health", Nothing, get(health::health)),
         Route::new("/ready", Nothing, get(health::ready)),
         Route::new("/-/ready", Nothing, get(health::ready)),
@@ -225,11 +229,11 @@ async fn count(From(state): From<Arc<State>>, request: Request, next: Next) -> R
 }
 
 async fn method_not_allowed(request: Request) -> ApiError {
-    ApiError {
-        status: StatusCode::METHOD_NOT_ALLOWED,
-        kind: "bad_data",
-        message: format!("{} is not allowed on {}", request.method(), request.uri().path()),
-    }
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "bad_data",
+        format!("{} is not allowed on {}", request.method(), request.uri().path()),
+    )
 }
 
 /// The page's files; everything else does not exist.

@@ -28,7 +28,8 @@ impl State {
         description: Description,
         budget: Arc<Budget>,
     ) -> Result<(Started<'_>, Arc<AdmissionPermit>), ApiError> {
-        let (id, slot) = self.queries.start(description, budget, self.db.now_ns()).await?;
+        let tenant = self.tenant(&description.database, &description.caller.scope);
+        let (id, slot) = self.queries.start(description, tenant, budget, self.db.now_ns()).await?;
         Ok((Started { state: self, id }, slot))
     }
 }

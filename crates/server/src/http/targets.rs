@@ -100,14 +100,14 @@ fn refused(targets: &[BackupTarget]) -> ApiError {
         (false, true) => "and this is none of them".to_owned(),
         (false, false) => format!("and this is none of them; names are {}", known.join(", ")),
     };
-    ApiError {
-        status: StatusCode::FORBIDDEN,
-        kind: "forbidden",
-        message: format!(
+    ApiError::new(
+        StatusCode::FORBIDDEN,
+        "forbidden",
+        format!(
             "a server writes backups only to the folders and addresses of its setting backup_targets (--backup-targets), {what}; \
              a folder is given by its whole path"
         ),
-    }
+    )
 }
 
 #[cfg(test)]

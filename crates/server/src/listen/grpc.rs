@@ -19,6 +19,7 @@ use ingest::encoding::Encoding;
 use crate::error::ApiError;
 use crate::http::body::{Form, collect, unpack_as};
 use crate::http::parameters::Parameters;
+use crate::http::request::tenant_of;
 use crate::http::write::otlp::{grpc_code, write_metrics};
 use crate::sign_in::Caller;
 use crate::state::State;
@@ -50,9 +51,10 @@ async fn export(From(state): From<Arc<State>>, request: Request) -> Response {
             .into_response();
     }
     let written = async {
-        let (mut body, mut share) = collect(&state, body).await?;
         let caller = Caller::from_extensions(&head.extensions);
-        state.sign_in.take(&caller.scope, Counted::Bytes, body.len() as u64, state.db.now_ns())?;
+        let tenant = tenant_of(&state, &head, &caller);
+        let (mut body, mut share) = collect(&state, &tenant, body).await?;
+        state.take(&caller.scope, &tenant, (Counted::Bytes, body.len() as u64))?;
         let to = state.destination(Parameters::default().database(&head.headers), &caller.scope)?;
         let packing = packing(&head.headers)?;
         share.queue_if_large(packing, &body, state.body_timeout()).await?;
@@ -62,7 +64,7 @@ async fn export(From(state): From<Arc<State>>, request: Request) -> Response {
             let message = unpack_as(state, encoding, body, (&mut share, Form::Protobuf))?;
             write_metrics(state, &to, &message)
         };
-        state.work(work).await?
+        state.work_of(&tenant, work).await?
     };
     let answer = written.await;
     let code = answer.as_ref().map_or_else(|error| error.status, |_| StatusCode::OK);
@@ -110,6 +112,10 @@ pub(crate) fn status(error: &ApiError) -> Response {
     let headers = response.headers_mut();
     headers.insert("grpc-status", HeaderValue::from(grpc_code(error.status)));
     headers.insert("grpc-accept-encoding", ENCODINGS);
+    if let Some(wait) = error.retry_after {
+        headers
+            .insert("grpc-retry-pushback-ms", HeaderValue::from(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)));
+    }
     if let Ok(message) = HeaderValue::from_str(&percent_encode(&error.message)) {
         headers.insert("grpc-message", message);
     }

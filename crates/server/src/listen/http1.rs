@@ -46,6 +46,7 @@ use crate::listen::tls::Inner;
 use crate::metrics::Metrics;
 use crate::scheduler::running::Remote;
 use crate::settings::ServerSettings;
+use crate::sign_in::Acquainted;
 use crate::state::State;
 use crate::wire::linger;
 
@@ -98,7 +99,8 @@ struct Parked {
 impl Serve for Shared {
     async fn serve(self: Arc<Self>, socket: Socket, peer: Peer, stop: watch::Receiver<bool>) {
         if socket.speaks_http2() {
-            http2::serve(move || self.router(), socket, peer, stop).await;
+            let settings = self.settings.clone();
+            http2::serve(move || self.router(), &settings, (socket, peer), stop).await;
         } else {
             serve(&self, socket, peer, stop).await;
         }
@@ -121,6 +123,7 @@ impl Serve for Shared {
 async fn serve(shared: &Arc<Shared>, stream: Socket, peer: Peer, mut stop: watch::Receiver<bool>) {
     let settings = &shared.settings;
     let mut parked = Parked { stream, ahead: Bytes::new() };
+    let acquainted = Acquainted::default();
     let mut patience = Duration::from_millis(settings.head_timeout_ms);
     loop {
         let says_more = {
@@ -137,12 +140,13 @@ async fn serve(shared: &Arc<Shared>, stream: Socket, peer: Peer, mut stop: watch
             return;
         }
         // Boxed, so that a parked connection does not hold the room that it takes awake.
-        let awake = Box::pin(Awake::new(shared, parked, peer.clone()).run(&mut stop));
+        let client = (peer.clone(), acquainted.clone());
+        let awake = Box::pin(Awake::new(shared, parked, client).run(&mut stop));
         match awake.await {
             Some(again) => parked = again,
             None => return,
         }
-        patience = Duration::from_millis(settings.http_idle_timeout_ms);
+        patience = acquainted.patience(settings);
     }
 }
 
@@ -310,10 +314,10 @@ struct Reading {
 }
 
 impl Awake {
-    fn new(shared: &Arc<Shared>, parked: Parked, peer: Peer) -> Self {
+    fn new(shared: &Arc<Shared>, parked: Parked, (peer, acquainted): (Peer, Acquainted)) -> Self {
         let settings = &shared.settings;
         let activity = Arc::new(Activity::default());
-        let requests = Requests { shared: shared.clone(), peer, activity: activity.clone() };
+        let requests = Requests { shared: shared.clone(), peer, acquainted, activity: activity.clone() };
         let Parked { stream, ahead } = parked;
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -400,6 +404,7 @@ impl Awake {
 struct Requests {
     shared: Arc<Shared>,
     peer: Peer,
+    acquainted: Acquainted,
     activity: Arc<Activity>,
 }
 
@@ -411,6 +416,7 @@ impl Service<Request<Incoming>> for Requests {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(Remote(self.peer.address));
         request.extensions_mut().insert(self.peer.clone());
+        request.extensions_mut().insert(self.acquainted.clone());
         let under_way = self.activity.begin();
         if let Some(uri) = request_line::without_double_slashes(request.uri()) {
             *request.uri_mut() = uri;

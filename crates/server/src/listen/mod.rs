@@ -269,7 +269,8 @@ impl Server {
             let router = router
                 .layer(middleware::from_fn_with_state(state.clone(), rights::check_call))
                 .layer(middleware::from_fn_with_state(guard, guard::check));
-            acceptor.spawn(source(listener, flag), Arc::new(Grpc(router)));
+            let grpc = Grpc { router, settings: state.settings.clone() };
+            acceptor.spawn(source(listener, flag), Arc::new(grpc));
         }
         if let Some(listener) = self.postgres {
             // Its clients ask for TLS in its own way.

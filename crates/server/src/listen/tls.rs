@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
@@ -73,6 +73,7 @@ struct Files {
     certificate: Vec<u8>,
     key: Vec<u8>,
     client_authorities: Option<Vec<u8>>,
+    client_revocations: Option<Vec<u8>>,
 }
 
 /// TLS of the listeners.
@@ -262,6 +263,7 @@ impl Files {
             certificate: read(&settings.certificate)?,
             key: read(&settings.key)?,
             client_authorities: settings.client_authorities.as_ref().map(read).transpose()?,
+            client_revocations: settings.client_revocations.as_ref().map(read).transpose()?,
         })
     }
 }
@@ -290,7 +292,10 @@ impl Loaded {
             (ClientCertificates::Ignored, _, _) | (_, None, _) | (_, _, None) => builder.with_no_client_auth(),
             (wanted, Some(bytes), Some(place)) => {
                 let roots = authorities(&certificates(bytes, place)?, place)?;
-                builder.with_client_cert_verifier(verifier(roots, wanted, provider)?)
+                let revoked = files.client_revocations.as_deref().zip(settings.client_revocations.as_ref());
+                let revoked = revoked.map(|(bytes, place)| revocations(bytes, place)).transpose()?.unwrap_or_default();
+                let trust = Trust { roots, revoked, wanted };
+                builder.with_client_cert_verifier(verifier(trust, provider)?)
             }
         };
         let config = builder
@@ -325,14 +330,25 @@ fn authorities(certificates: &[CertificateDer<'static>], place: &Pem) -> Result<
     Ok(roots)
 }
 
+fn revocations(pem: &[u8], place: &Pem) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    let read: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(pem).collect();
+    let read = read.map_err(|error| format!("{place}: {error}"))?;
+    if read.is_empty() { Err(format!("{place}: there is no list of revoked certificates in it")) } else { Ok(read) }
+}
+
 type Verifier = Arc<dyn tokio_rustls::rustls::server::danger::ClientCertVerifier>;
 
-fn verifier(
+/// Which client certificates are taken.
+struct Trust {
     roots: RootCertStore,
+    revoked: Vec<CertificateRevocationListDer<'static>>,
     wanted: ClientCertificates,
-    provider: Arc<CryptoProvider>,
-) -> Result<Verifier, String> {
+}
+
+fn verifier(Trust { roots, revoked, wanted }: Trust, provider: Arc<CryptoProvider>) -> Result<Verifier, String> {
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    // An authority without a list has revoked nothing.
+    let builder = builder.with_crls(revoked).allow_unknown_revocation_status();
     let builder = if wanted == ClientCertificates::Required { builder } else { builder.allow_unauthenticated() };
     builder.build().map_err(|error| error.to_string())
 }

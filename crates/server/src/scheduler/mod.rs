@@ -12,6 +12,7 @@
 //! time, not the time since a query began: on a busy machine every query takes long. No query waits for another one while it runs.
 
 pub(crate) mod running;
+pub(crate) mod tenants;
 pub(crate) mod threads;
 
 use std::cell::Cell;

@@ -16,13 +16,14 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use query::{Budget, Stop};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
 use crate::http::json;
 use crate::log::{self, Level};
 use crate::metrics::family;
 use crate::redact;
+use crate::scheduler::tenants::Tenant;
+use crate::scheduler::tenants::slots::{FairSlots, QueueFull, Slot};
 use crate::scheduler::{ScheduleGuard, Scheduler};
 use crate::sign_in::Caller;
 
@@ -59,6 +60,7 @@ pub(crate) struct Description {
 
 struct Running {
     description: Description,
+    tenant: Arc<Tenant>,
     started_ns: i64,
     budget: Arc<Budget>,
     _scheduled: ScheduleGuard,
@@ -112,10 +114,9 @@ pub(crate) struct Queries {
     bounds: Bounds,
     running: Mutex<BTreeMap<u64, Running>>,
     next_id: AtomicU64,
-    permits: Arc<Semaphore>,
-    heavy: Arc<Semaphore>,
+    slots: Arc<FairSlots>,
+    heavy: Arc<FairSlots>,
     scheduler: Arc<Scheduler>,
-    waiting: Arc<AtomicU64>,
     refused: AtomicU64,
     outcomes: Mutex<BTreeMap<(&'static str, Outcome), u64>>,
     durations: Mutex<BTreeMap<&'static str, Durations>>,
@@ -126,10 +127,10 @@ pub(crate) struct Queries {
 /// the heavy ones, of which there are more, so that light queries never wait for a heavy one to end.
 #[derive(Debug)]
 pub(crate) struct AdmissionPermit {
-    permit: Mutex<OwnedSemaphorePermit>,
-    heavy: Arc<Semaphore>,
-    /// Queries that wait for a slot.
-    waiting: Arc<AtomicU64>,
+    slot: Mutex<Slot>,
+    /// The slots that queries begin in, which others may wait for.
+    slots: Arc<FairSlots>,
+    heavy: Arc<FairSlots>,
     is_heavy: AtomicBool,
 }
 
@@ -141,25 +142,26 @@ fn leaves_slot(ran_ns: u64, waiting: u64) -> bool {
 }
 
 impl AdmissionPermit {
-    fn new(permit: OwnedSemaphorePermit, heavy: Arc<Semaphore>, waiting: Arc<AtomicU64>) -> Arc<Self> {
-        Arc::new(Self { permit: Mutex::new(permit), heavy, waiting, is_heavy: AtomicBool::new(false) })
+    fn new(slot: Slot, slots: Arc<FairSlots>, heavy: Arc<FairSlots>) -> Arc<Self> {
+        Arc::new(Self { slot: Mutex::new(slot), slots, heavy, is_heavy: AtomicBool::new(false) })
     }
 
     /// A slot of its own.
     #[cfg(test)]
     pub(crate) fn lone() -> Arc<Self> {
-        let [slots, heavy] = [1, 0].map(|count| Arc::new(Semaphore::new(count)));
-        Self::new(slots.try_acquire_owned().unwrap(), heavy, Arc::default())
+        let [slots, heavy] = [1, 1].map(FairSlots::new);
+        Self::new(slots.try_acquire(&"".into()).unwrap(), slots, heavy)
     }
 
     /// A query that has had so much CPU time moves from its slot to one of the heavy queries' if it should. If none of those is free it
     /// stays, and tries again at its next check.
     pub(crate) fn make_room(&self, ran_ns: u64) {
-        if self.is_heavy.load(Ordering::Relaxed) || !leaves_slot(ran_ns, self.waiting.load(Ordering::Relaxed)) {
+        if self.is_heavy.load(Ordering::Relaxed) || !leaves_slot(ran_ns, self.slots.waiting()) {
             return;
         }
-        if let Ok(heavy) = self.heavy.clone().try_acquire_owned() {
-            *lock(&self.permit) = heavy;
+        let mut slot = lock(&self.slot);
+        if let Some(heavy) = self.heavy.try_acquire(slot.tenant()) {
+            *slot = heavy;
             self.is_heavy.store(true, Ordering::Relaxed);
         }
     }
@@ -167,15 +169,13 @@ impl AdmissionPermit {
 
 impl Queries {
     pub(crate) fn new(bounds: Bounds, scheduler: Arc<Scheduler>) -> Self {
-        let permits = Arc::new(Semaphore::new(bounds.concurrency_max.clamp(1, Semaphore::MAX_PERMITS)));
         Self {
             bounds,
             running: Mutex::default(),
             next_id: AtomicU64::new(1),
-            permits,
-            heavy: Arc::new(Semaphore::new((HEAVY_FACTOR * bounds.concurrency_max).clamp(1, Semaphore::MAX_PERMITS))),
+            slots: FairSlots::new(bounds.concurrency_max),
+            heavy: FairSlots::new(HEAVY_FACTOR.saturating_mul(bounds.concurrency_max)),
             scheduler,
-            waiting: Arc::default(),
             refused: AtomicU64::new(0),
             outcomes: Mutex::default(),
             durations: Mutex::default(),
@@ -184,31 +184,25 @@ impl Queries {
     }
 
     /// Waits for a free slot.
-    async fn admit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
-            return Ok(permit);
-        }
-        let waiting = Waiting::enter(&self.waiting);
-        if waiting.before >= self.bounds.queue_max as u64 {
-            return Err(self.refuse("as many more wait as may (query_queue_max)"));
-        }
-        let permit = tokio::time::timeout(self.bounds.queue_timeout, self.permits.clone().acquire_owned()).await;
-        match permit {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(self.refuse("none ended while this one waited (query_queue_timeout_ms)")),
+    async fn admit(&self, tenant: &Tenant) -> Result<Slot, ApiError> {
+        let acquire = self.slots.acquire(&tenant.name, self.bounds.queue_max);
+        match tokio::time::timeout(self.bounds.queue_timeout, acquire).await {
+            Ok(Ok(slot)) => Ok(slot),
+            Ok(Err(QueueFull)) => Err(self.refuse("as many more wait as may (query_queue_max)")),
+            Err(_) => Err(self.refuse("none ended while this one waited (query_queue_timeout_ms)")),
         }
     }
 
     fn refuse(&self, why: &str) -> ApiError {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        ApiError {
-            status: StatusCode::TOO_MANY_REQUESTS,
-            kind: "unavailable",
-            message: format!(
+        ApiError::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "unavailable",
+            format!(
                 "{} queries run already (query_concurrency_max) and {why}: try again later",
                 self.bounds.concurrency_max
             ),
-        }
+        )
     }
 
     /// Stops a query, if it is one that a caller may see; returns whether it was.
@@ -243,12 +237,7 @@ impl Queries {
         let running = lock(&self.running).len() as u64;
         for (name, kind, help, value) in [
             ("thalweg_queries_running", "gauge", "Queries that run.", running),
-            (
-                "thalweg_queries_waiting",
-                "gauge",
-                "Queries that wait for their turn.",
-                self.waiting.load(Ordering::Relaxed),
-            ),
+            ("thalweg_queries_waiting", "gauge", "Queries that wait for their turn.", self.slots.waiting()),
             (
                 "thalweg_queries_refused_total",
                 "counter",
@@ -283,54 +272,46 @@ impl Queries {
     }
 }
 
-/// One of those that wait.
-struct Waiting<'w> {
-    waiting: &'w AtomicU64,
-    before: u64,
-}
-
-impl<'w> Waiting<'w> {
-    fn enter(waiting: &'w AtomicU64) -> Self {
-        Self { waiting, before: waiting.fetch_add(1, Ordering::Relaxed) }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Queries {
     /// Lets a query run when a slot is free; its number, by which it ends.
     pub(crate) async fn start(
         &self,
         description: Description,
+        tenant: Arc<Tenant>,
         budget: Arc<Budget>,
         now_ns: i64,
     ) -> Result<(u64, Arc<AdmissionPermit>), ApiError> {
-        self.check_quota(&description.caller)?;
-        let slot = AdmissionPermit::new(self.admit().await?, self.heavy.clone(), self.waiting.clone());
+        self.check_quota(&description.caller, &tenant)?;
+        let slot = AdmissionPermit::new(self.admit(&tenant).await?, self.slots.clone(), self.heavy.clone());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (schedule, scheduled) = self.scheduler.begin(slot.clone());
         budget.set_schedule(schedule);
-        let running = Running { description, started_ns: now_ns, budget, _scheduled: scheduled };
+        let running = Running { description, tenant, started_ns: now_ns, budget, _scheduled: scheduled };
         lock(&self.running).insert(id, running);
         Ok((id, slot))
     }
 
-    /// Refuses a query of an account that runs as many as it may.
-    fn check_quota(&self, caller: &Caller) -> Result<(), ApiError> {
-        let Some(queries_max) = caller.scope.quota.queries_max else { return Ok(()) };
-        let running = lock(&self.running);
-        let of_account = running.values().filter(|running| running.description.caller.scope.name == caller.scope.name);
-        if (of_account.count() as u64) < queries_max {
+    /// Refuses a query of an account, or of a database, that runs as many as it may.
+    fn check_quota(&self, caller: &Caller, tenant: &Tenant) -> Result<(), ApiError> {
+        let (of_account, of_database) = (caller.scope.quota.queries_max, tenant.quota().queries_max);
+        if of_account.is_none() && of_database.is_none() {
             return Ok(());
         }
-        Err(ApiError::later(format!(
-            "the account {} runs {queries_max} queries already (queries_max): try again later",
-            caller.scope.name
-        )))
+        let running = lock(&self.running);
+        let is_of_account = |running: &Running| running.description.caller.scope.name == caller.scope.name;
+        let is_of_database = |running: &Running| running.tenant.name == tenant.name;
+        let is_reached = |queries_max: Option<u64>, is_counted: &dyn Fn(&Running) -> bool| {
+            queries_max.filter(|most| running.values().filter(|running| is_counted(running)).count() as u64 >= *most)
+        };
+        let (owner, queries_max) = match is_reached(of_account, &is_of_account) {
+            Some(most) => (format!("the account {}", caller.scope.name), most),
+            None => match is_reached(of_database, &is_of_database) {
+                Some(most) => (format!("the database {}", tenant.name), most),
+                None => return Ok(()),
+            },
+        };
+        tenant.note_refusal();
+        Err(ApiError::later(format!("{owner} runs {queries_max} queries already (queries_max): try again later")))
     }
 
     /// Counts a query that is done; what the log is to say of it, if it took `slow_ms` or longer, or failed.
@@ -442,21 +423,18 @@ mod tests {
 
     #[test]
     fn a_query_makes_room_for_one_that_waits_once() {
-        let [slots, heavy] = [1, 1].map(|count| Arc::new(Semaphore::new(count)));
-        let waiting = Arc::new(AtomicU64::new(1));
-        let permit = |slots: &Arc<Semaphore>| {
-            AdmissionPermit::new(slots.clone().try_acquire_owned().unwrap(), heavy.clone(), waiting.clone())
-        };
-        let first = permit(&slots);
-        first.make_room(LIGHT_NS_MAX);
+        let [slots, heavy] = [1, 1].map(FairSlots::new);
+        let permit = || AdmissionPermit::new(slots.try_acquire(&"".into()).unwrap(), slots.clone(), heavy.clone());
+        let first = permit();
         first.make_room(HEAVY_NS);
-        assert_eq!([slots.available_permits(), heavy.available_permits()], [1, 0]);
+        first.make_room(HEAVY_NS);
+        assert_eq!([slots.free(), heavy.free()], [1, 0]);
         // No slot of heavy queries is free: the next one stays until the first has ended.
-        let second = permit(&slots);
+        let second = permit();
         second.make_room(HEAVY_NS);
-        assert_eq!(slots.available_permits(), 0);
+        assert_eq!(slots.free(), 0);
         drop(first);
         second.make_room(HEAVY_NS);
-        assert_eq!([slots.available_permits(), heavy.available_permits()], [1, 0]);
+        assert_eq!([slots.free(), heavy.free()], [1, 0]);
     }
 }

@@ -53,6 +53,8 @@ pub struct TlsSettings {
     pub key: Pem,
     /// The authorities that sign clients' certificates.
     pub client_authorities: Option<Pem>,
+    /// Lists of client certificates that their authorities have revoked.
+    pub client_revocations: Option<Pem>,
     /// How clients' certificates are treated.
     pub client_certificates: ClientCertificates,
     /// Subject alternative names of which a client's certificate must have one; empty: any may connect.
@@ -74,6 +76,7 @@ impl TlsSettings {
             certificate,
             key,
             client_authorities: None,
+            client_revocations: None,
             client_certificates: ClientCertificates::Ignored,
             client_allowed_sans: Vec::new(),
             min_version: TlsVersion::Tls12,

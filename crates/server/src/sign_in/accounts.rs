@@ -233,6 +233,7 @@ impl State {
             salt.copy_from_slice(salts.get(start..start + SALT_BYTES).unwrap_or(&[0; SALT_BYTES]));
             salt
         });
+        let _memory = self.password_memory()?;
         let stored = secret::hash_password(password, &salt).map_err(ApiError::bad_data)?;
         let scram = Some(ScramKeys::derive(password, &scram_salt));
         Ok(self.with_credential(known, name, (Credential::Password(stored), scram)))

@@ -7,10 +7,14 @@ use std::time::Duration;
 use access::audit::{Actor, Event};
 use access::directory::{Credentials, Entry, Lookup, PasswordCheck};
 use access::grant::Right;
+use access::oidc::token::has_form;
 use access::scope::Scope;
+use access::secret::PASSWORD_MEMORY_KIB;
+use axum::http::StatusCode;
 
 use super::{Caller, Destination, OwnedCredentials, denied, lock, unauthorized};
 use crate::error::ApiError;
+use crate::http::body::Share;
 use crate::listen::socket::{Peer, Transport};
 use crate::state::State;
 
@@ -36,12 +40,23 @@ impl State {
         let (now_ns, address) = (self.db.now_ns(), remote.map(|remote| remote.ip()));
         let name = credentials.as_ref().name().to_owned();
         self.check_wait(address, &name)?;
+        if let (Some(oidc), Some(token)) = (&self.sign_in.oidc, credentials.provided()) {
+            let signed_in = oidc.sign_in(token, now_ns).await;
+            return signed_in.map(|scope| Caller { scope, remote }).map_err(|why| self.refuse_provided(address, &why));
+        }
         let Some(entry) = self.find_account(credentials, address).await? else {
             self.sign_in.fail(address, &name, now_ns);
             return Err(unauthorized("the token or the password is wrong, or has expired"));
         };
         entry.note_use(now_ns);
         Ok(Caller { scope: entry.scope.clone(), remote })
+    }
+
+    /// Refuses a token of an identity provider. Why is the operator's to know.
+    fn refuse_provided(&self, address: Option<IpAddr>, why: &str) -> ApiError {
+        self.sign_in.fail(address, "", self.db.now_ns());
+        self.tell(|| format!("OpenID Connect: a token is refused: {why}"));
+        unauthorized("the token is wrong, or has expired")
     }
 
     /// Refuses an address, or a name from there, whose sign-ins have failed too often.
@@ -103,6 +118,10 @@ impl State {
         if self.sign_in.wait(address, "", now_ns).is_some() {
             return Err(ApiError::later("too many sign-ins have failed from here: try again later"));
         }
+        if let Some(oidc) = self.sign_in.oidc.as_ref().filter(|_| has_form(token)) {
+            let signed_in = oidc.sign_in_by_known(token, now_ns);
+            return signed_in.map(|scope| Caller { scope, remote }).map_err(|why| self.refuse_provided(address, &why));
+        }
         match self.sign_in.directory().look_up(Credentials::Token(token), now_ns) {
             Lookup::Known(entry) => {
                 entry.note_use(now_ns);
@@ -135,17 +154,28 @@ impl State {
         self.check_wait(address, &name)?;
         let checked = self.work_unbounded(move |state| {
             let stored = check.stored().to_owned();
+            let _memory = state.password_memory()?;
             let entry = check.run(&password);
             if let Some(entry) = &entry {
                 lock(&state.sign_in.verdicts).note(&stored, &password, now_ns);
                 let actor = Actor { account: &entry.account.name, address: None };
                 state.sign_in.audit.note(now_ns, Event::SignedIn, actor, "");
             }
-            entry
+            Ok(entry)
         });
         let entry = checked.await;
         drop(permit);
-        entry
+        entry?
+    }
+
+    /// The memory of hashing a password, out of that of all requests, until it is dropped. Only for threads that may block.
+    pub(crate) fn password_memory(&self) -> Result<Share, ApiError> {
+        let mut share = self.bodies.share(&self.own_tenant());
+        let reserved = share.reserve_patiently(PASSWORD_MEMORY_KIB as usize * 1024);
+        reserved.map(|()| share).map_err(|_| {
+            let message = format!("a password is checked with {PASSWORD_MEMORY_KIB} KiB of memory, which requests hold: try again, or use a token");
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+        })
     }
 
     /// A database that a caller may write. One that does not exist is made by the first rows, if the caller may make it.

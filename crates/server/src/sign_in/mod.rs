@@ -1,7 +1,7 @@
 //! Who a client is: credentials looked up, passwords checked within bounds, failures slowed down and written to the audit log.
 //!
 //! * [`check`]: credentials and destinations, checked · [`credentials`]: what requests of HTTP sign in with · [`rights`]: the right that each route needs, and the check before it
-//! * [`page_session`]: the page's sign-in and its cookie · [`proxy`]: what trusted proxies say of their clients
+//! * [`oidc`]: identity providers; [`oidc_page`]: the page's sign-in there · [`page_session`]: the page's sign-in and its cookie · [`proxy`]: what trusted proxies say of their clients
 //! * [`accounts`]: accounts over HTTP; [`statements`]: by statements; [`first_admin`]: the first one · [`audit_log`]: the audit log's file
 
 pub(crate) mod accounts;
@@ -9,13 +9,15 @@ pub(crate) mod audit_log;
 mod check;
 pub(crate) mod credentials;
 pub(crate) mod first_admin;
+pub(crate) mod oidc;
+pub(crate) mod oidc_page;
 pub(crate) mod page_session;
 mod proxy;
 pub(crate) mod rights;
 pub(crate) mod statements;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ use access::audit::{Actor, Event};
 use access::back_off::BackOff;
 use access::directory::{Credentials, Directory, Entry};
 use access::grant::Right;
-use access::rate::{Counted, Rates};
+use access::oidc::token::has_form;
 use access::scope::Scope;
 use access::secret::ScramKeys;
 use access::session::Sessions;
@@ -34,6 +36,7 @@ use db::Db;
 use tokio::sync::Semaphore;
 
 use self::audit_log::AuditLog;
+use self::oidc::Oidc;
 use crate::error::ApiError;
 use crate::listen::socket::Peer;
 use crate::settings::ServerSettings;
@@ -52,6 +55,30 @@ const REQUIRED: &str = "required";
 pub(crate) fn is_required(db: &Db, settings: &ServerSettings) -> bool {
     let is_kept = || db.documents(SETTINGS).iter().any(|(name, _)| name == REQUIRED);
     !settings.is_insecure_open && (settings.sign_in_required || is_kept())
+}
+
+/// Whether a request of a connection was signed in; put into requests by the connection. One without is not left idle for long.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Acquainted(Arc<AtomicBool>);
+
+impl Acquainted {
+    /// Takes note of a request that was signed in.
+    pub(crate) fn note(extensions: &axum::http::Extensions) {
+        if let Some(acquainted) = extensions.get::<Self>() {
+            acquainted.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether there was one.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// How long the connection may be silent: not for long before there was one.
+    pub(crate) fn patience(&self, settings: &ServerSettings) -> Duration {
+        let idle_ms = settings.http_idle_timeout_ms;
+        Duration::from_millis(if self.is_set() { idle_ms } else { idle_ms.min(settings.head_timeout_ms) })
+    }
 }
 
 /// A client, as far as it is known; put into requests by [`rights::check`].
@@ -92,7 +119,7 @@ pub(crate) fn denied(scope: &Scope, right: Right, database: &str) -> ApiError {
 }
 
 pub(crate) const fn forbidden(message: String) -> ApiError {
-    ApiError { status: StatusCode::FORBIDDEN, kind: "forbidden", message }
+    ApiError::new(StatusCode::FORBIDDEN, "forbidden", message)
 }
 
 /// A client of a connection on which it signs in once.
@@ -102,6 +129,8 @@ pub(crate) enum Client {
     Known(Arc<Scope>),
     /// The account as it was at the sign-in.
     Account(Arc<Entry>),
+    /// One that an identity provider has signed in, until its token expires.
+    External { scope: Arc<Scope>, expires_ns: i64 },
 }
 
 /// A database that a caller may write. Rows get into the database by nothing else.
@@ -122,12 +151,13 @@ pub(crate) struct SignIn {
     /// Those of the page.
     pub(crate) sessions: Mutex<Sessions>,
     back_off: Mutex<BackOff>,
-    rates: Mutex<Rates>,
     pub(crate) checks: Semaphore,
     failed: AtomicU64,
     pub(crate) audit: AuditLog,
     /// Accounts that files of settings name: they are not among the documents.
     configured: Vec<Account>,
+    /// The provider that signs accounts in that are none of the server's own.
+    pub(crate) oidc: Option<Arc<Oidc>>,
 }
 
 impl SignIn {
@@ -143,11 +173,11 @@ impl SignIn {
             verdicts: Mutex::new(Verdicts::new(key)),
             sessions: Mutex::default(),
             back_off: Mutex::default(),
-            rates: Mutex::default(),
             checks: Semaphore::new(CHECKS_MAX),
             failed: AtomicU64::new(0),
             audit: AuditLog::new(settings.audit_log.clone()),
             configured,
+            oidc: settings.web.oidc.clone(),
         };
         sign_in.reload(db);
         if sign_in.is_required && db.documents(SETTINGS).is_empty() {
@@ -180,6 +210,9 @@ impl SignIn {
 
     /// A caller as the client of a connection that stays open.
     pub(crate) fn client(&self, caller: &Caller) -> Client {
+        if let Some(expires_ns) = self.oidc.as_ref().and_then(|oidc| oidc.expires_ns(&caller.scope)) {
+            return Client::External { scope: caller.scope.clone(), expires_ns };
+        }
         let entry = self.directory().get(&caller.scope.name).cloned();
         let entry = entry.filter(|entry| Arc::ptr_eq(&entry.scope, &caller.scope));
         entry.map_or_else(|| Client::Known(caller.scope.clone()), Client::Account)
@@ -190,6 +223,7 @@ impl SignIn {
     pub(crate) fn scope_now(&self, client: &Client, now_ns: i64) -> Option<Arc<Scope>> {
         let then = match client {
             Client::Known(scope) => return Some(scope.clone()),
+            Client::External { scope, expires_ns } => return Some(scope.clone()).filter(|_| *expires_ns > now_ns),
             Client::Account(entry) => &entry.account,
         };
         let directory = self.directory();
@@ -229,13 +263,6 @@ impl SignIn {
     pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
-
-    /// Takes from what an account may ask for in a time.
-    pub(crate) fn take(&self, scope: &Scope, counted: Counted, amount: u64, now_ns: i64) -> Result<(), ApiError> {
-        let Some(per_s) = scope.quota.limit(counted) else { return Ok(()) };
-        let taken = lock(&self.rates).take(&scope.name, (counted, per_s), amount, now_ns);
-        taken.map_err(|exceeded| ApiError::later(format!("the account {} asks for {exceeded}", scope.name)))
-    }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -244,7 +271,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The error of credentials that are missing or wrong. It does not say which part is wrong.
 pub(crate) fn unauthorized(message: &str) -> ApiError {
-    ApiError { status: StatusCode::UNAUTHORIZED, kind: "unauthorized", message: message.to_owned() }
+    ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message.to_owned())
 }
 
 /// Credentials that are owned, so that a thread can check them.
@@ -254,6 +281,15 @@ pub(crate) enum OwnedCredentials {
 }
 
 impl OwnedCredentials {
+    /// A token of an identity provider, also in the place of a password.
+    pub(crate) fn provided(&self) -> Option<&str> {
+        let text = match self {
+            Self::Token(token) => token,
+            Self::Password { password, .. } => password,
+        };
+        Some(text.as_str()).filter(|text| has_form(text))
+    }
+
     pub(crate) fn as_ref(&self) -> Credentials<'_> {
         match self {
             Self::Token(token) => Credentials::Token(token),

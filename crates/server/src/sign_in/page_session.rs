@@ -23,20 +23,32 @@ use crate::state::State;
 /// The header of the page's own requests.
 pub(crate) const PAGE: HeaderName = HeaderName::from_static("x-thalweg-page");
 
-/// The cookie's name.
+/// The cookie's name: by TLS with the prefix that has browsers take it from this host alone, by TLS alone, for all of its paths.
 const COOKIE: &str = "thalweg-session";
+const SECURE_COOKIE: &str = "__Host-thalweg-session";
+
+/// The name of the cookie of a connection.
+const fn cookie_name(is_secure: bool) -> &'static str {
+    if is_secure { SECURE_COOKIE } else { COOKIE }
+}
+
+/// Returns whether a connection is by TLS.
+pub(super) fn is_secure(peer: Option<&Peer>) -> bool {
+    peer.is_some_and(|peer| peer.transport == Transport::Tls)
+}
 
 /// Bytes of a name and a password as JSON.
 const BODY_BYTES_MAX: usize = 8 << 10;
 
 /// The cookie of a request of the page's own.
-pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, peer: Option<&Peer>) -> Option<&'a str> {
     if !headers.contains_key(PAGE) {
         return None;
     }
     let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = pairs.flat_map(|text| text.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+    let name = cookie_name(is_secure(peer));
+    pairs.find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
 /// `GET /api/v1/session`: who has signed in, and whether one has to.
@@ -46,6 +58,7 @@ pub(crate) async fn show(From(state): From<Arc<State>>, Extension(caller): Exten
         "required": state.sign_in.is_required,
         "account": account,
         "server_admin": caller.scope.is_server_admin,
+        "oidc": state.settings.web.oidc.as_ref().is_some_and(|oidc| oidc.signs_page_in()),
     }))
 }
 
@@ -66,8 +79,7 @@ pub(crate) async fn begin(From(state): From<Arc<State>>, request: Request) -> Re
         let peer = head.extensions.get::<Peer>();
         let caller = state.sign_in(Some(credentials), peer).await?;
         let cookie = state.begin_session(&caller)?;
-        let is_secure = peer.is_some_and(|peer| peer.transport == Transport::Tls);
-        let set = set_cookie(&cookie, AGE_MAX_S, is_secure)?;
+        let set = set_cookie(&cookie, AGE_MAX_S, is_secure(peer))?;
         Ok(([(header::SET_COOKIE, set)], answer(&json!({ "account": &*caller.scope.name }))).into_response())
     };
     begun.await.unwrap_or_else(ApiError::into_response)
@@ -75,11 +87,11 @@ pub(crate) async fn begin(From(state): From<Arc<State>>, request: Request) -> Re
 
 /// `DELETE /api/v1/session`: ends the session.
 pub(crate) async fn end(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
-    if let Some(cookie) = cookie(request.headers()) {
+    let peer = request.extensions().get::<Peer>();
+    if let Some(cookie) = cookie(request.headers(), peer) {
         lock(&state.sign_in.sessions).end(cookie);
     }
-    let is_secure = request.extensions().get::<Peer>().is_some_and(|peer| peer.transport == Transport::Tls);
-    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, set_cookie("", 0, is_secure)?)]).into_response())
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, set_cookie("", 0, is_secure(peer))?)]).into_response())
 }
 
 fn answer(data: &Value) -> Response {
@@ -96,9 +108,15 @@ fn read(body: &[u8]) -> Option<OwnedCredentials> {
     Some(credentials::password_of(&name, &Zeroizing::new(password)))
 }
 
+/// The cookie of a session that begins.
+pub(super) fn session_cookie(value: &str, is_secure: bool) -> Result<HeaderValue, ApiError> {
+    set_cookie(value, AGE_MAX_S, is_secure)
+}
+
 fn set_cookie(value: &str, age_s: i64, is_secure: bool) -> Result<HeaderValue, ApiError> {
     let secure = if is_secure { "; Secure" } else { "" };
-    let text = format!("{COOKIE}={value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Strict{secure}");
+    let name = cookie_name(is_secure);
+    let text = format!("{name}={value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Strict{secure}");
     HeaderValue::from_str(&text).map_err(|_| ApiError::internal("the cookie is no header"))
 }
 
@@ -118,7 +136,11 @@ impl State {
     /// Who the page's user is, if its cookie is that of a session.
     pub(crate) fn session_caller(&self, cookie: &str, peer: Option<&Peer>) -> Option<Caller> {
         let now_ns = self.db.now_ns();
+        let remote = peer.map(|peer| peer.address);
         let mut sessions = lock(&self.sign_in.sessions);
+        if let Some(scope) = sessions.external(cookie, now_ns) {
+            return Some(Caller { scope, remote });
+        }
         let name = sessions.account(cookie, now_ns)?;
         let directory = self.sign_in.directory();
         let entry = directory.get(&name).filter(|entry| !entry.account.is_expired(now_ns))?;
@@ -127,6 +149,6 @@ impl State {
             return None;
         }
         entry.note_use(now_ns);
-        Some(Caller { scope: entry.scope.clone(), remote: peer.map(|peer| peer.address) })
+        Some(Caller { scope: entry.scope.clone(), remote })
     }
 }

@@ -13,9 +13,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::{Caller, OwnedCredentials, credentials, page_session, proxy, unauthorized};
+use super::{Acquainted, Caller, OwnedCredentials, credentials, page_session, proxy, unauthorized};
 use crate::error::ApiError;
 use crate::http::page;
+use crate::http::request::tenant_named;
 use crate::listen::grpc::status;
 use crate::listen::socket::Peer;
 use crate::settings::Network;
@@ -84,7 +85,7 @@ impl Sender {
             None => (peer.cloned(), None),
         };
         let claim = credentials::of_request(headers, request.uri()).map(|credentials| {
-            let cookie = || page_session::cookie(headers).map(|cookie| Claim::Cookie(cookie.to_owned()));
+            let cookie = || page_session::cookie(headers, peer.as_ref()).map(|cookie| Claim::Cookie(cookie.to_owned()));
             let sent = credentials.map(Claim::Credentials).or_else(cookie).or(user.map(Claim::Proxied));
             sent.unwrap_or(Claim::Connection)
         });
@@ -126,7 +127,10 @@ pub(crate) async fn check(
     sender.peer.clone().map(|peer| request.extensions_mut().insert(peer));
     let signed_in = sender.sign_in(&state).await;
     let caller = match signed_in {
-        Ok(caller) => caller,
+        Ok(caller) => {
+            Acquainted::note(request.extensions());
+            caller
+        }
         Err(_) if need == Need::Nothing => Caller { scope: access::scope::Scope::signed_out(), remote },
         Err(error) => return refused(&error, request.headers()),
     };
@@ -137,11 +141,19 @@ pub(crate) async fn check(
         state.sign_in.audit.note(state.db.now_ns(), access::audit::Event::Denied, caller.actor(), path);
         return error.into_response();
     }
-    if let Err(error) = state.sign_in.take(&caller.scope, Counted::Requests, 1, state.db.now_ns()) {
+    if need != Need::Nothing
+        && let Err(error) = count(&state, &caller, &request)
+    {
         return error.into_response();
     }
     request.extensions_mut().insert(caller);
     next.run(request).await
+}
+
+/// Counts a request among what its account may ask for, and what may be asked of the database that it names.
+fn count(state: &State, caller: &Caller, request: &Request) -> Result<(), ApiError> {
+    let tenant = tenant_named(state, (request.uri(), request.headers()), caller);
+    state.take(&caller.scope, &tenant, (Counted::Requests, 1))
 }
 
 /// Signs a call of gRPC in; the rights that it needs are checked where its database is known.
@@ -149,6 +161,10 @@ pub(crate) async fn check_call(From(state): From<Arc<State>>, mut request: Reque
     let signed_in = Sender::from_request(&request, &state.settings.trusted_proxies).sign_in(&state).await;
     match signed_in {
         Ok(caller) => {
+            Acquainted::note(request.extensions());
+            if let Err(error) = count(&state, &caller, &request) {
+                return status(&error);
+            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }

@@ -61,7 +61,7 @@ impl Connection {
         let Commanded { command, parameters, format } = commanded;
         match command {
             SessionCommand::Begin => {
-                let (share, bytes_max) = (self.state.bodies.share(), self.state.settings.body_bytes_max);
+                let (share, bytes_max) = (self.share(), self.state.settings.body_bytes_max);
                 if !self.session().begin(share, bytes_max) {
                     self.warn("25001", "there is already a transaction in progress");
                 }
@@ -170,7 +170,7 @@ impl Connection {
         let statements = Statements::new("DECLARE CURSOR", query);
         let relation = self.run(&statements, 0, context).await?.relation().unwrap_or_default();
         let kind = CursorKind { is_held, is_forward_only };
-        let cursor = Cursor::new(relation, kind, self.state.bodies.share())?;
+        let cursor = Cursor::new(relation, kind, self.share())?;
         self.session().declare(name, cursor)?;
         Ok(done("DECLARE CURSOR"))
     }
@@ -269,7 +269,7 @@ impl Connection {
             Answer::Returned(relation, tag) => rows(relation, tag, (format, &context.time_zone)),
             Answer::CopyOut(copied) => Ok(super::copy::response(copied)),
             Answer::CopyIn(copy) => {
-                let copying = super::copy::Copying::new(copy, context, self.state.bodies.share());
+                let copying = super::copy::Copying::new(copy, context, self.share());
                 let response = copying.response();
                 self.session().copying = Some(copying);
                 Ok(response)

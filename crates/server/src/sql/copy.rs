@@ -94,7 +94,7 @@ impl CopyHandler for Connection {
         {
             copying.refusal = Some(refusal);
             copying.bytes = Vec::new();
-            copying.share = self.state.bodies.share();
+            copying.share = self.share();
         }
         Ok(())
     }
@@ -129,6 +129,7 @@ impl CopyHandler for Connection {
 impl Connection {
     /// Writes what came; how many rows.
     async fn take_rows(&self, copying: Copying) -> PgWireResult<usize> {
+        self.count_statement()?;
         let Copying { copy, session, bytes, mut share, .. } = copying;
         let notices = session.notices.clone();
         let text = format!("COPY {} FROM STDIN", copy.table);

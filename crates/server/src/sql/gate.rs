@@ -14,6 +14,7 @@ use tokio::time::{Sleep, sleep};
 use super::frames::{Frames, Refusal};
 use crate::http::body::Share;
 use crate::listen::socket::Socket;
+use crate::scheduler::tenants::Tenant;
 use crate::state::State;
 
 /// Bytes that are read at a time, at least; at most, what is left of a message and this.
@@ -27,6 +28,7 @@ const LARGE_BYTES: usize = 32 << 10;
 pub(super) struct Gate {
     stream: Socket,
     state: Arc<State>,
+    tenant: Arc<Tenant>,
     frames: Frames,
     buffer: Vec<u8>,
     /// Bytes at the buffer's beginning that are whole messages, and how many of them were handed on.
@@ -53,6 +55,7 @@ impl Gate {
         let mut gate = Self {
             stream,
             frames: if has_to_sign_in { Frames::before_sign_in(bytes_max) } else { Frames::new(bytes_max) },
+            tenant: state.own_tenant(),
             state,
             buffer: ahead,
             whole: 0,
@@ -68,8 +71,9 @@ impl Gate {
         gate
     }
 
-    /// Takes note that the client has signed in.
-    pub(super) fn note_sign_in(&mut self) {
+    /// Takes note that the client has signed in, and of what it counts as.
+    pub(super) fn note_sign_in(&mut self, tenant: Arc<Tenant>) {
+        self.tenant = tenant;
         self.frames.note_sign_in();
     }
 
@@ -106,7 +110,7 @@ impl Gate {
     /// Makes sure that a message may be held.
     fn expect(&mut self, length: usize) -> Result<(), Refusal> {
         if self.wanted == 0 && length > LARGE_BYTES {
-            let mut share = self.state.bodies.share();
+            let mut share = self.state.bodies.share(&self.tenant);
             // Here, and where it is decoded.
             let taken = share.grow(2 * length);
             taken.map_err(|error| Refusal { code: "53200", message: error.message })?;

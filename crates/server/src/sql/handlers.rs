@@ -107,7 +107,7 @@ impl Connection {
             return self.commit_implicit(client).await;
         }
         if is_one_of_several {
-            let (share, bytes_max) = (self.state.bodies.share(), self.state.settings.body_bytes_max);
+            let (share, bytes_max) = (self.share(), self.state.settings.body_bytes_max);
             self.session().begin_implicit(share, bytes_max);
         }
         Ok(())

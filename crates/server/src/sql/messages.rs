@@ -45,7 +45,7 @@ pub(super) async fn serve(connection: Arc<Connection>, socket: Socket, ahead: Ve
             let Ok(next) = timeout(patience, self::next(&mut messages)).await else { return Ok(()) };
             next?
         } else {
-            messages.get_mut().note_sign_in();
+            messages.get_mut().note_sign_in(connection.tenant());
             self::next(&mut messages).await?
         };
     }

@@ -70,7 +70,7 @@ async fn watch<T: Send + 'static>(
     (session, caller): (ClientContext, Caller),
     work: impl FnOnce(&State, &ClientContext, &Arc<Budget>) -> Result<T, SqlError> + Send + 'static,
 ) -> Result<Result<Outcome<T>, SqlError>, ApiError> {
-    let budget = state.budget_of(&caller.scope);
+    let budget = state.budget_of(&session.database, &caller.scope);
     let description = Description { kind: "sql", text, database: session.database.clone(), caller };
     let timeout = Duration::from_millis(timeout_ms(&session, state.settings.query_timeout_ms));
     let asked = QueryJob::without_request(description, budget.clone(), timeout);

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use access::rate::Counted;
 use access::scope::Scope;
 use futures_util::{Sink, SinkExt};
 use pgwire::api::cancel::DefaultCancelHandler;
@@ -20,9 +21,11 @@ use super::parameters::{inferred, sample_of};
 use super::prepared::{StatementSizes, Statements};
 use super::session::Session;
 use super::{Outcome, VisibleRoles};
+use crate::http::body::Share;
 use crate::listen::accept::Serve;
 use crate::listen::socket::{Peer, Socket};
 use crate::listen::tls::Tls;
+use crate::scheduler::tenants::Tenant;
 use crate::sign_in::{Caller, Client};
 use crate::state::State;
 
@@ -59,6 +62,7 @@ impl Serve for Sessions {
             client: OnceLock::new(),
             session: Mutex::default(),
             sizes: Mutex::default(),
+            tenant: OnceLock::new(),
             notices: Mutex::default(),
             is_sync_next: AtomicBool::new(false),
         };
@@ -83,6 +87,8 @@ pub(super) struct Connection {
     client: OnceLock<Client>,
     session: Mutex<Session>,
     sizes: Mutex<StatementSizes>,
+    /// What the session counts as, once its database is known.
+    tenant: OnceLock<Arc<Tenant>>,
     /// Notices that are sent before the next answer.
     notices: Mutex<Vec<ErrorInfo>>,
     /// True if a Sync has come right after the Execute that is answered.
@@ -143,6 +149,22 @@ impl Connection {
 
     pub(super) fn canceller(&self) -> DefaultCancelHandler {
         DefaultCancelHandler::new(self.manager.clone())
+    }
+
+    /// What the session counts as.
+    pub(super) fn tenant(&self) -> Arc<Tenant> {
+        self.tenant.get().cloned().unwrap_or_else(|| self.state.own_tenant())
+    }
+
+    /// A share of the memory of all requests.
+    pub(super) fn share(&self) -> Share {
+        self.state.bodies.share(&self.tenant())
+    }
+
+    /// Counts a statement among what the account may ask for.
+    pub(super) fn count_statement(&self) -> PgWireResult<()> {
+        let counted = self.state.take(&self.caller().scope, &self.tenant(), (Counted::Requests, 1));
+        counted.map_err(|error| failed("53400", error.message))
     }
 
     pub(super) fn session(&self) -> MutexGuard<'_, Session> {
@@ -214,12 +236,14 @@ impl Connection {
             return Err(failed("28000", message.to_owned()));
         }
         let database = super::database_of(&self.state, &said(METADATA_DATABASE), &user, &scope);
+        let database = database.map_err(|error| error_of(&error))?;
+        self.tenant.get_or_init(|| self.state.tenant(&database, &scope));
         let session = self.session();
         let writes = session.transaction.as_ref().map(|transaction| transaction.writes.clone());
         Ok(ClientContext {
             now_ns: self.state.db.now_ns(),
             time_zone: session.time_zone(),
-            database: database.map_err(|error| error_of(&error))?,
+            database,
             user,
             parameters,
             manner: Manner::Postgres,
@@ -238,6 +262,7 @@ impl Connection {
         place: usize,
         context: ClientContext,
     ) -> PgWireResult<Answer> {
+        self.count_statement()?;
         let notices = context.notices.clone();
         let changed = context.changed_settings.clone().unwrap_or_default();
         let text = statements.text.to_string();
@@ -263,7 +288,7 @@ impl Connection {
     ) -> PgWireResult<Vec<Column>> {
         let parameters = (0..statements.parameters).map(|place| sample_of(types.get(place).and_then(Option::as_ref)));
         let context = self.context(client, parameters.collect())?;
-        let budget = self.state.budget_of(&self.caller().scope);
+        let budget = self.state.budget_of(&context.database, &self.caller().scope);
         let described = self.state.db.describe_sql(&statements.parsed, 0, &context, &budget);
         described.map_err(|error| error_of(&error))
     }
@@ -280,7 +305,7 @@ impl Connection {
             return Ok(given);
         }
         let context = self.context(client, given.iter().map(|kind| sample_of(kind.as_ref())).collect())?;
-        let budget = self.state.budget_of(&self.caller().scope);
+        let budget = self.state.budget_of(&context.database, &self.caller().scope);
         let used = self.state.db.sql_parameter_types(&statements.parsed, 0, &context, &budget);
         let used = used.into_iter().map(|kind| kind.map_or(Type::TEXT, inferred));
         Ok(given.into_iter().zip(used).map(|(given, used)| given.or(Some(used))).collect())

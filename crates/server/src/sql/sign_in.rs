@@ -49,8 +49,9 @@ impl Startup {
         wait.map_or(Ok(()), |wait| Err(failed("53300", message(wait.as_secs().max(1)))))
     }
 
-    /// How a client signs in with a name: by its certificate if that is the name's; with a password of which only a bcrypt hash is known, by
-    /// sending it, within TLS alone; else by SCRAM.
+    /// How a client signs in with a name: by its certificate if that is the name's; else by SCRAM. Where the server has passwords of which only a
+    /// bcrypt hash is known, which SCRAM cannot check, clients send theirs, within TLS alone. All do then, whatever their name: else the way in
+    /// which one is asked would tell what it is.
     fn mechanism(&self, name: &str) -> Box<dyn AuthMechanism<Arc<Entry>>> {
         let (state, peer) = (&self.connection.state, &self.connection.peer);
         if !state.sign_in.is_required {
@@ -61,7 +62,7 @@ impl Startup {
             return Box::new(Known(Some(entry)));
         }
         let accounts = Arc::new(Accounts { state: state.clone(), address: peer.address.ip() });
-        let is_sent = peer.transport == Transport::Tls && state.sign_in.directory().has_bcrypt_alone(name);
+        let is_sent = peer.transport == Transport::Tls && state.sign_in.directory().has_bcrypt_alone();
         if is_sent { CleartextPasswordAuth::new(accounts).create() } else { ScramAuth::new(accounts).create() }
     }
 

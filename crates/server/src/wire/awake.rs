@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use access::grant::Right;
+use access::rate::Counted;
+use access::scope::Scope;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -26,6 +28,10 @@ const JOBS_MAX: usize = 4;
 /// Batches whose acknowledgements share one message.
 const ACKS_MAX: usize = 256;
 
+/// How long a client that a limit holds back waits at least, and at most until the limit is looked at again.
+const LIMIT_PAUSE_MIN: Duration = Duration::from_millis(10);
+const LIMIT_PAUSE_MAX: Duration = Duration::from_secs(5);
+
 /// Bytes of frames that the client may have sent since its greeting.
 type Credit = Arc<AtomicU64>;
 
@@ -39,7 +45,8 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
     let (used, buffers) = mpsc::channel(JOBS_MAX);
     let (acks, to_tell) = mpsc::unbounded_channel();
     let (producer, last_sequence) = (session.producer, session.last_sequence);
-    let work = Work { jobs: to_apply, used, acks, producer, last_sequence };
+    let samples = Arc::new(AtomicU64::new(0));
+    let work = Work { jobs: to_apply, used, acks, producer, last_sequence, samples: samples.clone() };
     let mut writing = tokio::spawn(write(to, to_tell, credit.clone(), patience));
     let client = session.client;
     let mut reader = Reader {
@@ -51,6 +58,7 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
         jobs,
         buffers,
         has_rested: true,
+        samples,
     };
     let reading = async {
         let (is_silent, written) = tokio::select! {
@@ -101,6 +109,8 @@ struct Reader<'a> {
     buffers: mpsc::Receiver<MessageBuffer>,
     /// No thread waits for the next message.
     has_rested: bool,
+    /// Samples of messages that were applied and are not counted yet.
+    samples: Arc<AtomicU64>,
 }
 
 impl Reader<'_> {
@@ -143,10 +153,9 @@ impl Reader<'_> {
         }
         let State { sign_in, db, .. } = &*self.planes.state;
         // Rights end with their account, also on connections that are open.
-        let scope = sign_in.scope_now(self.client, db.now_ns());
-        if !scope.is_some_and(|scope| scope.may_everywhere(Right::Write)) {
-            return Err(Some((Reason::Malformed, NEEDS_ALL.to_owned())));
-        }
+        let scope = sign_in.scope_now(self.client, db.now_ns()).filter(|scope| scope.may_everywhere(Right::Write));
+        let Some(scope) = scope else { return Err(Some((Reason::Malformed, NEEDS_ALL.to_owned()))) };
+        self.wait_for_limits(&scope, bytes).await;
         let permits = bytes.div_ceil(PERMIT_BYTES) as u32;
         let memory = match self.planes.memory.clone().try_acquire_many_owned(permits) {
             Ok(memory) => memory,
@@ -159,6 +168,19 @@ impl Reader<'_> {
         let mut buffer = self.buffers.try_recv().unwrap_or_default();
         self.body(buffer.resize(bytes)).await.map_err(ended)?;
         Ok(Some(Job::Message { buffer, memory }))
+    }
+
+    /// Holds the client back for as long as its account's limits say. What a message holds is known when it is applied: its samples are counted
+    /// before the next one.
+    async fn wait_for_limits(&mut self, scope: &Scope, bytes: usize) {
+        let samples = self.samples.swap(0, Ordering::Relaxed);
+        for counted in [(Counted::Requests, 1), (Counted::Bytes, bytes as u64), (Counted::Samples, samples)] {
+            let state = self.planes.state.clone();
+            while let Err(error) = state.take(scope, &state.own_tenant(), counted) {
+                self.rest().await;
+                sleep(error.retry_after.unwrap_or_default().clamp(LIMIT_PAUSE_MIN, LIMIT_PAUSE_MAX)).await;
+            }
+        }
     }
 
     /// The next frame's header; `None` if nothing of it comes for a while.

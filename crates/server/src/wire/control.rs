@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::grant::Right;
-use db::{StoreError, Token};
+use access::rate::Counted;
+use db::{GroupsToRegister, SeriesGate, StoreError, Token};
 use model::DEFAULT_DATABASE;
 use tokio::io::AsyncWriteExt;
 use wire::WireError;
-use wire::control::{self, Answer, Registered, Registration, Request};
+use wire::control::{self, Answer, BEGINNING_BYTES_MAX, Registered, Registration, Request};
 use wire::frame::{MessageBuffer, Plane};
 
 use super::Planes;
 use super::socket::{self, End};
 use crate::error::ApiError;
 use crate::listen::socket::{Peer, Socket};
+use crate::scheduler::tenants::limits::limits_series;
 use crate::sign_in::{Caller, forbidden};
 use crate::state::State;
 
@@ -43,12 +45,21 @@ pub(super) async fn serve(planes: &Arc<Planes>, mut stream: Socket, peer: Peer) 
 
 async fn requests(planes: &Arc<Planes>, (stream, peer): (&mut Socket, &Peer), patience: Duration) -> Result<(), End> {
     let settings = planes.settings();
-    let idle = Duration::from_millis(settings.idle_timeout_ms);
-    socket::preface(Plane::Control, stream, Duration::from_millis(settings.head_timeout_ms)).await?;
+    let [head, idle] = [settings.head_timeout_ms, settings.idle_timeout_ms].map(Duration::from_millis);
+    socket::preface(Plane::Control, stream, head).await?;
+    let mut is_known = !planes.state.sign_in.is_required;
     loop {
-        let bytes = socket::header(stream, settings.message_bytes_max, idle).await?;
-        let (mut buffer, mut share) = (MessageBuffer::default(), planes.state.bodies.share());
-        socket::message(stream, bytes, (&mut buffer, &mut share), patience).await?;
+        let silence = if is_known { idle } else { head };
+        let bytes = socket::header(stream, settings.message_bytes_max, silence).await?;
+        let (mut buffer, mut share) = (MessageBuffer::default(), planes.state.bodies.share(&planes.state.own_tenant()));
+        let mut filled = 0;
+        if !is_known && bytes > BEGINNING_BYTES_MAX {
+            filled = BEGINNING_BYTES_MAX;
+            socket::message(stream, 0..filled, (&mut buffer, &mut share), head).await?;
+            let token = control::token_in_beginning(buffer.bytes()).unwrap_or_default();
+            planes.state.token_caller(token, peer).map_err(|error| End::Broken(WireError(error.message)))?;
+        }
+        socket::message(stream, filled..bytes, (&mut buffer, &mut share), patience).await?;
         // Labels are copied out of the message, and looked at one after the other: not on a network thread.
         let peer = peer.clone();
         let work = move |state: &State| {
@@ -56,13 +67,15 @@ async fn requests(planes: &Arc<Planes>, (stream, peer): (&mut Socket, &Peer), pa
             let request = control::decode_request(buffer.bytes())?;
             drop(buffer);
             let caller = state.token_caller(&request.token, &peer);
+            let is_known = caller.is_ok();
             let registered = caller.and_then(|caller| register(state, &request, &caller));
-            Ok::<_, WireError>((request.id, registered.map_err(|error| error.message)))
+            Ok::<_, WireError>((request.id, registered.map_err(|error| error.message), is_known))
         };
-        let (id, registered) = match planes.state.work(work).await {
+        let (id, registered, knows) = match planes.state.work(work).await {
             Ok(done) => done?,
-            Err(_) => (0, Err("the server could not finish this request".to_owned())),
+            Err(_) => (0, Err("the server could not finish this request".to_owned()), is_known),
         };
+        is_known |= knows;
         let answer = Answer { id, incarnation: planes.db().incarnation(), registered };
         let mut out = Vec::new();
         control::encode_answer(&answer, &mut out)?;
@@ -79,20 +92,24 @@ fn register(state: &State, request: &Request, caller: &Caller) -> Result<Registe
         ));
     }
     let refused = |error: StoreError| ApiError::bad_data(error.to_string());
+    let tenant = state.tenant(database, &to.scope);
+    state.take(&to.scope, &tenant, (Counted::Requests, 1))?;
+    let gate = |count| state.take_new_series(&to.scope, &tenant, count);
+    let gate: Option<SeriesGate<'_>> = if limits_series(&to.scope, &tenant) { Some(&gate) } else { None };
     let db = &state.db;
     let bits = |tokens: Vec<Token>| tokens.into_iter().map(Token::to_bits).collect();
     match &request.what {
         Registration::Series(series) => {
             let series: Vec<_> = series.iter().map(|(metric, labels)| (metric.as_str(), labels.clone())).collect();
-            let tokens = db.register_series(database, &series).map_err(refused)?;
+            let tokens = db.register_series_gated(database, &series, gate).map_err(refused)?;
             Ok(Registered { tokens: bits(tokens), ..Registered::default() })
         }
         Registration::Groups { measurement, members, groups } => {
             if members.is_empty() {
                 return Err(ApiError::bad_data("groups without members"));
             }
-            let registered = db.register_groups(database, measurement, groups, members);
-            let (tokens, layout) = registered.map_err(refused)?;
+            let groups = GroupsToRegister { measurement, groups, members };
+            let (tokens, layout) = db.register_groups_gated(database, &groups, gate).map_err(refused)?;
             let (measurement, slots) = (layout.measurement(), layout.slots().collect());
             Ok(Registered { tokens: bits(tokens), measurement, slots })
         }

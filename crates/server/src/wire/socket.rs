@@ -1,5 +1,6 @@
 //! Frames from and to a socket, within limits of size and time.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -58,15 +59,15 @@ pub(super) async fn fill(from: &mut (impl AsyncRead + Unpin), bytes: &mut [u8], 
 /// Bytes of a message that are made room for before any of it has come.
 const UNSENT_BYTES_MAX: usize = 16 << 10;
 
-/// Reads a message of so many bytes: memory is taken as it comes, never for what a client only announces.
+/// Reads the bytes of a message that are missing: memory is taken as they come, never for what a client only announces.
 pub(super) async fn message(
     from: &mut (impl AsyncRead + Unpin),
-    bytes: usize,
+    missing: Range<usize>,
     (buffer, share): (&mut MessageBuffer, &mut Share),
     patience: Duration,
 ) -> Result<(), End> {
     let read = async {
-        let mut filled = 0;
+        let Range { start: mut filled, end: bytes } = missing;
         while filled < bytes {
             let room = bytes.min((2 * filled).max(UNSENT_BYTES_MAX));
             share.grow(room - filled).map_err(|error| End::Broken(WireError(error.message)))?;

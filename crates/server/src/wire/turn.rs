@@ -2,7 +2,7 @@
 //! or until it has had its turn and others wait, who get theirs in the order in which they came.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -88,6 +88,8 @@ pub(super) struct Work {
     pub(super) acks: UnboundedSender<Notice>,
     pub(super) producer: u64,
     pub(super) last_sequence: Option<u64>,
+    /// Samples that were applied and that the reader has not counted yet.
+    pub(super) samples: Arc<AtomicU64>,
 }
 
 /// Applies messages in order until there are no more; then the number of the last. `None` if the connection ends.
@@ -131,7 +133,9 @@ impl Work {
                     return None;
                 }
             };
-            let (reason, message) = match apply(&mut applier, &buffer, &mut self.last_sequence, discards) {
+            let outcome = apply(&mut applier, &buffer, &mut self.last_sequence, discards);
+            self.samples.fetch_add(applier.take_samples(), Ordering::Relaxed);
+            let (reason, message) = match outcome {
                 Ok((record, notice)) => {
                     self.tell(planes, record, notice);
                     turn_bytes += counted_bytes(buffer.bytes().len());

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod, KeyPair,
+    KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -33,6 +36,7 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.distinguished_name.push(DnType::CommonName, "authority of a test");
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
@@ -42,6 +46,34 @@ impl Authority {
     /// One for a server on loopback.
     pub(crate) fn server(&self) -> Certificate {
         self.sign(&["localhost", "127.0.0.1"], "server", 2100)
+    }
+
+    /// The list of the certificates that it has revoked, by their numbers.
+    pub(crate) fn revoke(&self, numbers: &[u64]) -> String {
+        let revoked = |number: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*number),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(2100, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: numbers.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().pem().unwrap()
+    }
+
+    /// One with a name and a number.
+    pub(crate) fn sign_numbered(&self, name: &str, number: u64) -> Certificate {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.serial_number = Some(SerialNumber::from(number));
+        let key = KeyPair::generate().unwrap();
+        let chain = params.signed_by(&key, &self.issuer).unwrap().pem();
+        Certificate { chain, key: key.serialize_pem() }
     }
 
     /// One with a name, valid until a year.

@@ -121,7 +121,17 @@ fn answers_have_headers_for_browsers() {
         "POST /api/v1/session HTTP/1.1\r\nhost: localhost\r\nx-thalweg-page: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    assert!(client.exchange(server.address, request.as_bytes()).unwrap().contains("SameSite=Strict; Secure"));
+    let begun = client.exchange(server.address, request.as_bytes()).unwrap();
+    assert!(
+        begun.contains("set-cookie: __Host-thalweg-session=") && begun.contains("SameSite=Strict; Secure"),
+        "{begun}"
+    );
+    let value = begun.split("__Host-thalweg-session=").nth(1).unwrap().split(';').next().unwrap();
+    let ask = |name: &str| {
+        client.get(server.address, "/metrics", &format!("x-thalweg-page: 1\r\ncookie: {name}={value}\r\n")).unwrap()
+    };
+    assert!(ask("__Host-thalweg-session").starts_with("HTTP/1.1 200"));
+    assert!(ask("thalweg-session").starts_with("HTTP/1.1 401"), "another host could have set that one");
 }
 
 #[test]

@@ -243,6 +243,31 @@ fn certificates_may_be_required() {
 }
 
 #[test]
+fn revoked_certificates_sign_no_client_in() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let [kept, lost] = [7, 8].map(|number| authority.sign_numbered("telegraf.example", number));
+    let path = files.write("revoked.pem", &authority.revoke(&[]));
+    let tls = TlsSettings {
+        client_authorities: Some(Pem::File(files.write("ca.pem", &authority.pem))),
+        client_revocations: Some(Pem::File(path)),
+        client_certificates: ClientCertificates::Required,
+        ..tls_of(&authority, &files)
+    };
+    let server = start(tls, |_| {});
+    let get = |shown: &Certificate| TlsClient::new(&authority, Some(shown)).get(server.address, "/-/healthy", "");
+    let is_let_in = |shown: &Certificate| get(shown).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"));
+    assert!(is_let_in(&kept) && is_let_in(&lost));
+    files.write("revoked.pem", &authority.revoke(&[8]));
+    block_on(wait(|| !is_let_in(&lost)));
+    assert!(is_let_in(&kept));
+    // A file that cannot be read changes nothing.
+    files.write("revoked.pem", "nonsense");
+    let metrics = || TlsClient::new(&authority, Some(&kept)).get(server.address, "/metrics", "").unwrap();
+    block_on(wait(|| metrics().contains("thalweg_tls_reloads_failed_total 1")));
+    assert!(!is_let_in(&lost));
+}
+
+#[test]
 fn changed_files_are_taken_while_connections_stay() {
     let (authority, files) = (Authority::new(), Files::new());
     let server = start(tls_of(&authority, &files), |_| {});
@@ -374,6 +399,95 @@ fn postgres_sessions_are_encrypted() {
     assert!(refused.contains("SSL error"), "{refused}");
     // On loopback a session may go without.
     assert_eq!(psql("alice", "pass", "sslmode=disable").unwrap(), "2\n");
+}
+
+/// Asks by psycopg, where it is installed.
+const PSYCOPG: &str = r#"
+import sys
+try:
+    import psycopg
+except ImportError:
+    sys.exit(77)
+port, authority, user, password = sys.argv[1:]
+try:
+    session = psycopg.connect(host="localhost", hostaddr="127.0.0.1", port=port, user=user, password=password,
+                              dbname="default", sslmode="verify-full", sslrootcert=authority)
+    print(session.execute("SELECT 1 + 1").fetchone()[0], session.pgconn.ssl_in_use)
+except psycopg.OperationalError as error:
+    print(error)
+"#;
+
+#[test]
+fn psycopg_verifies_the_server_and_signs_in() {
+    let (authority, files) = (Authority::new(), Files::new());
+    let server = guarded(&authority, &files, ClientCertificates::Verified);
+    let admin = admin_token(&server);
+    account(&server, &TlsClient::new(&authority, None), "alice", r#"{"password":"pass","server_admin":true}"#);
+    let port = server.at("--postgres").port().to_string();
+    let ask = |authority: &str, user: &str, password: &str| {
+        let path = files.0.join(authority);
+        let run =
+            Command::new("python3").args(["-c", PSYCOPG, &port]).arg(path).args([user, password]).output().ok()?;
+        let is_missing = run.status.code() == Some(77);
+        (!is_missing)
+            .then(|| format!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr)))
+    };
+    let Some(answer) = ask("ca.pem", "alice", "pass") else { return };
+    assert_eq!(answer, "2 True\n");
+    assert_eq!(ask("ca.pem", "admin", &admin).unwrap(), "2 True\n");
+    assert!(ask("ca.pem", "alice", "wrong").unwrap().contains("password"));
+    files.write("stranger.pem", &Authority::new().pem);
+    assert!(ask("stranger.pem", "alice", "pass").unwrap().contains("certificate verify failed"));
+}
+
+#[test]
+fn postgres_asks_all_names_in_the_same_way() {
+    let (authority, files) = (Authority::new(), Files::new());
+    // As web.config.yml has it: of "test".
+    let bcrypt = "$2b$12$hNf2lSsxfm0.i4a.1kVpSOVyBCfIB51VRjgBUyv6kdnyTlgWj81Ay";
+    let config = WebConfig::parse(&format!("basic_auth_users:\n  prom: {bcrypt}\n")).unwrap();
+    let stored = config.basic_auth_users.get("prom").unwrap().clone();
+    let server = start(tls_of(&authority, &files), |settings| {
+        settings.sign_in_required = true;
+        settings.accounts = vec![access::account::Account {
+            name: "prom".to_owned(),
+            credential: access::account::Credential::Password(stored),
+            certificates: Vec::new(),
+            scram: None,
+            is_server_admin: true,
+            grants: Vec::new(),
+            quota: access::rate::Quota::default(),
+            created_ns: 0,
+            expires_ns: None,
+        }];
+    });
+    let client = TlsClient::new(&authority, None).speaking("postgresql");
+    let basic = format!("authorization: Basic {}\r\n", "cHJvbTp0ZXN0");
+    let made = TlsClient::new(&authority, None).exchange(
+        server.address,
+        format!(
+            "PUT /api/v1/admin/accounts/alice HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{basic}content-length: 19\r\n\r\n{{\"password\":\"pass\"}}"
+        )
+        .as_bytes(),
+    );
+    assert!(made.unwrap().starts_with("HTTP/1.1 200"));
+    let asked_of = |user: &str| {
+        block_on(async {
+            let stream = TcpStream::connect(server.at("--postgres")).await.unwrap();
+            let mut session = client.clone().shake_hands(stream).await.unwrap();
+            let mut startup = b"\0\x03\0\0user\0".to_vec();
+            startup.extend_from_slice(user.as_bytes());
+            startup.extend_from_slice(b"\0\0");
+            session.write_all(&(startup.len() as u32 + 4).to_be_bytes()).await.unwrap();
+            session.write_all(&startup).await.unwrap();
+            let mut answer = [0; 9];
+            session.read_exact(&mut answer).await.unwrap();
+            answer
+        })
+    };
+    let asked = ["prom", "alice", "no-such-name"].map(asked_of);
+    assert!(asked.iter().all(|answer| *answer == asked[0]), "{asked:?}");
+    assert_eq!(&asked[0][..1], b"R");
 }
 
 #[test]

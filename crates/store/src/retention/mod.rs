@@ -113,6 +113,11 @@ impl Store {
         Some(self.retention.policies.read().get(&id).cloned().unwrap_or_default())
     }
 
+    /// Returns whether there is a database of a name.
+    pub fn has_database(&self, database: &str) -> bool {
+        self.catalog.read().catalog.database(database).is_some()
+    }
+
     /// Returns whether queries of a database fail whose answer would be made of what folding left.
     pub fn is_strict(&self, database: &str) -> bool {
         let id = self.catalog.read().catalog.database(database);

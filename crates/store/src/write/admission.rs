@@ -11,13 +11,52 @@ use crate::{Store, StoreError};
 
 const NS_PER_S: i64 = 1_000_000_000;
 
+/// Asked before so many new series are made for a request; an error says why they are not, for now.
+pub type SeriesGate<'a> = &'a (dyn Fn(u64) -> Result<(), String> + Sync);
+
+/// Where new series of a request go.
+#[derive(Clone, Copy)]
+pub(crate) struct SeriesTarget<'a> {
+    pub(crate) database: DatabaseId,
+    /// Limits of the sender, if it has any.
+    pub(crate) gate: Option<SeriesGate<'a>>,
+}
+
+impl SeriesTarget<'_> {
+    /// Asks the sender's limits.
+    pub(crate) fn pass(&self, count: u64) -> Result<(), Refusal> {
+        let passed = self.gate.map_or(Ok(()), |gate| gate(count));
+        passed.map_err(|reason| Refusal { kind: RejectionKind::SeriesRefused, reason, is_for_now: true })
+    }
+}
+
+/// Share of the new series of a second that one database leaves to others.
+const OTHERS_SHARE: u64 = 8;
+
+/// New series of a second.
+#[derive(Debug, Default)]
+struct Second {
+    number: i64,
+    all: u64,
+    by_database: HashMap<DatabaseId, u64>,
+}
+
+impl Second {
+    /// Returns whether so many more of a database fit. A group with more series than a second may bring comes alone, or it would never come;
+    /// a database may have what no other wants, but for the last eighth.
+    fn fits(&self, database: DatabaseId, count: u64, max: u64) -> bool {
+        let (all, own) = (self.all + count, self.by_database.get(&database).copied().unwrap_or(0) + count);
+        let reserve = max / OTHERS_SHARE;
+        self.all == 0 || all <= max && (own <= reserve || all <= max - reserve)
+    }
+}
+
 /// What new series are counted by.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     /// Series by database, where they were counted and nothing has left the index since.
     series: Mutex<HashMap<DatabaseId, u64>>,
-    /// The present second, and how many came in it.
-    second: Mutex<(i64, u64)>,
+    second: Mutex<Second>,
     refused_by_database: AtomicU64,
     refused_by_rate: AtomicU64,
     refused_by_memory: AtomicU64,
@@ -67,7 +106,7 @@ impl Admission {
                 ),
             ));
         }
-        if limits.per_second_max > 0 && !self.fits_second(count, now_ns, limits.per_second_max) {
+        if limits.per_second_max > 0 && !self.fits_second(database, count, (now_ns, limits.per_second_max)) {
             self.refused_by_rate.fetch_add(1, Ordering::Relaxed);
             let reason = format!(
                 "new series are refused: more than the {} a second that new_series_per_second_max allows; send the row again \
@@ -80,16 +119,16 @@ impl Admission {
         Ok(())
     }
 
-    fn fits_second(&self, count: u64, now_ns: i64, max: u64) -> bool {
+    fn fits_second(&self, database: DatabaseId, count: u64, (now_ns, max): (i64, u64)) -> bool {
         let mut present = self.second.lock();
         let second = now_ns.div_euclid(NS_PER_S);
-        if present.0 != second {
-            *present = (second, 0);
+        if present.number != second {
+            *present = Second { number: second, ..Second::default() };
         }
-        // A group with more series than a second may bring comes alone, or it would never come.
-        let fits = present.1 == 0 || present.1 + count <= max;
+        let fits = present.fits(database, count, max);
         if fits {
-            present.1 += count;
+            present.all += count;
+            *present.by_database.entry(database).or_default() += count;
         }
         fits
     }
@@ -131,6 +170,15 @@ mod tests {
 
     fn admitted(admission: &Admission, counts: &[u64], now_ns: i64, limits: SeriesLimits) -> Vec<bool> {
         counts.iter().map(|count| admission.admit(1, *count, now_ns, limits).is_ok()).collect()
+    }
+
+    #[test]
+    fn a_database_leaves_some_of_a_second_to_others() {
+        let admission = Admission::default();
+        let limits = SeriesLimits { per_database_max: 0, per_second_max: 80 };
+        assert_eq!(admitted(&admission, &[60, 10, 1], 0, limits), [true, true, false]);
+        let admit = |database, count| admission.admit(database, count, 0, limits).is_ok();
+        assert_eq!([admit(2, 6), admit(3, 4), admit(2, 1)], [true, true, false]);
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use index::DatabaseId;
 use model::{Batch, Block, RejectionKind};
 
 use crate::log::record::ShardRows;
 use crate::write::Rejected;
+use crate::write::admission::SeriesTarget;
 use crate::write::resolve::{BlockRoute, Route};
 use crate::{Store, StoreError};
 
@@ -22,7 +22,7 @@ impl Store {
     /// Resolves the rows that the database would still keep, and rejects the others: nothing is registered for them.
     pub(crate) fn resolve_block_with_expired(
         &self,
-        (database, oldest_ns): (DatabaseId, i64),
+        (to, oldest_ns): (SeriesTarget<'_>, i64),
         batch: &Batch<'_>,
         block: &Block,
         route: &mut Route,
@@ -48,7 +48,7 @@ impl Store {
             // Not looked at here.
             cells: Vec::new(),
         };
-        let resolved = self.resolve_block(database, batch, &left, route)?;
+        let resolved = self.resolve_block(to, batch, &left, route)?;
         let mut targets = resolved.targets.into_iter();
         let targets = is_kept.iter().map(|is_kept| if *is_kept { targets.next().flatten() } else { None }).collect();
         Ok(BlockRoute { targets, ..resolved })

@@ -21,6 +21,7 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 use crate::log::NewRecord;
 use crate::log::record::{self, BLOCK_ROWS_MAX, RowBlock, ShardRows};
 use crate::part::histogram;
+use crate::write::admission::{SeriesGate, SeriesTarget};
 use crate::write::buffer_pool::BufferPool;
 use crate::write::exemplars::Exemplars;
 use crate::write::keys::Keys;
@@ -153,13 +154,23 @@ pub struct Rejected {
 impl Store {
     /// Writes a batch; returns when it is on disk. All rows that can be taken are taken, whole or not at all.
     pub fn write(&self, database: &str, batch: &Batch<'_>) -> Result<WriteReport, StoreError> {
+        self.write_gated(database, batch, None)
+    }
+
+    /// As [`Store::write`]; rows of series that are new have to pass a gate.
+    pub fn write_gated(
+        &self,
+        database: &str,
+        batch: &Batch<'_>,
+        gate: Option<SeriesGate<'_>>,
+    ) -> Result<WriteReport, StoreError> {
         admit(batch)?;
         let database = self.database_id(database)?;
         self.register_metadata(database, &batch.metadata)?;
         self.write_exemplars(database, batch)?;
         loop {
             let generation = self.ingestor.keys.generation();
-            let mut route = self.resolve(database, batch)?;
+            let mut route = self.resolve(SeriesTarget { database, gate }, batch)?;
             self.reject_sealed(batch, &mut route);
             let rows = self.split(batch, &route);
             // A group that left the index meanwhile is registered anew, and rows of time that was folded are rejected.

@@ -11,7 +11,7 @@ use model::{Batch, Block, Field, GroupIdentity, Labels, MetricMetadata, Rejectio
 use crate::head::shard::ShardGroups;
 use crate::log::{NewRecord, record};
 use crate::write::Rejected;
-use crate::write::admission::Refusal;
+use crate::write::admission::{Refusal, SeriesTarget};
 use crate::write::keys::{Target, TargetsByHash};
 use crate::{CatalogState, Store, StoreError};
 
@@ -144,15 +144,15 @@ impl Store {
         Ok(())
     }
 
-    pub(crate) fn resolve(&self, database: DatabaseId, batch: &Batch<'_>) -> Result<Route, StoreError> {
+    pub(crate) fn resolve(&self, to: SeriesTarget<'_>, batch: &Batch<'_>) -> Result<Route, StoreError> {
         let blocks = Vec::with_capacity(batch.blocks.len());
         let mut route = Route { blocks, rejected: Vec::new(), rejected_for_now: 0 };
-        let oldest_ns = self.oldest_retained_ns(database);
+        let oldest_ns = self.oldest_retained_ns(to.database);
         for block in &batch.blocks {
             let resolved = if block.timestamps_ns.iter().any(|timestamp_ns| *timestamp_ns < oldest_ns) {
-                self.resolve_block_with_expired((database, oldest_ns), batch, block, &mut route)?
+                self.resolve_block_with_expired((to, oldest_ns), batch, block, &mut route)?
             } else {
-                self.resolve_block(database, batch, block, &mut route)?
+                self.resolve_block(to, batch, block, &mut route)?
             };
             route.blocks.push(resolved);
         }
@@ -161,14 +161,14 @@ impl Store {
 
     pub(crate) fn resolve_block(
         &self,
-        database: DatabaseId,
+        to: SeriesTarget<'_>,
         batch: &Batch<'_>,
         block: &Block,
         route: &mut Route,
     ) -> Result<BlockRoute, StoreError> {
         let shared = match &block.measurement {
             None => None,
-            Some(measurement) => match self.resolve_fields(database, measurement, &block.fields)? {
+            Some(measurement) => match self.resolve_fields(to.database, measurement, &block.fields)? {
                 Ok(found) => Some(found),
                 Err(reason) => {
                     let reject = |line: &u32| Rejected {
@@ -183,7 +183,7 @@ impl Store {
         };
         let (mut targets, unknown) = self.look_up(block);
         if !unknown.is_empty() {
-            let registered = self.register_keys(database, batch, block, shared.as_ref(), &unknown)?;
+            let registered = self.register_keys(to, batch, block, shared.as_ref(), &unknown)?;
             let mut last = None;
             for row in unknown {
                 let hash = key_hash(block, row);
@@ -307,7 +307,7 @@ impl Store {
 
     fn register_keys(
         &self,
-        database: DatabaseId,
+        to: SeriesTarget<'_>,
         batch: &Batch<'_>,
         block: &Block,
         shared: Option<&(MeasurementId, Vec<Slot>)>,
@@ -340,9 +340,9 @@ impl Store {
                     |(hash, identity)| NewGroup { hash, identity, measurement: *measurement, slots: slots.clone() };
                 identities.into_iter().map(group).collect()
             }
-            None => self.resolve_lone(database, &block.fields, identities, &mut registered)?,
+            None => self.resolve_lone(to.database, &block.fields, identities, &mut registered)?,
         };
-        self.register_in_shards(database, groups, &mut registered)?;
+        self.register_in_shards(to, groups, &mut registered)?;
         let targets = rows.iter().filter_map(|row| {
             let hash = key_hash(block, *row);
             Some((hash, *registered.get(&hash)?.as_ref().ok()?))
@@ -373,13 +373,13 @@ impl Store {
 
     fn register_in_shards(
         &self,
-        database: DatabaseId,
+        to: SeriesTarget<'_>,
         groups: Vec<NewGroup>,
         registered: &mut Registered,
     ) -> Result<(), StoreError> {
         let parts = |group: NewGroup| (group.hash, (group.measurement, group.identity, group.slots));
         let (hashes, identities): (Vec<u128>, Vec<_>) = groups.into_iter().map(parts).unzip();
-        let targets = self.register_identities(database, &identities)?;
+        let targets = self.register_identities(to, &identities)?;
         registered.extend(hashes.into_iter().zip(targets));
         Ok(())
     }
@@ -387,12 +387,14 @@ impl Store {
     /// The targets of groups, in the order given; those that are new are logged, or refused with the reason.
     pub(crate) fn register_identities(
         &self,
-        database: DatabaseId,
+        to: SeriesTarget<'_>,
         groups: &[(MeasurementId, GroupIdentity, Vec<Slot>)],
     ) -> Result<Vec<Result<Target, Refusal>>, StoreError> {
+        let database = to.database;
         let refusal = self.ingestor.refusal.read().clone();
         let limits = self.series_limits(database)?;
-        let is_limited = refusal.is_some() || limits.per_database_max > 0 || limits.per_second_max > 0;
+        let is_limited =
+            refusal.is_some() || to.gate.is_some() || limits.per_database_max > 0 || limits.per_second_max > 0;
         // A rate: by a clock that neither stands still nor jumps.
         let now_ns = i64::try_from(self.platform.clock.monotonic_ns()).unwrap_or(i64::MAX);
         let mut by_shard: Vec<Vec<usize>> = vec![Vec::new(); self.shards.len()];
@@ -417,7 +419,9 @@ impl Store {
                             self.ingestor.admission.refused_by_memory();
                             Err(Refusal::for_good(RejectionKind::SeriesRefused, reason.clone()))
                         }
-                        None => self.ingestor.admission.admit(database, slots.len() as u64, now_ns, limits),
+                        None => to
+                            .pass(slots.len() as u64)
+                            .and_then(|()| self.ingestor.admission.admit(database, slots.len() as u64, now_ns, limits)),
                     };
                     if is_new && let Err(reason) = admit() {
                         targets[place] = Err(reason);

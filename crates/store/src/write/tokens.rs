@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use crate::head::shard::NO_MEASUREMENT;
 use crate::log::record::{BLOCK_ROWS_MAX, RowBlock, ShardRows, text_of};
 use crate::part::histogram;
-use crate::write::admission::Refusal;
+use crate::write::admission::{Refusal, SeriesGate, SeriesTarget};
 use crate::write::keys::Target;
 use crate::write::producers::Sent;
 use crate::{Store, StoreError};
@@ -74,9 +74,30 @@ impl GroupLayout {
     }
 }
 
+/// Groups of a measurement that share a list of members.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupsToRegister<'a> {
+    /// The measurement.
+    pub measurement: &'a str,
+    /// The labels of each group.
+    pub groups: &'a [Labels],
+    /// The members: a field, or a field with labels of its own.
+    pub members: &'a [(Field, Labels)],
+}
+
 impl Store {
     /// Registers lone series of floats, each by its metric name and labels; their tokens, in the same order.
     pub fn register_series(&self, database: &str, series: &[(&str, Labels)]) -> Result<Vec<Token>, StoreError> {
+        self.register_series_gated(database, series, None)
+    }
+
+    /// As [`Store::register_series`]; series that are new have to pass a gate.
+    pub fn register_series_gated(
+        &self,
+        database: &str,
+        series: &[(&str, Labels)],
+        gate: Option<SeriesGate<'_>>,
+    ) -> Result<Vec<Token>, StoreError> {
         check_registrations(series.len())?;
         let id = self.database_id(database)?;
         let value = [Field { name: VALUE_FIELD.to_owned(), value_type: ValueType::F64 }];
@@ -92,7 +113,7 @@ impl Store {
                 groups.push((*measurement, identity, slots.clone()));
             }
         }
-        self.register_tokens(id, &groups)
+        self.register_tokens(SeriesTarget { database: id, gate }, &groups)
     }
 
     /// Registers groups of a measurement that share a list of members; their tokens, in the same order, and the layout of
@@ -104,14 +125,26 @@ impl Store {
         groups: &[Labels],
         members: &[(Field, Labels)],
     ) -> Result<(Vec<Token>, GroupLayout), StoreError> {
+        self.register_groups_gated(database, &GroupsToRegister { measurement, groups, members }, None)
+    }
+
+    /// As [`Store::register_groups`]; groups that are new have to pass a gate.
+    pub fn register_groups_gated(
+        &self,
+        database: &str,
+        GroupsToRegister { measurement, groups, members }: &GroupsToRegister<'_>,
+        gate: Option<SeriesGate<'_>>,
+    ) -> Result<(Vec<Token>, GroupLayout), StoreError> {
         check_registrations(groups.len())?;
         let id = self.database_id(database)?;
         let (number, slots) = self.resolve_members(id, measurement, members)?;
         let types = members.iter().map(|(field, _)| field.value_type);
         let columns = slots.iter().copied().zip(types).collect();
-        let identity = |labels: &Labels| GroupIdentity { measurement: measurement.to_owned(), labels: labels.clone() };
+        let identity =
+            |labels: &Labels| GroupIdentity { measurement: (*measurement).to_owned(), labels: labels.clone() };
         let groups = groups.iter().map(|labels| (number, identity(labels), slots.clone())).collect::<Vec<_>>();
-        Ok((self.register_tokens(id, &groups)?, GroupLayout { measurement: number, columns }))
+        let tokens = self.register_tokens(SeriesTarget { database: id, gate }, &groups)?;
+        Ok((tokens, GroupLayout { measurement: number, columns }))
     }
 
     /// The layout that a measurement's number, slots and types stand for, as [`GroupLayout`] says them.
@@ -193,10 +226,10 @@ impl Store {
 
     fn register_tokens(
         &self,
-        database: u32,
+        to: SeriesTarget<'_>,
         groups: &[(u32, GroupIdentity, Vec<Slot>)],
     ) -> Result<Vec<Token>, StoreError> {
-        let targets = self.register_identities(database, groups)?;
+        let targets = self.register_identities(to, groups)?;
         // A token that is handed out stands for something after a crash too.
         self.log.commit(self.log.last_sequence())?;
         let token = |target: Result<Target, Refusal>| {

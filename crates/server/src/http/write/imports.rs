@@ -27,7 +27,7 @@ const CSV_ROWS: usize = 50_000;
 pub(crate) async fn json_lines(From(state): From<Arc<State>>, request: Request) -> Response {
     let written = async {
         let parts = extract_write(&state, request).await?;
-        state.work(move |state| write_json_lines(state, parts)).await?
+        state.work_of(&parts.tenant.clone(), move |state| write_json_lines(state, parts)).await?
     };
     plain_answer(&written.await)
 }
@@ -47,7 +47,7 @@ fn write_json_lines(state: &State, parts: RequestParts) -> Result<Outcome, ApiEr
 pub(crate) async fn native(From(state): From<Arc<State>>, request: Request) -> Response {
     let written = async {
         let parts = extract_write(&state, request).await?;
-        state.work(move |state| write_native(state, parts)).await?
+        state.work_of(&parts.tenant.clone(), move |state| write_native(state, parts)).await?
     };
     plain_answer(&written.await)
 }
@@ -65,7 +65,7 @@ fn write_native(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiEr
         packed.clear();
         packed.extend_from_slice(rest.get(..length).ok_or_else(cut)?);
         // What a block takes is given back before the next one.
-        let mut share = state.bodies.share();
+        let mut share = state.bodies.share(&parts.tenant);
         share.swap_place(&mut parts.share);
         let block = unpack_as(state, Encoding::Snappy, packed, (&mut share, Form::Protobuf))?;
         let hasher = state.hasher(Protocol::RemoteWrite, &to)?;
@@ -85,7 +85,7 @@ fn write_native(state: &State, mut parts: RequestParts) -> Result<Outcome, ApiEr
 pub(crate) async fn csv(From(state): From<Arc<State>>, request: Request) -> Response {
     let written = async {
         let parts = extract_write(&state, request).await?;
-        state.work(move |state| write_csv(state, parts)).await?
+        state.work_of(&parts.tenant.clone(), move |state| write_csv(state, parts)).await?
     };
     plain_answer(&written.await)
 }

@@ -12,6 +12,7 @@ use super::{Outcome, Reason, quoted};
 use crate::error::ApiError;
 use crate::http::body::body_error;
 use crate::http::influx::{self, BadLine, Version};
+use crate::http::parameters::bucket_database;
 use crate::http::request::{RequestParts, extract_write};
 use crate::http::text::Text;
 use crate::sign_in::Destination;
@@ -30,20 +31,11 @@ pub(crate) async fn influx_v2(From(state): From<Arc<State>>, request: Request) -
 async fn influx(state: Arc<State>, request: Request, version: Version) -> Response {
     let written = async {
         let parts = extract_write(&state, request).await?;
-        state.work(move |state| write_lines(state, parts, version)).await?
+        state.work_of(&parts.tenant.clone(), move |state| write_lines(state, parts, version)).await?
     };
     match written.await {
         Ok(outcome) => influx::answer(version, &outcome),
         Err(error) => influx::failure(version, &error),
-    }
-}
-
-/// The database of a bucket: `telegraf`, or `telegraf/autogen` as InfluxDB 1.8 has it, whose retention policy is not used.
-pub(crate) fn bucket_database(bucket: &str) -> Result<&str, ApiError> {
-    match bucket.split_once('/') {
-        None => Ok(bucket),
-        Some(("", _)) => Err(ApiError::invalid_parameter("bucket", "use database or database/retention-policy")),
-        Some((database, _)) => Ok(database),
     }
 }
 
@@ -83,7 +75,7 @@ pub(crate) fn line_options<'a>(
 pub(crate) async fn influx_v3(From(state): From<Arc<State>>, request: Request) -> Response {
     let written = async {
         let parts = extract_write(&state, request).await?;
-        state.work(move |state| write_lines_v3(state, parts)).await?
+        state.work_of(&parts.tenant.clone(), move |state| write_lines_v3(state, parts)).await?
     };
     match written.await {
         Ok(response) => response,

@@ -16,15 +16,16 @@ pub(crate) mod questdb;
 use std::collections::BTreeMap;
 
 use access::rate::Counted;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use db::{Rejected, WriteError, WriteReport};
+use db::{Rejected, SeriesGate, WriteError, WriteReport};
 use ingest::{LineError, LineErrors, Parsed, Protocol, ScopedKeyHasher};
 use model::RejectionKind;
 
 use crate::error::ApiError;
 use crate::error::RETRY_AFTER_S;
 use crate::http::text::Quotable;
+use crate::scheduler::tenants::limits::limits_series;
 use crate::sign_in::Destination;
 use crate::state::State;
 
@@ -158,9 +159,7 @@ impl From<WriteError> for ApiError {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Invalid(reason) => Self::bad_data(reason),
-            WriteError::Refused(message) => {
-                Self { status: StatusCode::SERVICE_UNAVAILABLE, kind: "unavailable", message }
-            }
+            WriteError::Refused(message) => Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message),
         }
     }
 }
@@ -182,11 +181,14 @@ impl State {
         self.db.refuse_outside(&to.database, &to.scope, &mut parsed)?;
         let Parsed { mut batch, mut errors } = parsed;
         let samples: usize = batch.blocks.iter().map(|block| block.cells.len()).sum();
-        self.sign_in.take(&to.scope, Counted::Samples, samples as u64, self.db.now_ns())?;
+        let tenant = self.tenant(&to.database, &to.scope);
+        self.take(&to.scope, &tenant, (Counted::Samples, samples as u64))?;
         let (limits, ahead_ms_max) = (self.db.limits(), self.settings.ahead_ms_max);
         ingest::admission::refuse_ahead(&mut batch, &mut errors, limits, self.db.latest_now_ns(), ahead_ms_max);
         self.metrics.count_rejected(&errors);
-        let report = self.db.write(&to.database, &batch)?;
+        let gate = |count| self.take_new_series(&to.scope, &tenant, count);
+        let gate: Option<SeriesGate<'_>> = if limits_series(&to.scope, &tenant) { Some(&gate) } else { None };
+        let report = self.db.write_gated(&to.database, &batch, gate)?;
         ingest::recycle(batch);
         self.account_spares();
         self.metrics.count_rows(protocol, report.rows_written);
@@ -220,9 +222,14 @@ pub(crate) fn failure(error: &ApiError) -> Response {
 }
 
 /// An answer with the time to wait, if it is to be sent again.
-pub(crate) fn with_retry(status: StatusCode, mut response: Response) -> Response {
+pub(crate) fn with_retry(status: StatusCode, response: Response) -> Response {
+    with_retry_after(status, RETRY_AFTER_S, response)
+}
+
+/// As [`with_retry`], where the time is known.
+pub(crate) fn with_retry_after(status: StatusCode, seconds: HeaderValue, mut response: Response) -> Response {
     if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
-        response.headers_mut().insert(axum::http::header::RETRY_AFTER, RETRY_AFTER_S);
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
     response
 }

@@ -8,7 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ingest::{Protocol, opentsdb};
 
-use super::{Outcome, Reason, with_retry};
+use super::{Outcome, Reason, with_retry, with_retry_after};
 use crate::error::ApiError;
 use crate::http::body::body_error;
 use crate::http::json;
@@ -33,7 +33,7 @@ pub(crate) async fn put(From(state): From<Arc<State>>, request: Request) -> Resp
             (false, true) => Detail::Summary,
             (false, false) => Detail::Nothing,
         };
-        let outcome = state.work(move |state| write_points(state, parts)).await??;
+        let outcome = state.work_of(&parts.tenant.clone(), move |state| write_points(state, parts)).await??;
         Ok((outcome, detail))
     };
     match written.await {
@@ -60,7 +60,7 @@ fn answer(outcome: &Outcome, detail: Detail) -> Response {
             return StatusCode::NO_CONTENT.into_response();
         }
         let message = "One or more data points had errors".to_owned();
-        let error = ApiError { status, kind: "bad_data", message };
+        let error = ApiError::new(status, "bad_data", message);
         return failure(&error, "Append \\\"details\\\" to the put request to see them");
     }
     let mut body = String::from("{");
@@ -84,5 +84,6 @@ fn failure(error: &ApiError, details: &str) -> Response {
         error.status.as_u16(),
         json::text(&error.message)
     );
-    with_retry(error.status, (error.status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
+    let response = (error.status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+    with_retry_after(error.status, error.retry_after_s(), response)
 }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use ingest::otlp::{self, Answer};
 use ingest::{Parsed, Protocol};
 
-use super::{Outcome, Reason, with_retry};
+use super::{Outcome, Reason, with_retry_after};
 use crate::error::ApiError;
 use crate::http::body::{Form, body_error, unpack};
 use crate::http::json;
@@ -34,7 +34,7 @@ pub(crate) async fn metrics(From(state): From<Arc<State>>, request: Request) -> 
     };
     let written = async {
         let parts = extract_write(&state, request).await?;
-        state.work(move |state| write_http(state, parts, spelling)).await?
+        state.work_of(&parts.tenant.clone(), move |state| write_http(state, parts, spelling)).await?
     };
     match (written.await, spelling) {
         (Ok(answer), Spelling::Json) => ([(header::CONTENT_TYPE, JSON)], answer.to_json()).into_response(),
@@ -48,11 +48,11 @@ fn spelling_of(request: &Request) -> Result<Spelling, ApiError> {
     match value.split(';').next().unwrap_or_default().trim() {
         PROTOBUF | "application/protobuf" => Ok(Spelling::Protobuf),
         JSON => Ok(Spelling::Json),
-        other => Err(ApiError {
-            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            kind: "bad_data",
-            message: format!("content type {other:?} is not supported; use {PROTOBUF} or {JSON}"),
-        }),
+        other => Err(ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "bad_data",
+            format!("content type {other:?} is not supported; use {PROTOBUF} or {JSON}"),
+        )),
     }
 }
 
@@ -120,7 +120,7 @@ fn failure(error: &ApiError, spelling: Spelling) -> Response {
             (error.status, [(header::CONTENT_TYPE, PROTOBUF)], body).into_response()
         }
     };
-    with_retry(error.status, answer)
+    with_retry_after(error.status, error.retry_after_s(), answer)
 }
 
 /// The code of gRPC that says the same to its clients: whether to send again, above all.

@@ -43,7 +43,7 @@ pub(crate) async fn remote_write(From(state): From<Arc<State>>, request: Request
     let written = async {
         let parts = extract_write(&state, request).await?;
         let message = check_headers(&parts.headers)?;
-        state.work(move |state| write_remote(state, parts, message)).await?
+        state.work_of(&parts.tenant.clone(), move |state| write_remote(state, parts, message)).await?
     };
     match written.await {
         Ok((result, samples)) => {
@@ -69,8 +69,7 @@ pub(crate) async fn remote_write(From(state): From<Arc<State>>, request: Request
 /// back to version 1.
 fn check_headers(headers: &HeaderMap) -> Result<Message, ApiError> {
     let value = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).unwrap_or_default();
-    let unsupported =
-        |message: String| Err(ApiError { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, kind: "bad_data", message });
+    let unsupported = |message: String| Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_data", message));
     let encoding = value(header::CONTENT_ENCODING);
     if !["snappy", ""].contains(&encoding) {
         return unsupported(format!("content encoding {encoding:?} is not supported; remote write uses snappy"));
@@ -178,7 +177,7 @@ fn refused_by_kind(outcome: &Outcome, rows: &[(bool, Vec<u32>)]) -> (u64, u64) {
 pub(crate) async fn exposition(From(state): From<Arc<State>>, request: Request) -> Response {
     let written = async {
         let parts = extract_write(&state, request).await?;
-        state.work(move |state| write_exposition(state, parts)).await?
+        state.work_of(&parts.tenant.clone(), move |state| write_exposition(state, parts)).await?
     };
     plain_answer(&written.await)
 }

@@ -29,7 +29,7 @@ const PREFIX: &str = "/metrics/";
 pub(crate) async fn push(From(state): From<Arc<State>>, request: Request) -> Result<StatusCode, ApiError> {
     let push = if request.method() == Method::PUT { Push::All } else { Push::SameName };
     let parts = extract_write(&state, request).await?;
-    state.work(move |state| write(state, parts, push)).await??;
+    state.work_of(&parts.tenant.clone(), move |state| write(state, parts, push)).await??;
     Ok(StatusCode::OK)
 }
 
@@ -44,12 +44,13 @@ fn write(state: &State, mut parts: RequestParts, push: Push) -> Result<(), ApiEr
 /// Deletes a group.
 pub(crate) async fn delete(From(state): From<Arc<State>>, request: Request) -> Result<StatusCode, ApiError> {
     let parts = extract_write(&state, request).await?;
+    let tenant = parts.tenant.clone();
     let work = move |state: &State| {
         let name = group_name(&parts)?;
         let to = state.destination(name.database.clone(), &parts.caller.scope)?;
         pushed::delete(state, &to, &name)
     };
-    state.work(work).await??;
+    state.work_of(&tenant, work).await??;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -78,7 +79,7 @@ fn as_text<'b>(headers: &HeaderMap, body: &'b [u8]) -> Result<(Cow<'b, str>, exp
     }
     if !content_type.contains("encoding=delimited") {
         let message = format!("content type {content_type:?} is not supported: push encoding=delimited, or text");
-        return Err(ApiError { status: StatusCode::UNSUPPORTED_MEDIA_TYPE, kind: "bad_data", message });
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_data", message));
     }
     let text = metric_families::text(body).map_err(|error| body_error(&error))?;
     Ok((Cow::Owned(text), exposition::Format::Text))

@@ -25,12 +25,13 @@ pub(crate) async fn imp(From(state): From<Arc<State>>, request: Request) -> Resp
     let imported = async {
         let parts = extract_write(&state, request).await?;
         let is_json = parts.parameters.get("fmt") == Some("json");
-        let imported = state.work(move |state| import(state, parts)).await??;
+        let imported = state.work_of(&parts.tenant.clone(), move |state| import(state, parts)).await??;
         Ok(if is_json { imported.json() } else { imported.text() })
     };
     imported.await.unwrap_or_else(|error: ApiError| {
         let body = json!({ "status": error.message }).to_string();
-        (error.status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+        let response = (error.status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+        super::with_retry_after(error.status, error.retry_after_s(), response)
     })
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use access::grant::{Grant, Right, Rights};
-use access::rate::Quota;
+use access::rate::{Counted, Quota};
 use access::scope::Scope;
 use ingest::line::{self, Precision};
 use ingest::{Protocol, graphite, opentsdb};
@@ -13,6 +13,7 @@ use crate::error::ApiError;
 use crate::http::body::body_error;
 use crate::http::write::influx::line_options;
 use crate::listen::socket::Peer;
+use crate::scheduler::tenants::Tenant;
 use crate::sign_in::{Client, Destination};
 use crate::state::State;
 
@@ -89,6 +90,11 @@ impl LineProtocol {
         }
     }
 
+    /// The tenant of its rows.
+    pub(crate) fn tenant(self, state: &State, scope: &Scope) -> Arc<Tenant> {
+        state.tenant(self.database(state), scope)
+    }
+
     /// Stores whole lines, with what their sender may write; returns when they are on disk. An error: none of them could be.
     pub(crate) fn serve(self, state: &State, lines: &[u8], scope: &Arc<Scope>) -> Result<Served, ApiError> {
         let to = state.destination(self.database(state), scope)?;
@@ -98,6 +104,13 @@ impl LineProtocol {
             Self::Opentsdb => serve_opentsdb(state, lines, &to),
         }
     }
+}
+
+/// Counts a piece of lines among what may be asked for.
+pub(crate) fn count_lines(state: &State, asker: (&Scope, &Tenant), bytes: usize) -> Result<(), ApiError> {
+    let (scope, tenant) = asker;
+    state.take(scope, tenant, (Counted::Requests, 1))?;
+    state.take(scope, tenant, (Counted::Bytes, bytes as u64))
 }
 
 fn serve_line(state: &State, lines: &[u8], to: &Destination) -> Result<Served, ApiError> {

@@ -9,15 +9,16 @@ use access::scope::Scope;
 use access::secret::is_token;
 use axum::http::StatusCode;
 use memchr::{memchr, memrchr};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::http;
-use super::protocols::{Close, LineProtocol, Served};
+use super::protocols::{Close, LineProtocol, Served, count_lines};
 use crate::error::ApiError;
 use crate::http::body::{Form, reserve_rows};
 use crate::listen::accept::Serve;
 use crate::listen::socket::{Peer, Socket};
+use crate::scheduler::tenants::slots::{FairSlots, TenantName};
 use crate::sign_in::{Client, OwnedCredentials, unauthorized};
 use crate::state::State;
 
@@ -30,19 +31,22 @@ const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 /// How long lines for which there is no memory wait until it is asked for again.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
+/// Lines that a limit holds back are tried again after this at the latest: the limit may have been raised.
+const LIMIT_PAUSE_MAX: Duration = Duration::from_secs(5);
+
 /// What the connections of a listener share.
 pub(crate) struct Lines {
     state: Arc<State>,
     protocol: LineProtocol,
     /// Connections that read and store at present.
-    busy: Semaphore,
+    busy: Arc<FairSlots>,
     /// Bytes of unfinished lines of all connections.
     rest_bytes: AtomicUsize,
 }
 
 impl Lines {
     pub(crate) fn new(state: Arc<State>, protocol: LineProtocol) -> Arc<Self> {
-        let busy = Semaphore::new(state.settings.streams_busy_max.clamp(1, Semaphore::MAX_PERMITS));
+        let busy = FairSlots::new(state.settings.streams_busy_max);
         Arc::new(Self { state, protocol, busy, rest_bytes: AtomicUsize::new(0) })
     }
 }
@@ -90,13 +94,16 @@ impl Connection {
     async fn run(mut self, mut stop: watch::Receiver<bool>) -> &'static str {
         let settings = &self.shared.state.settings;
         let idle = Duration::from_millis(settings.stream_idle_timeout_ms);
+        // A client that has to sign in does so soon.
+        let unknown = idle.min(Duration::from_millis(settings.head_timeout_ms));
         let patience = Duration::from_millis(settings.stream_line_timeout_ms);
         let mut had_rest = false;
         loop {
             match (self.rest.is_empty(), had_rest) {
-                (true, _) => self.deadline = sleep(idle).deadline(),
+                (true, _) => self.deadline = sleep(if self.client.is_some() { idle } else { unknown }).deadline(),
                 // A line gets its time once, however many bytes of it trickle in.
-                (false, false) => self.deadline = sleep(patience).deadline(),
+                (false, false) if self.client.is_some() => self.deadline = sleep(patience).deadline(),
+                (false, false) => self.deadline = sleep(unknown.min(patience)).deadline(),
                 (false, true) => {}
             }
             had_rest = !self.rest.is_empty();
@@ -116,10 +123,19 @@ impl Connection {
         }
     }
 
+    /// The account whose turn it takes: one that is held back keeps others from no more than its share.
+    fn account(&self) -> TenantName {
+        match &self.client {
+            Some(Client::Account(entry)) => entry.scope.name.clone(),
+            Some(Client::Known(scope) | Client::External { scope, .. }) => scope.name.clone(),
+            None => "".into(),
+        }
+    }
+
     /// Reads what is there and stores its whole lines, if it is this connection's turn. Why the connection ends, if it does.
     async fn take_turn(&mut self, had_rest: &mut bool, stop: &mut watch::Receiver<bool>) -> Option<&'static str> {
         let shared = self.shared.clone();
-        let Ok(_turn) = shared.busy.acquire().await else { return Some("server stopped") };
+        let Ok(_turn) = shared.busy.acquire(&self.account(), usize::MAX).await else { return Some("server stopped") };
         let lines = match self.read() {
             Read::Lines(lines) => lines,
             Read::Nothing => return None,
@@ -250,35 +266,57 @@ impl Connection {
     }
 }
 
-/// Stores whole lines when there is memory for them and their rows, however long that takes: meanwhile the sender is held back. An error if
-/// there can never be so much, and on the stop.
+/// Stores whole lines when there is memory for them and their rows, and when the limits of their sender allow it, however long that takes:
+/// meanwhile the sender is held back. An error if there can never be so much, and on the stop.
 async fn store(
     shared: &Arc<Lines>,
     (mut lines, scope): (Vec<u8>, Arc<Scope>),
     stop: &mut watch::Receiver<bool>,
 ) -> Result<Served, ApiError> {
-    let protocol = shared.protocol;
+    let (protocol, state) = (shared.protocol, &shared.state);
+    let tenant = protocol.tenant(state, &scope);
+    let mut is_counted = false;
     loop {
-        let scope = scope.clone();
+        let (scope, tenant) = (scope.clone(), tenant.clone());
+        let counts = !is_counted;
         let attempt = move |state: &State| {
-            let mut share = state.bodies.share();
+            let counted = if counts { count_lines(state, (&scope, &tenant), lines.len()) } else { Ok(()) };
+            if let Err(error) = counted {
+                return Err((error, lines, false));
+            }
+            let mut share = state.bodies.share(&tenant);
             let room = share.grow_patiently(lines.len());
             match room.and_then(|()| reserve_rows(&mut share, Form::Text, &lines)) {
-                Ok(()) => Ok(protocol.serve(state, &lines, &scope)),
-                Err(error) => Err((error, lines)),
+                Err(error) => Err((error, lines, true)),
+                Ok(()) => match protocol.serve(state, &lines, &scope) {
+                    // A limit of samples: nothing of the lines was stored.
+                    Err(error) if error.retry_after.is_some() => Err((error, lines, true)),
+                    served => Ok(served),
+                },
             }
         };
-        match shared.state.work_unbounded(attempt).await? {
+        match state.work_unbounded(attempt).await? {
             Ok(served) => return served,
-            Err((error, kept)) if error.status == StatusCode::SERVICE_UNAVAILABLE => {
-                lines = kept;
-                let stopped = tokio::time::timeout(ROOM_PAUSE, stop.wait_for(|stop| *stop)).await;
+            Err((error, kept, counted)) => {
+                let Some(pause) = pause_after(&error) else { return Err(error) };
+                (lines, is_counted) = (kept, counted);
+                let stopped = tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await;
                 if stopped.is_ok() {
                     return Err(error);
                 }
             }
-            Err((error, _)) => return Err(error),
         }
+    }
+}
+
+/// After how long lines are tried again that could not be stored; `None` if they never can.
+fn pause_after(error: &ApiError) -> Option<Duration> {
+    match error.status {
+        StatusCode::SERVICE_UNAVAILABLE => Some(ROOM_PAUSE),
+        StatusCode::TOO_MANY_REQUESTS => {
+            Some(error.retry_after.unwrap_or(ROOM_PAUSE).clamp(ROOM_PAUSE, LIMIT_PAUSE_MAX))
+        }
+        _ => None,
     }
 }
 

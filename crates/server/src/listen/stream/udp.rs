@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::protocols::{Close, LineProtocol};
+use super::protocols::{Close, LineProtocol, count_lines};
 use crate::error::ApiError;
 use crate::http::body::{Form, reserve_rows};
 use crate::listen::socket::Peer;
@@ -89,17 +89,21 @@ async fn store(
         let stopped = *stop.borrow();
         let Waiting { lines, datagrams } = queue.take();
         if !lines.is_empty() {
-            let mut share = state.bodies.share();
+            let scope = protocol.scope(&state);
+            let tenant = protocol.tenant(&state, &scope);
+            let mut share = state.bodies.share(&tenant);
+            let taken = tenant.clone();
             let serve = move |state: &State| {
-                let room = share.grow_patiently(lines.len());
+                let asked = count_lines(state, (&scope, &taken), lines.len());
+                let room = asked.and_then(|()| share.grow_patiently(lines.len()));
                 if let Err(error) = room.and_then(|()| reserve_rows(&mut share, Form::Text, &lines)) {
                     state.metrics.drop_datagrams(protocol.name(), datagrams);
                     let message = format!("{datagrams} datagrams were dropped: {}", error.message);
                     return Err(ApiError { message, ..error });
                 }
-                protocol.serve(state, &lines, &protocol.scope(state))
+                protocol.serve(state, &lines, &scope)
             };
-            let served = state.work(serve).await;
+            let served = state.work_of(&tenant, serve).await;
             let why = match served.and_then(|served| served) {
                 Ok(served) => match served.close {
                     Some(Close::BadLine(why)) => Some(why),

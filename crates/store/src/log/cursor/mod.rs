@@ -20,7 +20,7 @@ use model::TimeRange;
 
 use crate::log::listeners::CommitListener;
 use crate::log::record;
-use crate::{MemoryPool, Store, StoreError};
+use crate::{Store, StoreError, TenantMemory};
 use read::{Extent, Offset, RawRecord, ReadableSegment, Window, WindowRequest, read_window};
 
 pub use release::CursorStats;
@@ -72,15 +72,16 @@ pub enum LogRead {
 /// Bytes of the memory that all queries share, accounted for records as long as this is there.
 #[derive(Debug)]
 pub struct LogLease {
-    pool: Arc<MemoryPool>,
+    memory: Arc<TenantMemory>,
     bytes: u64,
 }
 
 impl LogLease {
-    fn take(pool: Arc<MemoryPool>, bytes: u64) -> Result<Self, StoreError> {
-        if pool.take(bytes, 0) {
-            return Ok(Self { pool, bytes });
+    fn take(memory: Arc<TenantMemory>, bytes: u64) -> Result<Self, StoreError> {
+        if memory.take(bytes, 0) {
+            return Ok(Self { memory, bytes });
         }
+        let pool = memory.pool();
         Err(StoreError::Invalid(format!(
             "no {bytes} bytes are free to read the log: queries hold {} of the {} that they may; raise memory_bytes_max",
             pool.used_bytes(),
@@ -91,7 +92,7 @@ impl LogLease {
 
 impl Drop for LogLease {
     fn drop(&mut self) {
-        self.pool.give_back(self.bytes);
+        self.memory.give_back(self.bytes);
     }
 }
 
@@ -100,6 +101,8 @@ pub struct LogCursor {
     store: Arc<Store>,
     name: String,
     database: Option<String>,
+    /// What its records take.
+    memory: Arc<TenantMemory>,
     /// Sequence id of the last record that was read.
     sequence: u64,
     offset: Offset,
@@ -120,11 +123,12 @@ impl LogCursor {
     /// As every change of the manifest, where the cursor is new.
     pub fn open(store: &Arc<Store>, name: &str, database: Option<&str>) -> Result<Self, StoreError> {
         let sequence = store.open_cursor(name)?;
-        let database = database.map(ToOwned::to_owned);
+        let (database, memory) = (database.map(ToOwned::to_owned), store.memory.queries().tenant());
         Ok(Self {
             store: store.clone(),
             name: name.to_owned(),
             database,
+            memory,
             sequence,
             offset: Offset::default(),
             has_new_catalog: true,
@@ -146,8 +150,8 @@ impl LogCursor {
     /// # Errors
     /// If the log cannot be read, or there is no memory for it at present: a later call may succeed.
     pub fn read(&mut self) -> Result<LogRead, StoreError> {
-        let pool = self.store.memory.queries();
-        let first_bytes = first_window_bytes(pool.bytes_max);
+        let memory = self.memory.clone();
+        let first_bytes = first_window_bytes(memory.pool().bytes_max);
         let mut window_bytes = first_bytes;
         let mut attempts = 0;
         loop {
@@ -159,11 +163,11 @@ impl LogCursor {
                 return Ok(self.gap_to(segment.sequences.0 - 1));
             }
             let bytes = window_bytes as u64 * (1 + DECODED_RATIO);
-            if window_bytes > first_bytes && !pool.may_ever_hold(bytes) {
+            if window_bytes > first_bytes && !memory.pool().may_ever_hold(bytes) {
                 // A record that memory never has room for: its time is read from the store.
                 return Ok(self.give_up(&segment));
             }
-            let lease = LogLease::take(pool.clone(), bytes)?;
+            let lease = LogLease::take(memory.clone(), bytes)?;
             let request = WindowRequest { from: self.offset, after: self.sequence, bytes: window_bytes };
             let window = match read_window(&*self.store.platform.files, &segment, request) {
                 // It was released meanwhile: under its other name, or not at all.

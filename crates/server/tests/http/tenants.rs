@@ -1,0 +1,189 @@
+//! Limits of databases and accounts by every protocol, and what one tenant leaves to others.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use thalweg_server::{Listener, ServerSettings};
+
+use crate::certificates::block_on;
+use crate::harness::{Answer, Running};
+
+fn free() -> Listener {
+    Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)), required: true }
+}
+
+/// A server with two databases, `a` and `b`.
+fn start(change: impl FnOnce(&mut ServerSettings)) -> Running {
+    let server = Running::start_listening(|settings| {
+        (settings.control, settings.ingest, settings.postgres) = (Some(free()), Some(free()), Some(free()));
+        "a".clone_into(&mut settings.line_database);
+        change(settings);
+    });
+    for database in ["a", "b"] {
+        assert_eq!(server.post(&format!("/write?db={database}"), "m v=1 1000000000").status, 204);
+    }
+    server
+}
+
+fn limit(server: &Running, database: &str, quota: &str) {
+    let set = server.send("PUT", &format!("/api/v1/admin/limits/{database}"), &[], quota);
+    assert_eq!(set.status, 200, "{}", set.body);
+}
+
+/// Calls until an answer is 429.
+fn until_refused(call: impl Fn() -> Answer) -> Answer {
+    (0..100).map(|_| call()).find(|answer| answer.status == 429).expect("a limit of ten at once")
+}
+
+#[test]
+fn limits_of_a_database_hold_for_all_and_for_it_alone() {
+    let server = start(|_| {});
+    limit(&server, "a", r#"{"requests_per_s":1}"#);
+    let query = |database: &str| server.get(&format!("/api/v1/query?db={database}&query=m_v&time=1"));
+    let refused = until_refused(|| query("a"));
+    assert!(refused.body.contains("the database a") && refused.body.contains("requests_per_s"), "{}", refused.body);
+    assert_eq!(refused.header("retry-after"), "1");
+    for path in ["/write?db=a", "/api/v2/write?bucket=a", "/api/v2/write?bucket=a/x"] {
+        until_refused(|| server.post(path, "m v=2 2000000000"));
+    }
+    assert!((0..50).all(|_| query("b").status == 200));
+    assert_eq!(server.post("/write?db=b", "m v=2 2000000000").status, 204);
+    let metrics = server.get("/metrics").body;
+    assert!(metrics.contains("thalweg_database_refused_total{database=\"a\"}"), "{metrics}");
+    assert!(
+        metrics.lines().any(|line| line.starts_with("thalweg_database_requests_total{database=\"b\"} 5")),
+        "{metrics}"
+    );
+    // None any more; and they are kept.
+    limit(&server, "a", "{}");
+    assert_eq!(query("a").status, 200);
+    limit(&server, "a", r#"{"samples_per_s":7}"#);
+    assert!(server.get("/api/v1/admin/limits/a").body.contains(r#""samples_per_s":7"#));
+    assert_eq!(server.send("PUT", "/api/v1/admin/limits/none", &[], "{}").status, 404);
+    let wrong = server.send("PUT", "/api/v1/admin/limits/a", &[], r#"{"sample_per_s":7}"#);
+    assert!(wrong.status == 400 && wrong.body.contains("sample_per_s"), "{}", wrong.body);
+}
+
+#[test]
+fn new_series_are_limited_and_known_ones_are_not() {
+    let server = start(|_| {});
+    limit(&server, "a", r#"{"new_series_per_hour":3}"#);
+    let write = |database: &str, hosts: std::ops::Range<u32>| {
+        let rows: Vec<String> = hosts.map(|host| format!("n,host=h{host} v=1 1000000000\n")).collect();
+        server.post(&format!("/write?db={database}"), rows.concat())
+    };
+    assert_eq!(write("a", 0..3).status, 204);
+    let refused = write("a", 2..5);
+    assert_eq!(refused.status, 429, "{}", refused.body);
+    assert!(
+        refused.body.contains("new_series_per_hour") && !refused.header("retry-after").is_empty(),
+        "{}",
+        refused.body
+    );
+    assert_eq!(write("a", 0..3).status, 204, "they are known");
+    assert_eq!(write("b", 0..30).status, 204);
+    let counted = server.get("/api/v1/query?db=a&query=count(n_v)&time=1").body;
+    assert!(counted.contains(r#""3""#), "{counted}");
+    let options = client::Options {
+        control: server.at("--control"),
+        ingest: server.at("--ingest"),
+        ..client::Options::default()
+    };
+    let mut wire = client::Client::connect(options).unwrap();
+    let labels = |host: &str| model::Labels::from_pairs([("host", host)]).unwrap();
+    let refused = wire.register_series("a", &[("w", labels("x"))]).unwrap_err().to_string();
+    assert!(refused.contains("new_series_per_hour"), "{refused}");
+    assert!(wire.register_series("b", &[("w", labels("x"))]).is_ok());
+}
+
+#[test]
+fn queries_of_a_database_hold_as_much_memory_as_it_may() {
+    let server = start(|_| {});
+    let rows: Vec<String> = (0..10_000).map(|host| format!("n,host=h{host} v=1 1000000000\n")).collect();
+    for database in ["a", "b"] {
+        assert_eq!(server.post(&format!("/write?db={database}"), rows.concat()).status, 204);
+    }
+    limit(&server, "a", r#"{"query_memory_bytes_max":100000}"#);
+    let query =
+        |database: &str, text: &str| server.get(&format!("/api/v1/query?db={database}&query={text}&time=1&nocache=1"));
+    let refused = query("a", "n_v*2");
+    assert_eq!(refused.status, 429, "{}", refused.body);
+    assert!(refused.body.contains("query_memory_bytes_max"), "{}", refused.body);
+    assert_eq!(query("a", "m_v").status, 200);
+    assert_eq!(query("b", "n_v*2").status, 200);
+    server.wait_for_metric("thalweg_database_query_memory_bytes{database=\"a\"} 0");
+}
+
+#[test]
+fn statements_of_postgres_are_counted() {
+    let server = start(|_| {});
+    limit(&server, "a", r#"{"requests_per_s":1}"#);
+    let address = server.at("--postgres");
+    block_on(async {
+        let text = format!("host=127.0.0.1 port={} user=any dbname=a", address.port());
+        let (session, connection) = tokio_postgres::connect(&text, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let mut refused = None;
+        for _ in 0..50 {
+            if let Err(error) = session.simple_query("SELECT 1").await {
+                refused = error.as_db_error().map(|error| (error.code().code().to_owned(), error.message().to_owned()));
+                break;
+            }
+        }
+        let (code, message) = refused.expect("a burst of ten");
+        assert!(code == "53400" && message.contains("requests_per_s"), "{code} {message}");
+    });
+}
+
+#[test]
+fn lines_over_a_limit_are_held_back_and_not_lost() {
+    let server = start(|_| {});
+    limit(&server, "a", r#"{"samples_per_s":20}"#);
+    let rows: Vec<String> = (0..220).map(|row| format!("held v={row} {row}000000\n")).collect();
+    let begun = Instant::now();
+    // 200 may come at once, 20 each second after that; each piece is one of its own.
+    for piece in [&rows[..200], &rows[200..]] {
+        let mut stream = TcpStream::connect(server.at("--line")).unwrap();
+        stream.write_all(piece.concat().as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+    }
+    let count = server.get("/api/v1/query?db=a&query=count_over_time(held_v[1m])&time=1").body;
+    assert!(count.contains(r#""220""#), "{count}");
+    assert!(begun.elapsed() > Duration::from_millis(500), "it was not held back: {:?}", begun.elapsed());
+    assert!(server.get("/metrics").body.contains("thalweg_database_refused_total{database=\"a\"}"));
+}
+
+#[test]
+fn a_tenant_with_all_slots_leaves_one_to_the_others() {
+    // One slot of eight is left to others; a client that does not read its answer keeps its own until the time is up.
+    let server = start(|settings| {
+        settings.query_concurrency_max = 8;
+        settings.query_queue_timeout_ms = 60_000;
+        settings.query_timeout_ms = 20_000;
+    });
+    let rows: Vec<String> = (0..500).map(|host| format!("n,host=h{host} v={host} 1000000000\n")).collect();
+    assert_eq!(server.post("/write?db=a", rows.concat()).status, 204);
+    let slow = "/api/v1/query_range?db=a&query=quantile_over_time(0.5,n_v[1h:1s])&start=1&end=3601&step=1&nocache=1";
+    let mut flood: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            stream.write_all(format!("GET {slow} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let begun = Instant::now();
+    let waits = |line: &str| line.strip_prefix("thalweg_queries_waiting ").is_some_and(|count| count != "0");
+    while !server.get("/metrics").body.lines().any(waits) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "no query waits");
+        std::thread::yield_now();
+    }
+    for _ in 0..5 {
+        let begun = Instant::now();
+        assert_eq!(server.get("/api/v1/query?db=b&query=m_v&time=1&nocache=1").status, 200);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+    flood.clear();
+}
