@@ -119,7 +119,7 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_OIDC_AUDIENCES", value_name = "NAMES")]
     #[serde(skip_serializing_if = "Option::is_none")]
     oidc_audiences: Option<String>,
-    /// What its groups may do, separated by semicolons: `engineers=read+write:metrics; admins=server-admin; *=read:public`
+    /// Rights of its groups, separated by semicolons: `engineers=read+write:metrics; admins=server-admin; *=read:public`
     /// [default: nothing]
     #[arg(long, env = "THALWEG_OIDC_ROLES", value_name = "ROLES")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! * `query_api`: PromQL · `sql_api`, `sql_beyond` (DataFusion), `influxql_api`, `flux_api`, `plan_api`: the other languages, over a `session` · `explain_api`: what queries do
+//! * `query_api`: PromQL · `sql_api`, `sql_beyond` (DataFusion), `influx_api` (InfluxQL, Flux), `plan_api`: the other languages, over a `session` · `explain_api`: what queries do
 //! * `log_cursor`: readers of what is written · `names`: lists of series and labels · `write`: writing · `fast_path`: writing by token
 //! * `results`: the result cache. Results are kept by steps where each step stands for itself, else whole, and by bins of time; the store's journal says
 //!   which still hold (`validity`), flash is behind memory (`flash`, `slab_form`)
@@ -22,8 +22,7 @@
 mod disk_health;
 mod explain_api;
 mod fast_path;
-mod flux_api;
-mod influxql_api;
+mod influx_api;
 mod log_cursor;
 mod names;
 mod plan_api;

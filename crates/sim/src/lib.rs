@@ -5,10 +5,11 @@
 //! * [`world`]: the machine, the store and the oracle, and what happens to them.
 //! * [`clock`]: what its clock does. [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups.
 //!   [`spoil`]: missing, cut and flipped files. [`trash`]: what expired and is restored.
-//!   [`documents`]: named documents.
+//!   [`documents`]: named documents. [`deletes`]: deletes, also half of them.
 
 mod check;
 mod clock;
+mod deletes;
 mod documents;
 mod oracle;
 mod rows;

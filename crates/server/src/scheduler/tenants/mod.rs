@@ -15,7 +15,6 @@ use db::{Db, MemoryPool, TenantMemory};
 use query::{QueryMemory, QueryMemoryLimit};
 
 use self::slots::TenantName;
-use crate::metrics::family;
 use crate::sign_in::lock;
 
 /// Under which kind the limits of databases are kept among the store's documents.
@@ -34,12 +33,12 @@ pub(crate) struct Tenant {
     /// The memory that its requests hold.
     pub(crate) request_memory: Arc<TenantMemory>,
     quota: RwLock<Quota>,
-    pub(super) counts: Counts,
+    counts: Counts,
 }
 
 /// Requests to a database since the start.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+struct Counts {
     requests: AtomicU64,
     samples: AtomicU64,
     body_bytes: AtomicU64,
@@ -154,9 +153,9 @@ impl Tenants {
             self.known.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         tenants.sort_by(|left, right| left.name.cmp(&right.name));
         for (name, kind, help, value) in FAMILIES {
-            family(out, name, kind, help);
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
             for tenant in &tenants {
-                // Writing to a string cannot fail.
                 let _ = writeln!(out, "{name}{{database={}}} {}", crate::http::json::text(&tenant.name), value(tenant));
             }
         }

@@ -54,7 +54,7 @@ pub struct LogBatch {
     pub records: Vec<LogRecord>,
     /// Sequence id of the last record that was read.
     pub last_sequence: u64,
-    /// What they take.
+    /// Their memory.
     pub memory: LogLease,
 }
 
@@ -101,7 +101,7 @@ pub struct LogCursor {
     store: Arc<Store>,
     name: String,
     database: Option<String>,
-    /// What its records take.
+    /// The memory of its records.
     memory: Arc<TenantMemory>,
     /// Sequence id of the last record that was read.
     sequence: u64,
