@@ -1,16 +1,16 @@
 //! Aggregations that need few labels of their input, or those of few series. Series are told apart by their numbers: to read whole labels of all
 //! would cost more than everything else.
 //!
-//! * `topk` and `bottomk` at one step: samples are compared without labels, and whole labels are read for the few series that are selected or
-//!   have the same sample as the worst of them: which of these are selected depends on the order of their labels.
+//! * `topk` and `bottomk` at one step: samples are compared without labels, and whole labels are read for the few series that were selected.
 //! * An aggregation `by` labels over an arithmetic operator with `on`: labels that neither of them names are not read.
 //!
-//! Where histograms or NaN are among the samples, all is read again with whole labels.
+//! Which of equal samples are selected depends on the order of the series' labels ([`topk`](crate::aggregate::topk)), as does the order of equal
+//! samples in the result. Where that matters, and where histograms or NaN are among the samples, all is read again with whole labels.
 
 use model::{METRIC_NAME, Matcher};
 use query::{Projection, QueryError, number_of};
 
-use crate::aggregate::topk::{IndexedSample, retain_candidates, select_topk};
+use crate::aggregate::topk::{IndexedSample, select_topk};
 use crate::eval::evaluator::{Computed, Evaluator};
 use crate::eval::row_stream::CollectedRows;
 use crate::eval::rows::{Row, Steps, Vector};
@@ -21,16 +21,21 @@ use crate::syntax::ast::{
 };
 use crate::syntax::functions::Function;
 
-/// With more to select, or as many that are equal, whole labels are read anyway.
-const CANDIDATES_MAX: usize = 4096;
+/// With more to select, whole labels are read anyway.
+const SELECTED_MAX: f64 = 1000.0;
 
-/// The samples among which those to select are, in their order; `None` if they are too many, or others than numbers are among the samples.
-fn candidates_of(mut samples: Vec<IndexedSample>, count: usize, largest: bool) -> Option<Vec<IndexedSample>> {
-    if samples.iter().any(|(_, sample)| sample.float().is_none_or(f64::is_nan)) {
-        return None;
-    }
-    retain_candidates(&mut samples, count, largest);
-    (samples.len() <= CANDIDATES_MAX).then_some(samples)
+/// The samples that are selected whatever the order of their series is; `None` if it depends on that.
+fn select_without_order(samples: Vec<IndexedSample>, count: usize, largest: bool) -> Option<Vec<IndexedSample>> {
+    let floats: Option<Vec<f64>> = samples.iter().map(|(_, sample)| sample.float()).collect();
+    let floats = floats.filter(|floats| !floats.iter().any(|value| value.is_nan()))?;
+    let mut selected = samples;
+    select_topk(&mut selected, count, largest);
+    let is_better = |a: f64, b: f64| if largest { a > b } else { a < b };
+    let values: Vec<f64> = selected.iter().filter_map(|(_, sample)| sample.float()).collect();
+    let worst = *values.last()?;
+    let as_good = floats.iter().filter(|value| !is_better(worst, **value)).count();
+    let is_certain = as_good == values.len() && values.is_sorted_by(|a, b| is_better(*a, *b));
+    is_certain.then_some(selected)
 }
 
 /// The matchers of an expression that may be evaluated with numbers in place of labels: it selects series of one metric, and is no function that
@@ -90,50 +95,26 @@ impl<'q> Evaluator<'q> {
         };
         let is_of_all = !aggregate.grouping.without && aggregate.grouping.labels.is_empty();
         let (Some(matchers), [count]) = (matchers_of(&aggregate.input), counts) else { return Ok(None) };
-        if !is_of_all || !self.is_instant(steps) || !(1.0..=CANDIDATES_MAX as f64).contains(count) {
+        if !is_of_all || !self.is_instant(steps) || !(1.0..=SELECTED_MAX).contains(count) {
             return Ok(None);
         }
-        let count = *count as usize;
         let input = self.numbered_rows(&aggregate.input, matchers, Projection::NONE, steps)?;
+        let numbers: Option<Vec<u32>> = input.rows.iter().map(|row| number_of(&row.labels)).collect();
         let samples = input.rows.iter().enumerate().filter_map(|(index, row)| Some((index, row.get(0)?))).collect();
-        let Some(candidates) = candidates_of(samples, count, largest) else { return Ok(None) };
-        let Some(mut rows) = self.whole_rows(&input, matchers, candidates)? else { return Ok(None) };
-        // As selectors and range functions order theirs.
-        rows.sort_by(|a, b| a.labels.cmp(&b.labels));
-        let mut selected = rows.iter().enumerate().filter_map(|(index, row)| Some((index, row.get(0)?))).collect();
-        select_topk(&mut selected, count, largest);
+        let selected = select_without_order(samples, *count as usize, largest);
+        let (Some(numbers), Some(selected)) = (numbers, selected) else { return Ok(None) };
+        let of_selected: Vec<u32> = selected.iter().filter_map(|(index, _)| numbers.get(*index).copied()).collect();
+        let labels = self.source.labels_of(matchers, Projection::NONE, &of_selected, self.budget)?;
         let mut vector = Vector::empty(self.budget);
-        for (index, sample) in selected {
-            let Some(row) = rows.get(index) else { continue };
-            let mut selected = row.emptied();
-            selected.push(0, sample);
-            vector.push(selected)?;
-        }
-        Ok(Some(vector))
-    }
-
-    /// Rows with whole labels of some numbered ones, in their order; `None` if these have no numbers.
-    fn whole_rows(
-        &self,
-        input: &Vector<'q>,
-        matchers: &[Matcher],
-        samples: Vec<IndexedSample>,
-    ) -> Result<Option<Vec<Row>>, QueryError> {
-        let numbered = samples.into_iter().map(|(index, sample)| {
-            let row = input.rows.get(index)?;
-            Some((number_of(&row.labels)?, (row, sample)))
-        });
-        let Some(numbered) = numbered.collect::<Option<Vec<_>>>() else { return Ok(None) };
-        let (numbers, samples): (Vec<u32>, Vec<_>) = numbered.into_iter().unzip();
-        let labels = self.source.labels_of(matchers, Projection::NONE, &numbers, self.budget)?;
-        let rows = samples.into_iter().zip(labels).map(|((numbered, sample), labels)| {
+        for ((index, sample), labels) in selected.into_iter().zip(labels) {
+            let Some(numbered) = input.rows.get(index) else { continue };
             let has_name = numbered.labels.get(METRIC_NAME).is_some();
             let labels = if has_name { labels } else { labels.with(METRIC_NAME, "") };
             let mut row = Row::new(labels).with_drop_name(numbered.drop_name);
             row.push(0, sample);
-            row
-        });
-        Ok(Some(rows.collect()))
+            vector.push(row)?;
+        }
+        Ok(Some(vector))
     }
 
     /// The rows of an operator over two selections, with the labels by which an aggregation groups them and no others but numbers; `None` if it
@@ -193,20 +174,21 @@ mod tests {
     use crate::eval::rows::Sample;
 
     #[test]
-    fn candidates_are_the_best_and_the_equals_of_their_worst() {
+    fn only_what_does_not_depend_on_the_order_is_selected() {
         for (values, count, largest, expected) in [
             (vec![1.0, 3.0, 2.0], 2, true, Some(vec![1, 2])),
             (vec![1.0, 3.0, 2.0], 2, false, Some(vec![0, 2])),
-            (vec![1.0, 3.0, 2.0], 9, true, Some(vec![0, 1, 2])),
-            (vec![1.0, 2.0, 2.0], 1, true, Some(vec![1, 2])),
+            (vec![1.0, 3.0, 2.0], 9, true, Some(vec![1, 2, 0])),
+            // One of two equal ones would be left out, or come first.
+            (vec![1.0, 2.0, 2.0], 1, true, None),
+            (vec![1.0, 2.0, 2.0], 2, true, None),
             (vec![1.0, 1.0, 2.0], 1, true, Some(vec![2])),
             (vec![1.0, f64::NAN], 1, true, None),
-            (vec![1.0; CANDIDATES_MAX + 1], 1, true, None),
-            (vec![], 1, true, Some(vec![])),
+            (vec![], 1, true, None),
         ] {
             let samples = values.iter().map(|value| Sample::Float(*value)).enumerate().collect();
-            let candidates = candidates_of(samples, count, largest);
-            let indexes = candidates.map(|candidates| candidates.into_iter().map(|(index, _)| index).collect());
+            let selected = select_without_order(samples, count, largest);
+            let indexes = selected.map(|selected| selected.into_iter().map(|(index, _)| index).collect::<Vec<_>>());
             assert_eq!(indexes, expected, "{values:?} {count} {largest}");
         }
     }

@@ -1,6 +1,5 @@
 //! The largest or smallest samples of a group, for `topk` and `bottomk`. Which of equal samples are selected depends on Prometheus's data
-//! structure: a binary heap of Go's `container/heap`, the worst at the root. Prometheus puts all samples into it, in the order in which its
-//! storage has them; here only those come into it that are not worse than the worst that is selected, so that no others need labels or an order.
+//! structure: a binary heap of Go's `container/heap`, the worst at the root.
 
 use crate::eval::rows::Sample;
 
@@ -10,19 +9,8 @@ pub(crate) type IndexedSample = (usize, Sample);
 /// Ranges up to this length are sorted by insertion in Go's `sort.Sort`, so equal elements keep their order.
 const INSERTION_MAX: usize = 12;
 
-/// Keeps the floats that are not worse than the worst of the `count` largest or smallest: all of those, and their equals.
-pub(crate) fn retain_candidates(samples: &mut Vec<IndexedSample>, count: usize, largest: bool) {
-    samples.retain(|(_, sample)| sample.float().is_some());
-    let Some(worst_index) = count.checked_sub(1).filter(|index| *index < samples.len()) else { return };
-    let mut values: Vec<f64> = samples.iter().filter_map(|(_, sample)| sample.float()).collect();
-    let (_, worst, _) = values.select_nth_unstable_by(worst_index, |a, b| compare(*a, *b, largest));
-    let worst = *worst;
-    samples.retain(|(_, sample)| sample.float().is_some_and(|value| compare(value, worst, largest).is_le()));
-}
-
 /// Keeps the `count` largest or smallest floats, best first, and no histograms.
 pub(crate) fn select_topk(samples: &mut Vec<IndexedSample>, count: usize, largest: bool) {
-    retain_candidates(samples, count, largest);
     let mut heap = TopKHeap { samples: Vec::with_capacity(count.min(samples.len())), largest };
     for sample in samples.drain(..) {
         heap.push(sample, count);
@@ -124,8 +112,6 @@ mod tests {
             (vec![5.0, 5.0, 7.0], 2, true, vec![2, 1]),
             (vec![5.0, 5.0, 3.0], 2, false, vec![2, 1]),
             (vec![f64::NAN, 1.0, f64::NAN], 2, true, vec![1, 0]),
-            // The worse one does not change which of the equal ones stays.
-            (vec![1.0, 5.0, 5.0, 7.0], 2, true, vec![3, 2]),
             (vec![1.0, 2.0], 0, true, vec![]),
             (vec![1.0, 2.0], 5, true, vec![1, 0]),
         ] {
