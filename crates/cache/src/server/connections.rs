@@ -171,11 +171,7 @@ impl<'s> Connection<'s> {
         let limit_ns = self.service.options.sign_in_timeout_ms.saturating_mul(1_000_000);
         let deadline_ns = self.now_ns().saturating_add(limit_ns);
         while self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) {
-            let left_ns = deadline_ns.saturating_sub(self.now_ns());
-            if left_ns == 0 {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            self.stream.set_read_timeout(Some(Duration::from_nanos(left_ns).max(Duration::from_millis(1))))?;
+            self.wait_until(deadline_ns)?;
             let Some(tls) = &mut self.tls else { return Ok(()) };
             let mut stream = &*self.stream;
             while tls.wants_write() {
@@ -222,23 +218,62 @@ impl<'s> Connection<'s> {
     }
 }
 
+impl Connection<'_> {
+    /// Lets the next read of the socket take until a time of the monotonic clock.
+    fn wait_until(&self, deadline_ns: u64) -> io::Result<()> {
+        let left_ns = deadline_ns.saturating_sub(self.now_ns());
+        if left_ns == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(Duration::from_nanos(left_ns).max(Duration::from_millis(1))))
+    }
+
+    /// Reads text by TLS. A record that comes byte by byte has the time of one read, not each byte.
+    fn read_unsealed(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.is_patient = false;
+        let patience_ns = u64::try_from(self.patience().as_nanos()).unwrap_or(u64::MAX);
+        let deadline_ns = match self.state {
+            State::Busy { deadline_ns } => deadline_ns,
+            _ => self.now_ns().saturating_add(patience_ns),
+        };
+        loop {
+            let Some(tls) = &mut self.tls else { return (&*self.stream).read(buffer) };
+            match tls.reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+            self.wait_until(deadline_ns)?;
+            let Some(tls) = &mut self.tls else { continue };
+            let mut stream = &*self.stream;
+            while tls.wants_write() {
+                tls.write_tls(&mut stream)?;
+            }
+            if tls.read_tls(&mut stream)? == 0 {
+                // An end without a goodbye is an end of the connection, not of a request.
+                tls.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                return match tls.reader().read(buffer) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::UnexpectedEof.into()),
+                    read => read,
+                };
+            }
+            tls.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        }
+    }
+}
+
 impl Read for Connection<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let State::Busy { deadline_ns } = self.state {
-            let left_ns = deadline_ns.saturating_sub(self.now_ns());
-            if left_ns == 0 {
-                return Err(io::ErrorKind::TimedOut.into());
+        let count = if self.tls.is_some() {
+            self.read_unsealed(buffer)?
+        } else {
+            if let State::Busy { deadline_ns } = self.state {
+                self.wait_until(deadline_ns)?;
+                self.is_patient = false;
+            } else if !self.is_patient {
+                self.stream.set_read_timeout(Some(self.patience()))?;
+                self.is_patient = true;
             }
-            self.stream.set_read_timeout(Some(Duration::from_nanos(left_ns).max(Duration::from_millis(1))))?;
-            self.is_patient = false;
-        } else if !self.is_patient {
-            self.stream.set_read_timeout(Some(self.patience()))?;
-            self.is_patient = true;
-        }
-        let mut stream = &*self.stream;
-        let count = match &mut self.tls {
-            None => stream.read(buffer)?,
-            Some(tls) => rustls::Stream::new(tls.as_mut(), &mut stream).read(buffer)?,
+            (&*self.stream).read(buffer)?
         };
         self.wake()?;
         Ok(count)

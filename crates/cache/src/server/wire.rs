@@ -33,12 +33,12 @@ impl<S: Peer> Wire<S> {
         self.stream.next_request(has_begun);
     }
 
-    /// The next line without its end, `None` where the connection ends before one.
     /// The client has signed in.
     pub(super) fn note_sign_in(&mut self) {
         self.stream.note_sign_in();
     }
 
+    /// The next line without its end, `None` where the connection ends before one.
     pub(super) fn line(&mut self, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         let mut searched = 0;
         loop {

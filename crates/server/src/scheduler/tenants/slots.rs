@@ -1,5 +1,5 @@
-//! Slots that tenants share: what one leaves free another may have, but for a few that are always left for the others; and of those that wait,
-//! the tenant with the fewest comes first.
+//! Slots that tenants share: what one leaves free another may have, but for a few that are always left for the others, once there are any; and
+//! of those that wait, the tenant with the fewest comes first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ fn reserve(slots_max: usize) -> usize {
 }
 
 /// Returns whether a tenant that has `own` of the `used` ones may have one more.
-pub(crate) fn may_take(own: usize, used: usize, slots_max: usize) -> bool {
+fn may_take(own: usize, used: usize, slots_max: usize) -> bool {
     let (free, reserve) = (slots_max.saturating_sub(used), reserve(slots_max));
     free > 0 && (own < reserve || free > reserve)
 }
@@ -39,6 +39,10 @@ pub(crate) struct FairSlots {
 #[derive(Debug, Default)]
 struct Uses {
     used: usize,
+    /// The first tenant that came.
+    first: Option<TenantName>,
+    /// True once another came: while there is one alone, nothing is left for others.
+    is_shared: bool,
     tenants: HashMap<TenantName, OfTenant>,
     next_ticket: u64,
 }
@@ -121,7 +125,7 @@ impl FairSlots {
         }
         let own = uses.tenants.get(tenant).map_or(0, |own| own.waiting.len());
         let all = usize::try_from(self.waiting()).unwrap_or(usize::MAX);
-        if !may_take(own, all, queue_max) {
+        if !uses.may_take(own, all, queue_max) {
             return Err(QueueFull);
         }
         let (sender, receiver) = oneshot::channel();
@@ -148,11 +152,24 @@ impl FairSlots {
 }
 
 impl Uses {
+    /// As [`may_take`], if there are several tenants.
+    fn may_take(&self, own: usize, used: usize, slots_max: usize) -> bool {
+        if self.is_shared { may_take(own, used, slots_max) } else { used < slots_max }
+    }
+
+    fn note(&mut self, tenant: &TenantName) {
+        match &self.first {
+            None => self.first = Some(tenant.clone()),
+            Some(first) => self.is_shared |= first != tenant,
+        }
+    }
+
     /// Takes a slot for a tenant, if it may have one before those that wait.
     fn take(&mut self, tenant: &TenantName, slots_max: usize) -> bool {
+        self.note(tenant);
         let own = self.tenants.get(tenant);
         let (used, waits) = own.map_or((0, false), |own| (own.used, !own.waiting.is_empty()));
-        if waits || !may_take(used, self.used, slots_max) {
+        if waits || !self.may_take(used, self.used, slots_max) {
             return false;
         }
         self.used += 1;
@@ -163,10 +180,7 @@ impl Uses {
     /// Takes a slot for the one that is next: of the tenant with the fewest slots, and of those with as few of the one that has waited longest.
     fn next(&mut self, slots_max: usize) -> Option<(TenantName, Waiter)> {
         let all = self.used;
-        for of_tenant in self.tenants.values_mut() {
-            of_tenant.waiting.retain(|waiter| !waiter.sender.is_closed());
-        }
-        let ready = self.tenants.iter().filter(|(_, own)| may_take(own.used, all, slots_max));
+        let ready = self.tenants.iter().filter(|(_, own)| self.may_take(own.used, all, slots_max));
         let ready = ready.filter_map(|(name, own)| Some((own.used, own.waiting.front()?.ticket, name)));
         let name = ready.min().map(|(_, _, name)| name.clone())?;
         let own = self.tenants.get_mut(&name)?;
@@ -258,6 +272,7 @@ mod tests {
     #[test]
     fn a_flood_of_one_tenant_keeps_no_other_from_its_slot() {
         let (slots, flood, small) = (FairSlots::new(8), name("flood"), name("small"));
+        drop(slots.try_acquire(&small));
         let mut held: Vec<Slot> = std::iter::from_fn(|| slots.try_acquire(&flood)).collect();
         assert_eq!(held.len(), 7);
         let first = slots.try_acquire(&small);
@@ -278,8 +293,21 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_that_is_alone_has_all() {
+        let (slots, one, other) = (FairSlots::new(8), name("one"), name("other"));
+        let mut held: Vec<Slot> = std::iter::from_fn(|| slots.try_acquire(&one)).collect();
+        assert_eq!(held.len(), 8);
+        assert!(slots.try_acquire(&other).is_none());
+        held.truncate(7);
+        // Now there are two.
+        assert!(slots.try_acquire(&one).is_none());
+        assert!(slots.try_acquire(&other).is_some());
+    }
+
+    #[test]
     fn a_queue_has_room_for_others_and_is_left_by_those_that_give_up() {
         let (slots, one, other) = (FairSlots::new(1), name("one"), name("other"));
+        drop(slots.try_acquire(&other));
         let held = slots.try_acquire(&one);
         let mut waiting: Vec<_> = (0..8).map(|_| Box::pin(slots.acquire(&one, 8))).collect();
         let refused = waiting.iter_mut().filter_map(|waiting| poll(waiting.as_mut()));
