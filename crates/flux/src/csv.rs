@@ -55,9 +55,17 @@ struct OutputColumn {
     is_key: bool,
 }
 
-/// All results one after the other; tables of the same columns share a header.
-pub(crate) fn text(results: &[(String, Arc<Vec<Table>>)], dialect: &Dialect) -> String {
+/// Bytes that are written before they are charged.
+const CHARGE_BYTES: usize = 64 << 10;
+
+/// All results one after the other; tables of the same columns share a header. The text is charged as it grows.
+pub(crate) fn text<E>(
+    results: &[(String, Arc<Vec<Table>>)],
+    dialect: &Dialect,
+    charge: impl Fn(usize) -> Result<(), E>,
+) -> Result<String, E> {
     let mut writer = Writer { out: String::new(), dialect };
+    let mut charged = 0;
     for (name, tables) in results {
         let mut before: Option<Vec<OutputColumn>> = None;
         for (number, table) in tables.iter().enumerate() {
@@ -67,11 +75,16 @@ pub(crate) fn text(results: &[(String, Arc<Vec<Table>>)], dialect: &Dialect) -> 
             }
             for row in &table.rows {
                 writer.row((name, number), table, (row, &columns));
+                if writer.out.len() - charged >= CHARGE_BYTES {
+                    charge(writer.out.len() - charged)?;
+                    charged = writer.out.len();
+                }
             }
             before = Some(columns);
         }
     }
-    writer.out
+    charge(writer.out.len() - charged)?;
+    Ok(writer.out)
 }
 
 /// The columns of a table in their order: time and value, then those that name the series, then all others.

@@ -1,9 +1,10 @@
 //! Scripts: variables, calls, pipes, and what they yield.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use query::{Interval, QueryError, Session, Value};
+use query::{Budget, Interval, QueryError, Session, Value};
 use regex::Regex;
 
 use crate::arguments::Arguments;
@@ -55,9 +56,10 @@ impl Query {
     /// Runs it.
     pub fn run(&self, session: &dyn Session, context: &RequestContext) -> Result<Results, QueryError> {
         let parameters = context.parameters.iter().map(|(name, value)| (name.clone(), Item::Value(value.clone())));
-        let variables = BTreeMap::from([("params".to_owned(), Item::Record(parameters.collect()))]);
+        let variables = BTreeMap::from([("params".to_owned(), Item::Record(Arc::new(parameters.collect())))]);
         let mut machine = Machine { session, now_ns: context.now_ns, variables, results: Vec::new(), calls: 0 };
         for statement in &self.statements {
+            session.budget().check()?;
             machine.statement(statement)?;
         }
         if machine.results.is_empty() {
@@ -71,7 +73,16 @@ impl Query {
 impl Results {
     /// As annotated CSV.
     pub fn csv(&self, dialect: &Dialect) -> String {
-        csv::text(&self.results, dialect)
+        let Ok(text) = csv::text(&self.results, dialect, |_| Ok::<(), Infallible>(()));
+        text
+    }
+
+    /// As annotated CSV, whose bytes the budget of the query holds.
+    pub fn csv_within(&self, dialect: &Dialect, budget: &Budget) -> Result<String, QueryError> {
+        csv::text(&self.results, dialect, |bytes| {
+            budget.check()?;
+            budget.hold_bytes(bytes as u64)
+        })
     }
 }
 
@@ -81,8 +92,8 @@ pub(crate) enum Item {
     Value(Value),
     Duration(Interval),
     Pattern(Regex),
-    Array(Vec<Self>),
-    Record(Vec<(String, Self)>),
+    Array(Arc<Vec<Self>>),
+    Record(Arc<Vec<(String, Self)>>),
     Function(Arc<Function>),
     /// A function of the language by its name.
     Builtin(String),
@@ -159,6 +170,9 @@ impl Machine<'_> {
             }
             Statement::Assign(name, expression) => {
                 let item = self.item(expression)?;
+                if matches!(item, Item::Array(_) | Item::Record(_)) {
+                    self.session.budget().take(item.size())?;
+                }
                 self.variables.insert(name.clone(), item);
                 Ok(())
             }
@@ -207,7 +221,7 @@ impl Machine<'_> {
                 for item in items {
                     held.push(self.item(item)?);
                 }
-                Item::Array(held).bounded(at)?
+                Item::Array(Arc::new(held)).bounded(at)?
             }
             ExprKind::Record(record) => self.record(record)?.bounded(at)?,
             ExprKind::Member(object, name) => self.member(at, object, name)?,
@@ -252,24 +266,25 @@ impl Machine<'_> {
         let mut members = match &record.with {
             None => Vec::new(),
             Some(with) => match self.item(with)? {
-                Item::Record(members) => members,
+                Item::Record(members) => Arc::unwrap_or_clone(members),
                 other => {
                     return Err(FluxError::new(with.at, format!("with takes a record, not {}", other.kind())).into());
                 }
             },
         };
         for (name, value) in &record.members {
+            self.session.budget().check()?;
             let value = self.item(value)?;
             members.retain(|(known, _)| known != name);
             members.push((name.clone(), value));
         }
-        Ok(Item::Record(members))
+        Ok(Item::Record(Arc::new(members)))
     }
 
     fn member(&mut self, at: Position, object: &Expr, name: &str) -> Result<Item, QueryError> {
         match self.item(object)? {
-            Item::Record(members) => match members.into_iter().find(|(known, _)| known == name) {
-                Some((_, item)) => Ok(item),
+            Item::Record(members) => match members.iter().find(|(known, _)| known == name) {
+                Some((_, item)) => Ok(item.clone()),
                 None => Err(FluxError::new(at, format!("the record has no {name}")).into()),
             },
             other => Err(FluxError::new(at, format!("{} has no member {name}", other.kind())).into()),
@@ -281,7 +296,7 @@ impl Machine<'_> {
         let (Item::Array(items), Item::Value(Value::Int(place))) = (items, index_item) else {
             return Err(FluxError::new(index.at, "an array has items by ints: array[0]").into());
         };
-        let item = usize::try_from(place).ok().and_then(|place| items.into_iter().nth(place));
+        let item = usize::try_from(place).ok().and_then(|place| items.get(place).cloned());
         item.ok_or_else(|| FluxError::new(index.at, format!("the array has no item {place}")).into())
     }
 
@@ -303,7 +318,9 @@ impl Machine<'_> {
             Some(stream) => functions::apply(self, stream, arguments).map(Item::Stream),
             None => match arguments.take("tables") {
                 Some(Item::Stream(stream)) => functions::apply(self, stream, arguments).map(Item::Stream),
-                Some(Item::Array(streams)) if name == "union" => self.union(streams, &arguments).map(Item::Stream),
+                Some(Item::Array(streams)) if name == "union" => {
+                    self.union(Arc::unwrap_or_clone(streams), &arguments).map(Item::Stream)
+                }
                 _ => self.start(&name, arguments),
             },
         }
@@ -497,11 +514,11 @@ impl Machine<'_> {
             let Item::Array(items) = self.item(set)? else {
                 return Err(FluxError::new(set.at, "set is an array").into());
             };
-            let value = |item| match item {
-                Item::Value(value) => Ok(value),
-                other => Err(FluxError::new(set.at, format!("set holds values, not {}", Item::kind(&other)))),
+            let value = |item: &Item| match item {
+                Item::Value(value) => Ok(value.clone()),
+                other => Err(FluxError::new(set.at, format!("set holds values, not {}", other.kind()))),
             };
-            let values: Vec<Value> = items.into_iter().map(value).collect::<Result<_, _>>()?;
+            let values: Vec<Value> = items.iter().map(value).collect::<Result<_, _>>()?;
             return Ok(RowExpr::In(Box::new(operand), values.into()));
         }
         match self.call(call, None)? {

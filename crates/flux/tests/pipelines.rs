@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use proptest::prelude::*;
-use query::Budget;
 use query::testing::MemoryDatabases;
+use query::{Budget, QueryError, Stop};
 use thalweg_flux::{Annotation, Dialect, PIPELINE_FUNCTIONS, Query, RequestContext};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -144,7 +144,52 @@ fn rows_that_are_held_are_taken_out_of_the_budget() {
     let context = RequestContext { now_ns: START_NS + 60 * SECOND_NS, ..RequestContext::default() };
     let budget = Budget::new(10_000);
     let refused = query.run(&db.session(&budget), &context).unwrap_err();
-    assert_eq!(refused, query::QueryError::TooManySamples { limit: 10_000 });
+    assert_eq!(refused, QueryError::TooManySamples { limit: 10_000 });
+}
+
+/// The error that a script ends with, if it may hold so many samples.
+fn refusal(db: &MemoryDatabases, script: &str, samples_max: u64) -> Option<QueryError> {
+    let budget = Budget::new(samples_max);
+    let context = RequestContext { now_ns: START_NS + 60 * SECOND_NS, ..RequestContext::default() };
+    Query::parse(script).unwrap().run(&db.session(&budget), &context).err()
+}
+
+#[test]
+fn what_grows_is_taken_out_of_the_budget_as_it_grows() {
+    let db = MemoryDatabases::new().unwrap();
+    fixture(&db);
+    let from =
+        "from(bucket: \"b\") |> range(start: -1m) |> filter(fn: (r) => r.host == \"a\" and r._field == \"usage\")";
+    let items = ["1"; 1000].join(", ");
+    let assigned: Vec<String> = (0..20).map(|number| format!("a{number} = f()\n")).collect();
+    let assigned = assigned.concat();
+    let long = "x".repeat(10_000);
+    let scripts = [
+        (40, format!("{from} |> pivot(rowKey: [\"_time\"], columnKey: [\"_time\"], valueColumn: \"_value\")")),
+        (1000, format!("{from} |> map(fn: (r) => ({{r with long: \"{long}\"}}))")),
+        (10_000, format!("f = () => [{items}]\n{assigned}{from}")),
+    ];
+    for (samples_max, script) in &scripts {
+        assert_eq!(refusal(&db, from, *samples_max), None);
+        assert_eq!(refusal(&db, script, *samples_max), Some(QueryError::TooManySamples { limit: *samples_max }));
+        assert_eq!(refusal(&db, script, 100_000), None);
+    }
+}
+
+#[test]
+fn a_query_that_is_stopped_ends_between_statements_and_while_its_answer_is_written() {
+    let db = MemoryDatabases::new().unwrap();
+    fixture(&db);
+    let budget = Budget::new(1_000_000);
+    let context = RequestContext { now_ns: START_NS + 60 * SECOND_NS, ..RequestContext::default() };
+    let query = Query::parse("x = 1\nfrom(bucket: \"b\") |> range(start: -1m)").unwrap();
+    let results = query.run(&db.session(&budget), &context).unwrap();
+    let dialect = Dialect::default();
+    assert_eq!(results.csv_within(&dialect, &budget), Ok(results.csv(&dialect)));
+    budget.stop(Stop::Timeout);
+    assert_eq!(results.csv_within(&dialect, &budget), Err(QueryError::Stopped(Stop::Timeout)));
+    let assignments = Query::parse("x = 1").unwrap();
+    assert_eq!(assignments.run(&db.session(&budget), &context).unwrap_err(), QueryError::Stopped(Stop::Timeout));
 }
 
 proptest! {

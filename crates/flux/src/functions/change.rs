@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use query::{QueryError, Value};
+use query::{Budget, QueryError, Value};
 
 use super::shape::split;
 use crate::arguments::Arguments;
@@ -23,19 +23,17 @@ pub(super) fn map(
     // How keys are merged was asked in early versions.
     arguments.flag("mergeKey", false)?;
     arguments.finish()?;
-    let RowRecord { is_with, members } = machine.row_record(&function)?;
+    let record = machine.row_record(&function)?;
     let mut made = Vec::new();
     for table in tables {
-        machine.session.budget().take(table.rows.len() * members.len())?;
-        let mapped = mapped(&table, is_with, &members)?;
-        let values = mapped.iter().flat_map(|table| &table.rows).flatten();
-        machine.session.budget().take(values.map(Value::text_samples).sum())?;
-        made.extend(mapped);
+        made.extend(mapped(machine.session.budget(), &table, &record)?);
     }
     merged(machine.session, made)
 }
 
-fn mapped(table: &Table, is_with: bool, members: &[(Arc<str>, crate::row::RowExpr)]) -> Result<Vec<Table>, FluxError> {
+fn mapped(budget: &Budget, table: &Table, record: &RowRecord) -> Result<Vec<Table>, QueryError> {
+    let (is_with, members) = (record.is_with, &record.members);
+    budget.take(table.rows.len() * members.len())?;
     let is_made = |name: &Arc<str>| members.iter().any(|(made, _)| made == name);
     let mut key = table.key.clone();
     key.retain(|name, _| is_with && !is_made(name));
@@ -50,6 +48,8 @@ fn mapped(table: &Table, is_with: bool, members: &[(Arc<str>, crate::row::RowExp
         for (_, expression) in members {
             cells.push(expression.value(&|name| table.value(row, name))?);
         }
+        // Texts are of any length: each row is charged before the next one is made.
+        budget.take(cells.iter().map(Value::text_samples).sum())?;
         rows.push(cells);
     }
     for (place, column) in columns.iter_mut().enumerate().skip(kept.len()) {
@@ -58,7 +58,7 @@ fn mapped(table: &Table, is_with: bool, members: &[(Arc<str>, crate::row::RowExp
         if let Some(other) = values.find(|value| type_name(value) != column.kind) {
             let (name, kind, other) = (&column.name, column.kind, type_name(other));
             let message = format!("map(): the column {name:?} would hold a {kind} in one row and a {other} in another");
-            return Err(FluxError::new(crate::syntax::Position { line: 1, column: 1 }, message));
+            return Err(FluxError::new(crate::syntax::Position { line: 1, column: 1 }, message).into());
         }
     }
     // Columns of the key that were computed group the rows as before.
@@ -126,13 +126,19 @@ struct Neighbours {
 }
 
 impl Neighbours {
-    fn read(arguments: &mut Arguments, is_non_negative: bool) -> Result<Self, FluxError> {
+    fn read(arguments: &mut Arguments) -> Result<Self, FluxError> {
         Ok(Self {
             columns: arguments.names("columns")?.unwrap_or_else(|| vec![VALUE.into()]),
-            is_non_negative: arguments.flag("nonNegative", is_non_negative)?,
+            is_non_negative: arguments.flag("nonNegative", false)?,
             keeps_first: arguments.flag("keepFirst", false)?,
             starts_at_zero: arguments.flag("initialZero", false)?,
         })
+    }
+
+    /// The options of `increase()`, which is `difference` with all of them, and then `cumulativeSum`.
+    fn of_increase(arguments: &mut Arguments) -> Result<Self, FluxError> {
+        let columns = arguments.names("columns")?.unwrap_or_else(|| vec![VALUE.into()]);
+        Ok(Self { columns, is_non_negative: true, keeps_first: true, starts_at_zero: true })
     }
 
     /// Replaces the columns of a table by what is made of each value and the last one before it; the first row goes.
@@ -148,9 +154,11 @@ impl Neighbours {
                     Some(before) if !value.is_null() => {
                         let earlier = before.get(place).cloned().unwrap_or(Value::Null);
                         let falls = compare(&value, &earlier).is_some_and(std::cmp::Ordering::is_lt);
-                        match (falls && self.is_non_negative, self.starts_at_zero) {
+                        let zero = zero(&value);
+                        let is_below_zero = compare(&value, &zero).is_some_and(std::cmp::Ordering::is_lt);
+                        match (falls && self.is_non_negative, self.starts_at_zero && !is_below_zero) {
                             (true, false) => Value::Null,
-                            (true, true) => combine(&value, &zero(&value), (row, before)),
+                            (true, true) => combine(&value, &zero, (row, before)),
                             (false, _) => combine(&value, &earlier, (row, before)),
                         }
                     }
@@ -197,15 +205,16 @@ fn subtracted(value: &Value, earlier: &Value) -> Value {
     }
 }
 
-/// `difference(nonNegative, columns, keepFirst)`, `increase(columns)`
+/// `difference(nonNegative, columns, keepFirst, initialZero)`, `increase(columns)`
 pub(super) fn difference(mut tables: Vec<Table>, mut arguments: Arguments) -> Result<Vec<Table>, FluxError> {
     let is_increase = arguments.function == "increase";
-    let mut options = Neighbours::read(&mut arguments, is_increase)?;
+    let options =
+        if is_increase { Neighbours::of_increase(&mut arguments)? } else { Neighbours::read(&mut arguments)? };
     arguments.finish()?;
-    options.starts_at_zero |= is_increase;
     for table in &mut tables {
         options.apply(table, &|value, earlier, _| subtracted(value, earlier));
         if is_increase {
+            nulls_to_zeros(table, &options.columns);
             accumulate(table, &options.columns);
         }
     }
@@ -221,7 +230,7 @@ pub(super) fn derivative(mut tables: Vec<Table>, mut arguments: Arguments) -> Re
         Some(_) => return arguments.error("unit is a positive duration without months"),
     };
     let time_column = arguments.text("timeColumn")?.unwrap_or_else(|| TIME.to_owned());
-    let options = Neighbours::read(&mut arguments, false)?;
+    let options = Neighbours::read(&mut arguments)?;
     arguments.finish()?;
     for table in &mut tables {
         let Some(time) = table.column(&time_column) else {
@@ -247,6 +256,22 @@ pub(super) fn cumulative_sum(mut tables: Vec<Table>, mut arguments: Arguments) -
     arguments.finish()?;
     tables.iter_mut().for_each(|table| accumulate(table, &columns));
     Ok(tables)
+}
+
+/// Makes zeros of the nulls of columns of numbers: where nothing is added, a sum that begins at 0 stays.
+fn nulls_to_zeros(table: &mut Table, columns: &[Arc<str>]) {
+    for name in columns {
+        let Some(place) = table.column(name) else { continue };
+        let Some(column) = table.columns.get_mut(place) else { continue };
+        let zero = match column.kind {
+            "long" | "unsignedLong" => Value::Int(0),
+            "double" => Value::Float(0.0),
+            _ => continue,
+        };
+        column.kind = type_name(&zero);
+        let cells = table.rows.iter_mut().filter_map(|row| row.get_mut(place));
+        cells.filter(|cell| cell.is_null()).for_each(|cell| *cell = zero.clone());
+    }
 }
 
 fn accumulate(table: &mut Table, columns: &[Arc<str>]) {

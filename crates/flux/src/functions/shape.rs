@@ -171,18 +171,18 @@ fn rename(tables: &mut [Table], arguments: &mut Arguments) -> Result<(), FluxErr
     let Some(Item::Record(members)) = arguments.take("columns") else {
         return arguments.error("columns is a record: {old: \"new\"}");
     };
-    for (old, new) in members {
+    for (old, new) in &*members {
         let Item::Value(Value::Text(new)) = new else {
             return arguments.error(format_args!("the new name of {old} is a string"));
         };
         for table in tables.iter_mut() {
-            if table.has(&new) && *new != *old {
+            if table.has(new) && **new != **old {
                 return arguments.error(format_args!("there is a column {new} already"));
             }
             if let Some(value) = table.key.remove(old.as_str()) {
                 table.key.insert(new.clone(), value);
             }
-            if let Some(column) = table.column(&old) {
+            if let Some(column) = table.column(old) {
                 table.columns.iter_mut().skip(column).take(1).for_each(|column| column.name = new.clone());
             }
         }
@@ -191,6 +191,9 @@ fn rename(tables: &mut [Table], arguments: &mut Arguments) -> Result<(), FluxErr
 }
 
 pub(super) fn duplicate(table: &mut Table, from: &str, to: &Arc<str>) {
+    if *from == **to {
+        return;
+    }
     match table.column(from) {
         None => {
             if let Some(value) = table.key.get(from).cloned() {

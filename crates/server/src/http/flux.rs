@@ -48,7 +48,7 @@ async fn answer(state: &Arc<State>, request: Request) -> Result<Response, ApiErr
     let (query, context, dialect) = (wanted.query, wanted.context, wanted.dialect);
     let work = move |state: &State| {
         let results = state.db.run_flux(&query, &context, &of_query)?;
-        Ok((results.csv(&dialect), ()))
+        Ok((results.csv_within(&dialect, &of_query)?, ()))
     };
     let (text, ()) = run_query(state, asked, work).await?;
     let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, "text/csv; charset=utf-8")], text).into_response();
