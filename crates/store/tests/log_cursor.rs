@@ -4,12 +4,14 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use model::TimeRange;
 use platform::sim::Simulation;
+use platform::{DiskSpace, File, Files, LockError, Mapped, OpenMode, Platform};
 use support::{Row, batch, read_all};
 use thalweg_store::{CommitListener, LogCursor, LogGap, LogRead, LogSample, LogValue, Store, StoreOptions};
 
@@ -120,6 +122,92 @@ fn it_goes_on_where_it_was_saved_after_a_crash_and_a_release() {
     assert!(other.save(1 << 40).is_err());
 }
 
+/// A disk that refuses to rename files, now and then.
+struct Refusing {
+    files: Arc<dyn Files>,
+    refuses: AtomicBool,
+}
+
+impl Files for Refusing {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.files.create_directory(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.files.list(directory)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.files.open(path, mode)
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Mapped> {
+        self.files.map(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if self.refuses.load(Ordering::Relaxed) && from.extension().is_some_and(|kind| kind == "log") {
+            return Err(io::Error::other("refused"));
+        }
+        self.files.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.files.remove(path)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.files.sync_directory(directory)
+    }
+
+    fn disk_space(&self, directory: &Path) -> io::Result<DiskSpace> {
+        self.files.disk_space(directory)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
+        self.files.lock(path)
+    }
+}
+
+#[test]
+fn a_release_that_fails_half_way_is_tried_again_and_nothing_is_missed() {
+    let simulation = Simulation::new(7);
+    let platform = simulation.platform();
+    let files = Arc::new(Refusing { files: platform.files.clone(), refuses: AtomicBool::new(false) });
+    let platform = Platform { files: files.clone(), ..platform };
+    let store = Arc::new(Store::open(platform, options(1 << 30)).unwrap());
+    let mut cursor = LogCursor::open(&store, "a", None).unwrap();
+    for round in 0..6 {
+        (round * 100..(round + 1) * 100).for_each(|number| write(&store, number));
+        let refuses = round % 2 == 0;
+        files.refuses.store(refuses, Ordering::Relaxed);
+        assert_eq!(store.flush_all().is_err(), refuses, "{round}");
+        if round == 2 {
+            let found = read(&mut cursor, 1000);
+            assert_eq!((found.numbers, found.gaps), ((0..300).collect::<Vec<_>>(), Vec::new()));
+            // What is not renamed yet is given up with the rest.
+            cursor.save(found.last_sequence).unwrap();
+        }
+    }
+    assert!(store.stats().log.segments <= 2, "{:?}", store.stats().log);
+    let found = read(&mut cursor, 1000);
+    assert_eq!((found.numbers, found.gaps), ((300..600).collect::<Vec<_>>(), Vec::new()));
+    cursor.save(found.last_sequence).unwrap();
+    assert_eq!(store.log_retained_bytes(), 0);
+}
+
+#[test]
+fn little_memory_is_held_for_little_that_was_read() {
+    let store = open(&Simulation::new(8), 1 << 30);
+    let mut cursor = LogCursor::open(&store, "a", None).unwrap();
+    write(&store, 1);
+    let LogRead::Records(batch) = cursor.read().unwrap() else { panic!("records expected") };
+    let held_bytes = store.memory().queries().used_bytes();
+    assert!((1..100_000).contains(&held_bytes), "{held_bytes}");
+    drop(batch);
+    assert_eq!(store.memory().queries().used_bytes(), 0);
+}
+
 #[test]
 fn one_that_falls_behind_is_told_which_time_it_missed() {
     let simulation = Simulation::new(2);
@@ -173,7 +261,7 @@ fn a_damaged_segment_is_a_gap_and_what_follows_is_read() {
     let names = files.list(Path::new("data/log")).unwrap();
     let retained: Vec<&String> = names.iter().filter(|name| name.ends_with(".retained")).collect();
     let path = Path::new("data/log").join(retained[2]);
-    let file = files.open(&path, platform::OpenMode::Write).unwrap();
+    let file = files.open(&path, OpenMode::Write).unwrap();
     file.write_all_at(b"damage", 4096 + 40).unwrap();
     let found = read(&mut cursor, 1000);
     assert_eq!(found.gaps.len(), 1);

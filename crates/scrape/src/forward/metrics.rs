@@ -29,7 +29,7 @@ const fn family(name: &'static str, kind: &'static str, help: &'static str, read
     Family { name, kind, help, read }
 }
 
-const FAMILIES: [Family; 16] = [
+const FAMILIES: [Family; 17] = [
     family("samples_pending", "gauge", "Samples that were read and are not sent yet.", |queue| {
         count(&queue.counts.pending)
     }),
@@ -59,6 +59,9 @@ const FAMILIES: [Family; 16] = [
     family("sent_batch_duration_seconds_count", "counter", "Requests.", |queue| count(&queue.counts.requests)),
     family("thalweg_forward_log_gaps_total", "counter", "How often the log did not hold what comes next.", |queue| {
         count(&queue.counts.gaps)
+    }),
+    family("thalweg_forward_log_gaps_failed_total", "counter", "Those that were not sent as a whole.", |queue| {
+        count(&queue.counts.gaps_failed)
     }),
     family("thalweg_forward_log_read_errors_total", "counter", "How often the log could not be read.", |queue| {
         count(&queue.counts.read_errors)

@@ -26,8 +26,9 @@ use std::sync::Arc;
 use db::Db;
 use parking_lot::Mutex;
 use platform::network::{NetworkPlatform, Tasks};
+use xxhash_rust::xxh3::xxh3_64;
 
-use crate::config::Config;
+use crate::config::{Config, Credentials, RemoteWriteConfig, Source};
 use crate::relabel::Labels;
 use queue::Queue;
 
@@ -55,7 +56,7 @@ impl Forwarder {
         let mut before = std::mem::take(&mut *queues);
         let external_labels: &Labels = &config.global.external_labels;
         for remote in &config.remote_write {
-            let name = unique_name(&remote.name, &remote.url, &queues);
+            let name = unique_name(remote, &queues);
             let queue = match before.remove(&name) {
                 Some(known) if known.is_of(remote, external_labels) => known,
                 known => {
@@ -101,11 +102,55 @@ impl Drop for Forwarder {
     }
 }
 
-/// The name of a receiver: as it is configured, or its address, with a number where others have the same.
-fn unique_name(name: &str, url: &str, taken: &BTreeMap<String, Arc<Queue>>) -> String {
-    let base = if name.is_empty() { without_credentials(url) } else { name.to_owned() };
+/// The name of a receiver, with a number where others have the same.
+fn unique_name(remote: &RemoteWriteConfig, taken: &BTreeMap<String, Arc<Queue>>) -> String {
+    let base = name_of(remote);
     let numbered = (2..).map(|number| format!("{base}#{number}"));
     std::iter::once(base.clone()).chain(numbered).find(|name| !taken.contains_key(name)).unwrap_or(base)
+}
+
+/// The name of a receiver: as it is configured, or its address with a hash of what tells it from others there. It has to stay across
+/// versions, since it names the cursor.
+fn name_of(remote: &RemoteWriteConfig) -> String {
+    if !remote.name.is_empty() {
+        return remote.name.clone();
+    }
+    let url = without_credentials(&remote.url);
+    let rules = remote.relabel.iter().map(|rule| {
+        let text = rule.text();
+        let (labels, conditions) = (&text.source_labels, &text.conditions);
+        let graphite = (&text.graphite_match, &text.graphite_labels);
+        let texts = (&text.separator, &text.target_label, &text.regex, &text.replacement);
+        format!("{:?}", (text.action, labels, texts, text.modulus, conditions, graphite))
+    });
+    let rules: Vec<String> = rules.collect();
+    let headers = remote.http.headers.iter();
+    let headers = headers.map(|header| (&*header.name, header.values.iter().map(place_of).collect()));
+    let headers: Vec<(&str, Vec<String>)> = headers.collect();
+    let account = match &remote.http.credentials {
+        Credentials::Basic { username, .. } => username.as_ref().map(place_of),
+        Credentials::Oauth2(client) => Some(client.client_id.clone()),
+        Credentials::None | Credentials::Authorization { .. } => None,
+    };
+    let user = user_of(&remote.url);
+    let hash = xxh3_64(format!("{:?}", (&url, user, account, &remote.headers, headers, rules)).as_bytes());
+    format!("{url}#{:08x}", hash >> 32)
+}
+
+/// A text of a configuration, or where it is: what a file holds may change.
+fn place_of(source: &Source) -> String {
+    match source {
+        Source::Inline(text) => text.clone(),
+        Source::File(path) => path.display().to_string(),
+    }
+}
+
+/// The user in an address.
+fn user_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let credentials = authority.rsplit_once('@').map_or("", |(credentials, _)| credentials);
+    credentials.split(':').next().unwrap_or_default()
 }
 
 /// An address without the user and the password in it.

@@ -45,6 +45,7 @@ pub(super) struct Counts {
     pub(super) highest_sent_ms: AtomicI64,
     pub(super) highest_read_ms: AtomicI64,
     pub(super) gaps: AtomicU64,
+    pub(super) gaps_failed: AtomicU64,
     pub(super) read_errors: AtomicU64,
     pub(super) requests: AtomicU64,
     pub(super) requests_ns: AtomicU64,
@@ -70,6 +71,8 @@ pub(super) struct Queue {
     pub(super) written: Notify,
     /// Why the last request failed; empty if it did not.
     last_error: Mutex<String>,
+    /// Why the last gap was not sent as a whole that was not; empty if all were.
+    gap_error: Mutex<String>,
     stop: watch::Sender<bool>,
 }
 
@@ -100,6 +103,7 @@ impl Queue {
             saved_at_ns: AtomicU64::new(network.platform.clock.monotonic_ns()),
             written: Notify::new(),
             last_error: Mutex::default(),
+            gap_error: Mutex::default(),
             stop: watch::Sender::new(false),
         });
         let as_listener: Arc<dyn CommitListener> = queue.clone();
@@ -133,9 +137,16 @@ impl Queue {
         reason.clone_into(&mut self.last_error.lock());
     }
 
-    /// Why the last request failed, if it did.
+    /// Notes that a gap was not sent as a whole, and why.
+    pub(super) fn note_failed_gap(&self, reason: String) {
+        self.counts.gaps_failed.fetch_add(1, Ordering::Relaxed);
+        *self.gap_error.lock() = reason;
+    }
+
+    /// Why the last request failed, if it did; else why a gap was not sent as a whole.
     pub(super) fn last_error(&self) -> Option<String> {
-        Some(self.last_error.lock().clone()).filter(|reason| !reason.is_empty())
+        let reasons = [self.last_error.lock().clone(), self.gap_error.lock().clone()];
+        reasons.into_iter().find(|reason| !reason.is_empty())
     }
 
     /// Ends, and saves its position.

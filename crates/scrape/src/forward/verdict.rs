@@ -46,6 +46,11 @@ pub(super) fn backoff_ms(config: &QueueConfig, attempt: u32) -> u64 {
     grown.min(config.backoff_max_ms.max(1))
 }
 
+/// The pause after an attempt with this number: as long as the receiver says, if that is longer than it would be anyway.
+pub(super) fn pause_ms(config: &QueueConfig, attempt: u32, after_ms: Option<u64>) -> u64 {
+    backoff_ms(config, attempt).max(after_ms.unwrap_or(0))
+}
+
 /// How many shards the next round has: twice as many while there is more to send than a round takes, one less while there is much less.
 pub(super) fn next_shards(config: &QueueConfig, shards: u64, sent: u64) -> u64 {
     let least = config.shards_min.clamp(1, config.shards_max.max(1));
@@ -92,6 +97,9 @@ mod tests {
         let config = QueueConfig { shards_max: 10, samples_per_send_max: 100, ..QueueConfig::default() };
         let pauses: Vec<u64> = [0, 1, 2, 7, 8, 64, 200].map(|attempt| backoff_ms(&config, attempt)).to_vec();
         assert_eq!(pauses, [30, 60, 120, 3840, 5000, 5000, 5000]);
+        assert_eq!(pause_ms(&config, 2, None), 120);
+        assert_eq!(pause_ms(&config, 2, Some(0)), 120, "a time that is over");
+        assert_eq!(pause_ms(&config, 2, Some(20_000)), 20_000);
         assert_eq!(next_shards(&config, 1, 100), 2);
         assert_eq!(next_shards(&config, 8, 900), 10);
         assert_eq!(next_shards(&config, 8, 500), 8);

@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use index::RoaringBitmap;
 use model::TimeRange;
 
 use crate::manifest::State;
+use crate::retention::before_folds;
 use crate::{Store, StoreError};
 
 /// The kind of the documents that hold the settings.
@@ -101,23 +103,57 @@ impl Store {
     /// Deletes rows that are past the TTL of their table. Whether there was a step to do.
     pub(crate) fn delete_expired_rows(&self) -> Result<bool, StoreError> {
         let now_ns = self.trusted_now_ns();
-        let mut due = Vec::new();
-        for (name, ttl) in self.retention.table_ttls.read().iter() {
-            let policy = self.policy(&name.database).unwrap_or_default();
-            let fold_ns = policy.folds.iter().map(|(_, width_ns)| *width_ns).max().unwrap_or(0);
-            let before_ns = expired_before_ns(now_ns, ttl.ttl_ns, fold_ns);
-            if before_ns > ttl.deleted_before_ns {
-                due.push((name.clone(), before_ns));
+        let ttls = self.retention.table_ttls.read().clone();
+        let (mut worked, mut failed) = (false, None);
+        for (name, ttl) in &ttls {
+            match self.delete_expired_of(name, *ttl, now_ns) {
+                Ok(deleted) => worked |= deleted,
+                // Others go on.
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        for (name, before_ns) in &due {
-            let range = TimeRange::new(i64::MIN, before_ns.saturating_sub(1));
-            self.delete_rows(&name.database, &name.table, &[], &range)?;
-            if let Some(ttl) = self.retention.table_ttls.write().get_mut(name) {
-                ttl.deleted_before_ns = *before_ns;
+        failed.map_or(Ok(worked), Err)
+    }
+
+    /// Deletes the rows of a table that are past its TTL. Whether there was a step to do.
+    fn delete_expired_of(&self, name: &TableName, ttl: TableTtl, now_ns: i64) -> Result<bool, StoreError> {
+        let policy = self.policy(&name.database).unwrap_or_default();
+        let fold_ns = policy.folds.iter().map(|(_, width_ns)| *width_ns).max().unwrap_or(0);
+        let before_ns = expired_before_ns(now_ns, ttl.ttl_ns, fold_ns);
+        if before_ns <= ttl.deleted_before_ns {
+            return Ok(false);
+        }
+        let before_ns = self.before_folds_of(name, before_ns)?;
+        if before_ns <= ttl.deleted_before_ns {
+            return Ok(false);
+        }
+        let range = TimeRange::new(i64::MIN, before_ns.saturating_sub(1));
+        self.delete_rows(&name.database, &name.table, &[], &range)?;
+        if let Some(ttl) = self.retention.table_ttls.write().get_mut(name) {
+            ttl.deleted_before_ns = before_ns;
+        }
+        Ok(true)
+    }
+
+    /// The latest time up to one that cuts no fold of a table's rows: parts may be folded as a policy said before.
+    fn before_folds_of(&self, name: &TableName, mut before_ns: i64) -> Result<i64, StoreError> {
+        let selected = self.select_table(&name.database, &name.table, &[], &[])?;
+        let mut groups = vec![RoaringBitmap::new(); self.shards.len()];
+        for group in selected.iter() {
+            if let Some(of_shard) = groups.get_mut(group.shard) {
+                of_shard.insert(group.key.group);
             }
         }
-        Ok(!due.is_empty())
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.parts_and_deletes().0).zip(&groups).collect();
+        loop {
+            let bound_ns = before_ns;
+            for (parts, groups) in &shards {
+                before_ns = before_folds(parts, groups, before_ns);
+            }
+            if before_ns == bound_ns {
+                return Ok(before_ns);
+            }
+        }
     }
 }
 

@@ -39,7 +39,8 @@ impl Store {
     pub(crate) fn merge_parts(&self, is_forced: bool) -> Result<bool, StoreError> {
         self.observe_time();
         let mut worked = self.with_reserve(|| Ok(self.drop_expired()? | self.empty_trash()?))?;
-        worked |= self.delete_expired_rows()?;
+        // Reported at the end: what cannot be deleted must not keep merges from giving room back.
+        let expired = self.delete_expired_rows();
         self.save_time_if_due()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard, is_forced)?;
@@ -48,7 +49,7 @@ impl Store {
         self.fit_partitions()?;
         // After the merges: a full disk, on which no copy can be written, must not keep them from giving room back.
         worked |= self.repair_index()?;
-        Ok(worked)
+        Ok(expired? || worked)
     }
 
     /// Flushes the fullest head if it is over its share of the budget, and the oldest if the log is over its.

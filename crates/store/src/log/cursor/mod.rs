@@ -88,6 +88,13 @@ impl LogLease {
             pool.bytes_max
         )))
     }
+
+    /// Gives back what is more than so many bytes.
+    fn shrink(&mut self, bytes: u64) {
+        let excess = self.bytes.saturating_sub(bytes);
+        self.bytes -= excess;
+        self.memory.give_back(excess);
+    }
 }
 
 impl Drop for LogLease {
@@ -162,7 +169,7 @@ impl LogCursor {
             if segment.sequences.0 > self.sequence + 1 {
                 return Ok(self.gap_to(segment.sequences.0 - 1));
             }
-            let bytes = window_bytes as u64 * (1 + DECODED_RATIO);
+            let bytes = decoded_bytes(window_bytes);
             if window_bytes > first_bytes && !memory.pool().may_ever_hold(bytes) {
                 // A record that memory never has room for: its time is read from the store.
                 return Ok(self.give_up(&segment));
@@ -208,10 +215,12 @@ impl LogCursor {
         &mut self,
         segment: &ReadableSegment,
         window: &Window,
-        lease: LogLease,
+        mut lease: LogLease,
     ) -> Result<Option<LogRead>, StoreError> {
         let records = window.records.iter().map(|raw| self.decode(&segment.path, window, raw));
         let records: Vec<LogRecord> = records.collect::<Result<_, _>>()?;
+        // A receiver that is down holds this for long.
+        lease.shrink(decoded_bytes(window.consumed));
         if window.extent == Extent::Damaged && window.records.is_empty() {
             return Ok(Some(self.give_up(segment)));
         }
@@ -254,6 +263,11 @@ impl LogCursor {
 fn first_window_bytes(pool_bytes_max: u64) -> usize {
     let fits = usize::try_from(pool_bytes_max / (2 * (1 + DECODED_RATIO))).unwrap_or(WINDOW_BYTES);
     fits.clamp(1, WINDOW_BYTES)
+}
+
+/// Bytes that so many of the log take with what they are decoded to.
+const fn decoded_bytes(log_bytes: usize) -> u64 {
+    (log_bytes as u64).saturating_mul(1 + DECODED_RATIO)
 }
 
 fn has_content(record: &LogRecord) -> bool {

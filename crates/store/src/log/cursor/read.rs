@@ -55,6 +55,8 @@ pub(super) struct Window {
     pub(super) records: Vec<RawRecord>,
     pub(super) extent: Extent,
     pub(super) next: Offset,
+    /// Bytes up to there, from the beginning of the window.
+    pub(super) consumed: usize,
 }
 
 /// Which part of a segment to read.
@@ -83,7 +85,7 @@ pub(super) fn read_window(
     let is_last = start + length as u64 == limit;
     let (records, at, extent) = parse(&bytes, &Span { start, is_last }, segment, request.after);
     let next = Offset { segment: segment.number, bytes: start + at as u64 };
-    Ok(Window { bytes, records, extent, next })
+    Ok(Window { bytes, records, extent, next, consumed: at })
 }
 
 /// Where a window is in its segment.

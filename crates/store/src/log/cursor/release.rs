@@ -8,7 +8,7 @@ use tracing_mutex::parkinglot::Mutex;
 use super::position::Position;
 use super::read::ReadableSegment;
 use super::retained::{self, RetainedSegment, retained_path};
-use crate::log::segment_path;
+use crate::log::{LiveSegment, segment_path};
 use crate::manifest::{Edit, State};
 use crate::{Store, StoreError};
 
@@ -64,6 +64,18 @@ impl CursorsState {
             edits.push(Edit::PutDocument { kind, name, bytes: retained::encode(&plan.retained).into() });
         }
         edits
+    }
+
+    /// The retained segments without those that the log still has: their release failed after it was said, and is tried again.
+    fn retained_but(&self, live: &[LiveSegment]) -> Vec<RetainedSegment> {
+        let is_live = |number: u32| live.iter().any(|segment| segment.number == number);
+        self.retained.iter().filter(|segment| !is_live(segment.number)).copied().collect()
+    }
+
+    /// Where the records of a segment end, if that is known. Once a release was said, only what is retained tells.
+    fn end_of(&self, number: u32, ends: &BTreeMap<u32, u64>) -> Option<u64> {
+        let retained = || self.retained.iter().find(|segment| segment.number == number);
+        ends.get(&number).copied().or_else(|| retained().and_then(|segment| segment.end))
     }
 
     fn apply(&mut self, plan: Plan) {
@@ -124,12 +136,13 @@ impl Store {
         let bytes_max = self.retained_bytes_max();
         let mut cursors = self.cursors.state.lock();
         let ends = self.manifest.lock().state.log_ends.clone();
-        let mut candidates = cursors.retained.clone();
-        let released = self.log.segments().into_iter().filter(|segment| segment.number <= through);
-        candidates.extend(released.map(|segment| RetainedSegment {
+        let live = self.log.segments().into_iter();
+        let live: Vec<LiveSegment> = live.filter(|segment| segment.number <= through).collect();
+        let mut candidates = cursors.retained_but(&live);
+        candidates.extend(live.iter().map(|segment| RetainedSegment {
             number: segment.number,
             sequences: segment.sequences,
-            end: ends.get(&segment.number).copied(),
+            end: cursors.end_of(segment.number, &ends),
             bytes: segment.bytes,
             range: segment.range,
         }));
@@ -138,16 +151,17 @@ impl Store {
         edits.push(Edit::LogReleased { through });
         // Said first: a segment that is gone and that nothing says so of counts as lost.
         self.commit_edits(&edits)?;
+        let retained: BTreeSet<u32> = plan.retained.iter().map(|segment| segment.number).collect();
+        let given_up = cursors.retained_but(&live);
+        let dropped = plan.dropped.clone();
+        // It counts from here: where files cannot be renamed, the next release does it.
+        cursors.apply(plan);
         let directory = self.options.directory.join("log");
-        let released = self.log.segments().into_iter().filter(|segment| segment.number <= through);
-        for path in released.map(|segment| segment_path(&directory, segment.number)) {
+        for path in live.iter().map(|segment| segment_path(&directory, segment.number)) {
             self.upkeep.health().repaired(&path.display().to_string(), 0..u64::MAX);
         }
-        let retained: BTreeSet<u32> = plan.retained.iter().map(|segment| segment.number).collect();
-        self.log.release(through, &retained)?;
-        self.remove_retained(&cursors.retained, &plan.dropped);
-        cursors.apply(plan);
-        Ok(())
+        self.remove_retained(&given_up, &dropped);
+        self.log.release(through, &retained)
     }
 
     /// Bytes that may be retained: none on a disk that is nearly full, whose room writers need.
@@ -218,7 +232,7 @@ impl Store {
         let plan = cursors.plan(cursors.retained.clone(), self.options.log_retained_bytes_max);
         edits.extend(cursors.edits(&plan));
         self.commit_edits(&edits)?;
-        self.remove_retained(&cursors.retained, &plan.dropped);
+        self.remove_retained(&cursors.retained_but(&self.log.segments()), &plan.dropped);
         cursors.apply(plan);
         Ok(())
     }
@@ -241,7 +255,8 @@ impl Store {
         let directory = self.options.directory.join("log");
         // A release waits: no segment is in neither list.
         let cursors = self.cursors.state.lock();
-        let retained = cursors.retained.iter().map(|segment| ReadableSegment {
+        let live = self.log.segments();
+        let retained = cursors.retained_but(&live).into_iter().map(|segment| ReadableSegment {
             number: segment.number,
             path: retained_path(&directory, segment.number),
             sequences: segment.sequences,
@@ -249,11 +264,11 @@ impl Store {
             range: segment.range,
         });
         let ends = self.manifest.lock().state.log_ends.clone();
-        let live = self.log.segments().into_iter().map(|segment| ReadableSegment {
+        let live = live.iter().map(|segment| ReadableSegment {
             number: segment.number,
             path: segment_path(&directory, segment.number),
             sequences: segment.sequences,
-            end: ends.get(&segment.number).copied(),
+            end: cursors.end_of(segment.number, &ends),
             range: segment.range,
         });
         retained.chain(live).collect()
