@@ -38,6 +38,15 @@ struct Request<'a> {
     format: &'a Format,
 }
 
+/// Forgets at its end what statements did that were sent at once, unless they were committed: they failed, or were cancelled.
+struct Undo<'a>(&'a Connection);
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        self.0.session().roll_back_implicit();
+    }
+}
+
 /// The prepared statements and portals of a client.
 fn store_of<C>(client: &C) -> PgWireResult<&Store>
 where
@@ -157,6 +166,10 @@ impl SimpleQueryHandler for Connection {
         if client.transaction_status() == TransactionStatus::Error {
             self.resume(client, Statements::read(&query.query).ok().as_ref());
         }
+        // Statements that no Sync followed were answered: what they wrote is not lost. After an error no query comes here before Sync.
+        if matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+            self.commit_implicit(client).await?;
+        }
         self._on_query(client, query).await
     }
 
@@ -168,8 +181,8 @@ impl SimpleQueryHandler for Connection {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let statements = Statements::read(query).map_err(|error| error_of(&error))?;
-        // A client that cancelled statements has left what they did.
-        self.session().roll_back_implicit();
+        // A client that cancels statements leaves what they did.
+        let _undo = Undo(self);
         let count = statements.parsed.statements.len();
         let mut responses = Vec::with_capacity(count);
         for index in 0..count {
@@ -184,14 +197,10 @@ impl SimpleQueryHandler for Connection {
                 Ok(response) => responses.push(response),
                 // The statements before it say what they did, unless the transaction that they were part of is over.
                 Err(error) if !responses.is_empty() && self.session().is_in_transaction() == in_transaction => {
-                    self.session().roll_back_implicit();
                     responses.push(Response::Error(Box::new(error.into())));
                     return Ok(responses);
                 }
-                Err(error) => {
-                    self.session().roll_back_implicit();
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
         if let Err(error) = self.commit_implicit(client).await {
