@@ -114,14 +114,26 @@ fn is_bcrypt_alone(account: &Account) -> bool {
 impl Directory {
     /// Adds an account, in place of one of its name.
     pub fn insert(&mut self, account: Account) {
-        self.remove(&account.name);
-        let (name, scope) = (account.name.clone(), account.scope());
-        let token = match account.credential {
+        let scope = account.scope();
+        self.insert_entry(Arc::new(Entry { account, scope, last_used_ns: AtomicI64::new(0) }));
+    }
+
+    /// As [`Directory::insert`]. An account that is as it was in an earlier directory keeps its entry: clients that have signed in are told by it.
+    pub fn insert_kept(&mut self, account: Account, earlier: &Self) {
+        match earlier.names.get(&account.name).filter(|entry| entry.account == account) {
+            Some(entry) => self.insert_entry(entry.clone()),
+            None => self.insert(account),
+        }
+    }
+
+    fn insert_entry(&mut self, entry: Arc<Entry>) {
+        let name = entry.account.name.clone();
+        self.remove(&name);
+        let token = match entry.account.credential {
             Credential::Token(hash) => Some(hash),
             Credential::Password(_) | Credential::Certificate => None,
         };
-        self.bcrypt_alone += usize::from(is_bcrypt_alone(&account));
-        let entry = Arc::new(Entry { account, scope, last_used_ns: AtomicI64::new(0) });
+        self.bcrypt_alone += usize::from(is_bcrypt_alone(&entry.account));
         self.tokens.extend(token.map(|hash| (hash, entry.clone())));
         for name in &entry.account.certificates {
             self.certificates.insert(name.clone(), entry.clone());
@@ -231,6 +243,20 @@ mod tests {
             Lookup::Check(check) => check.run(password),
         };
         entry.map(|entry| entry.account.name.clone())
+    }
+
+    #[test]
+    fn an_account_that_is_as_it_was_keeps_its_entry() {
+        let mut earlier = Directory::default();
+        let [same, changed] = ["same", "changed"].map(|name| account(name, Credential::Certificate, None));
+        earlier.insert(same.clone());
+        earlier.insert(changed.clone());
+        let mut directory = Directory::default();
+        directory.insert_kept(same, &earlier);
+        directory.insert_kept(Account { grants: Vec::new(), ..changed }, &earlier);
+        let is_kept = |name: &str| Arc::ptr_eq(directory.get(name).unwrap(), earlier.get(name).unwrap());
+        assert!(is_kept("same") && !is_kept("changed"));
+        assert!(directory.certificate_owner("same.example").is_some());
     }
 
     #[test]

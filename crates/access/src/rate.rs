@@ -173,6 +173,11 @@ impl Rates {
         Ok(())
     }
 
+    /// Takes an amount for something that is done already, whatever there is: the bucket owes the rest.
+    pub fn owe(&mut self, limit: RateLimit<'_>, amount: u64, now_ns: i64) {
+        self.bucket(limit, now_ns).amount -= amount as f64;
+    }
+
     /// Gives back what was taken for something that was not done.
     pub fn give_back(&mut self, limit: RateLimit<'_>, amount: u64, now_ns: i64) {
         let bucket = self.bucket(limit, now_ns);

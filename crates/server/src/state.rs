@@ -163,6 +163,11 @@ impl State {
         self.tenants.take(Asker { scope, tenant }, counted, amount, self.db.now_ns())
     }
 
+    /// Counts samples that a sender wrote already.
+    pub(crate) fn owe_samples(&self, scope: &Scope, tenant: &Tenant, samples: u64) {
+        self.tenants.owe(Asker { scope, tenant }, Counted::Samples, samples, self.db.now_ns());
+    }
+
     /// Lets new series of a sender in, or says why not.
     pub(crate) fn take_new_series(&self, scope: &Scope, tenant: &Tenant, count: u64) -> Result<(), String> {
         self.take(scope, tenant, (Counted::NewSeries, count)).map_err(|error| error.message)

@@ -18,12 +18,18 @@ const LEEWAY_S: i64 = 60;
 pub enum TokenError {
     /// It names a key that is not known: the provider may have a new one.
     UnknownKey,
-    /// It is wrong, is meant for others, or does not hold now. Holds why, for the log.
+    /// It is wrong or is meant for others. Holds why, for the log.
     Refused(String),
+    /// The provider has signed it for this server, but it does not hold now, or names no account. Holds why, for the log.
+    Useless(String),
 }
 
 fn refused(why: impl Into<String>) -> TokenError {
     TokenError::Refused(why.into())
+}
+
+fn useless(why: impl Into<String>) -> TokenError {
+    TokenError::Useless(why.into())
 }
 
 /// Returns whether a text has the form of such a token: three parts of base64, the first of which is a JSON object.
@@ -86,7 +92,7 @@ impl OidcRules {
         let name = claims.get(&self.name_claim).and_then(Value::as_str).unwrap_or_default();
         let is_name = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
         if !is_name {
-            return Err(refused(format!("its claim {} is no name", self.name_claim)));
+            return Err(useless(format!("its claim {} is no name", self.name_claim)));
         }
         let groups = match claims.get(&self.groups_claim) {
             Some(Value::Array(groups)) => {
@@ -108,18 +114,18 @@ fn time(claims: &Map<String, Value>, name: &str) -> Option<i64> {
 }
 
 fn check_times(claims: &Map<String, Value>, now_s: i64) -> Result<(), TokenError> {
-    let expires_s = time(claims, "exp").ok_or_else(|| refused("its time of expiry cannot be read"))?;
+    let expires_s = time(claims, "exp").ok_or_else(|| useless("its time of expiry cannot be read"))?;
     if expires_s.saturating_add(LEEWAY_S) <= now_s {
-        return Err(refused("it has expired"));
+        return Err(useless("it has expired"));
     }
     for name in ["nbf", "iat"] {
         let Some(value) = claims.get(name) else { continue };
         if value.is_null() {
             continue;
         }
-        let from_s = time(claims, name).ok_or_else(|| refused(format!("its {name} cannot be read")))?;
+        let from_s = time(claims, name).ok_or_else(|| useless(format!("its {name} cannot be read")))?;
         if from_s.saturating_sub(LEEWAY_S) > now_s {
-            return Err(refused(format!("it does not hold yet ({name})")));
+            return Err(useless(format!("it does not hold yet ({name})")));
         }
     }
     Ok(())
@@ -255,6 +261,12 @@ mod tests {
             assert!(rules().check(&token, &keys, NOW_S).is_err(), "{what}");
         }
         assert!(rules().check(&good, &keys, NOW_S).is_ok());
+        // Only what the provider has signed for this server is known to have been right.
+        let mut expired = claims();
+        expired["exp"] = json!(NOW_S - 61);
+        let check = |key: &Provider| rules().check(&key.token(&header, &expired), &keys, NOW_S);
+        assert!(matches!(check(&provider), Err(TokenError::Useless(_))));
+        assert!(matches!(check(&stranger), Err(TokenError::Refused(_))));
     }
 
     #[test]

@@ -208,7 +208,12 @@ pub(super) async fn drop_named(state: &Arc<State>, caller: &Caller, name: String
     caller.require(Right::Admin, &name)?;
     state.sign_in.audit.note(state.db.now_ns(), Event::Deleted, caller.actor(), &format!("drop database {name}"));
     let message = format!("there is no database {name:?}");
-    let dropped = state.work(move |state| state.db.drop_database(&name)).await?.map_err(|error| storage(&error))?;
+    let work = move |state: &State| {
+        let dropped = state.db.drop_database(&name);
+        state.tenants.forget_dropped(&state.db);
+        dropped
+    };
+    let dropped = state.work(work).await?.map_err(|error| storage(&error))?;
     if dropped { Ok(StatusCode::NO_CONTENT.into_response()) } else { Err(ApiError::not_found(message)) }
 }
 

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
 use crate::http::json;
+use crate::http::parameters::{Parameters, bucket_database};
 use crate::http::write::{Outcome, with_retry, with_retry_after};
 
 /// The kind of errors of what is there already.
@@ -16,6 +17,16 @@ pub(crate) enum Version {
     V1,
     V2,
     V3,
+}
+
+/// The database that a write names: by `bucket` alone in version 2, by `db` alone in the others.
+pub(crate) fn written_database(version: Version, parameters: &Parameters) -> Result<&str, ApiError> {
+    let named = match version {
+        Version::V2 => parameters.get("bucket").map(bucket_database).transpose()?,
+        Version::V1 => parameters.get("db"),
+        Version::V3 => Some(parameters.required("db")?),
+    };
+    Ok(named.unwrap_or(model::DEFAULT_DATABASE))
 }
 
 /// A line that was not taken.

@@ -114,11 +114,7 @@ pub(crate) async fn drop_bucket(
 pub(crate) async fn delete(From(state): From<Arc<State>>, request: Request) -> Response {
     respond(async {
         let parts = extract(&state, request).await?;
-        let database = match (parts.parameters.get("bucket"), parts.parameters.get("bucketID")) {
-            (Some(name), _) => bucket_database(name)?.to_owned(),
-            (None, Some(id)) => named(&state, &parts.caller, id)?,
-            (None, None) => return Err(ApiError::invalid_parameter("bucket", "it is missing")),
-        };
+        let database = deleted_database(&state, &parts.caller, &parts.parameters)?;
         if !visible(&state, &parts.caller).contains(&database) {
             return Err(ApiError::not_found(format!("bucket {database:?} not found")));
         }
@@ -136,6 +132,15 @@ pub(crate) async fn delete(From(state): From<Arc<State>>, request: Request) -> R
         Ok(StatusCode::NO_CONTENT.into_response())
     })
     .await
+}
+
+/// The database that a delete names.
+pub(crate) fn deleted_database(state: &State, caller: &Caller, parameters: &Parameters) -> Result<String, ApiError> {
+    match (parameters.get("bucket"), parameters.get("bucketID")) {
+        (Some(name), _) => bucket_database(name).map(str::to_owned),
+        (None, Some(id)) => named(state, caller, id),
+        (None, None) => Err(ApiError::invalid_parameter("bucket", "it is missing")),
+    }
 }
 
 async fn respond(answer: impl Future<Output = Result<Response, ApiError>>) -> Response {

@@ -12,6 +12,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use access::audit::Event;
 use access::statement::AccountStatement;
 use axum::extract::{Request, State as From};
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -242,6 +243,10 @@ fn run(state: &State, wanted: &Wanted, (caller, budget): (&Caller, &Budget)) -> 
         };
         if let (Ok(_), Some((event, statement))) = (&result, wanted.query.audited(number)) {
             state.sign_in.audit.note(state.db.now_ns(), event, caller.actor(), &statement);
+            if event == Event::Deleted {
+                // It may have dropped a database.
+                state.tenants.forget_dropped(&state.db);
+            }
         }
         failed = result.is_err();
         results.push(result.map_err(timed_out));

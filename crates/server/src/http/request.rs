@@ -10,8 +10,9 @@ use ingest::encoding::Encoding;
 
 use crate::error::ApiError;
 use crate::http::body::{self, Buffer, Share};
+use crate::http::influx::{self, Version};
+use crate::http::influx_v2;
 use crate::http::parameters::Parameters;
-use crate::http::parameters::bucket_database;
 use crate::scheduler::tenants::Tenant;
 use crate::sign_in::Caller;
 use crate::state::State;
@@ -94,12 +95,18 @@ pub(crate) async fn extract_write(state: &Arc<State>, request: Request) -> Resul
     })
 }
 
-/// What a request counts as before its body is read: the database that its query string or its headers name.
+/// What a request counts as before its body is read: the database that its query string or its headers name, in the way of its route.
 pub(crate) fn tenant_named(state: &State, (uri, headers): (&Uri, &HeaderMap), caller: &Caller) -> Arc<Tenant> {
     let parameters = Parameters::read(uri.query(), &HeaderMap::new(), &[]).unwrap_or_default();
-    let bucket = parameters.get("bucket").and_then(|bucket| bucket_database(bucket).ok()).map(str::to_owned);
-    let database = bucket.unwrap_or_else(|| parameters.database(headers));
-    state.tenant(&database, &caller.scope)
+    let database = match uri.path() {
+        "/write" => influx::written_database(Version::V1, &parameters).map(str::to_owned),
+        "/api/v2/write" => influx::written_database(Version::V2, &parameters).map(str::to_owned),
+        "/api/v3/write_lp" => influx::written_database(Version::V3, &parameters).map(str::to_owned),
+        "/api/v2/delete" => influx_v2::deleted_database(state, caller, &parameters),
+        _ => Ok(parameters.database(headers)),
+    };
+    // One that names none is refused by its handler.
+    state.tenant(&database.unwrap_or_default(), &caller.scope)
 }
 
 /// As [`tenant_named`], of a request's head.

@@ -12,6 +12,7 @@ use access::scope::Scope;
 use access::secret::PASSWORD_MEMORY_KIB;
 use axum::http::StatusCode;
 
+use super::oidc::Refusal;
 use super::{Caller, Destination, OwnedCredentials, denied, lock, unauthorized};
 use crate::error::ApiError;
 use crate::http::body::Share;
@@ -20,6 +21,11 @@ use crate::state::State;
 
 /// How long a sign-in waits for its turn to be checked.
 const CHECK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The error of what can be tried again as it is. Answers with it say when.
+pub(super) fn unavailable(message: &str) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message.to_owned())
+}
 
 impl State {
     /// Who a client is by its credentials; without any, by the connection itself.
@@ -42,7 +48,7 @@ impl State {
         self.check_wait(address, &name)?;
         if let (Some(oidc), Some(token)) = (&self.sign_in.oidc, credentials.provided()) {
             let signed_in = oidc.sign_in(token, now_ns).await;
-            return signed_in.map(|scope| Caller { scope, remote }).map_err(|why| self.refuse_provided(address, &why));
+            return signed_in.map(|scope| Caller { scope, remote }).map_err(|why| self.refuse_provided(address, why));
         }
         let Some(entry) = self.find_account(credentials, address).await? else {
             self.sign_in.fail(address, &name, now_ns);
@@ -52,15 +58,28 @@ impl State {
         Ok(Caller { scope: entry.scope.clone(), remote })
     }
 
-    /// Refuses a token of an identity provider. Why is the operator's to know.
-    fn refuse_provided(&self, address: Option<IpAddr>, why: &str) -> ApiError {
-        self.sign_in.fail(address, "", self.db.now_ns());
+    /// Refuses a token of an identity provider. Why is the operator's to know. Only a token that is wrong counts as a sign-in that failed: what a
+    /// provider that does not answer costs is not its sender's fault, and clients send tokens until they have expired.
+    fn refuse_provided(&self, address: Option<IpAddr>, refusal: Refusal) -> ApiError {
+        let why = match refusal {
+            Refusal::Unavailable(why) => {
+                self.tell(|| format!("OpenID Connect: a token cannot be checked: {why}"));
+                return unavailable(
+                    "the token cannot be checked now, since the identity provider does not answer: try again",
+                );
+            }
+            Refusal::Useless(why) => why,
+            Refusal::Wrong(why) => {
+                self.sign_in.fail(address, "", self.db.now_ns());
+                why
+            }
+        };
         self.tell(|| format!("OpenID Connect: a token is refused: {why}"));
         unauthorized("the token is wrong, or has expired")
     }
 
     /// Refuses an address, or a name from there, whose sign-ins have failed too often.
-    fn check_wait(&self, address: Option<IpAddr>, name: &str) -> Result<(), ApiError> {
+    pub(super) fn check_wait(&self, address: Option<IpAddr>, name: &str) -> Result<(), ApiError> {
         let Some(wait) = self.sign_in.wait(address, name, self.db.now_ns()) else { return Ok(()) };
         let seconds = wait.as_secs().max(1);
         Err(ApiError::later(format!("too many sign-ins have failed from here: try again in {seconds} s")))
@@ -81,7 +100,7 @@ impl State {
     }
 
     /// Who a client is that sends no credentials: the owner of its certificate, or a client that the mode of a unix socket lets in.
-    fn connected_caller(&self, peer: &Peer) -> Option<Caller> {
+    pub(crate) fn connected_caller(&self, peer: &Peer) -> Option<Caller> {
         let remote = Some(peer.address);
         if peer.transport == Transport::UnixSocket {
             return Some(Caller { scope: Scope::open(), remote });
@@ -120,7 +139,7 @@ impl State {
         }
         if let Some(oidc) = self.sign_in.oidc.as_ref().filter(|_| has_form(token)) {
             let signed_in = oidc.sign_in_by_known(token, now_ns);
-            return signed_in.map(|scope| Caller { scope, remote }).map_err(|why| self.refuse_provided(address, &why));
+            return signed_in.map(|scope| Caller { scope, remote }).map_err(|why| self.refuse_provided(address, why));
         }
         match self.sign_in.directory().look_up(Credentials::Token(token), now_ns) {
             Lookup::Known(entry) => {

@@ -189,17 +189,17 @@ impl SignIn {
 
     /// Reads all accounts anew.
     pub(crate) fn reload(&self, db: &Db) {
-        let mut directory = Directory::default();
+        let (mut directory, earlier) = (Directory::default(), self.directory());
         for (name, document) in db.documents(ACCOUNTS) {
             match Account::from_document(&document) {
-                Ok(account) => directory.insert(account),
+                Ok(account) => directory.insert_kept(account, &earlier),
                 // It signs no client in.
                 Err(reason) => {
                     crate::notice::write(&format!("the account {name} cannot be read and may not sign in: {reason}"));
                 }
             }
         }
-        self.configured.iter().cloned().for_each(|account| directory.insert(account));
+        self.configured.iter().cloned().for_each(|account| directory.insert_kept(account, &earlier));
         *self.directory.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(directory);
     }
 
@@ -210,12 +210,17 @@ impl SignIn {
 
     /// A caller as the client of a connection that stays open.
     pub(crate) fn client(&self, caller: &Caller) -> Client {
-        if let Some(expires_ns) = self.oidc.as_ref().and_then(|oidc| oidc.expires_ns(&caller.scope)) {
-            return Client::External { scope: caller.scope.clone(), expires_ns };
+        let scope = caller.scope.clone();
+        if Arc::ptr_eq(&scope, &Scope::open()) {
+            return Client::Known(scope);
         }
-        let entry = self.directory().get(&caller.scope.name).cloned();
-        let entry = entry.filter(|entry| Arc::ptr_eq(&entry.scope, &caller.scope));
-        entry.map_or_else(|| Client::Known(caller.scope.clone()), Client::Account)
+        let entry = self.directory().get(&scope.name).cloned();
+        if let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.scope, &scope)) {
+            return Client::Account(entry);
+        }
+        // An account of the server's own that was changed or removed since the sign-in has no such scope any more: it signs in again.
+        let expires_ns = self.oidc.as_ref().and_then(|oidc| oidc.expires_ns(&scope)).unwrap_or(i64::MIN);
+        Client::External { scope, expires_ns }
     }
 
     /// What a client may do by now: the rights of its account as they are. `None` if it could not sign in so any more, since the account was

@@ -24,7 +24,7 @@ const KEYS_FRESH_S: i64 = 3_600;
 /// For how long they are used while the provider cannot be reached.
 const KEYS_AGE_MAX_S: i64 = 24 * 3_600;
 /// How often the provider is asked at most.
-const FETCH_PAUSE_S: i64 = 30;
+const FETCH_PAUSE_S: u64 = 30;
 /// How long the provider may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -54,6 +54,27 @@ impl fmt::Debug for OidcClient {
     }
 }
 
+/// Why a token or a code signs no client in. Holds why, for the log.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The provider cannot be asked: the token may be right.
+    Unavailable(String),
+    /// It may be right, or was: it is signed by a key that the provider was not asked for yet, or has expired.
+    Useless(String),
+    /// It is wrong.
+    Wrong(String),
+}
+
+impl From<TokenError> for Refusal {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::UnknownKey => Self::Wrong("it is signed by a key that the provider does not name".to_owned()),
+            TokenError::Useless(why) => Self::Useless(why),
+            TokenError::Refused(why) => Self::Wrong(why),
+        }
+    }
+}
+
 /// The provider, and what is known of it.
 pub struct Oidc {
     rules: OidcRules,
@@ -71,6 +92,12 @@ struct Known {
     discovery: Discovery,
     keys: KeySet,
     fetched_s: i64,
+}
+
+impl Known {
+    fn is_young(&self, now_s: i64, max_s: i64) -> bool {
+        now_s.saturating_sub(self.fetched_s) <= max_s
+    }
 }
 
 /// A token that was right.
@@ -122,24 +149,49 @@ impl Oidc {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The provider's documents at a time, fetched if they are old.
-    async fn fresh(&self, now_s: i64) -> Result<Arc<Known>, String> {
-        let is_young = |known: &Arc<Known>, max_s: i64| now_s.saturating_sub(known.fetched_s) <= max_s;
-        if let Some(known) = self.known().filter(|known| is_young(known, KEYS_FRESH_S)) {
+    /// The provider's documents at a time. Old ones are used while new ones are fetched.
+    async fn fresh(self: &Arc<Self>, now_s: i64) -> Result<Arc<Known>, Refusal> {
+        if let Some(known) = self.usable(now_s) {
+            self.refresh_old(&known, now_s);
             return Ok(known);
         }
         let fetched = self.fetch(now_s).await;
-        match self.known().filter(|known| is_young(known, KEYS_AGE_MAX_S)) {
-            Some(known) => Ok(known),
-            None => Err(fetched.err().unwrap_or_else(|| "the provider was asked a moment ago".to_owned())),
+        let why = || fetched.err().unwrap_or_else(|| "the provider was asked a moment ago".to_owned());
+        self.usable(now_s).ok_or_else(|| Refusal::Unavailable(why()))
+    }
+
+    /// The provider's documents, if they are young enough to be used.
+    fn usable(&self, now_s: i64) -> Option<Arc<Known>> {
+        self.known().filter(|known| known.is_young(now_s, KEYS_AGE_MAX_S))
+    }
+
+    fn refresh_old(self: &Arc<Self>, known: &Known, now_s: i64) {
+        if !known.is_young(now_s, KEYS_FRESH_S) {
+            self.refresh(now_s);
         }
     }
 
-    /// Asks the provider for its documents, unless that was done a moment ago.
-    async fn fetch(&self, now_s: i64) -> Result<(), String> {
+    /// Has the provider asked for its documents, if it is not being asked and was not a moment ago, and does not wait for them.
+    fn refresh(self: &Arc<Self>, now_s: i64) {
+        let is_due = self.asked_s.try_lock().is_ok_and(|asked_s| is_due(*asked_s, now_s));
+        // Threads that compute may have no runtime; the next request on a network thread has one.
+        let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| is_due);
+        let this = self.clone();
+        runtime.map(|runtime| runtime.spawn(async move { this.fetch_due(now_s).await }));
+    }
+
+    /// Asks the provider for its documents, unless that was done a moment ago; returns whether it was asked. A client that leaves meanwhile
+    /// does not break that off for the others.
+    async fn fetch(self: &Arc<Self>, now_s: i64) -> Result<bool, String> {
+        let this = self.clone();
+        let fetching = tokio::spawn(async move { this.fetch_due(now_s).await });
+        fetching.await.unwrap_or_else(|error| Err(format!("the provider could not be asked: {error}")))
+    }
+
+    async fn fetch_due(&self, now_s: i64) -> Result<bool, String> {
         let mut asked_s = self.asked_s.lock().await;
-        if asked_s.is_some_and(|asked_s| (0..FETCH_PAUSE_S).contains(&now_s.saturating_sub(asked_s))) {
-            return Ok(());
+        if !is_due(*asked_s, now_s) {
+            return Ok(false);
         }
         *asked_s = Some(now_s);
         let fetched = self.fetch_now(now_s).await;
@@ -147,7 +199,28 @@ impl Oidc {
             Ok(known) => *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known.clone()),
             Err(why) => crate::notice::write(&format!("OpenID Connect: {}: {why}", self.rules.issuer)),
         }
-        fetched.map(drop)
+        fetched.map(|_| true)
+    }
+
+    /// Checks a token; one of a key that is not known by keys that are fetched anew.
+    async fn check(
+        self: &Arc<Self>,
+        now_s: i64,
+        check: impl Fn(&KeySet) -> Result<Identity, TokenError>,
+    ) -> Result<Identity, Refusal> {
+        let known = self.fresh(now_s).await?;
+        let checked = check(&known.keys);
+        if checked != Err(TokenError::UnknownKey) {
+            return checked.map_err(Refusal::from);
+        }
+        // The provider may sign with a new key.
+        let was_asked = self.fetch(now_s).await.map_err(Refusal::Unavailable)?;
+        let known = self.known().unwrap_or(known);
+        let checked = check(&known.keys);
+        if checked == Err(TokenError::UnknownKey) && !was_asked {
+            return Err(new_key());
+        }
+        checked.map_err(Refusal::from)
     }
 
     async fn fetch_now(&self, now_s: i64) -> Result<Arc<Known>, String> {
@@ -175,32 +248,35 @@ impl Oidc {
         asked.unwrap_or_else(|_| Err("it does not answer".to_owned())).map_err(|why| format!("{url}: {why}"))
     }
 
-    /// What the sender of a token may do; an error is for the log.
-    pub(crate) async fn sign_in(&self, token: &str, now_ns: i64) -> Result<Arc<Scope>, String> {
+    /// What the sender of a token may do.
+    pub(crate) async fn sign_in(self: &Arc<Self>, token: &str, now_ns: i64) -> Result<Arc<Scope>, Refusal> {
         if let Some(scope) = self.checked(token, now_ns) {
             return Ok(scope);
         }
         let second = now_ns / NS_PER_S;
-        let known = self.fresh(second).await?;
-        let mut checked = self.rules.check(token, &known.keys, second);
-        if checked == Err(TokenError::UnknownKey) {
-            // The provider may sign with a new key.
-            self.fetch(second).await?;
-            let known = self.known().unwrap_or(known);
-            checked = self.rules.check(token, &known.keys, second);
-        }
-        self.remember(token, checked)
+        let identity = self.check(second, |keys| self.rules.check(token, keys, second)).await?;
+        Ok(self.remember(token, &identity, now_ns))
     }
 
     /// As [`Oidc::sign_in`], by what is known of the provider already.
-    pub(crate) fn sign_in_by_known(&self, token: &str, now_ns: i64) -> Result<Arc<Scope>, String> {
+    pub(crate) fn sign_in_by_known(self: &Arc<Self>, token: &str, now_ns: i64) -> Result<Arc<Scope>, Refusal> {
         if let Some(scope) = self.checked(token, now_ns) {
             return Ok(scope);
         }
         let second = now_ns / NS_PER_S;
-        let known = self.known().filter(|known| second.saturating_sub(known.fetched_s) <= KEYS_AGE_MAX_S);
-        let known = known.ok_or("the provider's keys are not known yet")?;
-        self.remember(token, self.rules.check(token, &known.keys, second))
+        let Some(known) = self.usable(second) else {
+            self.refresh(second);
+            return Err(Refusal::Unavailable("the provider's keys are not known yet".to_owned()));
+        };
+        self.refresh_old(&known, second);
+        match self.rules.check(token, &known.keys, second) {
+            Ok(identity) => Ok(self.remember(token, &identity, now_ns)),
+            Err(TokenError::UnknownKey) => {
+                self.refresh(second);
+                Err(new_key())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn checked(&self, token: &str, now_ns: i64) -> Option<Arc<Scope>> {
@@ -211,19 +287,20 @@ impl Oidc {
             .map(|checked| checked.scope.clone())
     }
 
-    fn remember(&self, token: &str, checked: Result<Identity, TokenError>) -> Result<Arc<Scope>, String> {
-        let identity = checked.map_err(|error| match error {
-            TokenError::UnknownKey => "it is signed by a key that the provider does not name".to_owned(),
-            TokenError::Refused(why) => why,
-        })?;
-        let scope = self.rules.scope(&identity);
+    /// Keeps what a token gives. As long as a caller has a scope, it is found here: how long its connection may last is known by that.
+    fn remember(&self, token: &str, identity: &Identity, now_ns: i64) -> Arc<Scope> {
+        let hash = token_hash(token);
         let mut all = lock(&self.checked);
-        if all.len() >= CHECKED_MAX {
-            all.clear();
+        // Another request with the token may have been faster.
+        if let Some(checked) = all.get(&hash).filter(|checked| checked.expires_ns > now_ns) {
+            return checked.scope.clone();
         }
-        let expires_ns = identity.expires_s.saturating_mul(NS_PER_S);
-        all.insert(token_hash(token), Checked { scope: scope.clone(), expires_ns });
-        Ok(scope)
+        if all.len() >= CHECKED_MAX {
+            all.retain(|_, checked| checked.expires_ns > now_ns && Arc::strong_count(&checked.scope) > 1);
+        }
+        let (scope, expires_ns) = (self.rules.scope(identity), identity.expires_s.saturating_mul(NS_PER_S));
+        all.insert(hash, Checked { scope: scope.clone(), expires_ns });
+        scope
     }
 
     /// Until when a scope holds that a token gave.
@@ -238,7 +315,12 @@ impl Oidc {
     }
 
     /// Begins a sign-in of the page: where the browser is sent.
-    pub(crate) async fn begin(&self, client: &OidcClient, attempt: Attempt, now_s: i64) -> Result<String, String> {
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        client: &OidcClient,
+        attempt: Attempt,
+        now_s: i64,
+    ) -> Result<String, Refusal> {
         let known = self.fresh(now_s).await?;
         let url = authorization_url(client, &known.discovery, &attempt);
         lock(&self.pending).begin(attempt, now_s);
@@ -252,23 +334,29 @@ impl Oidc {
 
     /// Exchanges a code for what the account may do that it stands for.
     pub(crate) async fn exchange(
-        &self,
+        self: &Arc<Self>,
         client: &OidcClient,
         (code, attempt): (&str, &Attempt),
         now_s: i64,
-    ) -> Result<Arc<Scope>, String> {
+    ) -> Result<Arc<Scope>, Refusal> {
         let known = self.fresh(now_s).await?;
         let request = code_request(client, &known.discovery, (code, attempt));
-        let token = id_token(&self.ask(request, DOCUMENT_BYTES_MAX).await?)?;
+        let answer = self.ask(request, DOCUMENT_BYTES_MAX).await.map_err(Refusal::Unavailable)?;
+        let token = id_token(&answer).map_err(Refusal::Wrong)?;
         let rules = OidcRules { audiences: vec![client.id.clone()], ..self.rules.clone() };
-        let mut checked = rules.check_answer(&token, &known.keys, (&attempt.nonce, now_s));
-        if checked == Err(TokenError::UnknownKey) {
-            self.fetch(now_s).await?;
-            let known = self.known().unwrap_or(known);
-            checked = rules.check_answer(&token, &known.keys, (&attempt.nonce, now_s));
-        }
-        checked.map(|identity| self.rules.scope(&identity)).map_err(|error| format!("{error:?}"))
+        let identity = self.check(now_s, |keys| rules.check_answer(&token, keys, (&attempt.nonce, now_s))).await?;
+        Ok(self.rules.scope(&identity))
     }
+}
+
+/// Returns whether the provider may be asked again.
+fn is_due(asked_s: Option<i64>, now_s: i64) -> bool {
+    // A request may have waited for another one that came later.
+    asked_s.is_none_or(|asked_s| now_s.abs_diff(asked_s) >= FETCH_PAUSE_S)
+}
+
+fn new_key() -> Refusal {
+    Refusal::Useless("it is signed by a key that is not known, and the provider was asked a moment ago".to_owned())
 }
 
 /// Where a browser signs in.

@@ -58,7 +58,7 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
         jobs,
         buffers,
         has_rested: true,
-        samples,
+        samples: samples.clone(),
     };
     let reading = async {
         let (is_silent, written) = tokio::select! {
@@ -69,6 +69,7 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
         (is_silent, written, from, received)
     };
     let ((is_silent, written, from, received), applied) = tokio::join!(reading, turn::apply_all(planes, work));
+    owe_rest(planes, &client, &samples);
     let written = match written {
         Some(written) => written,
         None => writing.await,
@@ -85,6 +86,17 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
             socket::linger(from).await;
             None
         }
+    }
+}
+
+/// Counts the samples of the last messages, after which none came that would have waited for them.
+fn owe_rest(planes: &Planes, client: &Client, samples: &AtomicU64) {
+    let (state, samples) = (&planes.state, samples.swap(0, Ordering::Relaxed));
+    if samples == 0 {
+        return;
+    }
+    if let Some(scope) = state.sign_in.scope_now(client, state.db.now_ns()) {
+        state.owe_samples(&scope, &state.own_tenant(), samples);
     }
 }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::grant::Right;
+use access::oidc::token::TOKEN_BYTES_MAX;
 use access::rate::Counted;
 use db::{GroupsToRegister, SeriesGate, StoreError, Token};
 use model::DEFAULT_DATABASE;
 use tokio::io::AsyncWriteExt;
 use wire::WireError;
-use wire::control::{self, Answer, BEGINNING_BYTES_MAX, Registered, Registration, Request};
+use wire::control::{self, Answer, Registered, Registration, Request};
 use wire::frame::{MessageBuffer, Plane};
 
 use super::Planes;
@@ -17,11 +18,14 @@ use super::socket::{self, End};
 use crate::error::ApiError;
 use crate::listen::socket::{Peer, Socket};
 use crate::scheduler::tenants::limits::limits_series;
-use crate::sign_in::{Caller, forbidden};
+use crate::sign_in::{Caller, forbidden, unauthorized};
 use crate::state::State;
 
 /// Bytes that labels and what is made of them take for each byte of a message.
 const REGISTRATION_FACTOR: usize = 8;
+
+/// Bytes of a request's beginning that are looked at before its sender is known: a token lies there, also the longest one of a provider.
+const BEGINNING_BYTES: usize = TOKEN_BYTES_MAX + (1 << 10);
 
 /// Serves until the client goes, breaks the protocol, or the server stops.
 pub(super) async fn serve(planes: &Arc<Planes>, mut stream: Socket, peer: Peer) {
@@ -53,11 +57,10 @@ async fn requests(planes: &Arc<Planes>, (stream, peer): (&mut Socket, &Peer), pa
         let bytes = socket::header(stream, settings.message_bytes_max, silence).await?;
         let (mut buffer, mut share) = (MessageBuffer::default(), planes.state.bodies.share(&planes.state.own_tenant()));
         let mut filled = 0;
-        if !is_known && bytes > BEGINNING_BYTES_MAX {
-            filled = BEGINNING_BYTES_MAX;
+        if !is_known && bytes > BEGINNING_BYTES {
+            filled = BEGINNING_BYTES;
             socket::message(stream, 0..filled, (&mut buffer, &mut share), head).await?;
-            let token = control::token_in_beginning(buffer.bytes()).unwrap_or_default();
-            planes.state.token_caller(token, peer).map_err(|error| End::Broken(WireError(error.message)))?;
+            beginner(&planes.state, buffer.bytes(), peer).map_err(|error| End::Broken(WireError(error.message)))?;
         }
         socket::message(stream, filled..bytes, (&mut buffer, &mut share), patience).await?;
         // Labels are copied out of the message, and looked at one after the other: not on a network thread.
@@ -81,6 +84,16 @@ async fn requests(planes: &Arc<Planes>, (stream, peer): (&mut Socket, &Peer), pa
         control::encode_answer(&answer, &mut out)?;
         socket::send(stream, &out, patience).await?;
     }
+}
+
+/// Who the client is that has sent the beginning of a request. One whose token does not lie there has not failed: it has put labels before it.
+fn beginner(state: &State, beginning: &[u8], peer: &Peer) -> Result<Caller, ApiError> {
+    let Some(token) = control::token_in_beginning(beginning) else {
+        let unknown =
+            || unauthorized("the token does not lie in the beginning of the request: send it first, or less at once");
+        return state.connected_caller(peer).ok_or_else(unknown);
+    };
+    state.token_caller(token, peer)
 }
 
 fn register(state: &State, request: &Request, caller: &Caller) -> Result<Registered, ApiError> {

@@ -56,6 +56,8 @@ struct Served {
 struct Provider {
     issuer: String,
     served: Arc<Mutex<Served>>,
+    /// The provider does not answer while it is held.
+    gate: Arc<Mutex<()>>,
 }
 
 impl Provider {
@@ -63,13 +65,14 @@ impl Provider {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let issuer = format!("http://{}", listener.local_addr().unwrap());
         let served = Arc::new(Mutex::new(Served { keys, codes: HashMap::new(), paths: Vec::new() }));
-        let (shared, own) = (served.clone(), issuer.clone());
+        let gate = Arc::new(Mutex::new(()));
+        let (shared, own, door) = (served.clone(), issuer.clone(), gate.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let _ = answer(stream.unwrap(), &own, &shared);
+                let _ = answer(stream.unwrap(), &own, &shared, &door);
             }
         });
-        Self { issuer, served }
+        Self { issuer, served, gate }
     }
 
     fn requests(&self, path: &str) -> usize {
@@ -78,7 +81,7 @@ impl Provider {
 }
 
 /// Answers one request of a connection.
-fn answer(mut stream: TcpStream, issuer: &str, served: &Mutex<Served>) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, issuer: &str, served: &Mutex<Served>, gate: &Mutex<()>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut first, mut length, mut authorization) = (String::new(), 0, String::new());
     reader.read_line(&mut first)?;
@@ -95,8 +98,9 @@ fn answer(mut stream: TcpStream, issuer: &str, served: &Mutex<Served>) -> std::i
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    served.lock().unwrap().paths.push(path.clone());
+    drop(gate.lock().unwrap());
     let mut served = served.lock().unwrap();
-    served.paths.push(path.clone());
     let (status, document) = match path.as_str() {
         "/.well-known/openid-configuration" => (
             200,
@@ -202,6 +206,51 @@ fn tokens_of_the_provider_sign_in_with_the_rights_of_their_groups() {
     }
     // A key that is not known is asked for, not too often; the provider has it by now, and will not be asked again so soon.
     assert_eq!((provider.requests("/keys"), provider.requests("/.well-known/openid-configuration")), (1, 1));
+}
+
+#[test]
+fn a_client_that_leaves_does_not_break_off_what_others_wait_for() {
+    let key = Key::new("k1");
+    let provider = Provider::start(vec![key.jwk()]);
+    let server = start(&provider);
+    let token = key.sign(&claims(&provider, &["admins"]));
+    let closed = provider.gate.lock().unwrap();
+    let mut leaving = TcpStream::connect(server.address).unwrap();
+    write!(leaving, "GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n").unwrap();
+    let started = std::time::Instant::now();
+    while provider.requests("/.well-known/openid-configuration") == 0 {
+        assert!(started.elapsed() < std::time::Duration::from_secs(20));
+        std::thread::yield_now();
+    }
+    drop(leaving);
+    // The server takes note of it.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    drop(closed);
+    assert_eq!(bearer(&server, "/metrics", &token).status, 200);
+    assert_eq!(provider.requests("/keys"), 1);
+}
+
+#[test]
+fn only_tokens_that_are_wrong_make_an_address_wait() {
+    let (key, stranger) = (Key::new("k1"), Key::new("k1"));
+    let provider = Provider::start(vec![key.jwk()]);
+    let server = start(&provider);
+    let right = key.sign(&claims(&provider, &["admins"]));
+    let mut old = claims(&provider, &["admins"]);
+    old["exp"] = json!(now_s() - 100);
+    let old = key.sign(&old);
+    assert!((0..10).all(|_| bearer(&server, "/metrics", &old).status == 401), "it was right once");
+    assert_eq!(bearer(&server, "/metrics", &right).status, 200);
+    let wrong = stranger.sign(&claims(&provider, &["admins"]));
+    assert!((0..10).any(|_| bearer(&server, "/metrics", &wrong).status == 429));
+    // Nor does a provider that does not answer.
+    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = Provider { issuer: format!("http://{nowhere}"), ..provider };
+    let server = start(&gone);
+    for _ in 0..10 {
+        let refused = bearer(&server, "/metrics", &right);
+        assert!(refused.status == 503 && !refused.header("retry-after").is_empty(), "{}", refused.body);
+    }
 }
 
 #[test]

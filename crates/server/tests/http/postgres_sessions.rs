@@ -345,3 +345,24 @@ fn statements_up_to_sync_are_done_together() {
     };
     assert_eq!(count(&mut run, "i"), 0);
 }
+
+#[test]
+fn a_query_ends_statements_that_no_sync_followed() {
+    let server = start();
+    let mut raw = Raw::started(&server);
+    raw.send(b'Q', b"CREATE TABLE t (time TIMESTAMPTZ, host TAG, v DOUBLE PRECISION)\0");
+    assert_eq!(raw.kinds(), b"CZ");
+    send_statement(&mut raw, "INSERT INTO t (time, host, v) VALUES ('2020-01-01', 'a', 1)");
+    raw.send(b'Q', b"SELECT v FROM t\0");
+    assert_eq!(raw.kinds(), b"12CTDCZ");
+    // What fails in it undoes its own statements alone.
+    send_statement(&mut raw, "INSERT INTO t (time, host, v) VALUES ('2020-01-01', 'b', 1)");
+    raw.send(b'Q', b"INSERT INTO t (time, host, v) VALUES ('2020-01-01', 'c', 1); SELECT nothing FROM t\0");
+    assert_eq!(raw.kinds(), b"12CCEZ");
+    raw.send(b'Q', b"SELECT v FROM t\0");
+    assert_eq!(raw.kinds(), b"TDDCZ");
+    // Rows that cannot be written are refused, and the query is passed over.
+    send_statement(&mut raw, "INSERT INTO t (time, host, v) VALUES ('2200-01-01', 'd', 1)");
+    raw.send(b'Q', b"SELECT v FROM t\0");
+    assert_eq!(raw.kinds(), b"12CEZ");
+}

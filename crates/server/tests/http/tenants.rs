@@ -66,6 +66,30 @@ fn limits_of_a_database_hold_for_all_and_for_it_alone() {
 }
 
 #[test]
+fn requests_count_for_the_database_that_they_write() {
+    let server = start(|_| {});
+    limit(&server, "a", r#"{"requests_per_s":1}"#);
+    let row = "m v=2 2000000000";
+    let named = [("x-thalweg-database", "a")];
+    for path in
+        ["/write?db=b&bucket=a", "/api/v2/write?bucket=b&db=a", "/api/v3/write_lp?db=b&bucket=a&precision=nanosecond"]
+    {
+        assert!((0..20).all(|_| server.send("POST", path, &named, row).status == 204), "{path}");
+    }
+    for path in
+        ["/write?db=a&bucket=b", "/api/v2/write?bucket=a&db=b", "/api/v3/write_lp?db=a&bucket=b&precision=nanosecond"]
+    {
+        until_refused(|| server.post(path, row));
+    }
+    // A database that is made anew has no limits of one that was dropped.
+    assert!(server.get("/api/v1/admin/limits/a").body.contains("requests_per_s\":1"));
+    let dropped = (0..100).map(|_| server.post("/query?q=DROP%20DATABASE%20a", "")).find(|answer| answer.status == 200);
+    assert!(dropped.is_some());
+    assert!(!server.get("/api/v1/admin/limits/a").body.contains("requests_per_s\":1"));
+    assert!((0..20).all(|_| server.post("/write?db=a", row).status == 204));
+}
+
+#[test]
 fn new_series_are_limited_and_known_ones_are_not() {
     let server = start(|_| {});
     limit(&server, "a", r#"{"new_series_per_hour":3}"#);

@@ -54,6 +54,14 @@ impl Asker<'_> {
 }
 
 impl Tenants {
+    /// Counts what a sender did already: it waits for that before the next time.
+    pub(crate) fn owe(&self, asker: Asker<'_>, counted: Counted, amount: u64, now_ns: i64) {
+        for (name, _, limit) in asker.limits(counted) {
+            lock(&self.rates).owe(RateLimit { name: &name, counted, limit }, amount, now_ns);
+        }
+        asker.count(counted, amount);
+    }
+
     /// Takes from what an account, and a database, may be asked for. Where one of the two limits refuses, the other one is not charged.
     pub(crate) fn take(&self, asker: Asker<'_>, counted: Counted, amount: u64, now_ns: i64) -> Result<(), ApiError> {
         let mut rates = None;

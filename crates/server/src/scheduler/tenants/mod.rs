@@ -51,6 +51,8 @@ struct Counts {
 pub(crate) struct Tenants {
     known: RwLock<HashMap<TenantName, Arc<Tenant>>>,
     quotas: RwLock<HashMap<String, Quota>>,
+    /// Held while limits are read from the database: what was read earlier does not replace what was read later.
+    reloading: Mutex<()>,
     rates: Mutex<Rates>,
     /// Limits of memory of accounts that have one.
     accounts: Mutex<HashMap<Arc<str>, Arc<QueryMemoryLimit>>>,
@@ -64,6 +66,7 @@ impl Tenants {
         let tenants = Self {
             known: RwLock::default(),
             quotas: RwLock::default(),
+            reloading: Mutex::default(),
             rates: Mutex::default(),
             accounts: Mutex::default(),
             queries: db.query_memory(),
@@ -82,11 +85,31 @@ impl Tenants {
                 None
             }
         };
+        let _reloading = lock(&self.reloading);
         let quotas: HashMap<String, Quota> = db.documents(LIMITS).into_iter().filter_map(read).collect();
-        for tenant in self.known.read().unwrap_or_else(PoisonError::into_inner).values() {
-            tenant.set_quota(quotas.get(&*tenant.name).copied().unwrap_or_default());
-        }
+        // First: a tenant that is made from here on has them.
         *self.quotas.write().unwrap_or_else(PoisonError::into_inner) = quotas;
+        for tenant in self.known.read().unwrap_or_else(PoisonError::into_inner).values() {
+            tenant.set_quota(self.quota(&tenant.name));
+        }
+    }
+
+    /// Forgets databases that were dropped: their limits, which those that are made later under their names do not have, and their counts.
+    pub(crate) fn forget_dropped(&self, db: &Db) {
+        let _reloading = lock(&self.reloading);
+        let is_gone = |name: &str| !name.is_empty() && !db.has_database(name);
+        self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|name, _| !is_gone(name));
+        for (name, _) in db.documents(LIMITS) {
+            if !is_gone(&name) {
+                continue;
+            }
+            self.quotas.write().unwrap_or_else(PoisonError::into_inner).remove(&name);
+            if let Err(error) = db.remove_document(LIMITS, &name) {
+                crate::notice::write(&format!(
+                    "the limits of the database {name}, which was dropped, are kept: {error}"
+                ));
+            }
+        }
     }
 
     /// The limits of a database.
@@ -99,8 +122,9 @@ impl Tenants {
         if let Some(known) = self.known.read().unwrap_or_else(PoisonError::into_inner).get(name) {
             return known.clone();
         }
-        let quota = self.quota(name);
         let mut tenants = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // Read while no limits can be set for the tenants that are known: else it could miss them.
+        let quota = self.quota(name);
         if tenants.len() >= NAMES_MAX {
             tenants.retain(|_, tenant| Arc::strong_count(tenant) > 1);
         }
