@@ -132,6 +132,11 @@ impl Catalog {
         })
     }
 
+    /// How many fields each measurement has, by its number: their slots are below that.
+    pub fn field_counts(&self) -> Vec<u32> {
+        self.measurements.iter().map(|measurement| measurement.types.len() as u32).collect()
+    }
+
     fn field_name(&self, measurement: &Measurement, slot: Slot) -> Option<&str> {
         measurement.names.get(slot as usize).map(|at| self.text.get(*at))
     }

@@ -7,6 +7,19 @@ const FIRST: u64 = 0;
 const SEEDS: u64 = 60;
 const OPERATIONS: u64 = 400;
 
+/// Seeds that once diverged, and the number of operations with which they did.
+const ONCE_DIVERGED: [u64; 5] = [900_083, 900_573, 903_100, 903_239, 1_004_934];
+const THEIR_OPERATIONS: u64 = 300;
+
+#[test]
+fn seeds_that_once_diverged_do_so_no_more() {
+    let divergences: Vec<String> = ONCE_DIVERGED
+        .into_iter()
+        .filter_map(|seed| thalweg_sim::run(seed, THEIR_OPERATIONS).err().map(|divergence| divergence.to_string()))
+        .collect();
+    assert!(divergences.is_empty(), "{}", divergences.join("\n"));
+}
+
 #[test]
 fn the_store_holds_what_the_oracle_holds() {
     let number = |name: &str, default: u64| match std::env::var(name) {

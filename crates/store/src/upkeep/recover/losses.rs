@@ -95,7 +95,7 @@ fn loss_of(directory: &Path, info: &PartInfo, error: &StoreError) -> Loss {
 impl Opened {
     /// Adds what the log is missing, as far as no operator has accepted it before. Rows whose groups are not known are lost with the records
     /// that named them.
-    pub(super) fn note_log_losses(&mut self, times: &[RecordTimes], of_unknown_groups: TimeRange) {
+    pub(super) fn note_log_losses(&mut self, times: &[RecordTimes], of_unknown_rows: TimeRange) {
         for finding in &self.recovery.log_findings {
             let Finding::DamagedRecord { file, segment, offset, sequences, is_missing, is_lost: true } = finding else {
                 continue;
@@ -106,7 +106,7 @@ impl Opened {
             let what =
                 if *is_missing { "the file is missing".to_owned() } else { format!("damaged at offset {offset}") };
             let message = format!("{what}; log records {} to {}", sequences.0, sequences.1);
-            let range = range_of(times, *sequences).map_or(TimeRange::ALL, |range| range.union(of_unknown_groups));
+            let range = range_of(times, *sequences).map_or(TimeRange::ALL, |range| range.union(of_unknown_rows));
             let loss = Loss { file: file.clone(), message, range };
             self.losses.push((loss, Some((*segment, *offset))));
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use index::{Catalog, GroupId, MeasurementId, Slot};
 use model::TimeRange;
 use platform::OpenMode;
 
@@ -37,7 +38,7 @@ pub(super) struct Replayed {
     pub(super) extent: LogExtent,
     /// The largest number of a segment that is known of.
     newest: u32,
-    /// The times of rows whose groups are not known.
+    /// The times of rows whose groups or columns are not known.
     lost: TimeRange,
 }
 
@@ -64,15 +65,51 @@ struct Segments {
 /// A record's piece for one shard.
 enum Item {
     /// The payload of a groups record.
-    Groups {
-        sequence: u64,
-        payload: Vec<u8>,
-        path: Arc<PathBuf>,
-    },
+    Groups { sequence: u64, payload: Vec<u8>, path: Arc<PathBuf> },
     Rows {
         sequence: u64,
         rows: ShardRows,
+        /// The columns that are known, where records before may be missing.
+        columns: Option<Arc<KnownColumns>>,
     },
+}
+
+/// How many fields each measurement has, by its number, as far as records tell.
+struct KnownColumns(Vec<u32>);
+
+impl KnownColumns {
+    fn has(&self, measurement: MeasurementId, slots: &[Slot]) -> bool {
+        let count = self.0.get(measurement as usize).copied().unwrap_or(0);
+        slots.iter().all(|slot| *slot < count)
+    }
+}
+
+/// How far records were handed out.
+#[derive(Default)]
+struct HandedOut {
+    last_sequence: Option<u64>,
+    /// True once records may be missing: rows after them may need columns that only those told of.
+    may_lack: bool,
+    /// The columns that are known, and the state of the catalog that tells of them.
+    columns: Option<(u64, Arc<KnownColumns>)>,
+}
+
+impl HandedOut {
+    fn note(&mut self, sequence: u64) {
+        self.may_lack |= self.last_sequence.is_some_and(|last| sequence != last + 1);
+        self.last_sequence = Some(sequence);
+    }
+
+    /// What rows have to be compared with.
+    fn columns(&mut self, catalog: &Catalog) -> Option<Arc<KnownColumns>> {
+        if !self.may_lack {
+            return None;
+        }
+        let changes = catalog.changes();
+        let known = self.columns.take().filter(|(of, _)| *of == changes);
+        let known = known.unwrap_or_else(|| (changes, Arc::new(KnownColumns(catalog.field_counts()))));
+        Some(self.columns.insert(known).1.clone())
+    }
 }
 
 /// What a shard's thread did.
@@ -202,7 +239,7 @@ impl Opened {
         scan: &mut Scan,
         queues: &[SyncSender<Item>],
     ) -> Result<Replayed, StoreError> {
-        let mut replayed = Replayed::default();
+        let (mut replayed, mut handed_out) = (Replayed::default(), HandedOut::default());
         let files = self.platform.files.clone();
         let sizes =
             segments.numbers.iter().map(|number| size_of(&*files, &segment_path(directory, *number)).unwrap_or(0));
@@ -211,6 +248,7 @@ impl Opened {
             let path = Arc::new(segment_path(directory, *number));
             let end = self.state.log_ends.get(number).copied();
             if segments.missing.contains(number) {
+                handed_out.may_lack = true;
                 scan.missing_segment(*number, &path, end.is_some());
                 continue;
             }
@@ -220,9 +258,17 @@ impl Opened {
             let (mut first, mut range) = (None, TimeRange::EMPTY);
             let end = scan.segment(&segment, |frame| {
                 first.get_or_insert(frame.sequence);
-                range = range.union(self.hand_out(&frame, &path, &mut replayed.catalog_since, queues)?);
+                handed_out.note(frame.sequence);
+                range = range.union(self.hand_out(
+                    (&frame, &path),
+                    &mut replayed.catalog_since,
+                    &mut handed_out,
+                    queues,
+                )?);
                 Ok::<(), StoreError>(())
             })?;
+            // Each segment but the newest had a record.
+            handed_out.may_lack |= first.is_none();
             self.options.progress.add_log_bytes(bytes.len() as u64);
             // From here on the records that count are final, whatever is written after them.
             self.state.apply(&Edit::LogEnded { segment: *number, end });
@@ -236,9 +282,9 @@ impl Opened {
     /// Takes in what concerns the folder, and hands the shards what is theirs. Returns the times of the record's rows.
     fn hand_out(
         &mut self,
-        frame: &Frame<'_>,
-        path: &Arc<PathBuf>,
+        (frame, path): (&Frame<'_>, &Arc<PathBuf>),
         catalog_since: &mut Option<u64>,
+        handed_out: &mut HandedOut,
         queues: &[SyncSender<Item>],
     ) -> Result<TimeRange, StoreError> {
         let (sequence, corrupt) = (frame.sequence, corrupt_at(path, frame.sequence));
@@ -271,9 +317,10 @@ impl Opened {
                 if let Some(journal) = &mut self.journal {
                     journal.record(sequence, &shards, self.platform.clock.now_ns());
                 }
+                let columns = handed_out.columns(&self.catalog);
                 for rows in shards {
                     range = range.union(rows.range());
-                    hand_to(queues, rows.shard, Item::Rows { sequence, rows });
+                    hand_to(queues, rows.shard, Item::Rows { sequence, rows, columns: columns.clone() });
                 }
             }
             Record::Groups { .. } | Record::Mark => {}
@@ -337,7 +384,12 @@ fn apply_items(shard: &Shard, flushed: u64, items: &Receiver<Item>) -> Result<Ap
     for piece in items {
         match piece {
             Item::Groups { sequence, payload, path } => apply_groups(shard, sequence, &payload, &path)?,
-            Item::Rows { sequence, rows } if sequence > flushed => apply_rows(shard, sequence, rows, &mut applied),
+            Item::Rows { sequence, mut rows, columns } if sequence > flushed => {
+                if let Some(columns) = columns {
+                    mend_columns(shard, (sequence, &mut rows), &columns, &mut applied)?;
+                }
+                apply_rows(shard, sequence, rows, &mut applied);
+            }
             Item::Rows { .. } => {}
         }
     }
@@ -355,6 +407,39 @@ fn apply_groups(shard: &Shard, sequence: u64, payload: &[u8], path: &Path) -> Re
     }
     if index.groups.has_unsaved() {
         index.unsaved_since.get_or_insert(sequence);
+    }
+    Ok(())
+}
+
+/// Leaves out rows that have columns of which no record tells: later columns get their slots. Where only the record is lost that gave a group
+/// a column, it has it again.
+fn mend_columns(
+    shard: &Shard,
+    (sequence, rows): (u64, &mut ShardRows),
+    columns: &KnownColumns,
+    applied: &mut AppliedRows,
+) -> Result<(), StoreError> {
+    let mut index = shard.groups.write();
+    let unreadable = StoreError::index(Path::new("log"));
+    for block in &mut rows.blocks {
+        let slots: Vec<Slot> = block.columns.iter().map(|(slot, _)| *slot).collect();
+        let mut unknown = BTreeSet::new();
+        for group in block.groups.iter().copied().collect::<BTreeSet<GroupId>>() {
+            let Some((_, measurement)) = index.groups.family(group).map_err(&unreadable)? else { continue };
+            if !columns.has(measurement, &slots) {
+                unknown.insert(group);
+            } else if index.groups.extend(group, &slots).map_err(&unreadable)? {
+                index.unsaved_since.get_or_insert(sequence);
+            }
+        }
+        if unknown.is_empty() {
+            continue;
+        }
+        let before = block.rows();
+        let times = block.groups.iter().zip(&block.timestamps_ns).filter(|(group, _)| unknown.contains(group));
+        applied.lost = applied.lost.union(TimeRange::from_timestamps(times.map(|(_, timestamp_ns)| timestamp_ns)));
+        block.retain_groups(|group| !unknown.contains(&group));
+        applied.rows_lost += (before - block.rows()) as u64;
     }
     Ok(())
 }
