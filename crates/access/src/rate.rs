@@ -102,7 +102,7 @@ impl Counted {
     }
 }
 
-/// Why something was refused for now.
+/// A limit that was reached, and when there is room again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exceeded {
     /// Of what there was too much.

@@ -23,7 +23,7 @@ pub struct Dialect {
 pub enum Annotation {
     /// Its type.
     Datatype,
-    /// Whether it is part of the group key.
+    /// True if the column is part of the group key.
     Group,
     /// Its value where a row has none.
     Default,

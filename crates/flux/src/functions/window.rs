@@ -26,7 +26,7 @@ struct Windows {
     creates_empty: bool,
 }
 
-/// What becomes of windows.
+/// The function that makes one value of each window, and the columns that it reads and writes.
 struct Aggregated {
     function: Item,
     column: String,

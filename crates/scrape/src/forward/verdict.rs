@@ -5,7 +5,7 @@ use crate::config::QueueConfig;
 /// No receiver makes a sender wait longer, whatever it says.
 const RETRY_AFTER_MS_MAX: u64 = 600_000;
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The receiver has it.
