@@ -67,6 +67,17 @@ async function noOverflow(page, where) {
   assert(content <= window, `${where}: the page is ${content} px wide in a window of ${window} px`);
 }
 
+/** Waits until a locator finds so many elements: the page draws after what causes it. */
+async function counts(locator, expected, what) {
+  const end = Date.now() + WAIT_MS;
+  let found = await locator.count();
+  while (found !== expected && Date.now() < end) {
+    await locator.page().evaluate(() => new Promise(requestAnimationFrame));
+    found = await locator.count();
+  }
+  assert.equal(found, expected, what);
+}
+
 async function homePlots(page) {
   await page.goto(`${origin}/#/`);
   // At least three panels with at least two points each, without a reload.
@@ -103,7 +114,7 @@ async function rangeQuery(page, box) {
   await page.locator('.explore[data-state="done"] .plot[data-drawn]').waitFor({ timeout: WAIT_MS });
   const points = Number(await page.locator(".explore .plot").getAttribute("data-points"));
   assert(points >= 6, `the Explore plot has ${points} points of three series`);
-  assert.equal(await page.locator(".explore tbody tr").count(), 3, "rows of the table");
+  await counts(page.locator(".explore tbody tr"), 3, "rows of the table");
   assert.match(page.url(), /#\/explore\?q=.*node_load1/, "the address holds the query");
 }
 
@@ -159,14 +170,15 @@ async function longLegend(page) {
   const written = await fetch(`${origin}/write`, { method: "POST", body: lines.join("\n") });
   assert.equal(written.status, 204);
   await page.goto(`${origin}/#/explore?range=5m&q=many`);
-  await page.locator('.explore[data-state="done"] .plot[data-drawn]').waitFor({ timeout: WAIT_MS });
   const rows = page.locator(".explore .legend button");
-  assert.equal(await rows.count(), 120, "the legend shows all");
-  assert.equal(await page.locator('.explore .legend button[aria-pressed="true"]').count(), 100, "100 are drawn");
+  const drawn = page.locator('.explore .legend button[aria-pressed="true"]');
+  const visible = page.locator(".explore .legend button:visible");
+  await counts(rows, 120, "the legend shows all");
+  await counts(drawn, 100, "100 are drawn");
   await page.getByRole("searchbox", { name: "Search the legend" }).fill('n="11');
-  assert.equal(await page.locator(".explore .legend button:visible").count(), 10, "the search leaves ten");
-  await page.locator(".explore .legend button:visible").last().click();
-  assert.equal(await page.locator('.explore .legend button[aria-pressed="true"]').count(), 101, "one more is drawn");
+  await counts(visible, 10, "the search leaves ten");
+  await visible.last().click();
+  await counts(drawn, 101, "one more is drawn");
 }
 
 /** A slow answer: the page says that the query runs. */
