@@ -28,9 +28,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// A time-series database: line protocol, remote write and OpenTelemetry in, PromQL, SQL and InfluxQL out.
 ///
 /// Without a command it serves on 127.0.0.1:7780 from ./thalweg-data.
@@ -115,6 +112,7 @@ fn main() -> ExitCode {
         eprintln!("thalweg: {complaint}");
         return ExitCode::from(2);
     }
+    machine::allocator::return_memory_early();
     avoid_huge_pages();
     let cli = Cli::parse();
     let done = match cli.command {

@@ -1,4 +1,5 @@
-//! What the machine has.
+//! The machine: its processor and memory, and the allocator.
 
+pub(crate) mod allocator;
 pub(crate) mod memory;
 pub(crate) mod processor;
