@@ -25,7 +25,7 @@ use crate::write::admission::{SeriesGate, SeriesTarget};
 use crate::write::buffer_pool::BufferPool;
 use crate::write::exemplars::Exemplars;
 use crate::write::keys::Keys;
-use crate::write::pressure::{Admission, Pressure};
+use crate::write::pressure::{Admission, Fullness, Pressure};
 use crate::write::producers::{Producers, Sent};
 use crate::write::resolve::{BlockRoute, Route};
 use crate::{Store, StoreError, StoreOptions};
@@ -250,7 +250,9 @@ impl Store {
 
     /// Writers that outrun the flushing wait for it, or flush themselves where no other thread does.
     fn wait_for_room(&self, rows: &[ShardRows]) -> Result<(), StoreError> {
-        let full = self.log.stats().bytes > self.options.log_bytes_max * 2;
+        let cells = rows.iter().flat_map(|rows| &rows.blocks).map(|block| block.rows() * block.columns.len()).sum();
+        let is_small = pressure::is_small(cells);
+        let full = self.log.stats().bytes > self.options.log_bytes_max * if is_small { 3 } else { 2 };
         for shard in rows.iter().filter_map(|rows| self.shards.get(rows.shard)) {
             if full {
                 self.flush(shard)?;
@@ -259,7 +261,7 @@ impl Store {
             loop {
                 let (head_bytes, bytes_max) = (shard.state.lock().head.bytes(), self.head_bytes_max());
                 let progress = self.ingestor.pressure.progress();
-                match pressure::admit(head_bytes, bytes_max, progress) {
+                match pressure::admit(Fullness { head_bytes, bytes_max, progress }, is_small) {
                     Admission::Enter => break,
                     Admission::Wait => self.ingestor.pressure.wait(progress),
                     Admission::Flush => self.flush_if_over(shard, bytes_max.saturating_mul(2))?,

@@ -31,14 +31,36 @@ pub(crate) enum Admission {
     Flush,
 }
 
+/// Cells of a request that waits for no flush as long as there is room for small ones.
+const SMALL_CELLS_MAX: usize = 256;
+
+/// How full a head is for a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fullness {
+    pub(crate) head_bytes: usize,
+    /// Bytes that it may have before it is flushed.
+    pub(crate) bytes_max: usize,
+    /// How far the flush that is under way has come; `None` if there is none.
+    pub(crate) progress: Option<u32>,
+}
+
+/// Returns whether a request of so many cells is a small one: an eighth of a head is for those alone, so that few rows of one writer do not wait
+/// for the many of another.
+pub(crate) const fn is_small(cells: usize) -> bool {
+    cells <= SMALL_CELLS_MAX
+}
+
 /// Half as much again as is waiting for a flush anyway may come in while it runs, twice as much at its end.
-pub(crate) fn admit(head_bytes: usize, bytes_max: usize, progress: Option<u32>) -> Admission {
+pub(crate) fn admit(fullness: Fullness, is_small: bool) -> Admission {
+    let Fullness { head_bytes, bytes_max, progress } = fullness;
+    let for_small = if is_small { bytes_max / 8 } else { 0 };
     let ahead = match progress {
-        None if head_bytes > bytes_max.saturating_mul(2) => return Admission::Flush,
+        None if head_bytes > bytes_max.saturating_mul(2).saturating_add(for_small) => return Admission::Flush,
         None => return Admission::Enter,
         Some(progress) => (bytes_max / 2).saturating_add(bytes_max / 2000 * progress as usize),
     };
-    if head_bytes <= bytes_max.saturating_add(ahead) { Admission::Enter } else { Admission::Wait }
+    let most = bytes_max.saturating_add(ahead).saturating_add(for_small);
+    if head_bytes <= most { Admission::Enter } else { Admission::Wait }
 }
 
 impl Pressure {
@@ -91,13 +113,19 @@ mod tests {
 
     #[test]
     fn writers_may_be_ahead_of_a_flush_by_as_much_as_it_has_done() {
-        let check = |head_bytes, progress, expected| assert_eq!(admit(head_bytes, 10_000, progress), expected);
+        let of = |head_bytes, progress| Fullness { head_bytes, bytes_max: 10_000, progress };
+        let check = |head_bytes, progress, expected| assert_eq!(admit(of(head_bytes, progress), false), expected);
         check(20_000, None, Admission::Enter);
         check(20_001, None, Admission::Flush);
         check(15_000, Some(0), Admission::Enter);
         check(15_001, Some(0), Admission::Wait);
         check(17_500, Some(500), Admission::Enter);
         check(20_001, Some(1000), Admission::Wait);
+        let check = |head_bytes, progress, expected| assert_eq!(admit(of(head_bytes, progress), true), expected);
+        check(16_250, Some(0), Admission::Enter);
+        check(16_251, Some(0), Admission::Wait);
+        check(21_250, None, Admission::Enter);
+        check(21_251, None, Admission::Flush);
     }
 
     #[test]
