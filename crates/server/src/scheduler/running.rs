@@ -281,37 +281,16 @@ impl Queries {
         budget: Arc<Budget>,
         now_ns: i64,
     ) -> Result<(u64, Arc<AdmissionPermit>), ApiError> {
-        self.check_quota(&description.caller, &tenant)?;
+        check_quota(&lock(&self.running), &description.caller, &tenant)?;
         let slot = AdmissionPermit::new(self.admit(&tenant).await?, self.slots.clone(), self.heavy.clone());
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (schedule, scheduled) = self.scheduler.begin(slot.clone());
         budget.set_schedule(schedule);
-        let running = Running { description, tenant, started_ns: now_ns, budget, _scheduled: scheduled };
-        lock(&self.running).insert(id, running);
+        let mut all = lock(&self.running);
+        // Others of the account may have waited for a slot, too.
+        check_quota(&all, &description.caller, &tenant)?;
+        all.insert(id, Running { description, tenant, started_ns: now_ns, budget, _scheduled: scheduled });
         Ok((id, slot))
-    }
-
-    /// Refuses a query of an account, or of a database, that runs as many as it may.
-    fn check_quota(&self, caller: &Caller, tenant: &Tenant) -> Result<(), ApiError> {
-        let (of_account, of_database) = (caller.scope.quota.queries_max, tenant.quota().queries_max);
-        if of_account.is_none() && of_database.is_none() {
-            return Ok(());
-        }
-        let running = lock(&self.running);
-        let is_of_account = |running: &Running| running.description.caller.scope.name == caller.scope.name;
-        let is_of_database = |running: &Running| running.tenant.name == tenant.name;
-        let is_reached = |queries_max: Option<u64>, is_counted: &dyn Fn(&Running) -> bool| {
-            queries_max.filter(|most| running.values().filter(|running| is_counted(running)).count() as u64 >= *most)
-        };
-        let (owner, queries_max) = match is_reached(of_account, &is_of_account) {
-            Some(most) => (format!("the account {}", caller.scope.name), most),
-            None => match is_reached(of_database, &is_of_database) {
-                Some(most) => (format!("the database {}", tenant.name), most),
-                None => return Ok(()),
-            },
-        };
-        tenant.note_refusal();
-        Err(ApiError::later(format!("{owner} runs {queries_max} queries already (queries_max): try again later")))
     }
 
     /// Counts a query that is done; what the log is to say of it, if it took `slow_ms` or longer, or failed.
@@ -335,6 +314,28 @@ impl Queries {
         let (kind, samples) = (running.description.kind, running.budget.samples_taken());
         count(self, kind, Outcome::Cancelled, seconds_between(running.started_ns, now_ns), samples);
     }
+}
+
+/// Refuses a query of an account, or of a database, that runs as many as it may.
+fn check_quota(running: &BTreeMap<u64, Running>, caller: &Caller, tenant: &Tenant) -> Result<(), ApiError> {
+    let (of_account, of_database) = (caller.scope.quota.queries_max, tenant.quota().queries_max);
+    if of_account.is_none() && of_database.is_none() {
+        return Ok(());
+    }
+    let is_of_account = |running: &Running| running.description.caller.scope.name == caller.scope.name;
+    let is_of_database = |running: &Running| running.tenant.name == tenant.name;
+    let is_reached = |queries_max: Option<u64>, is_counted: &dyn Fn(&Running) -> bool| {
+        queries_max.filter(|most| running.values().filter(|running| is_counted(running)).count() as u64 >= *most)
+    };
+    let (owner, queries_max) = match is_reached(of_account, &is_of_account) {
+        Some(most) => (format!("the account {}", caller.scope.name), most),
+        None => match is_reached(of_database, &is_of_database) {
+            Some(most) => (format!("the database {}", tenant.name), most),
+            None => return Ok(()),
+        },
+    };
+    tenant.note_refusal();
+    Err(ApiError::later(format!("{owner} runs {queries_max} queries already (queries_max): try again later")))
 }
 
 /// What the log says of a query that is done.

@@ -107,7 +107,12 @@ impl Startup {
             Ok(AuthOutcome::Authenticated { identity: None, .. }) => Err(PgWireError::InvalidPassword(name)),
             Err(error) => {
                 state.sign_in.fail(Some(address), &name, state.db.now_ns());
-                Err(error)
+                // SCRAM's messages need not repeat the name.
+                Err(if matches!(error, PgWireError::InvalidPassword(_)) {
+                    PgWireError::InvalidPassword(name)
+                } else {
+                    error
+                })
             }
         }
     }

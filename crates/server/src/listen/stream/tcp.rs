@@ -18,7 +18,7 @@ use crate::error::ApiError;
 use crate::http::body::{Form, reserve_rows};
 use crate::listen::accept::Serve;
 use crate::listen::socket::{Peer, Socket};
-use crate::scheduler::tenants::slots::{FairSlots, TenantName};
+use crate::scheduler::tenants::slots::{FairSlots, Slot, TenantName};
 use crate::sign_in::{Client, OwnedCredentials, unauthorized};
 use crate::state::State;
 
@@ -135,7 +135,7 @@ impl Connection {
     /// Reads what is there and stores its whole lines, if it is this connection's turn. Why the connection ends, if it does.
     async fn take_turn(&mut self, had_rest: &mut bool, stop: &mut watch::Receiver<bool>) -> Option<&'static str> {
         let shared = self.shared.clone();
-        let Ok(_turn) = shared.busy.acquire(&self.account(), usize::MAX).await else { return Some("server stopped") };
+        let Some(mut turn) = Turn::take(&shared.busy, self.account()).await else { return Some("server stopped") };
         let lines = match self.read() {
             Read::Lines(lines) => lines,
             Read::Nothing => return None,
@@ -152,7 +152,7 @@ impl Connection {
         if lines.is_empty() {
             return None;
         }
-        match store(&shared, (lines, scope), stop).await {
+        match store(&shared, &mut turn, (lines, scope), stop).await {
             Ok(served) => self.answer(served),
             Err(error) => {
                 shared.state.tell(|| format!("{}: a connection was closed: {}", shared.protocol.name(), error.message));
@@ -266,10 +266,36 @@ impl Connection {
     }
 }
 
+/// A connection's turn to read and store.
+struct Turn {
+    turns: Arc<FairSlots>,
+    account: TenantName,
+    slot: Option<Slot>,
+}
+
+impl Turn {
+    /// Waits for one; `None` if the server stops.
+    async fn take(turns: &Arc<FairSlots>, account: TenantName) -> Option<Self> {
+        let slot = turns.acquire(&account, usize::MAX).await.ok()?;
+        Some(Self { turns: turns.clone(), account, slot: Some(slot) })
+    }
+
+    /// Lets others have it until something has happened; returns whether the server stops.
+    async fn leave_for<T, E>(&mut self, waited: impl Future<Output = Result<T, E>>) -> bool {
+        self.slot = None;
+        if waited.await.is_ok() {
+            return true;
+        }
+        self.slot = self.turns.acquire(&self.account, usize::MAX).await.ok();
+        self.slot.is_none()
+    }
+}
+
 /// Stores whole lines when there is memory for them and their rows, and when the limits of their sender allow it, however long that takes:
 /// meanwhile the sender is held back. An error if there can never be so much, and on the stop.
 async fn store(
     shared: &Arc<Lines>,
+    turn: &mut Turn,
     (mut lines, scope): (Vec<u8>, Arc<Scope>),
     stop: &mut watch::Receiver<bool>,
 ) -> Result<Served, ApiError> {
@@ -277,18 +303,18 @@ async fn store(
     let tenant = protocol.tenant(state, &scope);
     let mut is_counted = false;
     loop {
-        let (scope, tenant) = (scope.clone(), tenant.clone());
+        let (of_scope, of_tenant) = (scope.clone(), tenant.clone());
         let counts = !is_counted;
         let attempt = move |state: &State| {
-            let counted = if counts { count_lines(state, (&scope, &tenant), lines.len()) } else { Ok(()) };
+            let counted = if counts { count_lines(state, (&of_scope, &of_tenant), lines.len()) } else { Ok(()) };
             if let Err(error) = counted {
                 return Err((error, lines, false));
             }
-            let mut share = state.bodies.share(&tenant);
+            let mut share = state.bodies.share(&of_tenant);
             let room = share.grow_patiently(lines.len());
             match room.and_then(|()| reserve_rows(&mut share, Form::Text, &lines)) {
                 Err(error) => Err((error, lines, true)),
-                Ok(()) => match protocol.serve(state, &lines, &scope) {
+                Ok(()) => match protocol.serve(state, &lines, &of_scope) {
                     // A limit of samples: nothing of the lines was stored.
                     Err(error) if error.retry_after.is_some() => Err((error, lines, true)),
                     served => Ok(served),
@@ -300,8 +326,12 @@ async fn store(
             Err((error, kept, counted)) => {
                 let Some(pause) = pause_after(&error) else { return Err(error) };
                 (lines, is_counted) = (kept, counted);
-                let stopped = tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await;
-                if stopped.is_ok() {
+                let mut share = state.bodies.share(&tenant);
+                // Lines that a limit holds back are counted, and hold up no other connection.
+                let may_leave = error.status == StatusCode::TOO_MANY_REQUESTS && share.grow(lines.len()).is_ok();
+                let waited = tokio::time::timeout(pause, stop.wait_for(|stop| *stop));
+                let stopped = if may_leave { turn.leave_for(waited).await } else { waited.await.is_ok() };
+                if stopped {
                     return Err(error);
                 }
             }
@@ -324,5 +354,20 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.stream.try_close();
         self.shared.rest_bytes.fetch_sub(self.rest.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn others_get_the_turn_of_a_connection_that_a_limit_holds_back() {
+        let (turns, other) = (FairSlots::new(1), TenantName::from("other"));
+        let mut turn = Turn::take(&turns, "limited".into()).await.unwrap();
+        assert!(turns.try_acquire(&other).is_none());
+        let waited = async { turns.try_acquire(&other).map_or(Ok(()), |_| Err(())) };
+        assert!(!turn.leave_for(waited).await);
+        assert!(turns.try_acquire(&other).is_none());
     }
 }
