@@ -7,12 +7,11 @@ use db::{Appender, Db, TenantMemory};
 use ingest::exposition;
 use ingest::exposition::metric_families::{self, Families, FoundHistogram, NativeHistograms};
 use ingest::{Parsed, Protocol, ScopedKeyHasher};
-use model::{
-    Exemplar, Field, GroupKey, HISTOGRAM_FIELD, METRIC_NAME, MetricMetadata, NativeHistogram, SeriesExemplar, ValueType,
-};
+use model::{Field, HISTOGRAM_FIELD, METRIC_NAME, MetricMetadata, NativeHistogram, ValueType};
 use parking_lot::Mutex;
 
 use super::cache::{HistogramSeries, LineCache, NotedLine, Series};
+use super::companions::Found;
 use super::custom_buckets::{Converted, convert};
 use super::identity::HistogramSettings;
 use super::negotiation::Format;
@@ -110,18 +109,6 @@ impl Destination {
             Ok(Arc::new(HistogramSeries { token, layout }))
         };
         series.iter().map(register).collect()
-    }
-
-    /// Stores exemplars; those that are stored already are passed over.
-    fn write_exemplars(&self, exemplars: Vec<(Labels, Exemplar)>, hasher: &ScopedKeyHasher<'_>) {
-        let mut batch = model::Batch::new(&[], exposition::decode_key);
-        for (labels, exemplar) in exemplars {
-            let spelled = spell(&labels);
-            let key = GroupKey { hash: hasher.hash(&spelled), text: batch.push_text(&spelled) };
-            batch.exemplars.push(SeriesExemplar { key, exemplar });
-        }
-        // Exemplars that cannot be stored are lost; why is told where samples fail.
-        let _ = self.db.write(&self.database, &batch);
     }
 
     /// Stores what metrics are about.
@@ -278,7 +265,8 @@ impl Reader<'_> {
         let noted_histograms = self.take_histograms(histograms, body.time_ns, rows)?;
         // In the order in which the next scrape looks them up.
         noted_histograms.into_iter().chain(noted).for_each(|line| self.cache.note(line));
-        self.take_exemplars(&mut parsed, body.time_ns, &hasher);
+        let found = Found { exemplars: families.exemplars, starts: families.starts };
+        self.take_companions(&mut parsed, found, body, &hasher);
         let metadata = std::mem::take(&mut parsed.batch.metadata);
         ingest::recycle(parsed.batch);
         Ok(match comments {
@@ -441,22 +429,6 @@ impl Reader<'_> {
         Ok(noted)
     }
 
-    fn take_exemplars(&self, parsed: &mut Parsed<'_>, scrape_ns: i64, hasher: &ScopedKeyHasher<'_>) {
-        let mut found = Vec::new();
-        for SeriesExemplar { key, mut exemplar } in std::mem::take(&mut parsed.batch.exemplars) {
-            if exemplar.timestamp_ns == NO_TIME {
-                exemplar.timestamp_ns = scrape_ns;
-            }
-            // Labels of known lines are not kept: the few that have exemplars are read again.
-            if let Ok(Some(labels)) = self.labels_of_line(parsed.batch.text(key.text), 0) {
-                found.push((labels, exemplar));
-            }
-        }
-        if !found.is_empty() {
-            self.destination.write_exemplars(found, hasher);
-        }
-    }
-
     /// The tokens of new lines; `None` for those that were dropped.
     fn register(&self, lines: &mut [NewLine]) -> Result<Vec<Option<u64>>, String> {
         let is_kept: Vec<bool> = lines.iter().map(|line| line.labels.is_some()).collect();
@@ -466,7 +438,7 @@ impl Reader<'_> {
     }
 
     /// The labels of a line's series, if relabelling and limits keep it.
-    fn labels_of_line(&self, key: &[u8], new_lines: usize) -> Result<Option<Labels>, String> {
+    pub(super) fn labels_of_line(&self, key: &[u8], new_lines: usize) -> Result<Option<Labels>, String> {
         let series_max = self.job.agent.series_max;
         if series_max > 0 && (self.cache.len() + new_lines) as u64 >= series_max {
             return Ok(None);

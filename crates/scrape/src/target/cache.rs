@@ -78,6 +78,8 @@ pub(super) struct LineCache {
     current: Vec<Line>,
     /// Where native histograms are written, of those lines that are one.
     histograms: HashMap<u128, Arc<HistogramSeries>, BuildHasherDefault<Passing>>,
+    /// Since when the series of lines count, in nanoseconds since the Unix epoch, by the lines that say so.
+    starts_ns: HashMap<u128, i64, BuildHasherDefault<Passing>>,
     /// The hash of the comments that were read last.
     comments_hash: u64,
 }
@@ -152,6 +154,11 @@ impl LineCache {
         self.histograms.insert(hash, series);
     }
 
+    /// Notes since when a series counts; returns whether that is new.
+    pub(super) fn note_start(&mut self, hash: u128, start_ns: i64) -> bool {
+        self.starts_ns.insert(hash, start_ns) != Some(start_ns)
+    }
+
     /// Returns whether these are the comments that were read last.
     pub(super) const fn has_comments(&self, hash: u64) -> bool {
         self.comments_hash == hash
@@ -166,6 +173,10 @@ impl LineCache {
     pub(super) fn finish(&mut self) -> Vec<u64> {
         let before = std::mem::replace(&mut self.lines, std::mem::take(&mut self.current));
         self.by_hash = HashMap::default();
+        // Those of lines that are gone: the others are stored once more, where they are known.
+        if self.starts_ns.len() > self.lines.len() * 2 {
+            self.starts_ns.clear();
+        }
         let gone = before.iter().filter(|line| !line.is_current);
         let mut missing: Vec<u64> = gone.clone().filter_map(Line::ended_token).collect();
         if !self.histograms.is_empty() {
