@@ -6,12 +6,13 @@
 //! store, by time ──► gap: what the log does not hold any more ──────────────────────┘
 //! ```
 //!
-//! * this file: all receivers · `queue`: one receiver and its rounds · `collect`: what goes into a round · `send`: requests, again until they
+//! * this file: all receivers · `queue`: one receiver and its rounds · `collect`: what goes into a round · `lanes`: rounds on their way · `send`: requests, again until they
 //!   are taken or refused · `gap`: times that are read from the store · `verdict`: decisions · `metrics`: Prometheus's names for the numbers
 
 mod batch;
 mod collect;
 mod gap;
+mod lanes;
 mod metrics;
 mod outgoing;
 mod queue;
