@@ -257,15 +257,3 @@ async fn messages_are_exchanged() {
     let answer = network.network.exchange(address, Transport::Tcp, b"abc".to_vec()).await;
     assert_eq!(answer.unwrap(), b"cb");
 }
-
-#[test]
-fn files_of_examples_load() {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs");
-    let files = Platform::real().files;
-    for entry in std::fs::read_dir(examples).unwrap() {
-        let path = entry.unwrap().path();
-        let origin = config::Origin { files: &*files, variable: &|_| None };
-        let loaded = config::load(&path, &origin);
-        assert!(loaded.is_ok(), "{}: {:?}", path.display(), loaded.err());
-    }
-}
