@@ -260,7 +260,10 @@ fn receivers_that_are_gone_are_listed_and_removed() {
     let server = TestServer::start(&data, &["--no-host-metrics", "--prometheus", file.to_str().unwrap()]);
     write(&server, 0..5);
     let listed = done(&["cursors", "--url", server.url()]);
-    assert!(listed.starts_with("forward/gone: ") && listed.contains("1 cursor") && !listed.contains("no configuration"), "{listed}");
+    assert!(
+        listed.starts_with("forward/gone: ") && listed.contains("1 cursor") && !listed.contains("no configuration"),
+        "{listed}"
+    );
     let (code, said) = tell(&["cursors", "--url", server.url(), "--remove", "forward/gone"]);
     assert!(code == Some(2) && said.contains("take it out of remote_write"), "{said}");
     assert_eq!(server.stop().0, Some(0));

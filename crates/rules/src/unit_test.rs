@@ -210,11 +210,11 @@ fn check_expression(test: &ExpressionTest, start_ms: i64, store: &RuleStore, is_
     };
     let expected = expected.iter().map(|(labels, value)| match value {
         ExpectedValue::Float(value) => format!("{} {}", series_text(labels), number_text(*value)),
-        ExpectedValue::Histogram(text) => format!("{} {text}", series_text(labels)),
+        ExpectedValue::Histogram(shape) => format!("{} {shape}", series_text(labels)),
     });
     let got = got.iter().map(|(labels, value)| match value {
         Got::Float(value) => format!("{} {}", series_text(labels), number_text(*value)),
-        Got::Histogram(text) => format!("{} {text}", series_text(labels)),
+        Got::Histogram(shape) => format!("{} {shape}", series_text(labels)),
     });
     Some(format!("{head}\n        exp: {}\n        got: {}", shown(expected.collect()), shown(got.collect())))
 }

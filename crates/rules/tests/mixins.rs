@@ -17,7 +17,8 @@ fn check(rules: &str, input: &str) -> (usize, usize) {
     write("/t/rules.yml", rules);
     let loaded = file::parse(Path::new("/t/rules.yml"), rules, &ReadOptions::default()).unwrap();
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
-    let mut test = String::from("rule_files: [rules.yml]\nevaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n");
+    let mut test =
+        String::from("rule_files: [rules.yml]\nevaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n");
     input.lines().for_each(|line| writeln!(test, "  {line}").unwrap());
     test.push_str("  promql_expr_test:\n");
     let (mut records, mut alerts) = (0, 0);

@@ -284,7 +284,8 @@ tests:
     let options = RunOptions { files: &*files, read: ReadOptions::default(), only: &[] };
     assert_eq!(run(Path::new("/t/good.yml"), &options), Ok(Vec::new()));
     let failures = run(Path::new("/t/bad.yml"), &options).unwrap();
-    let expected = "exp: total {{count:10 sum:15.5 buckets:[4 7]}}\n        got: total {{count:10 sum:15.5 buckets:[4 6]}}";
+    let expected =
+        "exp: total {{count:10 sum:15.5 buckets:[4 7]}}\n        got: total {{count:10 sum:15.5 buckets:[4 6]}}";
     assert!(failures.len() == 1 && failures[0].contains(expected), "{failures:?}");
     let problems = run(Path::new("/t/wrong.yml"), &options).unwrap_err();
     assert!(problems[0].message.contains("cuont: unknown field"), "{problems:?}");

@@ -51,7 +51,14 @@ fn examples_load_and_only_jobs_with_other_discoveries_do_not_run() {
         let loaded = config::load(&path, &origin).unwrap_or_else(|problems| panic!("{}: {problems:?}", path.display()));
         for job in &loaded.config.scrape_configs {
             let is_elsewhere = job.job_name.starts_with("elsewhere");
-            assert_eq!(job.disabled.is_some(), is_elsewhere, "{}: {}: {:?}", path.display(), job.job_name, job.disabled);
+            assert_eq!(
+                job.disabled.is_some(),
+                is_elsewhere,
+                "{}: {}: {:?}",
+                path.display(),
+                job.job_name,
+                job.disabled
+            );
         }
     }
 }
@@ -68,7 +75,6 @@ fn has_field(text: &str, field: &str) -> bool {
 fn every_documented_field_stands_in_an_example() {
     let examples = examples();
     let fields = FIELDS.iter().flat_map(|section| section.split_whitespace());
-    let missing: Vec<&str> =
-        fields.filter(|field| !examples.iter().any(|(_, text)| has_field(text, field))).collect();
+    let missing: Vec<&str> = fields.filter(|field| !examples.iter().any(|(_, text)| has_field(text, field))).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

@@ -72,7 +72,8 @@ fn answer(receiver: &Mutex<Receiver>, request: &HttpRequest) -> SimAnswer {
     receiver.heads.push(request.headers.clone());
     let failed = |reason: &str| Err(HttpError::Failed(reason.to_owned()));
     let status = |status, headers: Vec<(String, String)>| Ok(SimResponse { status, headers, ..SimResponse::default() });
-    let has_one = receiver.mode == Mode::HoldsUpOne && samples(request).iter().any(|sample| sample.series.contains("n=\"0\""));
+    let has_one =
+        receiver.mode == Mode::HoldsUpOne && samples(request).iter().any(|sample| sample.series.contains("n=\"0\""));
     let takes = matches!(receiver.mode, Mode::Takes | Mode::LosesAnswers | Mode::HoldsUpOne) && !has_one;
     if takes {
         let found = samples(request);

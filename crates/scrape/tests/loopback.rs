@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -92,8 +92,15 @@ fn native_histogram() -> Vec<u8> {
     let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
     let double = |number: u8, value: f64| [&[number << 3 | 1][..], &value.to_le_bytes()].concat();
     let span = field(12, &[1 << 3, 2, 2 << 3, 2]);
-    let histogram =
-        [&[1 << 3, 4][..], &double(2, 9.0), &[5 << 3, 2], &double(6, 0.5), &span, &[13 << 3, 2, 13 << 3, 4], &field(15, &[1 << 3, 100])];
+    let histogram = [
+        &[1 << 3, 4][..],
+        &double(2, 9.0),
+        &[5 << 3, 2],
+        &double(6, 0.5),
+        &span,
+        &[13 << 3, 2, 13 << 3, 4],
+        &field(15, &[1 << 3, 100]),
+    ];
     let label = field(1, &[field(1, b"kind"), field(2, b"x")].concat());
     let metric = [label, field(7, &histogram.concat())].concat();
     let family = [field(1, b"took"), vec![3 << 3, 4], field(4, &metric)].concat();

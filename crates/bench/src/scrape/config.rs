@@ -22,7 +22,10 @@ pub(super) struct Setup<'a> {
 pub(super) fn scrape_config(setup: &Setup<'_>, program: &str) -> String {
     let interval_s = setup.interval_s;
     let mut text = format!("global:\n  scrape_interval: {interval_s}s\n  scrape_timeout: {}s\n", interval_s.min(10));
-    let _ = write!(text, "scrape_configs:\n- job_name: node\n  metrics_path: /{program}\n  static_configs:\n  - targets:\n");
+    let _ = write!(
+        text,
+        "scrape_configs:\n- job_name: node\n  metrics_path: /{program}\n  static_configs:\n  - targets:\n"
+    );
     for address in setup.addresses {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "    - {address}");
@@ -54,7 +57,9 @@ fn conditions(device: usize) -> [String; 5] {
         format!("rate(node_cpu_seconds_total{{cpu=\"{device}\",mode=\"iowait\"}}[5m]) > 0.9"),
         format!("rate(node_network_transmit_errs_total{{device=\"eth{device}\"}}[5m]) > 10"),
         format!("node_filesystem_readonly{{mountpoint=\"/srv/volume-{device}\"}} == 7"),
-        format!("predict_linear(node_filesystem_avail_bytes{{mountpoint=\"/srv/volume-{device}\"}}[10m], 3600) < -1e15"),
+        format!(
+            "predict_linear(node_filesystem_avail_bytes{{mountpoint=\"/srv/volume-{device}\"}}[10m], 3600) < -1e15"
+        ),
         format!("node_load1 > {} and node_load5 > {}", 100 + device, 50 + device),
     ]
 }

@@ -130,7 +130,8 @@ impl State {
         let body = if is_packed { gzip(text.as_bytes()) } else { text.into_bytes() };
         let mut response = Response::new(Full::from(body));
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
+        headers
+            .insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
         if is_packed {
             headers.insert(CONTENT_ENCODING, hyper::header::HeaderValue::from_static("gzip"));
         }
@@ -156,7 +157,8 @@ mod tests {
         let served = Served { targets: 2, series: 50, interval_ms: 1_000_000_000, gzip: false };
         let exporters = Exporters::start(served, &["thalweg", "prometheus"]).unwrap();
         let [first, second] = exporters.addresses[..] else { panic!("two targets") };
-        let fetch = |address: SocketAddr, path: &str| HttpClient::new(&format!("http://{address}")).get(path, &[]).unwrap();
+        let fetch =
+            |address: SocketAddr, path: &str| HttpClient::new(&format!("http://{address}")).get(path, &[]).unwrap();
         let text = fetch(first, "/thalweg").body;
         assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 50);
         assert_eq!(fetch(first, "/prometheus").body, text);

@@ -288,7 +288,15 @@ fn render(report: &Report) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
-        "program", "CPU", "to thalweg", "RSS, mean", "to thalweg", "RSS, peak", "to thalweg", "samples/s", "missed",
+        "program",
+        "CPU",
+        "to thalweg",
+        "RSS, mean",
+        "to thalweg",
+        "RSS, peak",
+        "to thalweg",
+        "samples/s",
+        "missed",
     ]);
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     let ratio = |value: f64, of_first: f64| format!("{:.2}", value / of_first);

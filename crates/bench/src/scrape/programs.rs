@@ -13,7 +13,7 @@ use crate::load::OwnServer;
 use crate::measure::process::{Usage, begin_peak, usage};
 
 /// How long a program may take until it answers.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 /// Between two questions whether it does.
 const PAUSE: Duration = Duration::from_millis(50);
 

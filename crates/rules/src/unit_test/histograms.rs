@@ -14,11 +14,13 @@ const BUCKETS_MAX: usize = 10_000;
 /// Reads one.
 pub(super) fn parse(text: &str) -> Result<Histogram, String> {
     let inside = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
-    let inside = inside.ok_or_else(|| format!("{text:?} is no histogram, such as {{{{schema:0 count:1 buckets:[1]}}}}"))?;
+    let inside =
+        inside.ok_or_else(|| format!("{text:?} is no histogram, such as {{{{schema:0 count:1 buckets:[1]}}}}"))?;
     let mut read = Read::default();
     let mut rest = inside.trim_start();
     while !rest.is_empty() {
-        let (name, value) = rest.split_once(':').ok_or_else(|| format!("{rest:?}: expected a field such as count:4"))?;
+        let (name, value) =
+            rest.split_once(':').ok_or_else(|| format!("{rest:?}: expected a field such as count:4"))?;
         let end = match value.strip_prefix('[') {
             Some(list) => list.find(']').ok_or_else(|| format!("{name}: missing ]"))? + 2,
             None => value.find(char::is_whitespace).unwrap_or(value.len()),
@@ -65,9 +67,11 @@ impl Read {
                 }
             }
             _ => {
-                return Err("unknown field; there are schema, sum, count, z_bucket, z_bucket_w, buckets, offset, n_buckets, \
+                return Err(
+                    "unknown field; there are schema, sum, count, z_bucket, z_bucket_w, buckets, offset, n_buckets, \
                             n_offset, custom_values, counter_reset_hint"
-                    .to_owned());
+                        .to_owned(),
+                );
             }
         }
         Ok(())

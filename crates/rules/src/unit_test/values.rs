@@ -149,10 +149,23 @@ mod tests {
         };
         assert_eq!(
             shown("{{count:1 buckets:[1]}}+{{count:2  buckets:[2]}}x2 _ {{sum:3}}x1"),
-            ["{{count:1 buckets:[1]}}", "{{count:3 buckets:[3]}}", "{{count:5 buckets:[5]}}", "None", "{{sum:3}}", "{{sum:3}}"]
+            [
+                "{{count:1 buckets:[1]}}",
+                "{{count:3 buckets:[3]}}",
+                "{{count:5 buckets:[5]}}",
+                "None",
+                "{{sum:3}}",
+                "{{sum:3}}"
+            ]
         );
         assert_eq!(shown("{{count:3 buckets:[3]}}-{{count:2 buckets:[2]}}x1")[1], "{{count:1 buckets:[1]}}");
-        for bad in ["{{count:1", "{{count:1}}y", "{{count:1}}+{{count:1}}", "{{count:1}}+2x3", "{{schema:-53 custom_values:[1]}}+{{count:1}}x1"] {
+        for bad in [
+            "{{count:1",
+            "{{count:1}}y",
+            "{{count:1}}+{{count:1}}",
+            "{{count:1}}+2x3",
+            "{{schema:-53 custom_values:[1]}}+{{count:1}}x1",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
         for bad in ["x", "1xx", "1+x3", "-2+-4x1", "a+1x2", "1x99999999999"] {

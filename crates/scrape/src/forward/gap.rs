@@ -111,9 +111,9 @@ impl Queue {
                     self.while_sending(lanes, pause).await;
                     failures += 1;
                 }
-                Remedy::GiveUp(lost_ms) => {
+                Remedy::GiveUp(skipped_ms) => {
                     failed = failed.or(Some(error));
-                    start_ms = start_ms.saturating_add(lost_ms);
+                    start_ms = start_ms.saturating_add(skipped_ms);
                 }
             }
         }

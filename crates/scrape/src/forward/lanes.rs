@@ -240,7 +240,9 @@ mod tests {
     #[test]
     fn a_lane_that_waits_holds_up_no_other() {
         let mut order = Order::new(2);
-        let lanes = |ready: Vec<(usize, Vec<Item>)>| ready.into_iter().map(|(lane, items)| (lane, items.len())).collect::<Vec<_>>();
+        let lanes = |ready: Vec<(usize, Vec<Item>)>| {
+            ready.into_iter().map(|(lane, items)| (lane, items.len())).collect::<Vec<_>>()
+        };
         assert_eq!(lanes(order.push(vec![items(3), items(2)], Vec::new(), 10)), [(0, 3), (1, 2)]);
         assert_eq!(lanes(order.push(vec![items(4), items(1)], Vec::new(), 20)), []);
         // The second lane goes on; nothing is done with, since the first has sent nothing.

@@ -63,9 +63,12 @@ const FAMILIES: [Family; 17] = [
     family("thalweg_forward_log_gaps_failed_total", "counter", "Those that were not sent as a whole.", |queue| {
         count(&queue.counts.gaps_failed)
     }),
-    family("thalweg_forward_log_read_errors_total", "counter", "How often the log, or the store in its place, could not be read.", |queue| {
-        count(&queue.counts.read_errors)
-    }),
+    family(
+        "thalweg_forward_log_read_errors_total",
+        "counter",
+        "How often the log, or the store in its place, could not be read.",
+        |queue| count(&queue.counts.read_errors),
+    ),
     family("enqueue_retries_total", "counter", "Always 0: nothing waits for a full queue.", |_| 0.0),
 ];
 

@@ -85,8 +85,7 @@ impl Forwarder {
         }
         before.into_values().for_each(|gone| gone.stop());
         let cursors = self.db.log_cursors().into_iter().map(|cursor| cursor.name);
-        for cursor in
-            cursors.filter(|cursor| receiver_of_cursor(cursor).is_some_and(|name| !queues.contains_key(name)))
+        for cursor in cursors.filter(|cursor| receiver_of_cursor(cursor).is_some_and(|name| !queues.contains_key(name)))
         {
             // Where it fails the log is held for it until the next start.
             let _ = self.db.remove_log_cursor(&cursor);

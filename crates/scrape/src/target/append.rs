@@ -285,8 +285,7 @@ impl Reader<'_> {
         options: &exposition::Options<'_>,
     ) -> Result<(Parsed<'b>, Comments), String> {
         let mut hash = 0;
-        let mut parsed =
-            exposition::parse_samples(content, options, &mut hash).map_err(|error| error.to_string())?;
+        let mut parsed = exposition::parse_samples(content, options, &mut hash).map_err(|error| error.to_string())?;
         // Types tell which series are classic histograms.
         let is_known = self.cache.has_comments(hash) && !self.histograms.to_custom_buckets;
         if !is_known {

@@ -213,7 +213,8 @@ impl LineCache {
         let histograms = &mut self.histograms;
         self.lines.retain(|line| {
             let histogram = histograms.get(&line.hash).map(|series| series.token);
-            let is_gone = line.is_stored && (tokens.contains(&line.token) || histogram.is_some_and(|token| tokens.contains(&token)));
+            let is_gone = line.is_stored
+                && (tokens.contains(&line.token) || histogram.is_some_and(|token| tokens.contains(&token)));
             if is_gone {
                 histograms.remove(&line.hash);
             }
@@ -267,7 +268,9 @@ mod tests {
         }
         assert_eq!(cache.finish(), [0; 0]);
         // In order, backwards, every other one, each twice: what is missing is named, and no more.
-        for order in [(1..=100).collect(), (1..=100).rev().collect(), (1..=100).flat_map(|hash| [hash; 2]).collect::<Vec<_>>()] {
+        for order in
+            [(1..=100).collect(), (1..=100).rev().collect(), (1..=100).flat_map(|hash| [hash; 2]).collect::<Vec<_>>()]
+        {
             cache.begin();
             for hash in order {
                 let series = cache.get(hash);

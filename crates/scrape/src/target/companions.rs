@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ingest::exposition::decode_key;
 use ingest::exposition::metric_families::{FoundExemplar, FoundStart};
-use ingest::exposition::{self, decode_key};
 use ingest::{Parsed, ScopedKeyHasher};
 use model::{Exemplar, GroupKey, SeriesExemplar, StartTimestamp};
 
@@ -91,7 +91,8 @@ impl Reader<'_> {
         }
         let stems: HashSet<&str> = starts.keys().map(|(stem, _)| stem.as_str()).collect();
         let counting = rows().filter_map(|(_, text, name, _)| {
-            let suffix = COUNTING.iter().find(|suffix| name.strip_suffix(*suffix).is_some_and(|stem| stems.contains(stem)))?;
+            let suffix =
+                COUNTING.iter().find(|suffix| name.strip_suffix(*suffix).is_some_and(|stem| stems.contains(stem)))?;
             Some((text, *starts.get(&stem_and_labels(text, suffix)?)?))
         });
         counting.filter_map(|(text, start_ns)| Some((self.labels_of_line(text, 0).ok()??, start_ns))).collect()
@@ -115,7 +116,7 @@ fn stem_and_labels(line: &[u8], suffix: &str) -> Option<(String, model::Labels)>
 impl Destination {
     /// What is stored already is passed over.
     fn write_companions(&self, Companions { exemplars, starts }: Companions, hasher: &ScopedKeyHasher<'_>) {
-        let mut batch = model::Batch::new(&[], exposition::decode_key);
+        let mut batch = model::Batch::new(&[], decode_key);
         let key_of = |batch: &mut model::Batch<'_>, labels: &Labels| {
             let spelled = spell(labels);
             GroupKey { hash: hasher.hash(&spelled), text: batch.push_text(&spelled) }

@@ -143,7 +143,10 @@ mod tests {
         let variable = |name: &str| variables.get(name).map(|value| (*value).to_owned());
         let surroundings = Surroundings { files: &*files, variable: &variable };
         let keys = surroundings.keys(config);
-        (keys.map(|keys| format!("{} {} {:?}", keys.access_key, keys.secret_key, keys.session_token)), surroundings.region(config))
+        (
+            keys.map(|keys| format!("{} {} {:?}", keys.access_key, keys.secret_key, keys.session_token)),
+            surroundings.region(config),
+        )
     }
 
     #[test]
@@ -168,7 +171,8 @@ mod tests {
         let (keys, region) = found(&half, &[home]);
         assert_eq!(
             keys,
-            Err("profile \"half\" has no aws_secret_access_key in /home/.aws/credentials and /home/.aws/config".to_owned())
+            Err("profile \"half\" has no aws_secret_access_key in /home/.aws/credentials and /home/.aws/config"
+                .to_owned())
         );
         assert!(region.unwrap_err().contains("AWS_REGION"));
         let (keys, _) = found(&config(), &[("HOME", "/nowhere")]);

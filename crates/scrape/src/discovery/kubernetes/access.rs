@@ -183,7 +183,8 @@ users:
         let exec = text.replace("{token: secret,", "{exec: {command: aws, args: [eks]},");
         platform::write_file(&*files, Path::new("/k/exec"), exec.as_bytes()).unwrap();
         let Err(reason) = from_kubeconfig(Path::new("/k/exec"), &*files) else { panic!("exec is refused") };
-        let expected = "/k/exec: user \"u\" signs in by running \"aws\" (exec), which is not built in: give it the token";
+        let expected =
+            "/k/exec: user \"u\" signs in by running \"aws\" (exec), which is not built in: give it the token";
         assert!(reason.starts_with(expected) && reason.contains("kubectl create token"), "{reason}");
         platform::write_file(&*files, Path::new("/k/bad"), b"current-context: z\n").unwrap();
         assert!(from_kubeconfig(Path::new("/k/bad"), &*files).is_err());

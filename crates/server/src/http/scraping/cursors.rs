@@ -53,7 +53,8 @@ pub(crate) async fn remove_cursor(From(state): From<Arc<State>>, request: Reques
     let parts = extract(&state, request).await?;
     let name = parts.parameters.required("name")?.to_owned();
     if is_in_use(&name, state.settings.prometheus.as_deref()) == Some(true) {
-        let message = format!("{name:?} is read by a receiver of the configuration: take it out of remote_write and reload");
+        let message =
+            format!("{name:?} is read by a receiver of the configuration: take it out of remote_write and reload");
         return Err(ApiError::bad_data(message));
     }
     let cursor = name.clone();
