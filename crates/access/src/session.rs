@@ -34,7 +34,7 @@ struct Session {
 /// An account that an identity provider has signed in.
 #[derive(Debug, Clone)]
 pub struct ExternalSignIn {
-    /// What it may do.
+    /// Its rights.
     pub scope: Arc<Scope>,
     /// When the provider's token ends, and with it the session.
     pub expires_ns: i64,

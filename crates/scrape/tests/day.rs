@@ -78,7 +78,8 @@ fn answer(request: &HttpRequest, passed_ms: i64) -> SimAnswer {
     if fault(number) == Fault::Renames {
         writeln!(text, "hourly{{hour=\"{}\"}} 1", passed_ms / HOUR_MS).unwrap();
     }
-    for series in 0..5 {
+    // Twenty lines.
+    for series in 0..18 {
         writeln!(text, "more_total{{series=\"{series}\"}} {passed_ms}").unwrap();
     }
     let mut response = SimResponse::ok("text/plain; version=0.0.4", text);
@@ -220,7 +221,7 @@ fn check_samples(day: &Day) {
     assert_eq!(counts.len(), day.targets);
     assert!(day.series("more_total{series=\"4\"}[25h]", end_ms).is_empty(), "they were dropped");
     let kept = day.series("scrape_samples_post_metric_relabeling", end_ms);
-    assert_eq!((kept[&9][0].1, kept[&4][0].1), (5.0, 6.0));
+    assert_eq!((kept[&9][0].1, kept[&4][0].1), (18.0, 19.0));
     assert_eq!(day.series("sum by (instance) (scrape_series_added)", end_ms)[&9][0].1, 0.0);
 }
 

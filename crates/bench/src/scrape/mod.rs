@@ -128,7 +128,7 @@ impl Window {
     }
 }
 
-/// What was seen of a program while it was measured.
+/// CPU, memory and scrapes of a program during the window.
 struct Observed {
     cpu_seconds: f64,
     resident_mean_bytes: u64,

@@ -87,7 +87,7 @@ impl Running {
         self.pids().for_each(begin_peak);
     }
 
-    /// What its processes used, summed.
+    /// CPU and memory of its processes, summed.
     pub(super) fn usage(&self) -> Usage {
         self.pids().map(usage).fold(Usage::default(), |sum, one| Usage {
             cpu_seconds: sum.cpu_seconds + one.cpu_seconds,

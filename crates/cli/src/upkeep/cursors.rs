@@ -30,7 +30,7 @@ pub(crate) fn run(flags: &CursorsFlags) -> Result<ExitCode, String> {
                 client.send_api("DELETE", "/api/v1/admin/cursors", &[("name", name)], b"")?;
             }
             let data = client.api("/api/v1/admin/cursors", &[])?;
-            data["cursors"].as_array().into_iter().flatten().map(shown).collect::<Vec<_>>()
+            data["cursors"].as_array().into_iter().flatten().map(line).collect::<Vec<_>>()
         }
         Where::Folder(data) => {
             let db = flags.location.open(data)?;
@@ -51,7 +51,7 @@ pub(crate) fn run(flags: &CursorsFlags) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn shown(cursor: &Value) -> String {
+fn line(cursor: &Value) -> String {
     let name = cursor["name"].as_str().unwrap_or_default();
     let behind = cursor["records_behind"].as_u64().unwrap_or_default();
     let use_text = if cursor["in_use"] == Value::Bool(false) { "; no configuration names its receiver" } else { "" };

@@ -43,7 +43,7 @@ struct UnderWay {
     _memory: Vec<LogLease>,
 }
 
-/// What is read of the log, to be sent.
+/// Items that were read of the log, to be sent.
 #[derive(Debug, Default)]
 pub(super) struct NewRound {
     pub(super) items: Vec<Item>,
