@@ -122,7 +122,7 @@ fn start(path: &Path, arguments: &[String], log: &Path, ready: &str) -> Result<P
     let child = Command::new(path)
         .args(arguments)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(output.try_clone().map_err(failed)?)
         .stderr(output)
         .spawn()
         .map_err(failed)?;
@@ -194,7 +194,8 @@ fn start_victoria_metrics(
             format!("-datasource.url={url}"),
             format!("-remoteWrite.url={url}"),
             format!("-remoteRead.url={url}"),
-            "-notifier.blackhole".to_owned(),
+            // Nothing listens there, and no alert fires.
+            "-notifier.url=http://127.0.0.1:9".to_owned(),
             format!("-httpListenAddr={rules_address}"),
         ];
         let ready = format!("http://{rules_address}/health");
