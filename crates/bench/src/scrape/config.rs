@@ -65,11 +65,11 @@ fn conditions(device: usize) -> [String; 5] {
 }
 
 /// A file of recording and alerting rules, in groups.
-pub(super) fn rule_file(count: usize) -> String {
+pub(super) fn rule_file(setup: &Setup<'_>) -> String {
     let mut text = String::from("groups:\n");
-    for rule in 0..count {
+    for rule in 0..setup.rules {
         if rule % GROUP_RULES == 0 {
-            let _ = write!(text, "- name: group-{}\n  rules:\n", rule / GROUP_RULES);
+            let _ = write!(text, "- name: group-{}\n  interval: {}s\n  rules:\n", rule / GROUP_RULES, setup.interval_s);
         }
         // Two of a kind follow each other.
         let (device, kind) = (rule / 10, rule / 2 % 5);
@@ -91,7 +91,7 @@ pub(super) fn write(setup: &Setup<'_>, program: &str, folder: &Path) -> Result<(
     let files = [
         ("prometheus.yml", full_config(setup, program)),
         ("scrape.yml", scrape_config(setup, program)),
-        ("rules.yml", rule_file(setup.rules)),
+        ("rules.yml", rule_file(setup)),
     ];
     for (name, text) in files {
         let file = folder.join(name);
@@ -111,7 +111,7 @@ mod tests {
         let loaded = scrape::config::parse(Path::new("p.yml"), &full_config(&setup, "thalweg"), &|_| None).unwrap();
         let [job] = &loaded.config.scrape_configs[..] else { panic!("one job") };
         assert_eq!((job.interval_ms, job.metrics_path.as_str()), (10_000, "/thalweg"));
-        let text = rule_file(setup.rules);
+        let text = rule_file(&setup);
         let file = rules::file::parse(Path::new("rules.yml"), &text, &rules::file::ReadOptions::default()).unwrap();
         let counted: usize = file.groups.iter().map(|group| group.rules.len()).sum();
         assert_eq!((counted, file.groups.len()), (205, 11));
