@@ -504,7 +504,7 @@ mod tests {
         let counter = bytes(4, &bytes(3, &message(&[double(1, 7.0), exemplar(2), time(3)])));
         let requests = message(&[bytes(1, b"requests_total"), varint(3, 0), counter]);
         let bucket = bytes(3, &message(&[varint(1, 2), double(2, 0.5), exemplar(3)]));
-        let native = message(&[bytes(12, &message(&[varint(1, 2), varint(2, 1)])), varint(13, 2), varint(5, 2)]);
+        let native = message(&[bytes(12, &message(&[varint(1, 2), varint(2, 1)])), varint(13, 6), varint(5, 2)]);
         let histogram = message(&[varint(1, 3), bucket, native, [vec![15 << 3 | 2, 2], varint(1, 100)].concat()]);
         // Field 16 takes two bytes of tag.
         let own = exemplar(1);
