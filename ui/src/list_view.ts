@@ -23,6 +23,8 @@ export interface Group {
   errors: string[];
   heads: readonly string[];
   rows: Row[];
+  /** Shown below the table. */
+  picture?: HTMLElement;
 }
 
 export interface ListOptions<T> {
@@ -35,6 +37,8 @@ export interface ListOptions<T> {
   groups: (data: T) => Group[];
   /** Shown where there is no group. */
   nothing: string;
+  /** Called when the view goes. */
+  destroyed?: () => void;
 }
 
 export const labelsOf = (labels: Labels): string =>
@@ -85,6 +89,7 @@ export class ListView<T> implements View {
   destroy(): void {
     clearInterval(this.timer);
     this.abort.abort();
+    this.options.destroyed?.();
   }
 
   private load(): void {
@@ -117,7 +122,7 @@ export class ListView<T> implements View {
     this.list.replaceChildren(...groups.map((group) => this.group(group)));
   }
 
-  private group({ title, errors, heads, rows }: Group): HTMLElement {
+  private group({ title, errors, heads, rows, picture }: Group): HTMLElement {
     const shown = rows.filter((row) => this.isWanted(row));
     const drawn = shown.slice(0, ROWS_MAX).map(({ cells }) =>
       element("tr", {}, ...cells.map((cell) => element("td", {}, cell))),
@@ -134,6 +139,7 @@ export class ListView<T> implements View {
       element("h2", { text: title }),
       ...errors.map((text) => element("p", { class: "error", text })),
       shown.length > 0 ? element("div", { class: "table-scroll" }, table) : null,
+      shown.length > 0 ? (picture ?? null) : null,
       shown.length > ROWS_MAX ? element("p", { text: `${shown.length - ROWS_MAX} more: filter them.` }) : null,
     );
   }

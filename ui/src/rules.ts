@@ -1,5 +1,6 @@
 // The rules that the server evaluates, by group, and the alerts that they give.
 
+import { AlertPictures } from "./alert_picture.ts";
 import { type Alert, type Rule, type RuleGroup, rules, type RuleGroups } from "./api.ts";
 import { ago, expression, type Group, labelsOf, ListView, milliseconds, type Row } from "./list_view.ts";
 
@@ -53,7 +54,10 @@ function alertRow(rule: Rule, alert: Alert): Row {
   return { cells, text: `${rule.name} ${labels} ${annotations}`, state: alert.state };
 }
 
-function alertGroup(rule: Rule): Group {
+/** So many alerts that are active have an open picture; others open when asked to. */
+const OPEN_MAX = 5;
+
+function alertGroup(rule: Rule, place: number, pictures: AlertPictures): Group {
   const alerts = rule.alerts ?? [];
   const inactive: Row = {
     cells: ["", "inactive", "", "", "", expression(rule.query)],
@@ -65,20 +69,22 @@ function alertGroup(rule: Rule): Group {
     errors: rule.lastError ? [rule.lastError] : [],
     heads: ["Labels", "State", "Since", "Value", "Annotations", "Expression"],
     rows: alerts.length > 0 ? alerts.map((alert) => alertRow(rule, alert)) : [inactive],
+    picture: pictures.of(rule.name, rule.query, alerts.length > 0 && place < OPEN_MAX),
   };
 }
 
 /** Firing ones first. */
 const RANKS: Record<string, number> = { firing: 0, pending: 1 };
 
-function alertGroups({ groups }: RuleGroups): Group[] {
+function alertGroups({ groups }: RuleGroups, pictures: AlertPictures): Group[] {
   const all = groups.flatMap((group) => group.rules);
   const rank = (rule: Rule): number => RANKS[rule.state ?? ""] ?? 2;
-  return all.sort((a, b) => rank(a) - rank(b)).map(alertGroup);
+  return all.sort((a, b) => rank(a) - rank(b)).map((rule, place) => alertGroup(rule, place, pictures));
 }
 
-export const alertsView = (): ListView<RuleGroups> =>
-  new ListView({
+export function alertsView(): ListView<RuleGroups> {
+  const pictures = new AlertPictures();
+  return new ListView({
     title: "Alerts",
     filtered: "name, label or annotation",
     states: [
@@ -88,6 +94,8 @@ export const alertsView = (): ListView<RuleGroups> =>
       ["inactive", "Inactive"],
     ],
     load: (signal) => rules("alert", signal),
-    groups: alertGroups,
+    groups: (data) => alertGroups(data, pictures),
     nothing: NOTHING,
+    destroyed: () => pictures.destroy(),
   });
+}

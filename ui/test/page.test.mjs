@@ -239,6 +239,26 @@ async function emptyLists(page) {
   }
 }
 
+/** An alert with a picture of its expression beside it, which stays while the list is drawn again. */
+async function alertPicture(page) {
+  const now = new Date().toISOString();
+  const alert = { labels: { alertname: "Flood", station: "north" }, annotations: {}, state: "firing", activeAt: now, value: "42" };
+  const times = { lastEvaluation: now, evaluationTime: 0.001 };
+  const rule = { name: "Flood", query: "elsewhere > 3", health: "ok", type: "alerting", state: "firing", alerts: [alert], ...times };
+  const data = { groups: [{ name: "g", file: "rules.yml", interval: 60, rules: [rule], ...times }] };
+  await page.route("**/api/v1/rules*", (route) => route.fulfill({ json: { status: "success", data } }));
+  const asked = page.waitForRequest((request) => request.url().includes("query_range") && request.postData().includes("query=elsewhere&"), { timeout: WAIT_MS });
+  await page.goto(`${origin}/#/alerts`);
+  await asked;
+  const picture = page.locator("details.picture[open] .plot[data-drawn]");
+  await picture.waitFor({ timeout: WAIT_MS });
+  await page.getByText("compared with 3").waitFor({ timeout: WAIT_MS });
+  // The list is loaded again meanwhile.
+  await page.waitForResponse((response) => response.url().includes("/api/v1/rules"), { timeout: WAIT_MS });
+  await picture.waitFor({ timeout: WAIT_MS });
+  await page.unroute("**/api/v1/rules*");
+}
+
 /** A server that asks to sign in, whose administrator's token is in THALWEG_PAGE_TOKEN. */
 async function signInAndOut(page) {
   const guarded = process.env.THALWEG_PAGE_GUARDED;
@@ -332,6 +352,7 @@ try {
   await failedQuery(page);
   await anotherDatabase(page);
   await emptyLists(page);
+  await alertPicture(page);
   await noOverflow(page, "1280 px");
   await signInAndOut(page);
   await page.close();

@@ -9,7 +9,7 @@ use xtask::plant::{Options, Outcome};
 
 const USAGE: &str = "Usage:
   cargo xtask tidy [--table]                               hold the source against the house rules; a table of crates
-  cargo xtask full                                         tests of the features flight-sql and sql-datafusion; builds for half an hour
+  cargo xtask full                                         tests of the features flight-sql and sql-datafusion, and a day of scraping; builds for half an hour
   cargo xtask capnp                                        make Rust code of the binary protocol's schema
   cargo xtask sim [--seeds N] [--operations N] [--first N] run the simulation, optimised; failing seeds are printed
   cargo xtask fuzz [--target NAME,…] [--inputs N] [--seconds N] [--list]

@@ -27,12 +27,34 @@ struct Session {
     external: Option<Arc<Scope>>,
     begun_ns: i64,
     used_ns: i64,
+    /// When the token ends that an identity provider gave.
+    expires_ns: i64,
+}
+
+/// An account that an identity provider has signed in.
+#[derive(Debug, Clone)]
+pub struct ExternalSignIn {
+    /// Its rights.
+    pub scope: Arc<Scope>,
+    /// When the provider's token ends, and with it the session.
+    pub expires_ns: i64,
 }
 
 impl Session {
+    fn new(now_ns: i64) -> Self {
+        Self {
+            account: String::new(),
+            credential: Credential::Certificate,
+            external: None,
+            begun_ns: now_ns,
+            used_ns: now_ns,
+            expires_ns: i64::MAX,
+        }
+    }
+
     fn is_over(&self, now_ns: i64) -> bool {
         let is_older = |since_ns: i64, max_s: i64| now_ns.saturating_sub(since_ns) > max_s * NS_PER_S;
-        is_older(self.begun_ns, AGE_MAX_S) || is_older(self.used_ns, IDLE_MAX_S)
+        now_ns >= self.expires_ns || is_older(self.begun_ns, AGE_MAX_S) || is_older(self.used_ns, IDLE_MAX_S)
     }
 }
 
@@ -44,14 +66,13 @@ impl Sessions {
     /// Begins a session of an account with a cookie of 256 random bits. Of an account that has many its oldest one ends.
     pub fn begin(&mut self, cookie: &str, account: &Account, now_ns: i64) {
         let (account, credential) = (account.name.clone(), account.credential.clone());
-        self.insert(cookie, Session { account, credential, external: None, begun_ns: now_ns, used_ns: now_ns }, now_ns);
+        self.insert(cookie, Session { account, credential, external: None, ..Session::new(now_ns) }, now_ns);
     }
 
     /// Begins a session of an account that an identity provider has signed in.
-    pub fn begin_external(&mut self, cookie: &str, scope: Arc<Scope>, now_ns: i64) {
-        let (account, credential) = (scope.name.to_string(), Credential::Certificate);
-        let external = Some(scope);
-        self.insert(cookie, Session { account, credential, external, begun_ns: now_ns, used_ns: now_ns }, now_ns);
+    pub fn begin_external(&mut self, cookie: &str, ExternalSignIn { scope, expires_ns }: ExternalSignIn, now_ns: i64) {
+        let account = scope.name.to_string();
+        self.insert(cookie, Session { account, external: Some(scope), expires_ns, ..Session::new(now_ns) }, now_ns);
     }
 
     fn insert(&mut self, cookie: &str, new: Session, now_ns: i64) {
@@ -140,11 +161,16 @@ mod tests {
     #[test]
     fn a_session_of_a_provider_is_none_of_an_account_of_that_name() {
         let mut sessions = Sessions::default();
-        sessions.begin_external("cookie", Scope::signed_out(), 0);
+        let signed_in = |expires_ns| ExternalSignIn { scope: Scope::signed_out(), expires_ns };
+        sessions.begin_external("cookie", signed_in(i64::MAX), 0);
         assert!(sessions.external("cookie", 1).is_some() && sessions.account("cookie", 1).is_none());
         sessions.begin("own", &account("", "x"), 0);
         assert!(sessions.external("own", 1).is_none() && sessions.account("own", 1).is_some());
         assert!(sessions.external("cookie", AGE_MAX_S * NS_PER_S).is_none(), "it was not used");
+        // It ends with the provider's token.
+        sessions.begin_external("short", signed_in(300 * NS_PER_S), 0);
+        assert!(sessions.external("short", 300 * NS_PER_S - 1).is_some());
+        assert!(sessions.external("short", 300 * NS_PER_S).is_none());
     }
 
     #[test]

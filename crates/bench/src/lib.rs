@@ -1,6 +1,6 @@
 //! `thalweg bench`: measurements that can be repeated. A file per kind.
 //!
-//! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`tenants`]: two of them on one · [`access`]: the cost of TLS and tokens
+//! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`tenants`]: two of them on one · [`access`]: the cost of TLS and tokens · [`scrape`](mod@scrape): what scraping costs, beside other programs
 //! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
 //! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
@@ -13,6 +13,7 @@ mod load;
 mod measure;
 mod plans;
 mod query;
+mod scrape;
 mod simulate;
 mod storage;
 mod tenants;
@@ -43,6 +44,8 @@ enum Kind {
     Load(load::LoadFlags),
     /// Ask what the Time Series Benchmark Suite asks, and a rate over 10,000 series
     Query(query::QueryFlags),
+    /// Serve targets and measure what scraping them costs, beside Prometheus and VictoriaMetrics if wanted
+    Scrape(scrape::ScrapeFlags),
     /// Measure the storage engine: memory, insertion, size, late data, long queries
     Storage(storage::StorageFlags),
     /// Put a tenant that wants everything beside one that wants little, and measure what the latter has to wait for
@@ -65,6 +68,7 @@ pub fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
         Kind::Hostile(flags) => hostile::run(flags),
         Kind::Load(flags) => load::run(flags),
         Kind::Query(flags) => query::run(flags),
+        Kind::Scrape(flags) => scrape::run(flags),
         Kind::Storage(flags) => storage::run(flags),
         Kind::Tenants(flags) => tenants::run(flags),
         Kind::Wide(flags) => wide::run(flags),

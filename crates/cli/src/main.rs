@@ -89,6 +89,8 @@ enum Command {
     Inspect(upkeep::InspectFlags),
     /// What a folder lost and an operator accepted; answers about its time carry a warning until that is acknowledged
     Losses(upkeep::LossesFlags),
+    /// Who reads the log, and how far: what a reader has not read is held for it
+    Cursors(upkeep::CursorsFlags),
     /// Flush, merge all that is due, and give back the room of deleted rows now
     Compact(upkeep::CompactFlags),
     /// Keep answers of queries on flash, in front of any database
@@ -135,6 +137,7 @@ fn main() -> ExitCode {
         Some(Command::Test(flags)) => Ok(upkeep::run_tests(&flags)),
         Some(Command::Inspect(flags)) => upkeep::inspect(&flags),
         Some(Command::Losses(flags)) => upkeep::losses(&flags),
+        Some(Command::Cursors(flags)) => upkeep::cursors(&flags),
         Some(Command::Compact(flags)) => upkeep::compact(&flags),
         Some(Command::Cache(flags)) => cache::run(&flags),
         #[cfg(feature = "bench")]

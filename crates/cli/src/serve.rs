@@ -51,6 +51,7 @@ async fn serve(mut settings: Settings) -> Result<ExitCode, String> {
     let db = Arc::new(db.map_err(|error| error.to_string())?);
     log::info(&opening_text(db.recovery(), &data, started.elapsed()));
     report(db.recovery());
+    warn_of_abandoned_receivers(&db, prometheus.as_deref());
     if let Some(path) = make_first_admin(&db, &server_settings, &data)? {
         log::warn(&format!("clients have to sign in: the administrator's token is in {}", path.display()));
     }
@@ -120,6 +121,16 @@ fn load_prometheus(settings: PrometheusSettings) -> Result<Arc<PrometheusMode>, 
     })?;
     warnings.iter().for_each(|warning| log::warn(&warning.to_string()));
     Ok(mode)
+}
+
+/// What the log holds for a receiver that no configuration names is held until the receiver is removed.
+fn warn_of_abandoned_receivers(db: &Db, mode: Option<&PrometheusMode>) {
+    for cursor in server::abandoned_receivers(db, mode) {
+        log::warn(&format!(
+            "the log is held for {cursor}, and no configuration names this receiver: start with --prometheus, or give up what it \
+             has not got (thalweg cursors --remove '{cursor}')"
+        ));
+    }
 }
 
 fn tell_disabled(mode: &PrometheusMode) {

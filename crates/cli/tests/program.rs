@@ -280,6 +280,36 @@ fn a_small_benchmark_reports_what_it_wrote() {
 }
 
 #[test]
+fn a_benchmark_of_scraping_reports_what_is_stored() {
+    let flags = [
+        "--targets",
+        "3",
+        "--series",
+        "40",
+        "--interval-s",
+        "1",
+        "--seconds",
+        "3",
+        "--rules",
+        "20",
+        "--gzip",
+        "--json",
+    ];
+    let output = run(&[&["bench", "scrape"], &flags[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let measured = &report["programs"][0];
+    assert_eq!((measured["program"].as_str(), measured["has_rules"].as_bool()), (Some("thalweg"), Some(true)));
+    // A machine with much to do may miss some.
+    let samples_per_second = measured["samples_per_second"].as_f64().unwrap();
+    assert!(samples_per_second > 0.0 && samples_per_second <= 120.0, "{report}");
+    assert!(
+        measured["scrapes_served"].as_u64().unwrap() > 0 && measured["resident_peak_bytes"].as_u64().unwrap() > 0,
+        "{report}"
+    );
+}
+
+#[test]
 fn hostile_queries_are_told_their_limit_and_others_go_on() {
     let folder = Folder::new("hostile");
     let flags = ["--no-host-metrics", "--query-samples-max", "2000", "--query-timeout-ms", "5000"];

@@ -251,6 +251,32 @@ fn losses_are_refused_accepted_and_acknowledged() {
     drop(TestServer::start(&data, &flags));
 }
 
+/// What the log holds for a receiver that no configuration names any more is listed, warned of, and given up when an operator says so.
+#[test]
+fn receivers_that_are_gone_are_listed_and_removed() {
+    let folder = Folder::new("cursors");
+    let (data, file) = (folder.0.join("data"), folder.0.join("prometheus.yml"));
+    fs::write(&file, "remote_write: [{url: 'http://127.0.0.1:9/write', name: gone}]\n").unwrap();
+    let server = TestServer::start(&data, &["--no-host-metrics", "--prometheus", file.to_str().unwrap()]);
+    write(&server, 0..5);
+    let listed = done(&["cursors", "--url", server.url()]);
+    assert!(
+        listed.starts_with("forward/gone: ") && listed.contains("1 cursor") && !listed.contains("no configuration"),
+        "{listed}"
+    );
+    let (code, said) = tell(&["cursors", "--url", server.url(), "--remove", "forward/gone"]);
+    assert!(code == Some(2) && said.contains("take it out of remote_write"), "{said}");
+    assert_eq!(server.stop().0, Some(0));
+    let server = TestServer::start(&data, &["--no-host-metrics"]);
+    let listed = done(&["cursors", "--url", server.url()]);
+    assert!(listed.contains("forward/gone: ") && listed.contains("no configuration names its receiver"), "{listed}");
+    let (code, said) = tell(&["cursors", "--url", server.url(), "--remove", "forward/other"]);
+    assert!(code == Some(2) && said.contains("no cursor"), "{said}");
+    let (code, said) = server.stop();
+    assert!(code == Some(0) && said.contains("the log is held for forward/gone"), "{said}");
+    assert!(done(&["cursors", "--data", data.to_str().unwrap(), "--remove", "forward/gone"]).contains("0 cursors"));
+}
+
 #[test]
 fn a_folder_without_a_manifest_is_repaired() {
     let folder = Folder::new("repair");

@@ -1,7 +1,8 @@
 //! promtool's test files: input series, and what rules and expressions make of them.
 //!
-//! * `read`: the file · `values`: the notation of series · this: running the tests in a database in memory
+//! * `read`: the file · `values`: the notation of series · `histograms`: that of native histograms · this: running the tests in a database in memory
 
+mod histograms;
 mod read;
 mod values;
 
@@ -23,7 +24,7 @@ use crate::file::{self, ALERT_NAME, GroupConfig, ReadOptions, RuleKind};
 use crate::group::{Group, RuleHealth, Surroundings};
 use crate::store::{RuleSample, RuleStore};
 
-use read::{AlertTest, ExpressionTest, Test, TestFile};
+use read::{AlertTest, ExpectedValue, ExpressionTest, Test, TestFile};
 
 /// What running a file needs.
 pub struct RunOptions<'a> {
@@ -188,45 +189,58 @@ fn check_expression(test: &ExpressionTest, start_ms: i64, store: &RuleStore, is_
         Ok(result) => result,
         Err(reason) => return Some(format!("{head} err: {reason}")),
     };
-    let mut got: BTreeMap<Labels, String> = BTreeMap::new();
-    let mut values: BTreeMap<Labels, f64> = BTreeMap::new();
-    match result.value {
-        ResultValue::Vector(samples) => {
-            for sample in samples {
-                let labels: Labels =
-                    sample.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-                let shown = sample.histogram.map_or_else(
-                    || number_text(sample.value),
-                    |found| format!("{{{{count:{} sum:{}}}}}", found.count(), found.sum()),
-                );
-                got.insert(labels.clone(), shown);
-                values.insert(labels, sample.value);
-            }
-        }
-        ResultValue::Scalar { value, .. } => {
-            got.insert(Labels::new(), number_text(value));
-            values.insert(Labels::new(), value);
-        }
-        ResultValue::String { .. } | ResultValue::Matrix(_) => return Some(format!("{head} err: no vector")),
-    }
-    let mut expected: BTreeMap<Labels, f64> = BTreeMap::new();
-    for (labels, value) in &test.samples {
-        match labels_of(labels) {
-            Ok(labels) => drop(expected.insert(labels, *value)),
+    let Some(got) = results(result.value) else { return Some(format!("{head} err: no vector")) };
+    let mut expected: BTreeMap<Labels, &ExpectedValue> = BTreeMap::new();
+    for sample in &test.samples {
+        match labels_of(&sample.series) {
+            Ok(labels) => drop(expected.insert(labels, &sample.value)),
             Err(reason) => return Some(format!("{head} err: {reason}")),
         }
     }
-    let is_equal =
-        |labels: &Labels, value: f64| values.get(labels).is_some_and(|found| are_equal(*found, value, is_fuzzy));
-    if expected.len() == values.len() && expected.iter().all(|(labels, value)| is_equal(labels, *value)) {
+    let is_equal = |labels: &Labels, value: &ExpectedValue| match (got.get(labels), value) {
+        (Some(Got::Float(found)), ExpectedValue::Float(value)) => are_equal(*found, *value, is_fuzzy),
+        (Some(Got::Histogram(found)), ExpectedValue::Histogram(value)) => found == value,
+        _ => false,
+    };
+    if expected.len() == got.len() && expected.iter().all(|(labels, value)| is_equal(labels, value)) {
         return None;
     }
     let shown = |samples: BTreeSet<String>| {
         if samples.is_empty() { "nil".to_owned() } else { samples.into_iter().collect::<Vec<_>>().join(", ") }
     };
-    let expected = expected.iter().map(|(labels, value)| format!("{} {}", series_text(labels), number_text(*value)));
-    let got = got.iter().map(|(labels, value)| format!("{} {value}", series_text(labels)));
+    let expected = expected.iter().map(|(labels, value)| match value {
+        ExpectedValue::Float(value) => format!("{} {}", series_text(labels), number_text(*value)),
+        ExpectedValue::Histogram(shape) => format!("{} {shape}", series_text(labels)),
+    });
+    let got = got.iter().map(|(labels, value)| match value {
+        Got::Float(value) => format!("{} {}", series_text(labels), number_text(*value)),
+        Got::Histogram(shape) => format!("{} {shape}", series_text(labels)),
+    });
     Some(format!("{head}\n        exp: {}\n        got: {}", shown(expected.collect()), shown(got.collect())))
+}
+
+/// A value that an expression gives.
+enum Got {
+    Float(f64),
+    Histogram(String),
+}
+
+/// The samples of a result; `None` if it is no vector.
+fn results(value: ResultValue) -> Option<BTreeMap<Labels, Got>> {
+    let samples = match value {
+        ResultValue::Vector(samples) => samples,
+        ResultValue::Scalar { value, .. } => return Some(BTreeMap::from([(Labels::new(), Got::Float(value))])),
+        ResultValue::String { .. } | ResultValue::Matrix(_) => return None,
+    };
+    let samples = samples.into_iter().map(|sample| {
+        let labels = sample.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let got = match sample.histogram {
+            Some(histogram) => Got::Histogram(histograms::text(&histogram)),
+            None => Got::Float(sample.value),
+        };
+        (labels, got)
+    });
+    Some(samples.collect())
 }
 
 fn series_text(labels: &Labels) -> String {

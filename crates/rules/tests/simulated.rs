@@ -254,6 +254,44 @@ fn test_files_of_promtool() {
 }
 
 #[test]
+fn test_files_have_native_histograms() {
+    use thalweg_rules::unit_test::{RunOptions, run};
+    let files = Simulation::new(1).platform().files;
+    let rules = "groups:\n- name: g\n  rules:\n  - {record: total, expr: sum(took)}\n  - {alert: Slow, expr: 'histogram_quantile(0.9, took) > 1'}\n";
+    let test = "rule_files: [r.yml]
+evaluation_interval: 1m
+tests:
+- interval: 1m
+  input_series:
+  - {series: 'took{i=\"a\"}', values: '{{schema:0 count:3 sum:5 buckets:[1 2]}}+{{schema:0 count:3 sum:5 buckets:[1 2]}}x10'}
+  - {series: 'took{i=\"b\"}', values: '{{count:1 sum:0.5 buckets:[1]}}x10'}
+  promql_expr_test:
+  - expr: total
+    eval_time: 2m
+    exp_samples: [{labels: total, histogram: '{{count:10 sum:15.5 buckets:[4 6]}}'}]
+  - expr: histogram_count(took)
+    eval_time: 1m
+    exp_samples: [{labels: '{i=\"a\"}', value: 6}, {labels: '{i=\"b\"}', value: 1}]
+  alert_rule_test:
+  - {eval_time: 1m, alertname: Slow, exp_alerts: [{exp_labels: {i: a}}]}
+";
+    files.create_directory(Path::new("/t")).unwrap();
+    let write = |name: &str, text: &str| platform::write_file(&*files, Path::new(name), text.as_bytes()).unwrap();
+    write("/t/r.yml", rules);
+    write("/t/good.yml", test);
+    write("/t/bad.yml", &test.replace("buckets:[4 6]", "buckets:[4 7]"));
+    write("/t/wrong.yml", &test.replace("'{{count:10 sum:15.5", "'{{cuont:10 sum:15.5"));
+    let options = RunOptions { files: &*files, read: ReadOptions::default(), only: &[] };
+    assert_eq!(run(Path::new("/t/good.yml"), &options), Ok(Vec::new()));
+    let failures = run(Path::new("/t/bad.yml"), &options).unwrap();
+    let expected =
+        "exp: total {{count:10 sum:15.5 buckets:[4 7]}}\n        got: total {{count:10 sum:15.5 buckets:[4 6]}}";
+    assert!(failures.len() == 1 && failures[0].contains(expected), "{failures:?}");
+    let problems = run(Path::new("/t/wrong.yml"), &options).unwrap_err();
+    assert!(problems[0].message.contains("cuont: unknown field"), "{problems:?}");
+}
+
+#[test]
 fn the_past_is_filled() {
     use thalweg_rules::RuleStore;
     use thalweg_rules::backfill::{BackfillRange, backfill};

@@ -27,6 +27,8 @@ enum Mode {
     Status(u16),
     AsksForPatience,
     Hangs,
+    /// Is down for requests with a certain series.
+    HoldsUpOne,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -70,13 +72,16 @@ fn answer(receiver: &Mutex<Receiver>, request: &HttpRequest) -> SimAnswer {
     receiver.heads.push(request.headers.clone());
     let failed = |reason: &str| Err(HttpError::Failed(reason.to_owned()));
     let status = |status, headers: Vec<(String, String)>| Ok(SimResponse { status, headers, ..SimResponse::default() });
-    let takes = matches!(receiver.mode, Mode::Takes | Mode::LosesAnswers);
+    let has_one =
+        receiver.mode == Mode::HoldsUpOne && samples(request).iter().any(|sample| sample.series.contains("n=\"0\""));
+    let takes = matches!(receiver.mode, Mode::Takes | Mode::LosesAnswers | Mode::HoldsUpOne) && !has_one;
     if takes {
         let found = samples(request);
         receiver.samples.extend(found);
     }
     let result = match receiver.mode {
-        Mode::Takes => status(204, Vec::new()),
+        Mode::HoldsUpOne if has_one => status(503, Vec::new()),
+        Mode::Takes | Mode::HoldsUpOne => status(204, Vec::new()),
         Mode::IsDown => failed("connection refused"),
         Mode::LosesAnswers => failed("connection reset"),
         Mode::Status(code) => status(code, Vec::new()),
@@ -255,6 +260,38 @@ fn everything_arrives_through_outages_and_restarts() {
     assert!(world.check() > 0);
     let shown = world.running.as_ref().unwrap().1.metrics();
     assert!(shown.contains("url=\"http://receiver/write\"") && !shown.contains("u:p"), "{shown}");
+}
+
+#[test]
+fn a_shard_that_waits_holds_up_no_other() {
+    let mut world = World::new(&REMOTE.replace("max_shards: 4", "min_shards: 4, max_shards: 4"), options);
+    world.run(Mode::Takes, 10);
+    world.run(Mode::HoldsUpOne, 60);
+    let last_steps = |world: &World| {
+        let receiver = world.receiver.lock().unwrap();
+        let mut last: BTreeMap<String, i64> = BTreeMap::new();
+        for Sample { series, time_ms, .. } in &receiver.samples {
+            last.insert(series.clone(), (time_ms - START_MS) / 1000);
+        }
+        last
+    };
+    let last = last_steps(&world);
+    let held_up = last.iter().find(|(series, _)| series.contains("n=\"0\"")).unwrap();
+    assert!(*held_up.1 < 12, "{last:?}");
+    // Those that share its shard wait with it.
+    let up_to_date = last.values().filter(|step| **step > world.step - 8).count();
+    assert!(up_to_date >= 8, "{last:?}");
+    // Of what others got meanwhile nothing counts as done with before the series that waits.
+    world.restart(true);
+    world.run(Mode::Takes, 20);
+    world.network.run_ms(30_000);
+    world.check();
+    // The position follows: after another restart little comes again.
+    let before = world.receiver.lock().unwrap().samples.len();
+    world.network.run_ms(10_000);
+    world.restart(true);
+    world.network.run_ms(10_000);
+    assert_eq!(world.receiver.lock().unwrap().samples.len(), before, "all of it was done with");
 }
 
 #[test]

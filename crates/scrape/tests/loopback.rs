@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -92,8 +92,15 @@ fn native_histogram() -> Vec<u8> {
     let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
     let double = |number: u8, value: f64| [&[number << 3 | 1][..], &value.to_le_bytes()].concat();
     let span = field(12, &[1 << 3, 2, 2 << 3, 2]);
-    let histogram =
-        [&[1 << 3, 4][..], &double(2, 9.0), &[5 << 3, 2], &double(6, 0.5), &span, &[13 << 3, 2, 13 << 3, 4]];
+    let histogram = [
+        &[1 << 3, 4][..],
+        &double(2, 9.0),
+        &[5 << 3, 2],
+        &double(6, 0.5),
+        &span,
+        &[13 << 3, 2, 13 << 3, 4],
+        &field(15, &[1 << 3, 100]),
+    ];
     let label = field(1, &[field(1, b"kind"), field(2, b"x")].concat());
     let metric = [label, field(7, &histogram.concat())].concat();
     let family = [field(1, b"took"), vec![3 << 3, 4], field(4, &metric)].concat();
@@ -188,7 +195,7 @@ async fn packed_openmetrics_and_protobuf_are_read() {
     let (packed, _) = serve(Response {
         content_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
         encoding: "gzip",
-        body: gzip("# TYPE packed counter\npacked_total{a=\"b\"} 3 # {trace=\"t1\"} 0.5\n# EOF\n"),
+        body: gzip("# TYPE packed counter\npacked_total{a=\"b\"} 3 # {trace=\"t1\"} 0.5\npacked_created{a=\"b\"} 90.5\n# EOF\n"),
     })
     .await;
     let (native, native_heads) = serve(Response {
@@ -214,6 +221,11 @@ async fn packed_openmetrics_and_protobuf_are_read() {
     let exemplars = db.exemplars("default", &selected, &range, &InstantQuery::new("1", 0).budget).unwrap();
     assert_eq!((exemplars[0].1[0].value, exemplars[0].1[0].labels.get("trace")), (0.5, Some("t1")));
     assert_eq!(wait_for(db, "histogram_count(took{kind=\"x\",job=\"native\"})").await, 4.0);
+    for (series, start_ns) in [("packed_total", 90_500_000_000), ("took", 100_000_000_000)] {
+        let selected = promql::parse_selector(series).unwrap();
+        let starts = db.start_timestamps("default", &selected, &InstantQuery::new("1", 0).budget).unwrap();
+        assert_eq!(starts.iter().map(|(_, start_ns)| *start_ns).collect::<Vec<_>>(), [start_ns], "{series}");
+    }
     assert_eq!(value(db, "took_count"), None, "the native one is in the place of the classic one");
     assert!(native_heads.lock().unwrap()[0].contains("accept: application/vnd.google.protobuf;"));
     // It ends when its target is gone.
@@ -251,16 +263,4 @@ async fn messages_are_exchanged() {
     assert_eq!(answer.unwrap(), b"cba");
     let answer = network.network.exchange(address, Transport::Tcp, b"abc".to_vec()).await;
     assert_eq!(answer.unwrap(), b"cb");
-}
-
-#[test]
-fn files_of_examples_load() {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs");
-    let files = Platform::real().files;
-    for entry in std::fs::read_dir(examples).unwrap() {
-        let path = entry.unwrap().path();
-        let origin = config::Origin { files: &*files, variable: &|_| None };
-        let loaded = config::load(&path, &origin);
-        assert!(loaded.is_ok(), "{}: {:?}", path.display(), loaded.err());
-    }
 }

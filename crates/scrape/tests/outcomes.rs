@@ -258,3 +258,19 @@ fn settings_of_the_agent() {
     let bench = Bench::new("  scrape_align_interval: 1m\n  scrape_offset: 7s", BODY);
     assert_eq!(bench.value("timestamp(up) % 60"), Some(7.0));
 }
+
+/// Comments are read when they are not those of the scrape before, and only then.
+#[test]
+fn descriptions_follow_the_target() {
+    let bench = Bench::new("", "# HELP m First.\n# TYPE m gauge\nm 1\n");
+    let about = || bench.scraper.pools()[0].active()[0].metadata();
+    assert_eq!((about().len(), about()[0].help.as_str()), (1, "First."));
+    bench.answer("# HELP m Second.\n# TYPE m gauge\nm 2\n");
+    assert_eq!((about()[0].help.as_str(), bench.value("m")), ("Second.", Some(2.0)));
+    bench.answer("# HELP m Second.\n# TYPE m nonsense\nm 3\n");
+    assert!(bench.error().contains("line 2: unknown metric type"), "{}", bench.error());
+    bench.answer("# HELP m Second.\n# TYPE m gauge\nm 4\n");
+    assert_eq!((about()[0].help.as_str(), bench.value("m"), bench.error()), ("Second.", Some(4.0), String::new()));
+    bench.answer("m 5\n");
+    assert!(about().is_empty() && bench.value("m") == Some(5.0));
+}

@@ -29,6 +29,7 @@ use log::notice;
 
 pub use http::page;
 pub use http::route_prefix::RoutePrefix;
+pub use http::scraping::cursors::abandoned_receivers;
 pub use http::scraping::mode::{PrometheusMode, PrometheusSettings};
 pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};

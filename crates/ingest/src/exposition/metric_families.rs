@@ -4,8 +4,8 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use model::NativeHistogram;
 use model::histogram::CounterReset;
+use model::{Labels, NativeHistogram};
 
 use crate::BodyError;
 use crate::protobuf::{Value, Walker, malformed};
@@ -13,6 +13,9 @@ use crate::remote_write::read_scraped_histogram;
 
 /// Bytes of the text: a label is repeated for each bucket.
 const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// The field of a metric that is a counter.
+const COUNTER: u32 = 3;
 
 /// The kind of histograms of gauges.
 const GAUGE_HISTOGRAM: u64 = 5;
@@ -41,6 +44,28 @@ pub struct FoundHistogram {
     pub value: NativeHistogram,
 }
 
+/// An exemplar with its series as the text spells one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundExemplar {
+    /// Name and labels of the series.
+    pub key: String,
+    /// The exemplar's own labels.
+    pub labels: Labels,
+    /// The observed value.
+    pub value: f64,
+    /// The time, if it has one, in nanoseconds since the Unix epoch.
+    pub time_ns: Option<i64>,
+}
+
+/// Since when a series counts, with the series as the text spells one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundStart {
+    /// Name and labels.
+    pub key: String,
+    /// Nanoseconds since the Unix epoch.
+    pub start_ns: i64,
+}
+
 /// All families of a body.
 #[derive(Debug, Default)]
 pub struct Families {
@@ -48,6 +73,10 @@ pub struct Families {
     pub text: String,
     /// Native histograms.
     pub histograms: Vec<FoundHistogram>,
+    /// Exemplars of counters, buckets and native histograms.
+    pub exemplars: Vec<FoundExemplar>,
+    /// Since when counters, summaries and histograms count.
+    pub starts: Vec<FoundStart>,
 }
 
 /// The text of all families of a body.
@@ -130,28 +159,124 @@ impl Reader<'_> {
             }
             Ok(())
         })?;
-        let name = family.name;
         for (number, range) in parts {
-            let out = &mut self.families.text;
             match number {
-                4 => push_parts(out, body, (name, &metric), (range, Parts::SUMMARY))?,
+                4 => self.push_parts(family, &metric, range, Parts::SUMMARY)?,
                 7 => {
                     let is_native = self.push_native(family, &metric, range.clone())?;
                     if !is_native || self.native == NativeHistograms::BesideClassic {
-                        push_parts(&mut self.families.text, body, (name, &metric), (range, Parts::HISTOGRAM))?;
+                        self.push_parts(family, &metric, range, Parts::HISTOGRAM)?;
                     }
                 }
-                _ => {
-                    let mut value = 0.0;
-                    fields(body, range, |number, found| {
-                        if let (1, Value::Fixed64(bits)) = (number, found) {
-                            value = f64::from_bits(bits);
-                        }
-                        Ok(())
-                    })?;
-                    metric.push(out, name, None, value)?;
-                }
+                number => self.push_single(family, &metric, range, number == COUNTER)?,
             }
+        }
+        Ok(())
+    }
+
+    /// A counter, a gauge, or what has no type.
+    fn push_single(
+        &mut self,
+        family: Family<'_>,
+        metric: &Metric,
+        range: Range<usize>,
+        is_counter: bool,
+    ) -> Result<(), BodyError> {
+        let body = self.body;
+        let (mut value, mut exemplar, mut start_ns) = (0.0, None, None);
+        fields(body, range, |number, found| {
+            match (number, found) {
+                (1, Value::Fixed64(bits)) => value = f64::from_bits(bits),
+                (2, Value::Bytes(range)) if is_counter => exemplar = Some(range),
+                (3, Value::Bytes(range)) if is_counter => start_ns = time_ns(body, range)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if exemplar.is_some() || start_ns.is_some() {
+            let key = metric.key(family.name, None);
+            exemplar.map_or(Ok(()), |range| self.push_exemplar(&key, range))?;
+            self.families.starts.extend(start_ns.map(|start_ns| FoundStart { key, start_ns }));
+        }
+        metric.push(&mut self.families.text, family.name, None, value)
+    }
+
+    fn push_exemplar(&mut self, key: &str, range: Range<usize>) -> Result<(), BodyError> {
+        let body = self.body;
+        let (mut labels, mut value, mut time) = (Vec::new(), 0.0, None);
+        fields(body, range, |number, found| {
+            match (number, found) {
+                (1, Value::Bytes(range)) => labels.push(label(body, range)?),
+                (2, Value::Fixed64(bits)) => value = f64::from_bits(bits),
+                (3, Value::Bytes(range)) => time = time_ns(body, range)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        labels.sort_unstable();
+        labels.dedup_by_key(|(name, _)| *name);
+        let labels = Labels::from_sorted(labels);
+        self.families.exemplars.push(FoundExemplar { key: key.to_owned(), labels, value, time_ns: time });
+        Ok(())
+    }
+
+    /// The series of a summary or a classic histogram. Quantiles have bound and value as floats; buckets have the count first, as a whole
+    /// number, and then the bound.
+    fn push_parts(
+        &mut self,
+        family: Family<'_>,
+        metric: &Metric,
+        range: Range<usize>,
+        parts: Parts,
+    ) -> Result<(), BodyError> {
+        let body = self.body;
+        let (mut count, mut sum, mut pieces, mut start_ns) = (0, 0.0, Vec::new(), None);
+        fields(body, range, |number, value| {
+            match (number, value) {
+                (1, Value::Varint(found)) => count = found,
+                (2, Value::Fixed64(bits)) => sum = f64::from_bits(bits),
+                (3, Value::Bytes(range)) => pieces.push(range),
+                (number, Value::Bytes(range)) if number == parts.created => start_ns = time_ns(body, range)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let named = format!("{}{}", family.name, parts.ending);
+        let mut infinity = false;
+        for piece in pieces {
+            let part = read_part(body, piece, parts)?;
+            infinity |= part.bound == f64::INFINITY;
+            self.push_part(&named, metric, part, parts, start_ns)?;
+        }
+        if parts.has_infinity && !infinity {
+            let part = Part { bound: f64::INFINITY, value: count as f64, exemplar: None };
+            self.push_part(&named, metric, part, parts, start_ns)?;
+        }
+        for (ending, value) in [("_sum", sum), ("_count", count as f64)] {
+            let name = format!("{}{ending}", family.name);
+            metric.push(&mut self.families.text, &name, None, value)?;
+            let start = start_ns.map(|start_ns| FoundStart { key: metric.key(&name, None), start_ns });
+            self.families.starts.extend(start);
+        }
+        Ok(())
+    }
+
+    fn push_part(
+        &mut self,
+        name: &str,
+        metric: &Metric,
+        part: Part,
+        parts: Parts,
+        start_ns: Option<i64>,
+    ) -> Result<(), BodyError> {
+        let label = Some((parts.label, part.bound));
+        metric.push(&mut self.families.text, name, label, part.value)?;
+        if let Some(range) = part.exemplar {
+            self.push_exemplar(&metric.key(name, label), range)?;
+        }
+        // Quantiles do not count.
+        if let Some(start_ns) = start_ns.filter(|_| parts.has_infinity) {
+            self.families.starts.push(FoundStart { key: metric.key(name, label), start_ns });
         }
         Ok(())
     }
@@ -161,14 +286,35 @@ impl Reader<'_> {
         if self.native == NativeHistograms::Ignored {
             return Ok(false);
         }
-        let Some(found) = read_scraped_histogram(self.body, range)? else { return Ok(false) };
+        let Some(found) = read_scraped_histogram(self.body, range.clone())? else { return Ok(false) };
         let mut value = found.map_err(BodyError::Malformed)?;
         if family.kind == GAUGE_HISTOGRAM {
             value.counter_reset = CounterReset::Gauge;
         }
         let key = metric.key(family.name, None);
+        self.push_native_companions(&key, range)?;
         self.families.histograms.push(FoundHistogram { key, time_ms: metric.time_ms, value });
         Ok(true)
+    }
+
+    /// Exemplars of a native histogram, and since when it counts. Exemplars of its classic buckets are its own where those are left out.
+    fn push_native_companions(&mut self, key: &str, range: Range<usize>) -> Result<(), BodyError> {
+        let body = self.body;
+        let (mut exemplars, mut start_ns) = (Vec::new(), None);
+        let takes_buckets = self.native == NativeHistograms::InPlaceOfClassic;
+        fields(body, range, |number, value| {
+            match (number, value) {
+                (3, Value::Bytes(bucket)) if takes_buckets => {
+                    exemplars.extend(read_part(body, bucket, Parts::HISTOGRAM)?.exemplar);
+                }
+                (15, Value::Bytes(range)) => start_ns = time_ns(body, range)?,
+                (16, Value::Bytes(range)) => exemplars.push(range),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        self.families.starts.extend(start_ns.map(|start_ns| FoundStart { key: key.to_owned(), start_ns }));
+        exemplars.into_iter().try_for_each(|range| self.push_exemplar(key, range))
     }
 }
 
@@ -228,7 +374,8 @@ fn number(value: f64) -> String {
     }
 }
 
-fn push_label(labels: &mut String, body: &[u8], range: Range<usize>) -> Result<(), BodyError> {
+/// Name and value of a label.
+fn label(body: &[u8], range: Range<usize>) -> Result<(&str, &str), BodyError> {
     let (mut name, mut label) = ("", "");
     fields(body, range, |number, value| {
         match (number, value) {
@@ -238,8 +385,28 @@ fn push_label(labels: &mut String, body: &[u8], range: Range<usize>) -> Result<(
         }
         Ok(())
     })?;
+    Ok((name, label))
+}
+
+fn push_label(labels: &mut String, body: &[u8], range: Range<usize>) -> Result<(), BodyError> {
+    let (name, label) = label(body, range)?;
     let _ = write!(labels, ",{}={}", quoted(name), quoted(label));
     Ok(())
+}
+
+/// A `google.protobuf.Timestamp`; `None` for one that stands for no time.
+fn time_ns(body: &[u8], range: Range<usize>) -> Result<Option<i64>, BodyError> {
+    let (mut seconds, mut nanoseconds) = (0, 0);
+    fields(body, range, |number, value| {
+        match (number, value) {
+            (1, Value::Varint(found)) => seconds = found as i64,
+            (2, Value::Varint(found)) => nanoseconds = found as i64,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let time_ns = seconds.checked_mul(1_000_000_000).and_then(|time_ns| time_ns.checked_add(nanoseconds));
+    Ok(time_ns.filter(|time_ns| *time_ns > 0))
 }
 
 /// How the parts of a summary or a histogram are named.
@@ -249,52 +416,36 @@ struct Parts {
     ending: &'static str,
     /// True if the part with the count of all stands for what is above the last bound.
     has_infinity: bool,
+    /// The field that says since when it counts.
+    created: u32,
 }
 
 impl Parts {
-    const SUMMARY: Self = Self { label: "quantile", ending: "", has_infinity: false };
-    const HISTOGRAM: Self = Self { label: "le", ending: "_bucket", has_infinity: true };
+    const SUMMARY: Self = Self { label: "quantile", ending: "", has_infinity: false, created: 4 };
+    const HISTOGRAM: Self = Self { label: "le", ending: "_bucket", has_infinity: true, created: 15 };
 }
 
-/// Quantiles have bound and value as floats; buckets have the count first, as a whole number, and then the bound.
-fn push_parts(
-    out: &mut String,
-    body: &[u8],
-    (name, metric): (&str, &Metric),
-    (range, parts): (Range<usize>, Parts),
-) -> Result<(), BodyError> {
-    let (mut count, mut sum, mut pieces) = (0, 0.0, Vec::new());
-    fields(body, range, |number, value| {
-        match (number, value) {
-            (1, Value::Varint(found)) => count = found,
-            (2, Value::Fixed64(bits)) => sum = f64::from_bits(bits),
-            (3, Value::Bytes(range)) => pieces.push(range),
+/// A quantile, or a bucket with its exemplar.
+struct Part {
+    bound: f64,
+    value: f64,
+    exemplar: Option<Range<usize>>,
+}
+
+fn read_part(body: &[u8], range: Range<usize>, parts: Parts) -> Result<Part, BodyError> {
+    let mut part = Part { bound: 0.0, value: 0.0, exemplar: None };
+    fields(body, range, |number, found| {
+        match (number, found) {
+            (1, Value::Varint(found)) => part.value = found as f64,
+            (1, Value::Fixed64(bits)) => part.bound = f64::from_bits(bits),
+            (2, Value::Fixed64(bits)) if parts.has_infinity => part.bound = f64::from_bits(bits),
+            (2, Value::Fixed64(bits)) => part.value = f64::from_bits(bits),
+            (3, Value::Bytes(range)) if parts.has_infinity => part.exemplar = Some(range),
             _ => {}
         }
         Ok(())
     })?;
-    let named = format!("{name}{}", parts.ending);
-    let mut infinity = false;
-    for piece in pieces {
-        let (mut bound, mut value) = (0.0, 0.0);
-        fields(body, piece, |number, found| {
-            match (number, found) {
-                (1, Value::Varint(found)) => value = found as f64,
-                (1, Value::Fixed64(bits)) => bound = f64::from_bits(bits),
-                (2, Value::Fixed64(bits)) if parts.has_infinity => bound = f64::from_bits(bits),
-                (2, Value::Fixed64(bits)) => value = f64::from_bits(bits),
-                _ => {}
-            }
-            Ok(())
-        })?;
-        infinity |= bound == f64::INFINITY;
-        metric.push(out, &named, Some((parts.label, bound)), value)?;
-    }
-    if parts.has_infinity && !infinity {
-        metric.push(out, &named, Some((parts.label, f64::INFINITY)), count as f64)?;
-    }
-    metric.push(out, &format!("{name}_sum"), None, sum)?;
-    metric.push(out, &format!("{name}_count"), None, count as f64)
+    Ok(part)
 }
 
 #[cfg(test)]
@@ -340,6 +491,46 @@ mod tests {
         let both = read(&body, NativeHistograms::BesideClassic).unwrap();
         assert!(both.text.contains("took_bucket{\"a\"=\"b\",le=\"8\"} 4\n") && both.histograms.len() == 1);
         assert!(read(&body, NativeHistograms::Ignored).unwrap().histograms.is_empty());
+    }
+
+    #[test]
+    fn exemplars_and_start_times_are_read() {
+        // 100 s and 5 ns.
+        let time = |number| bytes(number, &message(&[varint(1, 100), varint(2, 5)]));
+        let exemplar = |number| {
+            let label = bytes(1, &message(&[bytes(1, b"trace"), bytes(2, b"t")]));
+            bytes(number, &message(&[label, double(2, 0.5), time(3)]))
+        };
+        let counter = bytes(4, &bytes(3, &message(&[double(1, 7.0), exemplar(2), time(3)])));
+        let requests = message(&[bytes(1, b"requests_total"), varint(3, 0), counter]);
+        let bucket = bytes(3, &message(&[varint(1, 2), double(2, 0.5), exemplar(3)]));
+        let native = message(&[bytes(12, &message(&[varint(1, 2), varint(2, 1)])), varint(13, 6), varint(5, 2)]);
+        let histogram = message(&[varint(1, 3), bucket, native, [vec![15 << 3 | 2, 2], varint(1, 100)].concat()]);
+        // Field 16 takes two bytes of tag.
+        let own = exemplar(1);
+        let histogram = message(&[histogram, vec![0x82, 0x01], own[1..].to_vec()]);
+        let took = message(&[bytes(1, b"took"), varint(3, 4), bytes(4, &bytes(7, &histogram))]);
+        let body = [delimited(&requests), delimited(&took)].concat();
+        let keys = |families: &Families| -> (Vec<String>, Vec<(String, i64)>) {
+            let starts = families.starts.iter().map(|start| (start.key.clone(), start.start_ns / 1_000_000_000));
+            (families.exemplars.iter().map(|found| found.key.clone()).collect(), starts.collect())
+        };
+        let classic = read(&body, NativeHistograms::Ignored).unwrap();
+        let FoundExemplar { labels, value, time_ns, .. } = &classic.exemplars[0];
+        assert_eq!((labels.get("trace"), *value, *time_ns), (Some("t"), 0.5, Some(100_000_000_005)));
+        let (exemplars, starts) = keys(&classic);
+        assert_eq!(exemplars, ["requests_total{}", "took_bucket{le=\"0.5\"}"]);
+        let expected =
+            ["requests_total{}", "took_bucket{le=\"0.5\"}", "took_bucket{le=\"+Inf\"}", "took_sum{}", "took_count{}"];
+        assert_eq!(starts, expected.map(|key| (key.to_owned(), 100)));
+        let (exemplars, starts) = keys(&read(&body, NativeHistograms::InPlaceOfClassic).unwrap());
+        assert_eq!(exemplars, ["requests_total{}", "took{}", "took{}"]);
+        assert_eq!(starts, ["requests_total{}", "took{}"].map(|key| (key.to_owned(), 100)));
+        let (exemplars, _) = keys(&read(&body, NativeHistograms::BesideClassic).unwrap());
+        assert_eq!(exemplars, ["requests_total{}", "took{}", "took_bucket{le=\"0.5\"}"]);
+        for cut in 1..body.len() {
+            let _ = text(&body[..cut]);
+        }
     }
 
     #[test]

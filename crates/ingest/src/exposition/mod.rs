@@ -21,6 +21,7 @@ use std::collections::HashMap;
 
 use memchr::{memchr, memchr2};
 use model::{Exemplar, GroupKey, Labels, MetricKind, MetricMetadata, SeriesExemplar, Span};
+use xxhash_rust::xxh3::xxh3_64;
 
 pub use key::decode_key;
 
@@ -66,6 +67,16 @@ pub fn parse<'body>(body: impl Into<Body<'body>>, options: &Options<'_>) -> Resu
     parse_lines(body.into(), Parser::new(options))
 }
 
+/// As [`parse`], but reads no metadata: HELP, TYPE and UNIT are only hashed. A hash that is that of an earlier body stands for the metadata
+/// of that one.
+pub fn parse_samples<'body>(
+    body: impl Into<Body<'body>>,
+    options: &Options<'_>,
+    comments_hash: &mut u64,
+) -> Result<Parsed<'body>, BodyError> {
+    parse_lines(body.into(), Parser { comments_hash: Some(comments_hash), ..Parser::new(options) })
+}
+
 /// A line without its exemplar; a comment, or a line that cannot be read, as it is.
 pub fn without_exemplar(line: &str) -> &str {
     let bytes = line.as_bytes();
@@ -88,6 +99,8 @@ struct Parser<'options> {
     detached_exemplars: usize,
     /// Places in the metadata.
     families: HashMap<String, usize>,
+    /// Where the hash of comments goes, if they are not read.
+    comments_hash: Option<&'options mut u64>,
     ended: bool,
 }
 
@@ -132,6 +145,7 @@ impl<'options> Parser<'options> {
             exemplars: Vec::new(),
             detached_exemplars: 0,
             families: HashMap::new(),
+            comments_hash: None,
             ended: false,
         }
     }
@@ -227,6 +241,10 @@ impl<'options> Parser<'options> {
     /// Reads what follows a number sign. What is not `HELP`, `TYPE`, `UNIT` or `EOF` is a comment.
     fn take_comment(&mut self, comment: &[u8]) -> Result<(), Reason> {
         let (keyword, rest) = split_word(comment);
+        if let Some(hash) = self.comments_hash.as_mut().filter(|_| keyword != b"EOF") {
+            **hash = hash.rotate_left(1) ^ xxh3_64(comment);
+            return Ok(());
+        }
         match keyword {
             b"EOF" if self.options.format == Format::OpenMetrics => {
                 self.ended = true;

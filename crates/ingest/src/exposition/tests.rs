@@ -46,6 +46,27 @@ fn reads_samples() {
     check(r#"m{a="ü"} 1"#, &[r#"1 m{a="ü"} value=1.0 @77"#]);
 }
 
+/// The hash of a body's comments, which are not read, and how many rows and pieces of metadata there are.
+fn hash_comments(body: &str) -> (u64, usize, usize) {
+    let limits = Limits::default();
+    let hasher = HASHER.scope(Protocol::Exposition, 1);
+    let options = Options { hasher, format: Format::OpenMetrics, now_ns: 77, extra_labels: &[], limits: &limits };
+    let mut hash = 0;
+    let parsed = parse_samples(body.as_bytes(), &options, &mut hash).unwrap();
+    assert!(parsed.errors.first.is_empty());
+    (hash, parsed.batch.blocks.iter().map(|block| block.keys.len()).sum(), parsed.batch.metadata.len())
+}
+
+#[test]
+fn comments_may_be_hashed_only() {
+    let (hash, rows, metadata) = hash_comments("# HELP m Says.\n# TYPE m counter\nm 1\n# EOF\n");
+    assert_eq!((rows, metadata), (1, 0));
+    assert_eq!(hash_comments("# HELP m Says.\n# TYPE m counter\nm 2\nn 5\n# EOF\n"), (hash, 2, 0));
+    for other in ["# HELP m Tells.\n# TYPE m counter\n", "# TYPE m counter\n# HELP m Says.\n", "# HELP m Says.\n", ""] {
+        assert_ne!(hash_comments(&format!("{other}m 1\n# EOF\n")).0, hash, "{other}");
+    }
+}
+
 #[test]
 fn reads_metadata() {
     check(

@@ -201,6 +201,13 @@ impl Histogram {
         Ok(AddOutcome { reset_conflict, bounds_reconciled: false })
     }
 
+    /// The sum of both, or their difference; `None` if their buckets have nothing in common.
+    pub fn combined(&self, other: &Self, is_difference: bool) -> Option<Self> {
+        let mut combined = self.clone();
+        let sign = if is_difference { -1.0 } else { 1.0 };
+        combined.accumulate(other, sign).ok().map(|_| combined)
+    }
+
     pub(crate) fn add(&mut self, other: &Self) -> Result<AddOutcome, IncompatibleBuckets> {
         self.accumulate(other, 1.0)
     }

@@ -43,8 +43,19 @@ pub(super) struct AlertTest {
 pub(super) struct ExpressionTest {
     pub(super) expr: String,
     pub(super) eval_time_ms: u64,
-    /// Series and values.
-    pub(super) samples: Vec<(String, f64)>,
+    pub(super) samples: Vec<ExpectedSample>,
+}
+
+pub(super) struct ExpectedSample {
+    /// Name and labels as expressions spell them.
+    pub(super) series: String,
+    pub(super) value: ExpectedValue,
+}
+
+pub(super) enum ExpectedValue {
+    Float(f64),
+    /// As it is written when two are compared.
+    Histogram(String),
 }
 
 pub(super) fn read(files: &dyn Files, path: &Path) -> Result<TestFile, Vec<Problem>> {
@@ -116,12 +127,14 @@ fn read_expression_test(fields: &Fields<'_>) -> ExpressionTest {
         expr: fields.required("expr"),
         eval_time_ms: fields.duration_ms("eval_time").unwrap_or(0),
         samples: fields.maps("exp_samples", |section| {
-            if section.node("histogram").is_some() {
-                section.reading.error(section.position_of("histogram"), "expected histograms are not supported");
-            }
-            let value = section
-                .parsed("value", |text| super::values::number(text).ok_or_else(|| format!("{text:?} is no number")));
-            Some((section.text_or("labels", ""), value.unwrap_or(0.0)))
+            let number = |text: &str| super::values::number(text).ok_or_else(|| format!("{text:?} is no number"));
+            let value = section.parsed("value", number).unwrap_or(0.0);
+            let histogram = section.parsed("histogram", super::histograms::parse);
+            let value = match histogram {
+                Some(histogram) => ExpectedValue::Histogram(super::histograms::text(&histogram)),
+                None => ExpectedValue::Float(value),
+            };
+            Some(ExpectedSample { series: section.text_or("labels", ""), value })
         }),
     }
 }

@@ -205,6 +205,8 @@ pub struct Ec2Discovery {
     pub access_key: String,
     /// The key.
     pub secret_key: Option<Source>,
+    /// The profile of Amazon's shared files that has the key; empty: none.
+    pub profile: String,
     /// The port of targets.
     pub port: u16,
     /// Filters of machines.
@@ -471,14 +473,15 @@ fn read_ec2(fields: &Fields<'_>) -> Option<Ec2Discovery> {
     if let Some(node) = fields.node("secret_key") {
         node.is_secret.set(true);
     }
-    for name in ["profile", "role_arn", "external_id"] {
-        fields.without_effect(name, "keys come from access_key and secret_key, or from the environment");
+    for name in ["role_arn", "external_id"] {
+        fields.without_effect(name, "keys come from access_key and secret_key, a profile, or the environment");
     }
     Some(Ec2Discovery {
         region: fields.text_or("region", ""),
         endpoint: fields.text_or("endpoint", ""),
         access_key: fields.text_or("access_key", ""),
         secret_key: fields.text("secret_key").filter(|key| !key.is_empty()).map(Source::Inline),
+        profile: fields.text_or("profile", ""),
         port: port(fields, 80),
         filters: filters(fields),
         refresh_ms: refresh_ms(fields, 60_000),

@@ -9,6 +9,7 @@ use model::MetricMetadata;
 
 use super::batch::Families;
 use super::compute;
+use super::lanes::NewRound;
 use super::outgoing::{Item, Outgoing};
 use super::queue::{Queue, SAVE_MS};
 use crate::config::RemoteWriteConfig;
@@ -21,8 +22,8 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// A round.
 pub(super) enum Round {
-    /// Items of records up to a sequence id.
-    Items { items: Vec<Item>, memory: Vec<LogLease>, through: u64 },
+    /// Items of records.
+    Items(NewRound),
     /// The log does not hold records any more.
     Gap(LogGap),
 }
@@ -134,7 +135,7 @@ impl Queue {
                 Ok(Progress::Gap(gap)) if items.is_empty() => return Round::Gap(gap),
                 Ok(Progress::Gap(gap)) => {
                     self.reader.lock().next_gap = Some(gap);
-                    return Round::Items { items, memory, through };
+                    return Round::Items(NewRound { items, memory, through });
                 }
                 Ok(Progress::Items(more, lease)) => {
                     through = read_through;
@@ -149,20 +150,20 @@ impl Queue {
                 Ok(Progress::End) => {
                     through = read_through;
                     if self.wait_until(deadline_ns).await {
-                        return Round::Items { items, memory, through };
+                        return Round::Items(NewRound { items, memory, through });
                     }
                 }
                 Err(_) => {
                     self.counts.read_errors.fetch_add(1, Ordering::Relaxed);
                     if !items.is_empty() {
-                        return Round::Items { items, memory, through };
+                        return Round::Items(NewRound { items, memory, through });
                     }
                     self.network.tasks.sleep_ms(ERROR_PAUSE_MS).await;
                 }
             }
-            self.counts.pending.store(items.len() as u64, Ordering::Relaxed);
+            self.counts.collecting.store(items.len() as u64, Ordering::Relaxed);
             if items.len() >= wanted.min(self.capacity(shards)) {
-                return Round::Items { items, memory, through };
+                return Round::Items(NewRound { items, memory, through });
             }
             if !items.is_empty() {
                 deadline_ns = deadline_ns.or_else(|| Some(self.deadline_ns()));
@@ -192,7 +193,7 @@ impl Queue {
 
     /// Waits for more to be written. What was read and not wanted counts as done.
     async fn idle(self: &Arc<Self>, through: u64) {
-        self.note_done(through);
+        self.note_skipped(through);
         if !self.is_unsaved() {
             return self.written.notified().await;
         }

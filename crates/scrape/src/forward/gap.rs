@@ -1,12 +1,14 @@
 //! Times that the log does not hold any more, read from the store.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use db::LogGap;
 use model::{METRIC_NAME, MatchOp, Matcher};
 use query::QueryError;
 
 use super::compute;
+use super::lanes::{Lanes, NewRound};
 use super::outgoing::{Item, OutValue};
 use super::queue::Queue;
 use super::verdict::backoff_ms;
@@ -22,6 +24,9 @@ const SAMPLES_MIN: usize = 50_000;
 /// The time that the first read takes, and the least.
 const WIDTH_MS: i64 = 60_000;
 const WIDTH_MS_MIN: i64 = 1;
+
+/// For so long a time that the store cannot read is tried again.
+const WAIT_MS_MAX: u64 = 3_600_000;
 
 /// The least time that is given up where the store never gives it: an answer of summaries that is refused, say.
 const GIVEN_UP_MS_MIN: i64 = 3_600_000;
@@ -40,40 +45,53 @@ enum Remedy {
     Narrow(i64),
     /// Try again after a pause.
     Wait,
-    /// Go on after it.
-    GiveUp,
+    /// Go on after so many milliseconds.
+    GiveUp(i64),
 }
 
-/// What to do where the store gave no answer for so many milliseconds; `None`: reading stopped short.
-fn remedy(error: Option<&QueryError>, width_ms: i64) -> Remedy {
+/// A read that failed.
+#[derive(Debug, Clone, Copy)]
+struct FailedRead<'a> {
+    /// Why; `None`: reading stopped short.
+    error: Option<&'a QueryError>,
+    /// For so many milliseconds of the gap.
+    width_ms: i64,
+    /// Since the first attempt to read them failed.
+    waited_ms: u64,
+}
+
+/// What to do where the store gave no answer.
+fn remedy(FailedRead { error, width_ms, waited_ms }: FailedRead<'_>) -> Remedy {
     let (least_ms, at_least) = match error {
         // It would be the same each time.
-        Some(QueryError::TooManySamples { .. }) => (WIDTH_MS_MIN, Remedy::GiveUp),
+        Some(QueryError::TooManySamples { .. }) => (WIDTH_MS_MIN, Remedy::GiveUp(width_ms)),
         Some(QueryError::Invalid(_) | QueryError::Execution(_) | QueryError::Forbidden(_)) => {
-            (GIVEN_UP_MS_MIN, Remedy::GiveUp)
+            (GIVEN_UP_MS_MIN, Remedy::GiveUp(width_ms))
         }
         // No memory, or a disk or an object store that does not answer.
-        _ => (WIDTH_MS_MIN, Remedy::Wait),
+        _ if waited_ms < WAIT_MS_MAX => (WIDTH_MS_MIN, Remedy::Wait),
+        _ => (GIVEN_UP_MS_MIN, Remedy::GiveUp(GIVEN_UP_MS_MIN)),
     };
     if width_ms > least_ms { Remedy::Narrow((width_ms / 4).max(least_ms)) } else { at_least }
 }
 
 impl Queue {
     /// Sends what the store has of a gap's time.
-    pub(super) async fn fill(self: &Arc<Self>, gap: LogGap, shards: u64) {
-        let now_ms = self.network.platform.clock.now_ns() / NS_PER_MS;
-        let (mut start_ms, end_ms) = bounds_ms(&gap, now_ms);
+    pub(super) async fn fill(self: &Arc<Self>, gap: LogGap, lanes: &mut Lanes) {
+        let clock = self.network.platform.clock.clone();
+        let (mut start_ms, end_ms) = bounds_ms(&gap, clock.now_ns() / NS_PER_MS);
         let (mut width_ms, mut failures) = (WIDTH_MS, 0);
-        let mut failed: Option<QueryError> = None;
+        let mut failing_since_ns: Option<u64> = None;
+        let mut failed: Option<Option<QueryError>> = None;
         while start_ms <= end_ms {
             let last_ms = start_ms.saturating_add(width_ms - 1).min(end_ms);
             let own = self.clone();
-            let read = compute(&self.network.tasks, move || own.read_stored(start_ms, last_ms)).await;
-            let error = match read {
+            let read = compute(&self.network.tasks, move || own.read_stored(start_ms, last_ms));
+            let error = match self.while_sending(lanes, read).await {
                 Some(Ok(items)) => {
-                    failures = 0;
+                    (failures, failing_since_ns) = (0, None);
                     let count = items.len();
-                    self.send_all(items, shards).await;
+                    self.enqueue(lanes, NewRound { items, ..NewRound::default() }).await;
                     start_ms = last_ms.saturating_add(1);
                     if count < SAMPLES_MIN {
                         width_ms = width_ms.saturating_mul(4);
@@ -83,21 +101,28 @@ impl Queue {
                 Some(Err(error)) => Some(error),
                 None => None,
             };
-            match remedy(error.as_ref(), width_ms) {
+            self.counts.read_errors.fetch_add(1, Ordering::Relaxed);
+            let now_ns = clock.monotonic_ns();
+            let waited_ms = now_ns.saturating_sub(*failing_since_ns.get_or_insert(now_ns)) / 1_000_000;
+            match remedy(FailedRead { error: error.as_ref(), width_ms, waited_ms }) {
                 Remedy::Narrow(less_ms) => width_ms = less_ms,
                 Remedy::Wait => {
-                    self.network.tasks.sleep_ms(backoff_ms(&self.config.queue, failures)).await;
+                    let pause = self.network.tasks.sleep_ms(backoff_ms(&self.config.queue, failures));
+                    self.while_sending(lanes, pause).await;
                     failures += 1;
                 }
-                Remedy::GiveUp => {
-                    failed = failed.or(error);
-                    start_ms = last_ms.saturating_add(1);
+                Remedy::GiveUp(skipped_ms) => {
+                    failed = failed.or(Some(error));
+                    start_ms = start_ms.saturating_add(skipped_ms);
                 }
             }
         }
         if let Some(error) = failed {
-            self.note_failed_gap(format!("samples that the log does not hold any more were not sent: {error}"));
+            let reason = error.map_or_else(|| "reading stopped short".to_owned(), |error| error.to_string());
+            self.note_failed_gap(format!("samples that the log does not hold any more were not sent: {reason}"));
         }
+        // Done with when all of it is sent.
+        self.enqueue(lanes, NewRound { through: gap.sequences.1, ..NewRound::default() }).await;
     }
 
     fn read_stored(&self, start_ms: i64, end_ms: i64) -> Result<Vec<Item>, QueryError> {
@@ -137,15 +162,19 @@ mod tests {
 
     #[test]
     fn what_stays_so_is_given_up_and_what_passes_is_waited_for() {
+        let after = |waited_ms, error, width_ms| remedy(FailedRead { error, width_ms, waited_ms });
+        let remedy = |error, width_ms| after(0, error, width_ms);
         let many = QueryError::TooManySamples { limit: 1 };
         assert_eq!(remedy(Some(&many), WIDTH_MS), Remedy::Narrow(WIDTH_MS / 4));
-        assert_eq!(remedy(Some(&many), WIDTH_MS_MIN), Remedy::GiveUp);
+        assert_eq!(remedy(Some(&many), WIDTH_MS_MIN), Remedy::GiveUp(WIDTH_MS_MIN));
         let folded = QueryError::Execution("strict".to_owned());
         assert_eq!(remedy(Some(&folded), 2 * GIVEN_UP_MS_MIN), Remedy::Narrow(GIVEN_UP_MS_MIN));
-        assert_eq!(remedy(Some(&folded), WIDTH_MS), Remedy::GiveUp);
+        assert_eq!(remedy(Some(&folded), WIDTH_MS), Remedy::GiveUp(WIDTH_MS));
         let full = QueryError::TooMuchMemory { limit_bytes: 1 };
         assert_eq!(remedy(Some(&full), 2), Remedy::Narrow(1));
         assert_eq!(remedy(Some(&full), 1), Remedy::Wait);
+        assert_eq!(after(WAIT_MS_MAX - 1, Some(&full), 1), Remedy::Wait);
+        assert_eq!(after(WAIT_MS_MAX, Some(&full), 1), Remedy::GiveUp(GIVEN_UP_MS_MIN));
         assert_eq!(remedy(None, 1), Remedy::Wait);
     }
 }

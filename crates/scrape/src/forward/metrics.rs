@@ -31,7 +31,7 @@ const fn family(name: &'static str, kind: &'static str, help: &'static str, read
 
 const FAMILIES: [Family; 17] = [
     family("samples_pending", "gauge", "Samples that were read and are not sent yet.", |queue| {
-        count(&queue.counts.pending)
+        count(&queue.counts.pending) + count(&queue.counts.collecting)
     }),
     family("shards", "gauge", "Requests that are sent at the same time.", |queue| count(&queue.counts.shards)),
     family("shards_desired", "gauge", "How many the next round has.", |queue| count(&queue.counts.shards_desired)),
@@ -63,9 +63,12 @@ const FAMILIES: [Family; 17] = [
     family("thalweg_forward_log_gaps_failed_total", "counter", "Those that were not sent as a whole.", |queue| {
         count(&queue.counts.gaps_failed)
     }),
-    family("thalweg_forward_log_read_errors_total", "counter", "How often the log could not be read.", |queue| {
-        count(&queue.counts.read_errors)
-    }),
+    family(
+        "thalweg_forward_log_read_errors_total",
+        "counter",
+        "How often the log, or the store in its place, could not be read.",
+        |queue| count(&queue.counts.read_errors),
+    ),
     family("enqueue_retries_total", "counter", "Always 0: nothing waits for a full queue.", |_| 0.0),
 ];
 

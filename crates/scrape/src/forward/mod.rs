@@ -6,12 +6,13 @@
 //! store, by time ──► gap: what the log does not hold any more ──────────────────────┘
 //! ```
 //!
-//! * this file: all receivers · `queue`: one receiver and its rounds · `collect`: what goes into a round · `send`: requests, again until they
+//! * this file: all receivers · `queue`: one receiver and its rounds · `collect`: what goes into a round · `lanes`: rounds on their way · `send`: requests, again until they
 //!   are taken or refused · `gap`: times that are read from the store · `verdict`: decisions · `metrics`: Prometheus's names for the numbers
 
 mod batch;
 mod collect;
 mod gap;
+mod lanes;
 mod metrics;
 mod outgoing;
 mod queue;
@@ -35,6 +36,21 @@ use queue::Queue;
 /// Names of cursors begin with this.
 const CURSOR_PREFIX: &str = "forward/";
 
+/// The receiver that a cursor of the log is for; `None`: it is for another reader.
+pub fn receiver_of_cursor(cursor: &str) -> Option<&str> {
+    cursor.strip_prefix(CURSOR_PREFIX)
+}
+
+/// The names of a configuration's receivers, in its order.
+pub fn receivers(config: &Config) -> Vec<String> {
+    let mut names = Vec::new();
+    for remote in &config.remote_write {
+        let name = unique_name(remote, |name| names.iter().any(|known| known == name));
+        names.push(name);
+    }
+    names
+}
+
 /// Forwards what is written to a database.
 pub struct Forwarder {
     network: NetworkPlatform,
@@ -55,8 +71,7 @@ impl Forwarder {
         let mut queues = self.queues.lock();
         let mut before = std::mem::take(&mut *queues);
         let external_labels: &Labels = &config.global.external_labels;
-        for remote in &config.remote_write {
-            let name = unique_name(remote, &queues);
+        for (remote, name) in config.remote_write.iter().zip(receivers(config)) {
             let queue = match before.remove(&name) {
                 Some(known) if known.is_of(remote, external_labels) => known,
                 known => {
@@ -70,8 +85,7 @@ impl Forwarder {
         }
         before.into_values().for_each(|gone| gone.stop());
         let cursors = self.db.log_cursors().into_iter().map(|cursor| cursor.name);
-        for cursor in
-            cursors.filter(|cursor| cursor.strip_prefix(CURSOR_PREFIX).is_some_and(|name| !queues.contains_key(name)))
+        for cursor in cursors.filter(|cursor| receiver_of_cursor(cursor).is_some_and(|name| !queues.contains_key(name)))
         {
             // Where it fails the log is held for it until the next start.
             let _ = self.db.remove_log_cursor(&cursor);
@@ -103,10 +117,10 @@ impl Drop for Forwarder {
 }
 
 /// The name of a receiver, with a number where others have the same.
-fn unique_name(remote: &RemoteWriteConfig, taken: &BTreeMap<String, Arc<Queue>>) -> String {
+fn unique_name(remote: &RemoteWriteConfig, is_taken: impl Fn(&str) -> bool) -> String {
     let base = name_of(remote);
     let numbered = (2..).map(|number| format!("{base}#{number}"));
-    std::iter::once(base.clone()).chain(numbered).find(|name| !taken.contains_key(name)).unwrap_or(base)
+    std::iter::once(base.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(base)
 }
 
 /// The name of a receiver: as it is configured, or its address with a hash of what tells it from others there. It has to stay across

@@ -188,7 +188,7 @@ fn rounded(value: f64, digits: u64) -> f64 {
     if value.is_finite() && rounded.is_finite() { rounded } else { value }
 }
 
-/// Items by shard: all of a series go to one, in their order.
+/// Items by shard, as many as there are: all of a series go to one, in their order.
 pub(super) fn split(items: Vec<Item>, shards: usize) -> Vec<Vec<Item>> {
     let shards = shards.max(1);
     let mut parts: Vec<Vec<Item>> = (0..shards).map(|_| Vec::new()).collect();
@@ -198,7 +198,6 @@ pub(super) fn split(items: Vec<Item>, shards: usize) -> Vec<Vec<Item>> {
             part.push(item);
         }
     }
-    parts.retain(|part| !part.is_empty());
     parts
 }
 

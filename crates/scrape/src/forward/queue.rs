@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use db::{CommitListener, Db};
-use futures_util::future::join_all;
 use parking_lot::Mutex;
 use platform::network::NetworkPlatform;
 use tokio::sync::{Notify, watch};
 
 use super::collect::{Reader, Round};
-use super::outgoing::{Item, split};
+use super::lanes::Lanes;
+use super::outgoing::Item;
 use super::verdict::next_shards;
 use super::{CURSOR_PREFIX, Forwarder, compute, without_credentials};
 use crate::client::Client;
@@ -39,6 +39,8 @@ pub(super) struct Counts {
     pub(super) dropped_too_old: AtomicU64,
     pub(super) sent_bytes: AtomicU64,
     pub(super) metadata_bytes: AtomicU64,
+    /// Items that were read and are not with a shard yet.
+    pub(super) collecting: AtomicU64,
     pub(super) pending: AtomicU64,
     pub(super) shards: AtomicU64,
     pub(super) shards_desired: AtomicU64,
@@ -66,6 +68,11 @@ pub(super) struct Queue {
     pub(super) counts: Counts,
     /// Everything up to this sequence id was sent or refused.
     done_through: AtomicU64,
+    /// Everything up to this sequence id that is in no round under way was read and not wanted.
+    pub(super) skipped_through: AtomicU64,
+    pub(super) rounds_under_way: AtomicU64,
+    /// Requests that failed and are sent again after a pause.
+    pub(super) requests_waiting: AtomicU64,
     saved_through: AtomicU64,
     saved_at_ns: AtomicU64,
     pub(super) written: Notify,
@@ -99,6 +106,9 @@ impl Queue {
             reader: Arc::new(Mutex::new(reader)),
             counts: Counts::default(),
             done_through: AtomicU64::new(0),
+            skipped_through: AtomicU64::new(0),
+            rounds_under_way: AtomicU64::new(0),
+            requests_waiting: AtomicU64::new(0),
             saved_through: AtomicU64::new(0),
             saved_at_ns: AtomicU64::new(network.platform.clock.monotonic_ns()),
             written: Notify::new(),
@@ -157,35 +167,25 @@ impl Queue {
     }
 
     async fn run(self: Arc<Self>) {
-        let mut shards = next_shards(&self.config.queue, 0, 1);
+        let mut lanes = Lanes::new(next_shards(&self.config.queue, 0, 1));
+        self.counts.shards.store(lanes.count(), Ordering::Relaxed);
         loop {
-            self.counts.shards.store(shards, Ordering::Relaxed);
-            match self.collect(shards).await {
-                Round::Items { items, memory, through } => {
-                    let count = items.len() as u64;
-                    self.send_all(items, shards).await;
-                    drop(memory);
-                    self.done(through).await;
-                    shards = next_shards(&self.config.queue, shards, count);
-                    self.counts.shards_desired.store(shards, Ordering::Relaxed);
+            let count = lanes.count();
+            match self.while_sending(&mut lanes, self.collect(count)).await {
+                Round::Items(round) => {
+                    let items = round.items.len() as u64;
+                    self.enqueue(&mut lanes, round).await;
+                    self.resize(&mut lanes, items).await;
                 }
                 Round::Gap(gap) => {
                     self.counts.gaps.fetch_add(1, Ordering::Relaxed);
-                    self.fill(gap, shards).await;
-                    self.done(gap.sequences.1).await;
+                    self.fill(gap, &mut lanes).await;
                 }
             }
         }
     }
 
-    /// Sends items, each series in order; returns when all are sent or refused.
-    pub(super) async fn send_all(self: &Arc<Self>, items: Vec<Item>, shards: u64) {
-        self.counts.pending.store(items.len() as u64, Ordering::Relaxed);
-        join_all(split(items, shards as usize).into_iter().map(|part| self.send_part(part))).await;
-        self.counts.pending.store(0, Ordering::Relaxed);
-    }
-
-    async fn send_part(self: &Arc<Self>, mut part: Vec<Item>) {
+    pub(super) async fn send_part(self: &Arc<Self>, mut part: Vec<Item>) {
         let most = self.config.queue.samples_per_send_max.max(1) as usize;
         while !part.is_empty() {
             let rest = part.split_off(part.len().min(most));
@@ -194,11 +194,19 @@ impl Queue {
     }
 
     /// Notes that everything up to a sequence id was sent or refused.
-    pub(super) fn note_done(&self, through: u64) {
+    fn note_done(&self, through: u64) {
         self.done_through.fetch_max(through, Ordering::Relaxed);
     }
 
-    async fn done(self: &Arc<Self>, through: u64) {
+    /// Notes that everything up to a sequence id was read, and that there is nothing to send but rounds that are under way.
+    pub(super) fn note_skipped(&self, through: u64) {
+        self.skipped_through.fetch_max(through, Ordering::Relaxed);
+        if self.rounds_under_way.load(Ordering::Relaxed) == 0 {
+            self.note_done(through);
+        }
+    }
+
+    pub(super) async fn done(self: &Arc<Self>, through: u64) {
         self.note_done(through);
         let now_ns = self.network.platform.clock.monotonic_ns();
         if now_ns.saturating_sub(self.saved_at_ns.load(Ordering::Relaxed)) >= SAVE_MS * 1_000_000 {

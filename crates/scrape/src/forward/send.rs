@@ -46,7 +46,9 @@ impl Queue {
                 Verdict::Retry { after_ms, .. } => {
                     self.count(&batch, |kind| &kind.retried);
                     let pause_ms = pause_ms(&self.config.queue, attempt, after_ms);
+                    self.requests_waiting.fetch_add(1, Ordering::Relaxed);
                     self.network.tasks.sleep_ms(pause_ms).await;
+                    self.requests_waiting.fetch_sub(1, Ordering::Relaxed);
                 }
             }
             encoded = Some(batch);

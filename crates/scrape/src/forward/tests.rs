@@ -1,9 +1,9 @@
 //! Addresses and names of receivers; everything else is in `tests/forward.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{unique_name, user_of, without_credentials};
+use super::{receivers, user_of, without_credentials};
 use crate::config;
 
 #[test]
@@ -22,7 +22,7 @@ fn credentials_are_not_part_of_a_name() {
 fn name(fields: &str) -> String {
     let text = format!("remote_write:\n- {{{fields}}}\n");
     let config = config::parse(Path::new("/p.yml"), &text, &|_| None).unwrap().config;
-    unique_name(&config.remote_write[0], &BTreeMap::new())
+    receivers(&config).remove(0)
 }
 
 #[test]

@@ -7,12 +7,11 @@ use db::{Appender, Db, TenantMemory};
 use ingest::exposition;
 use ingest::exposition::metric_families::{self, Families, FoundHistogram, NativeHistograms};
 use ingest::{Parsed, Protocol, ScopedKeyHasher};
-use model::{
-    Exemplar, Field, GroupKey, HISTOGRAM_FIELD, METRIC_NAME, MetricMetadata, NativeHistogram, SeriesExemplar, ValueType,
-};
+use model::{Field, HISTOGRAM_FIELD, METRIC_NAME, MetricMetadata, NativeHistogram, ValueType};
 use parking_lot::Mutex;
 
-use super::cache::{HistogramSeries, LineCache, Series};
+use super::cache::{HistogramSeries, LineCache, NotedLine, Series};
+use super::companions::Found;
 use super::custom_buckets::{Converted, convert};
 use super::identity::HistogramSettings;
 use super::negotiation::Format;
@@ -112,18 +111,6 @@ impl Destination {
         series.iter().map(register).collect()
     }
 
-    /// Stores exemplars; those that are stored already are passed over.
-    fn write_exemplars(&self, exemplars: Vec<(Labels, Exemplar)>, hasher: &ScopedKeyHasher<'_>) {
-        let mut batch = model::Batch::new(&[], exposition::decode_key);
-        for (labels, exemplar) in exemplars {
-            let spelled = spell(&labels);
-            let key = GroupKey { hash: hasher.hash(&spelled), text: batch.push_text(&spelled) };
-            batch.exemplars.push(SeriesExemplar { key, exemplar });
-        }
-        // Exemplars that cannot be stored are lost; why is told where samples fail.
-        let _ = self.db.write(&self.database, &batch);
-    }
-
     /// Stores what metrics are about.
     pub(super) fn describe(&self, metadata: &[MetricMetadata]) {
         let mut batch = model::Batch::new(&[], exposition::decode_key);
@@ -220,11 +207,12 @@ struct NewLine {
     is_tracked: bool,
 }
 
-/// A line of the scrape at hand.
-struct NotedLine {
-    hash: u128,
-    series: Series,
-    is_tracked: bool,
+/// HELP, TYPE and UNIT of a response.
+enum Comments {
+    /// They are those of the scrape before.
+    Known,
+    /// They have this hash.
+    New(u64),
 }
 
 /// A native histogram, what is known of its series, and its labels if nothing is.
@@ -236,8 +224,8 @@ struct NewHistogram {
 }
 
 impl Reader<'_> {
-    /// Reads a response into rows; also what its metrics are about. After an error nothing may be written.
-    pub(super) fn read(&mut self, body: &Body<'_>, rows: &mut Rows) -> Result<Vec<MetricMetadata>, String> {
+    /// Reads a response into rows; also what its metrics are about, `None` if that is what it was. After an error nothing may be written.
+    pub(super) fn read(&mut self, body: &Body<'_>, rows: &mut Rows) -> Result<Option<Vec<MetricMetadata>>, String> {
         let families = match body.format {
             Format::Protobuf => {
                 metric_families::read(body.content, self.native()).map_err(|error| error.to_string())?
@@ -264,10 +252,7 @@ impl Reader<'_> {
             extra_labels: &[],
             limits: to.db.limits(),
         };
-        let mut parsed = exposition::parse(content, &options).map_err(|error| error.to_string())?;
-        if let Some(error) = parsed.errors.first.first() {
-            return Err(format!("line {}: {}", error.line, error.reason));
-        }
+        let (mut parsed, comments) = self.parse(content, &options)?;
         let mut found = families.histograms;
         let converted = match self.histograms {
             HistogramSettings { to_custom_buckets: true, .. } => convert(&parsed, &found),
@@ -276,13 +261,41 @@ impl Reader<'_> {
         found.extend(converted.histograms);
         let replaced = if self.histograms.always_classic { HashSet::new() } else { converted.lines };
         let histograms = self.look_up_histograms(found, &hasher)?;
-        let mut noted = self.take_rows(&Lines { parsed: &parsed, replaced }, body.time_ns, rows)?;
-        self.take_histograms(histograms, body.time_ns, rows, &mut noted)?;
-        noted.into_iter().for_each(|line| self.cache.note(line.hash, line.series, line.is_tracked));
-        self.take_exemplars(&mut parsed, body.time_ns, &hasher);
+        let noted = self.take_rows(&Lines { parsed: &parsed, replaced }, body.time_ns, rows)?;
+        let noted_histograms = self.take_histograms(histograms, body.time_ns, rows)?;
+        // In the order in which the next scrape looks them up.
+        noted_histograms.into_iter().chain(noted).for_each(|line| self.cache.note(line));
+        let found = Found { exemplars: families.exemplars, starts: families.starts };
+        self.take_companions(&mut parsed, found, body, &hasher);
         let metadata = std::mem::take(&mut parsed.batch.metadata);
         ingest::recycle(parsed.batch);
-        Ok(metadata)
+        Ok(match comments {
+            Comments::Known => None,
+            Comments::New(hash) => {
+                self.cache.note_comments(hash);
+                Some(metadata)
+            }
+        })
+    }
+
+    /// Parses a response. Comments are read if they are not those of the scrape before.
+    fn parse<'b>(
+        &self,
+        content: &'b [u8],
+        options: &exposition::Options<'_>,
+    ) -> Result<(Parsed<'b>, Comments), String> {
+        let mut hash = 0;
+        let mut parsed = exposition::parse_samples(content, options, &mut hash).map_err(|error| error.to_string())?;
+        // Types tell which series are classic histograms.
+        let is_known = self.cache.has_comments(hash) && !self.histograms.to_custom_buckets;
+        if !is_known {
+            ingest::recycle(parsed.batch);
+            parsed = exposition::parse(content, options).map_err(|error| error.to_string())?;
+        }
+        match parsed.errors.first.first() {
+            Some(error) => Err(format!("line {}: {}", error.line, error.reason)),
+            None => Ok((parsed, if is_known { Comments::Known } else { Comments::New(hash) })),
+        }
     }
 
     fn native(&self) -> NativeHistograms {
@@ -390,8 +403,8 @@ impl Reader<'_> {
         histograms: Vec<NewHistogram>,
         scrape_ns: i64,
         rows: &mut Rows,
-        noted: &mut Vec<NotedLine>,
-    ) -> Result<(), String> {
+    ) -> Result<Vec<NotedLine>, String> {
+        let mut noted = Vec::with_capacity(histograms.len());
         for NewHistogram { hash, known, labels, found } in histograms {
             let time_ns = found.time_ms.filter(|_| self.job.honor_timestamps).map(|ms| ms.saturating_mul(1_000_000));
             let is_tracked = time_ns.is_none() || self.job.track_timestamps_staleness;
@@ -412,23 +425,7 @@ impl Reader<'_> {
                 rows.push_histogram(series, time_ns.unwrap_or(scrape_ns), found.value);
             }
         }
-        Ok(())
-    }
-
-    fn take_exemplars(&self, parsed: &mut Parsed<'_>, scrape_ns: i64, hasher: &ScopedKeyHasher<'_>) {
-        let mut found = Vec::new();
-        for SeriesExemplar { key, mut exemplar } in std::mem::take(&mut parsed.batch.exemplars) {
-            if exemplar.timestamp_ns == NO_TIME {
-                exemplar.timestamp_ns = scrape_ns;
-            }
-            // Labels of known lines are not kept: the few that have exemplars are read again.
-            if let Ok(Some(labels)) = self.labels_of_line(parsed.batch.text(key.text), 0) {
-                found.push((labels, exemplar));
-            }
-        }
-        if !found.is_empty() {
-            self.destination.write_exemplars(found, hasher);
-        }
+        Ok(noted)
     }
 
     /// The tokens of new lines; `None` for those that were dropped.
@@ -440,7 +437,7 @@ impl Reader<'_> {
     }
 
     /// The labels of a line's series, if relabelling and limits keep it.
-    fn labels_of_line(&self, key: &[u8], new_lines: usize) -> Result<Option<Labels>, String> {
+    pub(super) fn labels_of_line(&self, key: &[u8], new_lines: usize) -> Result<Option<Labels>, String> {
         let series_max = self.job.agent.series_max;
         if series_max > 0 && (self.cache.len() + new_lines) as u64 >= series_max {
             return Ok(None);

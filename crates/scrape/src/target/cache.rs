@@ -1,5 +1,8 @@
-//! The lines of the scrapes before: a line is known by the hash of its name and labels as they are spelled, and leads to the token of its
+//! The lines of the scrape before: a line is known by the hash of its name and labels as they are spelled, and leads to the token of its
 //! series. Labels are neither parsed nor kept.
+//!
+//! Lines are kept in their order, and a scrape mostly has those of the scrape before in the same order: a line is looked for where the one
+//! before it was found, and by its hash only where that fails.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -36,23 +39,49 @@ pub(super) enum Series {
     Stored(u64),
 }
 
+/// A line of the scrape at hand.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    series: Series,
-    /// The number of the scrape that had the line last.
-    scrape: u32,
+pub(super) struct NotedLine {
+    pub(super) hash: u128,
+    pub(super) series: Series,
     /// True if a marker ends the series when it is missing.
+    pub(super) is_tracked: bool,
+}
+
+/// A line, in 32 bytes.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    hash: u128,
+    token: u64,
+    is_stored: bool,
     is_tracked: bool,
+    /// True if the scrape at hand has it.
+    is_current: bool,
+}
+
+impl Line {
+    fn ended_token(&self) -> Option<u64> {
+        (self.is_stored && self.is_tracked).then_some(self.token)
+    }
 }
 
 /// The lines of a target.
 #[derive(Default)]
 pub(super) struct LineCache {
-    entries: HashMap<u128, Entry, BuildHasherDefault<Passing>>,
+    /// Those of the last scrape that succeeded, in their order.
+    lines: Vec<Line>,
+    /// Where the next line is expected among them.
+    next: usize,
+    /// Where lines are, for a scrape with another order. Empty between scrapes.
+    by_hash: HashMap<u128, usize, BuildHasherDefault<Passing>>,
+    /// The lines of the scrape at hand.
+    current: Vec<Line>,
     /// Where native histograms are written, of those lines that are one.
     histograms: HashMap<u128, Arc<HistogramSeries>, BuildHasherDefault<Passing>>,
-    /// The number of the scrape at hand.
-    scrape: u32,
+    /// Since when the series of lines count, in nanoseconds since the Unix epoch, by the lines that say so.
+    starts_ns: HashMap<u128, i64, BuildHasherDefault<Passing>>,
+    /// The hash of the comments that were read last.
+    comments_hash: u64,
 }
 
 /// Where a series' native histograms are written.
@@ -72,22 +101,47 @@ impl HistogramSeries {
 impl LineCache {
     /// Begins a scrape.
     pub(super) fn begin(&mut self) {
-        self.scrape = self.scrape.wrapping_add(1);
+        self.next = 0;
+        self.by_hash = HashMap::default();
+        self.current = Vec::new();
+        self.lines.iter_mut().for_each(|line| line.is_current = false);
     }
 
-    /// Looks a line up.
-    pub(super) fn get(&self, hash: u128) -> Option<Series> {
-        self.entries.get(&hash).map(|entry| entry.series)
+    /// Looks a line up, and notes that the scrape at hand has it.
+    pub(super) fn get(&mut self, hash: u128) -> Option<Series> {
+        let index = match self.lines.get(self.next) {
+            Some(line) if line.hash == hash => self.next,
+            _ => self.find(hash)?,
+        };
+        self.next = index + 1;
+        let line = self.lines.get_mut(index)?;
+        line.is_current = true;
+        Some(if line.is_stored { Series::Stored(line.token) } else { Series::Dropped })
+    }
+
+    /// Looks a line up that is not where it was expected.
+    fn find(&mut self, hash: u128) -> Option<usize> {
+        if self.by_hash.is_empty() {
+            self.by_hash = self.lines.iter().zip(0..).map(|(line, index)| (line.hash, index)).collect();
+        }
+        self.by_hash.get(&hash).copied()
     }
 
     /// How many lines are known.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.lines.len()
     }
 
-    /// Notes that the scrape at hand has a line.
-    pub(super) fn note(&mut self, hash: u128, series: Series, is_tracked: bool) {
-        self.entries.insert(hash, Entry { series, scrape: self.scrape, is_tracked });
+    /// Keeps a line of the scrape at hand for the next one.
+    pub(super) fn note(&mut self, NotedLine { hash, series, is_tracked }: NotedLine) {
+        if self.current.is_empty() {
+            self.current.reserve_exact(self.lines.len());
+        }
+        let (token, is_stored) = match series {
+            Series::Stored(token) => (token, true),
+            Series::Dropped => (0, false),
+        };
+        self.current.push(Line { hash, token, is_stored, is_tracked, is_current: true });
     }
 
     /// Where the native histograms of a line are written.
@@ -100,49 +154,72 @@ impl LineCache {
         self.histograms.insert(hash, series);
     }
 
+    /// Notes since when a series counts; returns whether that is new.
+    pub(super) fn note_start(&mut self, hash: u128, start_ns: i64) -> bool {
+        self.starts_ns.insert(hash, start_ns) != Some(start_ns)
+    }
+
+    /// Returns whether these are the comments that were read last.
+    pub(super) const fn has_comments(&self, hash: u64) -> bool {
+        self.comments_hash == hash
+    }
+
+    /// Notes which comments were read.
+    pub(super) const fn note_comments(&mut self, hash: u64) {
+        self.comments_hash = hash;
+    }
+
     /// Ends a scrape that succeeded: the series that it lacks and that are to be ended. Its own lines are kept alone.
     pub(super) fn finish(&mut self) -> Vec<u64> {
-        let scrape = self.scrape;
-        let mut missing = Vec::new();
-        self.entries.retain(|_, entry| {
-            let is_current = entry.scrape == scrape;
-            if let (false, true, Series::Stored(token)) = (is_current, entry.is_tracked, entry.series) {
-                missing.push(token);
-            }
-            is_current
-        });
-        self.histograms.retain(|hash, _| self.entries.contains_key(hash));
+        let before = std::mem::replace(&mut self.lines, std::mem::take(&mut self.current));
+        self.by_hash = HashMap::default();
+        // Those of lines that are gone: the others are stored once more, where they are known.
+        if self.starts_ns.len() > self.lines.len() * 2 {
+            self.starts_ns.clear();
+        }
+        let gone = before.iter().filter(|line| !line.is_current);
+        let mut missing: Vec<u64> = gone.clone().filter_map(Line::ended_token).collect();
+        if !self.histograms.is_empty() {
+            gone.for_each(|line| drop(self.histograms.remove(&line.hash)));
+        }
         if !missing.is_empty() {
-            // Another spelling of the labels may have come in its place.
+            // Another spelling of the labels, or the line once more, may have come in its place.
             let current: HashSet<u64, BuildHasherDefault<Passing>> = self.tracked().collect();
             missing.retain(|token| !current.contains(token));
+            missing.sort_unstable();
+            missing.dedup();
         }
         missing
     }
 
     fn tracked(&self) -> impl Iterator<Item = u64> {
-        self.entries.values().filter_map(|entry| match entry.series {
-            Series::Stored(token) if entry.is_tracked => Some(token),
-            _ => None,
-        })
+        self.lines.iter().filter_map(Line::ended_token)
     }
 
     /// Ends a scrape that failed: all series that are to be ended. Lines stay known.
     pub(super) fn fail(&mut self) -> Vec<u64> {
-        let ended = self.tracked().collect();
-        self.entries.values_mut().for_each(|entry| entry.is_tracked = false);
+        let mut ended: Vec<u64> = self.tracked().collect();
+        ended.sort_unstable();
+        ended.dedup();
+        self.lines.iter_mut().for_each(|line| line.is_tracked = false);
+        self.current = Vec::new();
+        self.by_hash = HashMap::default();
         ended
     }
 
     /// Forgets series that are not there any more.
     pub(super) fn forget(&mut self, tokens: &[u64]) {
+        let tokens: HashSet<u64> = tokens.iter().copied().collect();
         let histograms = &mut self.histograms;
-        self.entries.retain(|hash, entry| {
-            let histogram = histograms.get(hash).map(|series| series.token);
-            let is_in = |token: u64| tokens.contains(&token);
-            !matches!(entry.series, Series::Stored(token) if is_in(token) || histogram.is_some_and(is_in))
+        self.lines.retain(|line| {
+            let histogram = histograms.get(&line.hash).map(|series| series.token);
+            let is_gone = line.is_stored
+                && (tokens.contains(&line.token) || histogram.is_some_and(|token| tokens.contains(&token)));
+            if is_gone {
+                histograms.remove(&line.hash);
+            }
+            !is_gone
         });
-        histograms.retain(|hash, _| self.entries.contains_key(hash));
     }
 }
 
@@ -150,28 +227,71 @@ impl LineCache {
 mod tests {
     use super::*;
 
+    fn note(cache: &mut LineCache, hash: u128, series: Series, is_tracked: bool) {
+        cache.get(hash);
+        cache.note(NotedLine { hash, series, is_tracked });
+    }
+
     #[test]
     fn missing_lines_end_once() {
         let mut cache = LineCache::default();
         cache.begin();
-        cache.note(1, Series::Stored(10), true);
-        cache.note(2, Series::Stored(20), true);
-        cache.note(3, Series::Dropped, true);
-        cache.note(4, Series::Stored(40), false);
+        note(&mut cache, 1, Series::Stored(10), true);
+        note(&mut cache, 2, Series::Stored(20), true);
+        note(&mut cache, 3, Series::Dropped, true);
+        note(&mut cache, 4, Series::Stored(40), false);
         assert_eq!(cache.finish(), [0; 0]);
         cache.begin();
-        cache.note(1, Series::Stored(10), true);
+        note(&mut cache, 1, Series::Stored(10), true);
         // The same labels in another order.
-        cache.note(5, Series::Stored(20), true);
+        note(&mut cache, 5, Series::Stored(20), true);
         assert_eq!(cache.finish(), [0; 0]);
         cache.begin();
-        cache.note(1, Series::Stored(10), true);
+        note(&mut cache, 1, Series::Stored(10), true);
         assert_eq!(cache.finish(), [20]);
+        cache.begin();
         assert_eq!((cache.get(5), cache.get(1)), (None, Some(Series::Stored(10))));
         cache.begin();
         assert_eq!(cache.fail(), [10]);
         cache.begin();
         assert_eq!(cache.fail(), [0; 0]);
+        cache.begin();
         assert_eq!(cache.get(1), Some(Series::Stored(10)));
+    }
+
+    #[test]
+    fn lines_are_found_in_any_order() {
+        let mut cache = LineCache::default();
+        cache.begin();
+        for hash in 1..=100_u128 {
+            note(&mut cache, hash, Series::Stored(hash as u64 * 10), true);
+        }
+        assert_eq!(cache.finish(), [0; 0]);
+        // In order, backwards, every other one, each twice: what is missing is named, and no more.
+        for order in
+            [(1..=100).collect(), (1..=100).rev().collect(), (1..=100).flat_map(|hash| [hash; 2]).collect::<Vec<_>>()]
+        {
+            cache.begin();
+            for hash in order {
+                let series = cache.get(hash);
+                assert_eq!(series, Some(Series::Stored(hash as u64 * 10)));
+                cache.note(NotedLine { hash, series: series.unwrap(), is_tracked: true });
+            }
+            assert_eq!(cache.finish(), [0; 0]);
+        }
+        cache.begin();
+        for hash in (1..=100_u128).filter(|hash| hash % 2 == 0) {
+            note(&mut cache, hash, Series::Stored(hash as u64 * 10), true);
+        }
+        assert_eq!(cache.finish(), (1..=100).step_by(2).map(|hash| hash * 10).collect::<Vec<u64>>());
+        cache.forget(&[20, 40]);
+        assert_eq!(cache.len(), 48);
+        cache.begin();
+        assert_eq!((cache.get(2), cache.get(6)), (None, Some(Series::Stored(60))));
+    }
+
+    #[test]
+    fn a_line_takes_32_bytes() {
+        assert_eq!(size_of::<Line>(), 32);
     }
 }

@@ -337,7 +337,7 @@ impl TargetLoop {
                 counts = reader.counts;
                 match read {
                     Ok(metadata) => {
-                        self.describe(metadata);
+                        metadata.into_iter().for_each(|metadata| self.describe(metadata));
                         cache.finish()
                     }
                     Err(reason) => {

@@ -145,6 +145,11 @@ fn admin() -> Vec<Route> {
         Route::new("/api/v1/status/active_queries/{id}/kill", SignIn, post(running_queries::kill)),
         Route::new("/api/v1/admin/compact", ServerAdmin, post(admin::compact)),
         Route::new("/api/v1/admin/losses", ServerAdmin, get(admin::losses).post(admin::acknowledge_losses)),
+        Route::new(
+            "/api/v1/admin/cursors",
+            ServerAdmin,
+            get(scraping::cursors::cursors).delete(scraping::cursors::remove_cursor),
+        ),
         Route::new("/api/v1/admin/databases", SignIn, get(admin::databases)),
         Route::new(
             "/api/v1/admin/databases/{name}",

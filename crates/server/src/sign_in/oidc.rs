@@ -13,6 +13,7 @@ use access::oidc::token::TokenError;
 use access::oidc::{Identity, OidcRules};
 use access::scope::Scope;
 use access::secret::{TokenHash, token_hash};
+use access::session::ExternalSignIn;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use form_urlencoded::byte_serialize;
@@ -338,14 +339,17 @@ impl Oidc {
         client: &OidcClient,
         (code, attempt): (&str, &Attempt),
         now_s: i64,
-    ) -> Result<Arc<Scope>, Refusal> {
+    ) -> Result<ExternalSignIn, Refusal> {
         let known = self.fresh(now_s).await?;
         let request = code_request(client, &known.discovery, (code, attempt));
         let answer = self.ask(request, DOCUMENT_BYTES_MAX).await.map_err(Refusal::Unavailable)?;
         let token = id_token(&answer).map_err(Refusal::Wrong)?;
         let rules = OidcRules { audiences: vec![client.id.clone()], ..self.rules.clone() };
         let identity = self.check(now_s, |keys| rules.check_answer(&token, keys, (&attempt.nonce, now_s))).await?;
-        Ok(self.rules.scope(&identity))
+        Ok(ExternalSignIn {
+            scope: self.rules.scope(&identity),
+            expires_ns: identity.expires_s.saturating_mul(NS_PER_S),
+        })
     }
 }
 

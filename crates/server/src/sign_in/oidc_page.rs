@@ -77,7 +77,7 @@ pub(crate) async fn finish(From(state): From<Arc<State>>, request: Request) -> R
         }
         (Some(attempt), true) => oidc.exchange(client, (&code, &attempt), now_ns / NS_PER_S).await,
     };
-    let scope = signed_in.map_err(|why| refused(&state, address, why))?;
+    let signed_in = signed_in.map_err(|why| refused(&state, address, why))?;
     let mut random = Zeroizing::new([0; TOKEN_BYTES]);
     let filled = state.db.fill_random(&mut *random);
     filled.map_err(|error| ApiError::internal(format!("no random bytes: {error}")))?;
@@ -85,12 +85,13 @@ pub(crate) async fn finish(From(state): From<Arc<State>>, request: Request) -> R
     state.sign_in.audit.note(
         now_ns,
         Event::SignedIn,
-        Actor { account: &scope.name, address },
+        Actor { account: &signed_in.scope.name, address },
         "page, by OpenID Connect",
     );
-    lock(&state.sign_in.sessions).begin_external(&cookie, scope, now_ns);
+    let left_s = signed_in.expires_ns.saturating_sub(now_ns) / NS_PER_S;
+    lock(&state.sign_in.sessions).begin_external(&cookie, signed_in, now_ns);
     let mut headers = HeaderMap::new();
-    headers.append(header::SET_COOKIE, page_session::session_cookie(&cookie, is_secure)?);
+    headers.append(header::SET_COOKIE, page_session::session_cookie(&cookie, left_s, is_secure)?);
     headers.append(header::SET_COOKIE, attempt_cookie("", 0, is_secure)?);
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::LOCATION, page_location(client)?);

@@ -108,9 +108,9 @@ fn read(body: &[u8]) -> Option<OwnedCredentials> {
     Some(credentials::password_of(&name, &Zeroizing::new(password)))
 }
 
-/// The cookie of a session that begins.
-pub(super) fn session_cookie(value: &str, is_secure: bool) -> Result<HeaderValue, ApiError> {
-    set_cookie(value, AGE_MAX_S, is_secure)
+/// The cookie of a session that begins, and that ends after so many seconds at the latest.
+pub(super) fn session_cookie(value: &str, left_s: i64, is_secure: bool) -> Result<HeaderValue, ApiError> {
+    set_cookie(value, left_s.clamp(0, AGE_MAX_S), is_secure)
 }
 
 fn set_cookie(value: &str, age_s: i64, is_secure: bool) -> Result<HeaderValue, ApiError> {

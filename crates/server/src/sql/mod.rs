@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::account::Account;
+use access::audit::Event;
 use access::scope::Scope;
 use access::statement::AccountStatement;
 use model::TimeRange;
@@ -131,6 +132,10 @@ impl StatementOf<'_> {
         if let Some(event) = self.parsed.audited(self.index) {
             let text = crate::redact::passwords(self.text);
             state.sign_in.audit.note(state.db.now_ns(), event, self.caller.actor(), &text);
+            if event == Event::Deleted {
+                // It may have dropped a database.
+                state.tenants.forget_dropped(&state.db);
+            }
         }
         Ok(answer)
     }

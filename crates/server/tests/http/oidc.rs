@@ -51,6 +51,8 @@ struct Served {
     /// The token for a code, and the challenge that its verifier has to answer.
     codes: HashMap<String, (String, String)>,
     paths: Vec<String>,
+    /// Its document cannot be had.
+    is_broken: bool,
 }
 
 struct Provider {
@@ -64,7 +66,7 @@ impl Provider {
     fn start(keys: Vec<Value>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let issuer = format!("http://{}", listener.local_addr().unwrap());
-        let served = Arc::new(Mutex::new(Served { keys, codes: HashMap::new(), paths: Vec::new() }));
+        let served = Arc::new(Mutex::new(Served { keys, codes: HashMap::new(), paths: Vec::new(), is_broken: false }));
         let gate = Arc::new(Mutex::new(()));
         let (shared, own, door) = (served.clone(), issuer.clone(), gate.clone());
         std::thread::spawn(move || {
@@ -102,6 +104,7 @@ fn answer(mut stream: TcpStream, issuer: &str, served: &Mutex<Served>, gate: &Mu
     drop(gate.lock().unwrap());
     let mut served = served.lock().unwrap();
     let (status, document) = match path.as_str() {
+        "/.well-known/openid-configuration" if served.is_broken => (500, json!({})),
         "/.well-known/openid-configuration" => (
             200,
             json!({
@@ -253,10 +256,8 @@ fn only_tokens_that_are_wrong_make_an_address_wait() {
     }
 }
 
-#[test]
-fn keys_are_rotated() {
-    let (key, next) = (Key::new("k1"), Key::new("k2"));
-    let provider = Provider::start(vec![key.jwk()]);
+/// A server whose clock can be set ahead.
+fn start_with_clock(provider: &Provider) -> (Running, Arc<Ahead>) {
     let mut platform = platform::Platform::real();
     let clock = Arc::new(Ahead::default());
     platform.clock = clock.clone();
@@ -274,11 +275,44 @@ fn keys_are_rotated() {
         settings.sign_in_required = true;
         settings.web.oidc = Some(oidc);
     });
-    let token = |key: &Key, ahead_s: u64| {
-        let mut claims = claims(&provider, &["admins"]);
-        claims["exp"] = json!(now_s() + ahead_s + 300);
-        key.sign(&claims)
-    };
+    (server, clock)
+}
+
+/// A token of an administrator that lasts while the clock is so far ahead.
+fn lasting_token(provider: &Provider, key: &Key, ahead_s: u64) -> String {
+    let mut claims = claims(provider, &["admins"]);
+    claims["exp"] = json!(now_s() + ahead_s + 300);
+    key.sign(&claims)
+}
+
+/// A provider that is broken is asked every half minute, however many clients come, and soon after it works they are let in.
+#[test]
+fn a_provider_that_is_broken_is_not_asked_by_every_client() {
+    let key = Key::new("k1");
+    let provider = Provider::start(vec![key.jwk()]);
+    provider.served.lock().unwrap().is_broken = true;
+    let (server, clock) = start_with_clock(&provider);
+    let asked = || provider.requests("/.well-known/openid-configuration");
+    let status = |ahead_s| bearer(&server, "/metrics", &lasting_token(&provider, &key, ahead_s)).status;
+    assert!((0..5).all(|ahead_s| status(ahead_s) == 503));
+    assert_eq!(asked(), 1);
+    clock.go_s(20);
+    assert_eq!((status(20), asked()), (503, 1), "half a minute has not passed");
+    clock.go_s(11);
+    assert!((31..36).all(|ahead_s| status(ahead_s) == 503));
+    assert_eq!(asked(), 2);
+    provider.served.lock().unwrap().is_broken = false;
+    assert_eq!((status(40), asked()), (503, 2), "it is not asked at once");
+    clock.go_s(31);
+    assert_eq!((status(62), asked()), (200, 3));
+}
+
+#[test]
+fn keys_are_rotated() {
+    let (key, next) = (Key::new("k1"), Key::new("k2"));
+    let provider = Provider::start(vec![key.jwk()]);
+    let (server, clock) = start_with_clock(&provider);
+    let token = |key: &Key, ahead_s: u64| lasting_token(&provider, key, ahead_s);
     assert_eq!(bearer(&server, "/metrics", &token(&key, 0)).status, 200);
     provider.served.lock().unwrap().keys = vec![next.jwk()];
     assert_eq!(bearer(&server, "/metrics", &token(&next, 0)).status, 401, "the provider was asked a moment ago");
@@ -376,6 +410,9 @@ fn the_page_signs_in_by_a_code() {
     );
     let session = signed_in.lines().find_map(|line| line.strip_prefix("set-cookie: thalweg-session=")).unwrap();
     assert!(session.ends_with("HttpOnly; SameSite=Strict"), "{session}");
+    // As long as the provider's token.
+    let age_s: u64 = session.split("Max-Age=").nth(1).unwrap().split(';').next().unwrap().parse().unwrap();
+    assert!((1..=300).contains(&age_s), "{session}");
     let session = format!("thalweg-session={}", session.split(';').next().unwrap());
     let ask = |headers: &[(&str, &str)]| server.send("GET", "/metrics", headers, b"").status;
     assert_eq!(ask(&[("x-thalweg-page", "1"), ("cookie", &session)]), 200);

@@ -87,6 +87,12 @@ fn requests_count_for_the_database_that_they_write() {
     assert!(dropped.is_some());
     assert!(!server.get("/api/v1/admin/limits/a").body.contains("requests_per_s\":1"));
     assert!((0..20).all(|_| server.post("/write?db=a", row).status == 204));
+    // Whatever language dropped it.
+    limit(&server, "a", r#"{"samples_per_s":7}"#);
+    let dropped = server.post("/sql", "DROP DATABASE a");
+    assert_eq!(dropped.status, 200, "{}", dropped.body);
+    assert_eq!(server.post("/write?db=a", row).status, 204);
+    assert!(!server.get("/api/v1/admin/limits/a").body.contains("samples_per_s\":7"));
 }
 
 #[test]

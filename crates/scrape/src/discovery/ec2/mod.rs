@@ -1,7 +1,8 @@
 //! `ec2_sd_configs`: machines of Amazon's EC2, asked by its query API.
 //!
-//! * `signature`: requests signed with a key · `xml`: its answers
+//! * `credentials`: which key and region · `signature`: requests signed with a key · `xml`: its answers
 
+mod credentials;
 mod signature;
 pub mod xml;
 
@@ -12,6 +13,7 @@ use super::{Found, Sink, TargetGroup, join_host_port, labels_of, sanitized};
 use crate::client::Client;
 use crate::config::Ec2Discovery;
 use crate::relabel::Labels;
+use credentials::Surroundings;
 use signature::{Keys, Signing};
 use xml::Element;
 
@@ -33,23 +35,9 @@ struct Access {
 }
 
 fn access(config: &Ec2Discovery, network: &NetworkPlatform) -> Result<Access, String> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let region = Some(config.region.clone()).filter(|region| !region.is_empty());
-    let region = region.or_else(|| variable("AWS_REGION")).or_else(|| variable("AWS_DEFAULT_REGION"));
-    let region = region.ok_or("region is missing, here and in AWS_REGION")?;
-    let keys = match &config.secret_key {
-        Some(secret) if !config.access_key.is_empty() => Keys {
-            access_key: config.access_key.clone(),
-            secret_key: secret.read(&*network.platform.files)?,
-            session_token: None,
-        },
-        _ => {
-            let found = variable("AWS_ACCESS_KEY_ID").zip(variable("AWS_SECRET_ACCESS_KEY"));
-            let (access_key, secret_key) =
-                found.ok_or("access_key and secret_key are missing, here and in the environment")?;
-            Keys { access_key, secret_key, session_token: variable("AWS_SESSION_TOKEN") }
-        }
-    };
+    let surroundings =
+        Surroundings { files: &*network.platform.files, variable: &|name: &str| std::env::var(name).ok() };
+    let (region, keys) = (surroundings.region(config)?, surroundings.keys(config)?);
     let url = match config.endpoint.as_str() {
         "" => format!("https://ec2.{region}.amazonaws.com/"),
         endpoint if endpoint.contains("://") => format!("{}/", endpoint.trim_end_matches('/')),
@@ -226,6 +214,7 @@ mod tests {
             endpoint: String::new(),
             access_key: "KEY".to_owned(),
             secret_key: Some(Source::Inline("SECRET".to_owned())),
+            profile: String::new(),
             port: 9100,
             filters: vec![Filter { name: "tag:role".to_owned(), values: vec!["web".to_owned()] }],
             refresh_ms: 60_000,

@@ -97,13 +97,24 @@ fn from_kubeconfig(path: &Path, files: &dyn Files) -> Result<Api, String> {
         http.tls.cert = source(user, "client-certificate", folder).map_err(failed)?;
         http.tls.key = source(user, "client-key", folder).map_err(failed)?;
         http.credentials = credentials(user, folder);
-        if get(user, "exec").is_some() || get(user, "auth-provider").is_some() {
-            return Err(failed("signing in by another program (exec, auth-provider) is not built in".to_owned()));
-        }
+        refuse_programs(user, text_at(context, "user").unwrap_or_default()).map_err(failed)?;
     }
     let base_url = text_at(cluster, "server").ok_or_else(|| failed("the cluster has no server".to_owned()))?;
     let namespace = text_at(context, "namespace").unwrap_or("default").to_owned();
     Ok(Api { base_url: base_url.to_owned(), http, namespace })
+}
+
+/// Programs that fetch credentials are not run: who writes a file must not thereby run programs as the server.
+fn refuse_programs(user: &Node, name: &str) -> Result<(), String> {
+    let program = match (get(user, "exec"), get(user, "auth-provider")) {
+        (Some(exec), _) => format!("running {:?} (exec)", text_at(exec, "command").unwrap_or("a program")),
+        (None, Some(provider)) => format!("auth-provider {:?}", text_at(provider, "name").unwrap_or_default()),
+        (None, None) => return Ok(()),
+    };
+    Err(format!(
+        "user {name:?} signs in by {program}, which is not built in: give it the token of a service account \
+         (kubectl create token NAME --duration 8760h) as token or tokenFile, or a client certificate"
+    ))
 }
 
 fn credentials(user: &Node, folder: &Path) -> Credentials {
@@ -169,6 +180,12 @@ users:
         assert_eq!(found.http.tls.ca, Some(Source::Inline("pem".to_owned())));
         assert_eq!(found.http.tls.cert, Some(Source::File("/k/own.pem".into())));
         assert!(matches!(found.http.credentials, Credentials::Authorization { .. }));
+        let exec = text.replace("{token: secret,", "{exec: {command: aws, args: [eks]},");
+        platform::write_file(&*files, Path::new("/k/exec"), exec.as_bytes()).unwrap();
+        let Err(reason) = from_kubeconfig(Path::new("/k/exec"), &*files) else { panic!("exec is refused") };
+        let expected =
+            "/k/exec: user \"u\" signs in by running \"aws\" (exec), which is not built in: give it the token";
+        assert!(reason.starts_with(expected) && reason.contains("kubectl create token"), "{reason}");
         platform::write_file(&*files, Path::new("/k/bad"), b"current-context: z\n").unwrap();
         assert!(from_kubeconfig(Path::new("/k/bad"), &*files).is_err());
     }

@@ -146,6 +146,11 @@ impl PrometheusMode {
         self.running.get().map(|running| running.scraper.pools()).unwrap_or_default()
     }
 
+    /// Returns whether the configuration in force has a receiver.
+    pub(crate) fn has_receiver(&self, name: &str) -> bool {
+        scrape::forward::receivers(&self.config()).contains(&name.to_owned())
+    }
+
     /// The numbers of what is forwarded, as text.
     pub(crate) fn forwarding_metrics(&self) -> String {
         self.running.get().map(|running| running.forwarder.metrics()).unwrap_or_default()
