@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use db::LogGap;
 use model::{METRIC_NAME, MatchOp, Matcher};
+use platform::network::compute;
 use query::QueryError;
 
-use super::compute;
 use super::outgoing::{Item, OutValue};
 use super::queue::Queue;
-use super::verdict::backoff_ms;
+use super::verdict::backoff;
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -86,7 +86,7 @@ impl Queue {
             match remedy(error.as_ref(), width_ms) {
                 Remedy::Narrow(less_ms) => width_ms = less_ms,
                 Remedy::Wait => {
-                    self.network.tasks.sleep_ms(backoff_ms(&self.config.queue, failures)).await;
+                    self.network.tasks.sleep_ms(backoff(&self.config.queue).pause_ms(failures, None)).await;
                     failures += 1;
                 }
                 Remedy::GiveUp => {
