@@ -2,7 +2,7 @@
 //!
 //! * `serve`: the server · `settings`: its flags, environment and file · `secrets`: settings that are not shown · `objects`: how object stores are reached
 //! * `machine`: its memory and processor · `units`: sizes, durations and moments as people write them · `output`: stdout · `cache`: `thalweg cache`
-//! * `query`, `plan`: asking a server · `render`: answers for people · `http`: clients of a server
+//! * `query`, `plan`: asking a server; `query::tail`: what is written to one · `render`: answers for people · `http`: clients of a server
 //! * `import`, `lines`: sending files to one · `upkeep`: databases, accounts, certificates, backups, checks, repairs
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
 
@@ -57,6 +57,8 @@ enum Command {
     Serve(Box<settings::ServeFlags>),
     /// Ask a running database in PromQL
     Query(query::QueryFlags),
+    /// Show what is written to a running database
+    Tail(query::tail::TailFlags),
     /// Send files of line protocol, CSV, text exposition, OpenMetrics or JSON to a running database
     Import(import::ImportFlags),
     /// Databases and how long they keep their data
@@ -121,6 +123,7 @@ fn main() -> ExitCode {
         None => serve::run(&cli.serve),
         Some(Command::Serve(flags)) => serve::run(&flags),
         Some(Command::Query(flags)) => query::run(&flags),
+        Some(Command::Tail(flags)) => query::tail::run(&flags),
         Some(Command::Import(flags)) => import::run(&flags),
         Some(Command::Db(flags)) => upkeep::database(&flags),
         Some(Command::Token(flags)) => upkeep::token(&flags),

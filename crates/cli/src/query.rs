@@ -1,5 +1,7 @@
 //! `thalweg query`.
 
+pub(crate) mod tail;
+
 use std::io::IsTerminal;
 use std::process::ExitCode;
 

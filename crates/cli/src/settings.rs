@@ -154,6 +154,16 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     audit_log: Option<String>,
 
+    /// Addresses that triggers' hooks and subscriptions may send to, separated by commas: scheme, host and port are the same, and the path begins
+    /// with the one here: `https://hooks.example/thalweg` [default: all that an administrator of the server names]
+    #[arg(long, env = "THALWEG_WEBHOOK_URLS", value_name = "URLS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook_urls: Option<String>,
+    /// Live streams (`thalweg tail`) that may be open at the same time [default: 100]
+    #[arg(long, env = "THALWEG_TAIL_STREAMS_MAX", value_name = "NUMBER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tail_streams_max: Option<usize>,
+
     /// Scrape targets as Prometheus does by this `prometheus.yml`; SIGHUP reads it again [default: none]
     #[arg(long, alias = "config.file", env = "THALWEG_PROMETHEUS", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -96,6 +96,20 @@ pub struct Answer {
     pub body: String,
 }
 
+/// An answer whose body is read as it comes.
+pub struct AnswerStream {
+    /// The status.
+    pub status: u16,
+    /// The body.
+    pub body: Box<dyn Read + Send>,
+}
+
+impl fmt::Debug for AnswerStream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AnswerStream").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
 impl HttpClient {
     /// Waits five minutes for an answer.
     pub fn new(url: &str) -> Self {
@@ -189,6 +203,17 @@ impl HttpClient {
         kept_bytes_max: u64,
     ) -> Result<Answer, String> {
         self.read_beginning(self.agent.get(self.address(path, parameters)).call(), kept_bytes_max)
+    }
+
+    /// Gets an answer whose body is read as it comes; its client should have no timeout.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be reached.
+    pub fn stream(&self, path: &str, parameters: &[(&str, &str)]) -> Result<AnswerStream, String> {
+        let response = self.reached(self.agent.get(self.address(path, parameters)).call())?;
+        let status = response.status().as_u16();
+        Ok(AnswerStream { status, body: Box::new(response.into_body().into_reader()) })
     }
 
     fn read_beginning(&self, response: Result<Response, ureq::Error>, kept_bytes_max: u64) -> Result<Answer, String> {

@@ -12,6 +12,16 @@ impl Db {
         LogCursor::open(&self.store, name, database)
     }
 
+    /// Opens a cursor without a name over a database, after a sequence id: it reads what the log still has, and holds nothing back.
+    pub fn log_reader(&self, database: &str, sequence: u64) -> LogCursor {
+        LogCursor::open_after(&self.store, Some(database), sequence)
+    }
+
+    /// Sequence id up to which everything is on disk.
+    pub fn durable_sequence(&self) -> u64 {
+        self.store.durable_sequence()
+    }
+
     /// Notes that a cursor is done with everything up to a sequence id.
     pub fn save_log_cursor(&self, name: &str, sequence: u64) -> Result<(), StoreError> {
         self.store.save_log_cursor(name, sequence)

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use query::{Budget, Session};
-use sql::{Answer, ClientContext, Column, CopyIn, ParameterType, Parsed, PendingWrite, Relation, SqlError};
+use query::{Budget, Session, TableSchema, Value};
+use sql::{
+    Answer, ClientContext, Column, CopyIn, OutputColumn, ParameterType, Parsed, PendingWrite, Relation, SqlError,
+};
 
 use crate::Db;
 
@@ -62,6 +64,28 @@ impl Db {
         budget: &Budget,
     ) -> Result<usize, SqlError> {
         sql::insert_rows(table, relation, &self.session(budget), client)
+    }
+
+    /// Writes rows that a [`sql::RowProgram`] made to a table; returns how many.
+    pub fn insert_outputs(
+        &self,
+        table: &str,
+        columns: &[OutputColumn],
+        rows: Vec<Vec<Value>>,
+        client: &ClientContext,
+        budget: &Budget,
+    ) -> Result<usize, SqlError> {
+        sql::insert_outputs(table, columns, rows, &self.session(budget), client)
+    }
+
+    /// A table's tags and fields; `None` if there is none of the name.
+    pub fn table_schema(
+        &self,
+        table: &str,
+        client: &ClientContext,
+        budget: &Budget,
+    ) -> Result<Option<TableSchema>, SqlError> {
+        Ok(self.session(budget).table(&client.database, table)?)
     }
 
     /// The names of the client's tables.

@@ -35,6 +35,7 @@ pub use select::rows::Rows;
 pub use statements::answer::{Answer, Series, TimeFormat, Zone};
 pub use statements::execute::Query;
 pub use statements::request::RequestContext;
+pub use syntax::ast::SubscriptionStatement;
 pub use syntax::{Parameter, TEXT_BYTES_MAX};
 
 /// Nanoseconds of a duration such as `1h30m`; `None` if it is none.

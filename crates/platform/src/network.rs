@@ -3,10 +3,11 @@
 //! A task is a future that a [`Tasks`] runs. It waits on [`Tasks::sleep_ms`] and on answers of a [`Network`] alone, so that a simulation
 //! ([`sim`]) can run days of it in seconds, always in the same order.
 //!
-//! * `real`: reqwest on tokio, with the feature `network` · [`sim`]: tasks in order of time, and a network that a test answers for
+//! * `real`: reqwest on tokio, with the feature `network` · [`retry`]: what answers of receivers mean · [`sim`]: tasks in order of time, and a network that a test answers for
 
 #[cfg(feature = "network")]
 mod real;
+pub mod retry;
 pub mod sim;
 
 use std::fmt;
@@ -14,7 +15,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Platform;
 
@@ -33,10 +34,10 @@ pub struct NetworkPlatform {
 }
 
 impl NetworkPlatform {
-    /// The machine that the program runs on. To be used on tokio's runtime.
+    /// The machine that the program runs on. To be made on tokio's runtime, on which its tasks run, whichever thread spawns them.
     #[cfg(feature = "network")]
     pub fn real(platform: Platform) -> Self {
-        Self { platform, network: Arc::new(real::RealNetwork), tasks: Arc::new(real::RealTasks) }
+        Self { platform, network: Arc::new(real::RealNetwork), tasks: Arc::new(real::RealTasks::default()) }
     }
 }
 
@@ -56,6 +57,17 @@ pub trait Tasks: Send + Sync {
 
     /// Resolves after so many milliseconds.
     fn sleep_ms(&self, duration_ms: u64) -> BoxFuture<'static, ()>;
+}
+
+/// Runs work that computes or waits for the disk where it holds no task up; `None` if it did not come to its end.
+pub async fn compute<T: Send + 'static>(
+    tasks: &Arc<dyn Tasks>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let slot = Arc::new(Mutex::new(None));
+    let result = slot.clone();
+    tasks.block(Box::new(move || *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(work()))).await;
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// A request.
@@ -249,4 +261,7 @@ pub trait Network: Send + Sync {
         transport: Transport,
         message: Vec<u8>,
     ) -> BoxFuture<'static, Result<Vec<u8>, HttpError>>;
+
+    /// Sends datagrams to `host:port`; nothing answers, and none need arrive.
+    fn send_datagrams(&self, to: String, datagrams: Vec<Vec<u8>>) -> BoxFuture<'static, Result<(), HttpError>>;
 }

@@ -11,6 +11,7 @@ use access::account::Account;
 use db::OpeningProgress;
 use ingest::replicas::ReplicaSettings;
 use model::DEFAULT_DATABASE;
+use views::delivery::UrlRules;
 
 use crate::http::route_prefix::RoutePrefix;
 use crate::http::scraping::mode::PrometheusMode;
@@ -84,7 +85,7 @@ pub struct Listener {
     pub required: bool,
 }
 
-/// Settings of HTTP: Prometheus's, and who signs its users in.
+/// Settings of HTTP: Prometheus's, who signs its users in, and what it sends by itself.
 #[derive(Debug, Clone, Default)]
 pub struct WebSettings {
     /// The identity provider that signs accounts in, too.
@@ -95,6 +96,10 @@ pub struct WebSettings {
     pub route_prefix: RoutePrefix,
     /// Whether HTTP may reload the `prometheus.yml` and end the server.
     pub is_lifecycle_enabled: bool,
+    /// Addresses that hooks and subscriptions may send to; none: all.
+    pub webhook_urls: UrlRules,
+    /// Live streams that may be open at the same time; `None`: 100.
+    pub tail_streams_max: Option<usize>,
 }
 
 /// Settings of the listeners.

@@ -1,13 +1,14 @@
 //! What all handlers share.
 
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use access::rate::Counted;
 use access::scope::Scope;
 use db::Db;
 use tokio::sync::{Notify, oneshot};
+use views::delivery::Deliveries;
 
 use crate::error::ApiError;
 use crate::http::body::{Budget, Spares};
@@ -56,6 +57,8 @@ pub(crate) struct State {
     pub(crate) sign_in: SignIn,
     /// TLS of the listeners.
     pub(crate) tls: Option<Arc<Tls>>,
+    /// Triggers, subscriptions and live streams, once they have begun.
+    pub(crate) delivering: OnceLock<Deliveries>,
 }
 
 impl State {
@@ -96,6 +99,7 @@ impl State {
             requests,
             pushing: Mutex::default(),
             tls,
+            delivering: OnceLock::new(),
         }
     }
 
@@ -124,6 +128,9 @@ impl State {
             scraping::metrics::render(mode, &mut text);
         }
         self.tenants.render(&mut text);
+        if let Some(deliveries) = self.delivering.get() {
+            deliveries.render(&mut text);
+        }
         for (name, help, value) in [
             ("thalweg_sign_ins_failed_total", "Sign-ins that were refused.", self.sign_in.failed()),
             (

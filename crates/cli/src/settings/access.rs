@@ -7,6 +7,7 @@ use access::oidc::{OidcRules, Role};
 use access::rate::Quota;
 use access::web_config::{ClientCertificates, WebConfig};
 use server::{BackupTarget, Network, OidcClient, Pem, ServerSettings, TlsSettings, log};
+use views::delivery::UrlRules;
 use zeroize::Zeroizing;
 
 use super::{ServeFlags, list};
@@ -20,6 +21,9 @@ impl ServeFlags {
             list(self.backup_targets.as_deref()).iter().map(|text| BackupTarget::parse(text)).collect();
         server.line_sources = networks("--line-sources", self.line_sources.as_deref())?;
         server.trusted_proxies = networks("--trusted-proxies", self.trusted_proxies.as_deref())?;
+        let urls = UrlRules::parse(&list(self.webhook_urls.as_deref()));
+        server.web.webhook_urls = urls.map_err(|why| format!("--webhook-urls: {why}"))?;
+        server.web.tail_streams_max = self.tail_streams_max;
         server.http_socket.clone_from(&self.http_socket);
         server.hsts_max_age_s = self.hsts_max_age_s;
         server.tls = self.tls()?;
@@ -226,6 +230,7 @@ mod tests {
             (&format!("{both}tls_listeners = \"udp\""), "udp"),
             ("hsts_max_age_s = 5", "needs TLS"),
             ("trusted_proxies = \"x\"", "--trusted-proxies"),
+            ("webhook_urls = \"nowhere\"", "--webhook-urls"),
             (&format!("{both}tls_client_crl = \"r.pem\""), "--tls-client-ca"),
             ("oidc_audiences = \"x\"", "--oidc-issuer"),
             ("oidc_issuer = \"https://id.example\"", "--oidc-audiences"),

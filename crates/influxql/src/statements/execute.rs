@@ -17,7 +17,7 @@ use crate::statements::into;
 use crate::statements::manage;
 use crate::statements::request::{RequestContext, existing};
 use crate::statements::show;
-use crate::syntax::ast::{Select, Source, Statement};
+use crate::syntax::ast::{Select, Show, ShowTarget, Source, Statement, SubscriptionStatement};
 use crate::syntax::{Parameter, parse};
 
 /// Statements to be run one after the other.
@@ -73,6 +73,15 @@ impl Query {
         }
     }
 
+    /// The statement about subscriptions that one of the statements is.
+    pub fn subscription_statement(&self, number: usize) -> Option<SubscriptionStatement> {
+        match self.statements.get(number)? {
+            Statement::Subscription(statement) => Some(statement.clone()),
+            Statement::Show(Show { what: ShowTarget::Subscriptions, .. }) => Some(SubscriptionStatement::Show),
+            _ => None,
+        }
+    }
+
     /// What the audit log has of a statement that was run, and the statement, if it is told of it.
     pub fn audited(&self, number: usize) -> Option<(Event, String)> {
         let statement = self.statements.get(number)?;
@@ -84,7 +93,8 @@ impl Query {
             Statement::CreateDatabase { .. }
             | Statement::CreatePolicy { .. }
             | Statement::AlterPolicy { .. }
-            | Statement::DropPolicy { .. } => Event::SettingsChanged,
+            | Statement::DropPolicy { .. }
+            | Statement::Subscription(_) => Event::SettingsChanged,
             _ => return None,
         };
         Some((event, statement.to_string()))
@@ -110,6 +120,7 @@ fn changes(statement: &Statement) -> bool {
         | Statement::DropSeries { .. }
         | Statement::DropMeasurement(_)
         | Statement::KillQuery(_)
+        | Statement::Subscription(_)
         | Statement::Refused(_) => true,
         Statement::Account(statement) => !statement.only_reads(),
     }

@@ -70,6 +70,10 @@ pub(crate) fn run(
             let message = "statements about users are run by the server alone";
             return Err(QueryError::Invalid(message.to_owned()));
         }
+        Statement::Subscription(_) => {
+            let message = "statements about subscriptions are run by the server alone";
+            return Err(QueryError::Invalid(message.to_owned()));
+        }
         Statement::Select(_) | Statement::Explain { .. } | Statement::Show(_) => {}
     }
     Ok(Answer::default())

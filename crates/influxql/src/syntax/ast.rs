@@ -46,6 +46,37 @@ pub(crate) enum Statement {
     Refused(String),
     /// About users: the server runs it.
     Account(AccountStatement),
+    /// About subscriptions: the server runs it.
+    Subscription(SubscriptionStatement),
+}
+
+/// A statement about subscriptions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubscriptionStatement {
+    /// Makes one.
+    Create {
+        /// Its name.
+        name: String,
+        /// The database whose rows it sends.
+        database: String,
+        /// The retention policy that it names, which its receivers are told.
+        policy: String,
+        /// True to send everything to each destination (`ALL`), false for one of them in turn (`ANY`).
+        sends_to_all: bool,
+        /// Addresses: `http://…`, `https://…`, `udp://…`.
+        destinations: Vec<String>,
+    },
+    /// Removes one.
+    Drop {
+        /// Its name.
+        name: String,
+        /// Its database.
+        database: String,
+        /// Its retention policy.
+        policy: String,
+    },
+    /// Lists all.
+    Show,
 }
 
 /// The options of retention policies.

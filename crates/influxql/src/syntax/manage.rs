@@ -4,19 +4,20 @@ use access::grant::{Right, Rights};
 use access::statement::{AccountStatement, RightsChange};
 use zeroize::Zeroizing;
 
-use super::ast::{PolicyOptions, Statement};
+use super::ast::{PolicyOptions, Statement, SubscriptionStatement};
 use super::parse::{Parsed, Parser};
 
-/// Beginnings of statements of subscriptions and the like.
-const REFUSED: [&[&str]; 7] = [
-    &["create", "subscription"],
+/// Beginnings of statements of continuous queries and the like.
+const REFUSED: [&[&str]; 5] = [
     &["create", "continuous", "query"],
-    &["drop", "subscription"],
     &["drop", "continuous", "query"],
     &["drop", "shard"],
     &["alter", "user"],
     &["insert"],
 ];
+
+/// The policy that every database has.
+const DEFAULT_POLICY: &str = "autogen";
 
 impl Parser<'_> {
     pub(super) fn manage(&mut self) -> Parsed<Statement> {
@@ -52,10 +53,39 @@ impl Parser<'_> {
             }
             return Ok(Statement::KillQuery(number));
         }
+        if self.accept_words(&["create", "subscription"]) {
+            return self.new_subscription().map(Statement::Subscription);
+        }
+        if self.accept_words(&["drop", "subscription"]) {
+            let name = self.name()?;
+            let (database, policy) = self.policy_on()?;
+            return Ok(Statement::Subscription(SubscriptionStatement::Drop { name, database, policy }));
+        }
         match self.account_statement()? {
             Some(statement) => Ok(Statement::Account(statement)),
             None => self.policy_statement(),
         }
+    }
+
+    /// `"name" ON "database"."policy" DESTINATIONS ALL 'http://…', 'udp://…'`
+    fn new_subscription(&mut self) -> Parsed<SubscriptionStatement> {
+        let name = self.name()?;
+        let (database, policy) = self.policy_on()?;
+        self.expect_word("destinations")?;
+        let sends_to_all = self.accept_word("all");
+        if !sends_to_all && !self.accept_word("any") {
+            return Err(self.unexpected("ALL, ANY"));
+        }
+        let destinations = self.list(Self::text_literal)?;
+        Ok(SubscriptionStatement::Create { name, database, policy, sends_to_all, destinations })
+    }
+
+    /// `ON "database"."policy"`; a database alone means its default policy, as in `FROM`.
+    fn policy_on(&mut self) -> Parsed<(String, String)> {
+        self.expect_word("on")?;
+        let database = self.name()?;
+        let policy = if self.accept_mark(".") { self.name()? } else { DEFAULT_POLICY.to_owned() };
+        Ok((database, policy))
     }
 
     /// Statements about users; `None` if it is something else.

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use super::ast::{
     Cast, Counted, Dimension, Expr, Field, Fill, Limits, Measurement, Named, PolicyOptions, Select, Show, ShowTarget,
-    Source, Statement, Target, WithKey,
+    Source, Statement, SubscriptionStatement, Target, WithKey,
 };
 use super::duration;
 use super::parse::is_keyword;
@@ -328,6 +328,29 @@ impl Display for Statement {
             Self::KillQuery(number) => write!(out, "KILL QUERY {number}"),
             Self::Refused(words) => out.write_str(words),
             Self::Account(statement) => write!(out, "{statement}"),
+            Self::Subscription(statement) => write!(out, "{statement}"),
+        }
+    }
+}
+
+impl Display for SubscriptionStatement {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create { name: of, database, policy, sends_to_all, destinations } => {
+                let mode = if *sends_to_all { "ALL" } else { "ANY" };
+                write!(
+                    out,
+                    "CREATE SUBSCRIPTION {} ON {}.{} DESTINATIONS {mode} ",
+                    name(of),
+                    name(database),
+                    name(policy)
+                )?;
+                join(out, &destinations.iter().map(|destination| text(destination)).collect::<Vec<_>>(), ", ")
+            }
+            Self::Drop { name: of, database, policy } => {
+                write!(out, "DROP SUBSCRIPTION {} ON {}.{}", name(of), name(database), name(policy))
+            }
+            Self::Show => out.write_str("SHOW SUBSCRIPTIONS"),
         }
     }
 }

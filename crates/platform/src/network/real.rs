@@ -11,6 +11,7 @@ use reqwest::tls::Version;
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Method, NoProxy, Proxy, Url};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
+use tokio::runtime::Handle;
 
 use super::{
     BoxFuture, ClientOptions, HttpBody, HttpClient, HttpError, HttpRequest, HttpResponse, Network, Tasks, Transport,
@@ -22,15 +23,28 @@ const REDIRECTS_MAX: usize = 10;
 /// How long a connection may take to be made; callers bound requests as a whole.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub(super) struct RealTasks;
+pub(super) struct RealTasks(Option<Handle>);
+
+impl Default for RealTasks {
+    fn default() -> Self {
+        Self(Handle::try_current().ok())
+    }
+}
+
+impl RealTasks {
+    /// The runtime of the caller, else the one that this was made on.
+    fn runtime(&self) -> Handle {
+        Handle::try_current().ok().or_else(|| self.0.clone()).unwrap_or_else(Handle::current)
+    }
+}
 
 impl Tasks for RealTasks {
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        tokio::spawn(task);
+        self.runtime().spawn(task);
     }
 
     fn block(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
-        let running = tokio::task::spawn_blocking(work);
+        let running = self.runtime().spawn_blocking(work);
         Box::pin(async {
             // An error means that the work panicked or that the runtime ends: callers see that it gave nothing.
             let _ = running.await;
@@ -66,6 +80,24 @@ impl Network for RealNetwork {
             answer.map_err(|error| HttpError::Failed(format!("{to}: {error}")))
         })
     }
+
+    fn send_datagrams(&self, to: String, datagrams: Vec<Vec<u8>>) -> BoxFuture<'static, Result<(), HttpError>> {
+        Box::pin(async move {
+            let sent = send_datagrams(&to, &datagrams).await;
+            sent.map_err(|error| HttpError::Failed(format!("{to}: {error}")))
+        })
+    }
+}
+
+async fn send_datagrams(to: &str, datagrams: &[Vec<u8>]) -> std::io::Result<()> {
+    let address = tokio::net::lookup_host(to).await?.next().ok_or(std::io::ErrorKind::NotFound)?;
+    let local = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(local).await?;
+    socket.connect(address).await?;
+    for datagram in datagrams {
+        socket.send(datagram).await?;
+    }
+    Ok(())
 }
 
 async fn exchange_datagrams(to: SocketAddr, message: &[u8]) -> std::io::Result<Vec<u8>> {

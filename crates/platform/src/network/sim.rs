@@ -196,6 +196,15 @@ impl Network for SimNetwork {
     fn exchange(&self, to: SocketAddr, _: Transport, _: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, HttpError>> {
         Box::pin(std::future::ready(Err(HttpError::Failed(format!("{to}: nothing answers in this simulation")))))
     }
+
+    /// The handler gets each as a request `UDP udp://host:port`; what it answers is thrown away.
+    fn send_datagrams(&self, to: String, datagrams: Vec<Vec<u8>>) -> BoxFuture<'static, Result<(), HttpError>> {
+        for body in datagrams {
+            let url = format!("udp://{to}");
+            (self.handler)(&HttpRequest { method: "UDP", url, headers: Vec::new(), body });
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// A body that ends in a broken connection.

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use db::{Db, LogCursor, LogGap, LogLease, LogRead};
 use model::MetricMetadata;
+use platform::network::compute;
 
 use super::batch::Families;
-use super::compute;
 use super::lanes::NewRound;
 use super::outgoing::{Item, Outgoing};
 use super::queue::{Queue, SAVE_MS};

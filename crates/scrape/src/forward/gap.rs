@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 
 use db::LogGap;
 use model::{METRIC_NAME, MatchOp, Matcher};
+use platform::network::compute;
 use query::QueryError;
 
-use super::compute;
 use super::lanes::{Lanes, NewRound};
 use super::outgoing::{Item, OutValue};
 use super::queue::Queue;
-use super::verdict::backoff_ms;
+use super::verdict::backoff;
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -107,8 +107,8 @@ impl Queue {
             match remedy(FailedRead { error: error.as_ref(), width_ms, waited_ms }) {
                 Remedy::Narrow(less_ms) => width_ms = less_ms,
                 Remedy::Wait => {
-                    let pause = self.network.tasks.sleep_ms(backoff_ms(&self.config.queue, failures));
-                    self.while_sending(lanes, pause).await;
+                    let pause_ms = backoff(&self.config.queue).pause_ms(failures, None);
+                    self.while_sending(lanes, self.network.tasks.sleep_ms(pause_ms)).await;
                     failures += 1;
                 }
                 Remedy::GiveUp(skipped_ms) => {

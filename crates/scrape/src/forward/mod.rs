@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use db::Db;
 use parking_lot::Mutex;
-use platform::network::{NetworkPlatform, Tasks};
+use platform::network::NetworkPlatform;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::{Config, Credentials, RemoteWriteConfig, Source};
@@ -174,13 +174,4 @@ fn without_credentials(url: &str) -> String {
     let (authority, path) = rest.split_at(host_end);
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     format!("{scheme}://{host}{path}")
-}
-
-/// Runs work off the network's threads; `None` if it did not come to its end.
-async fn compute<T: Send + 'static>(tasks: &Arc<dyn Tasks>, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let slot = Arc::new(Mutex::new(None));
-    let result = slot.clone();
-    tasks.block(Box::new(move || *result.lock() = Some(work()))).await;
-    let mut slot = slot.lock();
-    slot.take()
 }

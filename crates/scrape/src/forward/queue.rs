@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use db::{CommitListener, Db};
 use parking_lot::Mutex;
-use platform::network::NetworkPlatform;
+use platform::network::{NetworkPlatform, compute};
 use tokio::sync::{Notify, watch};
 
 use super::collect::{Reader, Round};
 use super::lanes::Lanes;
 use super::outgoing::Item;
 use super::verdict::next_shards;
-use super::{CURSOR_PREFIX, Forwarder, compute, without_credentials};
+use super::{CURSOR_PREFIX, Forwarder, without_credentials};
 use crate::client::Client;
 use crate::config::RemoteWriteConfig;
 use crate::relabel::Labels;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use platform::network::HttpRequest;
+use platform::network::retry::{Verdict, verdict};
+use platform::network::{HttpRequest, compute};
 
 use super::batch::{EncodedBatch, encode, encode_metadata};
 use super::collect::metadata;
-use super::compute;
 use super::outgoing::Item;
 use super::queue::{KindCounts, Queue};
-use super::verdict::{Verdict, pause_ms, retry_after_ms, verdict};
+use super::verdict::{backoff, retry_after_ms};
 
 /// Bytes that are read of an answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -45,7 +45,7 @@ impl Queue {
                 Verdict::Refused(_) => return self.count(&batch, |kind| &kind.failed),
                 Verdict::Retry { after_ms, .. } => {
                     self.count(&batch, |kind| &kind.retried);
-                    let pause_ms = pause_ms(&self.config.queue, attempt, after_ms);
+                    let pause_ms = backoff(&self.config.queue).pause_ms(attempt, after_ms);
                     self.requests_waiting.fetch_add(1, Ordering::Relaxed);
                     self.network.tasks.sleep_ms(pause_ms).await;
                     self.requests_waiting.fetch_sub(1, Ordering::Relaxed);
@@ -156,7 +156,7 @@ impl Queue {
                 Verdict::Refused(_) => break,
                 Verdict::Retry { after_ms, .. } => {
                     self.count(batch, |kind| &kind.retried);
-                    let pause_ms = pause_ms(&self.config.queue, attempt, after_ms);
+                    let pause_ms = backoff(&self.config.queue).pause_ms(attempt, after_ms);
                     self.network.tasks.sleep_ms(pause_ms).await;
                 }
             }

@@ -210,7 +210,7 @@ pub(super) async fn drop_named(state: &Arc<State>, caller: &Caller, name: String
     let message = format!("there is no database {name:?}");
     let work = move |state: &State| {
         let dropped = state.db.drop_database(&name);
-        state.tenants.forget_dropped(&state.db);
+        state.forget_dropped();
         dropped
     };
     let dropped = state.work(work).await?.map_err(|error| storage(&error))?;

@@ -237,15 +237,16 @@ fn run(state: &State, wanted: &Wanted, (caller, budget): (&Caller, &Budget)) -> 
             continue;
         }
         let held = budget.samples();
-        let result = match wanted.query.account_statement(number) {
-            Some(statement) => account_answer(state, caller, statement),
-            None => state.db.run_influxql(&wanted.query, number, &session, budget),
+        let result = match (wanted.query.account_statement(number), wanted.query.subscription_statement(number)) {
+            (Some(statement), _) => account_answer(state, caller, statement),
+            (_, Some(statement)) => state.subscription_statement(caller, &statement),
+            _ => state.db.run_influxql(&wanted.query, number, &session, budget),
         };
         if let (Ok(_), Some((event, statement))) = (&result, wanted.query.audited(number)) {
             state.sign_in.audit.note(state.db.now_ns(), event, caller.actor(), &statement);
             if event == Event::Deleted {
                 // It may have dropped a database.
-                state.tenants.forget_dropped(&state.db);
+                state.forget_dropped();
             }
         }
         failed = result.is_err();

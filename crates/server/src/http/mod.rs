@@ -9,11 +9,13 @@
 //!   [`objects`]: rows as InfluxDB 3 writes them
 //! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
+//! * [`tail`]: live streams · [`triggers`]: states of triggers and subscriptions · [`deliveries`]: their accounts and statements
 //! * [`scraping`]: a `prometheus.yml` that the server runs, its targets · [`page`]: the web page
 
 pub(crate) mod admin;
 pub(crate) mod body;
 pub(crate) mod compression;
+mod deliveries;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod federate;
@@ -43,6 +45,8 @@ pub(crate) mod scraping;
 pub(crate) mod search;
 pub(crate) mod status;
 pub(crate) mod streamed;
+pub(crate) mod tail;
 pub(crate) mod targets;
 pub(crate) mod text;
+pub(crate) mod triggers;
 pub(crate) mod write;

@@ -31,6 +31,8 @@ use crate::http::running_queries;
 use crate::http::scraping;
 use crate::http::search;
 use crate::http::status;
+use crate::http::tail;
+use crate::http::triggers;
 use crate::http::write;
 use crate::sign_in::rights::{self, Need, Needs};
 use crate::sign_in::{accounts, oidc, oidc_page, page_session};
@@ -52,7 +54,7 @@ impl Route {
 
 /// All paths with the rights that they need, for the guide's table.
 pub(crate) fn needs() -> Needs {
-    let all = [reads(), scraping(), admin(), writes(), checks()];
+    let all = [reads(), scraping(), streams(), admin(), writes(), checks()];
     all.into_iter().flatten().map(|route| (route.path, route.need)).collect()
 }
 
@@ -61,7 +63,7 @@ pub(crate) fn router(state: Arc<State>, guard: Arc<RequestGuard>) -> Router {
         .fallback(page)
         .layer(middleware::from_fn_with_state(state.clone(), compression::mark))
         .layer(compression::layer());
-    with(api, admin().into_iter().chain(writes()).chain(checks()))
+    with(api, streams().into_iter().chain(admin()).chain(writes()).chain(checks()))
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state((state.clone(), Arc::new(needs())), rights::check))
         .layer(middleware::from_fn_with_state(guard, guard::check))
@@ -105,6 +107,7 @@ fn reads() -> Vec<Route> {
         Route::new("/api/v1/export/native", Read, get(export::native).post(export::native)),
         Route::new("/federate", Read, get(federate::federate).post(federate::federate)),
         Route::new("/api/v1/metrics", Read, get(write::push::list)),
+        Route::new("/api/v1/triggers", SignIn, get(triggers::list)),
         Route::new("/api/v1/status/active_queries", SignIn, get(running_queries::list)),
         Route::new("/api/v1/status/config", ServerAdmin, get(scraping::targets::config)),
         Route::new("/api/v1/status/flags", ServerAdmin, get(status::flags)),
@@ -134,6 +137,11 @@ fn scraping() -> Vec<Route> {
         Route::new("/api/v1/alerts", SignIn, get(scraping::rules::alerts)),
         Route::new("/api/v1/targets", SignIn, get(scraping::targets::targets)),
     ]
+}
+
+/// Answers without an end. They are not compressed: an event would wait for the next ones.
+fn streams() -> Vec<Route> {
+    vec![Route::new("/api/v1/tail", Need::Read, get(tail::tail))]
 }
 
 /// What changes the server or its databases.

@@ -127,6 +127,7 @@ impl Front {
     pub async fn open(self, db: Arc<Db>) -> Result<Server, ServeError> {
         let state = State::new(db, self.http.settings.clone(), self.http.metrics.clone(), self.tls.clone());
         let state = Arc::new(state);
+        state.start_deliveries();
         let mut server = Server {
             front: self,
             lines: Vec::new(),
@@ -292,6 +293,10 @@ impl Server {
             () = self.state.quit.notified() => {}
         }
         let _ = stopping.send(true);
+        // Live streams end, so that their connections do.
+        let delivering = self.state.clone();
+        let stopped = move || delivering.delivering.get().map(views::delivery::Deliveries::stop);
+        let _ = tokio::task::spawn_blocking(stopped).await;
         for repeated in sampling {
             repeated.stop().await;
         }

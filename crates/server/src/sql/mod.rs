@@ -128,13 +128,16 @@ impl StatementOf<'_> {
             state.account_statement(self.caller, statement).map_err(statement_error)?;
             return Ok(account_answer(statement));
         }
-        let answer = state.db.sql(self.parsed, self.index, session, budget)?;
+        let answer = match self.parsed.trigger_statement(self.index) {
+            Some(statement) => state.trigger_statement(self.caller, &session.database, statement)?,
+            None => state.db.sql(self.parsed, self.index, session, budget)?,
+        };
         if let Some(event) = self.parsed.audited(self.index) {
             let text = crate::redact::passwords(self.text);
             state.sign_in.audit.note(state.db.now_ns(), event, self.caller.actor(), &text);
             if event == Event::Deleted {
                 // It may have dropped a database.
-                state.tenants.forget_dropped(&state.db);
+                state.forget_dropped();
             }
         }
         Ok(answer)

@@ -176,7 +176,7 @@ fn errors_stand_where_clients_look_for_them() {
         ("epoch=s", "select v from m", "database name required"),
         ("db=d", "select foo(v) from m", "undefined function foo()"),
         ("db=d", "kill query 7", "no such query id: 7"),
-        ("db=d", "create subscription s on d", "CREATE SUBSCRIPTION is not supported: there are no such things here"),
+        ("db=d", "drop shard 7", "DROP SHARD is not supported: there are no such things here"),
     ] {
         let answer = server.post(&format!("/query?{parameters}&q={}", encoded(text)), b"");
         let expected = format!("{{\"results\":[{{\"statement_id\":0,\"error\":\"{error}\"}}]}}\n");

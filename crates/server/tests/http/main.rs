@@ -8,6 +8,7 @@ mod api;
 mod browsers;
 mod certificates;
 mod corpus;
+mod deliveries;
 mod forwarding;
 mod grpc;
 mod harness;

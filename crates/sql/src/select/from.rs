@@ -124,21 +124,16 @@ impl Run<'_> {
     }
 
     pub(crate) fn scope(&self, schema: &TableSchema, qualifier: &str) -> Scope {
-        let column = |name: &str, sql_type, role, is_hidden| ScopeColumn {
+        let mut scope = table_scope(schema, self.time_name(), qualifier);
+        scope.columns.push(ScopeColumn {
             qualifier: Some(qualifier.to_owned()),
-            name: name.to_owned(),
-            sql_type,
-            role,
-            is_hidden,
+            name: SERIES.to_owned(),
+            sql_type: SqlType::Int,
+            role: Role::Other,
+            is_hidden: true,
             needs_table: false,
-        };
-        let mut columns = vec![column(self.time_name(), SqlType::Timestamp, Role::Time, false)];
-        columns.extend(schema.tags.iter().map(|tag| column(tag, SqlType::Text, Role::Tag, false)));
-        columns.extend(
-            schema.fields.iter().map(|(name, value_type)| column(name, sql_type(*value_type), Role::Field, false)),
-        );
-        columns.push(column(SERIES, SqlType::Int, Role::Other, true));
-        Scope { columns }
+        });
+        scope
     }
 
     pub(super) fn rows_of(&mut self, source: Source, scope: &Scope) -> Result<Vec<Vec<Value>>, SqlError> {
@@ -287,4 +282,20 @@ pub(crate) const fn sql_type(value_type: ValueType) -> SqlType {
         ValueType::Bool => SqlType::Bool,
         ValueType::String | ValueType::Histogram => SqlType::Text,
     }
+}
+
+/// The columns of a table's rows: time, tags, fields.
+pub(crate) fn table_scope(schema: &TableSchema, time_name: &str, qualifier: &str) -> Scope {
+    let column = |name: &str, sql_type, role| ScopeColumn {
+        qualifier: Some(qualifier.to_owned()),
+        name: name.to_owned(),
+        sql_type,
+        role,
+        is_hidden: false,
+        needs_table: false,
+    };
+    let mut columns = vec![column(time_name, SqlType::Timestamp, Role::Time)];
+    columns.extend(schema.tags.iter().map(|tag| column(tag, SqlType::Text, Role::Tag)));
+    columns.extend(schema.fields.iter().map(|(name, value_type)| column(name, sql_type(*value_type), Role::Field)));
+    Scope { columns }
 }

@@ -20,7 +20,7 @@ pub(crate) mod type_tree;
 pub(crate) mod windows;
 
 pub(crate) use filter::lower;
-pub(crate) use from::sql_type;
+pub(crate) use from::{sql_type, table_scope};
 pub(crate) use projections::has_aggregate;
 
 use std::collections::HashSet;

@@ -5,6 +5,7 @@ use sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, TableObject};
 
 use super::Answer;
 use super::change::second_time;
+use super::row_program::OutputColumn;
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{ParameterType, Subqueries, cast, parameter_index};
 use crate::pending::{Kind, WrittenRows};
@@ -158,6 +159,25 @@ impl Run<'_> {
         let schema = self.table(table)?;
         let target = Target::new(table, schema, columns, self.time_name());
         let rows = self.typed_rows(&target, rows, unwritable)?;
+        let count = rows.len();
+        self.write_rows(&target, rows)?;
+        Ok(count)
+    }
+
+    /// Writes rows that a program made; columns that the table does not have are written as what they were made of.
+    pub(crate) fn insert_outputs(
+        &mut self,
+        table: &str,
+        columns: &[OutputColumn],
+        rows: Vec<Vec<Value>>,
+    ) -> Result<usize, SqlError> {
+        let schema = self.table(table)?;
+        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+        let mut target = Target::new(table, schema, &names, self.time_name());
+        for (kind, column) in target.kinds.iter_mut().zip(columns).filter(|(kind, _)| **kind == Kind::New) {
+            *kind = column.kind;
+        }
+        let rows = self.typed_rows(&target, rows, Unwritable::LeftOut)?;
         let count = rows.len();
         self.write_rows(&target, rows)?;
         Ok(count)

@@ -7,6 +7,7 @@ mod create;
 mod insert;
 mod pending;
 mod returning;
+mod row_program;
 mod session;
 mod settings;
 
@@ -16,6 +17,7 @@ use query::{Session, Value};
 use sqlparser::ast::{ShowCreateObject, ShowStatementOptions, Statement};
 
 pub(crate) use insert::Unwritable;
+pub use row_program::{MissingColumns, OutputColumn, RowProgram, RowProgramText};
 pub use session::{CursorStep, Declared, Fetch, Prepared, SessionCommand, session_command};
 
 use crate::catalog::columns_of;
@@ -28,6 +30,7 @@ use crate::run::Run;
 use crate::select::QueryOutput;
 use crate::select::table_rows::TableRows;
 use crate::syntax::parse::Parsed;
+use crate::syntax::triggers::{TRIGGER_COLUMNS, TriggerStatement};
 
 /// The answer to a statement.
 #[derive(Debug)]
@@ -82,6 +85,21 @@ pub fn insert_rows(
     let mut run = started(&parsed, session, client, false);
     run.charge(relation.rows.len() * names.len().max(1))?;
     run.insert_rows(table, &names, relation.rows, Unwritable::Refused)
+}
+
+/// Writes rows that a [`RowProgram`] made to a table; returns how many. Rows and values that the store does not have are left
+/// out.
+pub fn insert_outputs(
+    table: &str,
+    columns: &[OutputColumn],
+    rows: Vec<Vec<Value>>,
+    session: &dyn Session,
+    client: &ClientContext,
+) -> Result<usize, SqlError> {
+    let parsed = Parsed::default();
+    let mut run = started(&parsed, session, client, false);
+    run.charge(rows.len() * columns.len().max(1))?;
+    run.insert_outputs(table, columns, rows)
 }
 
 /// The columns that a statement will give, without running it; none if it gives no table.
@@ -156,10 +174,8 @@ impl Run<'_> {
             }
             return Ok(answer);
         }
-        if self.parsed.is_about_users(statement) {
-            // The server runs them, which knows the users.
-            let message = "statements about users are taken over HTTP and Postgres's protocol";
-            return if self.describes { Ok(Answer::Done(String::new())) } else { unsupported(message) };
+        if let Some(answer) = self.server_statement(statement) {
+            return answer;
         }
         Ok(match statement {
             Statement::Query(query) => match self.output(query)? {
@@ -216,6 +232,32 @@ impl Run<'_> {
                 return unsupported(format!("the statement {}", words.join(" ")));
             }
         })
+    }
+
+    /// A statement that the server runs, which knows users and triggers; `None` if it is none.
+    fn server_statement(&self, statement: &Statement) -> Option<Result<Answer, SqlError>> {
+        if let Some(about) = self.parsed.about_triggers(statement) {
+            return Some(self.trigger_statement(about));
+        }
+        if !self.parsed.is_about_users(statement) {
+            return None;
+        }
+        let message = "statements about users are taken over HTTP and Postgres's protocol";
+        Some(if self.describes { Ok(Answer::Done(String::new())) } else { unsupported(message) })
+    }
+
+    /// The server runs statements about triggers; here only the columns of their answers are known.
+    fn trigger_statement(&self, about: &TriggerStatement) -> Result<Answer, SqlError> {
+        if !self.describes {
+            return unsupported(format!(
+                "{about}: statements about triggers are taken over HTTP and Postgres's protocol, which"
+            ));
+        }
+        if !about.only_reads() {
+            return Ok(Answer::Done(about.tag().to_owned()));
+        }
+        let columns = TRIGGER_COLUMNS.iter().map(|(name, sql_type)| Column::new(*name, *sql_type)).collect();
+        Ok(Answer::Rows(Relation { columns, rows: Vec::new() }))
     }
 
     fn explain(&mut self, statement: &Statement, analyze: bool) -> Result<Relation, SqlError> {

@@ -4,13 +4,19 @@ use access::audit::Event;
 use sqlparser::ast::{ObjectType, Query, SetExpr, Statement};
 
 use crate::syntax::parse::Parsed;
+use crate::syntax::triggers::TriggerStatement;
 
 impl Parsed {
     /// The first statement that may change rows, databases or anything else that outlives it, without passwords; `None` if all only read.
     pub fn first_change(&self) -> Option<String> {
-        let index = self.statements.iter().position(|statement| !only_reads(statement))?;
+        let changes = |statement: &Statement| match self.about_triggers(statement) {
+            Some(about) => !about.only_reads(),
+            None => !only_reads(statement),
+        };
+        let index = self.statements.iter().position(changes)?;
         let about_users = self.account_statement(index).map(ToString::to_string);
-        about_users.or_else(|| self.statements.get(index).map(ToString::to_string))
+        let about_triggers = || self.trigger_statement(index).map(ToString::to_string);
+        about_users.or_else(about_triggers).or_else(|| self.statements.get(index).map(ToString::to_string))
     }
 }
 
@@ -20,6 +26,8 @@ impl Parsed {
         match self.statements.get(index)? {
             // The change of an account is told where it is made.
             _ if self.account_statement(index).is_some() => None,
+            _ if self.trigger_statement(index).is_some_and(TriggerStatement::only_reads) => None,
+            _ if self.trigger_statement(index).is_some() => Some(Event::SettingsChanged),
             Statement::Drop { object_type: ObjectType::Table | ObjectType::Database, .. }
             | Statement::Delete(_)
             | Statement::Truncate(_) => Some(Event::Deleted),

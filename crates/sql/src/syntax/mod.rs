@@ -2,7 +2,9 @@
 
 mod access;
 pub(crate) mod accounts;
+mod cursor;
 pub(crate) mod parse;
 pub(crate) mod questdb;
 pub(crate) mod settings;
 mod spelling;
+pub(crate) mod triggers;

@@ -11,18 +11,18 @@ use sqlparser::ast::{Expr, Ident, Select, Statement, TableFactor};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::SqlError;
 use crate::syntax::accounts::{self, AccountsByPlace};
+use crate::syntax::cursor::{Cursor, DEPTH_MAX, syntax};
 use crate::syntax::questdb;
 use crate::syntax::settings::{self, SettingsByPlace};
 use crate::syntax::spelling;
+use crate::syntax::triggers::{self, TriggerStatement, TriggersByPlace};
 
 /// Bytes of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Expressions, queries and parentheses within one another.
-const DEPTH_MAX: usize = 50;
 /// Operators of a text: chains of them are trees as deep, and are walked by recursion on threads with two megabytes of stack.
 const OPERATORS_MAX: usize = 256;
 
@@ -41,6 +41,8 @@ pub struct Parsed {
     pub(crate) databases: SettingsByPlace,
     /// Statements about users.
     accounts: AccountsByPlace,
+    /// Statements about triggers.
+    triggers: TriggersByPlace,
     /// Where the names of the cursors stand that MOVE moves.
     moves: HashSet<(u64, u64)>,
 }
@@ -99,18 +101,23 @@ impl Parsed {
         self.about_users(self.statements.get(index)?)
     }
 
+    /// The statement about triggers that one of the statements is.
+    pub fn trigger_statement(&self, index: usize) -> Option<&TriggerStatement> {
+        self.about_triggers(self.statements.get(index)?)
+    }
+
+    /// The statement about triggers that a statement of the grammar stands for.
+    pub(crate) fn about_triggers(&self, statement: &Statement) -> Option<&TriggerStatement> {
+        self.triggers.get(&stand_in_position(statement)?)
+    }
+
     /// Returns whether a statement is one about users.
     pub(crate) fn is_about_users(&self, statement: &Statement) -> bool {
         self.about_users(statement).is_some()
     }
 
     fn about_users(&self, statement: &Statement) -> Option<&AccountStatement> {
-        match statement {
-            Statement::Drop { names, .. } => {
-                self.accounts.get(&position(names.first()?.0.first()?.as_ident()?.span.start))
-            }
-            _ => None,
-        }
+        self.accounts.get(&stand_in_position(statement)?)
     }
 
     /// The TOLERANCE of an ASOF JOIN or LT JOIN with a table or a query.
@@ -152,6 +159,14 @@ impl Parsed {
     }
 }
 
+/// Where the name of a statement stands that may stand for one that the grammar does not have.
+fn stand_in_position(statement: &Statement) -> Option<(u64, u64)> {
+    match statement {
+        Statement::Drop { names, .. } => Some(position(names.first()?.0.first()?.as_ident()?.span.start)),
+        _ => None,
+    }
+}
+
 pub(crate) const fn position(location: Location) -> (u64, u64) {
     (location.line, location.column)
 }
@@ -165,14 +180,10 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
     check_depth(&tokens)?;
-    let Extracted { tokens, extensions, has_asof, tolerances, databases, accounts, moves } = extract(tokens, &dialect)?;
+    let Extracted { tokens, mut parsed } = extract(tokens, &dialect)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
-    let statements = parser.parse_statements().map_err(|error| syntax(&error))?;
-    Ok(Parsed { statements, extensions, has_asof, tolerances, databases, accounts, moves })
-}
-
-fn syntax(error: &sqlparser::parser::ParserError) -> SqlError {
-    SqlError::Syntax(error.to_string().trim_start_matches("sql parser error: ").to_owned())
+    parsed.statements = parser.parse_statements().map_err(|error| syntax(&error))?;
+    Ok(parsed)
 }
 
 /// The parser counts what it recurses through; chains of operators it does not, and they are recursed through later.
@@ -200,12 +211,8 @@ fn check_depth(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
 #[derive(Default)]
 struct Extracted {
     tokens: Vec<TokenWithSpan>,
-    extensions: Extensions,
-    has_asof: bool,
-    tolerances: HashMap<(u64, u64), String>,
-    databases: SettingsByPlace,
-    accounts: AccountsByPlace,
-    moves: HashSet<(u64, u64)>,
+    /// Without its statements.
+    parsed: Parsed,
 }
 
 /// A level of parentheses.
@@ -222,20 +229,26 @@ impl Extracted {
     fn take_beginning(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, SqlError> {
         if let Some(taken) = settings::take(cursor.rest())? {
             self.tokens.extend(taken.tokens);
-            self.databases.insert(position(taken.at), taken.said);
+            self.parsed.databases.insert(position(taken.at), taken.said);
             cursor.next += taken.read;
             return Ok(true);
         }
         if let Some(taken) = accounts::take(cursor)? {
             self.tokens.extend(taken.tokens);
-            self.accounts.insert(position(taken.at), taken.statement);
+            self.parsed.accounts.insert(position(taken.at), taken.statement);
+            cursor.next += taken.read;
+            return Ok(true);
+        }
+        if let Some(taken) = triggers::take(cursor)? {
+            self.tokens.extend(taken.tokens);
+            self.parsed.triggers.insert(position(taken.at), taken.statement);
             cursor.next += taken.read;
             return Ok(true);
         }
         if cursor.at(&["move"]) {
             let is_end = |token: &Token| matches!(token, Token::SemiColon | Token::EOF);
             let name = cursor.rest().iter().take_while(|token| !is_end(&token.token)).last();
-            self.moves.extend(name.map(|name| position(name.span.start)));
+            self.parsed.moves.extend(name.map(|name| position(name.span.start)));
         }
         let Some(spelled) = spelling::take(cursor) else { return Ok(false) };
         self.tokens.extend(spelled.tokens);
@@ -292,15 +305,15 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
                 let after = cursor.rest().iter().skip(2).find(|token| token.token != Token::LParen);
                 level.joined = after.map(|token| token.span.start);
             }
-            out.has_asof = true;
+            out.parsed.has_asof = true;
             cursor.next += 1;
         } else if let Some(joined) = joined.filter(|_| cursor.at(&["tolerance"])) {
             cursor.next += 1;
-            out.tolerances.insert(position(joined), cursor.width()?);
+            out.parsed.tolerances.insert(position(joined), cursor.width()?);
         } else if let Some(select) = select.filter(|_| cursor.at(&["sample", "by"])) {
-            out.extensions.entry(position(select)).or_default().sample = Some(cursor.sample()?);
+            out.parsed.extensions.entry(position(select)).or_default().sample = Some(cursor.sample()?);
         } else if let Some(select) = select.filter(|_| cursor.at(&["latest", "by"]) || cursor.at(&["latest", "on"])) {
-            out.extensions.entry(position(select)).or_default().latest_by = Some(cursor.latest()?);
+            out.parsed.extensions.entry(position(select)).or_default().latest_by = Some(cursor.latest()?);
         } else {
             out.tokens.push(token.clone());
             cursor.next += 1;
@@ -309,108 +322,7 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
     Ok(out)
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct Cursor<'a> {
-    tokens: &'a [TokenWithSpan],
-    next: usize,
-    dialect: &'a dyn Dialect,
-}
-
-impl<'a> Cursor<'a> {
-    pub(super) fn peek(&self) -> Option<&'a TokenWithSpan> {
-        self.tokens.get(self.next)
-    }
-
-    pub(super) fn word(&self, ahead: usize) -> Option<&'a Word> {
-        match self.tokens.get(self.next + ahead).map(|token| &token.token) {
-            Some(Token::Word(word)) if word.quote_style.is_none() => Some(word),
-            _ => None,
-        }
-    }
-
-    /// Returns whether a token ahead is a name, and the last of its statement.
-    pub(super) fn is_last(&self, ahead: usize) -> bool {
-        let token = |ahead: usize| self.tokens.get(self.next + ahead).map(|token| &token.token);
-        matches!(token(ahead), Some(Token::Word(_)))
-            && matches!(token(ahead + 1), None | Some(Token::EOF | Token::SemiColon))
-    }
-
-    /// The tokens from here on.
-    pub(super) fn rest(&self) -> &'a [TokenWithSpan] {
-        self.tokens.get(self.next..).unwrap_or_default()
-    }
-
-    /// Returns whether these words come next.
-    pub(super) fn at(&self, words: &[&str]) -> bool {
-        let same = |(ahead, word): (usize, &&str)| {
-            self.word(ahead).is_some_and(|found| found.value.eq_ignore_ascii_case(word))
-        };
-        words.iter().enumerate().all(same)
-    }
-
-    /// The word that stands for the kind of a join as of a time, if one comes next. `lt` is an alias where columns are named by it.
-    fn timed_join(&self) -> Option<&'static str> {
-        let is_qualifier = |pair: &[TokenWithSpan]| match pair {
-            [TokenWithSpan { token: Token::Word(word), .. }, next] => {
-                word.value.eq_ignore_ascii_case("lt") && next.token == Token::Period
-            }
-            _ => false,
-        };
-        if self.at(&["asof", "join"]) {
-            return Some("SEMI");
-        }
-        (self.at(&["lt", "join"]) && !self.tokens.windows(2).any(is_qualifier)).then_some("ANTI")
-    }
-
-    /// The number of tokens that were read since another was here.
-    pub(super) const fn read_since(&self, before: &Self) -> usize {
-        self.next - before.next
-    }
-
-    /// A name, as it is written between double quotes, else in small letters.
-    pub(super) fn name(&mut self) -> Result<String, SqlError> {
-        let name = match self.peek().map(|token| &token.token) {
-            Some(Token::Word(word)) if word.quote_style.is_some() => word.value.clone(),
-            Some(Token::Word(word)) => word.value.to_lowercase(),
-            _ => return self.error("a name"),
-        };
-        self.next += 1;
-        Ok(name)
-    }
-
-    pub(super) fn take(&mut self, words: &[&str]) -> bool {
-        let found = self.at(words);
-        if found {
-            self.next += words.len();
-        }
-        found
-    }
-
-    pub(super) fn error<T>(&self, wanted: &str) -> Result<T, SqlError> {
-        let (found, at) = match self.peek() {
-            Some(token) => (token.token.to_string(), token.span.start.to_string()),
-            None => ("the end".to_owned(), String::new()),
-        };
-        Err(SqlError::Syntax(format!("Expected: {wanted}, found: {found}{at}")))
-    }
-
-    pub(super) fn symbol(&mut self, symbol: &Token) -> Result<(), SqlError> {
-        if self.peek().is_some_and(|token| token.token == *symbol) {
-            self.next += 1;
-            return Ok(());
-        }
-        self.error(&symbol.to_string())
-    }
-
-    pub(super) fn text(&mut self) -> Result<String, SqlError> {
-        let text = match self.peek().map(|token| &token.token) {
-            Some(Token::SingleQuotedString(text)) => text.clone(),
-            _ => return self.error("a text in quotes"),
-        };
-        self.next += 1;
-        Ok(text)
-    }
-
+impl Cursor<'_> {
     /// `1h`, `15m` or `'15m'`
     fn width(&mut self) -> Result<String, SqlError> {
         let Some(Token::Number(number, _)) = self.peek().map(|token| &token.token) else {

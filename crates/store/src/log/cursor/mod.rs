@@ -1,8 +1,8 @@
-//! Named cursors: readers of the log that go on after a restart where they were.
+//! Cursors: readers of the log. Those with a name go on after a restart where they were.
 //!
 //! A cursor gets what was written, in order of sequence ids, once it is on disk. Its position is a document of the manifest; what it has not
 //! read yet is retained when the log is released, up to `log_retained_bytes_max`. A cursor that falls further behind gets a [`LogGap`] in place
-//! of the records, and reads their time from the store.
+//! of the records, and reads their time from the store. A cursor without a name reads what is there and holds nothing back.
 //!
 //! * this file: reading · [`release`]: what stays of a log that is released
 //! * [`position`], [`retained`]: what the documents say · [`read`]: segments · [`rows`]: records as samples of series
@@ -89,6 +89,11 @@ impl LogLease {
         )))
     }
 
+    /// How many they are.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Gives back what is more than so many bytes.
     fn shrink(&mut self, bytes: u64) {
         let excess = self.bytes.saturating_sub(bytes);
@@ -103,10 +108,10 @@ impl Drop for LogLease {
     }
 }
 
-/// A named cursor. One at a time reads under a name.
+/// A reader of the log. One at a time reads under a name; one without a name is not saved and holds nothing back.
 pub struct LogCursor {
     store: Arc<Store>,
-    name: String,
+    name: Option<String>,
     database: Option<String>,
     /// The memory of its records.
     memory: Arc<TenantMemory>,
@@ -130,16 +135,20 @@ impl LogCursor {
     /// As every change of the manifest, where the cursor is new.
     pub fn open(store: &Arc<Store>, name: &str, database: Option<&str>) -> Result<Self, StoreError> {
         let sequence = store.open_cursor(name)?;
-        let (database, memory) = (database.map(ToOwned::to_owned), store.memory.queries().tenant());
-        Ok(Self {
+        Ok(Self { name: Some(name.to_owned()), ..Self::open_after(store, database, sequence) })
+    }
+
+    /// Opens a cursor without a name after a sequence id: nothing of the log is retained for it, and a gap says no times.
+    pub fn open_after(store: &Arc<Store>, database: Option<&str>, sequence: u64) -> Self {
+        Self {
             store: store.clone(),
-            name: name.to_owned(),
-            database,
-            memory,
+            name: None,
+            database: database.map(ToOwned::to_owned),
+            memory: store.memory.queries().tenant(),
             sequence,
             offset: Offset::default(),
             has_new_catalog: true,
-        })
+        }
     }
 
     /// Sequence id of the last record that was read.
@@ -199,9 +208,12 @@ impl LogCursor {
     /// Notes that everything up to a sequence id is done with: it is not read again, whatever happens. Durable when this returns.
     ///
     /// # Errors
-    /// As every change of the manifest.
+    /// [`StoreError::Invalid`] if it has no name; otherwise as every change of the manifest.
     pub fn save(&self, sequence: u64) -> Result<(), StoreError> {
-        self.store.save_log_cursor(&self.name, sequence)
+        match &self.name {
+            Some(name) => self.store.save_log_cursor(name, sequence),
+            None => Err(StoreError::Invalid("a cursor without a name has no position to save".to_owned())),
+        }
     }
 
     /// The segment that has the next record, or the first after it.
@@ -253,7 +265,8 @@ impl LogCursor {
     /// Goes on after records that are not there any more.
     fn gap_to(&mut self, last: u64) -> LogRead {
         let last = last.min(self.store.log.stats().durable);
-        let gap = LogGap { sequences: (self.sequence + 1, last), range: self.store.lost_range(&self.name, last) };
+        let range = self.name.as_ref().map_or(TimeRange::ALL, |name| self.store.lost_range(name, last));
+        let gap = LogGap { sequences: (self.sequence + 1, last), range };
         self.sequence = last;
         LogRead::Gap(gap)
     }
