@@ -132,7 +132,8 @@ impl Run<'_> {
             is_hidden,
             needs_table: false,
         };
-        let mut columns = vec![column(self.time_name(), SqlType::Timestamp, Role::Time, false)];
+        let time_name = self.time_name_of(&schema.name).unwrap_or_else(|_| self.time_name().to_owned());
+        let mut columns = vec![column(&time_name, SqlType::Timestamp, Role::Time, false)];
         columns.extend(schema.tags.iter().map(|tag| column(tag, SqlType::Text, Role::Tag, false)));
         columns.extend(
             schema.fields.iter().map(|(name, value_type)| column(name, sql_type(*value_type), Role::Field, false)),

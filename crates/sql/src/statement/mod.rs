@@ -9,10 +9,11 @@ mod pending;
 mod returning;
 mod session;
 mod settings;
+pub(crate) mod views;
 
 use std::sync::Arc;
 
-use query::{Session, Value};
+use query::{Plan, Session, Value};
 use sqlparser::ast::{ShowCreateObject, ShowStatementOptions, Statement};
 
 pub(crate) use insert::Unwritable;
@@ -150,6 +151,9 @@ fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientC
 
 impl Run<'_> {
     fn statement(&mut self, statement: &Statement) -> Result<Answer, SqlError> {
+        if let Some(answer) = self.view_statement(statement)? {
+            return Ok(answer);
+        }
         if let Some((answer, notice)) = accepted::accepted(statement) {
             if !self.describes {
                 self.client.notices.push(notice);
@@ -227,11 +231,10 @@ impl Run<'_> {
         let rows = self.query(query)?.rows.len();
         let elapsed_ns = self.session.now_ns() - start_ns;
         self.describes = described;
-        let mut lines: Vec<String> = self
-            .plans
-            .iter()
-            .flat_map(|plan| plan.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
-            .collect();
+        let plans = self.plans.iter().map(|plan| self.session.expanded(&self.environment.database, plan));
+        let plans: Vec<Plan> = plans.collect::<Result<_, _>>()?;
+        let mut lines: Vec<String> =
+            plans.iter().flat_map(|plan| plan.to_string().lines().map(str::to_owned).collect::<Vec<_>>()).collect();
         if lines.is_empty() {
             lines.push("no table is read".to_owned());
         }
@@ -279,6 +282,7 @@ impl Run<'_> {
                 let tables = self.tables()?;
                 Some(Relation::of_texts(&names, tables.into_iter().enumerate().map(row)))
             }
+            ("materialized_views", []) => Some(self.materialized_views()?),
             ("table_columns", [table]) => Some(self.columns(&table.to_string())?),
             _ => None,
         })

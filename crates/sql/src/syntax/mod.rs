@@ -6,3 +6,4 @@ pub(crate) mod parse;
 pub(crate) mod questdb;
 pub(crate) mod settings;
 mod spelling;
+pub(crate) mod views;

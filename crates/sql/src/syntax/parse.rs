@@ -18,6 +18,7 @@ use crate::syntax::accounts::{self, AccountsByPlace};
 use crate::syntax::questdb;
 use crate::syntax::settings::{self, SettingsByPlace};
 use crate::syntax::spelling;
+use crate::syntax::views::{self, ViewStatement, ViewsByPlace};
 
 /// Bytes of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -43,6 +44,8 @@ pub struct Parsed {
     accounts: AccountsByPlace,
     /// Where the names of the cursors stand that MOVE moves.
     moves: HashSet<(u64, u64)>,
+    /// Statements about materialised views.
+    views: ViewsByPlace,
 }
 
 /// The clauses of SELECTs beyond SQL, by the line and column of each.
@@ -102,6 +105,16 @@ impl Parsed {
     /// Returns whether a statement is one about users.
     pub(crate) fn is_about_users(&self, statement: &Statement) -> bool {
         self.about_users(statement).is_some()
+    }
+
+    /// The statement about a materialised view that a statement is.
+    pub(crate) fn view_statement(&self, statement: &Statement) -> Option<&ViewStatement> {
+        let name = match statement {
+            Statement::Drop { names, .. } => names.first()?,
+            Statement::CreateView(create) => &create.name,
+            _ => return None,
+        };
+        self.views.get(&position(name.0.last()?.as_ident()?.span.start))
     }
 
     fn about_users(&self, statement: &Statement) -> Option<&AccountStatement> {
@@ -165,10 +178,12 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
     check_depth(&tokens)?;
-    let Extracted { tokens, extensions, has_asof, tolerances, databases, accounts, moves } = extract(tokens, &dialect)?;
+    let (tokens, views) = views::extract(tokens, &dialect)?;
+    let Extracted { tokens, extensions, has_asof, tolerances, databases, accounts, moves } =
+        extract(&tokens, &dialect)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| syntax(&error))?;
-    Ok(Parsed { statements, extensions, has_asof, tolerances, databases, accounts, moves })
+    Ok(Parsed { statements, extensions, has_asof, tolerances, databases, accounts, moves, views })
 }
 
 fn syntax(error: &sqlparser::parser::ParserError) -> SqlError {
@@ -245,12 +260,10 @@ impl Extracted {
 }
 
 /// Tokens without the extensions.
-fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracted, SqlError> {
+fn extract(tokens: &[TokenWithSpan], dialect: &dyn Dialect) -> Result<Extracted, SqlError> {
     let mut out = Extracted::default();
     let mut levels = vec![Level::default()];
-    let tokens: Vec<TokenWithSpan> =
-        tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
-    let mut cursor = Cursor { tokens: &tokens, next: 0, dialect };
+    let mut cursor = Cursor::new(tokens, dialect);
     let mut statement_start = 0;
     while let Some(token) = cursor.peek() {
         let begins = out.tokens.last().is_none_or(|last| last.token == Token::SemiColon);
@@ -317,6 +330,28 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    /// A cursor at the first of some tokens.
+    pub(super) const fn new(tokens: &'a [TokenWithSpan], dialect: &'a dyn Dialect) -> Self {
+        Self { tokens, next: 0, dialect }
+    }
+
+    /// A cursor of the same dialect at the first of other tokens.
+    pub(super) const fn of(&self, tokens: &'a [TokenWithSpan]) -> Self {
+        Self::new(tokens, self.dialect)
+    }
+
+    /// Goes on after so many tokens.
+    pub(super) const fn skip(&mut self, count: usize) {
+        self.next += count;
+    }
+
+    /// Takes a symbol if it comes next; returns whether it did.
+    pub(super) fn take_symbol(&mut self, symbol: &Token) -> bool {
+        let found = self.peek().is_some_and(|token| token.token == *symbol);
+        self.next += usize::from(found);
+        found
+    }
+
     pub(super) fn peek(&self) -> Option<&'a TokenWithSpan> {
         self.tokens.get(self.next)
     }
@@ -412,7 +447,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// `1h`, `15m` or `'15m'`
-    fn width(&mut self) -> Result<String, SqlError> {
+    pub(super) fn width(&mut self) -> Result<String, SqlError> {
         let Some(Token::Number(number, _)) = self.peek().map(|token| &token.token) else {
             return if matches!(self.peek().map(|token| &token.token), Some(Token::SingleQuotedString(_))) {
                 self.text()

@@ -21,6 +21,18 @@ pub struct LogSeries {
     pub database: Arc<str>,
     /// All of its labels, the metric name among them.
     pub labels: Labels,
+    /// The table that it is in: its measurement.
+    pub table: Arc<str>,
+    /// Its labels without the metric name: the tags of its rows.
+    pub tags: Labels,
+    /// The column that it is in its table.
+    pub field: Arc<str>,
+}
+
+impl LogSeries {
+    fn size_bytes(&self) -> usize {
+        size_of::<Self>() + self.labels.size_bytes() + self.tags.size_bytes() + self.table.len() + self.field.len()
+    }
 }
 
 /// The value of a sample in the log.
@@ -148,7 +160,7 @@ impl Store {
             return Ok(known);
         }
         let found = self.find_log_series(shard, group, slot)?.map(Arc::new);
-        let bytes = size_of::<LogSeries>() + found.as_ref().map_or(0, |series| series.labels.size_bytes());
+        let bytes = found.as_ref().map_or(0, |series| series.size_bytes());
         if let Some(key) = key {
             self.caches.log_series().0.lock().insert(key, found.clone(), bytes);
         }
@@ -162,8 +174,9 @@ impl Store {
         let catalog = self.catalog.read();
         let Some(field) = catalog.catalog.field(group.measurement, slot) else { return Ok(None) };
         let Some(database) = database_name(&catalog.catalog, group.database) else { return Ok(None) };
-        let joined = field.labels.iter().fold(group.labels, |labels, (name, value)| labels.with(name, value));
-        Ok(Some(LogSeries { database, labels: joined.with(METRIC_NAME, &field.metric()) }))
+        let tags = field.labels.iter().fold(group.labels, |labels, (name, value)| labels.with(name, value));
+        let labels = tags.with(METRIC_NAME, &field.metric());
+        Ok(Some(LogSeries { database, labels, table: field.measurement.into(), tags, field: field.name.into() }))
     }
 
     fn push_exemplars(&self, entries: &[Entry], wanted: Wanted<'_>, out: &mut LogRecord) {
