@@ -10,9 +10,10 @@ use crate::{Frame, QueryError};
 impl Run<'_> {
     /// The rows of a view's parts, series by series.
     pub(super) fn view(&mut self, read: &ViewRead) -> Result<Vec<Frame>, QueryError> {
-        let mut of_parts = Vec::with_capacity(read.parts.len());
+        let (mut of_parts, mut charged) = (Vec::with_capacity(read.parts.len()), 0);
         for part in &read.parts {
             let frames = self.plan(&part.plan)?;
+            charged += frames.iter().map(Frame::samples).sum::<usize>();
             let frames = frames.into_iter().map(|frame| with_columns(frame, &read.columns));
             of_parts.push((frames.collect::<Result<Vec<Frame>, QueryError>>()?, part.range));
         }
@@ -24,9 +25,8 @@ impl Run<'_> {
                 joined = joined.into_iter().map(with_values).collect();
             }
             joined.retain(|frame| frame.rows() > 0);
-            let before: usize = of_parts.iter().flat_map(|(frames, _)| frames).map(Frame::samples).sum();
             run.context.budget.take(joined.iter().map(Frame::samples).sum())?;
-            run.context.budget.give_back(before);
+            run.context.budget.give_back(charged);
             Ok(joined)
         })
     }
@@ -65,9 +65,10 @@ pub(super) fn extent(scan: &Scan, context: &Context<'_>) -> Result<TimeRange, Qu
     let ends = [Plan::Limit { input: input(), rows: 1, skip: 0 }, Plan::Last { input: input(), rows: 1 }];
     let mut extent = TimeRange::EMPTY;
     for plan in ends {
+        let held = context.budget.samples();
         let found = execute(&plan, context)?;
         let times: Vec<i64> = found.frames.iter().flat_map(|frame| frame.timestamps_ns.iter().copied()).collect();
-        context.budget.give_back(found.frames.iter().map(Frame::samples).sum());
+        context.budget.give_back(context.budget.samples().saturating_sub(held) as usize);
         extent = extent.union(TimeRange::from_timestamps(&times));
     }
     Ok(extent)

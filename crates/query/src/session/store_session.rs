@@ -188,8 +188,9 @@ impl Session for StoreSession<'_> {
     fn groups(&self, database: &str, scan: &Scan) -> Result<Vec<TableGroup>, QueryError> {
         if let Some(view) = self.scanned_view(database, scan)? {
             let fields: Vec<String> = view.definition.shown_fields().map(|(name, _)| name.clone()).collect();
+            let held = self.budget.samples();
             let outcome = self.run_consistently(database, &Plan::Scan(scan.clone()))?;
-            self.budget.give_back(outcome.frames.iter().map(Frame::samples).sum());
+            self.budget.give_back(self.budget.samples().saturating_sub(held) as usize);
             let group = |frame: Frame| TableGroup { tags: frame.labels, fields: fields.clone() };
             return Ok(outcome.frames.into_iter().map(group).collect());
         }

@@ -45,4 +45,5 @@ pub(crate) mod status;
 pub(crate) mod streamed;
 pub(crate) mod targets;
 pub(crate) mod text;
+pub(crate) mod views;
 pub(crate) mod write;

@@ -31,6 +31,7 @@ use crate::listen::accept::{Acceptor, Source};
 use crate::listen::http2::Grpc;
 use crate::listen::stream::{LineProtocol, Lines, serve_udp};
 use crate::listen::tls::Tls;
+use crate::log;
 use crate::pushed;
 use crate::settings::{Listener, ServerSettings};
 use crate::sign_in::rights;
@@ -247,6 +248,15 @@ impl Server {
     /// Serves until `stop` resolves or a client may end the server and does (`/-/quit`); then finishes requests under way, for as long as the settings allow.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let sampling = [host::start(&self.state), host::repeat(&self.state, pushed::INTERVAL_MS, pushed::write_all)];
+        let refreshing = match views::RefreshThread::start(&self.state.db) {
+            Ok(thread) => Some(thread),
+            Err(error) => {
+                log::warn(&format!(
+                    "materialised views are computed when they are read and not stored: no thread: {error}"
+                ));
+                None
+            }
+        };
         let Front { stopping, acceptor, mut all_ended, tls, .. } = self.front;
         let source = |listener, flag| Source::Tcp(listener, tls_of(tls.as_ref(), flag));
         let (state, stopped) = (&self.state, &acceptor.stop);
@@ -294,6 +304,10 @@ impl Server {
         let _ = stopping.send(true);
         for repeated in sampling {
             repeated.stop().await;
+        }
+        if let Some(refreshing) = refreshing {
+            // It waits for a pass under way.
+            let _ = tokio::task::spawn_blocking(move || refreshing.stop()).await;
         }
         let patience = Duration::from_millis(self.state.settings.stop_timeout_ms);
         // Nothing is sent: it ends when the last connection has dropped its end.
