@@ -1,6 +1,7 @@
 //! The statements of the guide, and of each dialect, as they are written.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -58,6 +59,12 @@ impl World {
         self.ask_as(Manner::Postgres, text).unwrap()
     }
 
+    fn ask_influxql(&self, text: &str) -> influxql::Answer {
+        let query = influxql::Query::parse(text, &BTreeMap::new()).unwrap();
+        let request = influxql::RequestContext { database: Some("default"), read_only: false };
+        self.db.run_influxql(&query, 0, &request, &Budget::new(50_000_000)).unwrap()
+    }
+
     fn settle(&mut self) {
         let passes = (0..100).take_while(|_| self.refresher.pass().unwrap()).count();
         assert!(passes < 100, "refreshing does not end");
@@ -75,11 +82,16 @@ impl World {
 fn the_statements_of_the_guide_run() {
     let guide = include_str!("../../../docs/guide/views.md");
     let mut world = World::new();
-    let (mut manner, mut block, mut blocks) = (Manner::Postgres, None, 0);
+    let (mut manner, mut block, mut blocks, mut is_influxql) = (Manner::Postgres, None::<String>, 0, false);
     for line in guide.lines() {
         match (line, &mut block) {
             ("## QuestDB", _) => manner = Manner::QuestDb,
             ("```sql", _) => block = Some(String::new()),
+            ("```influxql", _) => (block, is_influxql) = (Some(String::new()), true),
+            ("```", Some(text)) if is_influxql => {
+                text.lines().for_each(|statement| drop(world.ask_influxql(statement)));
+                (block, blocks, is_influxql) = (None, blocks + 1, false);
+            }
             ("```", Some(text)) => {
                 for statement in text.split_inclusive(';') {
                     world.ask_as(manner, statement).unwrap();
@@ -91,7 +103,7 @@ fn the_statements_of_the_guide_run() {
             _ => {}
         }
     }
-    assert_eq!(blocks, 3);
+    assert_eq!(blocks, 4);
 }
 
 #[test]
@@ -192,4 +204,43 @@ fn a_view_outlives_its_source() {
     assert_eq!(first, last, "windows of what is gone stay as they are");
     let refused = world.ask("SELECT late_samples_refused FROM materialized_views()");
     assert_eq!(refused, [[Value::Int(1)]]);
+}
+
+#[test]
+fn a_continuous_query_counts_late_rows() {
+    let mut world = World::new();
+    world.ask_influxql(r#"CREATE CONTINUOUS QUERY "q" ON "default" RESAMPLE FOR 1h BEGIN SELECT mean(usage) AS usage, count(cores) INTO "down" FROM cpu WHERE time > now() - 1m GROUP BY time(1m), host END"#);
+    let listed = format!("{:?}", world.ask_influxql("SHOW CONTINUOUS QUERIES"));
+    assert!(listed.contains("RESAMPLE FOR 1h BEGIN SELECT"), "{listed}");
+    world.settle();
+    let start_ns = world.db.now_ns() / (60 * SECOND_NS) * 60 * SECOND_NS;
+    for round in 0..5 {
+        world.simulation.advance_ns(60 * SECOND_NS);
+        let now_ns = world.db.now_ns();
+        let lines = format!(
+            "cpu,host=a usage={round},cores=1i {}\ncpu,host=a usage=7,cores=1i {}",
+            now_ns - SECOND_NS,
+            now_ns - 90 * SECOND_NS
+        );
+        world.db.write_lines("default", lines.as_bytes()).unwrap();
+        world.settle();
+    }
+    world.simulation.advance_ns(60 * SECOND_NS);
+    world.settle();
+    let from = |table: &str, what: &str| {
+        format!(
+            "SELECT {what} FROM {table} WHERE host = 'a' AND time >= '{}' AND time < '{}'",
+            time(start_ns),
+            time(start_ns + 240 * SECOND_NS)
+        )
+    };
+    let expected = world.ask(&format!(
+        "{} GROUP BY time_bucket('1 minute', time) ORDER BY 1",
+        from("cpu", "time_bucket('1 minute', time), avg(usage), count(cores)")
+    ));
+    let found = world.ask(&format!("{} ORDER BY time", from("down", "time, usage, count")));
+    assert_eq!(found, expected);
+    assert!(found.len() >= 4);
+    world.ask_influxql(r#"DROP CONTINUOUS QUERY q ON "default""#);
+    assert_eq!(world.ask(&format!("{} ORDER BY time", from("down", "time, usage, count"))), found, "its rows stay");
 }

@@ -90,10 +90,12 @@ impl Db {
     }
 
     /// Marks the present: what readers see now is what the log has up to the mark.
-    pub fn mark_views(&self) -> Option<ViewMark> {
+    pub fn mark_views(&self) -> Result<Option<ViewMark>, QueryError> {
         let sequence = self.store.mark();
-        let snapshot = self.store.journal().snapshot_at(sequence)?;
-        Some(ViewMark { sequence, snapshot })
+        let snapshot = self.store.journal().snapshot_at(sequence);
+        // Names of new columns wait for the next commit of rows: without one cursors would not come so far.
+        self.store.commit_seen().map_err(storage)?;
+        Ok(snapshot.map(|snapshot| ViewMark { sequence, snapshot }))
     }
 
     /// Notes that the stored windows of a database's views are right as of a mark, but for those that are pending.

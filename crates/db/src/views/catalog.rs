@@ -85,9 +85,11 @@ impl ViewCatalog for Views {
         }
         let bins = definition.windows.bins()?;
         let mut view = View { definition, bins, state: ViewState::default() };
-        // What was there before is computed in the background, newest first.
+        // What was there before is computed in the background, newest first; not by a continuous query, whose target may hold other rows.
         view.state.watermark_ns = self.newest_window(&view);
-        view.state.add(PendingRange { range: TimeRange::ALL, is_fill: true });
+        if view.definition.is_exposed() {
+            view.state.add(PendingRange { range: TimeRange::ALL, is_fill: true });
+        }
         let document = document_name(&view.definition.database, &view.definition.name);
         // The state first: a definition without one counts as computed nowhere.
         let state = super::document::encode_state(&view.state);

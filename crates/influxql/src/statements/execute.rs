@@ -84,7 +84,9 @@ impl Query {
             Statement::CreateDatabase { .. }
             | Statement::CreatePolicy { .. }
             | Statement::AlterPolicy { .. }
-            | Statement::DropPolicy { .. } => Event::SettingsChanged,
+            | Statement::DropPolicy { .. }
+            | Statement::CreateContinuousQuery(_)
+            | Statement::DropContinuousQuery { .. } => Event::SettingsChanged,
             _ => return None,
         };
         Some((event, statement.to_string()))
@@ -109,6 +111,8 @@ fn changes(statement: &Statement) -> bool {
         | Statement::Delete { .. }
         | Statement::DropSeries { .. }
         | Statement::DropMeasurement(_)
+        | Statement::CreateContinuousQuery(_)
+        | Statement::DropContinuousQuery { .. }
         | Statement::KillQuery(_)
         | Statement::Refused(_) => true,
         Statement::Account(statement) => !statement.only_reads(),

@@ -4,19 +4,12 @@ use access::grant::{Right, Rights};
 use access::statement::{AccountStatement, RightsChange};
 use zeroize::Zeroizing;
 
-use super::ast::{PolicyOptions, Statement};
+use super::ast::{ContinuousQuery, PolicyOptions, Statement};
 use super::parse::{Parsed, Parser};
 
 /// Beginnings of statements of subscriptions and the like.
-const REFUSED: [&[&str]; 7] = [
-    &["create", "subscription"],
-    &["create", "continuous", "query"],
-    &["drop", "subscription"],
-    &["drop", "continuous", "query"],
-    &["drop", "shard"],
-    &["alter", "user"],
-    &["insert"],
-];
+const REFUSED: [&[&str]; 5] =
+    [&["create", "subscription"], &["drop", "subscription"], &["drop", "shard"], &["alter", "user"], &["insert"]];
 
 impl Parser<'_> {
     pub(super) fn manage(&mut self) -> Parsed<Statement> {
@@ -45,6 +38,14 @@ impl Parser<'_> {
             }
             return Ok(Statement::Delete { sources, condition });
         }
+        if self.accept_words(&["create", "continuous", "query"]) {
+            return self.continuous_query().map(Statement::CreateContinuousQuery);
+        }
+        if self.accept_words(&["drop", "continuous", "query"]) {
+            let name = self.name()?;
+            self.expect_word("on")?;
+            return Ok(Statement::DropContinuousQuery { name, database: self.name()? });
+        }
         if self.accept_words(&["kill", "query"]) {
             let number = self.unsigned()?;
             if self.accept_word("on") {
@@ -56,6 +57,29 @@ impl Parser<'_> {
             Some(statement) => Ok(Statement::Account(statement)),
             None => self.policy_statement(),
         }
+    }
+
+    /// `name ON database [RESAMPLE [EVERY d] [FOR d]] BEGIN SELECT … END`
+    fn continuous_query(&mut self) -> Parsed<ContinuousQuery> {
+        let name = self.name()?;
+        self.expect_word("on")?;
+        let database = self.name()?;
+        let (mut every_ns, mut for_ns) = (None, None);
+        if self.accept_word("resample") {
+            if self.accept_word("every") {
+                every_ns = Some(self.duration()?);
+            }
+            if self.accept_word("for") {
+                for_ns = Some(self.duration()?);
+            }
+            if every_ns.is_none() && for_ns.is_none() {
+                return Err(self.unexpected("EVERY, FOR"));
+            }
+        }
+        self.expect_word("begin")?;
+        let select = Box::new(self.select()?);
+        self.expect_word("end")?;
+        Ok(ContinuousQuery { name, database, every_ns, for_ns, select })
     }
 
     /// Statements about users; `None` if it is something else.

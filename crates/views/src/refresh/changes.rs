@@ -16,6 +16,8 @@ pub(super) struct Stored {
     pub(super) frozen_ns: i64,
     /// True if they are of all label sets.
     pub(super) is_of_all: bool,
+    /// True if all rows of their table are the view's: then those that are not computed any more are deleted.
+    pub(super) is_own: bool,
 }
 
 /// Rows to be deleted, and to be written after that.
@@ -46,6 +48,9 @@ pub(super) fn changes(stored: &Stored, computed: Vec<StoredRow>) -> Changes {
     }
     let gone = left.into_keys().filter(|(_, time_ns)| *time_ns >= stored.frozen_ns);
     delete.extend(gone);
+    if !stored.is_own {
+        delete.clear();
+    }
     if delete.len() <= DELETES_MAX || !stored.is_of_all {
         let window = |(labels, time_ns): (Labels, i64)| (Some(labels), TimeRange::new(time_ns, time_ns));
         return Changes { delete: ViewDelete { windows: delete.into_iter().map(window).collect() }, write };
@@ -88,7 +93,7 @@ mod tests {
             row("a", 40, [Some(7.0), None]),
             row("a", 5, [Some(9.0), None]),
         ];
-        let stored = Stored { rows, frozen_ns: 6, is_of_all: true };
+        let stored = Stored { rows, frozen_ns: 6, is_of_all: true, is_own: true };
         let found = changes(&stored, computed.clone());
         let written: Vec<i64> = found.write.iter().map(|row| row.time_ns).collect();
         assert_eq!(written, [10, 30, 40, 5], "the row at 5 was not stored yet");
@@ -105,7 +110,7 @@ mod tests {
     fn many_windows_are_deleted_as_a_range_and_the_others_in_it_written_again() {
         let rows: Vec<StoredRow> = (0..100).map(|time_ns| row("a", time_ns, [Some(1.0), None])).collect();
         let computed = rows.iter().filter(|row| row.time_ns % 2 == 0).cloned().collect();
-        let stored = Stored { rows, frozen_ns: 0, is_of_all: true };
+        let stored = Stored { rows, frozen_ns: 0, is_of_all: true, is_own: true };
         let found = changes(&stored, computed);
         assert_eq!(found.delete.windows, [(None, TimeRange::new(1, 99))]);
         assert_eq!(found.write.len(), 49);

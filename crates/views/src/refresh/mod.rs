@@ -147,7 +147,7 @@ impl Pass<'_> {
             self.database.cursor = Some(self.db.log_cursor(&cursor_name(name), Some(name))?);
         }
         let views = in_order(self.db, name);
-        let Some(mark) = self.db.mark_views() else { return Ok(true) };
+        let Some(mark) = self.db.mark_views()? else { return Ok(true) };
         let (dirty, sequence) = self.follow(&views, mark.sequence)?;
         let mut has_more = sequence < mark.sequence;
         for (view, dirty) in views.iter().zip(dirty) {

@@ -35,7 +35,8 @@ pub(super) fn refresh(db: &Db, view: &View, piece: &Piece, limits: &RefreshLimit
     let windows = ViewWindows { view, range, selectors: piece.selectors.clone() };
     let computed = db.computed_view_rows(&windows, &budget(db, limits))?;
     let rows = db.stored_view_rows(&windows, &budget(db, limits))?;
-    let stored = Stored { rows, frozen_ns, is_of_all: piece.selectors.is_empty() };
+    let stored =
+        Stored { rows, frozen_ns, is_of_all: piece.selectors.is_empty(), is_own: view.definition.is_exposed() };
     let changes = changes(&stored, computed);
     db.replace_view_rows(view, &changes.delete, &changes.write)?;
     let elapsed_ns = db.clock().monotonic_ns().saturating_sub(begun_ns);
