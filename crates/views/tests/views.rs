@@ -80,7 +80,7 @@ fn definitions() -> Vec<ViewDefinition> {
         "(->> (rows-of \"t\") (groupby 1d '((max \"i\") (count \"v\")) (by '())) (map \"max_i\" (column \"max i\") \"n\" (coalesce (column \"count v\") 0)))",
         &[("max_i", I64), ("n", I64)],
     );
-    zoned.windows.zone = "Europe/Berlin".to_owned();
+    "Europe/Berlin".clone_into(&mut zoned.windows.zone);
     vec![
         view(
             "by_host",

@@ -175,14 +175,14 @@ impl Db {
         let mut extent = TimeRange::EMPTY;
         budget.use_views(ViewUse::Named);
         if let Some(source) = source {
-            extent = extent.union(self.extent_of(&definition.database, source, budget)?);
+            extent = extent.union(self.extent_of(&definition.database, &source, budget)?);
         }
         budget.use_views(ViewUse::Stored);
         let stored = stored_scan(windows);
-        Ok(extent.union(self.extent_of(&definition.database, stored, budget)?))
+        Ok(extent.union(self.extent_of(&definition.database, &stored, budget)?))
     }
 
-    fn extent_of(&self, database: &str, scan: Scan, budget: &Budget) -> Result<TimeRange, QueryError> {
+    fn extent_of(&self, database: &str, scan: &Scan, budget: &Budget) -> Result<TimeRange, QueryError> {
         let input = || Box::new(Plan::Scan(scan.clone()));
         let ends = [Plan::Limit { input: input(), rows: 1, skip: 0 }, Plan::Last { input: input(), rows: 1 }];
         let mut extent = TimeRange::EMPTY;

@@ -47,8 +47,8 @@ fn definition(session: &dyn Session, query: &ContinuousQuery) -> Result<ViewDefi
         return Err(invalid("it writes into its own database"));
     }
     // What it says of the time is ignored, as in InfluxDB; nothing is filled.
-    let plain = Select { into: None, fill: None, ..select.clone() };
-    let resolved = resolve::resolve(session, &plain, &Outer::statement(&query.database))?;
+    let wanted = Select { into: None, fill: None, ..select.clone() };
+    let resolved = resolve::resolve(session, &wanted, &Outer::statement(&query.database))?;
     let Some(windows) = resolved.windows.clone() else { return Err(invalid("it must have GROUP BY time(…)")) };
     let plans = plan_aggregates::plans(session, &resolved)?;
     let Some([(source, _, plan)]) = plans.as_deref() else {

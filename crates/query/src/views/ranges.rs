@@ -15,7 +15,7 @@ pub fn normalized(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
     for range in ranges {
         match merged.last_mut() {
             Some(last) if range.start_ns <= last.end_ns.saturating_add(1) => {
-                last.end_ns = last.end_ns.max(range.end_ns)
+                last.end_ns = last.end_ns.max(range.end_ns);
             }
             _ => merged.push(range),
         }

@@ -21,9 +21,9 @@ pub(crate) fn stale_ranges(view: &View, catalog: &dyn ViewCatalog, depth: usize)
     }
     match catalog.changes(&definition.database) {
         None => changed.push(TimeRange::ALL),
-        Some(changes) => {
-            changed.extend(changes.edge_ns.map(|edge_ns| TimeRange::new(edge_ns, i64::MAX)));
-            changed.extend(changes.late);
+        Some(since) => {
+            changed.extend(since.edge_ns.map(|edge_ns| TimeRange::new(edge_ns, i64::MAX)));
+            changed.extend(since.late);
         }
     }
     if depth < DEPTH_MAX

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use query::views::{Dialect, RefreshPolicy, RefreshRequest, View, ViewOptions};
 use query::{Interval, SqlType, Value};
 use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgOperator, FunctionArguments, Query, SelectItem, SetExpr,
-    Statement,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Query, SelectItem, SetExpr, Statement,
 };
 
 use super::Answer;
@@ -220,12 +219,8 @@ impl Run<'_> {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(expression)) => {
                     (places.get(place).map(|name| (*name).to_owned()), expression)
                 }
-                FunctionArg::Named {
-                    name,
-                    arg: FunctionArgExpr::Expr(expression),
-                    operator: FunctionArgOperator::RightArrow | FunctionArgOperator::Assignment,
-                } => (Some(name.value.to_lowercase()), expression),
-                FunctionArg::ExprNamed {
+                FunctionArg::Named { name, arg: FunctionArgExpr::Expr(expression), .. }
+                | FunctionArg::ExprNamed {
                     name: Expr::Identifier(name), arg: FunctionArgExpr::Expr(expression), ..
                 } => (Some(name.value.to_lowercase()), expression),
                 _ => (None, &Expr::Value(sqlparser::ast::Value::Null.into())),

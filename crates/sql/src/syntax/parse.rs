@@ -178,7 +178,7 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
     check_depth(&tokens)?;
-    let (tokens, views) = views::extract(tokens, &dialect)?;
+    let (tokens, views) = views::extract(&tokens, &dialect)?;
     let Extracted { tokens, extensions, has_asof, tolerances, databases, accounts, moves } =
         extract(&tokens, &dialect)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);

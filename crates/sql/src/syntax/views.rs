@@ -78,7 +78,7 @@ pub(crate) struct RefreshView {
 
 /// Tokens without white space, with statements about views as the grammar has them.
 pub(super) fn extract(
-    tokens: Vec<TokenWithSpan>,
+    tokens: &[TokenWithSpan],
     dialect: &dyn Grammar,
 ) -> Result<(Vec<TokenWithSpan>, ViewsByPlace), SqlError> {
     let (mut kept, mut views) = (Vec::with_capacity(tokens.len()), ViewsByPlace::new());
@@ -93,7 +93,7 @@ pub(super) fn extract(
             Some(mut taken) => {
                 if let ViewStatement::Create(create) = &mut taken.statement {
                     let text: String = statement.iter().map(|token| token.token.to_string()).collect();
-                    create.text = text.trim().trim_end_matches(';').trim().to_owned();
+                    text.trim().trim_end_matches(';').trim().clone_into(&mut create.text);
                 }
                 views.insert(position(taken.name.span.start), taken.statement);
                 kept.extend(taken.tokens);
@@ -240,7 +240,7 @@ fn timescale_options(cursor: &mut Cursor<'_>, said: &mut CreateView) -> Result<(
         match name.as_str() {
             "continuous" if value.as_deref() != Some("false") => {}
             "finalized" => {}
-            "materialized_only" => said.options.materialized_only = truth(&value),
+            "materialized_only" => said.options.materialized_only = truth(value.as_ref()),
             name if WITHOUT_MEANING.contains(&name) => {}
             other => {
                 let message = format!("a materialized view has no option {other:?}");
@@ -252,8 +252,8 @@ fn timescale_options(cursor: &mut Cursor<'_>, said: &mut CreateView) -> Result<(
 }
 
 /// Returns whether an option is set: one without a value is.
-fn truth(value: &Option<String>) -> bool {
-    value.as_ref().is_none_or(|value| ["true", "on", "1", "t"].contains(&value.to_lowercase().as_str()))
+fn truth(value: Option<&String>) -> bool {
+    value.is_none_or(|value| ["true", "on", "1", "t"].contains(&value.to_lowercase().as_str()))
 }
 
 /// `(timescaledb.name = value, …)`, the names without what is before the point.
@@ -419,7 +419,7 @@ fn alter(cursor: &mut Cursor<'_>, name: String) -> Result<ViewStatement, SqlErro
     } else if cursor.take(&["set"]) {
         let options = options(cursor)?;
         let found = options.iter().find(|(name, _)| name == "materialized_only");
-        found.map_or(ViewChange::Nothing, |(_, value)| ViewChange::MaterializedOnly(truth(value)))
+        found.map_or(ViewChange::Nothing, |(_, value)| ViewChange::MaterializedOnly(truth(value.as_ref())))
     } else {
         return cursor.error("SET (timescaledb.materialized_only = …), SET REFRESH … or SET TTL …");
     };

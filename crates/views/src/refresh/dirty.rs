@@ -98,12 +98,15 @@ struct Followed {
     seen: TimeRange,
 }
 
+/// A series, and the numbers of the views that read its table with the labels of their rows.
+type SeriesReaders = (Arc<LogSeries>, Vec<(usize, Labels)>);
+
 /// Follows the log for the views of a database.
 pub(super) struct Follower {
     views: Vec<Followed>,
     count_max: usize,
     /// For each series the views that read its table, with the labels of their rows. The series are held, so that their addresses name them.
-    series: HashMap<usize, (Arc<LogSeries>, Vec<(usize, Labels)>)>,
+    series: HashMap<usize, SeriesReaders>,
 }
 
 impl Follower {

@@ -151,7 +151,7 @@ impl Pass<'_> {
         let (dirty, sequence) = self.follow(&views, mark.sequence)?;
         let mut has_more = sequence < mark.sequence;
         for (view, dirty) in views.iter().zip(dirty) {
-            self.take_dirty(view, dirty)?;
+            self.take_dirty(view, &dirty)?;
         }
         // What was read is stored, or pending on disk.
         if !has_more {
@@ -194,7 +194,7 @@ impl Pass<'_> {
     }
 
     /// Computes the windows that changed again, or has them computed when they are due.
-    fn take_dirty(&self, view: &View, dirty: Dirty) -> Result<(), QueryError> {
+    fn take_dirty(&self, view: &View, dirty: &Dirty) -> Result<(), QueryError> {
         if dirty.late_samples_refused > 0 {
             self.db.note_view(view, |status| status.late_samples_refused += dirty.late_samples_refused);
         }
