@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! * `query_api`: PromQL · `sql_api`, `sql_beyond` (DataFusion), `influx_api` (InfluxQL, Flux), `plan_api`: the other languages, over a `session` · `explain_api`: what queries do
+//! * `query_api`: PromQL · `sql_api`, `sql_beyond` (DataFusion), `influx_api` (InfluxQL, Flux, plans): the other languages, over a `session` · `explain_api`: what queries do
 //! * `log_cursor`: readers of what is written · `names`: lists of series and labels · `write`: writing · `fast_path`: writing by token
 //! * `results`: the result cache. Results are kept by steps where each step stands for itself, else whole, and by bins of time; the store's journal says
 //!   which still hold (`validity`), flash is behind memory (`flash`, `slab_form`)
@@ -26,7 +26,6 @@ mod fast_path;
 mod influx_api;
 mod log_cursor;
 mod names;
-mod plan_api;
 mod query_api;
 mod results;
 mod session;

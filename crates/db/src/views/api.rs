@@ -138,7 +138,7 @@ impl Db {
         let ViewDefinition { database, name, .. } = &view.definition;
         let key = (database.clone(), name.clone());
         self.views.change_state((database, name), is_durable, |state| {
-            let held = self.views.state.read().held.clone();
+            let held = self.views.state.read().active_deletes.clone();
             let held: Vec<TimeRange> =
                 held.into_iter().filter(|held| held.view == key).map(|held| held.range).collect();
             let held = query::views::normalized(held);
@@ -155,8 +155,15 @@ impl Db {
     /// The newest range of windows that are to be computed, without those that a delete under way has.
     pub fn next_view_range(&self, view: &View) -> Option<PendingRange> {
         let key = (view.definition.database.clone(), view.definition.name.clone());
-        let held: Vec<TimeRange> =
-            self.views.state.read().held.iter().filter(|held| held.view == key).map(|held| held.range).collect();
+        let held: Vec<TimeRange> = self
+            .views
+            .state
+            .read()
+            .active_deletes
+            .iter()
+            .filter(|held| held.view == key)
+            .map(|held| held.range)
+            .collect();
         let held = query::views::normalized(held);
         let free = |pending: &PendingRange| {
             let free = subtract(&[pending.range], &held);

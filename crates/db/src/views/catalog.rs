@@ -11,7 +11,7 @@ use query::views::{
 };
 use store::{ChangeKind, StoreError};
 
-use super::{Held, KIND, STATE_KIND, VIEWS_MAX, Views, document_name, storage};
+use super::{ActiveDelete, KIND, STATE_KIND, VIEWS_MAX, Views, document_name, storage};
 
 /// Windows of views as they are held while a delete is under way.
 struct Hold<'a> {
@@ -23,7 +23,7 @@ impl DeleteHold for Hold<'_> {}
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        self.views.state.write().held.retain(|held| held.number != self.number);
+        self.views.state.write().active_deletes.retain(|held| held.number != self.number);
     }
 }
 
@@ -171,7 +171,7 @@ impl ViewCatalog for Views {
             let number = state.next_hold;
             for view in &views {
                 let key = (view.definition.database.clone(), view.definition.name.clone());
-                state.held.push(Held { number, view: key, range: view.windows_of(&delete.range) });
+                state.active_deletes.push(ActiveDelete { number, view: key, range: view.windows_of(&delete.range) });
             }
             number
         };

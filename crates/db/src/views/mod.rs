@@ -35,7 +35,7 @@ type ViewName = (String, String);
 
 /// A delete that is under way.
 #[derive(Debug, Clone)]
-struct Held {
+struct ActiveDelete {
     number: u64,
     view: ViewName,
     range: TimeRange,
@@ -49,7 +49,7 @@ struct State {
     statuses: BTreeMap<ViewName, ViewStatus>,
     /// The journal's snapshots up to which stored windows are right, by database.
     right_until: BTreeMap<String, u64>,
-    held: Vec<Held>,
+    active_deletes: Vec<ActiveDelete>,
     next_hold: u64,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Views {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     state: RwLock<State>,
-    /// Held while definitions or states change: documents and memory change together.
+    /// ActiveDelete while definitions or states change: documents and memory change together.
     changing: Mutex<()>,
     rewrites: AtomicU64,
     /// Documents that could not be read, with the reason.
@@ -185,6 +185,6 @@ impl State {
         let key = (database.clone(), name.clone());
         self.views.remove(&key);
         self.statuses.remove(&key);
-        self.held.retain(|held| held.view != key);
+        self.active_deletes.retain(|active| active.view != key);
     }
 }

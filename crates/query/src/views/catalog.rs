@@ -7,7 +7,7 @@ use model::TimeRange;
 use super::{View, ViewDefinition, ViewOptions};
 use crate::QueryError;
 
-/// What was written since the moment up to which the stored windows of a database's views are right.
+/// Changes since the moment up to which the stored windows of a database's views are right.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ViewChanges {
     /// From this time on rows came; `None`: none did, late ones aside.
@@ -76,7 +76,7 @@ pub trait ViewCatalog: Sync {
     /// How a view is doing.
     fn status(&self, database: &str, name: &str) -> ViewStatus;
 
-    /// What was written since the stored windows of a database's views were right; `None` if that is not known.
+    /// Changes since the stored windows of a database's views were right; `None` if that is not known.
     fn changes(&self, database: &str) -> Option<ViewChanges>;
 
     /// Windows that begin before this time are not computed again: a part of their source is gone.

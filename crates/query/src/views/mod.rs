@@ -115,7 +115,7 @@ pub struct ViewDefinition {
     pub target: String,
     /// The name of the column of its windows' times.
     pub time_name: String,
-    /// What it computes: columns of groups of a scan of the source ([`ViewDefinition::grouping`]).
+    /// The computation: columns of groups of a scan of the source ([`ViewDefinition::grouping`]).
     pub plan: Plan,
     /// Its windows, in place of the width that the plan's groups have.
     pub windows: WindowWidth,
@@ -269,11 +269,11 @@ impl ViewState {
 /// A view as it is at a moment.
 #[derive(Debug, Clone)]
 pub struct View {
-    /// What it is.
+    /// The definition.
     pub definition: ViewDefinition,
     /// Its windows.
     pub bins: CalendarBins,
-    /// What is stored of it.
+    /// The state of its stored windows.
     pub state: ViewState,
 }
 
@@ -311,7 +311,7 @@ impl View {
         const RUNS_MAX: usize = 2_000;
         let plan = |range: TimeRange, width_ns: i64, offset_ns: i64| {
             let part = ComputedPart { range, selectors, width_ns, offset_ns };
-            ViewPart { range, plan: part.of(&self.definition.plan) }
+            ViewPart { range, plan: part.restrict(&self.definition.plan) }
         };
         if let Some((width_ns, offset_ns)) = self.bins.equal_bins() {
             return Ok(vec![plan(range, width_ns, offset_ns)]);
@@ -338,8 +338,8 @@ struct ComputedPart<'a> {
 }
 
 impl ComputedPart<'_> {
-    fn of(&self, plan: &Plan) -> Plan {
-        let of = |input: &Plan| Box::new(self.of(input));
+    fn restrict(&self, plan: &Plan) -> Plan {
+        let of = |input: &Plan| Box::new(self.restrict(input));
         match plan {
             Plan::Scan(scan) => {
                 let mut scan = scan.clone();

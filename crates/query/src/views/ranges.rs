@@ -7,7 +7,7 @@ pub fn intersect(a: &TimeRange, b: &TimeRange) -> TimeRange {
     TimeRange { start_ns: a.start_ns.max(b.start_ns), end_ns: a.end_ns.min(b.end_ns) }
 }
 
-/// The same times as ranges that are in order and do not touch; empty ones left out.
+/// Puts ranges in order and joins those that touch; empty ones are left out.
 pub fn normalized(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
     ranges.retain(|range| range.start_ns <= range.end_ns);
     ranges.sort_by_key(|range| range.start_ns);

@@ -151,9 +151,11 @@ fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientC
 
 impl Run<'_> {
     fn statement(&mut self, statement: &Statement) -> Result<Answer, SqlError> {
-        if let Some(answer) = self.view_statement(statement)? {
-            return Ok(answer);
-        }
+        self.view_statement(statement)?.map_or_else(|| self.other_statement(statement), Ok)
+    }
+
+    /// A statement that is not about materialised views.
+    fn other_statement(&mut self, statement: &Statement) -> Result<Answer, SqlError> {
         if let Some((answer, notice)) = accepted::accepted(statement) {
             if !self.describes {
                 self.client.notices.push(notice);

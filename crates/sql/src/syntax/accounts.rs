@@ -9,7 +9,7 @@ use access::statement::{AccountStatement, RightsChange};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use zeroize::Zeroizing;
 
-use super::parse::Cursor;
+use super::cursor::Cursor;
 use crate::error::SqlError;
 
 /// By the line and column of a name.

@@ -2,6 +2,7 @@
 
 mod access;
 pub(crate) mod accounts;
+mod cursor;
 pub(crate) mod parse;
 pub(crate) mod questdb;
 pub(crate) mod settings;

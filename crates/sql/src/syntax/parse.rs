@@ -11,10 +11,11 @@ use sqlparser::ast::{Expr, Ident, Select, Statement, TableFactor};
 use sqlparser::dialect::{Dialect, PostgreSqlDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::error::SqlError;
 use crate::syntax::accounts::{self, AccountsByPlace};
+use crate::syntax::cursor::{Cursor, DEPTH_MAX, syntax};
 use crate::syntax::questdb;
 use crate::syntax::settings::{self, SettingsByPlace};
 use crate::syntax::spelling;
@@ -22,8 +23,6 @@ use crate::syntax::views::{self, ViewStatement, ViewsByPlace};
 
 /// Bytes of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Expressions, queries and parentheses within one another.
-const DEPTH_MAX: usize = 50;
 /// Operators of a text: chains of them are trees as deep, and are walked by recursion on threads with two megabytes of stack.
 const OPERATORS_MAX: usize = 256;
 
@@ -186,10 +185,6 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     Ok(Parsed { statements, extensions, has_asof, tolerances, databases, accounts, moves, views })
 }
 
-fn syntax(error: &sqlparser::parser::ParserError) -> SqlError {
-    SqlError::Syntax(error.to_string().trim_start_matches("sql parser error: ").to_owned())
-}
-
 /// The parser counts what it recurses through; chains of operators it does not, and they are recursed through later.
 fn check_depth(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     let is_operator = |token: &TokenWithSpan| {
@@ -322,130 +317,7 @@ fn extract(tokens: &[TokenWithSpan], dialect: &dyn Dialect) -> Result<Extracted,
     Ok(out)
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct Cursor<'a> {
-    tokens: &'a [TokenWithSpan],
-    next: usize,
-    dialect: &'a dyn Dialect,
-}
-
-impl<'a> Cursor<'a> {
-    /// A cursor at the first of some tokens.
-    pub(super) const fn new(tokens: &'a [TokenWithSpan], dialect: &'a dyn Dialect) -> Self {
-        Self { tokens, next: 0, dialect }
-    }
-
-    /// A cursor of the same dialect at the first of other tokens.
-    pub(super) const fn of(&self, tokens: &'a [TokenWithSpan]) -> Self {
-        Self::new(tokens, self.dialect)
-    }
-
-    /// Goes on after so many tokens.
-    pub(super) const fn skip(&mut self, count: usize) {
-        self.next += count;
-    }
-
-    /// Takes a symbol if it comes next; returns whether it did.
-    pub(super) fn take_symbol(&mut self, symbol: &Token) -> bool {
-        let found = self.peek().is_some_and(|token| token.token == *symbol);
-        self.next += usize::from(found);
-        found
-    }
-
-    pub(super) fn peek(&self) -> Option<&'a TokenWithSpan> {
-        self.tokens.get(self.next)
-    }
-
-    pub(super) fn word(&self, ahead: usize) -> Option<&'a Word> {
-        match self.tokens.get(self.next + ahead).map(|token| &token.token) {
-            Some(Token::Word(word)) if word.quote_style.is_none() => Some(word),
-            _ => None,
-        }
-    }
-
-    /// Returns whether a token ahead is a name, and the last of its statement.
-    pub(super) fn is_last(&self, ahead: usize) -> bool {
-        let token = |ahead: usize| self.tokens.get(self.next + ahead).map(|token| &token.token);
-        matches!(token(ahead), Some(Token::Word(_)))
-            && matches!(token(ahead + 1), None | Some(Token::EOF | Token::SemiColon))
-    }
-
-    /// The tokens from here on.
-    pub(super) fn rest(&self) -> &'a [TokenWithSpan] {
-        self.tokens.get(self.next..).unwrap_or_default()
-    }
-
-    /// Returns whether these words come next.
-    pub(super) fn at(&self, words: &[&str]) -> bool {
-        let same = |(ahead, word): (usize, &&str)| {
-            self.word(ahead).is_some_and(|found| found.value.eq_ignore_ascii_case(word))
-        };
-        words.iter().enumerate().all(same)
-    }
-
-    /// The word that stands for the kind of a join as of a time, if one comes next. `lt` is an alias where columns are named by it.
-    fn timed_join(&self) -> Option<&'static str> {
-        let is_qualifier = |pair: &[TokenWithSpan]| match pair {
-            [TokenWithSpan { token: Token::Word(word), .. }, next] => {
-                word.value.eq_ignore_ascii_case("lt") && next.token == Token::Period
-            }
-            _ => false,
-        };
-        if self.at(&["asof", "join"]) {
-            return Some("SEMI");
-        }
-        (self.at(&["lt", "join"]) && !self.tokens.windows(2).any(is_qualifier)).then_some("ANTI")
-    }
-
-    /// The number of tokens that were read since another was here.
-    pub(super) const fn read_since(&self, before: &Self) -> usize {
-        self.next - before.next
-    }
-
-    /// A name, as it is written between double quotes, else in small letters.
-    pub(super) fn name(&mut self) -> Result<String, SqlError> {
-        let name = match self.peek().map(|token| &token.token) {
-            Some(Token::Word(word)) if word.quote_style.is_some() => word.value.clone(),
-            Some(Token::Word(word)) => word.value.to_lowercase(),
-            _ => return self.error("a name"),
-        };
-        self.next += 1;
-        Ok(name)
-    }
-
-    pub(super) fn take(&mut self, words: &[&str]) -> bool {
-        let found = self.at(words);
-        if found {
-            self.next += words.len();
-        }
-        found
-    }
-
-    pub(super) fn error<T>(&self, wanted: &str) -> Result<T, SqlError> {
-        let (found, at) = match self.peek() {
-            Some(token) => (token.token.to_string(), token.span.start.to_string()),
-            None => ("the end".to_owned(), String::new()),
-        };
-        Err(SqlError::Syntax(format!("Expected: {wanted}, found: {found}{at}")))
-    }
-
-    pub(super) fn symbol(&mut self, symbol: &Token) -> Result<(), SqlError> {
-        if self.peek().is_some_and(|token| token.token == *symbol) {
-            self.next += 1;
-            return Ok(());
-        }
-        self.error(&symbol.to_string())
-    }
-
-    pub(super) fn text(&mut self) -> Result<String, SqlError> {
-        let text = match self.peek().map(|token| &token.token) {
-            Some(Token::SingleQuotedString(text)) => text.clone(),
-            _ => return self.error("a text in quotes"),
-        };
-        self.next += 1;
-        Ok(text)
-    }
-
+impl Cursor<'_> {
     /// `1h`, `15m` or `'15m'`
     pub(super) fn width(&mut self) -> Result<String, SqlError> {
         let Some(Token::Number(number, _)) = self.peek().map(|token| &token.token) else {

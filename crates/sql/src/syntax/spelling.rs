@@ -2,7 +2,7 @@
 
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
-use super::parse::Cursor;
+use super::cursor::Cursor;
 
 /// Tokens for the grammar, and how many were read.
 pub(super) struct Spelled {

@@ -11,7 +11,7 @@ use query::views::{Dialect, RefreshPolicy, ViewOptions};
 use sqlparser::dialect::Dialect as Grammar;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::parse::{Cursor, position};
+use super::cursor::Cursor;
 use super::questdb::ttl_ns;
 use crate::error::SqlError;
 
@@ -95,7 +95,8 @@ pub(super) fn extract(
                     let text: String = statement.iter().map(|token| token.token.to_string()).collect();
                     text.trim().trim_end_matches(';').trim().clone_into(&mut create.text);
                 }
-                views.insert(position(taken.name.span.start), taken.statement);
+                let place = taken.name.span.start;
+                views.insert((place.line, place.column), taken.statement);
                 kept.extend(taken.tokens);
             }
         }
@@ -105,21 +106,21 @@ pub(super) fn extract(
 }
 
 /// A statement that was taken: its tokens for the grammar, and the one that names the view.
-struct Taken {
+struct ViewTokens {
     tokens: Vec<TokenWithSpan>,
     name: TokenWithSpan,
     statement: ViewStatement,
 }
 
 /// A statement that the grammar has, for one that it does not have.
-fn carried(cursor: &Cursor<'_>, name: &TokenWithSpan, statement: ViewStatement) -> Taken {
+fn carried(cursor: &Cursor<'_>, name: &TokenWithSpan, statement: ViewStatement) -> ViewTokens {
     let span = cursor.peek().map_or(name.span, |token| token.span);
     let words = ["DROP", "VIEW"].map(|word| TokenWithSpan { token: Token::make_keyword(word), span });
     let placed = TokenWithSpan { token: Token::make_word("view", Some('"')), span: name.span };
-    Taken { tokens: words.into_iter().chain([placed]).collect(), name: name.clone(), statement }
+    ViewTokens { tokens: words.into_iter().chain([placed]).collect(), name: name.clone(), statement }
 }
 
-fn take(start: Cursor<'_>) -> Result<Option<Taken>, SqlError> {
+fn take(start: Cursor<'_>) -> Result<Option<ViewTokens>, SqlError> {
     let mut cursor = start;
     if cursor.take(&["create", "materialized", "view"]) {
         return create(cursor).map(Some);
@@ -181,7 +182,7 @@ fn written_name(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
     Ok(written)
 }
 
-fn create(mut cursor: Cursor<'_>) -> Result<Taken, SqlError> {
+fn create(mut cursor: Cursor<'_>) -> Result<ViewTokens, SqlError> {
     let mut said = CreateView { if_not_exists: cursor.take(&["if", "not", "exists"]), ..CreateView::default() };
     let (name_token, name) = name(&mut cursor)?;
     said.name = name;
@@ -210,14 +211,14 @@ fn create(mut cursor: Cursor<'_>) -> Result<Taken, SqlError> {
         }
     }
     let (query, tail) = query_and_tail(cursor.rest());
-    let mut tail = cursor.of(tail);
+    let mut tail = cursor.with_tokens(tail);
     clauses_after(&mut tail, &mut said)?;
     let span = name_token.span;
     let word = |word: &str| TokenWithSpan { token: Token::make_keyword(word), span };
     let mut tokens: Vec<TokenWithSpan> = ["CREATE", "MATERIALIZED", "VIEW"].into_iter().map(word).collect();
     tokens.extend([name_token.clone(), word("AS")]);
     tokens.extend_from_slice(query);
-    Ok(Taken { tokens, name: name_token, statement: ViewStatement::Create(said) })
+    Ok(ViewTokens { tokens, name: name_token, statement: ViewStatement::Create(said) })
 }
 
 /// `(timescaledb.continuous, timescaledb.materialized_only = true, …)`
@@ -450,7 +451,7 @@ fn moment(cursor: &mut Cursor<'_>) -> Result<i64, SqlError> {
 }
 
 /// `('view', from, to, force => true)`; from and to are times, texts or NULL.
-fn call(start: &Cursor<'_>, mut cursor: Cursor<'_>) -> Result<Taken, SqlError> {
+fn call(start: &Cursor<'_>, mut cursor: Cursor<'_>) -> Result<ViewTokens, SqlError> {
     cursor.symbol(&Token::LParen)?;
     let (name_token, name) = name(&mut cursor)?;
     let (mut range, mut is_forced, mut place) = (TimeRange::ALL, false, 0);

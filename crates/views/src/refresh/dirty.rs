@@ -8,7 +8,7 @@ use model::{Labels, MatchOp, TimeRange};
 use query::plan::Selector;
 use query::views::{View, normalized};
 
-use super::windows::Piece;
+use super::windows::WindowBatch;
 
 /// Label sets whose windows are computed apart; with more all are computed together.
 const LABEL_SETS_MAX: usize = 32;
@@ -59,19 +59,20 @@ impl Dirty {
         starts.chain(self.of_all.iter().copied()).collect()
     }
 
-    /// What is to be computed: of few label sets their windows, otherwise the windows of all.
-    pub(super) fn pieces(&self, view: &View) -> Vec<Piece> {
+    /// Batches to compute: of few label sets their windows, otherwise the windows of all.
+    pub(super) fn batches(&self, view: &View) -> Vec<WindowBatch> {
         let whole = |ranges: Vec<TimeRange>| normalized(ranges.iter().map(|range| view.windows_of(range)).collect());
         let mut pieces = Vec::new();
         if self.of_all.is_empty() && self.of_labels.len() <= LABEL_SETS_MAX {
             for (labels, starts) in &self.of_labels {
                 let ranges = whole(starts.iter().map(|start_ns| TimeRange::new(*start_ns, *start_ns)).collect());
                 let selectors = selectors_of(view, labels);
-                pieces.extend(ranges.into_iter().map(|range| Piece { range, selectors: selectors.clone() }));
+                pieces.extend(ranges.into_iter().map(|range| WindowBatch { range, selectors: selectors.clone() }));
             }
         }
         if pieces.is_empty() || pieces.len() > PIECES_MAX {
-            pieces = whole(self.ranges()).into_iter().map(|range| Piece { range, selectors: Vec::new() }).collect();
+            pieces =
+                whole(self.ranges()).into_iter().map(|range| WindowBatch { range, selectors: Vec::new() }).collect();
         }
         pieces
     }
@@ -95,7 +96,7 @@ struct Followed {
     frozen_ns: i64,
     dirty: Dirty,
     /// The times of rows of windows that are not stored yet.
-    seen: TimeRange,
+    later_rows: TimeRange,
 }
 
 /// A series, and the numbers of the views that read its table with the labels of their rows.
@@ -113,8 +114,8 @@ impl Follower {
     pub(super) fn new(db: &Db, views: &[Arc<View>], count_max: usize) -> Self {
         let followed = |view: &Arc<View>| {
             let (table, chain) = db.views_below(view);
-            let (dirty, seen) = (Dirty::default(), TimeRange::EMPTY);
-            Followed { table, chain, frozen_ns: db.view_frozen_before_ns(view), dirty, seen }
+            let (dirty, later_rows) = (Dirty::default(), TimeRange::EMPTY);
+            Followed { table, chain, frozen_ns: db.view_frozen_before_ns(view), dirty, later_rows }
         };
         Self { views: views.iter().map(followed).collect(), count_max, series: HashMap::new() }
     }
@@ -141,14 +142,14 @@ impl Follower {
     pub(super) fn gap(&mut self, range: &TimeRange) {
         for view in &mut self.views {
             let of_view = view.window_range(range);
-            view.seen = view.seen.union(of_view);
+            view.later_rows = view.later_rows.union(of_view);
             view.dirty.of_all.extend(view.stored_part(&of_view));
         }
     }
 
     /// The times of rows of windows that are not stored yet, by view.
-    pub(super) fn seen(&self) -> impl Iterator<Item = &TimeRange> {
-        self.views.iter().map(|view| &view.seen)
+    pub(super) fn later_rows(&self) -> impl Iterator<Item = &TimeRange> {
+        self.views.iter().map(|view| &view.later_rows)
     }
 
     /// What changed of each view.
@@ -172,7 +173,7 @@ impl Followed {
     fn take(&mut self, labels: &Labels, time_ns: i64, count_max: usize) {
         let start_ns = self.chain.iter().fold(time_ns, |time_ns, view| view.bins.start_of(time_ns));
         if start_ns >= self.watermark_ns() {
-            self.seen = self.seen.union(TimeRange::new(start_ns, start_ns));
+            self.later_rows = self.later_rows.union(TimeRange::new(start_ns, start_ns));
         } else if start_ns < self.frozen_ns {
             self.dirty.late_samples_refused += 1;
         } else {

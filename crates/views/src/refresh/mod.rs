@@ -54,14 +54,14 @@ impl Default for RefreshLimits {
     }
 }
 
-/// What is known of a database between passes.
+/// A database between passes.
 #[derive(Default)]
 struct Database {
     cursor: Option<LogCursor>,
     saved_sequence: u64,
     saved_ns: i64,
     /// The times of rows that came for windows that are not stored yet, by view; of a view that is missing nothing is known.
-    seen: HashMap<String, TimeRange>,
+    later_rows: HashMap<String, TimeRange>,
     /// Windows of a piece, by view: as many as went well.
     piece_windows: HashMap<String, usize>,
     /// Pieces since a view's state was saved.
@@ -185,8 +185,8 @@ impl Pass<'_> {
                 }
             }
         }
-        for (view, seen) in views.iter().zip(follower.seen()) {
-            if let Some(known) = self.database.seen.get_mut(&view.definition.name) {
+        for (view, seen) in views.iter().zip(follower.later_rows()) {
+            if let Some(known) = self.database.later_rows.get_mut(&view.definition.name) {
                 *known = known.union(*seen);
             }
         }
@@ -201,7 +201,7 @@ impl Pass<'_> {
         if dirty.is_empty() {
             return Ok(());
         }
-        let pieces = dirty.pieces(view);
+        let pieces = dirty.batches(view);
         if !self.is_due(view) {
             return self.db.add_view_ranges(view, &dirty.ranges());
         }
@@ -246,7 +246,7 @@ impl Pass<'_> {
             let unsaved = self.database.unsaved.entry(name.clone()).or_default();
             *unsaved = (*unsaved + 1) % UNSAVED_MAX;
             let is_last = number == self.limits.pieces_max || *unsaved == 0;
-            if let Err(error) = work.piece(pending, piece_windows, is_last) {
+            if let Err(error) = work.compute_newest(pending, piece_windows, is_last) {
                 self.db.note_view(&view, |status| status.error = Some(error.to_string()));
                 return Ok(false);
             }
@@ -269,12 +269,12 @@ impl Pass<'_> {
         let name = &view.definition.name;
         let Some(current) = self.db.view(&view.definition.database, name) else { return Ok(()) };
         let watermark_ns = current.state.watermark_ns;
-        let Some(seen) = self.database.seen.get_mut(name) else {
+        let Some(seen) = self.database.later_rows.get_mut(name) else {
             // From here on the log tells of every row.
             let later =
                 ViewWindows { view: &current, range: TimeRange::new(watermark_ns, i64::MAX), selectors: Vec::new() };
             let extent = self.db.view_extent(&later, &self.db.budget(self.limits.samples_max))?;
-            self.database.seen.insert(name.clone(), extent);
+            self.database.later_rows.insert(name.clone(), extent);
             return Ok(());
         };
         let moved = TimeRange::new(view.state.watermark_ns, watermark_ns.saturating_sub(1));

@@ -12,7 +12,7 @@ use super::changes::{Stored, changes};
 
 /// Windows that are computed together.
 #[derive(Debug, Clone)]
-pub(super) struct Piece {
+pub(super) struct WindowBatch {
     /// Whole windows.
     pub(super) range: TimeRange,
     /// Which label sets; all if there are none.
@@ -20,7 +20,7 @@ pub(super) struct Piece {
 }
 
 /// Computes windows and writes what is not stored as it is computed.
-pub(super) fn refresh(db: &Db, view: &View, piece: &Piece, limits: &RefreshLimits) -> Result<(), QueryError> {
+pub(super) fn refresh(db: &Db, view: &View, piece: &WindowBatch, limits: &RefreshLimits) -> Result<(), QueryError> {
     let begun_ns = db.clock().monotonic_ns();
     let frozen_ns = db.view_frozen_before_ns(view);
     let mut range = piece.range;
@@ -61,7 +61,7 @@ pub(super) struct Work<'a> {
 
 impl Work<'_> {
     /// Computes the newest windows of a pending range that have rows: as many as a piece has, which become fewer where they are too much.
-    pub(super) fn piece(
+    pub(super) fn compute_newest(
         &self,
         pending: PendingRange,
         piece_windows: &mut usize,
@@ -89,7 +89,7 @@ impl Work<'_> {
             start_ns = self.view.bins.previous(start_ns);
         }
         start_ns = start_ns.max(with_rows.start_ns);
-        let piece = Piece { range: TimeRange::new(start_ns, with_rows.end_ns), selectors: Vec::new() };
+        let piece = WindowBatch { range: TimeRange::new(start_ns, with_rows.end_ns), selectors: Vec::new() };
         match refresh(self.db, self.view, &piece, self.limits) {
             Ok(()) => *piece_windows = (*piece_windows * 2).min(self.limits.piece_windows_max),
             Err(QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. }) if *piece_windows > 1 => {
