@@ -58,7 +58,7 @@ pub(crate) struct Views {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     state: RwLock<State>,
-    /// ActiveDelete while definitions or states change: documents and memory change together.
+    /// Locked while definitions or states change: documents and memory change together.
     changing: Mutex<()>,
     rewrites: AtomicU64,
     /// Documents that could not be read, with the reason.
