@@ -13,10 +13,11 @@
 //! # }
 //! ```
 //!
-//! * `query_api`: PromQL · `sql_api`, `sql_beyond` (DataFusion), `influx_api` (InfluxQL, Flux), `plan_api`: the other languages, over a `session` · `explain_api`: what queries do
+//! * `query_api`: PromQL · `sql_api`, `sql_beyond` (DataFusion), `influx_api` (InfluxQL, Flux, plans): the other languages, over a `session` · `explain_api`: what queries do
 //! * `log_cursor`: readers of what is written · `names`: lists of series and labels · `write`: writing · `fast_path`: writing by token
 //! * `results`: the result cache. Results are kept by steps where each step stands for itself, else whole, and by bins of time; the store's journal says
 //!   which still hold (`validity`), flash is behind memory (`flash`, `slab_form`)
+//! * `views`: materialised views: definitions and states as documents, the windows that are stored
 //! * `worker`: background threads · `disk_health`: the disk and the folder's health · `upkeep`: backups, compaction, policies, deletes
 
 mod disk_health;
@@ -25,7 +26,6 @@ mod fast_path;
 mod influx_api;
 mod log_cursor;
 mod names;
-mod plan_api;
 mod query_api;
 mod results;
 mod session;
@@ -33,6 +33,7 @@ mod sql_api;
 #[cfg(feature = "sql-datafusion")]
 mod sql_beyond;
 mod upkeep;
+pub mod views;
 mod worker;
 mod write;
 
@@ -60,6 +61,7 @@ pub use write::WriteError;
 
 use disk_health::Watch;
 use results::ResultCache;
+use views::Views;
 use worker::Worker;
 
 /// Settings of an open database.
@@ -144,6 +146,8 @@ pub struct Db {
     helpers: query::Helpers,
     /// Answers that are kept, if any are.
     results: Option<Arc<ResultCache>>,
+    /// Materialised views.
+    views: Arc<Views>,
     /// Held by a backup: what it removes behind it, another could be about to need.
     backing_up: parking_lot::Mutex<()>,
 }
@@ -165,6 +169,7 @@ impl Db {
         let results =
             results(memory_bytes_max, flash_bytes_max, options.result_cache_file, &platform, &store)?.map(Arc::new);
         let watch = Arc::new(Watch::new(&platform, &store));
+        let views = Arc::new(Views::open(&store, &platform.clock));
         let worker = Worker::start(&store, results.as_ref(), &watch, &platform.clock)
             .map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
         Ok(Self {
@@ -183,6 +188,7 @@ impl Db {
             worker,
             helpers: query::Helpers::new(options.query_helpers),
             results,
+            views,
             backing_up: parking_lot::Mutex::new(()),
         })
     }

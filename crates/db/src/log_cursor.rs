@@ -37,11 +37,6 @@ impl Db {
         self.store.log_cursors()
     }
 
-    /// Sequence id up to which everything is on disk.
-    pub fn durable_sequence(&self) -> u64 {
-        self.store.durable_sequence()
-    }
-
     /// Bytes of the log that are retained for cursors alone.
     pub fn log_retained_bytes(&self) -> u64 {
         self.store.log_retained_bytes()

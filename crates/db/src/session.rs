@@ -17,6 +17,7 @@ impl Db {
             helpers: &self.helpers,
             bin_cache: self.bin_cache(budget),
             writer: self,
+            views: Some(&*self.views),
         };
         StoreSession::new(host, budget)
     }
@@ -43,7 +44,9 @@ impl Db {
 
     /// Drops a database with all its rows and frees their disk space; returns whether there was one.
     pub fn drop_database(&self, database: &str) -> Result<bool, StoreError> {
-        self.store.drop_database(database)
+        let dropped = self.store.drop_database(database)?;
+        self.views.forget(database)?;
+        Ok(dropped)
     }
 }
 

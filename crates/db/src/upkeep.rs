@@ -2,6 +2,7 @@
 
 use model::{Matcher, TimeRange};
 use platform::objects::{ObjectOptions, is_inside};
+use query::views::{SourceDelete, ViewCatalog};
 use store::{BackupReport, CompactReport, DatabasePolicy, Deleted, Progress, PruneReport, StoreError};
 
 use crate::Db;
@@ -78,12 +79,15 @@ impl Db {
         range: &TimeRange,
     ) -> Result<Deleted, StoreError> {
         let mut total = Deleted::default();
+        let delete = SourceDelete { database, table: None, range: *range };
+        let hold = self.views.before_delete(&delete).map_err(|error| StoreError::Invalid(error.to_string()))?;
         for matchers in matcher_sets {
             let compiled = index::compile(matchers).map_err(|error| StoreError::Invalid(error.to_string()))?;
             let deleted = self.store.delete(database, &compiled, range)?;
             total.groups += deleted.groups;
             total.series += deleted.series;
         }
+        drop(hold);
         Ok(total)
     }
 }

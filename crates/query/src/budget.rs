@@ -26,6 +26,18 @@ pub enum Stop {
     Cancelled,
 }
 
+/// How a query uses materialised views.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ViewUse {
+    /// Where it names them, and for queries of their sources that they answer.
+    #[default]
+    All,
+    /// Where it names them.
+    Named,
+    /// As tables: their windows as they are stored.
+    Stored,
+}
+
 /// How the program schedules the threads of one query. Nothing in it waits.
 pub trait Schedule: std::fmt::Debug + Send + Sync {
     /// Called at each check, by each thread that works on the query.
@@ -146,6 +158,8 @@ pub struct Budget {
     stop: AtomicU8,
     /// True if cached results must not be used.
     computes_all: AtomicBool,
+    /// How views are used, by the numbers of [`ViewUse`].
+    view_use: AtomicU8,
     /// True if the answer is made of what folding left.
     is_folded: AtomicBool,
     /// True if there must be no such answer.
@@ -188,6 +202,7 @@ impl Budget {
             other_bytes,
             stop: AtomicU8::new(0),
             computes_all: AtomicBool::new(false),
+            view_use: AtomicU8::new(0),
             is_folded: AtomicBool::new(false),
             is_strict: AtomicBool::new(false),
             first_ns: AtomicI64::new(TimeRange::EMPTY.start_ns),
@@ -330,6 +345,25 @@ impl Budget {
     /// Returns whether that was said.
     pub fn computes_all(&self) -> bool {
         self.computes_all.load(Ordering::Relaxed)
+    }
+
+    /// From now on views are used in a certain way.
+    pub fn use_views(&self, view_use: ViewUse) {
+        let number = match view_use {
+            ViewUse::All => 0,
+            ViewUse::Named => 1,
+            ViewUse::Stored => 2,
+        };
+        self.view_use.store(number, Ordering::Relaxed);
+    }
+
+    /// How views are used.
+    pub fn view_use(&self) -> ViewUse {
+        match self.view_use.load(Ordering::Relaxed) {
+            0 => ViewUse::All,
+            1 => ViewUse::Named,
+            _ => ViewUse::Stored,
+        }
     }
 
     /// From now on the query fails where its answer would be made of what folding left.

@@ -6,6 +6,7 @@
 //! * `result`: what a query gives: `frame`s, rows as they were read (`result_rows`), labels of series, `LIMIT`
 //! * `series`: what PromQL reads: `source`s, the one over a store, windows from summaries, groups within a budget (`selection`)
 //! * `session`: what SQL, InfluxQL and plans may read and change; the one over a store, and (`session/testing`) one in memory for tests
+//! * `views`: materialised views: definitions, states, how they are read
 //! * `value`, `time`: values, types and times of SQL and InfluxQL · `statistics`: of numbers, for aggregates
 //! * `arrow`: frames as record batches · `lines`: rows as line protocol
 //! * `budget`, `threads`, `trace`: limits, helping threads, measurements
@@ -23,8 +24,11 @@ mod threads;
 pub mod time;
 mod trace;
 pub mod value;
+pub mod views;
 
-pub use budget::{Budget, FOLDED_WARNING, QueryMemory, QueryMemoryLimit, SAMPLE_BYTES, Schedule, Stop, WriteLimits};
+pub use budget::{
+    Budget, FOLDED_WARNING, QueryMemory, QueryMemoryLimit, SAMPLE_BYTES, Schedule, Stop, ViewUse, WriteLimits,
+};
 pub use execute::{
     BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, LastRow, LastRows, Outcome, Reads, StepReport,
     fill_gaps, interpolated, note_folds,

@@ -5,13 +5,17 @@
 //! * [`tail`]: live streams
 //! * [`delivery`]: jobs that send rows on, their documents and statements · `trigger`: conditions and what is done with their rows · `subscription`:
 //!   InfluxDB's · [`hook`]: requests and signatures · `json`: values as text
+//! * `refresh`: materialised views: which windows changed, computing them, the thread that does it
 
 pub mod delivery;
 mod feed;
 pub mod hook;
 mod json;
+mod refresh;
 mod rows;
 mod series_filter;
 mod subscription;
 pub mod tail;
 mod trigger;
+
+pub use refresh::{RefreshLimits, RefreshThread, Refresher};

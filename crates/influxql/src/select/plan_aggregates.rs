@@ -264,7 +264,7 @@ fn aggregate_of<'c>(call: &'c Call, schema: &Schema) -> Option<(Aggregate, Optio
 }
 
 /// The plan's name for what a call gives.
-fn column_name(call: &Call) -> Option<String> {
+pub(crate) fn column_name(call: &Call) -> Option<String> {
     let Argument::Reference(reference) = &call.argument else { return None };
     let aggregate = match call.function.as_str() {
         "mean" => "avg",

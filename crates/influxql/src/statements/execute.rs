@@ -94,7 +94,9 @@ impl Query {
             | Statement::CreatePolicy { .. }
             | Statement::AlterPolicy { .. }
             | Statement::DropPolicy { .. }
-            | Statement::Subscription(_) => Event::SettingsChanged,
+            | Statement::Subscription(_)
+            | Statement::CreateContinuousQuery(_)
+            | Statement::DropContinuousQuery { .. } => Event::SettingsChanged,
             _ => return None,
         };
         Some((event, statement.to_string()))
@@ -119,6 +121,8 @@ fn changes(statement: &Statement) -> bool {
         | Statement::Delete { .. }
         | Statement::DropSeries { .. }
         | Statement::DropMeasurement(_)
+        | Statement::CreateContinuousQuery(_)
+        | Statement::DropContinuousQuery { .. }
         | Statement::KillQuery(_)
         | Statement::Subscription(_)
         | Statement::Refused(_) => true,

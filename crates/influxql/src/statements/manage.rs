@@ -7,6 +7,7 @@ use query::{DatabaseSettings, QueryError, Session};
 use crate::resolve::condition;
 use crate::resolve::groups::choose;
 use crate::statements::answer::Answer;
+use crate::statements::continuous;
 use crate::statements::request::{RequestContext, database, existing, mentions_time, named_tables};
 use crate::syntax::ast::{Expr, PolicyOptions, Source, Statement};
 use crate::time::{TIME_MAX_NS, TIME_MIN_NS};
@@ -59,6 +60,8 @@ pub(crate) fn run(
         Statement::Delete { sources, condition } => {
             delete(session, database(session, request, None)?, sources, condition.as_ref())?;
         }
+        Statement::CreateContinuousQuery(query) => continuous::create(session, query)?,
+        Statement::DropContinuousQuery { name, database } => continuous::remove(session, database, name)?,
         Statement::KillQuery(number) => {
             return Err(QueryError::Invalid(format!("no such query id: {number}")));
         }

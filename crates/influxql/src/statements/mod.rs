@@ -1,6 +1,7 @@
 //! Statements: each kind in its file, run one after the other.
 
 pub(crate) mod answer;
+mod continuous;
 pub(crate) mod execute;
 mod explain;
 mod into;

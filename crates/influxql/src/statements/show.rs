@@ -1,8 +1,10 @@
 //! `SHOW`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use query::lines::{MEASUREMENT_SPECIAL, TAG_SPECIAL, escaped};
+use query::views::{Dialect, View};
 use query::{QueryError, Session, TableGroup, Value};
 
 use crate::resolve::condition::{self, SplitCondition};
@@ -27,9 +29,7 @@ pub(crate) fn show(session: &dyn Session, request: &RequestContext<'_>, show: &S
         ShowTarget::Subscriptions => Vec::new(),
         ShowTarget::Stats => stats(session, show.module.as_deref())?,
         ShowTarget::Diagnostics => diagnostics(session, show.module.as_deref()),
-        ShowTarget::ContinuousQueries => {
-            session.databases().iter().map(|name| Series::list(name, &["name", "query"], Vec::new())).collect()
-        }
+        ShowTarget::ContinuousQueries => continuous_queries(session),
         ShowTarget::Shards => {
             let columns = [
                 "id",
@@ -51,6 +51,22 @@ pub(crate) fn show(session: &dyn Session, request: &RequestContext<'_>, show: &S
         _ => of_tables(session, database(session, request, show.database.as_deref())?, show)?,
     };
     Ok(Answer { series, messages: Vec::new() })
+}
+
+/// The continuous queries of each database.
+fn continuous_queries(session: &dyn Session) -> Vec<Series> {
+    let mut all = Vec::new();
+    for database in session.databases() {
+        // Of a database that the sender may not read it sees the name alone.
+        let views = session.views(&database).unwrap_or_default();
+        let queries = views.iter().filter(|view| view.definition.dialect == Dialect::InfluxQl);
+        let row = |view: &Arc<View>| {
+            let definition = &view.definition;
+            vec![Value::from(definition.name.as_str()), Value::from(definition.statement.as_str())]
+        };
+        all.push(Series::list(&database, &["name", "query"], queries.map(row).collect()));
+    }
+    all
 }
 
 /// Sizes of each database, as InfluxDB's module `database` has them.

@@ -41,6 +41,11 @@ pub(crate) enum Statement {
         condition: Option<Expr>,
     },
     DropMeasurement(String),
+    CreateContinuousQuery(ContinuousQuery),
+    DropContinuousQuery {
+        name: String,
+        database: String,
+    },
     KillQuery(u64),
     /// A statement that is not supported: its first words.
     Refused(String),
@@ -77,6 +82,18 @@ pub enum SubscriptionStatement {
     },
     /// Lists all.
     Show,
+}
+
+/// A continuous query.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ContinuousQuery {
+    pub(crate) name: String,
+    pub(crate) database: String,
+    /// `RESAMPLE EVERY`.
+    pub(crate) every_ns: Option<i64>,
+    /// `RESAMPLE FOR`.
+    pub(crate) for_ns: Option<i64>,
+    pub(crate) select: Box<Select>,
 }
 
 /// The options of retention policies.

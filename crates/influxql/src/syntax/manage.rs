@@ -4,17 +4,11 @@ use access::grant::{Right, Rights};
 use access::statement::{AccountStatement, RightsChange};
 use zeroize::Zeroizing;
 
-use super::ast::{PolicyOptions, Statement, SubscriptionStatement};
+use super::ast::{ContinuousQuery, PolicyOptions, Statement, SubscriptionStatement};
 use super::parse::{Parsed, Parser};
 
-/// Beginnings of statements of continuous queries and the like.
-const REFUSED: [&[&str]; 5] = [
-    &["create", "continuous", "query"],
-    &["drop", "continuous", "query"],
-    &["drop", "shard"],
-    &["alter", "user"],
-    &["insert"],
-];
+/// Beginnings of statements that do nothing here.
+const REFUSED: [&[&str]; 3] = [&["drop", "shard"], &["alter", "user"], &["insert"]];
 
 /// The policy that every database has.
 const DEFAULT_POLICY: &str = "autogen";
@@ -45,6 +39,14 @@ impl Parser<'_> {
                 return Err(self.unexpected("FROM, WHERE"));
             }
             return Ok(Statement::Delete { sources, condition });
+        }
+        if self.accept_words(&["create", "continuous", "query"]) {
+            return self.continuous_query().map(Statement::CreateContinuousQuery);
+        }
+        if self.accept_words(&["drop", "continuous", "query"]) {
+            let name = self.name()?;
+            self.expect_word("on")?;
+            return Ok(Statement::DropContinuousQuery { name, database: self.name()? });
         }
         if self.accept_words(&["kill", "query"]) {
             let number = self.unsigned()?;
@@ -86,6 +88,29 @@ impl Parser<'_> {
         let database = self.name()?;
         let policy = if self.accept_mark(".") { self.name()? } else { DEFAULT_POLICY.to_owned() };
         Ok((database, policy))
+    }
+
+    /// `name ON database [RESAMPLE [EVERY d] [FOR d]] BEGIN SELECT … END`
+    fn continuous_query(&mut self) -> Parsed<ContinuousQuery> {
+        let name = self.name()?;
+        self.expect_word("on")?;
+        let database = self.name()?;
+        let (mut every_ns, mut for_ns) = (None, None);
+        if self.accept_word("resample") {
+            if self.accept_word("every") {
+                every_ns = Some(self.duration()?);
+            }
+            if self.accept_word("for") {
+                for_ns = Some(self.duration()?);
+            }
+            if every_ns.is_none() && for_ns.is_none() {
+                return Err(self.unexpected("EVERY, FOR"));
+            }
+        }
+        self.expect_word("begin")?;
+        let select = Box::new(self.select()?);
+        self.expect_word("end")?;
+        Ok(ContinuousQuery { name, database, every_ns, for_ns, select })
     }
 
     /// Statements about users; `None` if it is something else.

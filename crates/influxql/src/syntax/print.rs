@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::ast::{
-    Cast, Counted, Dimension, Expr, Field, Fill, Limits, Measurement, Named, PolicyOptions, Select, Show, ShowTarget,
-    Source, Statement, SubscriptionStatement, Target, WithKey,
+    Cast, ContinuousQuery, Counted, Dimension, Expr, Field, Fill, Limits, Measurement, Named, PolicyOptions, Select,
+    Show, ShowTarget, Source, Statement, SubscriptionStatement, Target, WithKey,
 };
 use super::duration;
 use super::parse::is_keyword;
@@ -292,6 +292,22 @@ impl Display for PolicyOptions {
     }
 }
 
+impl Display for ContinuousQuery {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "CREATE CONTINUOUS QUERY {} ON {}", name(&self.name), name(&self.database))?;
+        if self.every_ns.is_some() || self.for_ns.is_some() {
+            out.write_str(" RESAMPLE")?;
+        }
+        if let Some(every_ns) = self.every_ns {
+            write!(out, " EVERY {}", duration::text(every_ns))?;
+        }
+        if let Some(for_ns) = self.for_ns {
+            write!(out, " FOR {}", duration::text(for_ns))?;
+        }
+        write!(out, " BEGIN {} END", self.select)
+    }
+}
+
 impl Display for Statement {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -325,6 +341,10 @@ impl Display for Statement {
                 condition(out, of.as_ref())
             }
             Self::DropMeasurement(of) => write!(out, "DROP MEASUREMENT {}", name(of)),
+            Self::CreateContinuousQuery(query) => write!(out, "{query}"),
+            Self::DropContinuousQuery { name: of, database } => {
+                write!(out, "DROP CONTINUOUS QUERY {} ON {}", name(of), name(database))
+            }
             Self::KillQuery(number) => write!(out, "KILL QUERY {number}"),
             Self::Refused(words) => out.write_str(words),
             Self::Account(statement) => write!(out, "{statement}"),

@@ -141,6 +141,9 @@ fn apply<'a>(operator: Operator, of: &'a [Expression], frame: &'a Frame, row: us
         return all_or_one(operator == Operator::Or, of, frame, row);
     }
     let mut cells = of.iter().map(|of| cell(of, frame, row));
+    if operator == Operator::Coalesce {
+        return cells.find(|cell| *cell != Ok(Cell::Null)).unwrap_or(Ok(Cell::Null));
+    }
     let first = cells.next().transpose()?.unwrap_or(Cell::Null);
     if operator == Operator::Not {
         return match first {

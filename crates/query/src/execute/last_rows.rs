@@ -7,7 +7,7 @@ use store::{End, EndRows, SelectedGroup, TableGroups};
 
 use super::narrow::Narrowing;
 use super::scan::{Reader, Reads};
-use super::{Context, Run};
+use super::{Context, Outcome, Run};
 use crate::plan::Scan;
 use crate::result::series_labels::SeriesLabels;
 use crate::{Frame, FrameColumn, QueryError};
@@ -37,6 +37,20 @@ pub struct LastRow {
     pub frame: u32,
     /// The row's index in it.
     pub row: u32,
+}
+
+impl LastRows {
+    /// The first row of each series of an answer.
+    pub(crate) fn of_frames(outcome: Outcome) -> Self {
+        let mut last = Self { reads: outcome.reads, ..Self::default() };
+        for frame in outcome.frames {
+            let Some(time_ns) = frame.timestamps_ns.first() else { continue };
+            last.rows.push(LastRow { time_ns: *time_ns, frame: last.frames.len() as u32, row: 0 });
+            last.labels.push(frame.labels);
+            last.frames.push(frame.columns);
+        }
+        last
+    }
 }
 
 /// A row of a group, given by its index, with the labels of the series if they are not the group's.

@@ -13,6 +13,7 @@ mod narrow;
 mod rows;
 mod scan;
 mod tables;
+mod view;
 
 pub use cached_bins::{BinCache, BinsRequest, BinsResponse, ComputeBins};
 use end_bins::EndBins;
@@ -30,6 +31,7 @@ use model::Cell;
 
 use crate::plan::{Expression, Grouping, Plan, Scan};
 use crate::result::frame::FrameColumn;
+use crate::views::{Expansion, ViewCatalog};
 use crate::{Budget, Frame, Helpers, QueryError};
 
 /// The store, the limits and the caches that a plan runs with.
@@ -46,6 +48,8 @@ pub(crate) struct Context<'a> {
     pub(crate) helpers: &'a Helpers,
     /// The cache of bins of time, if there is one.
     pub(crate) bin_cache: Option<&'a dyn BinCache>,
+    /// Materialised views, if there are any.
+    pub(crate) views: Option<&'a dyn ViewCatalog>,
 }
 
 /// The answer of a plan, and what it took to compute.
@@ -74,7 +78,7 @@ pub struct StepReport {
 
 /// Rewrites a plan, so that conditions on time become the range to read, and runs it.
 pub(crate) fn execute(plan: &Plan, context: &Context<'_>) -> Result<Outcome, QueryError> {
-    let plan = crate::plan::push_down(plan.clone());
+    let plan = expanded(plan, context)?;
     let mut run = Run { context, steps: Vec::new(), reads: Reads::default() };
     let mut frames = run.plan(&plan)?;
     if run.reads.origins.cut_folds > 0 {
@@ -82,6 +86,15 @@ pub(crate) fn execute(plan: &Plan, context: &Context<'_>) -> Result<Outcome, Que
     }
     frames.sort_by(|a, b| a.labels.cmp(&b.labels));
     Ok(Outcome { frames, steps: run.steps, reads: run.reads })
+}
+
+/// The plan that is run: conditions on time as ranges of scans, and scans of views as what they read.
+pub(crate) fn expanded(plan: &Plan, context: &Context<'_>) -> Result<Plan, QueryError> {
+    let plan = crate::plan::push_down(plan.clone());
+    let Some(catalog) = context.views else { return Ok(plan) };
+    let extent = |scan: &Scan| view::extent(scan, context);
+    let Context { database, budget, .. } = *context;
+    Expansion { catalog, database, budget, extent: &extent }.plan(plan, 0)
 }
 
 struct Run<'a> {
@@ -135,6 +148,7 @@ impl Run<'_> {
                 }
                 Ok(frames)
             }
+            Plan::View(read) => self.view(read),
         }
     }
 

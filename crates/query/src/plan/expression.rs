@@ -81,11 +81,13 @@ pub enum Operator {
     Divide,
     /// `%`: the remainder, of the sign of the first
     Remainder,
+    /// The first that is not null
+    Coalesce,
 }
 
 impl Operator {
     /// All, as they are written.
-    pub const NAMED: [(&'static str, Self); 14] = [
+    pub const NAMED: [(&'static str, Self); 15] = [
         ("and", Self::And),
         ("or", Self::Or),
         ("not", Self::Not),
@@ -100,6 +102,7 @@ impl Operator {
         ("*", Self::Multiply),
         ("/", Self::Divide),
         ("%", Self::Remainder),
+        ("coalesce", Self::Coalesce),
     ];
 
     /// As it is written.
@@ -124,7 +127,7 @@ impl Operator {
     pub const fn takes(self) -> (usize, usize) {
         match self {
             Self::Not => (1, 1),
-            Self::Add | Self::Multiply | Self::And | Self::Or | Self::Subtract => (1, usize::MAX),
+            Self::Add | Self::Multiply | Self::And | Self::Or | Self::Subtract | Self::Coalesce => (1, usize::MAX),
             Self::Divide => (2, usize::MAX),
             _ => (2, 2),
         }

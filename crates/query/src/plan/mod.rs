@@ -83,6 +83,30 @@ pub enum Plan {
     Join(Box<Join>),
     /// The series of several plans.
     Union(Vec<Plan>),
+    /// The rows of a materialised view: stored windows, and windows that are computed now.
+    View(Box<ViewRead>),
+}
+
+/// What a scan of a materialised view reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ViewRead {
+    /// The view.
+    pub name: String,
+    /// Its columns.
+    pub columns: Vec<String>,
+    /// In order of time; no two have a window in common.
+    pub parts: Vec<ViewPart>,
+    /// True if rows count in which no column has a value.
+    pub every_row: bool,
+}
+
+/// A part of the windows of a view.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ViewPart {
+    /// The times of its rows.
+    pub range: TimeRange,
+    /// What gives them, and others maybe.
+    pub plan: Plan,
 }
 
 /// Which series of the store, and which stretch of them.

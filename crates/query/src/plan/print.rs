@@ -4,7 +4,9 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use model::{METRIC_NAME, MatchOp, TimeRange};
 
-use super::{Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, Plan, Scan, Selector};
+use super::{
+    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, Plan, Scan, Selector, ViewRead,
+};
 
 /// Units of durations, longest first, in nanoseconds.
 pub(crate) const UNITS: [(&str, i64); 8] = [
@@ -99,6 +101,7 @@ fn push_steps(out: &mut String, plan: &Plan, depth: usize) {
             }
             return out.push(')');
         }
+        Plan::View(read) => return push_view(out, read, depth),
         Plan::Where { condition, .. } => format!("(where {condition})"),
         Plan::GroupBy { grouping, .. } => grouping_text(grouping),
         Plan::Map { columns, .. } => {
@@ -116,6 +119,20 @@ fn push_steps(out: &mut String, plan: &Plan, depth: usize) {
     }
     new_line(out, depth);
     out.push_str(&step);
+}
+
+/// Which parts of a view are read as they are stored, and which are computed; it is not read back.
+fn push_view(out: &mut String, read: &ViewRead, depth: usize) {
+    new_line(out, depth);
+    let _ = write!(out, "(view {}", quoted(&read.name));
+    for part in &read.parts {
+        new_line(out, depth + 1);
+        let is_stored = matches!(part.plan, Plan::Scan(_));
+        out.push_str(if is_stored { "(stored " } else { "(computed " });
+        push_plan(out, &part.plan, depth + 2);
+        out.push(')');
+    }
+    out.push(')');
 }
 
 fn push_join(out: &mut String, join: &Join, depth: usize) {
@@ -145,7 +162,7 @@ impl Plan {
             | Self::Order { input, .. }
             | Self::Limit { input, .. }
             | Self::Last { input, .. } => Some(input),
-            Self::Scan(_) | Self::Join(_) | Self::Union(_) => None,
+            Self::Scan(_) | Self::Join(_) | Self::Union(_) | Self::View(_) => None,
         }
     }
 }

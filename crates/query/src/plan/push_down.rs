@@ -31,7 +31,7 @@ pub(crate) fn push_down(plan: Plan) -> Plan {
             Plan::Join(join)
         }
         Plan::Union(plans) => Plan::Union(plans.into_iter().map(push_down).collect()),
-        scan @ Plan::Scan(_) => scan,
+        source @ (Plan::Scan(_) | Plan::View(_)) => source,
     }
 }
 

@@ -11,6 +11,9 @@ impl Plan {
             Self::Scan(scan) => scan.range,
             Self::Join(join) => join.left.read_range().union(join.right.read_range()),
             Self::Union(plans) => plans.iter().map(Self::read_range).fold(TimeRange::EMPTY, TimeRange::union),
+            Self::View(read) => {
+                read.parts.iter().map(|part| part.plan.read_range()).fold(TimeRange::EMPTY, TimeRange::union)
+            }
             _ => self.input().map_or(TimeRange::EMPTY, Self::read_range),
         }
     }

@@ -5,11 +5,13 @@ pub(crate) mod store_session;
 pub mod testing;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use model::{Labels, TimeRange, ValueType};
 use store::TableSchema;
 
 use crate::plan::{Scan, Selector};
+use crate::views::{RefreshRequest, View, ViewDefinition, ViewOptions, ViewStatus};
 use crate::{Budget, LastRows, Outcome, Plan, QueryError, Reads};
 
 /// A group of a table: its tags, and the fields that it has.
@@ -122,4 +124,30 @@ pub trait Session: Sync {
 
     /// Drops a database with all its rows; returns whether there was one.
     fn drop_database(&self, database: &str) -> Result<bool, QueryError>;
+
+    /// A plan as it is run: with what views are read as in the place of their scans.
+    fn expanded(&self, database: &str, plan: &Plan) -> Result<Plan, QueryError>;
+
+    /// The materialised views of a database, by name.
+    fn views(&self, database: &str) -> Result<Vec<Arc<View>>, QueryError>;
+
+    /// How a materialised view is doing.
+    fn view_status(&self, database: &str, name: &str) -> Result<ViewStatus, QueryError>;
+
+    /// Makes a materialised view. Its maker and what the maker may read become part of it.
+    fn create_view(&self, definition: ViewDefinition) -> Result<(), QueryError>;
+
+    /// Drops a materialised view with its stored windows; returns whether there was one.
+    fn drop_view(&self, database: &str, name: &str) -> Result<bool, QueryError>;
+
+    /// Changes a materialised view's settings.
+    fn set_view_options(&self, database: &str, name: &str, options: ViewOptions) -> Result<(), QueryError>;
+
+    /// Has windows of a materialised view computed.
+    fn refresh_view(&self, request: &RefreshRequest<'_>) -> Result<(), QueryError>;
+
+    /// The materialised view of a name.
+    fn view(&self, database: &str, name: &str) -> Result<Option<Arc<View>>, QueryError> {
+        Ok(self.views(database)?.into_iter().find(|view| view.definition.name == name))
+    }
 }

@@ -1,6 +1,7 @@
 //! The session over a store.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use access::grant::Right;
 use model::{Field, Labels, Matcher, TimeRange, ValueType};
@@ -11,7 +12,8 @@ use super::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup};
 use crate::execute::{self, Context};
 use crate::plan::{Scan, Selector};
 use crate::series::selection;
-use crate::{BinCache, Budget, Helpers, LastRows, Outcome, Plan, QueryError, Reads};
+use crate::views::{RefreshRequest, SourceDelete, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus};
+use crate::{BinCache, Budget, Frame, Helpers, LastRows, Outcome, Plan, QueryError, Reads, ViewUse};
 
 /// Writes for a session: who opened the store knows how lines are read, and watches its disk.
 pub trait SessionWriter: Sync {
@@ -35,6 +37,8 @@ pub struct SessionHost<'a> {
     pub bin_cache: Option<&'a dyn BinCache>,
     /// Writes rows.
     pub writer: &'a dyn SessionWriter,
+    /// Materialised views, if there are any.
+    pub views: Option<&'a dyn ViewCatalog>,
 }
 
 /// One statement's session over a store, within the statement's budget.
@@ -58,12 +62,13 @@ impl<'a> StoreSession<'a> {
         reads: impl FnOnce(&T) -> Reads,
     ) -> Result<T, QueryError> {
         let (database, _) = selection::reach(database, &[], self.budget)?;
-        let SessionHost { store, clock, helpers, bin_cache, .. } = self.host;
+        let SessionHost { store, clock, helpers, bin_cache, views, .. } = self.host;
         if store.is_strict(database) {
             self.budget.be_strict();
         }
         let clock_ns = || clock.now_ns();
-        let done = read(&Context { store, database, budget: self.budget, clock_ns: &clock_ns, helpers, bin_cache })?;
+        let budget = self.budget;
+        let done = read(&Context { store, database, budget, clock_ns: &clock_ns, helpers, bin_cache, views })?;
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).merge(&reads(&done));
         Ok(done)
     }
@@ -84,6 +89,41 @@ impl<'a> StoreSession<'a> {
     fn has_readable_series(&self, database: &str, table: &str) -> Result<bool, QueryError> {
         let wanted = TableSelection { database, table, fields: &[], matchers: &[] };
         Ok(!selection::select_table(self.host.store, &wanted, self.budget)?.is_empty())
+    }
+
+    /// The views, for those who may change them in a database.
+    fn changeable_views(&self, database: &str) -> Result<&dyn ViewCatalog, QueryError> {
+        self.require(Right::Write, database)?;
+        if !self.budget.scope().matchers(Right::Write, database).is_empty() {
+            let message = format!("views are of the whole database {database}, of which the account may write a part");
+            return Err(QueryError::Forbidden(message));
+        }
+        self.host.views.ok_or_else(|| QueryError::Invalid("there are no materialised views here".to_owned()))
+    }
+
+    /// The view that a scan of a table reads, for those who may read the database.
+    fn readable_view(&self, database: &str, table: &str) -> Result<Option<Arc<View>>, QueryError> {
+        let Some(view) = self.host.views.and_then(|views| views.view_of_table(database, table)) else {
+            return Ok(None);
+        };
+        let (database, _) = selection::reach(database, &[], self.budget)?;
+        Ok((database == view.definition.database && self.budget.view_use() != ViewUse::Stored).then_some(view))
+    }
+
+    /// Runs a plan again if windows that it may have read were deleted to be written again meanwhile.
+    fn run_consistently(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
+        const ATTEMPTS_MAX: usize = 4;
+        let rewrites = || self.host.views.map_or(0, ViewCatalog::rewrites);
+        let mut attempt = 1;
+        loop {
+            let (before, held) = (rewrites(), self.budget.samples());
+            let outcome = self.read(database, |context| execute::execute(plan, context), |outcome| outcome.reads)?;
+            if before % 2 == 0 && before == rewrites() || attempt == ATTEMPTS_MAX {
+                return Ok(outcome);
+            }
+            self.budget.give_back(self.budget.samples().saturating_sub(held) as usize);
+            attempt += 1;
+        }
     }
 
     fn is_narrowed(&self, database: &str) -> bool {
@@ -119,10 +159,20 @@ impl Session for StoreSession<'_> {
             }
             tables = readable;
         }
+        let views = self.views(database)?;
+        tables
+            .extend(views.iter().filter(|view| view.definition.is_exposed()).map(|view| view.definition.name.clone()));
+        tables.sort_unstable();
+        tables.dedup();
         Ok(tables)
     }
 
     fn table(&self, database: &str, name: &str) -> Result<Option<TableSchema>, QueryError> {
+        if let Some(view) = self.readable_view(database, name)? {
+            let definition = &view.definition;
+            let fields = definition.shown_fields().cloned().collect();
+            return Ok(Some(TableSchema { name: definition.name.clone(), tags: definition.labels().to_vec(), fields }));
+        }
         let scope = self.budget.scope();
         if !scope.may(Right::Read, database) && scope.may(Right::Write, database) {
             // An INSERT looks at the columns that it is for.
@@ -136,6 +186,14 @@ impl Session for StoreSession<'_> {
     }
 
     fn groups(&self, database: &str, scan: &Scan) -> Result<Vec<TableGroup>, QueryError> {
+        if let Some(view) = self.scanned_view(database, scan)? {
+            let fields: Vec<String> = view.definition.shown_fields().map(|(name, _)| name.clone()).collect();
+            let held = self.budget.samples();
+            let outcome = self.run_consistently(database, &Plan::Scan(scan.clone()))?;
+            self.budget.give_back(self.budget.samples().saturating_sub(held) as usize);
+            let group = |frame: Frame| TableGroup { tags: frame.labels, fields: fields.clone() };
+            return Ok(outcome.frames.into_iter().map(group).collect());
+        }
         let groups = self.read(database, |context| execute::table_groups(scan, context), |_| Reads::default())?;
         let group = |group: SelectedGroup| TableGroup {
             fields: group.columns.iter().map(|column| column.field.to_string()).collect(),
@@ -145,16 +203,25 @@ impl Session for StoreSession<'_> {
     }
 
     fn tag_values(&self, database: &str, scan: &Scan, tag: &str) -> Result<Vec<String>, QueryError> {
+        if self.scanned_view(database, scan)?.is_some() {
+            let groups = self.groups(database, scan)?;
+            let values: BTreeSet<&str> = groups.iter().filter_map(|group| group.tags.get(tag)).collect();
+            return Ok(values.into_iter().map(str::to_owned).collect());
+        }
         self.read(database, |context| execute::tag_values(scan, tag, context), |_| Reads::default())
     }
 
     fn run(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
         self.budget().note_read(&plan.read_range());
-        self.read(database, |context| execute::execute(plan, context), |outcome| outcome.reads)
+        self.run_consistently(database, plan)
     }
 
     fn last_rows(&self, database: &str, scan: &Scan) -> Result<LastRows, QueryError> {
         self.budget().note_read(&scan.range);
+        if self.scanned_view(database, scan)?.is_some() {
+            let last = Plan::Last { input: Box::new(Plan::Scan(scan.clone())), rows: 1 };
+            return Ok(LastRows::of_frames(self.run_consistently(database, &last)?));
+        }
         self.read(database, |context| execute::last_rows(scan, context), |rows| rows.reads)
     }
 
@@ -172,8 +239,15 @@ impl Session for StoreSession<'_> {
 
     fn delete(&self, database: &str, table: &str, selectors: &[Selector], range: &TimeRange) -> Result<(), QueryError> {
         self.require(Right::Admin, database)?;
+        if let Some(view) = self.host.views.and_then(|views| views.view_of_table(database, table)) {
+            let name = &view.definition.name;
+            let message = format!("{name:?} is a materialised view: its rows are computed from those of its source");
+            return Err(QueryError::Invalid(message));
+        }
         let matchers: Vec<Matcher> = selectors.iter().map(Selector::matcher).collect();
         let compiled = index::compile(&matchers)?;
+        let delete = SourceDelete { database, table: Some(table), range: *range };
+        let _hold = self.host.views.map(|views| views.before_delete(&delete)).transpose()?;
         self.host.store.delete_rows(database, table, &compiled, range).map_err(storage)?;
         self.host.store.carry_out_deletes().map_err(storage)
     }
@@ -193,6 +267,15 @@ impl Session for StoreSession<'_> {
 
     fn drop_table(&self, database: &str, table: &str) -> Result<bool, QueryError> {
         self.require(Right::Admin, database)?;
+        if let Some(views) = self.host.views {
+            if let Some(view) = views.view_of_table(database, table) {
+                return Err(QueryError::Invalid(format!(
+                    "{table:?} is a materialised view: DROP MATERIALIZED VIEW {} drops it",
+                    view.definition.name
+                )));
+            }
+            refuse_read_by_views(views, database, table)?;
+        }
         self.host.store.drop_table(database, table).map_err(storage)
     }
 
@@ -230,7 +313,74 @@ impl Session for StoreSession<'_> {
 
     fn drop_database(&self, database: &str) -> Result<bool, QueryError> {
         self.require(Right::Admin, database)?;
-        self.host.store.drop_database(database).map_err(storage)
+        let dropped = self.host.store.drop_database(database).map_err(storage)?;
+        if let Some(views) = self.host.views {
+            views.remove_all(database)?;
+        }
+        Ok(dropped)
+    }
+
+    fn expanded(&self, database: &str, plan: &Plan) -> Result<Plan, QueryError> {
+        self.read(database, |context| execute::expanded(plan, context), |_| Reads::default())
+    }
+
+    fn views(&self, database: &str) -> Result<Vec<Arc<View>>, QueryError> {
+        let Some(views) = self.host.views else { return Ok(Vec::new()) };
+        let (database, _) = selection::reach(database, &[], self.budget)?;
+        Ok(views.views(database))
+    }
+
+    fn view_status(&self, database: &str, name: &str) -> Result<ViewStatus, QueryError> {
+        let (database, _) = selection::reach(database, &[], self.budget)?;
+        Ok(self.host.views.map(|views| views.status(database, name)).unwrap_or_default())
+    }
+
+    fn create_view(&self, mut definition: ViewDefinition) -> Result<(), QueryError> {
+        let database = definition.database.clone();
+        let views = self.changeable_views(&database)?;
+        // What the maker reads by it is checked when it is made, and part of it from then on.
+        let scope = self.budget.scope();
+        let _ = selection::reach(&database, &[], self.budget)?;
+        self.require(Right::Read, &database)?;
+        definition.narrow(scope.matchers(Right::Read, &database).iter());
+        definition.maker = scope.name.to_string();
+        definition.check()?;
+        if definition.is_exposed() && self.host.store.table(&database, &definition.name)?.is_some() {
+            let message = format!("relation {:?} already exists: a view has a name of its own", definition.name);
+            return Err(QueryError::Invalid(message));
+        }
+        views.create(definition)
+    }
+
+    fn drop_view(&self, database: &str, name: &str) -> Result<bool, QueryError> {
+        self.changeable_views(database)?.remove(database, name)
+    }
+
+    fn set_view_options(&self, database: &str, name: &str, options: ViewOptions) -> Result<(), QueryError> {
+        self.changeable_views(database)?.set_options(database, name, options)
+    }
+
+    fn refresh_view(&self, request: &RefreshRequest<'_>) -> Result<(), QueryError> {
+        self.changeable_views(request.database)?.request_refresh(request)
+    }
+}
+
+impl StoreSession<'_> {
+    /// The view that a scan reads.
+    fn scanned_view(&self, database: &str, scan: &Scan) -> Result<Option<Arc<View>>, QueryError> {
+        scan.table.as_ref().map_or(Ok(None), |table| self.readable_view(database, &table.name))
+    }
+}
+
+/// Refuses to drop a table that views read.
+fn refuse_read_by_views(views: &dyn ViewCatalog, database: &str, table: &str) -> Result<(), QueryError> {
+    let readers = views.views(database);
+    match readers.iter().find(|view| view.definition.source() == table) {
+        None => Ok(()),
+        Some(reader) => Err(QueryError::Invalid(format!(
+            "the view {:?} reads {table:?}: drop the view first",
+            reader.definition.name
+        ))),
     }
 }
 

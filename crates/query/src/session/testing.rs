@@ -40,7 +40,7 @@ impl MemoryDatabases {
     /// A session for one statement.
     pub fn session<'a>(&'a self, budget: &'a Budget) -> StoreSession<'a> {
         let Self { store, platform, helpers, .. } = self;
-        let host = SessionHost { store, clock: &*platform.clock, helpers, bin_cache: None, writer: self };
+        let host = SessionHost { store, clock: &*platform.clock, helpers, bin_cache: None, writer: self, views: None };
         StoreSession::new(host, budget)
     }
 

@@ -127,6 +127,19 @@ impl CalendarBins {
         self.width
     }
 
+    /// Local time at which one of the bins begins, as if it were UTC.
+    pub const fn origin_ns(&self) -> i64 {
+        self.origin_ns
+    }
+
+    /// The name of the zone; `None` for an offset that has none.
+    pub fn zone_name(&self) -> Option<String> {
+        if self.fixed_ns == Some(0) {
+            return Some("UTC".to_owned());
+        }
+        self.zone.iana_name().map(str::to_owned)
+    }
+
     /// Width and offset in nanoseconds if all bins are equally long.
     pub fn equal_bins(&self) -> Option<(i64, i64)> {
         let offset_ns = self.fixed_ns.filter(|_| self.width.months == 0)?;

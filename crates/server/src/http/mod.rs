@@ -49,4 +49,5 @@ pub(crate) mod tail;
 pub(crate) mod targets;
 pub(crate) mod text;
 pub(crate) mod triggers;
+pub(crate) mod views;
 pub(crate) mod write;

@@ -33,6 +33,7 @@ use crate::http::search;
 use crate::http::status;
 use crate::http::tail;
 use crate::http::triggers;
+use crate::http::views;
 use crate::http::write;
 use crate::sign_in::rights::{self, Need, Needs};
 use crate::sign_in::{accounts, oidc, oidc_page, page_session};
@@ -114,6 +115,7 @@ fn reads() -> Vec<Route> {
         Route::new("/api/v1/status/runtimeinfo", ServerAdmin, get(status::runtime_info)),
         Route::new("/api/v1/status/tsdb", Read, get(status::tsdb)),
         Route::new("/api/v1/status/buildinfo", SignIn, get(status::build_info)),
+        Route::new("/api/v1/views", Read, get(views::list)),
         Route::new("/metrics", ServerAdmin, get(status::metrics)),
     ]
 }

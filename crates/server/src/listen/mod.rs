@@ -31,6 +31,7 @@ use crate::listen::accept::{Acceptor, Source};
 use crate::listen::http2::Grpc;
 use crate::listen::stream::{LineProtocol, Lines, serve_udp};
 use crate::listen::tls::Tls;
+use crate::log;
 use crate::pushed;
 use crate::settings::{Listener, ServerSettings};
 use crate::sign_in::rights;
@@ -248,6 +249,7 @@ impl Server {
     /// Serves until `stop` resolves or a client may end the server and does (`/-/quit`); then finishes requests under way, for as long as the settings allow.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let sampling = [host::start(&self.state), host::repeat(&self.state, pushed::INTERVAL_MS, pushed::write_all)];
+        let refreshing = start_refreshing(&self.state.db);
         let Front { stopping, acceptor, mut all_ended, tls, .. } = self.front;
         let source = |listener, flag| Source::Tcp(listener, tls_of(tls.as_ref(), flag));
         let (state, stopped) = (&self.state, &acceptor.stop);
@@ -300,6 +302,7 @@ impl Server {
         for repeated in sampling {
             repeated.stop().await;
         }
+        stop_refreshing(refreshing).await;
         let patience = Duration::from_millis(self.state.settings.stop_timeout_ms);
         // Nothing is sent: it ends when the last connection has dropped its end.
         let _ = tokio::time::timeout(patience, all_ended.recv()).await;
@@ -331,5 +334,19 @@ mod unix_socket {
         let listener = UnixListener::bind(new)?;
         platform::private::publish_socket(new, path)?;
         Ok(listener)
+    }
+}
+
+/// Starts the thread that keeps materialised views right; without it they are computed when they are read.
+fn start_refreshing(db: &Arc<Db>) -> Option<views::RefreshThread> {
+    let started = views::RefreshThread::start(db);
+    started.inspect_err(|error| log::warn(&format!("materialised views are not stored: no thread: {error}"))).ok()
+}
+
+/// Returns when the pass under way has ended.
+async fn stop_refreshing(refreshing: Option<views::RefreshThread>) {
+    if let Some(refreshing) = refreshing {
+        // A panic was reported when it happened.
+        let _ = tokio::task::spawn_blocking(move || refreshing.stop()).await;
     }
 }

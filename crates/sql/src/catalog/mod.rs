@@ -111,6 +111,7 @@ impl Run<'_> {
         match schema.as_deref() {
             Some("information_schema") => self.information_schema(&name).map(Some),
             Some("pg_catalog") => self.pg_catalog(&name).map(Some),
+            Some("timescaledb_information") => self.timescale_information(&name),
             None if name.starts_with("pg_") => self.pg_catalog(&name).map(Some),
             _ => Ok(None),
         }

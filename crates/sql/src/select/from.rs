@@ -124,7 +124,8 @@ impl Run<'_> {
     }
 
     pub(crate) fn scope(&self, schema: &TableSchema, qualifier: &str) -> Scope {
-        let mut scope = table_scope(schema, self.time_name(), qualifier);
+        let time_name = self.time_name_of(&schema.name).unwrap_or_else(|_| self.time_name().to_owned());
+        let mut scope = table_scope(schema, &time_name, qualifier);
         scope.columns.push(ScopeColumn {
             qualifier: Some(qualifier.to_owned()),
             name: SERIES.to_owned(),

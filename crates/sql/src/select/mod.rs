@@ -17,6 +17,7 @@ mod pushed;
 mod sample;
 pub(crate) mod table_rows;
 pub(crate) mod type_tree;
+mod view;
 pub(crate) mod windows;
 
 pub(crate) use filter::lower;

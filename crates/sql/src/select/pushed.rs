@@ -14,7 +14,7 @@ use crate::run::Run;
 use crate::scope::{Role, Scope};
 
 /// The kind of a key in the plan.
-enum PlanKey {
+pub(super) enum PlanKey {
     Tag(String),
     Bin,
 }
@@ -183,7 +183,7 @@ fn cut(plan: Plan, wanted: RowsWanted) -> Plan {
 }
 
 /// The aggregates as the plan has them; `None` if it lacks one.
-fn aggregates(grouped: &Grouped, scope: &Scope) -> Option<Vec<AggregateCall>> {
+pub(super) fn aggregates(grouped: &Grouped, scope: &Scope) -> Option<Vec<AggregateCall>> {
     grouped.calls.iter().map(|call| aggregate_of(call, scope)).collect()
 }
 
@@ -209,7 +209,7 @@ fn aggregate_of(call: &BoundAggregate, scope: &Scope) -> Option<AggregateCall> {
 }
 
 /// The keys, and the bins of the one that is of time.
-fn plan_keys<'a>(
+pub(super) fn plan_keys<'a>(
     grouped: &'a Grouped,
     scope: &Scope,
     environment: &crate::expression::Environment,

@@ -10,10 +10,11 @@ mod returning;
 mod row_program;
 mod session;
 mod settings;
+pub(crate) mod views;
 
 use std::sync::Arc;
 
-use query::{Session, Value};
+use query::{Plan, Session, Value};
 use sqlparser::ast::{ShowCreateObject, ShowStatementOptions, Statement};
 
 pub(crate) use insert::Unwritable;
@@ -168,6 +169,11 @@ fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientC
 
 impl Run<'_> {
     fn statement(&mut self, statement: &Statement) -> Result<Answer, SqlError> {
+        self.view_statement(statement)?.map_or_else(|| self.other_statement(statement), Ok)
+    }
+
+    /// A statement that is not about materialised views.
+    fn other_statement(&mut self, statement: &Statement) -> Result<Answer, SqlError> {
         if let Some((answer, notice)) = accepted::accepted(statement) {
             if !self.describes {
                 self.client.notices.push(notice);
@@ -269,11 +275,10 @@ impl Run<'_> {
         let rows = self.query(query)?.rows.len();
         let elapsed_ns = self.session.now_ns() - start_ns;
         self.describes = described;
-        let mut lines: Vec<String> = self
-            .plans
-            .iter()
-            .flat_map(|plan| plan.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
-            .collect();
+        let plans = self.plans.iter().map(|plan| self.session.expanded(&self.environment.database, plan));
+        let plans: Vec<Plan> = plans.collect::<Result<_, _>>()?;
+        let mut lines: Vec<String> =
+            plans.iter().flat_map(|plan| plan.to_string().lines().map(str::to_owned).collect::<Vec<_>>()).collect();
         if lines.is_empty() {
             lines.push("no table is read".to_owned());
         }
@@ -321,6 +326,7 @@ impl Run<'_> {
                 let tables = self.tables()?;
                 Some(Relation::of_texts(&names, tables.into_iter().enumerate().map(row)))
             }
+            ("materialized_views", []) => Some(self.materialized_views()?),
             ("table_columns", [table]) => Some(self.columns(&table.to_string())?),
             _ => None,
         })

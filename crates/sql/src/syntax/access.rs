@@ -41,7 +41,7 @@ impl Parsed {
 /// change something.
 fn only_reads(statement: &Statement) -> bool {
     match statement {
-        Statement::Query(query) => query_reads(query),
+        Statement::Query(query) => query_reads(query) && !crate::statement::views::is_policy_call(query),
         Statement::Explain { statement, .. } => matches!(&**statement, Statement::Query(query) if query_reads(query)),
         Statement::Copy { to, .. } => *to,
         Statement::ExplainTable { .. }

@@ -22,6 +22,23 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    /// A cursor at the first of some tokens.
+    pub(super) const fn new(tokens: &'a [TokenWithSpan], dialect: &'a dyn Dialect) -> Self {
+        Self { tokens, next: 0, dialect }
+    }
+
+    /// A cursor of the same dialect at the first of other tokens.
+    pub(super) const fn with_tokens(&self, tokens: &'a [TokenWithSpan]) -> Self {
+        Self::new(tokens, self.dialect)
+    }
+
+    /// Takes a symbol if it comes next; returns whether it did.
+    pub(super) fn take_symbol(&mut self, symbol: &Token) -> bool {
+        let found = self.peek().is_some_and(|token| token.token == *symbol);
+        self.next += usize::from(found);
+        found
+    }
+
     pub(super) fn peek(&self) -> Option<&'a TokenWithSpan> {
         self.tokens.get(self.next)
     }

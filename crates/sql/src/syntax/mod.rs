@@ -8,3 +8,4 @@ pub(crate) mod questdb;
 pub(crate) mod settings;
 mod spelling;
 pub(crate) mod triggers;
+pub(crate) mod views;

@@ -20,6 +20,7 @@ use crate::syntax::questdb;
 use crate::syntax::settings::{self, SettingsByPlace};
 use crate::syntax::spelling;
 use crate::syntax::triggers::{self, TriggerStatement, TriggersByPlace};
+use crate::syntax::views::{self, ViewStatement, ViewsByPlace};
 
 /// Bytes of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -45,6 +46,8 @@ pub struct Parsed {
     triggers: TriggersByPlace,
     /// Where the names of the cursors stand that MOVE moves.
     moves: HashSet<(u64, u64)>,
+    /// Statements about materialised views.
+    views: ViewsByPlace,
 }
 
 /// The clauses of SELECTs beyond SQL, by the line and column of each.
@@ -116,6 +119,16 @@ impl Parsed {
         self.about_users(statement).is_some()
     }
 
+    /// The statement about a materialised view that a statement is.
+    pub(crate) fn view_statement(&self, statement: &Statement) -> Option<&ViewStatement> {
+        let name = match statement {
+            Statement::Drop { names, .. } => names.first()?,
+            Statement::CreateView(create) => &create.name,
+            _ => return None,
+        };
+        self.views.get(&position(name.0.last()?.as_ident()?.span.start))
+    }
+
     fn about_users(&self, statement: &Statement) -> Option<&AccountStatement> {
         self.accounts.get(&stand_in_position(statement)?)
     }
@@ -180,10 +193,11 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
     check_depth(&tokens)?;
-    let Extracted { tokens, mut parsed } = extract(tokens, &dialect)?;
+    let (tokens, views) = views::extract(&tokens, &dialect)?;
+    let Extracted { tokens, mut parsed } = extract(&tokens, &dialect)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     parsed.statements = parser.parse_statements().map_err(|error| syntax(&error))?;
-    Ok(parsed)
+    Ok(Parsed { views, ..parsed })
 }
 
 /// The parser counts what it recurses through; chains of operators it does not, and they are recursed through later.
@@ -258,12 +272,10 @@ impl Extracted {
 }
 
 /// Tokens without the extensions.
-fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracted, SqlError> {
+fn extract(tokens: &[TokenWithSpan], dialect: &dyn Dialect) -> Result<Extracted, SqlError> {
     let mut out = Extracted::default();
     let mut levels = vec![Level::default()];
-    let tokens: Vec<TokenWithSpan> =
-        tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
-    let mut cursor = Cursor { tokens: &tokens, next: 0, dialect };
+    let mut cursor = Cursor::new(tokens, dialect);
     let mut statement_start = 0;
     while let Some(token) = cursor.peek() {
         let begins = out.tokens.last().is_none_or(|last| last.token == Token::SemiColon);
@@ -324,7 +336,7 @@ fn extract(tokens: Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Result<Extracte
 
 impl Cursor<'_> {
     /// `1h`, `15m` or `'15m'`
-    fn width(&mut self) -> Result<String, SqlError> {
+    pub(super) fn width(&mut self) -> Result<String, SqlError> {
         let Some(Token::Number(number, _)) = self.peek().map(|token| &token.token) else {
             return if matches!(self.peek().map(|token| &token.token), Some(Token::SingleQuotedString(_))) {
                 self.text()

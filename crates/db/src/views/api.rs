@@ -1,0 +1,381 @@
+//! What the refresher of views works with: their states, their windows as they are computed and as they are stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use index::compile;
+use model::{Cell, Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
+use query::plan::{Plan, Scan, Selector, TableColumns};
+use query::views::{PendingRange, View, ViewCatalog, ViewDefinition, ViewStatus, subtract};
+use query::{Budget, Frame, QueryError, Session, Value, ViewUse};
+
+use super::storage;
+use crate::Db;
+
+/// Rows that one request writes.
+const ROWS_PER_WRITE: usize = 10_000;
+
+/// A row of a view as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRow {
+    /// Its labels.
+    pub labels: Labels,
+    /// The time of its window.
+    pub time_ns: i64,
+    /// A value for each of the view's columns; null for none.
+    pub values: Vec<Value>,
+}
+
+/// A moment up to which a database's log was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViewMark {
+    /// Sequence id of the last record.
+    pub sequence: u64,
+    /// The journal's snapshot.
+    snapshot: u64,
+}
+
+/// A part of the windows of a view.
+#[derive(Debug, Clone)]
+pub struct ViewWindows<'a> {
+    /// The view.
+    pub view: &'a View,
+    /// Their times: whole windows.
+    pub range: TimeRange,
+    /// Which of the source's groups.
+    pub selectors: Vec<Selector>,
+}
+
+impl Db {
+    /// The databases that have materialised views.
+    pub fn view_databases(&self) -> BTreeSet<String> {
+        self.views.state.read().views.keys().map(|(database, _)| database.clone()).collect()
+    }
+
+    /// The materialised views of a database, by name.
+    pub fn views(&self, database: &str) -> Vec<Arc<View>> {
+        self.views.views(database)
+    }
+
+    /// A materialised view; `None` if there is none of the name.
+    pub fn view(&self, database: &str, name: &str) -> Option<Arc<View>> {
+        self.views.find(database, name)
+    }
+
+    /// How a materialised view is doing.
+    pub fn view_status(&self, database: &str, name: &str) -> ViewStatus {
+        self.views.status(database, name)
+    }
+
+    /// Documents of views that could not be read: of which, and why.
+    pub fn unreadable_views(&self) -> &[(String, String)] {
+        &self.views.unreadable
+    }
+
+    /// The views by way of which a view reads a table, from that table on; the last one is the view itself.
+    pub fn views_below(&self, view: &Arc<View>) -> (String, Vec<Arc<View>>) {
+        let mut chain = vec![view.clone()];
+        let mut source = view.definition.source().to_owned();
+        while let Some(below) = self.views.view_of_table(&view.definition.database, &source) {
+            below.definition.source().clone_into(&mut source);
+            chain.push(below);
+        }
+        chain.reverse();
+        (source, chain)
+    }
+
+    /// Windows that begin before this time are not computed again: a part of their source is gone.
+    pub fn view_frozen_before_ns(&self, view: &View) -> i64 {
+        view.first_from(self.views.frozen_before_ns(view))
+    }
+
+    /// Marks the present: what readers see now is what the log has up to the mark.
+    pub fn mark_views(&self) -> Result<Option<ViewMark>, QueryError> {
+        let sequence = self.store.mark();
+        let snapshot = self.store.journal().snapshot_at(sequence);
+        // Names of new columns wait for the next commit of rows: without one cursors would not come so far.
+        self.store.commit_seen().map_err(storage)?;
+        Ok(snapshot.map(|snapshot| ViewMark { sequence, snapshot }))
+    }
+
+    /// Notes that the stored windows of a database's views are right as of a mark, but for those that are pending.
+    pub fn note_views_right(&self, database: &str, mark: &ViewMark) {
+        self.views.state.write().right_until.insert(database.to_owned(), mark.snapshot);
+    }
+
+    /// Notes how a refresh went.
+    pub fn note_view(&self, view: &View, change: impl FnOnce(&mut ViewStatus)) {
+        self.views.note(&view.definition.database, &view.definition.name, change);
+    }
+
+    /// Has windows that are over by now count among those that are stored, once they are computed; returns whether there are such.
+    pub fn advance_view(&self, view: &View) -> Result<bool, QueryError> {
+        let newest_ns = self.views.newest_window(view);
+        let moved = TimeRange { start_ns: view.state.watermark_ns, end_ns: newest_ns.saturating_sub(1) };
+        if moved.start_ns > moved.end_ns {
+            return Ok(false);
+        }
+        let ViewDefinition { database, name, .. } = &view.definition;
+        self.views.change_state((database, name), false, |state| {
+            state.watermark_ns = newest_ns;
+            state.add(PendingRange { range: moved, is_fill: true });
+        })?;
+        Ok(true)
+    }
+
+    /// Adds ranges of windows that are to be computed; on disk when this returns.
+    pub fn add_view_ranges(&self, view: &View, ranges: &[TimeRange]) -> Result<(), QueryError> {
+        let ViewDefinition { database, name, .. } = &view.definition;
+        self.views.change_state((database, name), true, |state| {
+            for range in ranges {
+                state.add(PendingRange { range: view.windows_of(range), is_fill: false });
+            }
+        })
+    }
+
+    /// Takes a range of windows out of those that are to be computed, unless a delete that is under way has it.
+    pub fn finish_view_range(&self, view: &View, done: &TimeRange, is_durable: bool) -> Result<(), QueryError> {
+        let ViewDefinition { database, name, .. } = &view.definition;
+        let key = (database.clone(), name.clone());
+        self.views.change_state((database, name), is_durable, |state| {
+            let held = self.views.state.read().active_deletes.clone();
+            let held: Vec<TimeRange> =
+                held.into_iter().filter(|held| held.view == key).map(|held| held.range).collect();
+            let held = query::views::normalized(held);
+            subtract(&[*done], &held).iter().for_each(|range| state.remove(range));
+        })
+    }
+
+    /// Writes a view's state to disk.
+    pub fn save_view_state(&self, view: &View) -> Result<(), QueryError> {
+        let ViewDefinition { database, name, .. } = &view.definition;
+        self.views.change_state((database, name), true, |_| ())
+    }
+
+    /// The newest range of windows that are to be computed, without those that a delete under way has.
+    pub fn next_view_range(&self, view: &View) -> Option<PendingRange> {
+        let key = (view.definition.database.clone(), view.definition.name.clone());
+        let held: Vec<TimeRange> = self
+            .views
+            .state
+            .read()
+            .active_deletes
+            .iter()
+            .filter(|held| held.view == key)
+            .map(|held| held.range)
+            .collect();
+        let held = query::views::normalized(held);
+        let free = |pending: &PendingRange| {
+            let free = subtract(&[pending.range], &held);
+            free.last().map(|range| PendingRange { range: *range, is_fill: pending.is_fill })
+        };
+        view.state.pending.iter().filter_map(free).max_by_key(|pending| pending.range.end_ns)
+    }
+
+    /// The first and the last time that a view's source and its stored windows have in a range; empty if they have none.
+    pub fn view_extent(&self, windows: &ViewWindows<'_>, budget: &Budget) -> Result<TimeRange, QueryError> {
+        let definition = &windows.view.definition;
+        let source = definition.scan().map(|scan| {
+            let range = query::views::intersect(&scan.range, &windows.range);
+            Scan { range, ..scan.clone() }
+        });
+        let mut extent = TimeRange::EMPTY;
+        budget.use_views(ViewUse::Named);
+        if let Some(source) = source {
+            extent = extent.union(self.extent_of(&definition.database, &source, budget)?);
+        }
+        budget.use_views(ViewUse::Stored);
+        let stored = stored_scan(windows);
+        Ok(extent.union(self.extent_of(&definition.database, &stored, budget)?))
+    }
+
+    fn extent_of(&self, database: &str, scan: &Scan, budget: &Budget) -> Result<TimeRange, QueryError> {
+        let input = || Box::new(Plan::Scan(scan.clone()));
+        let ends = [Plan::Limit { input: input(), rows: 1, skip: 0 }, Plan::Last { input: input(), rows: 1 }];
+        let mut extent = TimeRange::EMPTY;
+        for plan in ends {
+            let held = budget.samples();
+            let found = self.session(budget).run(database, &plan)?;
+            let times: Vec<i64> = found.frames.iter().flat_map(|frame| frame.timestamps_ns.iter().copied()).collect();
+            budget.give_back(budget.samples().saturating_sub(held) as usize);
+            extent = extent.union(TimeRange::from_timestamps(&times));
+        }
+        Ok(extent)
+    }
+
+    /// Windows of a view, computed from its source.
+    pub fn computed_view_rows(&self, windows: &ViewWindows<'_>, budget: &Budget) -> Result<Vec<StoredRow>, QueryError> {
+        let definition = &windows.view.definition;
+        let mut rows = Vec::new();
+        // What the cache of bins has is for those who ask again.
+        budget.compute_all();
+        budget.use_views(ViewUse::Named);
+        for part in windows.view.computed(windows.range, &windows.selectors)? {
+            let outcome = self.session(budget).run(&definition.database, &part.plan)?;
+            push_rows(outcome.frames, definition, &mut rows)?;
+        }
+        Ok(rows)
+    }
+
+    /// Windows of a view as they are stored.
+    pub fn stored_view_rows(&self, windows: &ViewWindows<'_>, budget: &Budget) -> Result<Vec<StoredRow>, QueryError> {
+        let definition = &windows.view.definition;
+        budget.use_views(ViewUse::Stored);
+        let plan = Plan::Scan(stored_scan(windows));
+        let outcome = self.session(budget).run(&definition.database, &plan)?;
+        let mut rows = Vec::new();
+        push_rows(outcome.frames, definition, &mut rows)?;
+        Ok(rows)
+    }
+
+    /// Deletes stored windows of a view, and writes others: those that are deleted may be among them.
+    pub fn replace_view_rows(&self, view: &View, delete: &ViewDelete, rows: &[StoredRow]) -> Result<(), QueryError> {
+        if delete.is_empty() {
+            return self.write_view_rows(view, rows);
+        }
+        self.views.rewriting(|| {
+            let ViewDefinition { database, target, .. } = &view.definition;
+            for (labels, range) in &delete.windows {
+                let matcher = |name: &String| {
+                    let value = labels.as_ref().and_then(|labels| labels.get(name)).unwrap_or_default();
+                    Matcher::new(name.as_str(), MatchOp::Equal, value)
+                };
+                let of_labels =
+                    labels.as_ref().map(|_| view.definition.labels().iter().map(matcher).collect::<Vec<_>>());
+                let compiled = compile(&of_labels.unwrap_or_default())?;
+                self.store.delete_rows(database, target, &compiled, range).map_err(storage)?;
+            }
+            self.write_view_rows(view, rows)
+        })
+    }
+
+    fn write_view_rows(&self, view: &View, rows: &[StoredRow]) -> Result<(), QueryError> {
+        for rows in rows.chunks(ROWS_PER_WRITE) {
+            // Rows that have the same columns go together: what is null is not written.
+            let mut by_columns: BTreeMap<Vec<bool>, Vec<&StoredRow>> = BTreeMap::new();
+            for row in rows {
+                let present = row.values.iter().map(|value| *value != Value::Null).collect();
+                by_columns.entry(present).or_default().push(row);
+            }
+            for (present, rows) in by_columns {
+                if present.contains(&true) {
+                    self.append_view_rows(view, &present, &rows)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn append_view_rows(&self, view: &View, present: &[bool], rows: &[&StoredRow]) -> Result<(), QueryError> {
+        let definition = &view.definition;
+        let members: Vec<(Field, Labels)> = definition
+            .fields
+            .iter()
+            .zip(present)
+            .filter(|(_, present)| **present)
+            .map(|((name, value_type), _)| (Field { name: name.clone(), value_type: *value_type }, Labels::empty()))
+            .collect();
+        let groups: Vec<Labels> =
+            rows.iter().map(|row| row.labels.clone()).collect::<BTreeSet<_>>().into_iter().collect();
+        let registered = self.store.register_groups(&definition.database, &definition.target, &groups, &members);
+        let (tokens, layout) = registered.map_err(storage)?;
+        let tokens: BTreeMap<&Labels, u64> = groups.iter().zip(tokens.iter().map(|token| token.to_bits())).collect();
+        let (mut of_rows, mut times, mut cells, mut text) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for row in rows {
+            of_rows.extend(tokens.get(&row.labels));
+            times.push(row.time_ns);
+            for (value, (field, _)) in row.values.iter().filter(|value| **value != Value::Null).zip(&members) {
+                cells.push(cell_bits(value, field, &mut text)?);
+            }
+        }
+        let mut appender = self.store.appender();
+        appender.push_rows(&layout, &of_rows, &times, &cells, &text).map_err(storage)?;
+        let stale = appender.commit().map_err(storage)?;
+        if !stale.is_empty() {
+            let message = format!("series of the view {:?} were dropped while it was refreshed", definition.name);
+            return Err(QueryError::Storage(message));
+        }
+        Ok(())
+    }
+}
+
+/// Stored windows that are to be deleted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ViewDelete {
+    /// Ranges of time of single label sets, or of all.
+    pub windows: Vec<(Option<Labels>, TimeRange)>,
+}
+
+impl ViewDelete {
+    /// Returns whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.windows.is_empty()
+    }
+}
+
+/// The scan of what is stored of windows.
+fn stored_scan(windows: &ViewWindows<'_>) -> Scan {
+    let definition = &windows.view.definition;
+    let fields = definition.fields.iter().map(|(name, _)| name.clone()).collect();
+    let table = TableColumns { name: definition.target.clone(), fields, every_row: true };
+    let (selectors, range) = (windows.selectors.clone(), windows.range);
+    Scan { table: Some(table), selectors, tokens: Vec::new(), range }
+}
+
+/// The rows of frames, with a value for each of the view's columns.
+fn push_rows(frames: Vec<Frame>, definition: &ViewDefinition, rows: &mut Vec<StoredRow>) -> Result<(), QueryError> {
+    for frame in frames {
+        let columns: Vec<_> = definition.fields.iter().map(|(name, of)| (frame.column(name), *of)).collect();
+        for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
+            let value = |(column, value_type): &(Option<&query::FrameColumn>, ValueType)| {
+                column.map_or(Ok(Value::Null), |column| typed(column.cell(row), *value_type))
+            };
+            let values = columns.iter().map(value).collect::<Result<_, _>>()?;
+            rows.push(StoredRow { labels: frame.labels.clone(), time_ns: *time_ns, values });
+        }
+    }
+    Ok(())
+}
+
+/// A cell as a value of a column's type.
+fn typed(cell: Cell<'_>, value_type: ValueType) -> Result<Value, QueryError> {
+    Ok(match (value_type, cell) {
+        (_, Cell::Null) => Value::Null,
+        (ValueType::F64, cell) if cell.number().is_some() => cell.number().map_or(Value::Null, Value::Float),
+        (ValueType::I64, Cell::I64(value)) => Value::Int(value),
+        (ValueType::I64, Cell::U64(value)) if i64::try_from(value).is_ok() => Value::Int(value as i64),
+        (ValueType::U64, Cell::U64(value)) => Value::Unsigned(value),
+        (ValueType::U64, Cell::I64(value)) if value >= 0 => Value::Unsigned(value as u64),
+        (ValueType::Bool, Cell::Bool(value)) => Value::Bool(value),
+        (ValueType::String, Cell::Text(text)) => Value::text(text),
+        (value_type, cell) => {
+            let message =
+                format!("a {} does not fit into a column of the view that holds {}", cell.kind(), value_type.name());
+            return Err(QueryError::Execution(message));
+        }
+    })
+}
+
+/// The bits of a value in a row; texts go into `text`.
+fn cell_bits(value: &Value, field: &Field, text: &mut Vec<u8>) -> Result<u64, QueryError> {
+    Ok(match (field.value_type, value) {
+        (ValueType::F64, Value::Float(value)) if value.is_nan() => f64::NAN.to_bits(),
+        (ValueType::F64, Value::Float(value)) => value.to_bits(),
+        (ValueType::I64, Value::Int(value)) => *value as u64,
+        (ValueType::U64, Value::Unsigned(value)) => *value,
+        (ValueType::Bool, Value::Bool(value)) => u64::from(*value),
+        (ValueType::String, Value::Text(value)) => {
+            let span = model::Span { start: text.len() as u32, len: value.len() as u32 };
+            text.extend_from_slice(value.as_bytes());
+            span.to_cell()
+        }
+        _ => return Err(QueryError::Execution(format!("{value} is no {}", field.value_type.name()))),
+    })
+}
+
+impl Db {
+    /// Makes a materialised view by the rights of a budget.
+    pub fn create_view(&self, definition: ViewDefinition, budget: &Budget) -> Result<(), QueryError> {
+        self.session(budget).create_view(definition)
+    }
+}

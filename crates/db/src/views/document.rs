@@ -1,0 +1,174 @@
+//! Views as documents of the manifest; `docs/formats/views.md` describes them.
+
+use model::{TimeRange, ValueType};
+use query::views::{Dialect, PendingRange, RefreshPolicy, ViewDefinition, ViewOptions, ViewState, WindowWidth};
+use query::{Interval, Plan};
+use serde_json::{Map, Value, json};
+
+const VERSION: i64 = 1;
+
+/// The names of types in documents.
+const TYPES: [(&str, ValueType); 5] = [
+    ("f64", ValueType::F64),
+    ("i64", ValueType::I64),
+    ("u64", ValueType::U64),
+    ("bool", ValueType::Bool),
+    ("string", ValueType::String),
+];
+
+/// A definition as a document.
+pub(super) fn encode(definition: &ViewDefinition) -> Vec<u8> {
+    let WindowWidth { width, origin_ns, zone } = &definition.windows;
+    let type_name =
+        |value_type: ValueType| TYPES.iter().find(|(_, known)| *known == value_type).map_or("f64", |(name, _)| name);
+    let fields: Vec<Value> =
+        definition.fields.iter().map(|(name, value_type)| json!([name, type_name(*value_type)])).collect();
+    json!({
+        "version": VERSION,
+        "name": definition.name,
+        "database": definition.database,
+        "target": definition.target,
+        "time_name": definition.time_name,
+        "plan": definition.plan.to_string(),
+        "months": width.months,
+        "days": width.days,
+        "width_ns": width.ns,
+        "origin_ns": origin_ns,
+        "zone": zone,
+        "fields": fields,
+        "options": encode_options(&definition.options),
+        "maker": definition.maker,
+        "statement": definition.statement,
+        "dialect": definition.dialect.name(),
+    })
+    .to_string()
+    .into_bytes()
+}
+
+fn encode_options(options: &ViewOptions) -> Value {
+    let mut encoded = Map::new();
+    encoded.insert("materialized_only".to_owned(), json!(options.materialized_only));
+    match options.refresh {
+        RefreshPolicy::Immediate => {}
+        RefreshPolicy::Every(ns) => drop(encoded.insert("refresh_every_ns".to_owned(), json!(ns))),
+        RefreshPolicy::Manual => drop(encoded.insert("refresh".to_owned(), json!("manual"))),
+    }
+    if let Some(lag_ns) = options.lag_ns {
+        encoded.insert("lag_ns".to_owned(), json!(lag_ns));
+    }
+    Value::Object(encoded)
+}
+
+/// A definition from a document; the error says what is wrong with it.
+pub(super) fn decode(bytes: &[u8]) -> Result<ViewDefinition, String> {
+    let document: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if whole(&document, "version")? != VERSION {
+        return Err("it was written by a newer version".to_owned());
+    }
+    let plan: Plan = query::parse(&text(&document, "plan")?, 0).map_err(|error| error.to_string())?;
+    let narrow = |name: &str| i32::try_from(whole(&document, name)?).map_err(|error| format!("{name}: {error}"));
+    let width = Interval { months: narrow("months")?, days: narrow("days")?, ns: whole(&document, "width_ns")? };
+    let dialect = text(&document, "dialect")?;
+    let dialect = Dialect::NAMED.iter().find(|(name, _)| **name == *dialect).map(|(_, dialect)| *dialect);
+    let definition = ViewDefinition {
+        name: text(&document, "name")?,
+        database: text(&document, "database")?,
+        target: text(&document, "target")?,
+        time_name: text(&document, "time_name")?,
+        plan,
+        windows: WindowWidth { width, origin_ns: whole(&document, "origin_ns")?, zone: text(&document, "zone")? },
+        fields: decode_fields(&document)?,
+        options: decode_options(document.get("options").unwrap_or(&Value::Null)),
+        maker: text(&document, "maker")?,
+        statement: text(&document, "statement")?,
+        dialect: dialect.ok_or("its dialect is not known")?,
+    };
+    definition.check().map_err(|error| error.to_string())?;
+    Ok(definition)
+}
+
+fn decode_fields(document: &Value) -> Result<Vec<(String, ValueType)>, String> {
+    let field = |field: &Value| {
+        let (name, type_name) = (field.get(0)?.as_str()?, field.get(1)?.as_str()?);
+        let (_, value_type) = TYPES.iter().find(|(known, _)| *known == type_name)?;
+        Some((name.to_owned(), *value_type))
+    };
+    let fields = document.get("fields").and_then(Value::as_array);
+    let fields = fields.and_then(|fields| fields.iter().map(field).collect::<Option<Vec<_>>>());
+    fields.ok_or_else(|| "its fields are no list of names and types".to_owned())
+}
+
+fn decode_options(options: &Value) -> ViewOptions {
+    let number = |name: &str| options.get(name).and_then(Value::as_i64);
+    let is_manual = options.get("refresh").and_then(Value::as_str) == Some("manual");
+    let every = number("refresh_every_ns").map_or(RefreshPolicy::Immediate, RefreshPolicy::Every);
+    ViewOptions {
+        materialized_only: options.get("materialized_only").and_then(Value::as_bool).unwrap_or_default(),
+        refresh: if is_manual { RefreshPolicy::Manual } else { every },
+        lag_ns: number("lag_ns"),
+    }
+}
+
+/// A state as a document.
+pub(super) fn encode_state(state: &ViewState) -> Vec<u8> {
+    let pending = |pending: &PendingRange| json!([pending.range.start_ns, pending.range.end_ns, pending.is_fill]);
+    let pending: Vec<Value> = state.pending.iter().map(pending).collect();
+    json!({ "version": VERSION, "watermark_ns": state.watermark_ns, "pending": pending }).to_string().into_bytes()
+}
+
+/// A state from a document; `None` if it cannot be read: then everything is to be computed again.
+pub(super) fn decode_state(bytes: &[u8]) -> Option<ViewState> {
+    let document: Value = serde_json::from_slice(bytes).ok()?;
+    let pending = |pending: &Value| {
+        let (start_ns, end_ns) = (pending.get(0)?.as_i64()?, pending.get(1)?.as_i64()?);
+        Some(PendingRange { range: TimeRange::new(start_ns, end_ns), is_fill: pending.get(2)?.as_bool()? })
+    };
+    let pending = document.get("pending")?.as_array()?.iter().map(pending).collect::<Option<Vec<_>>>()?;
+    let is_known = document.get("version")?.as_i64() == Some(VERSION);
+    Some(ViewState { watermark_ns: document.get("watermark_ns")?.as_i64()?, pending }).filter(|_| is_known)
+}
+
+fn text(document: &Value, name: &str) -> Result<String, String> {
+    let found = document.get(name).and_then(Value::as_str);
+    found.map(str::to_owned).ok_or_else(|| format!("it has no text {name}"))
+}
+
+fn whole(document: &Value, name: &str) -> Result<i64, String> {
+    document.get(name).and_then(Value::as_i64).ok_or_else(|| format!("it has no whole number {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_and_states_survive() {
+        let plan = query::parse(
+            "(->> (rows-of \"cpu\") (tag \"os\" \"a\\\"b\") (where (> #usage 1)) (groupby 1m '((sum \"usage\") (count #TS)) (by '(\"host\"))) \
+             (map \"s\" (column \"sum usage\") \"n\" (coalesce (column \"count #TS\") 0)))",
+            0,
+        );
+        let definition = ViewDefinition {
+            name: "v".to_owned(),
+            database: "d".to_owned(),
+            target: "v".to_owned(),
+            time_name: "bucket".to_owned(),
+            plan: plan.unwrap(),
+            windows: WindowWidth { width: Interval::of_ns(60_000_000_000), origin_ns: -5, zone: "UTC".to_owned() },
+            fields: vec![("s".to_owned(), ValueType::F64), ("n".to_owned(), ValueType::I64)],
+            options: ViewOptions { refresh: RefreshPolicy::Every(7), lag_ns: Some(3), ..ViewOptions::default() },
+            maker: "ann".to_owned(),
+            statement: "CREATE …".to_owned(),
+            dialect: Dialect::Timescale,
+        };
+        assert_eq!(decode(&encode(&definition)), Ok(definition.clone()));
+        let damaged = String::from_utf8(encode(&definition)).unwrap().replace("groupby", "group");
+        assert!(decode(damaged.as_bytes()).is_err());
+        let mut state = ViewState { watermark_ns: 100, pending: Vec::new() };
+        state.add(PendingRange { range: TimeRange::new(i64::MIN, 50), is_fill: true });
+        state.add(PendingRange { range: TimeRange::new(60, 500), is_fill: false });
+        assert_eq!(state.pending.len(), 2);
+        assert_eq!(decode_state(&encode_state(&state)), Some(state));
+        assert_eq!(decode_state(b"{}"), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! The interface to those who keep views.
+
+use std::sync::Arc;
+
+use model::TimeRange;
+
+use super::{View, ViewDefinition, ViewOptions};
+use crate::QueryError;
+
+/// Changes since the moment up to which the stored windows of a database's views are right.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ViewChanges {
+    /// From this time on rows came; `None`: none did, late ones aside.
+    pub edge_ns: Option<i64>,
+    /// The times of late rows.
+    pub late: Vec<TimeRange>,
+}
+
+/// Rows of a view's source that are about to be deleted.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceDelete<'a> {
+    /// The database.
+    pub database: &'a str,
+    /// The table; `None`: any of the database.
+    pub table: Option<&'a str>,
+    /// The times of the rows.
+    pub range: TimeRange,
+}
+
+/// A refresh that a statement demands.
+#[derive(Debug, Clone, Copy)]
+pub struct RefreshRequest<'a> {
+    /// The database.
+    pub database: &'a str,
+    /// The view.
+    pub name: &'a str,
+    /// The times of the windows; the end is left out.
+    pub range: TimeRange,
+    /// True if windows are computed that are known to be right, too.
+    pub is_forced: bool,
+}
+
+/// As long as it lives, no window that a delete may change counts as computed.
+pub trait DeleteHold: Send {}
+
+/// How a view is doing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ViewStatus {
+    /// Why its last refresh failed, if it did.
+    pub error: Option<String>,
+    /// When it was refreshed last, in nanoseconds since the Unix epoch.
+    pub refreshed_ns: Option<i64>,
+    /// Rows that were written to its target since the start.
+    pub rows_written: u64,
+    /// Ranges of windows that were computed since the start.
+    pub refreshes: u64,
+    /// Nanoseconds that this took.
+    pub elapsed_ns: u64,
+    /// True if a statement demanded a refresh that has not ended.
+    pub is_requested: bool,
+    /// Late samples whose window could not be computed again, because a part of its source is gone.
+    pub late_samples_refused: u64,
+}
+
+/// The views of a process.
+pub trait ViewCatalog: Sync {
+    /// A view by its name.
+    fn view(&self, database: &str, name: &str) -> Option<Arc<View>>;
+
+    /// The view that a scan of a table reads.
+    fn view_of_table(&self, database: &str, table: &str) -> Option<Arc<View>>;
+
+    /// The views of a database, by name.
+    fn views(&self, database: &str) -> Vec<Arc<View>>;
+
+    /// How a view is doing.
+    fn status(&self, database: &str, name: &str) -> ViewStatus;
+
+    /// Changes since the stored windows of a database's views were right; `None` if that is not known.
+    fn changes(&self, database: &str) -> Option<ViewChanges>;
+
+    /// Windows that begin before this time are not computed again: a part of their source is gone.
+    fn frozen_before_ns(&self, view: &View) -> i64;
+
+    /// A number that is another one after stored windows were deleted to be written again, and odd meanwhile.
+    fn rewrites(&self) -> u64;
+
+    /// Adds a view.
+    ///
+    /// # Errors
+    /// If its name is taken, or as every change of the manifest.
+    fn create(&self, definition: ViewDefinition) -> Result<(), QueryError>;
+
+    /// Removes a view with its stored windows; returns whether there was one.
+    ///
+    /// # Errors
+    /// If other views read it, or as every change of the manifest.
+    fn remove(&self, database: &str, name: &str) -> Result<bool, QueryError>;
+
+    /// Removes the views of a database that was dropped.
+    ///
+    /// # Errors
+    /// As every change of the manifest.
+    fn remove_all(&self, database: &str) -> Result<(), QueryError>;
+
+    /// Changes a view's settings.
+    ///
+    /// # Errors
+    /// If there is no such view, or as every change of the manifest.
+    fn set_options(&self, database: &str, name: &str, options: ViewOptions) -> Result<(), QueryError>;
+
+    /// Has windows computed.
+    ///
+    /// # Errors
+    /// If there is no such view, or as every change of the manifest.
+    fn request_refresh(&self, request: &RefreshRequest<'_>) -> Result<(), QueryError>;
+
+    /// Notes that rows are about to be deleted. What this returns is dropped after they were.
+    ///
+    /// # Errors
+    /// As every change of the manifest.
+    fn before_delete(&self, delete: &SourceDelete<'_>) -> Result<Option<Box<dyn DeleteHold + '_>>, QueryError>;
+}

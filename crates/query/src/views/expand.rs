@@ -1,0 +1,193 @@
+//! Scans of views in plans: stored windows, and those that are computed now.
+
+use access::grant::Right;
+use index::compile;
+use model::TimeRange;
+
+use super::stale::{DEPTH_MAX, stale_ranges};
+use super::validate::is_partial;
+use super::{View, ViewCatalog, intersect, subtract};
+use crate::plan::{Plan, Scan, Selector, TableColumns, ViewPart, ViewRead, push_down};
+use crate::{Budget, QueryError, ViewUse};
+
+/// The first and the last time of a scan's rows; empty if it has none.
+pub(crate) type Extent<'a> = &'a dyn Fn(&Scan) -> Result<TimeRange, QueryError>;
+
+/// Puts what views are read as in the place of their scans.
+pub(crate) struct Expansion<'a> {
+    pub(crate) catalog: &'a dyn ViewCatalog,
+    pub(crate) database: &'a str,
+    pub(crate) budget: &'a Budget,
+    pub(crate) extent: Extent<'a>,
+}
+
+impl Expansion<'_> {
+    /// A plan whose scans are all of tables as they are stored.
+    pub(crate) fn plan(&self, plan: Plan, depth: usize) -> Result<Plan, QueryError> {
+        if self.budget.view_use() == ViewUse::Stored {
+            return Ok(plan);
+        }
+        let of = |input: Box<Plan>| self.plan(*input, depth).map(Box::new);
+        Ok(match plan {
+            Plan::Scan(scan) => self.scan(scan, depth)?,
+            Plan::Where { input, condition } => Plan::Where { input: of(input)?, condition },
+            Plan::GroupBy { input, grouping } => Plan::GroupBy { input: of(input)?, grouping },
+            Plan::Map { input, columns } => Plan::Map { input: of(input)?, columns },
+            Plan::Fill { input, width_ns, with } => Plan::Fill { input: of(input)?, width_ns, with },
+            Plan::Order { input, by, descending } => Plan::Order { input: of(input)?, by, descending },
+            Plan::Limit { input, rows, skip } => Plan::Limit { input: of(input)?, rows, skip },
+            Plan::Last { input, rows } => Plan::Last { input: of(input)?, rows },
+            Plan::Join(mut join) => {
+                join.left = self.plan(join.left, depth)?;
+                join.right = self.plan(join.right, depth)?;
+                Plan::Join(join)
+            }
+            Plan::Union(plans) => {
+                Plan::Union(plans.into_iter().map(|plan| self.plan(plan, depth)).collect::<Result<_, _>>()?)
+            }
+            Plan::View(read) => Plan::View(read),
+        })
+    }
+
+    fn scan(&self, scan: Scan, depth: usize) -> Result<Plan, QueryError> {
+        let view = scan.table.as_ref().and_then(|table| self.catalog.view_of_table(self.database, &table.name));
+        let Some(view) = view else { return Ok(Plan::Scan(scan)) };
+        if depth > DEPTH_MAX {
+            let message = format!("views read views at most {DEPTH_MAX} deep");
+            return Err(QueryError::Invalid(message));
+        }
+        check_scope(&view, self.budget)?;
+        let read = if view.definition.options.materialized_only {
+            let stored = TimeRange::new(i64::MIN, view.state.watermark_ns.saturating_sub(1));
+            vec![ViewPart { range: intersect(&scan.range, &stored), plan: Plan::Scan(stored_scan(&view, &scan)) }]
+        } else {
+            self.parts(&view, &scan, depth)?
+        };
+        Ok(as_plan(&view, &scan, read))
+    }
+
+    /// The parts of a view's windows, in order of time.
+    fn parts(&self, view: &View, scan: &Scan, depth: usize) -> Result<Vec<ViewPart>, QueryError> {
+        let stale = stale_ranges(view, self.catalog, 0);
+        let mut parts = Vec::new();
+        for range in subtract(&[TimeRange::ALL], &stale) {
+            let range = intersect(&range, &scan.range);
+            if range.start_ns <= range.end_ns {
+                parts.push(ViewPart { range, plan: Plan::Scan(stored_scan(view, scan)) });
+            }
+        }
+        if let Some(selectors) = source_selectors(view, scan)? {
+            for range in &stale {
+                self.push_computed(view, scan, *range, (&selectors, depth), &mut parts)?;
+            }
+        }
+        parts.sort_by_key(|part| part.range.start_ns);
+        for part in &mut parts {
+            if let Plan::Scan(stored) = &mut part.plan {
+                stored.range = part.range;
+            }
+        }
+        Ok(parts)
+    }
+
+    fn push_computed(
+        &self,
+        view: &View,
+        scan: &Scan,
+        stale: TimeRange,
+        (selectors, depth): (&[Selector], usize),
+        parts: &mut Vec<ViewPart>,
+    ) -> Result<(), QueryError> {
+        let wanted = intersect(&stale, &scan.range);
+        if wanted.start_ns > wanted.end_ns {
+            return Ok(());
+        }
+        let first_ns = view.first_from(wanted.start_ns);
+        if first_ns > wanted.end_ns {
+            return Ok(());
+        }
+        let mut of_source = TimeRange::new(first_ns, view.end_of(wanted.end_ns));
+        if view.bins.equal_bins().is_none() {
+            // Windows that differ in length are taken one by one: only those that have rows.
+            let Some(source) = view.definition.scan() else { return Ok(()) };
+            let all = Scan { range: intersect(&of_source, &source.range), ..source.clone() };
+            let extent = (self.extent)(&all)?;
+            if extent.start_ns > extent.end_ns {
+                return Ok(());
+            }
+            of_source = intersect(&of_source, &view.windows_of(&extent));
+        }
+        for part in view.computed(of_source, selectors)? {
+            let plan = self.plan(push_down(only_fields(part.plan, scan)), depth + 1)?;
+            parts.push(ViewPart { range: intersect(&wanted, &part.range), plan });
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an account to whose rights a label belongs that the view's rows do not have: they are of more than it may read.
+fn check_scope(view: &View, budget: &Budget) -> Result<(), QueryError> {
+    let database = &view.definition.database;
+    let scope = budget.scope();
+    let labels = view.definition.labels();
+    match scope.matchers(Right::Read, database).iter().find(|matcher| !labels.contains(&matcher.name)) {
+        None => Ok(()),
+        Some(matcher) => Err(QueryError::Forbidden(format!(
+            "the account {} may read what its rights on the label {:?} say, which the rows of the view {:?} do not have",
+            scope.name, matcher.name, view.definition.name
+        ))),
+    }
+}
+
+/// A scan of what is stored of a view.
+fn stored_scan(view: &View, scan: &Scan) -> Scan {
+    let every_row = scan.table.as_ref().is_some_and(|table| table.every_row);
+    let fields = wanted_fields(view, scan);
+    let table = TableColumns { name: view.definition.target.clone(), fields, every_row };
+    Scan { table: Some(table), ..scan.clone() }
+}
+
+/// The view's columns that a scan reads.
+fn wanted_fields(view: &View, scan: &Scan) -> Vec<String> {
+    let asked = scan.table.as_ref().map(|table| table.fields.as_slice()).unwrap_or_default();
+    let names = view.definition.fields.iter().map(|(name, _)| name);
+    let is_wanted = |name: &&String| if asked.is_empty() { !is_partial(name) } else { asked.contains(name) };
+    names.filter(is_wanted).cloned().collect()
+}
+
+/// The selectors of a view's rows as selectors of its source's; `None` if no row satisfies them.
+fn source_selectors(view: &View, scan: &Scan) -> Result<Option<Vec<Selector>>, QueryError> {
+    let labels = view.definition.labels();
+    let (of_source, of_nothing): (Vec<Selector>, Vec<Selector>) =
+        scan.selectors.iter().cloned().partition(|selector| labels.contains(&selector.name));
+    let matchers: Vec<model::Matcher> = of_nothing.iter().map(Selector::matcher).collect();
+    let is_possible = compile(&matchers)?.iter().all(|matcher| matcher.matches(""));
+    Ok(is_possible.then_some(of_source))
+}
+
+/// A view's plan with the columns that a scan reads.
+fn only_fields(plan: Plan, scan: &Scan) -> Plan {
+    let asked = scan.table.as_ref().map(|table| table.fields.as_slice()).unwrap_or_default();
+    match plan {
+        Plan::Map { input, mut columns } => {
+            columns.retain(|(name, _)| if asked.is_empty() { !is_partial(name) } else { asked.contains(name) });
+            Plan::Map { input, columns }
+        }
+        other => other,
+    }
+}
+
+/// One scan if everything that is read is stored.
+fn as_plan(view: &View, scan: &Scan, mut parts: Vec<ViewPart>) -> Plan {
+    let is_stored = matches!(parts.as_slice(), [ViewPart { plan: Plan::Scan(stored), .. }]
+        if stored.table.as_ref().is_some_and(|table| table.name == view.definition.target));
+    match parts.pop() {
+        Some(ViewPart { range, plan: Plan::Scan(stored) }) if is_stored => Plan::Scan(Scan { range, ..stored }),
+        last => {
+            parts.extend(last);
+            let every_row = scan.table.as_ref().is_some_and(|table| table.every_row);
+            let (name, columns) = (view.definition.name.clone(), wanted_fields(view, scan));
+            Plan::View(Box::new(ViewRead { name, columns, parts, every_row }))
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Materialised views: their definitions, the state of what is stored of them, and how a scan of one is read.
+//!
+//! A view is a plan that groups a table's rows into windows of time. Its windows are stored as rows of a table of the view's name; a scan of
+//! that table reads the stored windows that are known to be right and computes the others from the source ([`expand`]), so that it gives what
+//! the view's plan gives over the source.
+//!
+//! * this file: definitions and states · [`catalog`]: the interface to those who keep them · [`ranges`]: sets of time ranges
+//! * [`stale`]: which stored windows may be wrong · [`expand`]: scans of views in plans
+
+mod catalog;
+mod expand;
+mod ranges;
+mod stale;
+mod validate;
+
+pub use catalog::{DeleteHold, RefreshRequest, SourceDelete, ViewCatalog, ViewChanges, ViewStatus};
+pub(crate) use expand::Expansion;
+pub use ranges::{intersect, normalized, subtract};
+pub use validate::{FIELD_PREFIX, WIDTH_NS_MIN, is_partial};
+
+use jiff::tz::TimeZone;
+use model::{Matcher, TimeRange, ValueType};
+
+use crate::plan::{Expression, Grouping, Plan, Scan, Selector, ViewPart};
+use crate::time::CalendarBins;
+use crate::{Interval, QueryError};
+
+/// The width of a view's windows, by the clock of a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WindowWidth {
+    /// The width.
+    pub width: Interval,
+    /// Local time at which one of the windows begins, as if it were UTC.
+    pub origin_ns: i64,
+    /// The zone by its name.
+    pub zone: String,
+}
+
+impl WindowWidth {
+    /// The windows as bins of time.
+    ///
+    /// # Errors
+    /// If there is no such zone.
+    pub fn bins(&self) -> Result<CalendarBins, QueryError> {
+        let zone = match self.zone.as_str() {
+            "UTC" => TimeZone::UTC,
+            name => TimeZone::get(name).map_err(|_| {
+                QueryError::Invalid(format!("there is no time zone {name:?}: write it as Europe/Berlin"))
+            })?,
+        };
+        Ok(CalendarBins::new(self.width, self.origin_ns, zone))
+    }
+}
+
+/// When a view's stored windows are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RefreshPolicy {
+    /// As soon as a window is over, or changes.
+    #[default]
+    Immediate,
+    /// So many nanoseconds after the last time.
+    Every(i64),
+    /// When a statement says so.
+    Manual,
+}
+
+/// The settings of a view that can be changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ViewOptions {
+    /// True if reading it gives what is stored and nothing else.
+    pub materialized_only: bool,
+    /// When its windows are computed.
+    pub refresh: RefreshPolicy,
+    /// How long after its end a window is stored, in nanoseconds; until then it is computed when it is read.
+    pub lag_ns: Option<i64>,
+}
+
+/// The dialect of a view's statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dialect {
+    /// `CREATE MATERIALIZED VIEW` without options.
+    #[default]
+    Sql,
+    /// TimescaleDB's continuous aggregates.
+    Timescale,
+    /// QuestDB's materialised views.
+    QuestDb,
+    /// InfluxQL's continuous queries: the target is a table like any other.
+    InfluxQl,
+}
+
+impl Dialect {
+    /// All, by their names in documents and lists.
+    pub const NAMED: [(&'static str, Self); 4] = [
+        ("sql", Self::Sql),
+        ("timescaledb", Self::Timescale),
+        ("questdb", Self::QuestDb),
+        ("influxql", Self::InfluxQl),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMED.iter().find(|(_, named)| *named == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A materialised view.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ViewDefinition {
+    /// Its name.
+    pub name: String,
+    /// The database of the view and of its source.
+    pub database: String,
+    /// The table that holds its windows: of the view's name, but for a continuous query of `InfluxQL`.
+    pub target: String,
+    /// The name of the column of its windows' times.
+    pub time_name: String,
+    /// The computation: columns of groups of a scan of the source ([`ViewDefinition::grouping`]).
+    pub plan: Plan,
+    /// Its windows, in place of the width that the plan's groups have.
+    pub windows: WindowWidth,
+    /// Its columns beside labels, and their types.
+    pub fields: Vec<(String, ValueType)>,
+    /// Settings that can be changed.
+    pub options: ViewOptions,
+    /// The account that made it.
+    pub maker: String,
+    /// The statement that made it.
+    pub statement: String,
+    /// The dialect of that.
+    pub dialect: Dialect,
+}
+
+impl ViewDefinition {
+    /// Returns whether a scan of its target reads the view: not of a continuous query, whose target is a table like any other.
+    pub const fn is_exposed(&self) -> bool {
+        !matches!(self.dialect, Dialect::InfluxQl)
+    }
+
+    /// The scan of its source.
+    pub fn scan(&self) -> Option<&Scan> {
+        scan_of(&self.plan)
+    }
+
+    /// The table that it reads; empty if its plan is no plan of a view.
+    pub fn source(&self) -> &str {
+        self.scan().and_then(|scan| scan.table.as_ref()).map_or("", |table| table.name.as_str())
+    }
+
+    /// How it groups the source's rows.
+    pub fn grouping(&self) -> Option<&Grouping> {
+        grouping_of(&self.plan)
+    }
+
+    /// The labels of its rows.
+    pub fn labels(&self) -> &[String] {
+        self.grouping().and_then(|grouping| grouping.by.as_deref()).unwrap_or_default()
+    }
+
+    /// The columns that a scan of all of them gives.
+    pub fn shown_fields(&self) -> impl Iterator<Item = &(String, ValueType)> {
+        self.fields.iter().filter(|(name, _)| !is_partial(name))
+    }
+
+    /// The columns, by what they are computed from.
+    pub fn columns(&self) -> &[(String, Expression)] {
+        match &self.plan {
+            Plan::Map { columns, .. } => columns,
+            _ => &[],
+        }
+    }
+
+    /// Narrows the rows that it reads: by the rights of its maker.
+    pub fn narrow<'a>(&mut self, matchers: impl Iterator<Item = &'a Matcher>) {
+        if let Some(scan) = scan_of_mut(&mut self.plan) {
+            let selector = |matcher: &Matcher| Selector {
+                name: matcher.name.clone(),
+                op: matcher.op,
+                values: vec![matcher.value.clone()],
+            };
+            scan.selectors.extend(matchers.map(selector));
+        }
+    }
+
+    /// How long after its end a window is stored.
+    pub fn lag_ns(&self) -> i64 {
+        const LAG_NS_MAX: i64 = 60_000_000_000;
+        self.options.lag_ns.unwrap_or_else(|| self.windows.width.ns.clamp(0, LAG_NS_MAX))
+    }
+}
+
+fn scan_of(plan: &Plan) -> Option<&Scan> {
+    match plan {
+        Plan::Scan(scan) => Some(scan),
+        other => scan_of(other.input()?),
+    }
+}
+
+fn scan_of_mut(plan: &mut Plan) -> Option<&mut Scan> {
+    match plan {
+        Plan::Scan(scan) => Some(scan),
+        Plan::Where { input, .. } | Plan::GroupBy { input, .. } | Plan::Map { input, .. } => scan_of_mut(input),
+        _ => None,
+    }
+}
+
+fn grouping_of(plan: &Plan) -> Option<&Grouping> {
+    match plan {
+        Plan::GroupBy { grouping, .. } => Some(grouping),
+        other => grouping_of(other.input()?),
+    }
+}
+
+/// A range of windows that are not known to be right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PendingRange {
+    /// The times of the source's rows.
+    pub range: TimeRange,
+    /// True if the windows were never computed.
+    pub is_fill: bool,
+}
+
+/// The state of what is stored of a view.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ViewState {
+    /// Windows from this one on are not stored.
+    pub watermark_ns: i64,
+    /// Ranges before that are to be computed, oldest first; they may overlap.
+    pub pending: Vec<PendingRange>,
+}
+
+/// Ranges that a state may have; with more, neighbours become one.
+const PENDING_MAX: usize = 256;
+
+impl ViewState {
+    /// Adds a range of windows that are to be computed.
+    pub fn add(&mut self, added: PendingRange) {
+        let end_ns = added.range.end_ns.min(self.watermark_ns.saturating_sub(1));
+        if added.range.start_ns > end_ns {
+            return;
+        }
+        self.pending.push(PendingRange { range: TimeRange::new(added.range.start_ns, end_ns), ..added });
+        self.settle();
+    }
+
+    /// Takes a range out of those that are to be computed.
+    pub fn remove(&mut self, done: &TimeRange) {
+        let rest = |pending: &PendingRange| {
+            let rest = subtract(&[pending.range], &[*done]);
+            rest.into_iter().map(|range| PendingRange { range, is_fill: pending.is_fill }).collect::<Vec<_>>()
+        };
+        self.pending = self.pending.iter().flat_map(rest).collect();
+        self.settle();
+    }
+
+    /// Merges ranges of one kind that overlap, and neighbours if there are too many.
+    fn settle(&mut self) {
+        let of_kind = |is_fill: bool| {
+            let ranges = self.pending.iter().filter(|pending| pending.is_fill == is_fill);
+            let ranges = normalized(ranges.map(|pending| pending.range).collect());
+            ranges::merged_to(ranges, PENDING_MAX / 2).into_iter().map(move |range| PendingRange { range, is_fill })
+        };
+        let mut settled: Vec<PendingRange> = of_kind(true).chain(of_kind(false)).collect();
+        settled.sort_by_key(|pending| pending.range.start_ns);
+        self.pending = settled;
+    }
+}
+
+/// A view as it is at a moment.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// The definition.
+    pub definition: ViewDefinition,
+    /// Its windows.
+    pub bins: CalendarBins,
+    /// The state of its stored windows.
+    pub state: ViewState,
+}
+
+impl View {
+    /// The range of the whole windows that hold a range's times.
+    pub fn windows_of(&self, range: &TimeRange) -> TimeRange {
+        let start_ns = if range.start_ns == i64::MIN { i64::MIN } else { self.bins.start_of(range.start_ns) };
+        TimeRange::new(start_ns, self.end_of(range.end_ns))
+    }
+
+    /// The last time of the window that holds a time.
+    pub fn end_of(&self, time_ns: i64) -> i64 {
+        if time_ns == i64::MAX {
+            return i64::MAX;
+        }
+        let next_ns = self.bins.next(self.bins.start_of(time_ns));
+        if next_ns == i64::MAX { i64::MAX } else { next_ns - 1 }
+    }
+
+    /// The first window that does not begin before a time.
+    pub fn first_from(&self, time_ns: i64) -> i64 {
+        if time_ns == i64::MIN {
+            return i64::MIN;
+        }
+        let start_ns = self.bins.start_of(time_ns);
+        if start_ns < time_ns { self.bins.next(start_ns) } else { start_ns }
+    }
+
+    /// The plans that compute the windows of a range of whole windows: one, or one for each run of windows of equal length. The range of
+    /// windows that differ in length is bounded.
+    ///
+    /// # Errors
+    /// If there are too many runs.
+    pub fn computed(&self, range: TimeRange, selectors: &[Selector]) -> Result<Vec<ViewPart>, QueryError> {
+        const RUNS_MAX: usize = 2_000;
+        let plan = |range: TimeRange, width_ns: i64, offset_ns: i64| {
+            let part = ComputedPart { range, selectors, width_ns, offset_ns };
+            ViewPart { range, plan: part.restrict(&self.definition.plan) }
+        };
+        if let Some((width_ns, offset_ns)) = self.bins.equal_bins() {
+            return Ok(vec![plan(range, width_ns, offset_ns)]);
+        }
+        let runs = self.bins.equal_runs((range.start_ns, range.end_ns), RUNS_MAX, |_, _| true);
+        let Some(runs) = runs else {
+            let message = format!("the view {:?} has too many windows in this range: narrow it", self.definition.name);
+            return Err(QueryError::Invalid(message));
+        };
+        let part = |run: &crate::time::EqualBins| {
+            let end_ns = run.end_ns().saturating_sub(1);
+            plan(TimeRange::new(run.start_ns, end_ns), run.width_ns, run.offset_ns())
+        };
+        Ok(runs.iter().map(part).collect())
+    }
+}
+
+/// A part of a view's windows to be computed.
+struct ComputedPart<'a> {
+    range: TimeRange,
+    selectors: &'a [Selector],
+    width_ns: i64,
+    offset_ns: i64,
+}
+
+impl ComputedPart<'_> {
+    fn restrict(&self, plan: &Plan) -> Plan {
+        let of = |input: &Plan| Box::new(self.restrict(input));
+        match plan {
+            Plan::Scan(scan) => {
+                let mut scan = scan.clone();
+                scan.range = intersect(&scan.range, &self.range);
+                scan.selectors.extend_from_slice(self.selectors);
+                Plan::Scan(scan)
+            }
+            Plan::GroupBy { input, grouping } => {
+                let (width_ns, offset_ns) = (Some(self.width_ns), self.offset_ns);
+                Plan::GroupBy { input: of(input), grouping: Grouping { width_ns, offset_ns, ..grouping.clone() } }
+            }
+            Plan::Where { input, condition } => Plan::Where { input: of(input), condition: condition.clone() },
+            Plan::Map { input, columns } => Plan::Map { input: of(input), columns: columns.clone() },
+            other => other.clone(),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Which definitions are taken.
+
+use super::ViewDefinition;
+use crate::QueryError;
+use crate::plan::{AggregateInput, Plan};
+
+/// The beginning of the names of columns that hold what a view's columns are made of. Other columns have other names.
+pub const FIELD_PREFIX: &str = "__";
+
+/// The width of a view's windows, at least, in nanoseconds.
+pub const WIDTH_NS_MIN: i64 = 1_000_000_000;
+
+/// Columns of a view, at most.
+const FIELDS_MAX: usize = 1_000;
+
+/// Bytes of a view's name.
+const NAME_BYTES_MAX: usize = 200;
+
+/// Returns whether a column holds what others are made of.
+pub fn is_partial(name: &str) -> bool {
+    name.starts_with(FIELD_PREFIX)
+}
+
+impl ViewDefinition {
+    /// Checks that it is a view that can be kept right.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), QueryError> {
+        let name = &self.name;
+        let invalid = |message: String| Err(QueryError::Invalid(message));
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(['\0', '\n']) {
+            return invalid(format!("a view has a name of 1 to {NAME_BYTES_MAX} bytes without line ends"));
+        }
+        let (Some(scan), Some(grouping)) = (self.scan(), self.grouping()) else {
+            return invalid(format!("the view {name:?} groups no rows of a table"));
+        };
+        if !is_chain(&self.plan) {
+            return invalid(format!("the view {name:?} is more than groups of the rows of one table"));
+        }
+        if scan.table.is_none() || !scan.tokens.is_empty() || grouping.by.is_none() {
+            return invalid(format!("the view {name:?} reads a table by its name and groups by labels that it names"));
+        }
+        if self.source() == self.target || self.source() == *name {
+            return invalid(format!("the view {name:?} would read itself"));
+        }
+        let width = self.windows.width;
+        if width.months == 0 && width.days == 0 && width.ns < WIDTH_NS_MIN {
+            return invalid(format!(
+                "the windows of the view {name:?} are {} ns wide: a second is the least",
+                width.ns
+            ));
+        }
+        if self.fields.is_empty() || self.fields.len() > FIELDS_MAX {
+            return invalid(format!(
+                "the view {name:?} has {} columns: 1 to {FIELDS_MAX} are possible",
+                self.fields.len()
+            ));
+        }
+        for (place, (field, _)) in self.fields.iter().enumerate() {
+            let is_label = self.labels().contains(field) || *field == self.time_name;
+            if is_label || self.fields.iter().take(place).any(|(known, _)| known == field) {
+                return invalid(format!(
+                    "the view {name:?} has the column {field:?} twice: name one of them otherwise"
+                ));
+            }
+        }
+        if grouping.aggregates.iter().any(|call| call.input == AggregateInput::Each) {
+            return invalid(format!("the view {name:?} names the columns that it reads"));
+        }
+        self.windows.bins().map(drop)
+    }
+}
+
+/// Returns whether a plan is columns of groups of a scan, with conditions.
+fn is_chain(plan: &Plan) -> bool {
+    let Plan::Map { input, .. } = plan else { return false };
+    let grouped = match &**input {
+        Plan::Where { input, .. } => input,
+        _ => input,
+    };
+    let Plan::GroupBy { input, .. } = &**grouped else { return false };
+    match &**input {
+        Plan::Scan(_) => true,
+        Plan::Where { input, .. } => matches!(**input, Plan::Scan(_)),
+        _ => false,
+    }
+}

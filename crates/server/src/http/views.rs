@@ -1,0 +1,64 @@
+//! `GET /api/v1/views`: materialised views and how they are doing.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State as From};
+use axum::response::Response;
+use query::views::{RefreshPolicy, View, ViewStatus};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+use crate::http::json;
+use crate::http::request::extract;
+use crate::state::State;
+
+const NS_PER_S: f64 = 1e9;
+
+pub(crate) async fn list(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
+    let parts = extract(&state, request).await?;
+    let database = parts.parameters.database(&parts.headers);
+    let listed = state.work(move |state| {
+        let now_ns = state.db.now_ns();
+        let views = state.db.views(&database).into_iter();
+        let view = |view: Arc<View>| entry(&view, &state.db.view_status(&database, &view.definition.name), now_ns);
+        Value::Array(views.map(view).collect())
+    });
+    Ok(json::success(&json!({ "views": listed.await? }).to_string(), &[], &[]))
+}
+
+/// A view with its state. The lag is the time of which nothing is stored yet.
+fn entry(view: &View, status: &ViewStatus, now_ns: i64) -> Value {
+    let definition = &view.definition;
+    let (refresh, every_s) = match definition.options.refresh {
+        RefreshPolicy::Immediate => ("immediate", None),
+        RefreshPolicy::Every(ns) => ("every", Some(ns as f64 / NS_PER_S)),
+        RefreshPolicy::Manual => ("manual", None),
+    };
+    let state = match (&status.error, view.state.pending.is_empty()) {
+        (Some(_), _) => "failing",
+        (None, true) => "valid",
+        (None, false) => "refreshing",
+    };
+    let pending = |pending: &query::views::PendingRange| json!({ "start_ns": pending.range.start_ns, "end_ns": pending.range.end_ns, "never_computed": pending.is_fill });
+    json!({
+        "name": definition.name,
+        "source": definition.source(),
+        "target": definition.target,
+        "dialect": definition.dialect.name(),
+        "statement": definition.statement,
+        "maker": definition.maker,
+        "materialized_only": definition.options.materialized_only,
+        "refresh": refresh,
+        "refresh_every_s": every_s,
+        "state": state,
+        "error": status.error,
+        "computed_until_ns": view.state.watermark_ns,
+        "lag_s": now_ns.saturating_sub(view.state.watermark_ns) as f64 / NS_PER_S,
+        "pending": view.state.pending.iter().map(pending).collect::<Vec<Value>>(),
+        "refreshed_ns": status.refreshed_ns,
+        "rows_written": status.rows_written,
+        "refreshes": status.refreshes,
+        "elapsed_s": status.elapsed_ns as f64 / NS_PER_S,
+        "late_samples_refused": status.late_samples_refused,
+    })
+}

@@ -1,0 +1,332 @@
+//! The query of a materialised view, as the view's plan.
+
+use model::ValueType;
+use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Function, Grouping, Operator, Plan};
+use query::time::CalendarBins;
+use query::views::{FIELD_PREFIX, ViewDefinition, WindowWidth};
+use query::{SqlType, TableSchema, Value};
+use sqlparser::ast::{Expr, Query, Select, SetExpr};
+
+use super::filter::lower;
+use super::from::Source;
+use super::projections::{ProjectionSource, group_keys, has_aggregate, projections};
+use super::pushed::{PlanKey, aggregates, plan_keys};
+use super::{check_supported, sample};
+use crate::context::Manner;
+use crate::error::{SqlError, invalid};
+use crate::expression::{Bound, Grouped, Typed};
+use crate::run::Run;
+use crate::scope::Scope;
+use crate::syntax::parse::{Align, Extension};
+use crate::syntax::views::CreateView;
+
+/// The width of a plan whose windows differ in length: each run of windows gets its own.
+const ANY_WIDTH_NS: i64 = 86_400_000_000_000;
+
+/// A view's query, bound.
+struct BoundView {
+    schema: TableSchema,
+    grouped: Grouped,
+    scope: Scope,
+    condition: Option<Typed>,
+    having: Option<Typed>,
+    columns: Vec<(String, Typed)>,
+}
+
+impl Run<'_> {
+    /// What a `CREATE MATERIALIZED VIEW` makes.
+    pub(crate) fn view_definition(&mut self, said: &CreateView, query: &Query) -> Result<ViewDefinition, SqlError> {
+        let SetExpr::Select(select) = &*query.body else {
+            return invalid("a materialised view is a SELECT of groups of one table's rows");
+        };
+        if query.with.is_some() || query.limit_clause.is_some() || query.fetch.is_some() {
+            return invalid("the query of a materialised view has no WITH and no LIMIT");
+        }
+        let mut bound = self.bound_view(select)?;
+        if !said.columns.is_empty() {
+            if said.columns.len() != bound.columns.len() {
+                return invalid(format!(
+                    "the view names {} columns, and its query has {}",
+                    said.columns.len(),
+                    bound.columns.len()
+                ));
+            }
+            bound.columns.iter_mut().zip(&said.columns).for_each(|((name, _), said)| name.clone_from(said));
+        }
+        if said.base.as_ref().is_some_and(|base| !base.eq_ignore_ascii_case(&bound.schema.name)) {
+            return invalid(format!("the query reads {}, not the table of WITH BASE", bound.schema.name));
+        }
+        self.defined(said, &bound)
+    }
+
+    fn bound_view(&mut self, select: &Select) -> Result<BoundView, SqlError> {
+        check_supported(select)?;
+        let extension = self.parsed.extension(select).cloned().unwrap_or_default();
+        check_extension(&extension)?;
+        if select.distinct.is_some() || select.from.len() != 1 {
+            return invalid("a materialised view reads one table, without DISTINCT");
+        }
+        let (source, scope) = self.from(&select.from)?;
+        let Source::Table(table) = source else {
+            return invalid("a materialised view reads one table of the database, without joins");
+        };
+        let condition = select.selection.as_ref().map(|expression| self.bind(&scope, expression)).transpose()?;
+        let projections = projections(&select.projection, &scope)?;
+        let keys = group_keys(select, &projections)?;
+        let mut grouped = Grouped::default();
+        if let Some(sample) = &extension.sample {
+            sample::start(sample, &scope, None, &mut grouped)?;
+        }
+        self.keys(&mut grouped, &scope, &keys)?;
+        if keys.is_empty() && (extension.sample.is_some() || self.manner == Manner::QuestDb) {
+            // What is shown beside aggregates is grouped by.
+            let plain = projections.iter().filter_map(|projected| match projected.source {
+                ProjectionSource::Expression(expression) if !has_aggregate(expression) => Some(expression),
+                _ => None,
+            });
+            let plain: Vec<&Expr> = plain.collect();
+            self.keys(&mut grouped, &scope, &plain)?;
+        }
+        let mut columns = Vec::with_capacity(projections.len());
+        for projected in &projections {
+            let ProjectionSource::Expression(expression) = projected.source else {
+                return invalid("* cannot be shown of groups");
+            };
+            columns.push((projected.name.clone(), self.bind_grouped(&scope, expression, &mut grouped)?));
+        }
+        let having =
+            select.having.as_ref().map(|expression| self.bind_grouped(&scope, expression, &mut grouped)).transpose()?;
+        Ok(BoundView { schema: table.schema, grouped, scope, condition, having, columns })
+    }
+
+    fn defined(&self, said: &CreateView, bound: &BoundView) -> Result<ViewDefinition, SqlError> {
+        let mut scan = query::plan::Scan::of_table(bound.schema.name.as_str());
+        let condition = bound.condition.as_ref().map(|condition| condition.expression.clone());
+        let filter = condition.map(|condition| lower(condition, &mut scan, &bound.scope)).unwrap_or_default();
+        if !filter.rest.is_empty() {
+            return invalid(
+                "the WHERE of a materialised view compares tags, fields and the time with constants, put together by AND and OR",
+            );
+        }
+        let Some(calls) = aggregates(&bound.grouped, &bound.scope) else {
+            return invalid(
+                "a materialised view has count, sum, avg, min, max, first, last, stddev_pop and quantiles of columns, without DISTINCT and FILTER",
+            );
+        };
+        let keys = plan_keys(&bound.grouped, &bound.scope, &self.environment);
+        let Some((keys, Some(bins))) = keys else {
+            return invalid(
+                "a materialised view is grouped by windows of the table's time, time_bucket('1 hour', time) or SAMPLE BY 1h, and by tags",
+            );
+        };
+        let windows = window_width(&bins.bins)?;
+        let (width_ns, offset_ns) = bins.bins.equal_bins().unwrap_or((ANY_WIDTH_NS, 0));
+        let mut shape =
+            Shape { keys: &keys, calls: &calls, schema: &bound.schema, columns: Vec::new(), aggregates: Vec::new() };
+        calls.iter().for_each(|call| shape.need(call));
+        let mut time_name = self.time_name().to_owned();
+        for (name, typed) in &bound.columns {
+            match typed.expression.column().and_then(|place| keys.get(place)) {
+                Some(PlanKey::Bin) => time_name.clone_from(name),
+                Some(PlanKey::Tag(tag)) if tag == name => {}
+                Some(PlanKey::Tag(tag)) => {
+                    return invalid(format!(
+                        "the tag {tag:?} keeps its name in a materialised view: it cannot be {name:?}"
+                    ));
+                }
+                None => shape.add(name, &typed.expression)?,
+            }
+        }
+        let having = bound.having.as_ref().map(|having| shape.translated(&having.expression)).transpose()?;
+        if having.is_none() {
+            shape.add_partials();
+        }
+        let by =
+            keys.iter().filter_map(|key| if let PlanKey::Tag(tag) = key { Some(tag.clone()) } else { None }).collect();
+        let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: shape.aggregates, by: Some(by) };
+        let mut plan = Plan::GroupBy { input: Box::new(filter.plan(scan)), grouping };
+        if let Some((condition, _)) = having {
+            plan = Plan::Where { input: Box::new(plan), condition };
+        }
+        let fields = shape.columns.iter().map(|(name, _, value_type)| (name.clone(), *value_type)).collect();
+        let columns = shape.columns.into_iter().map(|(name, of, _)| (name, of)).collect();
+        Ok(ViewDefinition {
+            name: said.name.clone(),
+            database: self.environment.database.clone(),
+            target: said.name.clone(),
+            time_name,
+            plan: Plan::Map { input: Box::new(plan), columns },
+            windows,
+            fields,
+            options: said.options.clone(),
+            maker: String::new(),
+            statement: said.text.clone(),
+            dialect: said.dialect,
+        })
+    }
+}
+
+/// Refuses what would make windows of others, or of other rows with time.
+fn check_extension(extension: &Extension) -> Result<(), SqlError> {
+    if extension.latest_by.is_some() {
+        return invalid("LATEST ON is of rows, not of groups");
+    }
+    let Some(sample) = &extension.sample else { return Ok(()) };
+    if !sample.fill.is_empty()
+        || sample.from.is_some()
+        || sample.to.is_some()
+        || sample.align == Align::FirstObservation
+    {
+        return invalid("the SAMPLE BY of a materialised view has no FILL, FROM, TO and ALIGN TO FIRST OBSERVATION");
+    }
+    Ok(())
+}
+
+fn window_width(bins: &CalendarBins) -> Result<WindowWidth, SqlError> {
+    let Some(zone) = bins.zone_name() else {
+        return invalid("the windows of a materialised view follow UTC or a zone by its name, such as Europe/Berlin");
+    };
+    Ok(WindowWidth { width: bins.width(), origin_ns: bins.origin_ns(), zone })
+}
+
+/// The columns of a view's plan as they come.
+struct Shape<'a> {
+    keys: &'a [PlanKey],
+    /// The aggregates of the query, in order.
+    calls: &'a [AggregateCall],
+    schema: &'a TableSchema,
+    columns: Vec<(String, Expression, ValueType)>,
+    aggregates: Vec<AggregateCall>,
+}
+
+impl Shape<'_> {
+    fn need(&mut self, call: &AggregateCall) {
+        if !self.aggregates.contains(call) {
+            self.aggregates.push(call.clone());
+        }
+    }
+
+    /// Adds a column of the view.
+    fn add(&mut self, name: &str, bound: &Bound) -> Result<(), SqlError> {
+        if name.starts_with(FIELD_PREFIX) {
+            return invalid(format!(
+                "names that begin with {FIELD_PREFIX} are for what views keep besides: name {name:?} otherwise"
+            ));
+        }
+        let (expression, value_type) = self.translated(bound)?;
+        self.columns.push((name.to_owned(), expression, value_type));
+        Ok(())
+    }
+
+    /// Adds what wider windows are made of: what means are of, and aggregates that are no column as they are.
+    fn add_partials(&mut self) {
+        let means = self.aggregates.clone().into_iter().filter(|call| call.aggregate == Aggregate::Avg);
+        let parts: Vec<AggregateCall> = means
+            .flat_map(|call| {
+                [Aggregate::Sum, Aggregate::Count].map(|aggregate| AggregateCall { aggregate, ..call.clone() })
+            })
+            .collect();
+        parts.iter().for_each(|call| self.need(call));
+        for call in self.aggregates.clone() {
+            if !call.aggregate.from_summaries() || call.aggregate == Aggregate::Avg {
+                continue;
+            }
+            let (expression, value_type) = self.of_call(&call);
+            if !self.columns.iter().any(|(_, known, _)| *known == expression) {
+                let name = format!("{FIELD_PREFIX}{}", call.column_name().replace(' ', "_"));
+                self.columns.push((name, expression, value_type));
+            }
+        }
+    }
+
+    /// The column of an aggregate.
+    fn of_call(&self, call: &AggregateCall) -> (Expression, ValueType) {
+        let column = Expression::Column(call.column_name());
+        let field_type = match &call.input {
+            AggregateInput::Column(name) => {
+                self.schema.fields.iter().find(|(known, _)| known == name).map_or(ValueType::F64, |(_, of)| *of)
+            }
+            AggregateInput::Each | AggregateInput::Time => ValueType::I64,
+        };
+        match call.aggregate {
+            Aggregate::Count => {
+                (Expression::Apply(Operator::Coalesce, vec![column, Expression::Integer(0)]), ValueType::I64)
+            }
+            Aggregate::Sum if matches!(field_type, ValueType::I64 | ValueType::U64) => (column, ValueType::I64),
+            Aggregate::Sum | Aggregate::Avg | Aggregate::Stddev | Aggregate::Quantile(_) => (column, ValueType::F64),
+            Aggregate::Min | Aggregate::Max | Aggregate::First | Aggregate::Last => (column, field_type),
+        }
+    }
+
+    /// An expression over groups as the plan has it, and the type of its values.
+    fn translated(&self, bound: &Bound) -> Result<(Expression, ValueType), SqlError> {
+        let several = |operands: &[Bound]| {
+            operands.iter().map(|operand| self.translated(operand).map(|(of, _)| of)).collect::<Result<Vec<_>, _>>()
+        };
+        match bound {
+            Bound::Column(place) => {
+                let call = place.checked_sub(self.keys.len()).and_then(|place| self.calls.get(place));
+                match call {
+                    Some(AggregateCall { aggregate, input: AggregateInput::Time })
+                        if *aggregate != Aggregate::Count =>
+                    {
+                        invalid("of the time a materialised view has count(*) alone")
+                    }
+                    Some(call) => Ok(self.of_call(call)),
+                    None => invalid("a materialised view computes nothing from what it is grouped by"),
+                }
+            }
+            Bound::Constant(value) => match value {
+                Value::Int(number) => Ok((Expression::Integer(*number), ValueType::I64)),
+                Value::Float(number) => Ok((Expression::Float(*number), ValueType::F64)),
+                Value::Bool(value) => Ok((Expression::Bool(*value), ValueType::Bool)),
+                Value::Text(text) => Ok((Expression::Text(text.to_string()), ValueType::String)),
+                _ => invalid(format!("the constant {value} is not possible in a materialised view")),
+            },
+            Bound::And(operands) => Ok((Expression::Apply(Operator::And, several(operands)?), ValueType::Bool)),
+            Bound::Or(operands) => Ok((Expression::Apply(Operator::Or, several(operands)?), ValueType::Bool)),
+            Bound::Not(operand) => {
+                Ok((Expression::Apply(Operator::Not, several(std::slice::from_ref(operand))?), ValueType::Bool))
+            }
+            Bound::Cast(operand, SqlType::Float) => {
+                let (of, _) = self.translated(operand)?;
+                Ok((Expression::Apply(Operator::Multiply, vec![of, Expression::Float(1.0)]), ValueType::F64))
+            }
+            Bound::Call(function, operands) => self.computed(function.name, operands),
+            _ => invalid(
+                "a materialised view computes with + - * /, abs, ceil, floor, sqrt, exp, ln, coalesce and casts to double precision",
+            ),
+        }
+    }
+
+    fn computed(&self, name: &str, operands: &[Bound]) -> Result<(Expression, ValueType), SqlError> {
+        let operands: Vec<(Expression, ValueType)> =
+            operands.iter().map(|operand| self.translated(operand)).collect::<Result<_, _>>()?;
+        let is_whole = operands.iter().all(|(_, of)| matches!(of, ValueType::I64 | ValueType::U64));
+        let first_type = operands.first().map_or(ValueType::F64, |(_, of)| *of);
+        let operands: Vec<Expression> = operands.into_iter().map(|(of, _)| of).collect();
+        let operator = match name {
+            "/" if is_whole => {
+                return invalid("a materialised view does not divide whole numbers: cast one to double precision");
+            }
+            "+" | "-" | "*" | "/" => Operator::NAMED.iter().find(|(known, _)| *known == name),
+            "=" | "<" | "<=" | ">" | ">=" => Operator::NAMED.iter().find(|(known, _)| *known == name),
+            "<>" => Operator::NAMED.iter().find(|(known, _)| *known == "!="),
+            "coalesce" => Operator::NAMED.iter().find(|(known, _)| *known == "coalesce"),
+            _ => None,
+        };
+        if let Some((_, operator)) = operator {
+            let value_type = match operator {
+                Operator::Coalesce => first_type,
+                operator if operator.is_arithmetic() => ValueType::F64,
+                _ => ValueType::Bool,
+            };
+            return Ok((Expression::Apply(*operator, operands), value_type));
+        }
+        let function = [Function::Abs, Function::Floor, Function::Ceil, Function::Sqrt, Function::Exp, Function::Ln];
+        match function.into_iter().find(|function| function.name() == name).filter(|_| operands.len() == 1) {
+            Some(function) => Ok((Expression::Call(function, operands), ValueType::F64)),
+            None => invalid(format!("the function {name} is not possible in a materialised view")),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Which stored windows rows of the log change.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use db::{Db, LogRecord, LogSeries};
+use model::{Labels, MatchOp, TimeRange};
+use query::plan::Selector;
+use query::views::{View, normalized};
+
+use super::windows::WindowBatch;
+
+/// Label sets whose windows are computed apart; with more all are computed together.
+const LABEL_SETS_MAX: usize = 32;
+
+/// Pieces that dirty windows become.
+const PIECES_MAX: usize = 256;
+
+/// Stored windows of a view that changed.
+#[derive(Debug, Default)]
+pub(super) struct Dirty {
+    /// The windows of label sets, by where they begin.
+    of_labels: BTreeMap<Labels, BTreeSet<i64>>,
+    count: usize,
+    /// Ranges of all label sets.
+    of_all: Vec<TimeRange>,
+    pub(super) late_samples_refused: u64,
+}
+
+impl Dirty {
+    pub(super) fn is_empty(&self) -> bool {
+        self.of_labels.is_empty() && self.of_all.is_empty()
+    }
+
+    fn add(&mut self, labels: &Labels, start_ns: i64, count_max: usize) {
+        if self.count >= count_max {
+            self.forget_labels();
+        }
+        if let Some(windows) = self.of_labels.get_mut(labels) {
+            self.count += usize::from(windows.insert(start_ns));
+        } else {
+            self.of_labels.insert(labels.clone(), BTreeSet::from([start_ns]));
+            self.count += 1;
+        }
+    }
+
+    /// Makes windows of single label sets windows of all.
+    fn forget_labels(&mut self) {
+        let starts = std::mem::take(&mut self.of_labels).into_values().flatten();
+        self.of_all.extend(starts.map(|start_ns| TimeRange::new(start_ns, start_ns)));
+        self.of_all.sort_by_key(|range| (range.start_ns, range.end_ns));
+        self.of_all.dedup();
+        self.count = 0;
+    }
+
+    /// The times that have dirty windows.
+    pub(super) fn ranges(&self) -> Vec<TimeRange> {
+        let starts = self.of_labels.values().flatten().map(|start_ns| TimeRange::new(*start_ns, *start_ns));
+        starts.chain(self.of_all.iter().copied()).collect()
+    }
+
+    /// Batches to compute: of few label sets their windows, otherwise the windows of all.
+    pub(super) fn batches(&self, view: &View) -> Vec<WindowBatch> {
+        let whole = |ranges: Vec<TimeRange>| normalized(ranges.iter().map(|range| view.windows_of(range)).collect());
+        let mut pieces = Vec::new();
+        if self.of_all.is_empty() && self.of_labels.len() <= LABEL_SETS_MAX {
+            for (labels, starts) in &self.of_labels {
+                let ranges = whole(starts.iter().map(|start_ns| TimeRange::new(*start_ns, *start_ns)).collect());
+                let selectors = selectors_of(view, labels);
+                pieces.extend(ranges.into_iter().map(|range| WindowBatch { range, selectors: selectors.clone() }));
+            }
+        }
+        if pieces.is_empty() || pieces.len() > PIECES_MAX {
+            pieces =
+                whole(self.ranges()).into_iter().map(|range| WindowBatch { range, selectors: Vec::new() }).collect();
+        }
+        pieces
+    }
+}
+
+/// The selectors of a view's rows of a label set, and of the rows of its source that they are made of.
+fn selectors_of(view: &View, labels: &Labels) -> Vec<Selector> {
+    let selector = |name: &String| Selector {
+        name: name.clone(),
+        op: MatchOp::Equal,
+        values: vec![labels.get(name).unwrap_or_default().to_owned()],
+    };
+    view.definition.labels().iter().map(selector).collect()
+}
+
+/// A view, and those by way of which it reads its table.
+struct Followed {
+    table: String,
+    chain: Vec<Arc<View>>,
+    /// Windows that begin before are not computed again.
+    frozen_ns: i64,
+    dirty: Dirty,
+    /// The times of rows of windows that are not stored yet.
+    later_rows: TimeRange,
+}
+
+/// A series, and the numbers of the views that read its table with the labels of their rows.
+type SeriesReaders = (Arc<LogSeries>, Vec<(usize, Labels)>);
+
+/// Follows the log for the views of a database.
+pub(super) struct Follower {
+    views: Vec<Followed>,
+    count_max: usize,
+    /// For each series the views that read its table, with the labels of their rows. The series are held, so that their addresses name them.
+    series: HashMap<usize, SeriesReaders>,
+}
+
+impl Follower {
+    pub(super) fn new(db: &Db, views: &[Arc<View>], count_max: usize) -> Self {
+        let followed = |view: &Arc<View>| {
+            let (table, chain) = db.views_below(view);
+            let (dirty, later_rows) = (Dirty::default(), TimeRange::EMPTY);
+            Followed { table, chain, frozen_ns: db.view_frozen_before_ns(view), dirty, later_rows }
+        };
+        Self { views: views.iter().map(followed).collect(), count_max, series: HashMap::new() }
+    }
+
+    /// Takes the rows of a record.
+    pub(super) fn record(&mut self, record: &LogRecord) {
+        for sample in &record.samples {
+            let address = Arc::as_ptr(&sample.series) as usize;
+            let views = &self.views;
+            let (_, readers) = self.series.entry(address).or_insert_with(|| {
+                let of_table = views.iter().enumerate().filter(|(_, view)| *view.table == *sample.series.table);
+                let readers = of_table.map(|(number, view)| (number, view.labels_of(&sample.series.tags))).collect();
+                (sample.series.clone(), readers)
+            });
+            for (number, labels) in readers {
+                if let Some(view) = self.views.get_mut(*number) {
+                    view.take(labels, sample.timestamp_ns, self.count_max);
+                }
+            }
+        }
+    }
+
+    /// Takes a range of time of whose rows the log does not tell any more.
+    pub(super) fn gap(&mut self, range: &TimeRange) {
+        for view in &mut self.views {
+            let of_view = view.window_range(range);
+            view.later_rows = view.later_rows.union(of_view);
+            view.dirty.of_all.extend(view.stored_part(&of_view));
+        }
+    }
+
+    /// The times of rows of windows that are not stored yet, by view.
+    pub(super) fn later_rows(&self) -> impl Iterator<Item = &TimeRange> {
+        self.views.iter().map(|view| &view.later_rows)
+    }
+
+    /// What changed of each view.
+    pub(super) fn finish(self) -> Vec<Dirty> {
+        self.views.into_iter().map(|view| view.dirty).collect()
+    }
+}
+
+impl Followed {
+    /// The labels of the view's row that a series of its table is part of.
+    fn labels_of(&self, tags: &Labels) -> Labels {
+        let known = self.chain.last().map(|view| view.definition.labels()).unwrap_or_default();
+        tags.retain(|name| known.iter().any(|label| label == name))
+    }
+
+    fn watermark_ns(&self) -> i64 {
+        self.chain.last().map_or(i64::MIN, |view| view.state.watermark_ns)
+    }
+
+    /// Takes a row's time.
+    fn take(&mut self, labels: &Labels, time_ns: i64, count_max: usize) {
+        let start_ns = self.chain.iter().fold(time_ns, |time_ns, view| view.bins.start_of(time_ns));
+        if start_ns >= self.watermark_ns() {
+            self.later_rows = self.later_rows.union(TimeRange::new(start_ns, start_ns));
+        } else if start_ns < self.frozen_ns {
+            self.dirty.late_samples_refused += 1;
+        } else {
+            self.dirty.add(labels, start_ns, count_max);
+        }
+    }
+
+    /// The range of the view's windows that hold rows of a range.
+    fn window_range(&self, range: &TimeRange) -> TimeRange {
+        self.chain.iter().fold(*range, |range, view| view.windows_of(&range))
+    }
+
+    /// The part of a range whose windows are stored.
+    fn stored_part(&self, range: &TimeRange) -> Option<TimeRange> {
+        let end_ns = range.end_ns.min(self.watermark_ns().saturating_sub(1));
+        (range.start_ns <= end_ns).then(|| TimeRange::new(range.start_ns, end_ns))
+    }
+}

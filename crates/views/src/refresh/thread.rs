@@ -1,0 +1,94 @@
+//! The thread that makes passes: when the log has more, when windows are over, and now and then.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use db::{CommitListener, Db};
+use parking_lot::{Condvar, Mutex};
+
+use super::{RefreshLimits, Refresher};
+
+/// Pauses between passes.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
+const IDLE_PAUSE: Duration = Duration::from_secs(1);
+const FAILURE_PAUSE: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct State {
+    is_stopping: bool,
+    has_more: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    woken: Condvar,
+}
+
+impl CommitListener for Shared {
+    fn committed(&self) {
+        // The flag alone: a pass reads all that came within its pause.
+        self.state.lock().has_more = true;
+    }
+}
+
+/// Refreshes views until it is stopped or dropped.
+pub struct RefreshThread {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl RefreshThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the system has no thread.
+    pub fn start(db: &Arc<Db>) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let listener: Arc<dyn CommitListener> = shared.clone();
+        db.listen_to_commits(Arc::downgrade(&listener));
+        let refresher = Refresher::new(db.clone(), RefreshLimits::default());
+        let of_thread = shared.clone();
+        let builder = std::thread::Builder::new().name("views".to_owned());
+        let thread = builder.spawn(move || repeat(refresher, &of_thread))?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Returns when the thread has ended.
+    pub fn stop(&self) {
+        self.shared.state.lock().is_stopping = true;
+        self.shared.woken.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for RefreshThread {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn repeat(mut refresher: Refresher, shared: &Shared) {
+    loop {
+        let pause = match refresher.pass() {
+            Ok(true) => Duration::from_millis(1),
+            Ok(false) if std::mem::take(&mut shared.state.lock().has_more) => BUSY_PAUSE,
+            Ok(false) => IDLE_PAUSE,
+            Err(_) => FAILURE_PAUSE,
+        };
+        let mut state = shared.state.lock();
+        if !state.is_stopping {
+            shared.woken.wait_for(&mut state, pause);
+        }
+        if state.is_stopping {
+            break;
+        }
+    }
+    // Where it fails the next start repeats a little.
+    let _ = refresher.save();
+}

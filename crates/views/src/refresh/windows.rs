@@ -1,0 +1,105 @@
+//! Computing windows of a view and storing what differs.
+
+use db::Db;
+use db::views::ViewWindows;
+use model::TimeRange;
+use query::plan::Selector;
+use query::views::{PendingRange, View, intersect};
+use query::{Budget, QueryError};
+
+use super::RefreshLimits;
+use super::changes::{Stored, changes};
+
+/// Windows that are computed together.
+#[derive(Debug, Clone)]
+pub(super) struct WindowBatch {
+    /// Whole windows.
+    pub(super) range: TimeRange,
+    /// Which label sets; all if there are none.
+    pub(super) selectors: Vec<Selector>,
+}
+
+/// Computes windows and writes what is not stored as it is computed.
+pub(super) fn refresh(db: &Db, view: &View, piece: &WindowBatch, limits: &RefreshLimits) -> Result<(), QueryError> {
+    let begun_ns = db.clock().monotonic_ns();
+    let frozen_ns = db.view_frozen_before_ns(view);
+    let mut range = piece.range;
+    if view.bins.equal_bins().is_none() {
+        // Windows that differ in length are told one by one: no more than there are rows for.
+        let windows = ViewWindows { view, range, selectors: piece.selectors.clone() };
+        range = intersect(&range, &view.windows_of(&db.view_extent(&windows, &budget(db, limits))?));
+        if range.start_ns > range.end_ns {
+            return Ok(());
+        }
+    }
+    let windows = ViewWindows { view, range, selectors: piece.selectors.clone() };
+    let computed = db.computed_view_rows(&windows, &budget(db, limits))?;
+    let rows = db.stored_view_rows(&windows, &budget(db, limits))?;
+    let stored =
+        Stored { rows, frozen_ns, is_of_all: piece.selectors.is_empty(), is_own: view.definition.is_exposed() };
+    let changes = changes(&stored, computed);
+    db.replace_view_rows(view, &changes.delete, &changes.write)?;
+    let elapsed_ns = db.clock().monotonic_ns().saturating_sub(begun_ns);
+    db.note_view(view, |status| {
+        status.rows_written += changes.write.len() as u64;
+        status.refreshes += 1;
+        status.elapsed_ns += elapsed_ns;
+    });
+    Ok(())
+}
+
+fn budget(db: &Db, limits: &RefreshLimits) -> std::sync::Arc<Budget> {
+    db.budget(limits.samples_max)
+}
+
+/// The pending windows of a view.
+pub(super) struct Work<'a> {
+    pub(super) db: &'a Db,
+    pub(super) view: &'a View,
+    pub(super) limits: &'a RefreshLimits,
+}
+
+impl Work<'_> {
+    /// Computes the newest windows of a pending range that have rows: as many as a piece has, which become fewer where they are too much.
+    pub(super) fn compute_newest(
+        &self,
+        pending: PendingRange,
+        piece_windows: &mut usize,
+        is_durable: bool,
+    ) -> Result<(), QueryError> {
+        let mut range = pending.range;
+        if !pending.is_fill {
+            // Of what is partly gone nothing is computed again.
+            range.start_ns = range.start_ns.max(self.db.view_frozen_before_ns(self.view));
+        }
+        if range.start_ns > range.end_ns {
+            return self.db.finish_view_range(self.view, &pending.range, is_durable);
+        }
+        let windows = ViewWindows { view: self.view, range, selectors: Vec::new() };
+        let extent = self.db.view_extent(&windows, &budget(self.db, self.limits))?;
+        if extent.start_ns > extent.end_ns {
+            return self.db.finish_view_range(self.view, &pending.range, is_durable);
+        }
+        let with_rows = intersect(&range, &self.view.windows_of(&extent));
+        let mut start_ns = self.view.bins.start_of(with_rows.end_ns);
+        for _ in 1..*piece_windows {
+            if start_ns <= with_rows.start_ns {
+                break;
+            }
+            start_ns = self.view.bins.previous(start_ns);
+        }
+        start_ns = start_ns.max(with_rows.start_ns);
+        let piece = WindowBatch { range: TimeRange::new(start_ns, with_rows.end_ns), selectors: Vec::new() };
+        match refresh(self.db, self.view, &piece, self.limits) {
+            Ok(()) => *piece_windows = (*piece_windows * 2).min(self.limits.piece_windows_max),
+            Err(QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. }) if *piece_windows > 1 => {
+                *piece_windows = (*piece_windows / 4).max(1);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        let is_all = start_ns <= with_rows.start_ns;
+        let done = TimeRange::new(if is_all { pending.range.start_ns } else { start_ns }, pending.range.end_ns);
+        self.db.finish_view_range(self.view, &done, is_durable)
+    }
+}

@@ -1,0 +1,246 @@
+//! The statements of the guide, and of each dialect, as they are written.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use db::{Db, DbOptions};
+use platform::sim::Simulation;
+use query::Budget;
+use sql::{ClientContext, Manner, Value};
+use thalweg_views::{RefreshLimits, Refresher};
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+struct World {
+    simulation: Simulation,
+    db: Arc<Db>,
+    refresher: Refresher,
+}
+
+impl World {
+    fn new() -> Self {
+        let simulation = Simulation::new(3);
+        let db = Arc::new(Db::open(simulation.platform(), DbOptions::new("/data")).unwrap());
+        let refresher = Refresher::new(db.clone(), RefreshLimits::default());
+        let world = Self { simulation, db, refresher };
+        let now_ns = world.db.now_ns();
+        let mut lines = String::new();
+        for second in 0..7_200 {
+            let host = if second % 3 == 0 { "a" } else { "b" };
+            writeln!(
+                lines,
+                "cpu,host={host} usage={}.5,cores={}i {}",
+                second % 100,
+                second % 8,
+                now_ns - second * SECOND_NS
+            )
+            .unwrap();
+        }
+        world.db.write_lines("default", lines.as_bytes()).unwrap();
+        world
+    }
+
+    fn ask_as(&self, manner: Manner, text: &str) -> Result<Vec<Vec<Value>>, String> {
+        let parsed = sql::parse(text).map_err(|error| error.to_string())?;
+        let budget = Arc::new(Budget::new(50_000_000));
+        let mut client = ClientContext::new("default", self.db.now_ns());
+        client.manner = manner;
+        let mut rows = Vec::new();
+        for place in 0..parsed.statements.len() {
+            let answer = self.db.sql(&parsed, place, &client, &budget).map_err(|error| format!("{text}: {error}"))?;
+            rows = answer.relation().map(|relation| relation.rows).unwrap_or_default();
+        }
+        Ok(rows)
+    }
+
+    fn ask(&self, text: &str) -> Vec<Vec<Value>> {
+        self.ask_as(Manner::Postgres, text).unwrap()
+    }
+
+    fn ask_influxql(&self, text: &str) -> influxql::Answer {
+        let query = influxql::Query::parse(text, &BTreeMap::new()).unwrap();
+        let request = influxql::RequestContext { database: Some("default"), read_only: false };
+        self.db.run_influxql(&query, 0, &request, &Budget::new(50_000_000)).unwrap()
+    }
+
+    fn settle(&mut self) {
+        let passes = (0..100).take_while(|_| self.refresher.pass().unwrap()).count();
+        assert!(passes < 100, "refreshing does not end");
+        self.refresher.pass().unwrap();
+    }
+
+    /// What `EXPLAIN` says of a query.
+    fn explained(&self, query: &str) -> String {
+        let rows = self.ask(&format!("EXPLAIN {query}"));
+        rows.iter().map(|row| row[0].to_string()).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[test]
+fn the_statements_of_the_guide_run() {
+    let guide = include_str!("../../../docs/guide/views.md");
+    let mut world = World::new();
+    let (mut manner, mut block, mut blocks, mut is_influxql) = (Manner::Postgres, None::<String>, 0, false);
+    for line in guide.lines() {
+        match (line, &mut block) {
+            ("## QuestDB", _) => manner = Manner::QuestDb,
+            ("```sql", _) => block = Some(String::new()),
+            ("```influxql", _) => (block, is_influxql) = (Some(String::new()), true),
+            ("```", Some(text)) if is_influxql => {
+                text.lines().for_each(|statement| drop(world.ask_influxql(statement)));
+                (block, blocks, is_influxql) = (None, blocks + 1, false);
+            }
+            ("```", Some(text)) => {
+                for statement in text.split_inclusive(';') {
+                    world.ask_as(manner, statement).unwrap();
+                    world.settle();
+                }
+                (block, blocks) = (None, blocks + 1);
+            }
+            (line, Some(text)) => writeln!(text, "{line}").unwrap(),
+            _ => {}
+        }
+    }
+    assert_eq!(blocks, 4);
+}
+
+#[test]
+fn a_view_is_stored_and_read_by_explained_parts() {
+    let mut world = World::new();
+    let of_source = "SELECT time_bucket('1 minute', time) AS bucket, host, avg(usage) AS usage, max(cores) AS cores, count(*) AS n FROM cpu";
+    world.ask(&format!("CREATE MATERIALIZED VIEW v AS {of_source} GROUP BY bucket, host"));
+    let source = format!("{of_source} GROUP BY bucket, host ORDER BY bucket, host");
+    let of_view = "SELECT bucket, host, usage, cores, n FROM v ORDER BY bucket, host";
+    let expected = world.ask(&source);
+    assert!(expected.len() > 230);
+    assert_eq!(world.ask(of_view), expected, "before anything is stored");
+    assert!(world.explained(of_view).contains("(computed"));
+    world.settle();
+    assert_eq!(world.ask(of_view), expected);
+    let explained = world.explained(of_view);
+    assert!(explained.contains("(view \"v\"") && explained.contains("(stored"), "{explained}");
+    // Of the past nothing is computed.
+    let old = format!("SELECT usage FROM v WHERE bucket < '{}'", time(world.db.now_ns() - 1_000 * SECOND_NS));
+    assert!(!world.explained(&old).contains("(computed"), "{}", world.explained(&old));
+    // A late row, before and after it is taken in.
+    let late = format!("cpu,host=c usage=3,cores=9i {}", world.db.now_ns() - 3_000 * SECOND_NS);
+    world.db.write_lines("default", late.as_bytes()).unwrap();
+    let expected = world.ask(&source);
+    assert_eq!(world.ask(of_view), expected);
+    world.settle();
+    assert!(!world.explained(&old).contains("(computed"));
+    assert_eq!(world.ask(of_view), expected);
+    assert_eq!(
+        world.ask("SELECT view_status, pending_ranges FROM materialized_views()"),
+        [[Value::text("valid"), Value::Int(0)]]
+    );
+    // The stored part alone.
+    world.ask("ALTER MATERIALIZED VIEW v SET (timescaledb.materialized_only = true)");
+    world.simulation.advance_ns(SECOND_NS);
+    let now = format!("cpu,host=now usage=3,cores=9i {}", world.db.now_ns());
+    world.db.write_lines("default", now.as_bytes()).unwrap();
+    assert_eq!(world.ask("SELECT * FROM v WHERE host = 'now'").len(), 0);
+    world.ask("DROP MATERIALIZED VIEW v");
+    assert!(world.ask_as(Manner::Postgres, of_view).unwrap_err().contains("does not exist"));
+}
+
+/// A time as SQL reads it.
+fn time(ns: i64) -> String {
+    sql::format_rfc3339_us(ns)
+}
+
+#[test]
+fn what_no_view_can_be_is_refused() {
+    let world = World::new();
+    let refused = |text: &str, expected: &str| {
+        let error = world.ask_as(Manner::Postgres, text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    };
+    let query = "SELECT time_bucket('1 minute', time) AS bucket, max(usage) AS peak FROM cpu GROUP BY 1";
+    refused(&format!("CREATE MATERIALIZED VIEW cpu AS {query}"), "would read itself");
+    refused(
+        "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time), max(x) FROM v GROUP BY 1",
+        "does not exist",
+    );
+    refused(
+        "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 nanosecond', time), max(usage) FROM cpu GROUP BY 1",
+        "a second is the least",
+    );
+    refused("CREATE MATERIALIZED VIEW v AS SELECT host, max(usage) FROM cpu GROUP BY 1", "windows of the table's time");
+    refused("CREATE MATERIALIZED VIEW v AS SELECT * FROM cpu", "groups");
+    refused(
+        "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time), count(DISTINCT usage) FROM cpu GROUP BY 1",
+        "without DISTINCT",
+    );
+    refused("CREATE MATERIALIZED VIEW v WITH (timescaledb.colour = red) AS SELECT 1", "no option");
+    refused("DROP MATERIALIZED VIEW v", "does not exist");
+    refused("REFRESH MATERIALIZED VIEW v", "does not exist");
+    world.ask(&format!("CREATE MATERIALIZED VIEW v AS {query}"));
+    refused(&format!("CREATE MATERIALIZED VIEW v AS {query}"), "already exists");
+    world.ask(&format!("CREATE MATERIALIZED VIEW IF NOT EXISTS v AS {query}"));
+    world.ask("CREATE MATERIALIZED VIEW w AS SELECT time_bucket('1 hour', bucket) AS bucket, max(peak) AS peak FROM v GROUP BY 1");
+    refused("DROP MATERIALIZED VIEW v", "drop it first");
+    refused("DROP TABLE cpu", "drop the view first");
+    refused("DROP TABLE v", "DROP MATERIALIZED VIEW");
+    refused("DELETE FROM v", "computed from those of its source");
+    world.ask("DROP MATERIALIZED VIEW w; DROP MATERIALIZED VIEW v; DROP TABLE cpu");
+}
+
+#[test]
+fn a_view_outlives_its_source() {
+    let mut world = World::new();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, sum(usage) AS s FROM cpu GROUP BY 1, 2");
+    world.settle();
+    let before = world.ask("SELECT bucket, host, s FROM v ORDER BY bucket, host");
+    world.ask("ALTER TABLE cpu SET TTL 1h");
+    world.simulation.advance_ns(1_000 * SECOND_NS);
+    let late = format!("cpu,host=a usage=1000 {}", world.db.now_ns() - 5_000 * SECOND_NS);
+    world.db.write_lines("default", late.as_bytes()).unwrap();
+    world.settle();
+    let after = world.ask("SELECT bucket, host, s FROM v ORDER BY bucket, host");
+    let (first, last) = (&before[..before.len() - 10], &after[..before.len() - 10]);
+    assert_eq!(first, last, "windows of what is gone stay as they are");
+    let refused = world.ask("SELECT late_samples_refused FROM materialized_views()");
+    assert_eq!(refused, [[Value::Int(1)]]);
+}
+
+#[test]
+fn a_continuous_query_counts_late_rows() {
+    let mut world = World::new();
+    world.ask_influxql(r#"CREATE CONTINUOUS QUERY "q" ON "default" RESAMPLE FOR 1h BEGIN SELECT mean(usage) AS usage, count(cores) INTO "down" FROM cpu WHERE time > now() - 1m GROUP BY time(1m), host END"#);
+    let listed = format!("{:?}", world.ask_influxql("SHOW CONTINUOUS QUERIES"));
+    assert!(listed.contains("RESAMPLE FOR 1h BEGIN SELECT"), "{listed}");
+    world.settle();
+    let start_ns = world.db.now_ns() / (60 * SECOND_NS) * 60 * SECOND_NS;
+    for round in 0..5 {
+        world.simulation.advance_ns(60 * SECOND_NS);
+        let now_ns = world.db.now_ns();
+        let lines = format!(
+            "cpu,host=a usage={round},cores=1i {}\ncpu,host=a usage=7,cores=1i {}",
+            now_ns - SECOND_NS,
+            now_ns - 90 * SECOND_NS
+        );
+        world.db.write_lines("default", lines.as_bytes()).unwrap();
+        world.settle();
+    }
+    world.simulation.advance_ns(60 * SECOND_NS);
+    world.settle();
+    let from = |table: &str, what: &str| {
+        format!(
+            "SELECT {what} FROM {table} WHERE host = 'a' AND time >= '{}' AND time < '{}'",
+            time(start_ns),
+            time(start_ns + 240 * SECOND_NS)
+        )
+    };
+    let expected = world.ask(&format!(
+        "{} GROUP BY time_bucket('1 minute', time) ORDER BY 1",
+        from("cpu", "time_bucket('1 minute', time), avg(usage), count(cores)")
+    ));
+    let found = world.ask(&format!("{} ORDER BY time", from("down", "time, usage, count")));
+    assert_eq!(found, expected);
+    assert!(found.len() >= 4);
+    world.ask_influxql(r#"DROP CONTINUOUS QUERY q ON "default""#);
+    assert_eq!(world.ask(&format!("{} ORDER BY time", from("down", "time, usage, count"))), found, "its rows stay");
+}

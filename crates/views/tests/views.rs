@@ -1,0 +1,253 @@
+//! Views are their queries over the source, whatever was written, deleted, refreshed and restarted in between.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use db::{Db, DbOptions};
+use model::{MatchOp, Matcher, TimeRange, ValueType};
+use platform::sim::Simulation;
+use proptest::prelude::*;
+use query::views::{Dialect, RefreshPolicy, ViewDefinition, ViewOptions, WindowWidth};
+use query::{Budget, Frame, Interval, Plan, ViewUse};
+use thalweg_views::{RefreshLimits, Refresher};
+
+const SECOND_NS: i64 = 1_000_000_000;
+const DATABASE: &str = "default";
+
+/// Host, seconds before now, and the fields `v` and `i`.
+type Row = (u8, i64, Option<i8>, i64);
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(Vec<Row>),
+    /// A host, seconds before now, and how many seconds long.
+    Delete(u8, i64, i64),
+    Advance(i64),
+    Pass,
+    Settle,
+    Compact,
+    Restart,
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let row = |ago: std::ops::Range<i64>| (0u8..4, ago, prop::option::of(any::<i8>()), -5i64..5);
+    prop_oneof![
+        5 => prop::collection::vec(row(0..20), 1..12).prop_map(Step::Write),
+        3 => prop::collection::vec(row(0..4_000), 1..6).prop_map(Step::Write),
+        1 => (0u8..4, 0i64..4_000, 0i64..900).prop_map(|(host, ago, length)| Step::Delete(host, ago, length)),
+        4 => (1i64..400).prop_map(Step::Advance),
+        4 => Just(Step::Pass),
+        3 => Just(Step::Settle),
+        1 => Just(Step::Compact),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Crash),
+    ]
+}
+
+fn view(name: &str, width: Interval, plan: &str, fields: &[(&str, ValueType)]) -> ViewDefinition {
+    ViewDefinition {
+        name: name.to_owned(),
+        database: DATABASE.to_owned(),
+        target: name.to_owned(),
+        time_name: "time".to_owned(),
+        plan: query::parse(plan, 0).unwrap(),
+        windows: WindowWidth { width, origin_ns: 0, zone: "UTC".to_owned() },
+        fields: fields.iter().map(|(name, value_type)| ((*name).to_owned(), *value_type)).collect(),
+        options: ViewOptions::default(),
+        maker: String::new(),
+        statement: String::new(),
+        dialect: Dialect::Sql,
+    }
+}
+
+/// By host and minute; of all hosts with conditions on rows and groups; of both by the hour, over the first; by calendar months.
+fn definitions() -> Vec<ViewDefinition> {
+    use ValueType::{F64, I64};
+    let minute = Interval::of_ns(60 * SECOND_NS);
+    let mut slow = view(
+        "slow",
+        Interval::of_ns(300 * SECOND_NS),
+        "(->> (rows-of \"t\") (groupby 5m '((last \"v\") (first \"i\")) (by '(\"h\"))) (map \"last_v\" (column \"last v\") \"first_i\" (column \"first i\")))",
+        &[("last_v", F64), ("first_i", I64)],
+    );
+    slow.options.refresh = RefreshPolicy::Every(600 * SECOND_NS);
+    let mut zoned = view(
+        "monthly",
+        Interval::of_months(1),
+        "(->> (rows-of \"t\") (groupby 1d '((max \"i\") (count \"v\")) (by '())) (map \"max_i\" (column \"max i\") \"n\" (coalesce (column \"count v\") 0)))",
+        &[("max_i", I64), ("n", I64)],
+    );
+    "Europe/Berlin".clone_into(&mut zoned.windows.zone);
+    vec![
+        view(
+            "by_host",
+            minute,
+            "(->> (rows-of \"t\") (groupby 1m '((sum \"v\") (count \"v\") (max \"i\") (count #TS)) (by '(\"h\"))) \
+             (map \"sum_v\" (column \"sum v\") \"n\" (coalesce (column \"count v\") 0) \"max_i\" (column \"max i\") \"rows\" (column \"count #TS\") \
+             \"mean\" (/ (column \"sum v\") (column \"count v\"))))",
+            &[("sum_v", F64), ("n", I64), ("max_i", I64), ("rows", I64), ("mean", F64)],
+        ),
+        view(
+            "all_hosts",
+            minute,
+            "(->> (rows-of \"t\") (tag-not \"h\" \"h0\") (where (> (column \"i\") -3)) (groupby 1m '((min \"v\") (sum \"i\")) (by '()) (offset 7s)) \
+             (where (> (column \"sum i\") -2)) (map \"min_v\" (column \"min v\") \"sum_i\" (column \"sum i\")))",
+            &[("min_v", F64), ("sum_i", I64)],
+        ),
+        view(
+            "hourly",
+            Interval::of_ns(1200 * SECOND_NS),
+            "(->> (rows-of \"by_host\") (groupby 20m '((sum \"sum_v\") (max \"max_i\") (sum \"rows\")) (by '())) \
+             (map \"sum_v\" (column \"sum sum_v\") \"max_i\" (column \"max max_i\") \"rows\" (column \"sum rows\")))",
+            &[("sum_v", F64), ("max_i", I64), ("rows", I64)],
+        ),
+        slow,
+        zoned,
+    ]
+}
+
+/// What a plan gives: labels, times, and the columns that have a value.
+fn rows(db: &Db, plan: &Plan, view_use: ViewUse) -> BTreeMap<(String, i64), String> {
+    let budget = Budget::new(10_000_000);
+    budget.use_views(view_use);
+    let frames: Vec<Frame> = db.run_plan(DATABASE, plan, &budget).unwrap().frames;
+    let mut found = BTreeMap::new();
+    for frame in frames {
+        for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
+            let mut cells: Vec<String> = Vec::new();
+            for column in &frame.columns {
+                if column.cell(row) != query::Cell::Null {
+                    cells.push(format!("{}={:?}", column.name, column.cell(row)));
+                }
+            }
+            cells.sort();
+            let labels: Vec<String> = frame.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let before = found.insert((labels.join(","), *time_ns), cells.join(" "));
+            assert_eq!(before, None, "two rows of one window");
+        }
+    }
+    found
+}
+
+struct World {
+    simulation: Simulation,
+    db: Option<Arc<Db>>,
+    refresher: Option<Refresher>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self { simulation: Simulation::new(11), db: None, refresher: None };
+        world.open();
+        let now_ns = world.db().now_ns();
+        world.write(&[(0, 3_000, Some(1), 1), (1, 10, None, 2)], now_ns);
+        for definition in definitions() {
+            let budget = Budget::new(1_000);
+            world.db().create_view(definition, &budget).unwrap();
+        }
+        world
+    }
+
+    fn open(&mut self) {
+        let db = Arc::new(Db::open(self.simulation.platform(), DbOptions::new("/data")).unwrap());
+        let limits = RefreshLimits { dirty_max: 40, pieces_max: 2, ..RefreshLimits::default() };
+        self.refresher = Some(Refresher::new(db.clone(), limits));
+        self.db = Some(db);
+    }
+
+    fn close(&mut self) {
+        self.refresher = None;
+        self.db = None;
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn pass(&mut self) -> bool {
+        self.refresher.as_mut().unwrap().pass().unwrap()
+    }
+
+    fn write(&self, rows: &[Row], now_ns: i64) {
+        let mut lines = String::new();
+        for (host, ago, v, i) in rows {
+            let v = v.map(|v| format!(",v={v}")).unwrap_or_default();
+            writeln!(lines, "t,h=h{host},u=x{i} i={i}i{v} {}", now_ns - ago * SECOND_NS).unwrap();
+        }
+        let (report, errors) = self.db().write_lines(DATABASE, lines.as_bytes()).unwrap();
+        assert!(errors.is_empty() && report.rejected_total == 0, "{errors:?}");
+    }
+
+    fn apply(&mut self, step: &Step) {
+        let now_ns = self.db().now_ns();
+        match step {
+            Step::Write(rows) => self.write(rows, now_ns),
+            Step::Delete(host, ago, length) => {
+                let from_ns = now_ns - ago * SECOND_NS;
+                let range = TimeRange::new(from_ns, from_ns + length * SECOND_NS);
+                let matchers = vec![Matcher::new("h", MatchOp::Equal, format!("h{host}"))];
+                let matchers = [matchers, vec![Matcher::new("u", MatchOp::NotEqual, "")]].concat();
+                self.db().delete(DATABASE, &[matchers], &range).unwrap();
+            }
+            Step::Advance(seconds) => self.simulation.advance_ns(seconds * SECOND_NS),
+            Step::Pass => drop(self.pass()),
+            Step::Settle => {
+                let passes = (0..200).take_while(|_| self.pass()).count();
+                assert!(passes < 200, "refreshing does not end");
+                self.pass();
+            }
+            Step::Compact => drop(self.db().compact(&mut |_| {}).unwrap()),
+            Step::Restart => {
+                self.refresher.as_mut().unwrap().save().unwrap();
+                self.db().close().unwrap();
+                self.close();
+                self.open();
+            }
+            Step::Crash => {
+                self.close();
+                self.simulation.crash();
+                self.open();
+            }
+        }
+    }
+
+    fn check(&self, after: &Step) {
+        for definition in definitions() {
+            let db = self.db();
+            let view = db.view(DATABASE, &definition.name).unwrap();
+            let range =
+                TimeRange::new(db.now_ns() - 100 * 24 * 3600 * SECOND_NS, db.now_ns() + 10 * 24 * 3600 * SECOND_NS);
+            let range = view.windows_of(&range);
+            let mut expected = BTreeMap::new();
+            for part in view.computed(range, &[]).unwrap() {
+                expected.extend(rows(db, &part.plan, ViewUse::Named));
+            }
+            let scan = Plan::Scan(query::plan::Scan::of_table(definition.name.as_str()));
+            let found = rows(db, &scan, ViewUse::All);
+            assert_eq!(found, expected, "{} after {after:?}", definition.name);
+        }
+    }
+}
+
+/// Cases of the property: more by `THALWEG_VIEW_CASES`.
+fn cases() -> u32 {
+    std::env::var("THALWEG_VIEW_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_view_is_its_query_over_the_source(steps in prop::collection::vec(step(), 1..30)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.apply(step);
+            world.check(step);
+        }
+        world.apply(&Step::Settle);
+        world.check(&Step::Settle);
+    }
+}
