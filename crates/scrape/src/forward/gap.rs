@@ -114,6 +114,8 @@ impl Queue {
                 Remedy::GiveUp(skipped_ms) => {
                     failed = failed.or(Some(error));
                     start_ms = start_ms.saturating_add(skipped_ms);
+                    // The rest is waited for anew.
+                    (failures, failing_since_ns) = (0, None);
                 }
             }
         }

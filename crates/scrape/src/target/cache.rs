@@ -180,7 +180,9 @@ impl LineCache {
         let gone = before.iter().filter(|line| !line.is_current);
         let mut missing: Vec<u64> = gone.clone().filter_map(Line::ended_token).collect();
         if !self.histograms.is_empty() {
-            gone.for_each(|line| drop(self.histograms.remove(&line.hash)));
+            // A line that came twice before may still be there once.
+            let current: HashSet<u128> = self.lines.iter().map(|line| line.hash).collect();
+            gone.filter(|line| !current.contains(&line.hash)).for_each(|line| drop(self.histograms.remove(&line.hash)));
         }
         if !missing.is_empty() {
             // Another spelling of the labels, or the line once more, may have come in its place.

@@ -23,6 +23,8 @@ impl Store {
             Ok(())
         })?;
         self.log.commit(self.log.last_sequence())?;
+        // Cursors must not take what another database of the name gets for this one's.
+        self.caches.log_series().clear();
         // What came in between.
         self.delete_all(id)?;
         self.carry_out_deletes()?;
@@ -46,6 +48,7 @@ impl Store {
             Ok(())
         })?;
         self.log.commit(self.log.last_sequence())?;
+        self.caches.log_series().clear();
         self.clear_dropped(database, measurement)?;
         self.carry_out_deletes()?;
         self.purge_dropped(database, measurement)?;

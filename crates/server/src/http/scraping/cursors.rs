@@ -57,6 +57,12 @@ pub(crate) async fn remove_cursor(From(state): From<Arc<State>>, request: Reques
             format!("{name:?} is read by a receiver of the configuration: take it out of remote_write and reload");
         return Err(ApiError::bad_data(message));
     }
+    if is_in_use(&name, None).is_none() {
+        let message = format!(
+            "{name:?} is read by a trigger, a subscription or the refresher of views: drop what it is for, and it goes"
+        );
+        return Err(ApiError::bad_data(message));
+    }
     let cursor = name.clone();
     let removed = state.work(move |state| state.db.remove_log_cursor(&cursor)).await?;
     if !removed.map_err(|error| ApiError::internal(error.to_string()))? {
