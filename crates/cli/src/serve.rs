@@ -52,6 +52,7 @@ async fn serve(mut settings: Settings) -> Result<ExitCode, String> {
     log::info(&opening_text(db.recovery(), &data, started.elapsed()));
     report(db.recovery());
     warn_of_abandoned_receivers(&db, prometheus.as_deref());
+    warn_of_unreadable_views(&db);
     if let Some(path) = make_first_admin(&db, &server_settings, &data)? {
         log::warn(&format!("clients have to sign in: the administrator's token is in {}", path.display()));
     }
@@ -90,6 +91,16 @@ async fn serve(mut settings: Settings) -> Result<ExitCode, String> {
     }
     db.close().map_err(|error| format!("stopped, but the newest data stays in the log: {error}"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says which views are not refreshed because their definitions cannot be read.
+fn warn_of_unreadable_views(db: &Db) {
+    for view in db.unreadable_views() {
+        log::warn(&format!(
+            "the materialised view {:?} of the database {:?} is not refreshed: its definition cannot be read ({}); drop it and make it again",
+            view.name, view.database, view.reason
+        ));
+    }
 }
 
 /// Returns whether a listener was given a free port, which programs that started the server are told.

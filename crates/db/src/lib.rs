@@ -169,7 +169,7 @@ impl Db {
         let results =
             results(memory_bytes_max, flash_bytes_max, options.result_cache_file, &platform, &store)?.map(Arc::new);
         let watch = Arc::new(Watch::new(&platform, &store));
-        let views = Arc::new(Views::open(&store, &platform.clock));
+        let views = Arc::new(Views::open(&store));
         let worker = Worker::start(&store, results.as_ref(), &watch, &platform.clock)
             .map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
         Ok(Self {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use access::grant::Right;
 use access::scope::Scope;
 use index::Cardinality;
 use model::{Matcher, TimeRange};
@@ -109,7 +110,14 @@ impl Db {
         scope: &Arc<Scope>,
         (memory, writes): (QueryMemory, Arc<dyn WriteLimits>),
     ) -> Arc<Budget> {
-        Arc::new(Budget::of_tenant(samples_max, memory).for_scope(scope.clone()).limiting_writes(writes))
+        let hidden = self.views.hidden_from(scope);
+        Arc::new(Budget::of_tenant(samples_max, memory).for_scope(scope.clone()).hiding(hidden).limiting_writes(writes))
+    }
+
+    /// The matchers that all series satisfy which an account may read of a database.
+    pub fn read_matchers(&self, scope: &Scope, database: &str) -> Vec<Matcher> {
+        let hidden = self.views.hidden_from(scope).into_iter().filter(|hidden| hidden.database == database);
+        scope.matchers(Right::Read, database).into_iter().chain(hidden.map(|hidden| hidden.others)).collect()
     }
 
     /// The pool of memory for all running queries.

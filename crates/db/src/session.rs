@@ -44,6 +44,8 @@ impl Db {
 
     /// Drops a database with all its rows and frees their disk space; returns whether there was one.
     pub fn drop_database(&self, database: &str) -> Result<bool, StoreError> {
+        // The views first, which would be there again after a crash, and those that were made meanwhile.
+        self.views.forget(database)?;
         let dropped = self.store.drop_database(database)?;
         self.views.forget(database)?;
         Ok(dropped)

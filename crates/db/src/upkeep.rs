@@ -66,9 +66,9 @@ impl Db {
         self.store.has_database(database)
     }
 
-    /// Says how a database keeps its data; made if it does not exist.
+    /// Says how a database keeps its data; made if it does not exist. Refused where its views cannot be kept right by that.
     pub fn set_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), StoreError> {
-        self.store.set_policy(database, policy)
+        self.views.change_policy(database, policy)
     }
 
     /// Deletes the samples in a range of all series that satisfy one of the sets of matchers. They are gone when this returns.

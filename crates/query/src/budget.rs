@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use access::grant::Right;
 use access::scope::Scope;
-use model::TimeRange;
+use model::{Matcher, TimeRange};
 use store::{MemoryPool, TenantMemory};
 
 use crate::QueryError;
@@ -26,13 +26,24 @@ pub enum Stop {
     Cancelled,
 }
 
+/// A table whose rows are of more series than an account may read: a view without the label that narrows the account's rights.
+#[derive(Debug, Clone)]
+pub struct HiddenTable {
+    /// Its database.
+    pub database: String,
+    /// Its name.
+    pub table: String,
+    /// A matcher that none of its metrics satisfies.
+    pub others: Matcher,
+}
+
 /// How a query uses materialised views.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ViewUse {
     /// Where it names them, and for queries of their sources that they answer.
     #[default]
     All,
-    /// Where it names them.
+    /// Where it names them; all of their windows, also of those of which queries read the stored ones alone.
     Named,
     /// As tables: their windows as they are stored.
     Stored,
@@ -171,6 +182,8 @@ pub struct Budget {
     memory: Option<QueryMemory>,
     /// The rights of its sender.
     scope: Option<Arc<Scope>>,
+    /// Tables that its sender must not read, whatever their labels.
+    hidden: Vec<HiddenTable>,
     /// How much its sender may write.
     write_limits: Option<Arc<dyn WriteLimits>>,
     schedule: OnceLock<Arc<dyn Schedule>>,
@@ -209,6 +222,7 @@ impl Budget {
             last_ns: AtomicI64::new(TimeRange::EMPTY.end_ns),
             memory,
             scope: None,
+            hidden: Vec::new(),
             write_limits: None,
             schedule: OnceLock::new(),
         }
@@ -219,6 +233,18 @@ impl Budget {
     pub fn for_scope(mut self, scope: Arc<Scope>) -> Self {
         self.scope = Some(scope);
         self
+    }
+
+    /// The budget of a sender who must not read certain tables.
+    #[must_use]
+    pub fn hiding(mut self, hidden: Vec<HiddenTable>) -> Self {
+        self.hidden = hidden;
+        self
+    }
+
+    /// The tables of a database that its sender must not read.
+    pub(crate) fn hidden<'a>(&'a self, database: &'a str) -> impl Iterator<Item = &'a HiddenTable> {
+        self.hidden.iter().filter(move |hidden| hidden.database == database)
     }
 
     /// The budget with limits of what its statement may write.

@@ -27,7 +27,8 @@ pub mod value;
 pub mod views;
 
 pub use budget::{
-    Budget, FOLDED_WARNING, QueryMemory, QueryMemoryLimit, SAMPLE_BYTES, Schedule, Stop, ViewUse, WriteLimits,
+    Budget, FOLDED_WARNING, HiddenTable, QueryMemory, QueryMemoryLimit, SAMPLE_BYTES, Schedule, Stop, ViewUse,
+    WriteLimits,
 };
 pub use execute::{
     BinCache, BinsRequest, BinsResponse, CachedBinReads, ComputeBins, LastRow, LastRows, Outcome, Reads, StepReport,

@@ -17,6 +17,43 @@ const UNCLEAR: [&str; 3] = ["--", "/*", "\\"];
 /// cannot be parsed. Where a text has comments or backslashes, all of it after the first such word is replaced. Too much is replaced rather
 /// than too little; names in double quotes stay, but right after the word or a sign.
 pub(crate) fn passwords(text: &str) -> Cow<'_, str> {
+    match addresses(text) {
+        Cow::Borrowed(text) => quoted_secrets(text),
+        Cow::Owned(text) => Cow::Owned(quoted_secrets(&text).into_owned()),
+    }
+}
+
+/// Leaves out what may be secret in addresses: `https://user:password@host/path?token=x` becomes `https://…@host/path?…`.
+pub(crate) fn addresses(text: &str) -> Cow<'_, str> {
+    const SIGN: &str = "://";
+    if !text.contains(SIGN) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(SIGN) {
+        let (before, address) = rest.split_at(at + SIGN.len());
+        out.push_str(before);
+        let is_end = |character: char| character.is_whitespace() || ['\'', '"', ',', ')', ';'].contains(&character);
+        let (address, after) = address.split_at(address.find(is_end).unwrap_or(address.len()));
+        let host_end = address.find(['/', '?', '#']).unwrap_or(address.len());
+        let host_start = address.get(..host_end).and_then(|host| host.rfind('@')).unwrap_or(0);
+        out.push_str(if host_start > 0 { "…" } else { "" });
+        let address = address.get(host_start..).unwrap_or_default();
+        match address.split_once('?') {
+            Some((path, _)) => {
+                out.push_str(path);
+                out.push_str("?…");
+            }
+            None => out.push_str(address),
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+fn quoted_secrets(text: &str) -> Cow<'_, str> {
     let Some(first_end) = first_secret_end(text) else { return Cow::Borrowed(text) };
     if UNCLEAR.iter().any(|sign| text.contains(sign)) {
         return Cow::Owned(format!("{} {REDACTED}", text.get(..first_end).unwrap_or_default()));
@@ -99,6 +136,14 @@ fn dollar_quoted_length(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_keep_what_is_no_secret() {
+        let text = "CREATE TRIGGER t DO WEBHOOK 'https://u:p@h.example:1/x?token=y', udp://10.0.0.1:9 and http://a/b";
+        let expected = "CREATE TRIGGER t DO WEBHOOK 'https://…@h.example:1/x?…', udp://10.0.0.1:9 and http://a/b";
+        assert_eq!(passwords(text), expected);
+        assert_eq!(addresses("no address"), "no address");
+    }
 
     #[test]
     fn passwords_are_not_shown() {

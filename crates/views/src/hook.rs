@@ -76,23 +76,37 @@ fn header_text(name: &str) -> String {
     name.chars().map(|character| if character.is_ascii_graphic() { character } else { '_' }).collect()
 }
 
+/// The verdict on a request, with the status of the answer if there was one.
+pub(crate) struct Answer {
+    pub(crate) status: Option<u16>,
+    pub(crate) verdict: Verdict,
+}
+
 /// Sends a request and judges the answer. Callers bound the time.
-pub(crate) async fn post(client: &dyn HttpClient, request: HttpRequest, now_ns: i64) -> Verdict {
+pub(crate) async fn post(client: &dyn HttpClient, request: HttpRequest, now_ns: i64) -> Answer {
     let retry = |reason: String| Verdict::Retry { after_ms: None, reason };
     let mut response = match client.send(request.with_header("User-Agent", USER_AGENT)).await {
         Ok(response) => response,
-        Err(error) => return retry(error.to_string()),
+        Err(error) => return Answer { status: None, verdict: retry(error.to_string()) },
     };
     let unix_ms = |text: &str| Some(jiff::fmt::rfc2822::parse(text).ok()?.timestamp().as_millisecond());
     let after_ms = retry_after_ms(response.header("retry-after"), now_ms(now_ns), unix_ms);
     // The connection is used again once the answer is read.
     let body = response.read_body(ANSWER_BYTES_MAX).await.unwrap_or_default();
-    match (response.status, String::from_utf8_lossy(&body)) {
+    let verdict = match (response.status, first_line(&String::from_utf8_lossy(&body))) {
         // It took too long, as far as the receiver is concerned.
-        (408, body) => retry(format!("HTTP status 408: {}", body.lines().next().unwrap_or_default())),
+        (408, line) => retry(format!("HTTP status 408: {line}")),
         (300..400, _) => Verdict::Refused(format!("HTTP status {}: redirections are not followed", response.status)),
-        (status, body) => verdict(status, after_ms, &body, true),
-    }
+        (status, line) => verdict(status, after_ms, &line, true),
+    };
+    Answer { status: Some(response.status), verdict }
+}
+
+/// The beginning of an answer, as logs may have it.
+fn first_line(body: &str) -> String {
+    const CHARACTERS_MAX: usize = 200;
+    let line = body.lines().next().unwrap_or_default();
+    line.chars().take(CHARACTERS_MAX).filter(|character| !character.is_control()).collect()
 }
 
 const fn now_ms(now_ns: i64) -> i64 {

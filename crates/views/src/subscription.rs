@@ -20,14 +20,33 @@ pub(crate) struct SubscriptionWork {
     pub(crate) destinations: Vec<String>,
 }
 
+/// Bytes that a datagram of IPv4 may have.
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+
 /// Makes lines of rows.
-pub(crate) struct SubscriptionRun;
+pub(crate) struct SubscriptionRun {
+    line_bytes_max: usize,
+}
+
+impl SubscriptionRun {
+    pub(crate) fn new(work: &SubscriptionWork) -> Self {
+        let has_datagrams = work.destinations.iter().any(|destination| destination.starts_with(DATAGRAMS));
+        Self { line_bytes_max: if has_datagrams { DATAGRAM_BYTES_MAX } else { usize::MAX } }
+    }
+}
 
 impl RowWork for SubscriptionRun {
     fn payload(&mut self, row: &Row<'_>, _: u64) -> Result<Option<Payload>, String> {
-        Ok(line(row).map(Payload::Text))
+        let Some(line) = line(row) else { return Ok(None) };
+        if line.len() > self.line_bytes_max {
+            return Err(format!("a line of {} bytes does not fit into a datagram", line.len()));
+        }
+        Ok(Some(Payload::Text(line)))
     }
 }
+
+/// The beginning of destinations that get datagrams.
+const DATAGRAMS: &str = "udp://";
 
 /// A row as a line without its end; `None` if no field can be written.
 fn line(row: &Row<'_>) -> Option<String> {
@@ -75,7 +94,7 @@ impl SubscriptionWork {
         let Some(destination) = self.destination(turn) else {
             return Verdict::Refused("there is no destination".to_owned());
         };
-        if let Some(address) = destination.strip_prefix("udp://") {
+        if let Some(address) = destination.strip_prefix(DATAGRAMS) {
             let to = address.trim_end_matches('/').to_owned();
             let datagrams = lines.lines.iter().map(|line| line.clone().into_bytes()).collect();
             let sent = shared.feed.network.network.send_datagrams(to, datagrams).await;
@@ -91,7 +110,13 @@ impl SubscriptionWork {
         let request =
             HttpRequest { method: "POST", url: self.url(destination), headers: Vec::new(), body: body.into_bytes() };
         let request = request.with_header("Content-Type", "text/plain; charset=utf-8");
-        hook::post(&**client, request, shared.db().now_ns()).await
+        // Its password may be changed, its database made: what is written meanwhile waits.
+        match hook::post(&**client, request, shared.db().now_ns()).await {
+            hook::Answer { status: Some(300..=399 | 401 | 403 | 404), verdict: Verdict::Refused(reason) } => {
+                retry(reason)
+            }
+            answer => answer.verdict,
+        }
     }
 
     /// `/write` of a destination, as InfluxDB 1 asks for it.

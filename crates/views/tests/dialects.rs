@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use db::{Db, DbOptions};
+use db::{DatabasePolicy, Db, DbOptions};
 use platform::sim::Simulation;
 use query::Budget;
 use sql::{ClientContext, Manner, Value};
@@ -175,7 +175,17 @@ fn what_no_view_can_be_is_refused() {
         "without DISTINCT",
     );
     refused("CREATE MATERIALIZED VIEW v WITH (timescaledb.colour = red) AS SELECT 1", "no option");
+    for when in ["now() - INTERVAL '1 day'", "current_timestamp", "'yesterday'::timestamptz"] {
+        let query = format!("SELECT time_bucket('1 minute', time), max(usage) FROM cpu WHERE time > {when} GROUP BY 1");
+        refused(&format!("CREATE MATERIALIZED VIEW v AS {query}"), "does not depend on the present");
+    }
+    refused(
+        "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time), max(usage) FROM cpu WHERE usage > (SELECT avg(usage) FROM cpu) GROUP BY 1",
+        "no queries within it",
+    );
     refused("DROP MATERIALIZED VIEW v", "does not exist");
+    refused("ALTER MATERIALIZED VIEW v SET TTL 1d", "does not exist");
+    world.ask("DROP MATERIALIZED VIEW IF EXISTS v; ALTER MATERIALIZED VIEW IF EXISTS v SET TTL 1d");
     refused("REFRESH MATERIALIZED VIEW v", "does not exist");
     world.ask(&format!("CREATE MATERIALIZED VIEW v AS {query}"));
     refused(&format!("CREATE MATERIALIZED VIEW v AS {query}"), "already exists");
@@ -186,6 +196,55 @@ fn what_no_view_can_be_is_refused() {
     refused("DROP TABLE v", "DROP MATERIALIZED VIEW");
     refused("DELETE FROM v", "computed from those of its source");
     world.ask("DROP MATERIALIZED VIEW w; DROP MATERIALIZED VIEW v; DROP TABLE cpu");
+}
+
+#[test]
+fn policies_stay_as_they_are_unless_they_are_changed() {
+    let world = World::new();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, max(usage) AS peak FROM cpu GROUP BY 1");
+    let options = || world.db.view("default", "v").unwrap().definition.options.clone();
+    let add = |rest: &str| {
+        let text = format!("SELECT add_continuous_aggregate_policy('v', schedule_interval => {rest})");
+        world.ask_as(Manner::Postgres, &text)
+    };
+    add("INTERVAL '1 hour', end_offset => INTERVAL '10 minutes'").unwrap();
+    let before = options();
+    assert_eq!(before.lag_ns, Some(600 * SECOND_NS));
+    add("INTERVAL '2 hours', if_not_exists => true").unwrap();
+    assert_eq!(options(), before);
+    assert!(add("INTERVAL '2 hours'").unwrap_err().contains("has a policy already"));
+    assert!(add("INTERVAL '2 hours', every => 5").unwrap_err().contains("no argument \"every\""));
+    world.ask("ALTER MATERIALIZED VIEW v SET REFRESH EVERY 5m");
+    assert_eq!(options().lag_ns, before.lag_ns, "a delay that is not named stays");
+    assert_ne!(options(), before);
+    world.ask("ALTER MATERIALIZED VIEW v SET REFRESH EVERY 5m PERIOD (LENGTH 1h DELAY 20s)");
+    assert_eq!(options().lag_ns, Some(20 * SECOND_NS));
+}
+
+#[test]
+fn a_definition_that_cannot_be_read_is_told_of_and_dropped() {
+    let mut world = World::new();
+    let made = "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, max(usage) AS peak FROM cpu GROUP BY 1";
+    world.ask(made);
+    world.settle();
+    let (name, bytes) = world.db.documents("view").remove(0);
+    let damaged = String::from_utf8(bytes.to_vec()).unwrap().replace("groupby", "group");
+    world.db.put_document("view", &name, damaged.as_bytes()).unwrap();
+    let World { simulation, db, refresher } = world;
+    drop((refresher, db));
+    let db = Arc::new(Db::open(simulation.platform(), DbOptions::new("/data")).unwrap());
+    let refresher = Refresher::new(db.clone(), RefreshLimits::default());
+    let world = World { simulation, db, refresher };
+    let unreadable = world.db.unreadable_views();
+    assert_eq!(unreadable.iter().map(|view| (&*view.database, &*view.name)).collect::<Vec<_>>(), [("default", "v")]);
+    for text in ["SELECT * FROM v", made] {
+        let error = world.ask_as(Manner::Postgres, text).unwrap_err();
+        assert!(error.contains("cannot be read"), "{text}: {error}");
+    }
+    world.ask("DROP MATERIALIZED VIEW v");
+    assert!(world.db.unreadable_views().is_empty() && world.db.documents("view").is_empty());
+    world.ask(made);
+    world.ask("SELECT bucket, peak FROM v");
 }
 
 #[test]
@@ -204,6 +263,53 @@ fn a_view_outlives_its_source() {
     assert_eq!(first, last, "windows of what is gone stay as they are");
     let refused = world.ask("SELECT late_samples_refused FROM materialized_views()");
     assert_eq!(refused, [[Value::Int(1)]]);
+    // A longer TTL does not bring back what the shorter one took.
+    world.ask("ALTER TABLE cpu SET TTL 9000h");
+    world.ask_as(Manner::QuestDb, "REFRESH MATERIALIZED VIEW v FULL").unwrap();
+    world.settle();
+    let after = world.ask("SELECT bucket, host, s FROM v ORDER BY bucket, host");
+    assert_eq!(first, &after[..before.len() - 10], "windows of what was gone are not computed again");
+}
+
+#[test]
+fn rows_are_kept_as_long_as_views_need_them() {
+    const HOUR_NS: i64 = 3_600 * SECOND_NS;
+    let world = World::new();
+    let of_days = "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 day', time) AS bucket, max(usage) AS peak FROM cpu GROUP BY 1";
+    let refused = |text: &str, expected: &str| {
+        let error = world.ask_as(Manner::Postgres, text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    };
+    let folding = DatabasePolicy { folds: vec![(30 * 24 * HOUR_NS, HOUR_NS)], ..DatabasePolicy::default() };
+    world.db.set_policy("default", &folding).unwrap();
+    refused(of_days, "fold");
+    let short = DatabasePolicy { retention_ns: 12 * HOUR_NS, ..DatabasePolicy::default() };
+    world.db.set_policy("default", &short).unwrap();
+    refused(of_days, "keep them longer");
+    world.db.set_policy("default", &DatabasePolicy::default()).unwrap();
+    world.ask("ALTER TABLE cpu SET TTL 12h");
+    refused(of_days, "the table \"cpu\" would keep rows");
+    world.ask("ALTER TABLE cpu SET TTL 48h");
+    world.ask(of_days);
+    // The other way round.
+    for policy in [&folding, &short] {
+        assert!(world.db.set_policy("default", policy).is_err());
+    }
+    refused("ALTER TABLE cpu SET TTL 12h", "the table \"cpu\" would keep rows");
+}
+
+#[test]
+fn a_view_over_one_that_shows_what_is_stored_is_made_of_all_windows() {
+    let mut world = World::new();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, max(usage) AS peak FROM cpu GROUP BY 1, 2");
+    world.ask("ALTER MATERIALIZED VIEW v SET (timescaledb.materialized_only = true)");
+    world.ask("CREATE MATERIALIZED VIEW w AS SELECT time_bucket('1 hour', bucket) AS bucket, max(peak) AS peak FROM v GROUP BY 1");
+    let of_source = "SELECT time_bucket('1 hour', time) AS bucket, max(usage) AS peak FROM cpu GROUP BY 1 ORDER BY 1";
+    let of_view = "SELECT bucket, peak FROM w ORDER BY bucket";
+    assert_eq!(world.ask("SELECT * FROM v").len(), 0, "nothing is stored");
+    assert_eq!(world.ask(of_view), world.ask(of_source));
+    world.settle();
+    assert_eq!(world.ask(of_view), world.ask(of_source));
 }
 
 #[test]

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use db::views::{StoredRow, ViewDelete};
 use db::{Db, DbOptions};
-use model::{MatchOp, Matcher, TimeRange, ValueType};
+use model::{Labels, MatchOp, Matcher, TimeRange, ValueType};
 use platform::sim::Simulation;
 use proptest::prelude::*;
 use query::views::{Dialect, RefreshPolicy, ViewDefinition, ViewOptions, WindowWidth};
-use query::{Budget, Frame, Interval, Plan, ViewUse};
+use query::{Budget, Frame, Interval, Plan, Value, ViewUse};
 use thalweg_views::{RefreshLimits, Refresher};
 
 const SECOND_NS: i64 = 1_000_000_000;
@@ -63,7 +64,8 @@ fn view(name: &str, width: Interval, plan: &str, fields: &[(&str, ValueType)]) -
     }
 }
 
-/// By host and minute; of all hosts with conditions on rows and groups; of both by the hour, over the first; by calendar months.
+/// By host and minute; of all hosts with conditions on rows and groups; of both by the hour, over the first; by windows that are not those of
+/// the view below put together; by calendar months.
 fn definitions() -> Vec<ViewDefinition> {
     use ValueType::{F64, I64};
     let minute = Interval::of_ns(60 * SECOND_NS);
@@ -105,6 +107,13 @@ fn definitions() -> Vec<ViewDefinition> {
             &[("sum_v", F64), ("max_i", I64), ("rows", I64)],
         ),
         slow,
+        view(
+            "uneven",
+            Interval::of_ns(420 * SECOND_NS),
+            "(->> (rows-of \"slow\") (groupby 7m '((sum \"first_i\") (count \"last_v\")) (by '(\"h\"))) \
+             (map \"sum_i\" (column \"sum first_i\") \"n\" (coalesce (column \"count last_v\") 0)))",
+            &[("sum_i", I64), ("n", I64)],
+        ),
         zoned,
     ]
 }
@@ -215,21 +224,108 @@ impl World {
     }
 
     fn check(&self, after: &Step) {
-        for definition in definitions() {
-            let db = self.db();
-            let view = db.view(DATABASE, &definition.name).unwrap();
-            let range =
-                TimeRange::new(db.now_ns() - 100 * 24 * 3600 * SECOND_NS, db.now_ns() + 10 * 24 * 3600 * SECOND_NS);
-            let range = view.windows_of(&range);
-            let mut expected = BTreeMap::new();
-            for part in view.computed(range, &[]).unwrap() {
-                expected.extend(rows(db, &part.plan, ViewUse::Named));
-            }
-            let scan = Plan::Scan(query::plan::Scan::of_table(definition.name.as_str()));
-            let found = rows(db, &scan, ViewUse::All);
-            assert_eq!(found, expected, "{} after {after:?}", definition.name);
-        }
+        definitions().iter().for_each(|definition| self.check_view(&definition.name, after));
     }
+
+    fn check_view(&self, name: &str, after: &Step) {
+        let db = self.db();
+        let view = db.view(DATABASE, name).unwrap();
+        let range = TimeRange::new(db.now_ns() - 100 * 24 * 3600 * SECOND_NS, db.now_ns() + 10 * 24 * 3600 * SECOND_NS);
+        let range = view.windows_of(&range);
+        let mut expected = BTreeMap::new();
+        for part in view.computed(range, &[]).unwrap() {
+            expected.extend(rows(db, &part.plan, ViewUse::Named));
+        }
+        let scan = Plan::Scan(query::plan::Scan::of_table(name));
+        let found = rows(db, &scan, ViewUse::All);
+        assert_eq!(found, expected, "{name} after {after:?}");
+    }
+
+    fn drop_view(&self, name: &str) {
+        assert!(self.db().drop_view(DATABASE, name, &Budget::new(1_000)).unwrap());
+    }
+}
+
+#[test]
+fn a_delete_between_computing_a_piece_and_finishing_it_is_not_lost() {
+    let mut world = World::new();
+    world.apply(&Step::Settle);
+    let now_ns = world.db().now_ns();
+    let view = world.db().view(DATABASE, "by_host").unwrap();
+    assert_eq!(world.db().next_view_range(&view), None);
+    {
+        let _piece = world.db().begin_view_piece();
+        let range = TimeRange::new(now_ns - 3_600 * SECOND_NS, now_ns);
+        let of_source = vec![Matcher::new("h", MatchOp::Equal, "h0"), Matcher::new("u", MatchOp::NotEqual, "")];
+        world.db().delete(DATABASE, &[of_source], &range).unwrap();
+        world.db().finish_view_range(&view, &TimeRange::ALL, true).unwrap();
+    }
+    let view = world.db().view(DATABASE, "by_host").unwrap();
+    assert!(world.db().next_view_range(&view).is_some(), "what the piece has read is gone");
+    world.db().finish_view_range(&view, &TimeRange::ALL, true).unwrap();
+    let view = world.db().view(DATABASE, "by_host").unwrap();
+    assert_eq!(world.db().next_view_range(&view), None, "a piece that was begun after the delete is right");
+}
+
+#[test]
+fn what_was_known_of_a_dropped_view_is_not_taken_for_that_of_another_one() {
+    let mut world = World::new();
+    let definition = definitions().remove(1);
+    world.apply(&Step::Settle);
+    world.apply(&Step::Advance(300));
+    world.apply(&Step::Settle);
+    let old = world.db().view(DATABASE, &definition.name).unwrap();
+    world.drop_view(&definition.name);
+    let now_ns = world.db().now_ns();
+    world.write(&[(2, 0, Some(1), 2)], now_ns);
+    world.pass();
+    world.db().create_view(definition.clone(), &Budget::new(1_000)).unwrap();
+    // Work on the old one that is still under way changes nothing.
+    let is_pending = |world: &World| {
+        let view = world.db().view(DATABASE, &definition.name).unwrap();
+        world.db().next_view_range(&view).is_some()
+    };
+    world.db().finish_view_range(&old, &TimeRange::ALL, true).unwrap();
+    assert!(is_pending(&world));
+    world.apply(&Step::Advance(600));
+    world.apply(&Step::Settle);
+    assert!(!is_pending(&world));
+    world.check(&Step::Settle);
+}
+
+#[test]
+fn what_a_pass_read_and_could_not_store_is_read_again() {
+    let mut world = World::new();
+    ["uneven", "hourly", "by_host", "all_hosts", "monthly"].iter().for_each(|name| world.drop_view(name));
+    world.apply(&Step::Settle);
+    let now_ns = world.db().now_ns();
+    world.write(&[(0, 2_990, Some(9), 9)], now_ns);
+    // That its windows are to be computed is written: it is not due.
+    world.simulation.limit_room(Some(world.simulation.used_bytes()));
+    assert!(world.refresher.as_mut().unwrap().pass().is_err(), "the disk is full");
+    world.simulation.limit_room(None);
+    world.pass();
+    world.check_view("slow", &Step::Pass);
+    world.apply(&Step::Advance(700));
+    world.apply(&Step::Settle);
+    world.check_view("slow", &Step::Settle);
+}
+
+#[test]
+fn rows_of_a_dropped_view_make_no_table() {
+    let world = World::new();
+    let view = world.db().view(DATABASE, "slow").unwrap();
+    world.drop_view("uneven");
+    world.drop_view("slow");
+    let row = StoredRow {
+        labels: Labels::from_pairs([("h", "h0")]).unwrap(),
+        time_ns: 0,
+        values: vec![Value::Float(1.0), Value::Int(1)],
+    };
+    world.db().replace_view_rows(&view, &ViewDelete::default(), &[row]).unwrap();
+    let definition = definitions().remove(3);
+    assert_eq!(definition.name, "slow");
+    world.db().create_view(definition, &Budget::new(1_000)).unwrap();
 }
 
 /// Cases of the property: more by `THALWEG_VIEW_CASES`.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use index::compile;
 use model::{Cell, Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
 use query::plan::{Plan, Scan, Selector, TableColumns};
-use query::views::{PendingRange, View, ViewCatalog, ViewDefinition, ViewStatus, subtract};
+use query::views::{DEPTH_MAX, PendingRange, View, ViewCatalog, ViewDefinition, ViewStatus, subtract};
 use query::{Budget, Frame, QueryError, Session, Value, ViewUse};
 
-use super::storage;
+use super::{UnreadableView, Views, storage};
 use crate::Db;
 
 /// Rows that one request writes.
@@ -67,16 +67,17 @@ impl Db {
         self.views.status(database, name)
     }
 
-    /// Documents of views that could not be read: of which, and why.
-    pub fn unreadable_views(&self) -> &[(String, String)] {
-        &self.views.unreadable
+    /// The views whose definitions cannot be read.
+    pub fn unreadable_views(&self) -> Vec<UnreadableView> {
+        self.views.state.read().unreadable.clone()
     }
 
     /// The views by way of which a view reads a table, from that table on; the last one is the view itself.
     pub fn views_below(&self, view: &Arc<View>) -> (String, Vec<Arc<View>>) {
         let mut chain = vec![view.clone()];
         let mut source = view.definition.source().to_owned();
-        while let Some(below) = self.views.view_of_table(&view.definition.database, &source) {
+        for _ in 0..DEPTH_MAX {
+            let Some(below) = self.views.view_of_table(&view.definition.database, &source) else { break };
             below.definition.source().clone_into(&mut source);
             chain.push(below);
         }
@@ -105,7 +106,7 @@ impl Db {
 
     /// Notes how a refresh went.
     pub fn note_view(&self, view: &View, change: impl FnOnce(&mut ViewStatus)) {
-        self.views.note(&view.definition.database, &view.definition.name, change);
+        self.views.note(view, change);
     }
 
     /// Has windows that are over by now count among those that are stored, once they are computed; returns whether there are such.
@@ -115,8 +116,7 @@ impl Db {
         if moved.start_ns > moved.end_ns {
             return Ok(false);
         }
-        let ViewDefinition { database, name, .. } = &view.definition;
-        self.views.change_state((database, name), false, |state| {
+        self.views.change_state(view, false, |state| {
             state.watermark_ns = newest_ns;
             state.add(PendingRange { range: moved, is_fill: true });
         })?;
@@ -125,46 +125,39 @@ impl Db {
 
     /// Adds ranges of windows that are to be computed; on disk when this returns.
     pub fn add_view_ranges(&self, view: &View, ranges: &[TimeRange]) -> Result<(), QueryError> {
-        let ViewDefinition { database, name, .. } = &view.definition;
-        self.views.change_state((database, name), true, |state| {
+        self.views.change_state(view, true, |state| {
             for range in ranges {
                 state.add(PendingRange { range: view.windows_of(range), is_fill: false });
             }
         })
     }
 
-    /// Takes a range of windows out of those that are to be computed, unless a delete that is under way has it.
+    /// Begins to compute windows: what is deleted until this is dropped, [`Db::finish_view_range`] leaves to be computed.
+    pub fn begin_view_piece(&self) -> ViewPiece<'_> {
+        self.views.state.write().open_pieces += 1;
+        ViewPiece { views: &self.views }
+    }
+
+    /// Takes a range of windows out of those that are to be computed, unless a delete has it that is under way, or was since the piece was
+    /// begun.
     pub fn finish_view_range(&self, view: &View, done: &TimeRange, is_durable: bool) -> Result<(), QueryError> {
-        let ViewDefinition { database, name, .. } = &view.definition;
-        let key = (database.clone(), name.clone());
-        self.views.change_state((database, name), is_durable, |state| {
-            let held = self.views.state.read().active_deletes.clone();
-            let held: Vec<TimeRange> =
-                held.into_iter().filter(|held| held.view == key).map(|held| held.range).collect();
-            let held = query::views::normalized(held);
+        self.views.change_state(view, is_durable, |state| {
+            let held = self.views.state.read().deletes_under_way(view);
             subtract(&[*done], &held).iter().for_each(|range| state.remove(range));
-        })
+        })?;
+        let key = (view.definition.database.clone(), view.definition.name.clone());
+        self.views.state.write().end_rewrite(&key, &[*done]);
+        Ok(())
     }
 
     /// Writes a view's state to disk.
     pub fn save_view_state(&self, view: &View) -> Result<(), QueryError> {
-        let ViewDefinition { database, name, .. } = &view.definition;
-        self.views.change_state((database, name), true, |_| ())
+        self.views.change_state(view, true, |_| ())
     }
 
     /// The newest range of windows that are to be computed, without those that a delete under way has.
     pub fn next_view_range(&self, view: &View) -> Option<PendingRange> {
-        let key = (view.definition.database.clone(), view.definition.name.clone());
-        let held: Vec<TimeRange> = self
-            .views
-            .state
-            .read()
-            .active_deletes
-            .iter()
-            .filter(|held| held.view == key)
-            .map(|held| held.range)
-            .collect();
-        let held = query::views::normalized(held);
+        let held = self.views.state.read().deletes_under_way(view);
         let free = |pending: &PendingRange| {
             let free = subtract(&[pending.range], &held);
             free.last().map(|range| PendingRange { range: *range, is_fill: pending.is_fill })
@@ -229,11 +222,18 @@ impl Db {
     }
 
     /// Deletes stored windows of a view, and writes others: those that are deleted may be among them.
+    ///
+    /// Nothing happens if the view was dropped.
     pub fn replace_view_rows(&self, view: &View, delete: &ViewDelete, rows: &[StoredRow]) -> Result<(), QueryError> {
+        let _writing = self.views.writing.lock();
+        if self.views.current(view).is_none() {
+            return Ok(());
+        }
         if delete.is_empty() {
             return self.write_view_rows(view, rows);
         }
-        self.views.rewriting(|| {
+        let ranges = delete.windows.iter().map(|(_, range)| *range).collect();
+        self.views.rewriting(view, ranges, || {
             let ViewDefinition { database, target, .. } = &view.definition;
             for (labels, range) in &delete.windows {
                 let matcher = |name: &String| {
@@ -250,10 +250,16 @@ impl Db {
     }
 
     fn write_view_rows(&self, view: &View, rows: &[StoredRow]) -> Result<(), QueryError> {
+        let number = self.store.database_number(&view.definition.database);
+        let oldest_ns = number.map_or(i64::MIN, |number| self.store.oldest_retained_ns(number));
+        if rows.iter().any(|row| row.time_ns < oldest_ns) {
+            self.views.check_kept(&view.definition)?;
+        }
         for rows in rows.chunks(ROWS_PER_WRITE) {
             // Rows that have the same columns go together: what is null is not written.
             let mut by_columns: BTreeMap<Vec<bool>, Vec<&StoredRow>> = BTreeMap::new();
-            for row in rows {
+            // A window of which retention has taken the beginning has no place any more.
+            for row in rows.iter().filter(|row| row.time_ns >= oldest_ns) {
                 let present = row.values.iter().map(|value| *value != Value::Null).collect();
                 by_columns.entry(present).or_default().push(row);
             }
@@ -290,12 +296,33 @@ impl Db {
         }
         let mut appender = self.store.appender();
         appender.push_rows(&layout, &of_rows, &times, &cells, &text).map_err(storage)?;
-        let stale = appender.commit().map_err(storage)?;
-        if !stale.is_empty() {
+        let record = appender.append(None).map_err(storage)?;
+        self.store.commit(&record).map_err(storage)?;
+        if !record.stale.is_empty() {
             let message = format!("series of the view {:?} were dropped while it was refreshed", definition.name);
             return Err(QueryError::Storage(message));
         }
+        let refused = record.beyond_retention + record.folded;
+        if refused > 0 {
+            return Err(QueryError::Storage(format!(
+                "{refused} windows of the view {:?} were refused: {} are older than the database {:?} keeps rows, {} are of time that is folded",
+                definition.name, record.beyond_retention, definition.database, record.folded
+            )));
+        }
         Ok(())
+    }
+}
+
+/// Windows that are being computed.
+pub struct ViewPiece<'a> {
+    views: &'a Views,
+}
+
+impl Drop for ViewPiece<'_> {
+    fn drop(&mut self) {
+        let mut state = self.views.state.write();
+        state.open_pieces = state.open_pieces.saturating_sub(1);
+        state.forget_deletes();
     }
 }
 
@@ -377,5 +404,10 @@ impl Db {
     /// Makes a materialised view by the rights of a budget.
     pub fn create_view(&self, definition: ViewDefinition, budget: &Budget) -> Result<(), QueryError> {
         self.session(budget).create_view(definition)
+    }
+
+    /// Drops a materialised view by the rights of a budget; returns whether there was one.
+    pub fn drop_view(&self, database: &str, name: &str, budget: &Budget) -> Result<bool, QueryError> {
+        self.session(budget).drop_view(database, name)
     }
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use model::TimeRange;
 use query::QueryError;
 use query::views::{
-    DeleteHold, PendingRange, RefreshRequest, SourceDelete, View, ViewCatalog, ViewChanges, ViewDefinition,
+    DEPTH_MAX, DeleteHold, PendingRange, RefreshRequest, SourceDelete, View, ViewCatalog, ViewChanges, ViewDefinition,
     ViewOptions, ViewState, ViewStatus,
 };
-use store::{ChangeKind, StoreError};
+use store::{ChangeKind, DatabasePolicy, StoreError};
 
-use super::{ActiveDelete, KIND, STATE_KIND, VIEWS_MAX, Views, document_name, storage};
+use super::{ActiveDelete, KIND, STATE_KIND, UnreadableView, VIEWS_MAX, Views, chain, document_name, storage};
 
 /// Windows of views as they are held while a delete is under way.
 struct Hold<'a> {
@@ -23,7 +23,7 @@ impl DeleteHold for Hold<'_> {}
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        self.views.state.write().active_deletes.retain(|held| held.number != self.number);
+        self.views.state.write().end_delete(self.number);
     }
 }
 
@@ -48,6 +48,10 @@ impl ViewCatalog for Views {
         of_database.map(|(_, view)| view.clone()).collect()
     }
 
+    fn unreadable(&self, database: &str, name: &str) -> Option<String> {
+        self.find_unreadable(database, name).map(|found| found.reason)
+    }
+
     fn status(&self, database: &str, name: &str) -> ViewStatus {
         self.state.read().statuses.get(&(database.to_owned(), name.to_owned())).cloned().unwrap_or_default()
     }
@@ -61,30 +65,57 @@ impl ViewCatalog for Views {
     }
 
     fn frozen_before_ns(&self, view: &View) -> i64 {
-        let ViewDefinition { database, .. } = &view.definition;
-        let of_database = self.store.database_number(database).map(|number| self.store.oldest_retained_ns(number));
-        let ttl_ns = self.store.table_ttl_ns(database, view.definition.source());
-        let of_table = (ttl_ns > 0).then(|| self.clock.now_ns().saturating_sub(ttl_ns));
-        of_database.into_iter().chain(of_table).max().unwrap_or(i64::MIN)
+        self.gone_before_ns(view)
     }
 
-    fn rewrites(&self) -> u64 {
-        self.rewrites.load(Ordering::Acquire)
+    fn rewrites(&self, database: &str, table: &str) -> u64 {
+        let (mut count, mut table) = (0, table.to_owned());
+        for _ in 0..=DEPTH_MAX {
+            let Some(view) = self.view_of_table(database, &table) else { break };
+            let key = (database.to_owned(), view.definition.name.clone());
+            count += self.state.read().rewrites.get(&key).copied().unwrap_or_default();
+            view.definition.source().clone_into(&mut table);
+        }
+        count
+    }
+
+    fn rewritten(&self, view: &View) -> Vec<TimeRange> {
+        let state = self.state.read();
+        if state.rewritten.is_empty() {
+            return Vec::new();
+        }
+        let key = (view.definition.database.clone(), view.definition.name.clone());
+        state.rewritten.get(&key).cloned().unwrap_or_default()
+    }
+
+    fn set_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), QueryError> {
+        self.change_policy(database, policy).map_err(storage)
+    }
+
+    fn before_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError> {
+        self.prepare_ttl(database, table, ttl_ns)
     }
 
     fn create(&self, definition: ViewDefinition) -> Result<(), QueryError> {
         let _changing = self.changing.lock();
-        let ViewDefinition { database, name, target, .. } = &definition;
-        let is_target = |view: &Arc<View>| view.definition.target == *target;
-        if self.find(database, name).is_some() || self.views(database).iter().any(is_target) && definition.is_exposed()
-        {
+        let ViewDefinition { database, name, .. } = &definition;
+        if self.find(database, name).is_some() {
             return Err(QueryError::Invalid(format!("relation {name:?} already exists")));
         }
+        if let Some(UnreadableView { reason, .. }) = self.find_unreadable(database, name) {
+            let message = format!("{name:?} is a view whose definition cannot be read ({reason}): drop it first");
+            return Err(QueryError::Invalid(message));
+        }
+        super::document::check(&definition)
+            .map_err(|reason| QueryError::Invalid(format!("the view {name:?} cannot be stored: {reason}")))?;
+        chain::check(&definition, &self.views(database))?;
+        self.check_kept(&definition)?;
         if self.state.read().views.len() >= VIEWS_MAX {
             return Err(QueryError::Invalid(format!("there are {VIEWS_MAX} views already: drop some")));
         }
         let bins = definition.windows.bins()?;
-        let mut view = View { definition, bins, state: ViewState::default() };
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let mut view = View { id, definition, bins, state: ViewState::default() };
         // What was there before is computed in the background, newest first; not by a continuous query, whose target may hold other rows.
         view.state.watermark_ns = self.newest_window(&view);
         if view.definition.is_exposed() {
@@ -95,13 +126,15 @@ impl ViewCatalog for Views {
         let state = super::document::encode_state(&view.state);
         self.store.put_document(STATE_KIND, &document, &state).map_err(storage)?;
         self.put_definition(&view.definition)?;
+        super::reserve(&self.store, &view.definition).map_err(storage)?;
         self.state.write().insert(view);
         Ok(())
     }
 
     fn remove(&self, database: &str, name: &str) -> Result<bool, QueryError> {
+        let _writing = self.writing.lock();
         let _changing = self.changing.lock();
-        let Some(view) = self.find(database, name) else { return Ok(false) };
+        let Some(view) = self.find(database, name) else { return self.remove_unreadable(database, name) };
         let is_exposed = view.definition.is_exposed();
         let views = self.views(database);
         let reader = views.iter().find(|other| is_exposed && other.definition.source() == view.definition.target);
@@ -114,6 +147,7 @@ impl ViewCatalog for Views {
         self.store.remove_document(STATE_KIND, &document).map_err(storage)?;
         self.state.write().remove(&view);
         if is_exposed {
+            self.store.release_table(database, &view.definition.target);
             self.store.drop_table(database, &view.definition.target).map_err(storage)?;
         }
         Ok(true)
@@ -128,6 +162,7 @@ impl ViewCatalog for Views {
         let view = self.existing(database, name)?;
         let mut changed = View::clone(&view);
         changed.definition.options = options;
+        self.check_kept(&changed.definition)?;
         self.put_definition(&changed.definition)?;
         self.state.write().insert(changed);
         Ok(())
@@ -145,7 +180,7 @@ impl ViewCatalog for Views {
             )));
         }
         let newest_ns = self.newest_window(&view);
-        self.change_state((request.database, request.name), true, |state| {
+        self.change_state(&view, true, |state| {
             let moved = TimeRange::new(state.watermark_ns, newest_ns.saturating_sub(1));
             if moved.start_ns <= moved.end_ns {
                 state.watermark_ns = newest_ns;
@@ -155,7 +190,7 @@ impl ViewCatalog for Views {
                 state.add(PendingRange { range: whole, is_fill: false });
             }
         })?;
-        self.note(request.database, request.name, |status| status.is_requested = true);
+        self.note(&view, |status| status.is_requested = true);
         Ok(())
     }
 
@@ -165,19 +200,20 @@ impl ViewCatalog for Views {
         if views.is_empty() {
             return Ok(None);
         }
+        let ranges: Vec<TimeRange> = views.iter().map(|view| self.windows_above(view, &delete.range, 0)).collect();
         let number = {
             let mut state = self.state.write();
             state.next_hold += 1;
             let number = state.next_hold;
-            for view in &views {
+            for (view, range) in views.iter().zip(&ranges) {
                 let key = (view.definition.database.clone(), view.definition.name.clone());
-                state.active_deletes.push(ActiveDelete { number, view: key, range: view.windows_of(&delete.range) });
+                state.active_deletes.push(ActiveDelete { number, view: key, range: *range, is_over: false });
             }
             number
         };
         let hold = Hold { views: self, number };
-        for view in &views {
-            self.add_pending(view, PendingRange { range: delete.range, is_fill: false })?;
+        for (view, range) in views.iter().zip(&ranges) {
+            self.add_pending(view, PendingRange { range: *range, is_fill: false })?;
         }
         Ok(Some(Box::new(hold)))
     }
@@ -195,10 +231,21 @@ impl Views {
         self.root(view) == table || view.definition.source() == table
     }
 
+    /// The range of a view's windows that rows of a range of its table are part of, by way of the views below.
+    fn windows_above(&self, view: &View, range: &TimeRange, depth: usize) -> TimeRange {
+        let below = self.view_of_table(&view.definition.database, view.definition.source());
+        let range = match below {
+            Some(below) if depth < DEPTH_MAX => self.windows_above(&below, range, depth + 1),
+            _ => *range,
+        };
+        view.windows_of(&range)
+    }
+
     /// The table whose rows a view is made of in the end.
     fn root(&self, view: &View) -> String {
         let mut source = view.definition.source().to_owned();
-        while let Some(below) = self.view_of_table(&view.definition.database, &source) {
+        for _ in 0..DEPTH_MAX {
+            let Some(below) = self.view_of_table(&view.definition.database, &source) else { break };
             below.definition.source().clone_into(&mut source);
         }
         source
@@ -206,15 +253,48 @@ impl Views {
 }
 
 impl Views {
-    /// Forgets the views of a database, whose tables are gone.
+    /// Forgets the views of a database, whose tables are about to be dropped: nothing is written for them from then on.
     pub(crate) fn forget(&self, database: &str) -> Result<(), StoreError> {
+        let _writing = self.writing.lock();
         let _changing = self.changing.lock();
         for view in self.views(database) {
             let document = document_name(database, &view.definition.name);
             self.store.remove_document(KIND, &document)?;
             self.store.remove_document(STATE_KIND, &document)?;
+            self.store.release_table(database, &view.definition.target);
             self.state.write().remove(&view);
         }
+        let mut unreadable = self.state.read().unreadable.clone();
+        unreadable.retain(|view| view.database == database);
+        unreadable.iter().try_for_each(|view| self.forget_unreadable(view))
+    }
+}
+
+impl Views {
+    fn find_unreadable(&self, database: &str, name: &str) -> Option<UnreadableView> {
+        let state = self.state.read();
+        state.unreadable.iter().find(|view| view.database == database && view.name == name).cloned()
+    }
+
+    /// Removes the documents of a view that cannot be read.
+    fn forget_unreadable(&self, view: &UnreadableView) -> Result<(), StoreError> {
+        let document = document_name(&view.database, &view.name);
+        self.store.remove_document(KIND, &document)?;
+        self.store.remove_document(STATE_KIND, &document)?;
+        if let Some(target) = &view.target {
+            self.store.release_table(&view.database, target);
+        }
+        self.state.write().unreadable.retain(|known| known != view);
         Ok(())
+    }
+
+    /// Removes a view that cannot be read with its windows; returns whether there was one.
+    fn remove_unreadable(&self, database: &str, name: &str) -> Result<bool, QueryError> {
+        let Some(view) = self.find_unreadable(database, name) else { return Ok(false) };
+        self.forget_unreadable(&view).map_err(storage)?;
+        if let Some(target) = &view.target {
+            self.store.drop_table(database, target).map_err(storage)?;
+        }
+        Ok(true)
     }
 }

@@ -87,6 +87,20 @@ pub(super) fn decode(bytes: &[u8]) -> Result<ViewDefinition, String> {
     Ok(definition)
 }
 
+/// Refuses a definition that would not be read from its document as it is.
+pub(super) fn check(definition: &ViewDefinition) -> Result<(), String> {
+    let document = encode(definition);
+    let is_kept = encode(&decode(&document)?) == document;
+    if is_kept { Ok(()) } else { Err("its document would be read as another".to_owned()) }
+}
+
+/// The table that holds the windows of a view whose document cannot be read, as far as it says so.
+pub(super) fn target_of(bytes: &[u8]) -> Option<String> {
+    let document: Value = serde_json::from_slice(bytes).ok()?;
+    let is_exposed = text(&document, "dialect").is_ok_and(|dialect| dialect != Dialect::InfluxQl.name());
+    text(&document, "target").ok().filter(|_| is_exposed)
+}
+
 fn decode_fields(document: &Value) -> Result<Vec<(String, ValueType)>, String> {
     let field = |field: &Value| {
         let (name, type_name) = (field.get(0)?.as_str()?, field.get(1)?.as_str()?);
@@ -113,7 +127,11 @@ fn decode_options(options: &Value) -> ViewOptions {
 pub(super) fn encode_state(state: &ViewState) -> Vec<u8> {
     let pending = |pending: &PendingRange| json!([pending.range.start_ns, pending.range.end_ns, pending.is_fill]);
     let pending: Vec<Value> = state.pending.iter().map(pending).collect();
-    json!({ "version": VERSION, "watermark_ns": state.watermark_ns, "pending": pending }).to_string().into_bytes()
+    let mut document = json!({ "version": VERSION, "watermark_ns": state.watermark_ns, "pending": pending });
+    if state.frozen_ns > i64::MIN {
+        document["frozen_ns"] = json!(state.frozen_ns);
+    }
+    document.to_string().into_bytes()
 }
 
 /// A state from a document; `None` if it cannot be read: then everything is to be computed again.
@@ -125,7 +143,10 @@ pub(super) fn decode_state(bytes: &[u8]) -> Option<ViewState> {
     };
     let pending = document.get("pending")?.as_array()?.iter().map(pending).collect::<Option<Vec<_>>>()?;
     let is_known = document.get("version")?.as_i64() == Some(VERSION);
-    Some(ViewState { watermark_ns: document.get("watermark_ns")?.as_i64()?, pending }).filter(|_| is_known)
+    // Only there if something is gone.
+    let frozen_ns = document.get("frozen_ns").map_or(Some(i64::MIN), Value::as_i64)?;
+    let watermark_ns = document.get("watermark_ns")?.as_i64()?;
+    Some(ViewState { watermark_ns, pending, frozen_ns }).filter(|_| is_known)
 }
 
 fn text(document: &Value, name: &str) -> Result<String, String> {
@@ -164,10 +185,16 @@ mod tests {
         assert_eq!(decode(&encode(&definition)), Ok(definition.clone()));
         let damaged = String::from_utf8(encode(&definition)).unwrap().replace("groupby", "group");
         assert!(decode(damaged.as_bytes()).is_err());
-        let mut state = ViewState { watermark_ns: 100, pending: Vec::new() };
+        assert_eq!(target_of(damaged.as_bytes()).as_deref(), Some("v"));
+        assert_eq!(check(&definition), Ok(()));
+        let nowhere = WindowWidth { zone: "Nowhere/Town".to_owned(), ..definition.windows.clone() };
+        assert!(check(&ViewDefinition { windows: nowhere, ..definition.clone() }).is_err());
+        let mut state = ViewState { watermark_ns: 100, ..ViewState::default() };
         state.add(PendingRange { range: TimeRange::new(i64::MIN, 50), is_fill: true });
         state.add(PendingRange { range: TimeRange::new(60, 500), is_fill: false });
         assert_eq!(state.pending.len(), 2);
+        assert_eq!(decode_state(&encode_state(&state)), Some(state.clone()));
+        state.frozen_ns = -5;
         assert_eq!(decode_state(&encode_state(&state)), Some(state));
         assert_eq!(decode_state(b"{}"), None);
     }

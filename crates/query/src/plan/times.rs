@@ -1,4 +1,4 @@
-//! The times that a plan reads.
+//! The times and the tables that a plan reads.
 
 use model::TimeRange;
 
@@ -15,6 +15,17 @@ impl Plan {
                 read.parts.iter().map(|part| part.plan.read_range()).fold(TimeRange::EMPTY, TimeRange::union)
             }
             _ => self.input().map_or(TimeRange::EMPTY, Self::read_range),
+        }
+    }
+
+    /// The tables that its scans name.
+    pub(crate) fn tables(&self) -> Vec<&str> {
+        match self {
+            Self::Scan(scan) => scan.table.iter().map(|table| table.name.as_str()).collect(),
+            Self::Join(join) => [join.left.tables(), join.right.tables()].concat(),
+            Self::Union(plans) => plans.iter().flat_map(Self::tables).collect(),
+            Self::View(read) => read.parts.iter().flat_map(|part| part.plan.tables()).collect(),
+            _ => self.input().map_or_else(Vec::new, Self::tables),
         }
     }
 }

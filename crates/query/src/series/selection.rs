@@ -38,7 +38,13 @@ pub(crate) fn select_table(
     selection: &TableSelection<'_>,
     budget: &Budget,
 ) -> Result<Arc<TableGroups>, QueryError> {
-    let (database, matchers) = reach(selection.database, selection.matchers, budget)?;
+    let (database, matchers) = reach_tables(selection.database, selection.matchers, budget)?;
+    if budget.hidden(database).any(|hidden| hidden.table == selection.table) {
+        return Err(QueryError::Forbidden(format!(
+            "the rows of {:?} do not have the labels that the account's rights are narrowed by",
+            selection.table
+        )));
+    }
     let selection = TableSelection { database, matchers: &matchers, ..*selection };
     within(budget, |reserve| store.select_table_within(&selection, reserve))
 }
@@ -53,9 +59,23 @@ pub fn cardinality(store: &Store, database: &str, top: usize, budget: &Budget) -
 /// The name of no database.
 const NO_DATABASE: &str = "";
 
-/// The database and the matchers by which a query reads: with those that its sender's rights add. A database that the sender may not know of
-/// is taken for one that does not exist.
+/// The database and the matchers by which a query reads series: with those that its sender's rights add. A database that the sender may not know
+/// of is taken for one that does not exist.
 pub fn reach<'a>(
+    database: &'a str,
+    matchers: &'a [CompiledMatcher],
+    budget: &Budget,
+) -> Result<(&'a str, Cow<'a, [CompiledMatcher]>), QueryError> {
+    let (database, matchers) = reach_tables(database, matchers, budget)?;
+    let hidden: Vec<_> = budget.hidden(database).map(|hidden| hidden.others.clone()).collect();
+    if hidden.is_empty() {
+        return Ok((database, matchers));
+    }
+    Ok((database, Cow::Owned([matchers.into_owned(), compile(&hidden)?].concat())))
+}
+
+/// As [`reach`], for the groups of a table that the sender may read.
+fn reach_tables<'a>(
     database: &'a str,
     matchers: &'a [CompiledMatcher],
     budget: &Budget,

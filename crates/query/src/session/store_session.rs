@@ -91,11 +91,14 @@ impl<'a> StoreSession<'a> {
         Ok(!selection::select_table(self.host.store, &wanted, self.budget)?.is_empty())
     }
 
-    /// The views, for those who may change them in a database.
-    fn changeable_views(&self, database: &str) -> Result<&dyn ViewCatalog, QueryError> {
-        self.require(Right::Write, database)?;
-        if !self.budget.scope().matchers(Right::Write, database).is_empty() {
-            let message = format!("views are of the whole database {database}, of which the account may write a part");
+    /// The views, for those who have a right on a whole database.
+    fn changeable_views(&self, right: Right, database: &str) -> Result<&dyn ViewCatalog, QueryError> {
+        self.require(right, database)?;
+        if !self.budget.scope().matchers(right, database).is_empty() {
+            let right = right.name();
+            let message = format!(
+                "views are of the whole database {database}, on a part of which the account has the right {right}"
+            );
             return Err(QueryError::Forbidden(message));
         }
         self.host.views.ok_or_else(|| QueryError::Invalid("there are no materialised views here".to_owned()))
@@ -103,27 +106,38 @@ impl<'a> StoreSession<'a> {
 
     /// The view that a scan of a table reads, for those who may read the database.
     fn readable_view(&self, database: &str, table: &str) -> Result<Option<Arc<View>>, QueryError> {
-        let Some(view) = self.host.views.and_then(|views| views.view_of_table(database, table)) else {
-            return Ok(None);
+        let Some(views) = self.host.views else { return Ok(None) };
+        let Some(view) = views.view_of_table(database, table) else {
+            let Some(reason) = views.unreadable(database, table) else { return Ok(None) };
+            let _ = selection::reach(database, &[], self.budget)?;
+            return Err(QueryError::Invalid(format!(
+                "the definition of the materialised view {table:?} cannot be read ({reason}): DROP MATERIALIZED VIEW and make it again"
+            )));
         };
         let (database, _) = selection::reach(database, &[], self.budget)?;
         Ok((database == view.definition.database && self.budget.view_use() != ViewUse::Stored).then_some(view))
     }
 
-    /// Runs a plan again if windows that it may have read were deleted to be written again meanwhile.
+    /// Runs a plan again if windows of views that it reads were deleted meanwhile to be written again. Where that began before, the windows are
+    /// computed.
     fn run_consistently(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
         const ATTEMPTS_MAX: usize = 4;
-        let rewrites = || self.host.views.map_or(0, ViewCatalog::rewrites);
-        let mut attempt = 1;
-        loop {
+        let tables = plan.tables();
+        let rewrites = || -> u64 {
+            self.host.views.map_or(0, |views| tables.iter().map(|table| views.rewrites(database, table)).sum())
+        };
+        for _ in 0..ATTEMPTS_MAX {
             let (before, held) = (rewrites(), self.budget.samples());
             let outcome = self.read(database, |context| execute::execute(plan, context), |outcome| outcome.reads)?;
-            if before % 2 == 0 && before == rewrites() || attempt == ATTEMPTS_MAX {
+            if before == rewrites() {
                 return Ok(outcome);
             }
             self.budget.give_back(self.budget.samples().saturating_sub(held) as usize);
-            attempt += 1;
         }
+        Err(QueryError::Execution(format!(
+            "windows of the views {tables:?} were written again each of the {ATTEMPTS_MAX} times that they were read: try again, or narrow \
+             the range"
+        )))
     }
 
     fn is_narrowed(&self, database: &str) -> bool {
@@ -285,6 +299,7 @@ impl Session for StoreSession<'_> {
 
     fn set_table_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError> {
         self.require(Right::Admin, database)?;
+        self.host.views.map_or(Ok(()), |views| views.before_ttl(database, table, ttl_ns))?;
         self.host.store.set_table_ttl(database, table, ttl_ns).map_err(storage)
     }
 
@@ -308,15 +323,19 @@ impl Session for StoreSession<'_> {
         policy.retention_ns = settings.retention_ns.unwrap_or(policy.retention_ns);
         policy.folds = settings.folds.clone().unwrap_or(policy.folds);
         policy.is_strict = settings.strict_folds.unwrap_or(policy.is_strict);
-        self.host.store.set_policy(database, &policy).map_err(storage)
+        match self.host.views {
+            Some(views) => views.set_policy(database, &policy),
+            None => self.host.store.set_policy(database, &policy).map_err(storage),
+        }
     }
 
     fn drop_database(&self, database: &str) -> Result<bool, QueryError> {
         self.require(Right::Admin, database)?;
+        // The views first, which would be there again after a crash, and those that were made meanwhile.
+        let forget_views = || self.host.views.map_or(Ok(()), |views| views.remove_all(database));
+        forget_views()?;
         let dropped = self.host.store.drop_database(database).map_err(storage)?;
-        if let Some(views) = self.host.views {
-            views.remove_all(database)?;
-        }
+        forget_views()?;
         Ok(dropped)
     }
 
@@ -327,17 +346,23 @@ impl Session for StoreSession<'_> {
     fn views(&self, database: &str) -> Result<Vec<Arc<View>>, QueryError> {
         let Some(views) = self.host.views else { return Ok(Vec::new()) };
         let (database, _) = selection::reach(database, &[], self.budget)?;
-        Ok(views.views(database))
+        let (views, matchers) = (views.views(database), self.budget.scope().matchers(Right::Read, database));
+        Ok(if matchers.is_empty() { views } else { views_of_part(&views, &matchers) })
     }
 
     fn view_status(&self, database: &str, name: &str) -> Result<ViewStatus, QueryError> {
         let (database, _) = selection::reach(database, &[], self.budget)?;
-        Ok(self.host.views.map(|views| views.status(database, name)).unwrap_or_default())
+        let mut status = self.host.views.map(|views| views.status(database, name)).unwrap_or_default();
+        if self.is_narrowed(database) {
+            // An error may have values of other series.
+            status.error = status.error.map(|_| "its refresh fails".to_owned());
+        }
+        Ok(status)
     }
 
     fn create_view(&self, mut definition: ViewDefinition) -> Result<(), QueryError> {
         let database = definition.database.clone();
-        let views = self.changeable_views(&database)?;
+        let views = self.changeable_views(Right::Write, &database)?;
         // What the maker reads by it is checked when it is made, and part of it from then on.
         let scope = self.budget.scope();
         let _ = selection::reach(&database, &[], self.budget)?;
@@ -345,6 +370,8 @@ impl Session for StoreSession<'_> {
         definition.narrow(scope.matchers(Right::Read, &database).iter());
         definition.maker = scope.name.to_string();
         definition.check()?;
+        // One of the name that cannot be read is an error.
+        self.readable_view(&database, &definition.name)?;
         if definition.is_exposed() && self.host.store.table(&database, &definition.name)?.is_some() {
             let message = format!("relation {:?} already exists: a view has a name of its own", definition.name);
             return Err(QueryError::Invalid(message));
@@ -353,15 +380,19 @@ impl Session for StoreSession<'_> {
     }
 
     fn drop_view(&self, database: &str, name: &str) -> Result<bool, QueryError> {
-        self.changeable_views(database)?.remove(database, name)
+        // What a continuous query has written stays; with a view its windows go.
+        let view = self.host.views.and_then(|views| views.view(database, name));
+        let is_kept = view.is_some_and(|view| !view.definition.is_exposed());
+        let right = if is_kept { Right::Write } else { Right::Admin };
+        self.changeable_views(right, database)?.remove(database, name)
     }
 
     fn set_view_options(&self, database: &str, name: &str, options: ViewOptions) -> Result<(), QueryError> {
-        self.changeable_views(database)?.set_options(database, name, options)
+        self.changeable_views(Right::Write, database)?.set_options(database, name, options)
     }
 
     fn refresh_view(&self, request: &RefreshRequest<'_>) -> Result<(), QueryError> {
-        self.changeable_views(request.database)?.request_refresh(request)
+        self.changeable_views(Right::Write, request.database)?.request_refresh(request)
     }
 }
 
@@ -370,6 +401,20 @@ impl StoreSession<'_> {
     fn scanned_view(&self, database: &str, scan: &Scan) -> Result<Option<Arc<View>>, QueryError> {
         scan.table.as_ref().map_or(Ok(None), |table| self.readable_view(database, &table.name))
     }
+}
+
+/// The views that an account sees whose rights are narrowed by labels: those that have the labels, without statements, which may name others.
+fn views_of_part(views: &[Arc<View>], matchers: &[Matcher]) -> Vec<Arc<View>> {
+    let is_seen = |view: &&Arc<View>| {
+        let labels = view.definition.labels();
+        view.definition.is_exposed() && matchers.iter().all(|matcher| labels.contains(&matcher.name))
+    };
+    let shown = |view: &Arc<View>| {
+        let mut shown = View::clone(view);
+        shown.definition.statement.clear();
+        Arc::new(shown)
+    };
+    views.iter().filter(is_seen).map(shown).collect()
 }
 
 /// Refuses to drop a table that views read.

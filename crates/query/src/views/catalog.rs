@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use model::TimeRange;
+use store::DatabasePolicy;
 
 use super::{View, ViewDefinition, ViewOptions};
 use crate::QueryError;
@@ -73,22 +74,40 @@ pub trait ViewCatalog: Sync {
     /// The views of a database, by name.
     fn views(&self, database: &str) -> Vec<Arc<View>>;
 
+    /// Why a view's definition cannot be read; `None` if it can, or if there is no such view.
+    fn unreadable(&self, database: &str, name: &str) -> Option<String>;
+
     /// How a view is doing.
     fn status(&self, database: &str, name: &str) -> ViewStatus;
 
     /// Changes since the stored windows of a database's views were right; `None` if that is not known.
     fn changes(&self, database: &str) -> Option<ViewChanges>;
 
-    /// Windows that begin before this time are not computed again: a part of their source is gone.
+    /// Windows that begin before this time are not computed again: a part of their source is gone, or was once.
     fn frozen_before_ns(&self, view: &View) -> i64;
 
-    /// A number that is another one after stored windows were deleted to be written again, and odd meanwhile.
-    fn rewrites(&self) -> u64;
+    /// How often stored windows were deleted to be written again: of the view that a scan of a table reads, and of those below it.
+    fn rewrites(&self, database: &str, table: &str) -> u64;
+
+    /// The times of stored windows of a view that are being deleted and written again; from before this is counted.
+    fn rewritten(&self, view: &View) -> Vec<TimeRange>;
+
+    /// Says how a database keeps its data.
+    ///
+    /// # Errors
+    /// If its views cannot be kept right by that, or as every change of the manifest.
+    fn set_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), QueryError>;
+
+    /// Notes that a table is about to keep its rows that long, in nanoseconds; 0: as long as its database does.
+    ///
+    /// # Errors
+    /// If views cannot be kept right by that, or as every change of the manifest.
+    fn before_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError>;
 
     /// Adds a view.
     ///
     /// # Errors
-    /// If its name is taken, or as every change of the manifest.
+    /// If its name is taken, if views would read one another in a circle or too deep, or as every change of the manifest.
     fn create(&self, definition: ViewDefinition) -> Result<(), QueryError>;
 
     /// Removes a view with its stored windows; returns whether there was one.
@@ -97,7 +116,7 @@ pub trait ViewCatalog: Sync {
     /// If other views read it, or as every change of the manifest.
     fn remove(&self, database: &str, name: &str) -> Result<bool, QueryError>;
 
-    /// Removes the views of a database that was dropped.
+    /// Removes the views of a database that is dropped.
     ///
     /// # Errors
     /// As every change of the manifest.

@@ -6,7 +6,7 @@ use model::TimeRange;
 
 use super::stale::{DEPTH_MAX, stale_ranges};
 use super::validate::is_partial;
-use super::{View, ViewCatalog, intersect, subtract};
+use super::{View, ViewCatalog, intersect, normalized, subtract};
 use crate::plan::{Plan, Scan, Selector, TableColumns, ViewPart, ViewRead, push_down};
 use crate::{Budget, QueryError, ViewUse};
 
@@ -57,27 +57,36 @@ impl Expansion<'_> {
             return Err(QueryError::Invalid(message));
         }
         check_scope(&view, self.budget)?;
-        let read = if view.definition.options.materialized_only {
+        // Before the view's state: a pass that ends in between is told by it.
+        let changes = self.catalog.changes(self.database);
+        let Some(view) = self.catalog.view_of_table(self.database, &view.definition.target) else {
+            return Err(QueryError::Execution(format!("the view {:?} was dropped meanwhile", view.definition.name)));
+        };
+        // What is computed from a view needs all of its windows.
+        let is_asked = depth == 0 && self.budget.view_use() == ViewUse::All;
+        let read = if view.definition.options.materialized_only && is_asked {
             let stored = TimeRange::new(i64::MIN, view.state.watermark_ns.saturating_sub(1));
-            vec![ViewPart { range: intersect(&scan.range, &stored), plan: Plan::Scan(stored_scan(&view, &scan)) }]
+            let stored = Scan { range: intersect(&scan.range, &stored), ..scan.clone() };
+            let rewritten = self.catalog.rewritten(&view).iter().map(|range| view.windows_of(range)).collect();
+            self.parts(&view, &stored, &normalized(rewritten), depth)?
         } else {
-            self.parts(&view, &scan, depth)?
+            let stale = stale_ranges(&view, self.catalog, changes.as_ref(), 0);
+            self.parts(&view, &scan, &stale, depth)?
         };
         Ok(as_plan(&view, &scan, read))
     }
 
-    /// The parts of a view's windows, in order of time.
-    fn parts(&self, view: &View, scan: &Scan, depth: usize) -> Result<Vec<ViewPart>, QueryError> {
-        let stale = stale_ranges(view, self.catalog, 0);
+    /// The parts of a view's windows, in order of time: those that are not right as they are stored are computed.
+    fn parts(&self, view: &View, scan: &Scan, stale: &[TimeRange], depth: usize) -> Result<Vec<ViewPart>, QueryError> {
         let mut parts = Vec::new();
-        for range in subtract(&[TimeRange::ALL], &stale) {
+        for range in subtract(&[TimeRange::ALL], stale) {
             let range = intersect(&range, &scan.range);
             if range.start_ns <= range.end_ns {
                 parts.push(ViewPart { range, plan: Plan::Scan(stored_scan(view, scan)) });
             }
         }
         if let Some(selectors) = source_selectors(view, scan)? {
-            for range in &stale {
+            for range in stale {
                 self.push_computed(view, scan, *range, (&selectors, depth), &mut parts)?;
             }
         }

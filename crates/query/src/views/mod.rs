@@ -15,7 +15,8 @@ mod validate;
 
 pub use catalog::{DeleteHold, RefreshRequest, SourceDelete, ViewCatalog, ViewChanges, ViewStatus};
 pub(crate) use expand::Expansion;
-pub use ranges::{intersect, normalized, subtract};
+pub use ranges::{intersect, merged_to, normalized, subtract};
+pub use stale::DEPTH_MAX;
 pub use validate::{FIELD_PREFIX, WIDTH_NS_MIN, is_partial};
 
 use jiff::tz::TimeZone;
@@ -37,6 +38,14 @@ pub struct WindowWidth {
 }
 
 impl WindowWidth {
+    /// The length of the longest of the windows, in nanoseconds.
+    pub fn length_ns_max(&self) -> i64 {
+        const DAY_NS: i64 = 86_400_000_000_000;
+        const MONTH_DAYS_MAX: i64 = 31;
+        let days = i64::from(self.width.months) * MONTH_DAYS_MAX + i64::from(self.width.days);
+        days.saturating_mul(DAY_NS).saturating_add(self.width.ns)
+    }
+
     /// The windows as bins of time.
     ///
     /// # Errors
@@ -182,6 +191,11 @@ impl ViewDefinition {
         }
     }
 
+    /// How old the rows of a window may be when it is stored, in nanoseconds: as long its source has to keep them, and its target their window.
+    pub fn age_ns_max(&self) -> i64 {
+        self.windows.length_ns_max().saturating_add(self.lag_ns())
+    }
+
     /// How long after its end a window is stored.
     pub fn lag_ns(&self) -> i64 {
         const LAG_NS_MAX: i64 = 60_000_000_000;
@@ -221,12 +235,21 @@ pub struct PendingRange {
 }
 
 /// The state of what is stored of a view.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewState {
     /// Windows from this one on are not stored.
     pub watermark_ns: i64,
     /// Ranges before that are to be computed, oldest first; they may overlap.
     pub pending: Vec<PendingRange>,
+    /// A part of the source before this time is gone, or may be: it only grows, whatever retention and TTLs become.
+    pub frozen_ns: i64,
+}
+
+impl Default for ViewState {
+    /// Nothing is stored, and nothing of the source is gone.
+    fn default() -> Self {
+        Self { watermark_ns: i64::MIN, pending: Vec::new(), frozen_ns: i64::MIN }
+    }
 }
 
 /// Ranges that a state may have; with more, neighbours become one.
@@ -258,7 +281,7 @@ impl ViewState {
         let of_kind = |is_fill: bool| {
             let ranges = self.pending.iter().filter(|pending| pending.is_fill == is_fill);
             let ranges = normalized(ranges.map(|pending| pending.range).collect());
-            ranges::merged_to(ranges, PENDING_MAX / 2).into_iter().map(move |range| PendingRange { range, is_fill })
+            merged_to(ranges, PENDING_MAX / 2).into_iter().map(move |range| PendingRange { range, is_fill })
         };
         let mut settled: Vec<PendingRange> = of_kind(true).chain(of_kind(false)).collect();
         settled.sort_by_key(|pending| pending.range.start_ns);
@@ -269,6 +292,8 @@ impl ViewState {
 /// A view as it is at a moment.
 #[derive(Debug, Clone)]
 pub struct View {
+    /// Another number for each view that is made in a process, though it has the name of one that was dropped.
+    pub id: u64,
     /// The definition.
     pub definition: ViewDefinition,
     /// Its windows.

@@ -42,7 +42,7 @@ pub fn subtract(from: &[TimeRange], out: &[TimeRange]) -> Vec<TimeRange> {
 }
 
 /// Normalized ranges, so many at most: the oldest become one.
-pub(crate) fn merged_to(mut ranges: Vec<TimeRange>, count_max: usize) -> Vec<TimeRange> {
+pub fn merged_to(mut ranges: Vec<TimeRange>, count_max: usize) -> Vec<TimeRange> {
     let excess = ranges.len().saturating_sub(count_max);
     if excess == 0 {
         return ranges;

@@ -3,39 +3,46 @@
 use model::TimeRange;
 
 use super::ranges::{merged_to, normalized};
-use super::{View, ViewCatalog};
+use super::{View, ViewCatalog, ViewChanges};
 
 /// Ranges of windows that one query computes apart; with more the oldest become one.
 const RANGES_MAX: usize = 64;
 
 /// Views that read one another, at most.
-pub(crate) const DEPTH_MAX: usize = 8;
+pub const DEPTH_MAX: usize = 8;
 
-/// The windows of a view that may not be right as they are stored, as ranges of whole windows.
-pub(crate) fn stale_ranges(view: &View, catalog: &dyn ViewCatalog, depth: usize) -> Vec<TimeRange> {
+/// The windows of a view that may not be right as they are stored, as ranges of whole windows. The changes were asked for before the view: what
+/// changed in between is then told by one of them at least.
+pub(crate) fn stale_ranges(
+    view: &View,
+    catalog: &dyn ViewCatalog,
+    changes: Option<&ViewChanges>,
+    depth: usize,
+) -> Vec<TimeRange> {
     let definition = &view.definition;
     let mut stale = vec![TimeRange::new(view.state.watermark_ns, i64::MAX)];
-    let mut changed = Vec::new();
+    let mut again_ranges = Vec::new();
     for pending in &view.state.pending {
-        if pending.is_fill { &mut stale } else { &mut changed }.push(pending.range);
+        if pending.is_fill { &mut stale } else { &mut again_ranges }.push(pending.range);
     }
-    match catalog.changes(&definition.database) {
-        None => changed.push(TimeRange::ALL),
+    stale.extend(catalog.rewritten(view));
+    match changes {
+        None => again_ranges.push(TimeRange::ALL),
         Some(since) => {
-            changed.extend(since.edge_ns.map(|edge_ns| TimeRange::new(edge_ns, i64::MAX)));
-            changed.extend(since.late);
+            again_ranges.extend(since.edge_ns.map(|edge_ns| TimeRange::new(edge_ns, i64::MAX)));
+            again_ranges.extend(since.late.iter().copied());
         }
     }
     if depth < DEPTH_MAX
         && let Some(below) = catalog.view_of_table(&definition.database, definition.source())
     {
-        changed.extend(stale_ranges(&below, catalog, depth + 1));
+        again_ranges.extend(stale_ranges(&below, catalog, changes, depth + 1));
     }
     let frozen_ns = view.first_from(catalog.frozen_before_ns(view));
     let again = |range: TimeRange| {
         let whole = view.windows_of(&range);
         TimeRange { start_ns: whole.start_ns.max(frozen_ns), end_ns: whole.end_ns }
     };
-    let whole = stale.iter().map(|range| view.windows_of(range)).chain(changed.into_iter().map(again));
+    let whole = stale.iter().map(|range| view.windows_of(range)).chain(again_ranges.into_iter().map(again));
     merged_to(normalized(whole.collect()), RANGES_MAX)
 }

@@ -80,7 +80,7 @@ impl Access {
         if !scope.may(Right::Read, &self.database) {
             return Err(format!("the account {} may not read the database {} any more", scope.name, self.database));
         }
-        Ok(scope.matchers(Right::Read, &self.database))
+        Ok(state.db.read_matchers(&scope, &self.database))
     }
 }
 

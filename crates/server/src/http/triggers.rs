@@ -23,7 +23,8 @@ pub(crate) async fn list(
         "trigger" => caller.scope.may(Right::Admin, &report.database),
         _ => caller.scope.is_server_admin,
     };
-    let reports = state.deliveries()?.reports();
+    // Statements hold what is listed while they write to disk.
+    let reports = state.work(|state| state.deliveries().map(views::delivery::Deliveries::reports)).await??;
     let listed: Vec<serde_json::Value> = reports.iter().filter(|report| is_visible(report)).map(one).collect();
     Ok(json::respond(format!(r#"{{"status":"success","data":{}}}"#, serde_json::Value::from(listed))))
 }

@@ -339,7 +339,7 @@ mod unix_socket {
 
 /// Starts the thread that keeps materialised views right; without it they are computed when they are read.
 fn start_refreshing(db: &Arc<Db>) -> Option<views::RefreshThread> {
-    let started = views::RefreshThread::start(db);
+    let started = views::RefreshThread::start(db, log::warn);
     started.inspect_err(|error| log::warn(&format!("materialised views are not stored: no thread: {error}"))).ok()
 }
 

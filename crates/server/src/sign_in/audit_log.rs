@@ -32,7 +32,7 @@ impl AuditLog {
     pub(crate) fn note(&self, now_ns: i64, event: Event, actor: Actor<'_>, detail: &str) {
         let Some(sender) = &self.sender else { return };
         let time = jiff::Timestamp::from_nanosecond(now_ns.into()).map(|time| time.to_string()).unwrap_or_default();
-        if sender.try_send(audit::line(&time, event, actor, detail)).is_err() {
+        if sender.try_send(audit::line(&time, event, actor, &crate::redact::addresses(detail))).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }

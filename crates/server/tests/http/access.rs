@@ -698,3 +698,75 @@ fn the_guide_has_every_route() {
     let lines = guide.lines().filter(|line| line.starts_with("| `/")).count();
     assert_eq!(lines, thalweg_server::route_needs().len(), "the guide has routes that there are not");
 }
+
+#[test]
+fn a_view_without_the_label_of_narrowed_rights_is_hidden_from_them() {
+    let guarded = Guarded::start();
+    let made = "CREATE MATERIALIZED VIEW by_second AS SELECT time_bucket('1 second', time) AS time, sum(v) AS total FROM m GROUP BY 1";
+    let created = guarded.ask("POST", "/sql?db=metrics", Some(&guarded.admin), made);
+    assert_eq!(created.status, 200, "{}", created.body);
+    let narrowed = guarded.token("narrowed", r#"{"grants":["read:metrics{env!=\"dev\"}"]}"#);
+    let begun = Instant::now();
+    let stored = "/api/v1/query?db=metrics&query=by_second_total&time=1";
+    while !guarded.get(stored, &guarded.admin).body.contains("\"3\"") {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the view is not computed");
+        std::thread::yield_now();
+    }
+    for path in [
+        stored,
+        "/api/v1/query?db=metrics&query=%7B__name__%3D~%22by_.%2B%22%7D&time=1",
+        "/api/v1/series?db=metrics&match%5B%5D=%7B__name__%3D~%22by_.%2B%22%7D&start=0&end=2",
+        "/federate?db=metrics&match%5B%5D=by_second_total",
+        "/api/v1/export?db=metrics&match%5B%5D=by_second_total",
+        "/query?db=metrics&q=SELECT%20*%20FROM%20by_second",
+    ] {
+        let answer = guarded.get(path, &narrowed);
+        assert!(
+            !answer.body.contains("by_second_total\"") && !answer.body.contains("total\":3"),
+            "{path}: {}",
+            answer.body
+        );
+        assert!(answer.status != 404, "{path}");
+    }
+    let refused = guarded.ask("POST", "/sql?db=metrics", Some(&narrowed), "SELECT * FROM by_second");
+    assert_eq!(refused.status, 403, "{}", refused.body);
+    // What it may read it reads.
+    assert!(guarded.get("/api/v1/query?db=metrics&query=m_v&time=1", &narrowed).body.contains("prod"));
+}
+
+#[test]
+fn what_views_are_made_of_is_not_shown_to_narrowed_rights() {
+    let guarded = Guarded::start();
+    let sql = |token: &str, text: &str| guarded.ask("POST", "/sql?db=metrics", Some(token), text);
+    for (name, by) in [("whole", ""), ("by_env", "env, ")] {
+        let made = format!(
+            "CREATE MATERIALIZED VIEW {name} AS SELECT {by}time_bucket('1 second', time) AS time, sum(v) AS total FROM m WHERE env <> 'hidden' GROUP BY {by}time_bucket('1 second', time)"
+        );
+        let created = sql(&guarded.admin, &made);
+        assert_eq!(created.status, 200, "{}", created.body);
+    }
+    let narrowed = guarded.token("narrowed", r#"{"grants":["read:metrics{env!=\"dev\"}"]}"#);
+    let listed = sql(&narrowed, "SELECT view_name, view_sql FROM materialized_views()").body;
+    assert!(listed.contains("by_env") && !listed.contains("whole") && !listed.contains("hidden"), "{listed}");
+    let listed = sql(&narrowed, "SELECT * FROM timescaledb_information.continuous_aggregates").body;
+    assert!(!listed.contains("whole") && !listed.contains("hidden"), "{listed}");
+    assert_eq!(sql(&narrowed, "SHOW CREATE MATERIALIZED VIEW by_env").status, 403);
+    assert!(!guarded.get("/api/v1/views?db=metrics", &narrowed).body.contains("by_env"));
+    assert!(guarded.get("/api/v1/views?db=metrics", &guarded.admin).body.contains("by_env"));
+    let by_get = guarded.get("/sql?db=metrics&query=SHOW%20CREATE%20MATERIALIZED%20VIEW%20whole", &guarded.admin);
+    assert!(by_get.status == 200 && by_get.body.contains("hidden"), "{}", by_get.body);
+}
+
+#[test]
+fn dropping_a_view_and_its_ttl_need_admin() {
+    let guarded = Guarded::start();
+    let writer = guarded.token("writer", r#"{"grants":["read+write:metrics"]}"#);
+    let sql = |token: &str, text: &str| guarded.ask("POST", "/sql?db=metrics", Some(token), text);
+    let query = "SELECT time_bucket('1 second', time) AS time, sum(v) AS total FROM m GROUP BY 1";
+    let refused = sql(&writer, &format!("CREATE MATERIALIZED VIEW kept REFRESH IMMEDIATE AS ({query}) TTL 1 DAY"));
+    assert_eq!(refused.status, 403, "{}", refused.body);
+    let made = sql(&writer, &format!("CREATE MATERIALIZED VIEW kept AS {query}"));
+    assert_eq!(made.status, 200, "the refused one left nothing: {}", made.body);
+    assert_eq!(sql(&writer, "DROP MATERIALIZED VIEW kept").status, 403);
+    assert_eq!(sql(&guarded.admin, "DROP MATERIALIZED VIEW kept").status, 200);
+}

@@ -1,5 +1,7 @@
 //! The query of a materialised view, as the view's plan.
 
+use std::sync::Arc;
+
 use model::ValueType;
 use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Function, Grouping, Operator, Plan};
 use query::time::CalendarBins;
@@ -14,7 +16,7 @@ use super::pushed::{PlanKey, aggregates, plan_keys};
 use super::{check_supported, sample};
 use crate::context::Manner;
 use crate::error::{SqlError, invalid};
-use crate::expression::{Bound, Grouped, Typed};
+use crate::expression::{Bound, Environment, Grouped, Typed};
 use crate::run::Run;
 use crate::scope::Scope;
 use crate::syntax::parse::{Align, Extension};
@@ -22,6 +24,9 @@ use crate::syntax::views::CreateView;
 
 /// The width of a plan whose windows differ in length: each run of windows gets its own.
 const ANY_WIDTH_NS: i64 = 86_400_000_000_000;
+
+/// So much earlier a view's query is bound again: another minute, hour, day, month and year.
+const EARLIER_NS: i64 = 400 * ANY_WIDTH_NS + 3_661_000_000_001;
 
 /// A view's query, bound.
 struct BoundView {
@@ -42,6 +47,28 @@ impl Run<'_> {
         if query.with.is_some() || query.limit_clause.is_some() || query.fetch.is_some() {
             return invalid("the query of a materialised view has no WITH and no LIMIT");
         }
+        let plans = self.plans.len();
+        let definition = self.view_of_select(said, select)?;
+        if self.plans.len() > plans {
+            return invalid("the query of a materialised view has no queries within it: write their values");
+        }
+        let environment = self.environment.clone();
+        let now_ns = environment.now_ns.saturating_sub(EARLIER_NS);
+        self.environment = Arc::new(Environment { now_ns, ..Environment::clone(&environment) });
+        let earlier = self.view_of_select(said, select);
+        self.environment = environment;
+        let is_same = |earlier: &ViewDefinition| {
+            earlier.windows == definition.windows && earlier.plan.to_string() == definition.plan.to_string()
+        };
+        if !earlier.as_ref().is_ok_and(is_same) {
+            return invalid(
+                "the query of a materialised view does not depend on the present: write times instead of now() and the like",
+            );
+        }
+        Ok(definition)
+    }
+
+    fn view_of_select(&mut self, said: &CreateView, select: &Select) -> Result<ViewDefinition, SqlError> {
         let mut bound = self.bound_view(select)?;
         if !said.columns.is_empty() {
             if said.columns.len() != bound.columns.len() {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use query::views::{Dialect, RefreshPolicy, RefreshRequest, View, ViewOptions};
-use query::{Interval, SqlType, Value};
+use access::grant::Right;
+use query::views::{Dialect, RefreshPolicy, RefreshRequest, View, ViewDefinition, ViewOptions};
+use query::{Interval, QueryError, SqlType, Value};
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Query, SelectItem, SetExpr, Statement,
 };
@@ -21,6 +22,23 @@ const POLICIES: [&str; 4] = [
     "add_retention_policy",
     "remove_retention_policy",
 ];
+
+/// The arguments of the functions that add policies, and of those that remove them; `view` has other names there.
+const ADD_ARGUMENTS: [&str; 12] = [
+    "view",
+    "start_offset",
+    "end_offset",
+    "drop_after",
+    "schedule_interval",
+    "if_not_exists",
+    "initial_start",
+    "timezone",
+    "include_tiered_data",
+    "buckets_per_batch",
+    "max_batches_per_execution",
+    "refresh_newest_first",
+];
+const REMOVE_ARGUMENTS: [&str; 3] = ["view", "if_exists", "not_exists"];
 
 /// The number of the first job.
 const JOBS_FROM: i64 = 1000;
@@ -53,8 +71,25 @@ impl Arguments {
         self.values.iter().find(|(known, value)| known == name && *value != Value::Null).map(|(_, value)| value)
     }
 
-    fn is_true(&self, name: &str) -> bool {
-        self.get(name) == Some(&Value::Bool(true))
+    fn is_true(&self, name: &str) -> Result<bool, SqlError> {
+        match self.get(name) {
+            None => Ok(false),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(other) => invalid(format!("{name} is true or false, not {other}")),
+        }
+    }
+
+    /// Refuses those that a function does not have.
+    fn check(&self, function: &str) -> Result<(), SqlError> {
+        let known = |name: &str| match function {
+            "add_continuous_aggregate_policy" => name != "drop_after" && ADD_ARGUMENTS.contains(&name),
+            "add_retention_policy" => !name.ends_with("_offset") && ADD_ARGUMENTS.contains(&name),
+            _ => REMOVE_ARGUMENTS.contains(&name),
+        };
+        match self.values.iter().find(|(name, _)| !known(name)) {
+            None => Ok(()),
+            Some((name, _)) => invalid(format!("{function} has no argument {name:?} here")),
+        }
     }
 
     /// A length of time in nanoseconds; months have 30 days, as `TimescaleDB` takes them.
@@ -81,6 +116,11 @@ impl Run<'_> {
         let Some(said) = self.parsed.view_statement(statement).cloned() else { return Ok(None) };
         if let ViewStatement::ShowCreate { name } = &said {
             let view = self.existing_view(name)?;
+            if view.definition.statement.is_empty() {
+                let message =
+                    format!("the statement of the view {name:?} is shown to those who may read its whole database");
+                return Err(QueryError::Forbidden(message).into());
+            }
             return Ok(Some(Answer::Rows(Relation::of_texts(&["ddl"], [vec![view.definition.statement.clone()]]))));
         }
         if said == ViewStatement::Show {
@@ -104,27 +144,24 @@ impl Run<'_> {
                 Ok("CREATE MATERIALIZED VIEW")
             }
             ViewStatement::Drop { name, if_exists } => {
-                let view = match self.existing_view(name) {
-                    Err(SqlError::UnknownTable(_)) if *if_exists => return Ok("DROP MATERIALIZED VIEW"),
-                    found => found?,
+                let missing = match self.existing_view(name) {
+                    Ok(view) => return self.drop_view(&view.definition.name),
+                    Err(SqlError::UnknownTable(missing)) => missing,
+                    Err(error) => return Err(error),
                 };
-                self.session.drop_view(&database, &view.definition.name)?;
-                Ok("DROP MATERIALIZED VIEW")
-            }
-            ViewStatement::Alter { name, change } => {
-                let view = self.existing_view(name)?;
-                let name = &view.definition.name;
-                let mut options = view.definition.options.clone();
-                match change {
-                    ViewChange::MaterializedOnly(is_only) => options.materialized_only = *is_only,
-                    ViewChange::Refresh { refresh, lag_ns } => (options.refresh, options.lag_ns) = (*refresh, *lag_ns),
-                    ViewChange::Ttl(ttl_ns) => {
-                        self.session.set_table_ttl(&database, &view.definition.target, *ttl_ns)?;
-                        return Ok("ALTER MATERIALIZED VIEW");
-                    }
-                    ViewChange::Nothing => return Ok("ALTER MATERIALIZED VIEW"),
+                // One whose definition cannot be read is dropped, too.
+                if self.session.drop_view(&database, name)? || *if_exists {
+                    Ok("DROP MATERIALIZED VIEW")
+                } else {
+                    Err(SqlError::UnknownTable(missing))
                 }
-                self.session.set_view_options(&database, name, options)?;
+            }
+            ViewStatement::Alter { name, if_exists, change } => {
+                match self.existing_view(name) {
+                    Err(SqlError::UnknownTable(_)) if *if_exists => {}
+                    Err(error) => return Err(error),
+                    Ok(view) => self.alter_view(&view, change)?,
+                }
                 Ok("ALTER MATERIALIZED VIEW")
             }
             ViewStatement::Refresh(refresh) => {
@@ -138,16 +175,55 @@ impl Run<'_> {
         }
     }
 
+    fn drop_view(&self, name: &str) -> Result<&'static str, SqlError> {
+        self.session.drop_view(&self.environment.database, name)?;
+        Ok("DROP MATERIALIZED VIEW")
+    }
+
+    fn alter_view(&self, view: &View, change: &ViewChange) -> Result<(), SqlError> {
+        let ViewDefinition { database, name, target, .. } = &view.definition;
+        let mut options = view.definition.options.clone();
+        match change {
+            ViewChange::MaterializedOnly(is_only) => options.materialized_only = *is_only,
+            ViewChange::Refresh { refresh, lag_ns } => {
+                options.refresh = *refresh;
+                // A delay stays as it is where none is said.
+                options.lag_ns = lag_ns.or(options.lag_ns);
+            }
+            ViewChange::Ttl(ttl_ns) => return Ok(self.session.set_table_ttl(database, target, *ttl_ns)?),
+            ViewChange::Nothing => return Ok(()),
+        }
+        Ok(self.session.set_view_options(database, name, options)?)
+    }
+
+    /// Refuses a TTL that the sender may not set, before there is a view without it.
+    fn check_ttl_right(&self) -> Result<(), SqlError> {
+        let (scope, database) = (self.session.budget().scope(), &self.environment.database);
+        if scope.may(Right::Admin, database) {
+            return Ok(());
+        }
+        let message = format!(
+            "a TTL needs the right admin on the database {database}, which the account {} does not have",
+            scope.name
+        );
+        Err(QueryError::Forbidden(message).into())
+    }
+
     fn create_view(&mut self, said: &CreateView, query: &Query) -> Result<(), SqlError> {
         let is_known = self.session.view(&self.environment.database, &said.name)?.is_some();
         if is_known && said.if_not_exists {
             return Ok(());
         }
+        if said.ttl_ns.is_some() {
+            self.check_ttl_right()?;
+        }
         let definition = self.view_definition(said, query)?;
         let (database, target) = (definition.database.clone(), definition.target.clone());
         self.session.create_view(definition)?;
-        if let Some(ttl_ns) = said.ttl_ns {
-            self.session.set_table_ttl(&database, &target, ttl_ns)?;
+        let Some(ttl_ns) = said.ttl_ns else { return Ok(()) };
+        if let Err(error) = self.session.set_table_ttl(&database, &target, ttl_ns) {
+            self.session.drop_view(&database, &said.name)?;
+            return Err(error.into());
         }
         Ok(())
     }
@@ -177,38 +253,52 @@ impl Run<'_> {
             Err(SqlError::UnknownTable(_)) if function.ends_with("retention_policy") => return Ok(None),
             Err(error) => return Err(error),
         };
-        let database = self.environment.database.clone();
+        arguments.check(function)?;
         let is_number = function.starts_with("add");
         if !self.describes {
-            let mut options = view.definition.options.clone();
-            match function {
-                "add_continuous_aggregate_policy" => {
-                    let is_set = options.refresh != RefreshPolicy::Immediate;
-                    if is_set && !arguments.is_true("if_not_exists") {
-                        return invalid(format!("the view {name:?} has a policy already: remove it first"));
-                    }
-                    let every = arguments.duration_ns("schedule_interval")?.filter(|ns| *ns > 0);
-                    options.refresh = every.map_or(RefreshPolicy::Immediate, RefreshPolicy::Every);
-                    options.lag_ns = arguments.duration_ns("end_offset")?.map(|ns| ns.max(0));
-                    self.session.set_view_options(&database, &view.definition.name, options)?;
-                }
-                "remove_continuous_aggregate_policy" => {
-                    let options = ViewOptions { refresh: RefreshPolicy::Immediate, lag_ns: None, ..options };
-                    self.session.set_view_options(&database, &view.definition.name, options)?;
-                }
-                "add_retention_policy" => {
-                    let Some(ttl_ns) = arguments.duration_ns("drop_after")?.filter(|ns| *ns > 0) else {
-                        return invalid("add_retention_policy takes drop_after => INTERVAL '1 year'");
-                    };
-                    self.session.set_table_ttl(&database, &view.definition.target, ttl_ns)?;
-                }
-                _ => self.session.set_table_ttl(&database, &view.definition.target, 0)?,
-            }
+            self.set_policy(function, &view, &arguments)?;
         }
         let job = if is_number { self.job_of(&view, function)? } else { Value::Null };
         let sql_type = if is_number { SqlType::Int } else { SqlType::Text };
         let relation = Relation { columns: vec![Column::new(function, sql_type)], rows: vec![vec![job]] };
         Ok(Some(Answer::Rows(relation)))
+    }
+
+    fn set_policy(&self, function: &str, view: &View, arguments: &Arguments) -> Result<(), SqlError> {
+        let ViewDefinition { database, name, target, options, .. } = &view.definition;
+        let no_policy = ViewOptions { refresh: RefreshPolicy::Immediate, lag_ns: None, ..options.clone() };
+        let is_set = match function {
+            "add_continuous_aggregate_policy" => *options != no_policy,
+            "add_retention_policy" => self.session.table_ttl_ns(database, target) > 0,
+            _ => false,
+        };
+        if is_set {
+            // One that exists stays as it is.
+            if arguments.is_true("if_not_exists")? {
+                return Ok(());
+            }
+            return invalid(format!("the view {name:?} has a policy already: remove it first"));
+        }
+        let options = match function {
+            "add_continuous_aggregate_policy" => {
+                let every_ns = arguments.duration_ns("schedule_interval")?;
+                if every_ns.is_some_and(|ns| ns <= 0) {
+                    return invalid("schedule_interval is a length of time above zero");
+                }
+                let refresh = every_ns.map_or(RefreshPolicy::Immediate, RefreshPolicy::Every);
+                let lag_ns = arguments.duration_ns("end_offset")?.map(|ns| ns.max(0));
+                ViewOptions { refresh, lag_ns, ..no_policy }
+            }
+            "remove_continuous_aggregate_policy" => no_policy,
+            "add_retention_policy" => {
+                let Some(ttl_ns) = arguments.duration_ns("drop_after")?.filter(|ns| *ns > 0) else {
+                    return invalid("add_retention_policy takes drop_after => INTERVAL '1 year'");
+                };
+                return Ok(self.session.set_table_ttl(database, target, ttl_ns)?);
+            }
+            _ => return Ok(self.session.set_table_ttl(database, target, 0)?),
+        };
+        Ok(self.session.set_view_options(database, name, options)?)
     }
 
     fn arguments(&mut self, call: &Function, places: &[&str]) -> Result<Arguments, SqlError> {

@@ -5,25 +5,33 @@ use sqlparser::ast::{ObjectType, Query, SetExpr, Statement};
 
 use crate::syntax::parse::Parsed;
 use crate::syntax::triggers::TriggerStatement;
+use crate::syntax::views::ViewStatement;
 
 impl Parsed {
     /// The first statement that may change rows, databases or anything else that outlives it, without passwords; `None` if all only read.
     pub fn first_change(&self) -> Option<String> {
-        let changes = |statement: &Statement| match self.about_triggers(statement) {
-            Some(about) => !about.only_reads(),
-            None => !only_reads(statement),
+        let changes = |statement: &Statement| {
+            let of_triggers = self.about_triggers(statement).map(TriggerStatement::only_reads);
+            let of_views = || self.view_statement(statement).map(ViewStatement::only_reads);
+            !of_triggers.or_else(of_views).unwrap_or_else(|| only_reads(statement))
         };
         let index = self.statements.iter().position(changes)?;
+        let statement = self.statements.get(index)?;
         let about_users = self.account_statement(index).map(ToString::to_string);
         let about_triggers = || self.trigger_statement(index).map(ToString::to_string);
-        about_users.or_else(about_triggers).or_else(|| self.statements.get(index).map(ToString::to_string))
+        let about_views = || self.view_statement(statement).map(ViewStatement::head);
+        Some(about_users.or_else(about_triggers).or_else(about_views).unwrap_or_else(|| statement.to_string()))
     }
 }
 
 impl Parsed {
     /// What the audit log has of a statement that was run, if it is told of it.
     pub fn audited(&self, index: usize) -> Option<Event> {
-        match self.statements.get(index)? {
+        let statement = self.statements.get(index)?;
+        if let Some(about) = self.view_statement(statement) {
+            return about.event();
+        }
+        match statement {
             // The change of an account is told where it is made.
             _ if self.account_statement(index).is_some() => None,
             _ if self.trigger_statement(index).is_some_and(TriggerStatement::only_reads) => None,
@@ -32,8 +40,38 @@ impl Parsed {
             | Statement::Delete(_)
             | Statement::Truncate(_) => Some(Event::Deleted),
             Statement::CreateDatabase { .. } => Some(Event::SettingsChanged),
+            Statement::Query(query) if crate::statement::views::is_policy_call(query) => Some(Event::SettingsChanged),
             _ => None,
         }
+    }
+}
+
+impl ViewStatement {
+    /// Returns whether it changes nothing.
+    const fn only_reads(&self) -> bool {
+        matches!(self, Self::Show | Self::ShowCreate { .. })
+    }
+
+    /// What the audit log has of it.
+    const fn event(&self) -> Option<Event> {
+        match self {
+            Self::Show | Self::ShowCreate { .. } => None,
+            Self::Drop { .. } => Some(Event::Deleted),
+            Self::Create(_) | Self::Alter { .. } | Self::Refresh(_) => Some(Event::SettingsChanged),
+        }
+    }
+
+    /// Its first words and the name of the view.
+    fn head(&self) -> String {
+        let (words, name) = match self {
+            Self::Create(create) => ("CREATE MATERIALIZED VIEW", &create.name),
+            Self::Drop { name, .. } => ("DROP MATERIALIZED VIEW", name),
+            Self::Alter { name, .. } => ("ALTER MATERIALIZED VIEW", name),
+            Self::Refresh(refresh) => ("REFRESH MATERIALIZED VIEW", &refresh.name),
+            Self::ShowCreate { name } => ("SHOW CREATE MATERIALIZED VIEW", name),
+            Self::Show => return "SHOW MATERIALIZED VIEWS".to_owned(),
+        };
+        format!("{words} {name}")
     }
 }
 
@@ -82,6 +120,7 @@ fn body_reads(body: &SetExpr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::syntax::parse::parse;
 
     #[test]
@@ -96,6 +135,7 @@ mod tests {
             "SHOW DATABASES; SHOW COLUMNS FROM t; SET timezone TO 'UTC'",
             "COPY t TO STDOUT",
             "BEGIN; COMMIT",
+            "SHOW MATERIALIZED VIEWS; SHOW CREATE MATERIALIZED VIEW v",
             "",
         ] {
             assert!(!changes(text), "{text}");
@@ -113,8 +153,30 @@ mod tests {
             "WITH a AS (INSERT INTO t VALUES (1) RETURNING v) SELECT * FROM a",
             "EXPLAIN DELETE FROM t",
             "SELECT 1 INTO t",
+            "DROP MATERIALIZED VIEW v",
+            "REFRESH MATERIALIZED VIEW v",
+            "SELECT remove_retention_policy('v')",
         ] {
             assert!(changes(text), "{text}");
         }
+    }
+
+    #[test]
+    fn the_audit_log_is_told_of_changes_of_views() {
+        let told = |text: &str| parse(text).unwrap().audited(0);
+        for (text, event) in [
+            ("SHOW CREATE MATERIALIZED VIEW v", None),
+            ("SHOW MATERIALIZED VIEWS", None),
+            ("DROP MATERIALIZED VIEW v", Some(Event::Deleted)),
+            ("CREATE MATERIALIZED VIEW v AS SELECT 1", Some(Event::SettingsChanged)),
+            ("ALTER MATERIALIZED VIEW v SET TTL 1d", Some(Event::SettingsChanged)),
+            ("REFRESH MATERIALIZED VIEW v FULL", Some(Event::SettingsChanged)),
+            ("CALL refresh_continuous_aggregate('v', NULL, NULL)", Some(Event::SettingsChanged)),
+            ("SELECT add_retention_policy('v', INTERVAL '1 day')", Some(Event::SettingsChanged)),
+        ] {
+            assert_eq!(told(text), event, "{text}");
+        }
+        let first = parse("ALTER MATERIALIZED VIEW v SET TTL 1d").unwrap().first_change();
+        assert_eq!(first.as_deref(), Some("ALTER MATERIALIZED VIEW v"));
     }
 }

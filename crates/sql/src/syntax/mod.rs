@@ -8,4 +8,5 @@ pub(crate) mod questdb;
 pub(crate) mod settings;
 mod spelling;
 pub(crate) mod triggers;
+mod view_options;
 pub(crate) mod views;

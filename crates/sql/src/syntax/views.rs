@@ -13,6 +13,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::cursor::Cursor;
 use super::questdb::ttl_ns;
+use super::view_options::{checked_option, option_value, options, timescale_options, truth};
 use crate::error::SqlError;
 
 /// Statements by the line and column of the view's name.
@@ -26,7 +27,7 @@ pub(crate) enum ViewStatement {
     /// `DROP MATERIALIZED VIEW`.
     Drop { name: String, if_exists: bool },
     /// `ALTER MATERIALIZED VIEW`.
-    Alter { name: String, change: ViewChange },
+    Alter { name: String, if_exists: bool, change: ViewChange },
     /// `REFRESH MATERIALIZED VIEW`, `CALL refresh_continuous_aggregate`.
     Refresh(RefreshView),
     /// `SHOW CREATE MATERIALIZED VIEW`.
@@ -126,9 +127,10 @@ fn take(start: Cursor<'_>) -> Result<Option<ViewTokens>, SqlError> {
         return create(cursor).map(Some);
     }
     let statement: fn(&mut Cursor<'_>, String) -> Result<ViewStatement, SqlError> =
-        if cursor.take(&["alter", "materialized", "view"]) {
-            cursor.take(&["if", "exists"]);
-            alter
+        if cursor.take(&["alter", "materialized", "view", "if", "exists"]) {
+            |cursor, name| Ok(ViewStatement::Alter { name, if_exists: true, change: alter(cursor)? })
+        } else if cursor.take(&["alter", "materialized", "view"]) {
+            |cursor, name| Ok(ViewStatement::Alter { name, if_exists: false, change: alter(cursor)? })
         } else if cursor.take(&["refresh", "materialized", "view"]) {
             cursor.take(&["concurrently"]);
             refresh
@@ -219,73 +221,6 @@ fn create(mut cursor: Cursor<'_>) -> Result<ViewTokens, SqlError> {
     tokens.extend([name_token.clone(), word("AS")]);
     tokens.extend_from_slice(query);
     Ok(ViewTokens { tokens, name: name_token, statement: ViewStatement::Create(said) })
-}
-
-/// `(timescaledb.continuous, timescaledb.materialized_only = true, …)`
-fn timescale_options(cursor: &mut Cursor<'_>, said: &mut CreateView) -> Result<(), SqlError> {
-    /// What they choose there is the same for every table here.
-    const WITHOUT_MEANING: [&str; 10] = [
-        "create_group_indexes",
-        "chunk_interval",
-        "columnstore",
-        "compress",
-        "segmentby",
-        "orderby",
-        "compress_segmentby",
-        "compress_orderby",
-        "compress_chunk_interval",
-        "enable_granular_refresh",
-    ];
-    said.dialect = Dialect::Timescale;
-    for (name, value) in options(cursor)? {
-        match name.as_str() {
-            "continuous" if value.as_deref() != Some("false") => {}
-            "finalized" => {}
-            "materialized_only" => said.options.materialized_only = truth(value.as_ref()),
-            name if WITHOUT_MEANING.contains(&name) => {}
-            other => {
-                let message = format!("a materialized view has no option {other:?}");
-                return Err(SqlError::Invalid(message));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Returns whether an option is set: one without a value is.
-fn truth(value: Option<&String>) -> bool {
-    value.is_none_or(|value| ["true", "on", "1", "t"].contains(&value.to_lowercase().as_str()))
-}
-
-/// `(timescaledb.name = value, …)`, the names without what is before the point.
-fn options(cursor: &mut Cursor<'_>) -> Result<Vec<(String, Option<String>)>, SqlError> {
-    let mut found = Vec::new();
-    cursor.symbol(&Token::LParen)?;
-    loop {
-        let mut name = written_name(cursor)?.to_lowercase();
-        if cursor.take_symbol(&Token::Period) {
-            name = written_name(cursor)?.to_lowercase();
-        }
-        let value = if cursor.take_symbol(&Token::Eq) { Some(option_value(cursor)?) } else { None };
-        found.push((name, value));
-        if !cursor.take_symbol(&Token::Comma) {
-            cursor.symbol(&Token::RParen)?;
-            return Ok(found);
-        }
-    }
-}
-
-fn option_value(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
-    cursor.take(&["interval"]);
-    let value = match cursor.peek().map(|token| &token.token) {
-        Some(Token::Word(word)) => Some(word.value.clone()),
-        Some(Token::SingleQuotedString(text)) => Some(text.clone()),
-        Some(Token::Number(number, _)) => Some(number.clone()),
-        _ => None,
-    };
-    let Some(value) = value else { return cursor.error("a value") };
-    cursor.skip(1);
-    Ok(value)
 }
 
 /// `IMMEDIATE | MANUAL | EVERY 10m`, and what may stand after it.
@@ -406,25 +341,30 @@ fn ttl(cursor: &mut Cursor<'_>) -> Result<i64, SqlError> {
     ttl_ns(&text).map_or_else(|| before.error("a TTL such as 12h, 30 DAYS or 1y"), Ok)
 }
 
-fn alter(cursor: &mut Cursor<'_>, name: String) -> Result<ViewStatement, SqlError> {
-    let change = if cursor.take(&["resume", "wal"]) || cursor.take(&["suspend", "wal"]) {
-        ViewChange::Nothing
+fn alter(cursor: &mut Cursor<'_>) -> Result<ViewChange, SqlError> {
+    let before = *cursor;
+    if cursor.take(&["resume", "wal"]) {
+        Ok(ViewChange::Nothing)
     } else if cursor.take(&["set", "refresh", "limit"]) {
-        width_ns(cursor)?;
-        ViewChange::Nothing
+        before.error("SET REFRESH and a policy: rows of any age count, REFRESH LIMIT is not possible")
     } else if cursor.take(&["set", "refresh"]) {
         let (refresh, lag_ns) = refresh_policy(cursor)?;
-        ViewChange::Refresh { refresh, lag_ns }
+        Ok(ViewChange::Refresh { refresh, lag_ns })
     } else if cursor.take(&["set", "ttl"]) {
-        ViewChange::Ttl(ttl(cursor)?)
+        Ok(ViewChange::Ttl(ttl(cursor)?))
     } else if cursor.take(&["set"]) {
-        let options = options(cursor)?;
-        let found = options.iter().find(|(name, _)| name == "materialized_only");
-        found.map_or(ViewChange::Nothing, |(_, value)| ViewChange::MaterializedOnly(truth(value.as_ref())))
+        let mut change = ViewChange::Nothing;
+        for (name, value) in options(cursor)? {
+            if name == "materialized_only" {
+                change = ViewChange::MaterializedOnly(truth(&name, value.as_deref())?);
+            } else {
+                checked_option(&name)?;
+            }
+        }
+        Ok(change)
     } else {
-        return cursor.error("SET (timescaledb.materialized_only = …), SET REFRESH … or SET TTL …");
-    };
-    Ok(ViewStatement::Alter { name, change })
+        cursor.error("SET (timescaledb.materialized_only = …), SET REFRESH … or SET TTL …")
+    }
 }
 
 fn refresh(cursor: &mut Cursor<'_>, name: String) -> Result<ViewStatement, SqlError> {
@@ -465,7 +405,9 @@ fn call(start: &Cursor<'_>, mut cursor: Cursor<'_>) -> Result<ViewTokens, SqlErr
             cursor.skip(1);
         }
         match (named.as_str(), place) {
-            ("force", _) | ("", 3) => is_forced = option_value(&mut cursor)?.eq_ignore_ascii_case("true"),
+            ("force", _) | ("", 3) => {
+                is_forced = !cursor.take(&["null"]) && truth("force", Some(option_value(&mut cursor)?.as_str()))?;
+            }
             ("window_start", _) | ("", 1) => range.start_ns = bound(&mut cursor, i64::MIN)?,
             ("window_end", _) | ("", 2) => range.end_ns = bound(&mut cursor, i64::MAX)?,
             ("options", _) => drop(option_value(&mut cursor)?),

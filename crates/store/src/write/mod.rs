@@ -11,10 +11,11 @@ pub(crate) mod resolve;
 pub(crate) mod sealed;
 pub(crate) mod tokens;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
 use codec::COLUMN_VALUES_MAX;
-use index::Slot;
+use index::{DatabaseId, Slot};
 use model::{Batch, Block, Field, HISTOGRAM_FIELD, RejectionKind, Span, TimeRange, VALUE_FIELD, ValueType};
 use tracing_mutex::parkinglot::{Mutex, RwLock};
 
@@ -41,6 +42,8 @@ pub(crate) struct Ingestor {
     admission: admission::Admission,
     /// Why new series are refused at present, if they are.
     refusal: RwLock<Option<String>>,
+    /// Tables that take rows by token alone: those of views.
+    reserved: RwLock<BTreeSet<(DatabaseId, String)>>,
     /// True if there are entries that the log does not hold yet.
     unlogged: AtomicBool,
     /// Exemplars, and since when series count.
@@ -58,6 +61,7 @@ impl Ingestor {
             pressure: Pressure::default(),
             admission: admission::Admission::default(),
             refusal: RwLock::default(),
+            reserved: RwLock::default(),
             unlogged: AtomicBool::new(false),
             exemplars: Mutex::new(exemplars),
             producers: Mutex::new(producers),
@@ -152,6 +156,20 @@ pub struct Rejected {
 }
 
 impl Store {
+    /// From now on rows of a table are refused whose series are not known yet, but for those that are registered by [`Store::register_groups`].
+    pub fn reserve_table(&self, database: &str, table: &str) -> Result<(), StoreError> {
+        let database = self.database_id(database)?;
+        self.ingestor.reserved.write().insert((database, table.to_owned()));
+        Ok(())
+    }
+
+    /// Ends that.
+    pub fn release_table(&self, database: &str, table: &str) {
+        if let Some(database) = self.database_number(database) {
+            self.ingestor.reserved.write().remove(&(database, table.to_owned()));
+        }
+    }
+
     /// Writes a batch; returns when it is on disk. All rows that can be taken are taken, whole or not at all.
     pub fn write(&self, database: &str, batch: &Batch<'_>) -> Result<WriteReport, StoreError> {
         self.write_gated(database, batch, None)

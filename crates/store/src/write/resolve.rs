@@ -305,6 +305,11 @@ impl Store {
         (targets, unknown)
     }
 
+    fn is_reserved(&self, database: DatabaseId, table: &str) -> bool {
+        let reserved = self.ingestor.reserved.read();
+        !reserved.is_empty() && reserved.contains(&(database, table.to_owned()))
+    }
+
     fn register_keys(
         &self,
         to: SeriesTarget<'_>,
@@ -323,6 +328,11 @@ impl Store {
             let hash = key_hash(block, *row);
             if let Entry::Vacant(vacant) = registered.entry(hash) {
                 match (batch.key_decoder)(batch.text(block.keys[*row].text)) {
+                    Ok(identity) if self.is_reserved(to.database, &identity.measurement) => {
+                        let table = &identity.measurement;
+                        let reason = format!("{table:?} is a materialised view: write rows to the table that it reads");
+                        vacant.insert(Err(Refusal::for_good(RejectionKind::Unreadable, reason)));
+                    }
                     Ok(identity) => {
                         let reason = "the group could not be registered".to_owned();
                         vacant.insert(Err(Refusal::for_good(RejectionKind::Unreadable, reason)));

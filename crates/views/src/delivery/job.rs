@@ -174,8 +174,8 @@ impl Job {
         let mut queue = Queue::new(self.shared.db().query_memory().tenant(), sequence);
         let mut pending: Option<Pending> = None;
         loop {
-            let scope = self.allowed_scope().await;
-            self.fill(&mut follower, &mut queue, &mut pending, &scope).await;
+            self.allowed_scope().await;
+            self.fill(&mut follower, &mut queue, &mut pending).await;
             while let Some(chunk) = queue.take_chunk(&self.spec.batching, self.now_ns()) {
                 self.deliver(Arc::new(chunk)).await;
                 queue.settle();
@@ -205,17 +205,16 @@ impl Job {
     }
 
     /// Reads until there is something to deliver.
-    async fn fill(
-        self: &Arc<Self>,
-        follower: &mut Follower,
-        queue: &mut Queue,
-        pending: &mut Option<Pending>,
-        scope: &Arc<Scope>,
-    ) {
+    async fn fill(self: &Arc<Self>, follower: &mut Follower, queue: &mut Queue, pending: &mut Option<Pending>) {
         let limits = &self.spec.batching;
         while !queue.is_full(limits) {
             if let Some(left) = pending.take() {
-                let could_prepare = self.prepare(left, pending, queue, scope).await;
+                // The rights as they are now: they may have been narrowed while it waited for rows.
+                let Ok(scope) = self.scope() else {
+                    *pending = Some(left);
+                    return;
+                };
+                let could_prepare = self.prepare(left, pending, queue, &scope).await;
                 if pending.is_none() {
                     queue.note_read(follower.sequence());
                 }
@@ -283,7 +282,7 @@ impl Job {
         memory: &db::TenantMemory,
         scope: &Arc<Scope>,
     ) -> Result<Prepared, String> {
-        let account = scope.matchers(Right::Read, self.key.database());
+        let account = self.shared.db().read_matchers(scope, self.key.database());
         let mut filter = SeriesFilter::new(&account, &[]).map_err(|error| error.to_string())?;
         let limits = &self.spec.batching;
         match &self.spec.work {
@@ -293,7 +292,7 @@ impl Job {
                     None => Ok(Prepared::default()),
                 }
             }
-            Work::Subscription(_) => prepare(pending, &mut SubscriptionRun, &mut filter, limits, memory),
+            Work::Subscription(work) => prepare(pending, &mut SubscriptionRun::new(work), &mut filter, limits, memory),
         }
     }
 

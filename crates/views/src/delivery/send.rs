@@ -57,7 +57,7 @@ impl Job {
                     Err(reason) => return Verdict::Retry { after_ms: None, reason: reason.clone() }.into(),
                 };
                 let now_ns = self.shared.db().now_ns();
-                self.in_time(hook::post(&**client, request.clone(), now_ns)).await.into()
+                self.in_time(async { hook::post(&**client, request.clone(), now_ns).await.verdict }).await.into()
             }
             _ => Verdict::Refused("rows of another kind".to_owned()).into(),
         }

@@ -6,6 +6,7 @@ use access::grant::Right;
 use access::scope::Scope;
 use influxql::SubscriptionStatement;
 use query::QueryError;
+use query::views::View;
 use serde::Serialize;
 use sql::{
     ClientContext, MissingColumns, NewTrigger, NewTriggerAction, RowProgram, RowProgramText, SqlError, TriggerStatement,
@@ -98,7 +99,8 @@ impl Deliveries {
         check_room(&defined)?;
         let definition = self.definition(new, maker)?;
         if let TriggerAction::Insert { table, .. } = &definition.action {
-            check_cycle(&defined, &name, Edge { from: &definition.table, to: table })?;
+            let views = self.shared.db().views(&name.database);
+            check_cycle((&defined, &views), &name, Edge { from: &definition.table, to: table })?;
         }
         self.store(TRIGGER, &name_text(&name), &definition)?;
         defined.triggers.insert(name, definition);
@@ -231,6 +233,9 @@ impl Deliveries {
                 }
                 for url in destinations {
                     self.shared.urls.check(url, &["http", "https", "udp"]).map_err(QueryError::Invalid)?;
+                    if url.contains(['?', '#']) {
+                        return invalid("a destination has neither ? nor #: rows go to its /write".to_owned());
+                    }
                 }
                 let subscription = SubscriptionDefinition {
                     sends_to_all: *sends_to_all,
@@ -312,13 +317,19 @@ fn check_room(defined: &Defined) -> Result<(), QueryError> {
 }
 
 /// Refuses a trigger whose rows would come back to it.
-fn check_cycle(defined: &Defined, name: &TriggerName, new: Edge<'_>) -> Result<(), QueryError> {
+fn check_cycle(
+    (defined, views): (&Defined, &[Arc<View>]),
+    name: &TriggerName,
+    new: Edge<'_>,
+) -> Result<(), QueryError> {
     let others = defined.triggers.iter().filter(|(other, _)| other.database == name.database && *other != name);
+    let of_views = views.iter().map(|view| Edge { from: view.definition.source(), to: &view.definition.target });
     let edges: Vec<Edge<'_>> = others
         .filter_map(|(_, trigger)| match &trigger.action {
             TriggerAction::Insert { table, .. } => Some(Edge { from: &trigger.table, to: table }),
             TriggerAction::Webhook { .. } => None,
         })
+        .chain(of_views)
         .collect();
     match cycle(new, &edges) {
         Some(way) => invalid(format!("the trigger would feed itself without end: its rows go {}", way.join(" → "))),

@@ -25,6 +25,9 @@ impl UrlRules {
                 schemes.join(":// or ")
             ));
         }
+        if !text.starts_with(wanted.scheme()) {
+            return Err(format!("{}: write {}:// in small letters", without_credentials(text), wanted.scheme()));
+        }
         if wanted.scheme() == "udp" && wanted.port().is_none() {
             return Err(format!("{text}: the address of datagrams needs a port"));
         }
@@ -56,7 +59,8 @@ fn begins_with(wanted: &Url, rule: &Url) -> bool {
 /// An address as others may see it: without user, password and query, which may be secret.
 pub(crate) fn without_credentials(text: &str) -> String {
     let Ok(mut url) = Url::parse(text) else {
-        return text.split(['?', '@']).next().unwrap_or_default().to_owned();
+        // It may have a password.
+        return text.split_once("://").map_or("…", |(scheme, _)| scheme).to_owned() + "://…";
     };
     // An address that cannot have them has none.
     let _ = url.set_username("");

@@ -6,7 +6,7 @@ use db::views::{StoredRow, ViewDelete};
 use model::{Labels, TimeRange};
 use query::Value;
 
-/// Windows that are deleted one by one; more go as one range.
+/// Windows that are deleted one by one; more, of all label sets or of one where few are computed, go as one range.
 const DELETES_MAX: usize = 16;
 
 /// Windows as they are stored.
@@ -51,13 +51,30 @@ pub(super) fn changes(stored: &Stored, computed: Vec<StoredRow>) -> Changes {
     if !stored.is_own {
         delete.clear();
     }
-    if delete.len() <= DELETES_MAX || !stored.is_of_all {
+    let windows = if delete.len() <= DELETES_MAX {
         let window = |(labels, time_ns): (Labels, i64)| (Some(labels), TimeRange::new(time_ns, time_ns));
-        return Changes { delete: ViewDelete { windows: delete.into_iter().map(window).collect() }, write };
+        delete.into_iter().map(window).collect()
+    } else if stored.is_of_all {
+        vec![(None, TimeRange::from_timestamps(delete.iter().map(|(_, time_ns)| time_ns)))]
+    } else {
+        by_labels(delete)
+    };
+    let is_deleted = |row: &StoredRow| {
+        let of_row = |labels: &Option<Labels>| labels.as_ref().is_none_or(|labels| *labels == row.labels);
+        windows.iter().any(|(labels, range)| range.contains(row.time_ns) && of_row(labels))
+    };
+    write.extend(same.into_iter().filter(is_deleted));
+    Changes { delete: ViewDelete { windows }, write }
+}
+
+/// A range for each label set that has windows to be deleted.
+fn by_labels(delete: Vec<(Labels, i64)>) -> Vec<(Option<Labels>, TimeRange)> {
+    let mut ranges: BTreeMap<Labels, TimeRange> = BTreeMap::new();
+    for (labels, time_ns) in delete {
+        let range = ranges.entry(labels).or_insert(TimeRange::EMPTY);
+        *range = range.union(TimeRange::new(time_ns, time_ns));
     }
-    let range = TimeRange::from_timestamps(delete.iter().map(|(_, time_ns)| time_ns));
-    write.extend(same.into_iter().filter(|row| range.contains(row.time_ns)));
-    Changes { delete: ViewDelete { windows: vec![(None, range)] }, write }
+    ranges.into_iter().map(|(labels, range)| (Some(labels), range)).collect()
 }
 
 fn is_same(a: &StoredRow, b: &StoredRow) -> bool {
@@ -114,5 +131,17 @@ mod tests {
         let found = changes(&stored, computed);
         assert_eq!(found.delete.windows, [(None, TimeRange::new(1, 99))]);
         assert_eq!(found.write.len(), 49);
+    }
+
+    #[test]
+    fn many_windows_of_a_label_set_are_deleted_as_a_range_of_it() {
+        let rows: Vec<StoredRow> = (0..100).map(|time_ns| row("a", time_ns, [Some(1.0), None])).collect();
+        let computed = rows.iter().filter(|row| row.time_ns % 2 == 0).cloned().collect();
+        let stored = Stored { rows, frozen_ns: 0, is_of_all: false, is_own: true };
+        let found = changes(&stored, computed);
+        let labels = Labels::from_pairs([("host", "a")]).unwrap();
+        assert_eq!(found.delete.windows, [(Some(labels), TimeRange::new(1, 99))]);
+        let written: Vec<i64> = found.write.iter().map(|row| row.time_ns).collect();
+        assert_eq!(written, (2..99).step_by(2).collect::<Vec<i64>>());
     }
 }

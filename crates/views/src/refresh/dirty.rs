@@ -6,14 +6,14 @@ use std::sync::Arc;
 use db::{Db, LogRecord, LogSeries};
 use model::{Labels, MatchOp, TimeRange};
 use query::plan::Selector;
-use query::views::{View, normalized};
+use query::views::{View, merged_to, normalized};
 
 use super::windows::WindowBatch;
 
 /// Label sets whose windows are computed apart; with more all are computed together.
 const LABEL_SETS_MAX: usize = 32;
 
-/// Pieces that dirty windows become.
+/// Batches that dirty windows become, and ranges of windows of all label sets; with more ranges the oldest become one.
 const PIECES_MAX: usize = 256;
 
 /// Stored windows of a view that changed.
@@ -22,7 +22,7 @@ pub(super) struct Dirty {
     /// The windows of label sets, by where they begin.
     of_labels: BTreeMap<Labels, BTreeSet<i64>>,
     count: usize,
-    /// Ranges of all label sets.
+    /// Ranges of whole windows of all label sets, in order.
     of_all: Vec<TimeRange>,
     pub(super) late_samples_refused: u64,
 }
@@ -32,9 +32,9 @@ impl Dirty {
         self.of_labels.is_empty() && self.of_all.is_empty()
     }
 
-    fn add(&mut self, labels: &Labels, start_ns: i64, count_max: usize) {
+    fn add(&mut self, view: &View, labels: &Labels, start_ns: i64, count_max: usize) {
         if self.count >= count_max {
-            self.forget_labels();
+            self.forget_labels(view);
         }
         if let Some(windows) = self.of_labels.get_mut(labels) {
             self.count += usize::from(windows.insert(start_ns));
@@ -45,22 +45,26 @@ impl Dirty {
     }
 
     /// Makes windows of single label sets windows of all.
-    fn forget_labels(&mut self) {
-        let starts = std::mem::take(&mut self.of_labels).into_values().flatten();
-        self.of_all.extend(starts.map(|start_ns| TimeRange::new(start_ns, start_ns)));
-        self.of_all.sort_by_key(|range| (range.start_ns, range.end_ns));
-        self.of_all.dedup();
+    fn forget_labels(&mut self, view: &View) {
+        self.of_all = merged_to(self.ranges(view), PIECES_MAX);
+        self.of_labels.clear();
         self.count = 0;
     }
 
-    /// The times that have dirty windows.
-    pub(super) fn ranges(&self) -> Vec<TimeRange> {
-        let starts = self.of_labels.values().flatten().map(|start_ns| TimeRange::new(*start_ns, *start_ns));
-        starts.chain(self.of_all.iter().copied()).collect()
+    /// Adds a range of windows of all label sets.
+    fn add_all(&mut self, view: &View, range: TimeRange) {
+        self.of_all.push(view.windows_of(&range));
+        self.of_all = merged_to(normalized(std::mem::take(&mut self.of_all)), PIECES_MAX);
     }
 
-    /// Batches to compute: of few label sets their windows, otherwise the windows of all.
-    pub(super) fn batches(&self, view: &View) -> Vec<WindowBatch> {
+    /// The ranges of windows that are dirty, in order.
+    pub(super) fn ranges(&self, view: &View) -> Vec<TimeRange> {
+        let starts = self.of_labels.values().flatten().map(|start_ns| TimeRange::new(*start_ns, *start_ns));
+        normalized(starts.map(|start| view.windows_of(&start)).chain(self.of_all.iter().copied()).collect())
+    }
+
+    /// Batches to compute: of few label sets their windows, otherwise the windows of all; `None` if they are too many for a pass.
+    pub(super) fn batches(&self, view: &View) -> Option<Vec<WindowBatch>> {
         let whole = |ranges: Vec<TimeRange>| normalized(ranges.iter().map(|range| view.windows_of(range)).collect());
         let mut pieces = Vec::new();
         if self.of_all.is_empty() && self.of_labels.len() <= LABEL_SETS_MAX {
@@ -71,10 +75,10 @@ impl Dirty {
             }
         }
         if pieces.is_empty() || pieces.len() > PIECES_MAX {
-            pieces =
-                whole(self.ranges()).into_iter().map(|range| WindowBatch { range, selectors: Vec::new() }).collect();
+            let ranges = self.ranges(view).into_iter();
+            pieces = ranges.map(|range| WindowBatch { range, selectors: Vec::new() }).collect();
         }
-        pieces
+        (pieces.len() <= PIECES_MAX).then_some(pieces)
     }
 }
 
@@ -143,7 +147,10 @@ impl Follower {
         for view in &mut self.views {
             let of_view = view.window_range(range);
             view.later_rows = view.later_rows.union(of_view);
-            view.dirty.of_all.extend(view.stored_part(&of_view));
+            let stored = view.stored_part(&of_view);
+            if let (Some(stored), Some(of)) = (stored, view.chain.last()) {
+                view.dirty.add_all(of, stored);
+            }
         }
     }
 
@@ -176,8 +183,8 @@ impl Followed {
             self.later_rows = self.later_rows.union(TimeRange::new(start_ns, start_ns));
         } else if start_ns < self.frozen_ns {
             self.dirty.late_samples_refused += 1;
-        } else {
-            self.dirty.add(labels, start_ns, count_max);
+        } else if let Some(view) = self.chain.last() {
+            self.dirty.add(view, labels, start_ns, count_max);
         }
     }
 
@@ -190,5 +197,68 @@ impl Followed {
     fn stored_part(&self, range: &TimeRange) -> Option<TimeRange> {
         let end_ns = range.end_ns.min(self.watermark_ns().saturating_sub(1));
         (range.start_ns <= end_ns).then(|| TimeRange::new(range.start_ns, end_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::ValueType;
+    use query::Interval;
+    use query::views::{Dialect, ViewDefinition, ViewOptions, ViewState, WindowWidth};
+
+    use super::*;
+
+    const WIDTH_NS: i64 = 60_000_000_000;
+
+    fn view() -> View {
+        let plan = "(->> (rows-of \"t\") (groupby 1m '((sum \"v\")) (by '(\"h\"))) (map \"s\" (column \"sum v\")))";
+        let definition = ViewDefinition {
+            name: "v".to_owned(),
+            database: "d".to_owned(),
+            target: "v".to_owned(),
+            time_name: "time".to_owned(),
+            plan: query::parse(plan, 0).unwrap(),
+            windows: WindowWidth { width: Interval::of_ns(WIDTH_NS), origin_ns: 0, zone: "UTC".to_owned() },
+            fields: vec![("s".to_owned(), ValueType::F64)],
+            options: ViewOptions::default(),
+            maker: String::new(),
+            statement: String::new(),
+            dialect: Dialect::Sql,
+        };
+        let bins = definition.windows.bins().unwrap();
+        View { id: 0, definition, bins, state: ViewState::default() }
+    }
+
+    fn dirty(view: &View, windows: i64, count_max: usize) -> Dirty {
+        let labels = Labels::from_pairs([("h", "a")]).unwrap();
+        let mut dirty = Dirty::default();
+        (0..windows).for_each(|window| dirty.add(view, &labels, 2 * window * WIDTH_NS, count_max));
+        dirty
+    }
+
+    #[test]
+    fn few_windows_are_batches_of_their_label_set() {
+        let view = view();
+        let batches = dirty(&view, 3, 1_000).batches(&view).unwrap();
+        assert_eq!(batches.len(), 3);
+        assert!(batches.iter().all(|batch| batch.selectors.len() == 1));
+    }
+
+    #[test]
+    fn windows_that_are_too_many_for_a_pass_are_ranges() {
+        let view = view();
+        let many = dirty(&view, 1_000, 10_000);
+        assert!(many.batches(&view).is_none());
+        assert_eq!(many.ranges(&view).len(), 1_000);
+    }
+
+    #[test]
+    fn what_is_known_of_dirty_windows_is_bounded() {
+        let view = view();
+        let many = dirty(&view, 10_000, 40);
+        assert!(many.of_all.len() <= PIECES_MAX && many.count <= 40);
+        let ranges = many.ranges(&view);
+        let is_dirty = |time_ns: i64| ranges.iter().any(|range| range.contains(time_ns));
+        assert!((0..10_000).all(|window| is_dirty(2 * window * WIDTH_NS)));
     }
 }

@@ -5,23 +5,25 @@
 //! ([`changes`]). Then windows that are over by now, and ranges that are pending (what was there before the view, what was deleted, what the
 //! log does not hold any more) are computed piece by piece, newest first. All of it can be repeated: a crash in between needs nothing.
 //!
-//! * this file: passes · [`windows`]: computing windows of one view · [`thread`]: when passes run
+//! * this file: passes · [`windows`]: computing windows of one view · [`retry`]: how long one that failed waits · [`thread`]: when passes run
 
 mod changes;
 mod dirty;
+mod retry;
 mod thread;
 mod windows;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use db::views::ViewWindows;
+use db::views::{ViewMark, ViewWindows};
 use db::{Db, LogCursor, LogRead};
 use model::TimeRange;
 use query::QueryError;
 use query::views::{RefreshPolicy, View};
 
 use dirty::{Dirty, Follower};
+use retry::Retry;
 pub use thread::RefreshThread;
 
 /// Pieces of a view after which its state is saved: after a crash so many are computed again.
@@ -40,6 +42,8 @@ pub struct RefreshLimits {
     pub samples_max: u64,
     /// Nanoseconds between saves of the log's position.
     pub save_interval_ns: i64,
+    /// Samples of the log that a pass reads, and what a batch of it has beyond.
+    pub log_samples_max: usize,
 }
 
 impl Default for RefreshLimits {
@@ -50,6 +54,7 @@ impl Default for RefreshLimits {
             piece_windows_max: 4_096,
             samples_max: 20_000_000,
             save_interval_ns: 5_000_000_000,
+            log_samples_max: 2_000_000,
         }
     }
 }
@@ -57,15 +62,30 @@ impl Default for RefreshLimits {
 /// A database between passes.
 #[derive(Default)]
 struct Database {
+    /// Opened anew, where it was saved, after a pass that did not store what it had read.
     cursor: Option<LogCursor>,
-    saved_sequence: u64,
+    /// Up to which the log is stored, or pending on disk.
+    stored_sequence: u64,
     saved_ns: i64,
-    /// The times of rows that came for windows that are not stored yet, by view; of a view that is missing nothing is known.
-    later_rows: HashMap<String, TimeRange>,
-    /// Windows of a piece, by view: as many as went well.
-    piece_windows: HashMap<String, usize>,
-    /// Pieces since a view's state was saved.
-    unsaved: HashMap<String, usize>,
+    /// Its views, by their numbers.
+    views: HashMap<u64, Progress>,
+}
+
+/// A view between passes.
+struct Progress {
+    /// The times of rows that came for windows that are not stored yet; `None` if nothing is known.
+    later_rows: Option<TimeRange>,
+    /// Windows of a piece: as many as went well.
+    piece_windows: usize,
+    /// Pieces since its state was saved.
+    unsaved: usize,
+    retry: Retry,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { later_rows: None, piece_windows: 64, unsaved: 0, retry: Retry::default() }
+    }
 }
 
 /// Keeps views right, pass by pass.
@@ -94,14 +114,20 @@ impl Refresher {
     /// The first error of a database; the others had their pass.
     pub fn pass(&mut self) -> Result<bool, QueryError> {
         let names = self.db.view_databases();
-        self.forget_others(&names)?;
-        let (mut has_more, mut failed) = (false, None);
+        let (mut has_more, mut failed) = (false, self.forget_others(&names).err());
         for name in names {
             let database = self.databases.entry(name.clone()).or_default();
             let mut pass = Pass { db: &self.db, limits: &self.limits, database };
             match pass.run(&name) {
                 Ok(more) => has_more |= more,
-                Err(error) => drop(failed.get_or_insert(error)),
+                Err(error) => {
+                    let message = error.to_string();
+                    let note = |view: &Arc<View>| {
+                        self.db.note_view(view, |status| status.error = Some(message.clone()));
+                    };
+                    self.db.views(&name).iter().for_each(note);
+                    let _ = failed.get_or_insert(error);
+                }
             }
         }
         failed.map_or(Ok(has_more), Err)
@@ -117,9 +143,9 @@ impl Refresher {
                 self.db.save_view_state(&view)?;
             }
             if let Some(cursor) = &database.cursor
-                && database.saved_sequence > 0
+                && database.stored_sequence > 0
             {
-                cursor.save(database.saved_sequence)?;
+                cursor.save(database.stored_sequence)?;
             }
         }
         Ok(())
@@ -129,8 +155,9 @@ impl Refresher {
     fn forget_others(&mut self, names: &BTreeSet<String>) -> Result<(), QueryError> {
         let gone: Vec<String> = self.databases.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in gone {
-            self.databases.remove(&name);
+            // Where this fails the next pass tries again.
             self.db.remove_log_cursor(&cursor_name(&name))?;
+            self.databases.remove(&name);
         }
         Ok(())
     }
@@ -146,20 +173,39 @@ impl Pass<'_> {
         if self.database.cursor.is_none() {
             self.database.cursor = Some(self.db.log_cursor(&cursor_name(name), Some(name))?);
         }
-        let views = in_order(self.db, name);
+        // The mark first: then every view is listed that was there at the mark.
         let Some(mark) = self.db.mark_views()? else { return Ok(true) };
-        let (dirty, sequence) = self.follow(&views, mark.sequence)?;
-        let mut has_more = sequence < mark.sequence;
+        let views = in_order(self.db, name);
+        let ids: HashSet<u64> = views.iter().map(|view| view.id).collect();
+        self.database.views.retain(|id, _| ids.contains(id));
+        let mut has_more = match self.catch_up(name, &views, &mark) {
+            Ok(has_more) => has_more,
+            Err(error) => {
+                // What was read and not stored is read again, from where the cursor was saved.
+                self.database.cursor = None;
+                return Err(error);
+            }
+        };
+        for view in &views {
+            match self.db.note_view_frozen(view) {
+                Ok(()) => has_more |= self.refresh(view),
+                Err(error) => self.fail(view, &error),
+            }
+        }
+        Ok(has_more)
+    }
+
+    /// Stores what the log changes of stored windows; returns whether it has more up to the mark.
+    fn catch_up(&mut self, name: &str, views: &[Arc<View>], mark: &ViewMark) -> Result<bool, QueryError> {
+        let (dirty, sequence) = self.follow(views, mark.sequence)?;
         for (view, dirty) in views.iter().zip(dirty) {
             self.take_dirty(view, &dirty)?;
         }
         // What was read is stored, or pending on disk.
-        if !has_more {
-            self.db.note_views_right(name, &mark);
-        }
         self.save(sequence)?;
-        for view in &views {
-            has_more |= self.refresh(view)?;
+        let has_more = sequence < mark.sequence;
+        if !has_more {
+            self.db.note_views_right(name, mark);
         }
         Ok(has_more)
     }
@@ -168,7 +214,8 @@ impl Pass<'_> {
     fn follow(&mut self, views: &[Arc<View>], through: u64) -> Result<(Vec<Dirty>, u64), QueryError> {
         let mut follower = Follower::new(self.db, views, self.limits.dirty_max);
         let mut last = self.database.cursor.as_ref().map_or(0, LogCursor::sequence);
-        while last < through {
+        let mut samples = 0;
+        while last < through && samples < self.limits.log_samples_max {
             let Some(cursor) = &mut self.database.cursor else { break };
             match cursor.read()? {
                 LogRead::End => {
@@ -180,13 +227,14 @@ impl Pass<'_> {
                     last = gap.sequences.1;
                 }
                 LogRead::Records(batch) => {
+                    samples += batch.records.iter().map(|record| record.samples.len()).sum::<usize>();
                     batch.records.iter().for_each(|record| follower.record(record));
                     last = batch.last_sequence;
                 }
             }
         }
         for (view, seen) in views.iter().zip(follower.later_rows()) {
-            if let Some(known) = self.database.later_rows.get_mut(&view.definition.name) {
+            if let Some(known) = self.database.views.get_mut(&view.id).and_then(|of| of.later_rows.as_mut()) {
                 *known = known.union(*seen);
             }
         }
@@ -194,24 +242,35 @@ impl Pass<'_> {
     }
 
     /// Computes the windows that changed again, or has them computed when they are due.
-    fn take_dirty(&self, view: &View, dirty: &Dirty) -> Result<(), QueryError> {
+    fn take_dirty(&mut self, view: &View, dirty: &Dirty) -> Result<(), QueryError> {
         if dirty.late_samples_refused > 0 {
             self.db.note_view(view, |status| status.late_samples_refused += dirty.late_samples_refused);
         }
         if dirty.is_empty() {
             return Ok(());
         }
-        let pieces = dirty.batches(view);
-        if !self.is_due(view) {
-            return self.db.add_view_ranges(view, &dirty.ranges());
-        }
+        let pieces = if self.is_due(view) && !self.is_waiting(view) { dirty.batches(view) } else { None };
+        let Some(pieces) = pieces else { return self.db.add_view_ranges(view, &dirty.ranges(view)) };
         for piece in &pieces {
             if let Err(error) = windows::refresh(self.db, view, piece, self.limits) {
-                self.db.note_view(view, |status| status.error = Some(error.to_string()));
-                return self.db.add_view_ranges(view, &dirty.ranges());
+                self.fail(view, &error);
+                return self.db.add_view_ranges(view, &dirty.ranges(view));
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a view failed and is not tried again yet.
+    fn is_waiting(&self, view: &View) -> bool {
+        let now_ns = self.db.clock().monotonic_ns();
+        self.database.views.get(&view.id).is_some_and(|progress| progress.retry.is_waiting(now_ns))
+    }
+
+    /// Notes that a view could not be refreshed: it is tried again later, and the others go on.
+    fn fail(&mut self, view: &View, error: &QueryError) {
+        let now_ns = self.db.clock().monotonic_ns();
+        self.database.views.entry(view.id).or_default().retry.fail(now_ns);
+        self.db.note_view(view, |status| status.error = Some(error.to_string()));
     }
 
     fn is_due(&self, view: &View) -> bool {
@@ -227,34 +286,41 @@ impl Pass<'_> {
         }
     }
 
-    /// Computes windows that are over and pieces of what is pending; returns whether more is pending.
-    fn refresh(&mut self, view: &Arc<View>) -> Result<bool, QueryError> {
-        let (database, name) = (&view.definition.database, &view.definition.name);
-        let db = self.db;
-        let current = || db.view(database, name);
-        if !self.is_due(view) {
-            return Ok(false);
+    /// Computes windows that are over and pieces of what is pending; returns whether more is to be done at once.
+    fn refresh(&mut self, view: &Arc<View>) -> bool {
+        if !self.is_due(view) || self.is_waiting(view) {
+            return false;
         }
-        let Some(mut view) = current() else { return Ok(false) };
-        self.advance(&view)?;
-        for number in 1..=self.limits.pieces_max {
-            let Some(now) = current() else { return Ok(false) };
-            view = now;
-            let Some(pending) = self.db.next_view_range(&view) else { break };
-            let piece_windows = self.database.piece_windows.entry(name.clone()).or_insert(64);
-            let work = windows::Work { db: self.db, view: &view, limits: self.limits };
-            let unsaved = self.database.unsaved.entry(name.clone()).or_default();
-            *unsaved = (*unsaved + 1) % UNSAVED_MAX;
-            let is_last = number == self.limits.pieces_max || *unsaved == 0;
-            if let Err(error) = work.compute_newest(pending, piece_windows, is_last) {
-                self.db.note_view(&view, |status| status.error = Some(error.to_string()));
-                return Ok(false);
+        match self.advance_and_compute(view) {
+            Ok(has_more) => has_more,
+            Err(error) => {
+                self.fail(view, &error);
+                false
             }
         }
-        let is_done = current().is_none_or(|view| self.db.next_view_range(&view).is_none());
+    }
+
+    fn advance_and_compute(&mut self, view: &Arc<View>) -> Result<bool, QueryError> {
+        let db = self.db;
+        let current = || current(db, view);
+        let Some(now) = current() else { return Ok(false) };
+        self.advance(&now)?;
+        for number in 1..=self.limits.pieces_max {
+            // Before the range is chosen: what is deleted from here on stays pending.
+            let _piece = db.begin_view_piece();
+            let Some(now) = current() else { return Ok(false) };
+            let Some(pending) = db.next_view_range(&now) else { break };
+            let progress = self.database.views.entry(view.id).or_default();
+            let work = windows::Work { db, view: &now, limits: self.limits };
+            progress.unsaved = (progress.unsaved + 1) % UNSAVED_MAX;
+            let is_last = number == self.limits.pieces_max || progress.unsaved == 0;
+            work.compute_newest(pending, &mut progress.piece_windows, is_last)?;
+        }
+        let is_done = current().is_none_or(|view| db.next_view_range(&view).is_none());
         if is_done {
-            let now_ns = self.db.now_ns();
-            self.db.note_view(&view, |status| {
+            self.database.views.entry(view.id).or_default().retry = Retry::default();
+            let now_ns = db.now_ns();
+            db.note_view(view, |status| {
                 (status.error, status.is_requested, status.refreshed_ns) = (None, false, Some(now_ns));
             });
         }
@@ -266,15 +332,15 @@ impl Pass<'_> {
         if !self.db.advance_view(view)? {
             return Ok(());
         }
-        let name = &view.definition.name;
-        let Some(current) = self.db.view(&view.definition.database, name) else { return Ok(()) };
+        let Some(current) = current(self.db, view) else { return Ok(()) };
         let watermark_ns = current.state.watermark_ns;
-        let Some(seen) = self.database.later_rows.get_mut(name) else {
+        let progress = self.database.views.entry(view.id).or_default();
+        let Some(seen) = &mut progress.later_rows else {
             // From here on the log tells of every row.
             let later =
                 ViewWindows { view: &current, range: TimeRange::new(watermark_ns, i64::MAX), selectors: Vec::new() };
             let extent = self.db.view_extent(&later, &self.db.budget(self.limits.samples_max))?;
-            self.database.later_rows.insert(name.clone(), extent);
+            progress.later_rows = Some(extent);
             return Ok(());
         };
         let moved = TimeRange::new(view.state.watermark_ns, watermark_ns.saturating_sub(1));
@@ -293,14 +359,18 @@ impl Pass<'_> {
     fn save(&mut self, sequence: u64) -> Result<(), QueryError> {
         let now_ns = self.db.now_ns();
         let is_due = now_ns.saturating_sub(self.database.saved_ns) >= self.limits.save_interval_ns;
-        let is_moved = sequence > self.database.saved_sequence;
-        if let Some(cursor) = self.database.cursor.as_ref().filter(|_| is_due && is_moved) {
+        if let Some(cursor) = self.database.cursor.as_ref().filter(|_| is_due) {
             cursor.save(sequence)?;
             self.database.saved_ns = now_ns;
         }
-        self.database.saved_sequence = self.database.saved_sequence.max(sequence);
+        self.database.stored_sequence = self.database.stored_sequence.max(sequence);
         Ok(())
     }
+}
+
+/// A view as it is now; `None` if it was dropped, though another one has its name.
+fn current(db: &Db, view: &View) -> Option<Arc<View>> {
+    db.view(&view.definition.database, &view.definition.name).filter(|current| current.id == view.id)
 }
 
 /// The views of a database, those that others read before them.

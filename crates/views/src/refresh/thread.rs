@@ -41,18 +41,18 @@ pub struct RefreshThread {
 }
 
 impl RefreshThread {
-    /// Starts the thread.
+    /// Starts the thread, which says by `warn` why it cannot refresh, once for each reason.
     ///
     /// # Errors
     /// If the system has no thread.
-    pub fn start(db: &Arc<Db>) -> io::Result<Self> {
+    pub fn start(db: &Arc<Db>, warn: fn(&str)) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let listener: Arc<dyn CommitListener> = shared.clone();
         db.listen_to_commits(Arc::downgrade(&listener));
         let refresher = Refresher::new(db.clone(), RefreshLimits::default());
         let of_thread = shared.clone();
         let builder = std::thread::Builder::new().name("views".to_owned());
-        let thread = builder.spawn(move || repeat(refresher, &of_thread))?;
+        let thread = builder.spawn(move || repeat(refresher, &of_thread, warn))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
@@ -73,9 +73,16 @@ impl Drop for RefreshThread {
     }
 }
 
-fn repeat(mut refresher: Refresher, shared: &Shared) {
+fn repeat(mut refresher: Refresher, shared: &Shared, warn: fn(&str)) {
+    let mut failure: Option<String> = None;
     loop {
-        let pause = match refresher.pass() {
+        let passed = refresher.pass();
+        let reason = passed.as_ref().err().map(ToString::to_string);
+        if let Some(reason) = reason.as_ref().filter(|_| reason != failure) {
+            warn(&format!("materialised views are not refreshed: {reason}"));
+        }
+        failure = reason;
+        let pause = match passed {
             Ok(true) => Duration::from_millis(1),
             Ok(false) if std::mem::take(&mut shared.state.lock().has_more) => BUSY_PAUSE,
             Ok(false) => IDLE_PAUSE,

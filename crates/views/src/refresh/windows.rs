@@ -35,6 +35,8 @@ pub(super) fn refresh(db: &Db, view: &View, piece: &WindowBatch, limits: &Refres
     let windows = ViewWindows { view, range, selectors: piece.selectors.clone() };
     let computed = db.computed_view_rows(&windows, &budget(db, limits))?;
     let rows = db.stored_view_rows(&windows, &budget(db, limits))?;
+    // What expired while it was computed is not computed either.
+    let frozen_ns = frozen_ns.max(db.view_frozen_before_ns(view));
     let stored =
         Stored { rows, frozen_ns, is_of_all: piece.selectors.is_empty(), is_own: view.definition.is_exposed() };
     let changes = changes(&stored, computed);

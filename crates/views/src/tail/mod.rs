@@ -27,6 +27,15 @@ const HEARTBEAT_MS: u64 = 15_000;
 /// How long a client that is cut off may take to read why.
 const GOODBYE_MS: u64 = 30_000;
 
+/// How long a client may leave what it is sent unread.
+const SENDING_MS_MAX: u64 = 60_000;
+
+/// Selectors of a stream.
+const SETS_MAX: usize = 100;
+
+/// Bytes of the values of all their matchers: patterns are compiled again with each batch.
+const MATCHERS_BYTES_MAX: usize = 16 << 10;
+
 /// What a client wants to see of a database.
 #[derive(Debug, Clone)]
 pub struct TailRequest {
@@ -103,6 +112,12 @@ impl Streams {
         request: TailRequest,
         access: Arc<TailAccess>,
     ) -> Result<mpsc::Receiver<Vec<u8>>, TailError> {
+        let bytes: usize = request.matcher_sets.iter().flatten().map(|matcher| matcher.value.len()).sum();
+        if request.matcher_sets.len() > SETS_MAX || bytes > MATCHERS_BYTES_MAX {
+            return Err(TailError::Invalid(format!(
+                "match[]: a stream has at most {SETS_MAX} selectors, with {MATCHERS_BYTES_MAX} bytes of values together"
+            )));
+        }
         let account = access().map_err(TailError::Invalid)?;
         SeriesFilter::new(&account, &request.matcher_sets).map_err(|error| TailError::Invalid(error.to_string()))?;
         let durable = self.feed.db.durable_sequence();
@@ -194,16 +209,20 @@ impl Stream {
                     *sent_through = self.follower.sequence();
                 }
                 Step::Gap(gap) => {
-                    let text = events::gap(gap.sequences);
-                    if self.sender.send(text).await.is_err() {
+                    let tasks = self.streams.feed.network.tasks.clone();
+                    let sent = tokio::select! {
+                        sent = self.sender.send(events::gap(gap.sequences)) => sent,
+                        () = tasks.sleep_ms(SENDING_MS_MAX) => return self.too_slow(),
+                    };
+                    if sent.is_err() {
                         return Ending::Left;
                     }
                     *sent_through = self.follower.sequence();
                 }
                 Step::CaughtUp => {
                     *sent_through = self.follower.sequence();
-                    if self.rest(*sent_through).await.is_err() {
-                        return Ending::Left;
+                    if let Err(ending) = self.rest(*sent_through).await {
+                        return ending;
                     }
                 }
                 Step::Overrun => return self.too_slow(),
@@ -212,12 +231,16 @@ impl Stream {
     }
 
     /// Waits for more to be written, and says at times that the stream is there.
-    async fn rest(&mut self, sequence: u64) -> Result<(), ()> {
+    async fn rest(&mut self, sequence: u64) -> Result<(), Ending> {
         let tasks = self.streams.feed.network.tasks.clone();
         tokio::select! {
-            () = self.follower.changed() => Ok(()),
-            () = self.sender.closed() => Err(()),
-            () = tasks.sleep_ms(HEARTBEAT_MS) => self.sender.send(events::heartbeat(sequence)).await.map_err(drop),
+            () = self.follower.changed() => return Ok(()),
+            () = self.sender.closed() => return Err(Ending::Left),
+            () = tasks.sleep_ms(HEARTBEAT_MS) => {}
+        }
+        tokio::select! {
+            sent = self.sender.send(events::heartbeat(sequence)) => sent.map_err(|_| Ending::Left),
+            () = tasks.sleep_ms(SENDING_MS_MAX) => Err(self.too_slow()),
         }
     }
 
@@ -242,6 +265,7 @@ impl Stream {
             }
             let sent = tokio::select! {
                 sent = self.sender.send(text) => sent,
+                () = tasks.sleep_ms(SENDING_MS_MAX) => return Err(self.too_slow()),
                 // The batch must not stay as long as a client that has stopped reading.
                 () = self.follower.overrun() => return Err(self.too_slow()),
             };
