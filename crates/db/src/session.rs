@@ -22,6 +22,11 @@ impl Db {
         StoreSession::new(host, budget)
     }
 
+    /// The number of a database, if there is one of that name; it is never given to another one.
+    pub fn database_number(&self, name: &str) -> Option<u32> {
+        self.store.database_number(name)
+    }
+
     /// Small named documents of a kind: accounts, say. By name.
     pub fn documents(&self, kind: &str) -> Vec<(String, Arc<[u8]>)> {
         self.store.documents(kind)

@@ -19,3 +19,4 @@ pub mod tail;
 mod trigger;
 
 pub use refresh::{RefreshLimits, RefreshThread, Refresher};
+pub use subscription::{ORIGIN_HEADER, origin_text};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use db::{LogRecord, LogSample, LogValue};
-use model::{Labels, is_stale_bits};
+use model::{Labels, ValueType, is_stale_bits};
 use query::{TableSchema, Value};
 
 use crate::series_filter::SeriesFilter;
@@ -75,6 +75,18 @@ pub(crate) fn sql_value(value: &LogValue) -> Option<Value> {
     })
 }
 
+/// The type of a value; `None` for native histograms, which tables do not have.
+const fn value_type(value: &LogValue) -> Option<ValueType> {
+    Some(match value {
+        LogValue::Float(_) => ValueType::F64,
+        LogValue::Integer(_) => ValueType::I64,
+        LogValue::Unsigned(_) => ValueType::U64,
+        LogValue::Bool(_) => ValueType::Bool,
+        LogValue::Text(_) => ValueType::String,
+        LogValue::Histogram(_) => return None,
+    })
+}
+
 /// Rows as tables have them: time, tags, fields.
 pub(crate) struct RowShape<'a> {
     schema: &'a TableSchema,
@@ -90,12 +102,17 @@ impl<'a> RowShape<'a> {
         Self { schema, fields }
     }
 
-    /// Returns whether all columns of a row are known.
+    /// Returns whether all columns of a row are known, with the types of their values.
     pub(crate) fn has_columns_of(&self, row: &Row<'_>) -> bool {
         let has_tag = |name: &str| self.schema.tags.binary_search_by(|tag| tag.as_str().cmp(name)).is_ok();
         let tags = row.tags();
         tags.iter().all(|(name, _)| has_tag(name))
-            && row.fields().all(|(name, value)| sql_value(value).is_none() || self.fields.contains_key(name))
+            && row.fields().all(|(name, value)| value_type(value).is_none_or(|found| self.type_of(name) == Some(found)))
+    }
+
+    fn type_of(&self, field: &str) -> Option<ValueType> {
+        let index = self.fields.get(field)?.checked_sub(1 + self.schema.tags.len())?;
+        self.schema.fields.get(index).map(|(_, value_type)| *value_type)
     }
 
     /// The values of a row.
@@ -120,7 +137,7 @@ mod tests {
     use std::sync::Arc;
 
     use db::LogSeries;
-    use model::{STALE_NAN_BITS, ValueType};
+    use model::STALE_NAN_BITS;
 
     use super::*;
 
@@ -156,6 +173,8 @@ mod tests {
         assert_eq!(values, expected);
         let other = sample("a", "new", 1, LogValue::Bool(true));
         assert!(!shape.has_columns_of(&Row { samples: Cow::Owned(vec![other]) }));
+        let retyped = sample("a", "v", 1, LogValue::Text("x".into()));
+        assert!(!shape.has_columns_of(&Row { samples: Cow::Owned(vec![retyped]) }));
         assert!(rows(&record).all(|row| shape.has_columns_of(&row)));
     }
 }

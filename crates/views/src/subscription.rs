@@ -12,6 +12,14 @@ use crate::delivery::queue::{Chunk, Payload, RowWork};
 use crate::hook;
 use crate::rows::{Row, sql_value};
 
+/// The header of a subscription's requests that names the data folder that sends them, by its incarnation in hexadecimal digits.
+pub const ORIGIN_HEADER: &str = "X-Thalweg-Origin";
+
+/// The value of that header.
+pub fn origin_text(incarnation: u64) -> String {
+    format!("{incarnation:x}")
+}
+
 /// What a job of a subscription does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SubscriptionWork {
@@ -109,7 +117,9 @@ impl SubscriptionWork {
         body.push('\n');
         let request =
             HttpRequest { method: "POST", url: self.url(destination), headers: Vec::new(), body: body.into_bytes() };
-        let request = request.with_header("Content-Type", "text/plain; charset=utf-8");
+        let request = request
+            .with_header("Content-Type", "text/plain; charset=utf-8")
+            .with_header(ORIGIN_HEADER, origin_text(shared.db().incarnation()));
         // Its password may be changed, its database made: what is written meanwhile waits.
         match hook::post(&**client, request, shared.db().now_ns()).await {
             hook::Answer { status: Some(300..=399 | 401 | 403 | 404), verdict: Verdict::Refused(reason) } => {

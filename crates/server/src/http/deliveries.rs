@@ -9,7 +9,7 @@ use platform::Platform;
 use platform::network::NetworkPlatform;
 use query::{Budget, QueryError, Value};
 use sql::{Answer, Column, Relation, SqlError, TRIGGER_COLUMNS, TriggerStatement};
-use views::delivery::{Deliveries, DeliveryOptions, DeliveryReport, ListedSubscription, Maker, Owners};
+use views::delivery::{Deliveries, DeliveryOptions, DeliveryReport, ListedSubscription, Maker, OwnerScope, Owners};
 
 use crate::error::ApiError;
 use crate::sign_in::Caller;
@@ -25,16 +25,16 @@ struct ServerOwners {
 }
 
 impl Owners for ServerOwners {
-    fn scope(&self, owner: &str) -> Result<Arc<Scope>, String> {
+    fn scope(&self, owner: &str) -> Result<OwnerScope, String> {
         let state = self.state.upgrade().ok_or_else(|| "the server stops".to_owned())?;
         // It was made by a client that was let in without an account, which could do everything.
         if owner.is_empty() || !state.sign_in.is_required {
-            return Ok(Scope::open());
+            return Ok(OwnerScope { scope: Scope::open(), created_ns: None });
         }
         let (directory, now_ns) = (state.sign_in.directory(), state.db.now_ns());
         let entry = directory.get(owner).filter(|entry| !entry.account.is_expired(now_ns));
         entry
-            .map(|entry| entry.scope.clone())
+            .map(|entry| OwnerScope { scope: entry.scope.clone(), created_ns: Some(entry.account.created_ns) })
             .ok_or_else(|| format!("the account {owner} is none of this server's own, or has expired"))
     }
 

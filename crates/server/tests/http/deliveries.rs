@@ -277,3 +277,23 @@ fn a_subscription_mirrors_a_database() {
     assert!(query("DROP SUBSCRIPTION \"m 1\" ON \"default\".autogen").contains("{\"statement_id\":0}"));
     assert!(!query("SHOW SUBSCRIPTIONS").contains("autogen"));
 }
+
+#[test]
+fn a_subscription_to_its_own_server_is_refused() {
+    let server = Running::start();
+    server.write("start v=0 1000000000");
+    let statement =
+        format!("CREATE SUBSCRIPTION own ON \"default\".autogen DESTINATIONS ALL 'http://{}'", server.address);
+    let statement: String = form_urlencoded::byte_serialize(statement.as_bytes()).collect();
+    let made = server.post(&format!("/query?db=default&q={statement}"), b"").body;
+    assert_eq!(made, "{\"results\":[{\"statement_id\":0}]}\n");
+    server.write("cpu v=1 2000000000");
+    wait_until("it is refused", || {
+        let listed = server.get("/api/v1/triggers").body;
+        listed.contains("a subscription sends to its own server") && listed.contains(r#""failed_rows":1"#)
+    });
+    let origin = views::origin_text(server.db.incarnation());
+    let write =
+        |origin: &str| server.send("POST", "/write?db=default", &[(views::ORIGIN_HEADER, origin)], "m v=1 1").status;
+    assert_eq!((write(&origin), write("0")), (400, 204));
+}

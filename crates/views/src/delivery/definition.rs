@@ -85,6 +85,20 @@ pub(crate) enum TriggerAction {
     },
 }
 
+/// Where a trigger or a subscription comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// The account that made it.
+    pub(crate) owner: String,
+    /// When that account was made: a later one of its name is another. Absent in older documents, and where no client signs in.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) owner_created_ns: Option<i64>,
+    pub(crate) created_ns: i64,
+    /// The number of its database: a later one of its name is another. Absent in older documents.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) database_number: Option<u32>,
+}
+
 /// A trigger.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TriggerDefinition {
@@ -92,9 +106,8 @@ pub(crate) struct TriggerDefinition {
     pub(crate) condition: String,
     pub(crate) action: TriggerAction,
     pub(crate) batching: Batching,
-    /// The account that made it.
-    pub(crate) owner: String,
-    pub(crate) created_ns: i64,
+    #[serde(flatten)]
+    pub(crate) origin: Origin,
     pub(crate) is_enabled: bool,
 }
 
@@ -103,8 +116,15 @@ pub(crate) struct TriggerDefinition {
 pub(crate) struct SubscriptionDefinition {
     pub(crate) sends_to_all: bool,
     pub(crate) destinations: Vec<String>,
-    pub(crate) owner: String,
-    pub(crate) created_ns: i64,
+    #[serde(flatten)]
+    pub(crate) origin: Origin,
+}
+
+impl SubscriptionDefinition {
+    /// How many jobs it is.
+    pub(super) const fn jobs(&self) -> usize {
+        if self.sends_to_all { self.destinations.len() } else { 1 }
+    }
 }
 
 /// Names a job: a trigger, or some destinations of a subscription.
@@ -147,6 +167,15 @@ impl fmt::Display for JobKey {
         };
         write!(out, "the {kind} {} of the database {}", self.name(), self.database())
     }
+}
+
+/// The kind and the name of the document to which a cursor belongs; `None` for cursors of others.
+pub(super) fn document_of_cursor(cursor: &str) -> Option<(&'static str, &str)> {
+    if let Some(name) = cursor.strip_prefix("trigger/") {
+        return Some((TRIGGER, name));
+    }
+    let (name, _) = cursor.strip_prefix("subscription/")?.rsplit_once('/')?;
+    Some((SUBSCRIPTION, name))
 }
 
 /// The name of a document.
@@ -192,6 +221,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn cursors_name_their_documents() {
+        let name = SubscriptionName { database: "d/0".into(), policy: "p".into(), name: "n".into() };
+        let cursor = JobKey::Subscription(name.clone(), 12).cursor();
+        assert_eq!(document_of_cursor(&cursor), Some((SUBSCRIPTION, name_text(&name).as_str())));
+        let name = TriggerName { database: "d".into(), name: "t/1".into() };
+        let cursor = JobKey::Trigger(name.clone()).cursor();
+        assert_eq!(document_of_cursor(&cursor), Some((TRIGGER, name_text(&name).as_str())));
+        assert_eq!(document_of_cursor("views:d"), None);
+    }
+
+    #[test]
     fn documents_come_back() {
         let name = TriggerName { database: "d \"x".to_owned(), name: "t".to_owned() };
         assert_eq!(name_text(&name), r#"["d \"x","t"]"#);
@@ -203,8 +243,7 @@ mod tests {
             condition: "a > 1".to_owned(),
             action,
             batching,
-            owner: String::new(),
-            created_ns: 7,
+            origin: Origin { owner: String::new(), owner_created_ns: None, created_ns: 7, database_number: None },
             is_enabled: true,
         };
         let bytes = serde_json::to_vec(&trigger).unwrap();
@@ -213,5 +252,13 @@ mod tests {
         let read: (TriggerName, TriggerDefinition) = decode(&name_text(&name), &bytes).unwrap();
         assert!(read == (name, trigger));
         assert!(decode::<TriggerName, TriggerDefinition>("[\"a\"]", &bytes).is_err());
+        let origin =
+            Origin { owner: "o".to_owned(), owner_created_ns: Some(-5), created_ns: 7, database_number: Some(9) };
+        let subscription = SubscriptionDefinition { sends_to_all: true, destinations: Vec::new(), origin };
+        let bytes = serde_json::to_vec(&subscription).unwrap();
+        let expected = r#"{"sends_to_all":true,"destinations":[],"owner":"o","owner_created_ns":-5,"created_ns":7,"database_number":9}"#;
+        assert_eq!(String::from_utf8_lossy(&bytes), expected);
+        let read: SubscriptionDefinition = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(read, subscription);
     }
 }

@@ -13,10 +13,11 @@ use tokio::sync::watch;
 
 use super::context::Shared;
 use super::definition::JobKey;
-use super::queue::{Chunk, Pending, Prepared, Progress, Queue, prepare};
+use super::queue::{Chunk, Pending, Prepared, prepare};
+use super::reading::Reading;
 use super::send::Outgoing;
 use super::work::{JobSpec, Work};
-use crate::feed::{ERROR_PAUSE_MS, Follower, Step, WhenOverrun};
+use crate::feed::{ERROR_PAUSE_MS, Step};
 use crate::series_filter::SeriesFilter;
 use crate::subscription::SubscriptionRun;
 use crate::trigger::{Bound, SchemaCache, TriggerRun};
@@ -137,8 +138,11 @@ impl Job {
 
     /// The rights that it runs with, or why it may not run.
     fn scope(&self) -> Result<Arc<Scope>, String> {
-        let scope = self.shared.owners.scope(&self.spec.owner)?;
         let database = self.key.database();
+        if self.shared.is_dropped(database, &self.spec.origin) {
+            return Err(format!("the database {database} was dropped"));
+        }
+        let scope = self.shared.scope_of(&self.spec.origin)?;
         let needs: &[Right] = match &self.spec.work {
             Work::Trigger(trigger) => {
                 if let Some(url) = trigger.url() {
@@ -169,31 +173,30 @@ impl Job {
     }
 
     async fn run(self: Arc<Self>) {
-        let sequence = self.sequence();
-        let mut follower = Follower::new(&self.shared.feed, self.key.database(), sequence, WhenOverrun::ReadsAlone);
-        let mut queue = Queue::new(self.shared.db().query_memory().tenant(), sequence);
-        let mut pending: Option<Pending> = None;
+        let mut reading = Reading::new(&self.shared.feed, self.key.database(), self.sequence());
         loop {
-            self.allowed_scope().await;
-            self.fill(&mut follower, &mut queue, &mut pending).await;
-            while let Some(chunk) = queue.take_chunk(&self.spec.batching, self.now_ns()) {
-                self.deliver(Arc::new(chunk)).await;
-                queue.settle();
-                self.done(queue.done_through()).await;
-                if !queue.is_full(&self.spec.batching) {
+            self.allowed_scope(&mut reading).await;
+            self.fill(&mut reading).await;
+            while let Some(chunk) = reading.queue.take_chunk(&self.spec.batching, self.now_ns()) {
+                let reserved_bytes = chunk.reserved_bytes();
+                self.deliver(Arc::new(chunk), &mut reading).await;
+                reading.queue.settle(reserved_bytes);
+                self.done(reading.queue.done_through()).await;
+                if !reading.queue.is_full(&self.spec.batching) {
                     break;
                 }
             }
         }
     }
 
-    /// The rights that it runs with, once there are any.
-    async fn allowed_scope(&self) -> Arc<Scope> {
+    /// The rights that it runs with, once there are any. Until then it holds no memory for what waits.
+    async fn allowed_scope(&self, reading: &mut Reading) -> Arc<Scope> {
         loop {
             match self.scope() {
                 Ok(scope) => return scope,
                 Err(reason) => {
                     self.note_error(&reason);
+                    reading.let_go();
                     self.shared.feed.network.tasks.sleep_ms(FORBIDDEN_PAUSE_MS).await;
                 }
             }
@@ -205,39 +208,37 @@ impl Job {
     }
 
     /// Reads until there is something to deliver.
-    async fn fill(self: &Arc<Self>, follower: &mut Follower, queue: &mut Queue, pending: &mut Option<Pending>) {
+    async fn fill(self: &Arc<Self>, reading: &mut Reading) {
         let limits = &self.spec.batching;
-        while !queue.is_full(limits) {
-            if let Some(left) = pending.take() {
+        while !reading.queue.is_full(limits) {
+            if let Some(left) = reading.pending.take() {
                 // The rights as they are now: they may have been narrowed while it waited for rows.
                 let Ok(scope) = self.scope() else {
-                    *pending = Some(left);
+                    reading.pending = Some(left);
                     return;
                 };
-                let could_prepare = self.prepare(left, pending, queue, &scope).await;
-                if pending.is_none() {
-                    queue.note_read(follower.sequence());
+                let could_prepare = self.prepare(left, reading, &scope).await;
+                if reading.pending.is_none() {
+                    reading.queue.note_read(reading.follower.sequence());
                 }
-                if !could_prepare && !queue.is_empty() {
+                if !could_prepare && !reading.queue.is_empty() {
                     // What waits gives memory back once it is delivered.
                     return;
                 }
                 continue;
             }
-            if queue.due_ns(limits).is_some_and(|due_ns| due_ns <= self.now_ns()) {
+            if reading.queue.due_ns(limits).is_some_and(|due_ns| due_ns <= self.now_ns()) {
                 return;
             }
-            match follower.read().await {
-                Step::Batch { batch, after } => {
-                    *pending = Some(Pending { batch, after, progress: Progress::default() });
-                }
+            match reading.follower.read().await {
+                Step::Batch { batch, after } => reading.note_batch(batch, after),
                 Step::Gap(gap) => {
                     self.note_gap(gap);
-                    queue.note_read(follower.sequence());
+                    reading.note_gap();
                 }
                 Step::CaughtUp => {
-                    queue.note_read(follower.sequence());
-                    self.wait(follower, queue).await;
+                    reading.queue.note_read(reading.follower.sequence());
+                    self.wait(reading).await;
                 }
                 Step::Overrun => {}
             }
@@ -245,14 +246,8 @@ impl Job {
     }
 
     /// Turns a part of a batch into rows of the queue, and notes what is left of it; returns whether that could be done.
-    async fn prepare(
-        self: &Arc<Self>,
-        batch: Pending,
-        left: &mut Option<Pending>,
-        queue: &mut Queue,
-        scope: &Arc<Scope>,
-    ) -> bool {
-        let (job, memory, scope, input) = (self.clone(), queue.memory().clone(), scope.clone(), batch.clone());
+    async fn prepare(self: &Arc<Self>, batch: Pending, reading: &mut Reading, scope: &Arc<Scope>) -> bool {
+        let (job, memory, scope, input) = (self.clone(), reading.queue.memory().clone(), scope.clone(), batch.clone());
         let prepared = compute(&self.shared.feed.network.tasks, move || job.prepare_now(&input, &memory, &scope)).await;
         match prepared.unwrap_or_else(|| Err("reading rows stopped short".to_owned())) {
             Ok(mut prepared) => {
@@ -261,16 +256,16 @@ impl Job {
                     self.note_loss(format!("rows were left out: {reason}"));
                 }
                 let next = prepared.next;
-                queue.push(&mut prepared, self.now_ns());
-                *left = next.map(|progress| Pending { progress, ..batch });
+                reading.queue.push(&mut prepared, self.now_ns());
+                reading.pending = next.map(|progress| Pending { progress, ..batch });
                 true
             }
             Err(reason) => {
                 self.note_error(&reason);
-                if queue.is_empty() {
+                if reading.queue.is_empty() {
                     self.shared.feed.network.tasks.sleep_ms(ERROR_PAUSE_MS).await;
                 }
-                *left = Some(batch);
+                reading.pending = Some(batch);
                 false
             }
         }
@@ -306,7 +301,8 @@ impl Job {
     }
 
     /// Waits until there is more to read, or rows have waited long enough. What was read and not wanted counts as done.
-    async fn wait(self: &Arc<Self>, follower: &mut Follower, queue: &Queue) {
+    async fn wait(self: &Arc<Self>, reading: &mut Reading) {
+        let Reading { follower, queue, .. } = reading;
         let tasks = &self.shared.feed.network.tasks;
         if let Some(due_ns) = queue.due_ns(&self.spec.batching) {
             let left_ms = due_ns.saturating_sub(self.now_ns()).div_ceil(NS_PER_MS);
@@ -327,8 +323,8 @@ impl Job {
         }
     }
 
-    /// Delivers rows, again and again until they are taken, refused, or too old.
-    async fn deliver(self: &Arc<Self>, chunk: Arc<Chunk>) {
+    /// Delivers rows, again and again until they are taken, refused, or too old. Once that has failed it holds no memory for those after them.
+    async fn deliver(self: &Arc<Self>, chunk: Arc<Chunk>, reading: &mut Reading) {
         let (begun_ns, rows) = (self.now_ns(), chunk.rows());
         let own = self.clone();
         let made = compute(&self.shared.feed.network.tasks, move || Outgoing::new(&own.spec.work, chunk)).await;
@@ -337,7 +333,7 @@ impl Job {
             return self.note_loss("rows were left out: making their request stopped short".to_owned());
         };
         for attempt in 0.. {
-            let scope = self.allowed_scope().await;
+            let scope = self.allowed_scope(reading).await;
             let delivered = self.send(&outgoing, &scope).await;
             let failed = delivered.failed_rows;
             match delivered.verdict {
@@ -364,6 +360,9 @@ impl Job {
                         self.counts.dropped_rows.fetch_add(rows, Ordering::Relaxed);
                         self.note_loss(format!("rows were dropped that were not taken for {waited_ms} ms: {reason}"));
                         return;
+                    }
+                    if attempt + 1 == self.attempts_of_round() {
+                        reading.let_go();
                     }
                     let pause_ms = BACKOFF.pause_ms(attempt / self.attempts_of_round(), after_ms);
                     self.shared.feed.network.tasks.sleep_ms(pause_ms).await;

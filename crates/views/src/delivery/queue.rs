@@ -34,7 +34,11 @@ pub(crate) enum Payload {
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub(crate) sequence: u64,
+    /// The number of its row in its record.
+    pub(crate) row: usize,
     pub(crate) bytes: u64,
+    /// Bytes of memory that are taken for it.
+    pub(crate) reserved_bytes: u64,
     pub(crate) payload: Payload,
 }
 
@@ -66,6 +70,15 @@ pub(crate) struct Progress {
     row: usize,
 }
 
+/// A row of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The sequence id of its record.
+    pub(crate) sequence: u64,
+    /// Its number in the record.
+    pub(crate) row: usize,
+}
+
 /// A batch of the log that is turned into items.
 #[derive(Clone)]
 pub(crate) struct Pending {
@@ -73,6 +86,28 @@ pub(crate) struct Pending {
     /// Records up to this sequence id are not for the job.
     pub(crate) after: u64,
     pub(crate) progress: Progress,
+}
+
+impl Pending {
+    /// A batch from a row on, if it has that one; otherwise all of it.
+    pub(crate) fn new(batch: Arc<Batch>, after: u64, from: Option<Place>) -> Self {
+        let progress = from.and_then(|place| {
+            let record = batch.records.iter().position(|record| record.sequence == place.sequence)?;
+            Some(Progress { record, row: place.row })
+        });
+        Self { batch, after, progress: progress.unwrap_or_default() }
+    }
+
+    /// The first row that was not turned into an item.
+    pub(crate) fn place(&self) -> Place {
+        let Some(record) = self.batch.records.get(self.progress.record) else {
+            return Place { sequence: self.batch.last_sequence.saturating_add(1), row: 0 };
+        };
+        if record.sequence <= self.after {
+            return Place { sequence: self.after.saturating_add(1), row: 0 };
+        }
+        Place { sequence: record.sequence, row: self.progress.row }
+    }
 }
 
 /// What makes items of rows.
@@ -87,6 +122,8 @@ pub(crate) struct Prepared {
     pub(crate) items: Vec<Item>,
     /// Bytes of memory that were taken for them.
     pub(crate) reserved_bytes: u64,
+    /// Bytes that they take.
+    used_bytes: u64,
     /// Where to go on; `None` if the batch is done with.
     pub(crate) next: Option<Progress>,
     /// Rows for which it cannot be said whether they are wanted.
@@ -97,8 +134,7 @@ pub(crate) struct Prepared {
 impl Prepared {
     fn fits(&mut self, row: &Row<'_>, memory: &TenantMemory) -> bool {
         // Names are in a row's text, too.
-        let used: u64 = self.items.iter().map(|item| item.bytes + ITEM_BYTES).sum();
-        let needed = used + 4 * row.text_bytes() as u64 + ITEM_BYTES;
+        let needed = self.used_bytes + 4 * row.text_bytes() as u64 + ITEM_BYTES;
         if needed <= self.reserved_bytes {
             return true;
         }
@@ -106,6 +142,14 @@ impl Prepared {
         let is_taken = memory.take(step, self.reserved_bytes);
         self.reserved_bytes += if is_taken { step } else { 0 };
         is_taken
+    }
+
+    /// Adds the item of a row; returns its bytes.
+    fn add(&mut self, place: Place, payload: Payload) -> u64 {
+        let bytes = payload.bytes();
+        self.used_bytes += bytes + ITEM_BYTES;
+        self.items.push(Item { sequence: place.sequence, row: place.row, bytes, reserved_bytes: 0, payload });
+        bytes
     }
 }
 
@@ -129,19 +173,17 @@ pub(crate) fn prepare(
             }
             if !out.fits(&row, memory) {
                 if out.items.is_empty() {
+                    memory.give_back(out.reserved_bytes);
                     return Err(format!("no memory for {} bytes of a row", row.text_bytes()));
                 }
                 out.next = Some(progress);
                 return Ok(out);
             }
+            let place = Place { sequence: record.sequence, row: progress.row };
             looked_at += 1;
             progress.row += 1;
             match work.payload(&row, record.sequence) {
-                Ok(Some(payload)) => {
-                    let item = Item { sequence: record.sequence, bytes: payload.bytes(), payload };
-                    bytes += item.bytes;
-                    out.items.push(item);
-                }
+                Ok(Some(payload)) => bytes += out.add(place, payload),
                 Ok(None) => {}
                 Err(reason) => {
                     out.failed += 1;
@@ -169,6 +211,11 @@ impl Chunk {
 
     pub(crate) fn rows(&self) -> u64 {
         self.items.len() as u64
+    }
+
+    /// Bytes of memory that are taken for them.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.items.iter().map(|item| item.reserved_bytes).sum()
     }
 }
 
@@ -214,14 +261,19 @@ impl Queue {
     }
 
     pub(crate) fn push(&mut self, prepared: &mut Prepared, now_ns: u64) {
-        let items = std::mem::take(&mut prepared.items);
-        self.reserved_bytes += std::mem::take(&mut prepared.reserved_bytes);
+        let mut items = std::mem::take(&mut prepared.items);
+        let mut left_bytes = std::mem::take(&mut prepared.reserved_bytes);
+        for item in &mut items {
+            item.reserved_bytes = left_bytes.min(item.bytes + ITEM_BYTES);
+            left_bytes -= item.reserved_bytes;
+            self.reserved_bytes += item.reserved_bytes;
+        }
+        self.memory.give_back(left_bytes);
         if !items.is_empty() {
             self.since_ns.get_or_insert(now_ns);
         }
         self.bytes += items.iter().map(|item| item.bytes).sum::<u64>();
         self.items.extend(items);
-        self.settle();
     }
 
     /// Notes that everything up to a sequence id is here.
@@ -251,11 +303,21 @@ impl Queue {
         (!items.is_empty()).then_some(Chunk { items })
     }
 
-    /// Gives memory back once nothing waits, what was taken out is delivered, too.
-    pub(crate) fn settle(&mut self) {
-        if self.items.is_empty() {
-            self.memory.give_back(std::mem::take(&mut self.reserved_bytes));
-        }
+    /// Gives back the memory of rows that were taken out and are delivered.
+    pub(crate) fn settle(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.reserved_bytes);
+        self.reserved_bytes -= bytes;
+        self.memory.give_back(bytes);
+    }
+
+    /// Drops all that waits and gives its memory back; returns the first row of it.
+    pub(crate) fn let_go(&mut self) -> Option<Place> {
+        let first = self.items.front().map(|item| Place { sequence: item.sequence, row: item.row })?;
+        self.through = self.through.min(first.sequence.saturating_sub(1));
+        let reserved_bytes: u64 = self.items.drain(..).map(|item| item.reserved_bytes).sum();
+        self.settle(reserved_bytes);
+        (self.bytes, self.since_ns) = (0, None);
+        Some(first)
     }
 }
 
@@ -270,7 +332,7 @@ mod tests {
 
     fn item(sequence: u64, text: &str) -> Item {
         let payload = Payload::Text(text.to_owned());
-        Item { sequence, bytes: payload.bytes(), payload }
+        Item { sequence, row: 0, bytes: payload.bytes(), reserved_bytes: 0, payload }
     }
 
     #[test]
@@ -289,5 +351,25 @@ mod tests {
         }
         assert_eq!(sizes, [(2, 5, 5), (1, 6, 8), (1, 9, 8), (1, 9, 12)]);
         assert!(queue.is_empty() && !queue.is_full(&limits));
+    }
+
+    #[test]
+    fn memory_goes_back_with_each_request() {
+        let limits = Batching { batch_rows: 2, batch_bytes: 100, batch_age_ms: 5, timeout_ms: 1, retry_for_ms: None };
+        let memory = memory();
+        let mut queue = Queue::new(memory.clone(), 3);
+        assert!(memory.take(MEMORY_STEP_BYTES, 0));
+        let items = vec![item(5, "aaaa"), item(5, "bbbb"), item(6, "cccc"), item(9, "dddd")];
+        queue.push(&mut Prepared { items, reserved_bytes: MEMORY_STEP_BYTES, ..Prepared::default() }, 0);
+        let of_item = 4 + ITEM_BYTES;
+        assert_eq!(memory.used_bytes(), 4 * of_item, "what no row needs");
+        let chunk = queue.take_chunk(&limits, 0).unwrap();
+        assert_eq!(memory.used_bytes(), 4 * of_item, "until it is delivered");
+        queue.settle(chunk.reserved_bytes());
+        assert_eq!(memory.used_bytes(), 2 * of_item);
+        queue.note_read(12);
+        assert_eq!(queue.let_go(), Some(Place { sequence: 6, row: 0 }));
+        assert_eq!((memory.used_bytes(), queue.done_through(), queue.is_empty()), (0, 5, true));
+        assert_eq!(queue.let_go(), None);
     }
 }

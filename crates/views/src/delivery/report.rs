@@ -79,7 +79,7 @@ fn of_trigger(name: &TriggerName, trigger: &TriggerDefinition, job: Option<&Job>
         condition: trigger.condition.clone(),
         action,
         target,
-        owner: trigger.owner.clone(),
+        owner: trigger.origin.owner.clone(),
         state: if trigger.is_enabled { "stopped" } else { "disabled" },
         ..DeliveryReport::default()
     };
@@ -107,7 +107,7 @@ impl Defined {
                     name: name.name.clone(),
                     action: if subscription.sends_to_all { "all" } else { "any" },
                     target: addresses.join(", "),
-                    owner: subscription.owner.clone(),
+                    owner: subscription.origin.owner.clone(),
                     state: "stopped",
                     ..DeliveryReport::default()
                 };

@@ -12,9 +12,10 @@ use sql::{
     ClientContext, MissingColumns, NewTrigger, NewTriggerAction, RowProgram, RowProgramText, SqlError, TriggerStatement,
 };
 
+use super::context::OwnerScope;
 use super::definition::{
-    Batching, SUBSCRIPTION, SubscriptionDefinition, SubscriptionName, TRIGGER, TriggerAction, TriggerDefinition,
-    TriggerName, name_text,
+    Batching, JobKey, Origin, SUBSCRIPTION, SubscriptionDefinition, SubscriptionName, TRIGGER, TriggerAction,
+    TriggerDefinition, TriggerName, name_text,
 };
 use super::report::DeliveryReport;
 use super::{Defined, Deliveries, JOBS_MAX};
@@ -96,24 +97,61 @@ impl Deliveries {
             return if if_not_exists { Ok(()) } else { invalid(format!("the trigger {} already exists", new.name)) };
         }
         check_name(&new.name)?;
-        check_room(&defined)?;
+        check_room(&defined, 1)?;
+        self.check_unreadable(TRIGGER, &name_text(&name))?;
         let definition = self.definition(new, maker)?;
         if let TriggerAction::Insert { table, .. } = &definition.action {
             let views = self.shared.db().views(&name.database);
             check_cycle((&defined, &views), &name, Edge { from: &definition.table, to: table })?;
         }
-        self.store(TRIGGER, &name_text(&name), &definition)?;
-        defined.triggers.insert(name, definition);
-        self.apply(&mut defined);
+        self.set_trigger(&mut defined, &name, definition)
+    }
+
+    /// Stores a trigger and starts it; where it cannot be started, all is as it was before.
+    fn set_trigger(
+        &self,
+        defined: &mut Defined,
+        name: &TriggerName,
+        trigger: TriggerDefinition,
+    ) -> Result<(), QueryError> {
+        let document = name_text(name);
+        self.store(TRIGGER, &document, &trigger)?;
+        let before = defined.triggers.insert(name.clone(), trigger);
+        let mut failed = self.apply(defined).into_iter();
+        if let Some((_, reason)) = failed.find(|(key, _)| matches!(key, JobKey::Trigger(of) if of == name)) {
+            match before {
+                Some(before) => {
+                    self.store(TRIGGER, &document, &before)?;
+                    defined.triggers.insert(name.clone(), before);
+                }
+                None => {
+                    self.remove(TRIGGER, &document)?;
+                    defined.triggers.remove(name);
+                }
+            }
+            self.apply(defined);
+            return cannot_run("trigger", &name.name, &reason);
+        }
+        if !defined.triggers.contains_key(name) {
+            return invalid(format!("the database {} was dropped meanwhile", name.database));
+        }
+        Ok(())
+    }
+
+    /// A document that cannot be read is not replaced: its position would be taken over.
+    fn check_unreadable(&self, kind: &str, name: &str) -> Result<(), QueryError> {
+        if self.shared.db().documents(kind).iter().any(|(stored, _)| stored == name) {
+            return invalid(format!("there is a {kind} {name} that cannot be read: drop it first"));
+        }
         Ok(())
     }
 
     /// A trigger as its document has it, checked as far as that can be done before there are rows.
     fn definition(&self, new: &NewTrigger, maker: Maker<'_>) -> Result<TriggerDefinition, QueryError> {
         let db = self.shared.db();
-        if !db.databases().iter().any(|database| database == maker.database) {
+        let Some(number) = db.database_number(maker.database) else {
             return invalid(format!("the database {} does not exist", maker.database));
-        }
+        };
         maker.require(Right::Read)?;
         let action = match &new.action {
             NewTriggerAction::Insert { table, columns } => {
@@ -144,8 +182,7 @@ impl Deliveries {
             condition: new.condition.clone(),
             action,
             batching: Batching::new(new).map_err(QueryError::Invalid)?,
-            owner: self.owner(maker)?,
-            created_ns: db.now_ns(),
+            origin: self.origin(maker, number)?,
             is_enabled: true,
         })
     }
@@ -160,11 +197,18 @@ impl Deliveries {
         Ok(known.cloned().unwrap_or_else(|| name.to_owned()))
     }
 
-    /// The account with whose rights it runs.
-    fn owner(&self, maker: Maker<'_>) -> Result<String, QueryError> {
+    /// The account with whose rights it runs, and the database.
+    fn origin(&self, maker: Maker<'_>, database_number: u32) -> Result<Origin, QueryError> {
         let owner = maker.scope.name.to_string();
         let reason = match self.shared.owners.scope(&owner) {
-            Ok(scope) if scope == *maker.scope => return Ok(owner),
+            Ok(OwnerScope { scope, created_ns }) if scope == *maker.scope => {
+                return Ok(Origin {
+                    owner,
+                    owner_created_ns: created_ns,
+                    created_ns: self.shared.db().now_ns(),
+                    database_number: Some(database_number),
+                });
+            }
             Ok(_) => format!("the account {owner} of this server is another one, or has changed: sign in again"),
             Err(reason) => reason,
         };
@@ -174,11 +218,10 @@ impl Deliveries {
     fn drop_trigger(&self, name: &str, if_exists: bool, maker: Maker<'_>) -> Result<(), QueryError> {
         let name = TriggerName { database: maker.database.to_owned(), name: name.to_owned() };
         let mut defined = self.defined.lock();
-        if !defined.triggers.contains_key(&name) {
+        let was_stored = self.remove(TRIGGER, &name_text(&name))?;
+        if defined.triggers.remove(&name).is_none() && !was_stored {
             return if if_exists { Ok(()) } else { invalid(unknown_trigger(&name)) };
         }
-        self.remove(TRIGGER, &name_text(&name))?;
-        defined.triggers.remove(&name);
         self.apply(&mut defined);
         Ok(())
     }
@@ -191,10 +234,7 @@ impl Deliveries {
             maker.require_server_admin("a hook sends data elsewhere")?;
         }
         trigger.is_enabled = is_enabled;
-        self.store(TRIGGER, &name_text(&name), &trigger)?;
-        defined.triggers.insert(name, trigger);
-        self.apply(&mut defined);
-        Ok(())
+        self.set_trigger(&mut defined, &name, trigger)
     }
 
     fn store(&self, kind: &str, name: &str, document: &impl Serialize) -> Result<(), QueryError> {
@@ -222,41 +262,64 @@ impl Deliveries {
                 if defined.subscriptions.contains_key(&name) {
                     return invalid("subscription already exists");
                 }
-                check_name(&name.name)?;
-                check_name(&name.policy)?;
-                check_room(&defined)?;
-                if !self.shared.db().databases().contains(database) {
+                self.check_destinations(destinations)?;
+                let Some(number) = self.shared.db().database_number(database) else {
                     return invalid(format!("database not found: {database}"));
-                }
-                if destinations.len() > DESTINATIONS_MAX {
-                    return invalid(format!("a subscription has at most {DESTINATIONS_MAX} destinations"));
-                }
-                for url in destinations {
-                    self.shared.urls.check(url, &["http", "https", "udp"]).map_err(QueryError::Invalid)?;
-                    if url.contains(['?', '#']) {
-                        return invalid("a destination has neither ? nor #: rows go to its /write".to_owned());
-                    }
-                }
-                let subscription = SubscriptionDefinition {
-                    sends_to_all: *sends_to_all,
-                    destinations: destinations.clone(),
-                    owner: self.owner(maker)?,
-                    created_ns: self.shared.db().now_ns(),
                 };
-                self.store(SUBSCRIPTION, &name_text(&name), &subscription)?;
-                defined.subscriptions.insert(name, subscription);
+                let origin = self.origin(maker, number)?;
+                let subscription =
+                    SubscriptionDefinition { sends_to_all: *sends_to_all, destinations: destinations.clone(), origin };
+                self.create_subscription(&mut defined, &name, subscription)?;
             }
             SubscriptionStatement::Drop { name, database, policy } => {
                 let name = SubscriptionName { database: database.clone(), policy: policy.clone(), name: name.clone() };
-                if !defined.subscriptions.contains_key(&name) {
+                let was_stored = self.remove(SUBSCRIPTION, &name_text(&name))?;
+                if defined.subscriptions.remove(&name).is_none() && !was_stored {
                     return invalid("subscription not found");
                 }
-                self.remove(SUBSCRIPTION, &name_text(&name))?;
-                defined.subscriptions.remove(&name);
+                self.apply(&mut defined);
             }
         }
-        self.apply(&mut defined);
         Ok(Vec::new())
+    }
+
+    fn check_destinations(&self, destinations: &[String]) -> Result<(), QueryError> {
+        if destinations.len() > DESTINATIONS_MAX {
+            return invalid(format!("a subscription has at most {DESTINATIONS_MAX} destinations"));
+        }
+        for url in destinations {
+            self.shared.urls.check(url, &["http", "https", "udp"]).map_err(QueryError::Invalid)?;
+            if url.contains(['?', '#']) {
+                return invalid("a destination has neither ? nor #: rows go to its /write".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn create_subscription(
+        &self,
+        defined: &mut Defined,
+        name: &SubscriptionName,
+        subscription: SubscriptionDefinition,
+    ) -> Result<(), QueryError> {
+        check_name(&name.name)?;
+        check_name(&name.policy)?;
+        check_room(defined, subscription.jobs())?;
+        self.check_unreadable(SUBSCRIPTION, &name_text(name))?;
+        self.store(SUBSCRIPTION, &name_text(name), &subscription)?;
+        defined.subscriptions.insert(name.clone(), subscription);
+        let mut failed = self.apply(defined).into_iter();
+        let failure = failed.find(|(key, _)| matches!(key, JobKey::Subscription(of, _) if of == name));
+        if let Some((_, reason)) = failure {
+            self.remove(SUBSCRIPTION, &name_text(name))?;
+            defined.subscriptions.remove(name);
+            self.apply(defined);
+            return cannot_run("subscription", &name.name, &reason);
+        }
+        if !defined.subscriptions.contains_key(name) {
+            return invalid(format!("the database {} was dropped meanwhile", name.database));
+        }
+        Ok(())
     }
 }
 
@@ -308,12 +371,19 @@ fn check_name(name: &str) -> Result<(), QueryError> {
     Ok(())
 }
 
-fn check_room(defined: &Defined) -> Result<(), QueryError> {
-    let count = defined.triggers.len() + defined.subscriptions.len();
-    if count < JOBS_MAX {
+fn check_room(defined: &Defined, jobs: usize) -> Result<(), QueryError> {
+    let of_subscriptions = defined.subscriptions.values().map(SubscriptionDefinition::jobs);
+    let count = defined.triggers.len() + of_subscriptions.sum::<usize>();
+    if count + jobs <= JOBS_MAX {
         return Ok(());
     }
-    invalid(format!("there are {count} triggers and subscriptions, of at most {JOBS_MAX}: drop some"))
+    invalid(format!(
+        "there are {count} triggers and destinations of subscriptions, and {jobs} more would be too many: {JOBS_MAX} is the most; drop some"
+    ))
+}
+
+fn cannot_run<T>(kind: &str, name: &str, reason: &str) -> Result<T, QueryError> {
+    Err(QueryError::Storage(format!("the {kind} {name} is not made or changed, since it cannot run: {reason}")))
 }
 
 /// Refuses a trigger whose rows would come back to it.

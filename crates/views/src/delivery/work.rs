@@ -1,13 +1,15 @@
 //! What jobs do, and the jobs that triggers and subscriptions are.
 
-use super::definition::{Batching, JobKey, SubscriptionDefinition, SubscriptionName, TriggerDefinition, TriggerName};
+use super::definition::{
+    Batching, JobKey, Origin, SubscriptionDefinition, SubscriptionName, TriggerDefinition, TriggerName,
+};
 use crate::subscription::SubscriptionWork;
 use crate::trigger::TriggerWork;
 
 /// What a job does.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct JobSpec {
-    pub(crate) owner: String,
+    pub(crate) origin: Origin,
     pub(crate) batching: Batching,
     pub(crate) work: Work,
 }
@@ -21,9 +23,9 @@ pub(crate) enum Work {
 
 /// The job of a trigger.
 pub(super) fn trigger_job(name: &TriggerName, trigger: &TriggerDefinition) -> (JobKey, JobSpec) {
-    let TriggerDefinition { table, condition, action, batching, owner, .. } = trigger.clone();
+    let TriggerDefinition { table, condition, action, batching, origin, .. } = trigger.clone();
     let work = TriggerWork { name: name.clone(), table, condition, action };
-    (JobKey::Trigger(name.clone()), JobSpec { owner, batching, work: Work::Trigger(work) })
+    (JobKey::Trigger(name.clone()), JobSpec { origin, batching, work: Work::Trigger(work) })
 }
 
 /// Batches of subscriptions.
@@ -43,7 +45,7 @@ pub(super) fn subscription_jobs(
     };
     let job = |(number, destinations): (usize, Vec<String>)| {
         let work = Work::Subscription(SubscriptionWork { name: name.clone(), destinations });
-        let spec = JobSpec { owner: subscription.owner.clone(), batching: SUBSCRIPTION_BATCHING, work };
+        let spec = JobSpec { origin: subscription.origin.clone(), batching: SUBSCRIPTION_BATCHING, work };
         (JobKey::Subscription(name.clone(), number), spec)
     };
     groups.into_iter().enumerate().map(job).collect()
@@ -57,8 +59,8 @@ mod tests {
     fn each_destination_is_a_job_unless_they_take_turns() {
         let name = SubscriptionName { database: "d".into(), policy: "p".into(), name: "n".into() };
         let destinations = vec!["http://a".to_owned(), "udp://b:1".to_owned()];
-        let mut subscription =
-            SubscriptionDefinition { sends_to_all: true, destinations, owner: String::new(), created_ns: 0 };
+        let origin = Origin { owner: String::new(), owner_created_ns: None, created_ns: 0, database_number: None };
+        let mut subscription = SubscriptionDefinition { sends_to_all: true, destinations, origin };
         let cursors = |subscription: &SubscriptionDefinition| {
             subscription_jobs(&name, subscription).iter().map(|(key, _)| key.cursor()).collect::<Vec<_>>()
         };

@@ -75,32 +75,29 @@ impl TriggerWork {
                 Payload::Text(_) => None,
             })
             .collect();
-        let Some((columns, _)) = rows.first() else { return Verdict::Sent.into() };
-        let all = rows.iter().map(|(_, values)| (*values).clone()).collect();
-        match insert.write(columns, all) {
-            Err(Refusal::Wrong(_)) if rows.len() > 1 => insert.write_one_by_one(&rows),
-            done => done.into(),
+        let mut refused = Refused::default();
+        match insert.write_parts(&rows, &mut refused) {
+            Ok(()) => Delivered { verdict: Verdict::Sent, failed_rows: refused.rows, failure: refused.reason },
+            Err(reason) => Verdict::Retry { after_ms: None, reason }.into(),
         }
     }
 }
 
 /// Why rows were not written.
 enum Refusal {
-    /// They never will be.
+    /// They never will be: some of them are wrong, or they are too many at once.
     Wrong(String),
+    /// They may be later, or fewer of them.
+    TooMuchForNow(String),
     /// They may be later.
     ForNow(String),
 }
 
-impl From<Result<(), Refusal>> for Delivered {
-    fn from(done: Result<(), Refusal>) -> Self {
-        match done {
-            Ok(()) => Verdict::Sent,
-            Err(Refusal::Wrong(reason)) => Verdict::Refused(reason),
-            Err(Refusal::ForNow(reason)) => Verdict::Retry { after_ms: None, reason },
-        }
-        .into()
-    }
+/// Rows that were refused for good, and why the last of them was.
+#[derive(Default)]
+struct Refused {
+    rows: u64,
+    reason: Option<String>,
 }
 
 /// The table that rows are written to, and with whose rights.
@@ -118,28 +115,39 @@ impl Insert<'_> {
         let client = ClientContext::new(self.database, db.now_ns());
         let written = db.insert_outputs(self.table, columns, rows, &client, &budget);
         written.map(drop).map_err(|error| match error {
-            SqlError::Query(QueryError::Invalid(_) | QueryError::Execution(_) | QueryError::Forbidden(_)) => {
-                Refusal::Wrong(error.to_string())
+            SqlError::Query(
+                QueryError::Invalid(_)
+                | QueryError::Execution(_)
+                | QueryError::Forbidden(_)
+                | QueryError::TooManySamples { .. },
+            ) => Refusal::Wrong(error.to_string()),
+            SqlError::Query(QueryError::TooMuchMemory { .. } | QueryError::OverQuota(_)) => {
+                Refusal::TooMuchForNow(error.to_string())
             }
             SqlError::Query(_) => Refusal::ForNow(error.to_string()),
             _ => Refusal::Wrong(error.to_string()),
         })
     }
 
-    /// One row that cannot be written must not keep the others from being written. What is written twice is there once.
-    fn write_one_by_one(&self, rows: &[(&Arc<[OutputColumn]>, &Vec<Value>)]) -> Delivered {
-        let (mut failed_rows, mut failure) = (0, None);
-        for (columns, values) in rows {
-            match self.write(columns, vec![(*values).clone()]) {
-                Ok(()) => {}
-                Err(Refusal::Wrong(reason)) => {
-                    failed_rows += 1;
-                    failure = Some(reason);
-                }
-                Err(Refusal::ForNow(reason)) => return Verdict::Retry { after_ms: None, reason }.into(),
+    /// Writes rows together, or else each half of them: one that cannot be written must not keep the others from being written, nor must their
+    /// number. What is written twice is there once. An error says why to try again later.
+    fn write_parts(&self, rows: &[(&Arc<[OutputColumn]>, &Vec<Value>)], refused: &mut Refused) -> Result<(), String> {
+        let Some((columns, _)) = rows.first() else { return Ok(()) };
+        let all = rows.iter().map(|(_, values)| (*values).clone()).collect();
+        match self.write(columns, all) {
+            Ok(()) => Ok(()),
+            Err(Refusal::Wrong(_) | Refusal::TooMuchForNow(_)) if rows.len() > 1 => {
+                let (first, second) = rows.split_at(rows.len() / 2);
+                self.write_parts(first, refused)?;
+                self.write_parts(second, refused)
             }
+            Err(Refusal::Wrong(reason)) => {
+                refused.rows += 1;
+                refused.reason = Some(reason);
+                Ok(())
+            }
+            Err(Refusal::TooMuchForNow(reason) | Refusal::ForNow(reason)) => Err(reason),
         }
-        Delivered { verdict: Verdict::Sent, failed_rows, failure }
     }
 }
 
@@ -154,13 +162,27 @@ pub(crate) struct Bound<'a> {
 /// A trigger over a batch of the log.
 pub(crate) struct TriggerRun<'a> {
     work: &'a TriggerWork,
+    /// An error: why it does not go with what the table has by now. Each row fails with it.
+    program: Result<TableProgram, String>,
+}
+
+/// A trigger's program, bound to its table.
+struct TableProgram {
     schema: Arc<TableSchema>,
     program: RowProgram,
     columns: Arc<[OutputColumn]>,
 }
 
+/// Returns whether another attempt would fail, too.
+const fn is_for_good(error: &SqlError) -> bool {
+    match error {
+        SqlError::Query(error) => matches!(error, QueryError::Invalid(_) | QueryError::Execution(_)),
+        _ => true,
+    }
+}
+
 impl<'a> TriggerRun<'a> {
-    /// Binds the trigger to its table; `None` if the batch has no rows for it.
+    /// Binds the trigger to its table; `None` if the batch has no rows for it. An error says why to try again later.
     pub(crate) fn new(work: &'a TriggerWork, to: Bound<'_>, pending: &Pending) -> Result<Option<Self>, String> {
         let records = pending.batch.records.iter().filter(|record| record.sequence > pending.after);
         let records: Vec<&LogRecord> = records.collect();
@@ -178,18 +200,25 @@ impl<'a> TriggerRun<'a> {
             Some(schema) => schema,
             None => {
                 let budget = to.shared.owners.budget(&work.name.database, to.scope);
-                let found = to.shared.db().table_schema(&work.table, &client, &budget);
-                // A table that was dropped since.
-                let Some(schema) = found.map_err(|error| error.to_string())? else { return Ok(None) };
-                let schema = Arc::new(schema);
+                let schema = match to.shared.db().table_schema(&work.table, &client, &budget) {
+                    Ok(Some(schema)) => Arc::new(schema),
+                    // A table that was dropped since.
+                    Ok(None) => return Ok(None),
+                    Err(error) if is_for_good(&error) => {
+                        return Ok(Some(Self { work, program: Err(error.to_string()) }));
+                    }
+                    Err(error) => return Err(error.to_string()),
+                };
                 *to.schema.lock() = Some(schema.clone());
                 schema
             }
         };
-        let program = RowProgram::new(work.program(), &schema, &client, MissingColumns::Null);
-        let program = program.map_err(|error| error.to_string())?;
-        let columns = program.columns().into();
-        Ok(Some(Self { work, schema, program, columns }))
+        let program = match RowProgram::new(work.program(), &schema, &client, MissingColumns::Null) {
+            Ok(program) => Ok(TableProgram { schema, columns: program.columns().into(), program }),
+            Err(error) if is_for_good(&error) => Err(error.to_string()),
+            Err(error) => return Err(error.to_string()),
+        };
+        Ok(Some(Self { work, program }))
     }
 }
 
@@ -198,15 +227,16 @@ impl RowWork for TriggerRun<'_> {
         if row.table() != self.work.table || row.fields().next().is_none() {
             return Ok(None);
         }
-        let values = RowShape::new(&self.schema).values(row);
-        if !self.program.holds(&values).map_err(|error| error.to_string())? {
+        let TableProgram { schema, program, columns } = self.program.as_ref().map_err(String::clone)?;
+        let values = RowShape::new(schema).values(row);
+        if !program.holds(&values).map_err(|error| error.to_string())? {
             return Ok(None);
         }
         if self.work.url().is_some() {
             return Ok(Some(Payload::Text(row_json(row, sequence))));
         }
-        let outputs = self.program.values(&values).map_err(|error| error.to_string())?;
-        Ok(Some(Payload::Row(self.columns.clone(), outputs)))
+        let outputs = program.values(&values).map_err(|error| error.to_string())?;
+        Ok(Some(Payload::Row(columns.clone(), outputs)))
     }
 }
 

@@ -55,6 +55,9 @@ fn each_destination_gets_everything_whatever_the_others_do() {
     }));
     let datagram = receivers.taken.iter().find(|request| request.method == "UDP").unwrap();
     assert!(!datagram.body.contains(&b'\n'), "a line is a datagram");
+    let origin = thalweg_views::origin_text(world.db().incarnation());
+    let mut posts = receivers.taken.iter().filter(|request| request.method == "POST");
+    assert!(posts.all(|post| post.header(thalweg_views::ORIGIN_HEADER) == Some(&*origin)));
 }
 
 #[test]
@@ -95,6 +98,19 @@ fn subscriptions_are_listed_and_dropped() {
     assert_eq!(run_statement(&world, &drop), Err("subscription not found".to_owned()));
     assert!(world.db().log_cursors().is_empty());
     assert!(run(&world, true, &["udp://three"]).is_err_and(|error| error.contains("port")));
+    let hosts: Vec<String> = (0..20).map(|number| format!("http://many{number}")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let named = |name: usize| SubscriptionStatement::Create {
+        name: name.to_string(),
+        database: "default".to_owned(),
+        policy: "autogen".to_owned(),
+        sends_to_all: true,
+        destinations: hosts.iter().map(|url| (*url).to_owned()).collect(),
+    };
+    for name in 0..10 {
+        run_statement(&world, &named(name)).unwrap();
+    }
+    assert!(run_statement(&world, &named(10)).is_err_and(|error| error.contains("200 is the most")));
     let user = world.add_account("user", &["all:default"]);
     let maker = Maker { database: "", scope: &user };
     assert!(world.deliveries().subscription_statement(&SubscriptionStatement::Show, maker).is_err());

@@ -1,6 +1,7 @@
 //! Triggers: hooks and rows of other tables.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use query::QueryError;
 use serde_json::Value as Json;
@@ -345,4 +346,152 @@ fn triggers_go_with_their_database() {
     world.deliveries().forget_dropped();
     assert!(world.deliveries().reports().is_empty() && world.db().log_cursors().is_empty());
     assert!(world.db().documents("trigger").is_empty());
+}
+
+#[test]
+fn a_trigger_does_not_follow_the_next_database_of_its_name() {
+    for is_crash in [false, true] {
+        let mut world = World::new(options);
+        world.lines("cpu,host=z usage=-1,n=0i 1");
+        world.run(HOOK).unwrap();
+        world.db().drop_database("default").unwrap();
+        world.lines("cpu,host=z usage=-1,n=0i 1");
+        world.write(3);
+        if is_crash {
+            world.restart(true);
+        } else {
+            world.deliveries().forget_dropped();
+        }
+        world.write(3);
+        world.network.run_ms(10_000);
+        assert!(steps(&world).is_empty(), "{is_crash}");
+        assert!(world.deliveries().reports().is_empty() && world.db().log_cursors().is_empty(), "{is_crash}");
+        assert!(world.db().documents("trigger").is_empty(), "{is_crash}");
+    }
+}
+
+#[test]
+fn a_trigger_does_not_run_with_the_rights_of_another_account_of_its_makers_name() {
+    let mut world = World::new(options);
+    world.lines("cpu,host=z usage=-1,n=0i 1");
+    let maker = world.add_account("maker", &["all:default"]);
+    world.made_ns.lock().unwrap().insert("maker".to_owned(), 5);
+    world.run_as("CREATE TRIGGER t ON cpu WHEN (usage >= 0) DO INSERT INTO busy", &maker).unwrap();
+    world.write(2);
+    world.network.run_ms(5_000);
+    world.made_ns.lock().unwrap().insert("maker".to_owned(), 6);
+    world.restart(false);
+    world.write(2);
+    world.network.run_ms(20_000);
+    let report = world.report("t");
+    assert!(report.last_error.contains("the account that made it is gone"), "{report:?}");
+    assert_eq!(query(&world, "SELECT count(usage) FROM busy")[0][0].to_string(), "2");
+}
+
+#[test]
+fn a_document_that_cannot_be_read_keeps_its_position_until_it_is_dropped() {
+    let mut world = World::new(options);
+    world.lines("cpu,host=z usage=-1,n=0i 1");
+    world.run(HOOK).unwrap();
+    world.write(2);
+    world.db().put_document("trigger", r#"["default","hot"]"#, b"{}").unwrap();
+    world.restart(false);
+    world.run("CREATE TRIGGER other ON cpu WHEN (usage >= 0) DO INSERT INTO busy").unwrap();
+    let cursors = |world: &World| world.db().log_cursors().into_iter().map(|cursor| cursor.name).collect::<Vec<_>>();
+    assert_eq!(cursors(&world), [r#"trigger/["default","hot"]"#, r#"trigger/["default","other"]"#]);
+    let error = world.run(HOOK).unwrap_err().to_string();
+    assert!(error.contains("cannot be read"), "{error}");
+    world.run("DROP TRIGGER hot").unwrap();
+    assert_eq!(cursors(&world), [r#"trigger/["default","other"]"#]);
+    world.run(HOOK).unwrap();
+}
+
+#[test]
+fn a_trigger_that_cannot_be_started_is_not_made() {
+    let world = World::new(options);
+    world.lines("cpu,host=z usage=-1,n=0i 1");
+    // As many cursors as the log may have.
+    let mut names = (0..).map(|number| format!("filler {number}"));
+    while names.next().is_some_and(|name| world.db().log_cursor(&name, None).is_ok()) {}
+    let error = world.run(HOOK).unwrap_err().to_string();
+    assert!(error.contains("cannot run"), "{error}");
+    assert!(world.deliveries().reports().is_empty() && world.db().documents("trigger").is_empty());
+    world.db().remove_log_cursor("filler 0").unwrap();
+    world.run(HOOK).unwrap();
+}
+
+#[test]
+fn a_hook_that_hangs_holds_no_memory_for_what_comes_later() {
+    let mut world = World::new(options);
+    world.lines("cpu,host=z usage=-1,n=0i 1");
+    world.run(HOOK).unwrap();
+    world.mode("hook", Mode::Hangs);
+    world.write(300);
+    let held_bytes = world.db().query_memory().used_bytes();
+    assert!(held_bytes < 4_096, "{held_bytes} bytes");
+    world.mode("hook", Mode::Takes);
+    world.network.run_ms(60_000);
+    check(&world);
+    assert_eq!(world.report("hot").lag, 0);
+}
+
+fn steps_of_one_write(steps: std::ops::Range<i64>) -> String {
+    let line = |step: i64| format!("cpu,host=a usage={step},n={step}i {}", START_NS + step * 1_000_000_000);
+    steps.map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn rows_that_are_too_many_at_once_are_written_in_parts() {
+    let mut world = World::new(options);
+    world.lines("cpu,host=z usage=-1,n=0i 1");
+    world.run("CREATE TRIGGER t ON cpu WHEN (usage >= 0) DO INSERT INTO busy").unwrap();
+    world.write(1);
+    world.network.run_ms(5_000);
+    // A row has four values.
+    world.samples_max.store(50, Ordering::Relaxed);
+    world.lines(&steps_of_one_write(1..41));
+    world.network.run_ms(5_000);
+    let report = world.report("t");
+    assert_eq!((report.sent_rows, report.failed_rows, report.lag), (41, 0, 0), "{report:?}");
+    world.samples_max.store(3, Ordering::Relaxed);
+    world.lines(&steps_of_one_write(41..44));
+    world.network.run_ms(5_000);
+    let report = world.report("t");
+    assert_eq!((report.state, report.sent_rows, report.failed_rows, report.lag), ("running", 41, 3, 0), "{report:?}");
+    assert!(report.last_error.contains("query_samples_max"), "{report:?}");
+}
+
+#[test]
+fn the_rows_of_one_large_write_go_on_where_an_attempt_failed() {
+    let mut world = World::new(options);
+    world.lines("cpu,host=z usage=-1,n=0i 1");
+    world.run(HOOK).unwrap();
+    world.mode("hook", Mode::IsDown);
+    world.lines(&steps_of_one_write(0..40));
+    world.step = 40;
+    for _ in 0..40 {
+        world.mode("hook", Mode::IsDown);
+        world.network.run_ms(150);
+        world.mode("hook", Mode::Takes);
+        world.network.run_ms(150);
+    }
+    world.mode("hook", Mode::Takes);
+    world.network.run_ms(60_000);
+    assert_eq!(check(&world), 0, "none comes twice");
+    assert_eq!(world.report("hot").lag, 0);
+}
+
+#[test]
+fn rows_that_do_not_go_with_the_condition_fail_and_hold_nothing_up() {
+    let mut world = World::new(options);
+    world.lines("cpu,host=z usage=-1,n=0i 1");
+    world.run("CREATE TRIGGER t ON later WHEN (v) DO INSERT INTO busy").unwrap();
+    world.lines("later v=2 1700000000000000000");
+    world.network.run_ms(5_000);
+    let report = world.report("t");
+    assert_eq!((report.state, report.failed_rows, report.lag), ("running", 1, 0), "{report:?}");
+    assert!(report.last_error.contains("left out"), "{report:?}");
+    world.write(1);
+    world.network.run_ms(5_000);
+    assert_eq!(world.report("t").lag, 0);
 }

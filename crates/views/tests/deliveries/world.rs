@@ -1,6 +1,7 @@
 //! A server's deliveries with a receiver, and the accounts of that server.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use access::grant::Right;
@@ -11,7 +12,7 @@ use platform::network::sim::{SimAnswer, SimNetwork, SimResponse};
 use platform::network::{HttpError, HttpRequest};
 use platform::sim::Simulation;
 use query::{Budget, QueryError};
-use thalweg_views::delivery::{Deliveries, DeliveryOptions, DeliveryReport, Maker, Owners, UrlRules};
+use thalweg_views::delivery::{Deliveries, DeliveryOptions, DeliveryReport, Maker, OwnerScope, Owners, UrlRules};
 
 pub(crate) const START_NS: i64 = 1_700_000_000_000_000_000;
 
@@ -64,18 +65,23 @@ fn answer(receivers: &Mutex<Receivers>, request: &HttpRequest) -> SimAnswer {
 pub(crate) struct Accounts {
     db: Arc<Db>,
     scopes: Arc<Mutex<BTreeMap<String, Arc<Scope>>>>,
+    made_ns: Arc<Mutex<BTreeMap<String, i64>>>,
+    samples_max: Arc<AtomicU64>,
 }
 
 impl Owners for Accounts {
-    fn scope(&self, owner: &str) -> Result<Arc<Scope>, String> {
+    fn scope(&self, owner: &str) -> Result<OwnerScope, String> {
         if owner.is_empty() {
-            return Ok(Scope::open());
+            return Ok(OwnerScope { scope: Scope::open(), created_ns: None });
         }
-        self.scopes.lock().unwrap().get(owner).cloned().ok_or_else(|| format!("there is no account {owner}"))
+        let scope = self.scopes.lock().unwrap().get(owner).cloned();
+        let scope = scope.ok_or_else(|| format!("there is no account {owner}"))?;
+        Ok(OwnerScope { scope, created_ns: self.made_ns.lock().unwrap().get(owner).copied() })
     }
 
     fn budget(&self, _: &str, scope: &Arc<Scope>) -> Arc<Budget> {
-        Arc::new(Budget::sharing(1 << 40, &self.db.query_memory()).for_scope(scope.clone()))
+        let samples_max = self.samples_max.load(Ordering::Relaxed);
+        Arc::new(Budget::sharing(samples_max, &self.db.query_memory()).for_scope(scope.clone()))
     }
 }
 
@@ -84,6 +90,10 @@ pub(crate) struct World {
     pub(crate) network: SimNetwork,
     pub(crate) receivers: Arc<Mutex<Receivers>>,
     pub(crate) scopes: Arc<Mutex<BTreeMap<String, Arc<Scope>>>>,
+    /// When accounts were made, of those of which that is known.
+    pub(crate) made_ns: Arc<Mutex<BTreeMap<String, i64>>>,
+    /// What a query may hold.
+    pub(crate) samples_max: Arc<AtomicU64>,
     options: fn() -> DbOptions,
     urls: Vec<String>,
     running: Option<(Arc<Db>, Deliveries)>,
@@ -116,8 +126,19 @@ impl World {
         let for_network = receivers.clone();
         let network = SimNetwork::new(&simulation, move |request| answer(&for_network, request));
         let urls = urls.iter().map(|url| (*url).to_owned()).collect();
-        let scopes = Arc::default();
-        let mut world = Self { simulation, network, receivers, scopes, options, urls, running: None, step: 0 };
+        let samples_max = Arc::new(AtomicU64::new(1 << 40));
+        let mut world = Self {
+            simulation,
+            network,
+            receivers,
+            scopes: Arc::default(),
+            made_ns: Arc::default(),
+            samples_max,
+            options,
+            urls,
+            running: None,
+            step: 0,
+        };
         world.start();
         world
     }
@@ -127,7 +148,12 @@ impl World {
         let deliveries = Deliveries::start(DeliveryOptions {
             db: db.clone(),
             network: self.network.platform(),
-            owners: Arc::new(Accounts { db: db.clone(), scopes: self.scopes.clone() }),
+            owners: Arc::new(Accounts {
+                db: db.clone(),
+                scopes: self.scopes.clone(),
+                made_ns: self.made_ns.clone(),
+                samples_max: self.samples_max.clone(),
+            }),
             urls: UrlRules::parse(&self.urls).unwrap(),
             streams_max: 3,
             log: |_| {},

@@ -39,7 +39,21 @@ async fn influx(state: Arc<State>, request: Request, version: Version) -> Respon
     }
 }
 
+/// Refuses what a subscription of this server sends: it would be sent again without end.
+fn refuse_own(state: &State, parts: &RequestParts) -> Result<(), ApiError> {
+    let own = views::origin_text(state.db.incarnation());
+    if parts.headers.get(views::ORIGIN_HEADER).is_none_or(|origin| origin.as_bytes() != own.as_bytes()) {
+        return Ok(());
+    }
+    Err(ApiError::bad_data(
+        "a subscription sends to its own server: its rows would come back to it without end; drop it",
+    ))
+}
+
 fn write_lines(state: &State, parts: RequestParts, version: Version) -> Result<Outcome, ApiError> {
+    if version == Version::V1 {
+        refuse_own(state, &parts)?;
+    }
     let precision = parts.parameters.get("precision").unwrap_or("ns");
     let precision = Precision::from_name(precision)
         .ok_or_else(|| ApiError::bad_data(format!("invalid precision {precision:?} (use ns, us, ms, s, m or h)")))?;
