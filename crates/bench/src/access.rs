@@ -11,6 +11,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::load::OwnServer;
+use super::report;
 use crate::measure::process::usage;
 
 /// Rows of a body, and fields of each.
@@ -60,17 +61,7 @@ struct Cost {
 }
 
 pub(crate) fn run(flags: &AccessFlags) -> Result<ExitCode, String> {
-    let folder = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
-    let costs = measure(flags, &folder);
-    // Without it there is nothing to remove.
-    let _ = std::fs::remove_dir_all(&folder);
-    let costs = costs?;
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&costs).map_err(|error| error.to_string())?);
-    } else {
-        println!("{}", render(&costs));
-    }
-    Ok(ExitCode::SUCCESS)
+    report(flags.json, |folder| measure(flags, folder), |costs| render(costs))
 }
 
 fn measure(flags: &AccessFlags, folder: &Path) -> Result<Vec<Cost>, String> {

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::floods;
 use super::load::OwnServer;
+use super::report;
 use super::storage::quantile;
 use crate::measure::process::usage;
 use crate::workload::generate::START_NS;
@@ -139,29 +140,14 @@ fn kinds() -> [Kind; 12] {
 }
 
 pub(crate) fn run(flags: &HostileFlags) -> Result<ExitCode, String> {
-    let data = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
     if flags.floods {
-        let outcomes = floods::measure(&data, flags.memory_bytes_max);
-        // Without it there is nothing to remove.
-        let _ = std::fs::remove_dir_all(&data);
-        let outcomes = outcomes?;
-        if flags.json {
-            println!("{}", serde_json::to_string_pretty(&outcomes).map_err(|error| error.to_string())?);
-        } else {
-            println!("{}", floods::render(&outcomes));
-        }
-        return Ok(ExitCode::SUCCESS);
+        return report(
+            flags.json,
+            |data| floods::measure(data, flags.memory_bytes_max),
+            |outcomes| floods::render(outcomes),
+        );
     }
-    let report = measure(flags, &data);
-    // Without it there is nothing to remove.
-    let _ = std::fs::remove_dir_all(&data);
-    let report = report?;
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?);
-    } else {
-        println!("{}", render(&report));
-    }
-    Ok(ExitCode::SUCCESS)
+    report(flags.json, |data| measure(flags, data), render)
 }
 
 fn measure(flags: &HostileFlags, data: &Path) -> Result<Report, String> {

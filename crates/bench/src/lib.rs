@@ -21,9 +21,11 @@ mod wide;
 mod wire;
 mod workload;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 
 /// The flags of `thalweg bench`.
 #[derive(Debug, Args)]
@@ -54,6 +56,26 @@ enum Kind {
     Wide(wide::WideFlags),
     /// Write by the binary protocol: hosts and clients in every combination, against a server that throws everything away
     Wire(wire::WireFlags),
+}
+
+/// Measures in a folder of its own, which is removed again, and prints the report: as JSON, or for people.
+fn report<R: Serialize>(
+    is_json: bool,
+    measure: impl FnOnce(&Path) -> Result<R, String>,
+    render: impl FnOnce(&R) -> String,
+) -> Result<ExitCode, String> {
+    let folder = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
+    let measured = measure(&folder);
+    // Without it there is nothing to remove.
+    let _ = std::fs::remove_dir_all(&folder);
+    let measured = measured?;
+    let text = if is_json {
+        serde_json::to_string_pretty(&measured).map_err(|error| error.to_string())?
+    } else {
+        render(&measured)
+    };
+    println!("{text}");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the measurement that the flags name and prints its report.

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::load::OwnServer;
+use super::report;
 use super::storage::quantile;
 use client::http::HttpClient;
 
@@ -103,17 +104,7 @@ struct Loud {
 }
 
 pub(crate) fn run(flags: &TenantsFlags) -> Result<ExitCode, String> {
-    let data = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
-    let report = measure(flags, &data);
-    // Without it there is nothing to remove.
-    let _ = std::fs::remove_dir_all(&data);
-    let report = report?;
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?);
-    } else {
-        println!("{}", render(&report));
-    }
-    Ok(ExitCode::SUCCESS)
+    report(flags.json, |data| measure(flags, data), render)
 }
 
 fn measure(flags: &TenantsFlags, data: &Path) -> Result<Report, String> {

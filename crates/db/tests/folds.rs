@@ -345,6 +345,10 @@ fn the_newest_partitions_are_folded() {
     let budget = Arc::new(Budget::new(10_000_000));
     let all = sql(&db, "folded", "SELECT count(v) FROM t", 1, &budget);
     assert_eq!((all[0].as_str(), budget.is_folded()), ("Int(120)", false));
+    // The first row that is left is the last one of its fold: a month begins before it.
+    let budget = Arc::new(Budget::new(10_000_000));
+    let months = sql(&db, "folded", "SELECT date_trunc('month', time), count(*), sum(v) FROM t GROUP BY 1", 3, &budget);
+    assert_eq!((months.len(), budget.is_folded()), (1, false), "{months:?}");
     db.close().unwrap();
 }
 

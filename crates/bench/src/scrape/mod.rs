@@ -16,6 +16,7 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
+use super::report;
 use config::Setup;
 use exporters::{Exporters, Served};
 use programs::{Program, Running};
@@ -137,20 +138,10 @@ struct Observed {
 }
 
 pub(crate) fn run(flags: &ScrapeFlags) -> Result<ExitCode, String> {
-    if let Some(folder) = &flags.config_only {
-        return serve_for_others(flags, folder);
+    match &flags.config_only {
+        Some(folder) => serve_for_others(flags, folder),
+        None => report(flags.json, |folder| measure(flags, folder), render),
     }
-    let folder = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
-    let report = measure(flags, &folder);
-    // Without it there is nothing to remove.
-    let _ = std::fs::remove_dir_all(&folder);
-    let report = report?;
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?);
-    } else {
-        println!("{}", render(&report));
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn served(flags: &ScrapeFlags) -> Served {

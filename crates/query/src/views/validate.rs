@@ -25,7 +25,7 @@ impl ViewDefinition {
     /// Checks that it is a view that can be kept right.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If it is not such a view; the text says why.
     pub fn check(&self) -> Result<(), QueryError> {
         let name = &self.name;
         let invalid = |message: String| Err(QueryError::Invalid(message));

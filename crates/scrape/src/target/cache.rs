@@ -159,6 +159,11 @@ impl LineCache {
         self.starts_ns.insert(hash, start_ns) != Some(start_ns)
     }
 
+    /// Has all start times count as new again.
+    pub(super) fn forget_starts(&mut self) {
+        self.starts_ns.clear();
+    }
+
     /// Returns whether these are the comments that were read last.
     pub(super) const fn has_comments(&self, hash: u64) -> bool {
         self.comments_hash == hash

@@ -66,7 +66,11 @@ impl Reader<'_> {
             companions.starts.extend(self.created(parsed));
         }
         if !companions.exemplars.is_empty() || !companions.starts.is_empty() {
-            self.destination.write_companions(companions, hasher);
+            let has_starts = !companions.starts.is_empty();
+            if !self.destination.write_companions(companions, hasher) && has_starts {
+                // They are stored with the next scrape.
+                self.cache.forget_starts();
+            }
         }
     }
 
@@ -114,8 +118,8 @@ fn stem_and_labels(line: &[u8], suffix: &str) -> Option<(String, model::Labels)>
 }
 
 impl Destination {
-    /// What is stored already is passed over.
-    fn write_companions(&self, Companions { exemplars, starts }: Companions, hasher: &ScopedKeyHasher<'_>) {
+    /// Stores exemplars and start times; returns whether that succeeded. The store passes over those that it has.
+    fn write_companions(&self, Companions { exemplars, starts }: Companions, hasher: &ScopedKeyHasher<'_>) -> bool {
         let mut batch = model::Batch::new(&[], decode_key);
         let key_of = |batch: &mut model::Batch<'_>, labels: &Labels| {
             let spelled = spell(labels);
@@ -129,7 +133,7 @@ impl Destination {
             let key = key_of(&mut batch, &labels);
             batch.start_timestamps.push(StartTimestamp { key, start_ns });
         }
-        // What cannot be stored is lost; why is told where samples fail.
-        let _ = self.db.write(&self.database, &batch);
+        // Exemplars that cannot be stored are lost; why is told where samples fail.
+        self.db.write(&self.database, &batch).is_ok()
     }
 }

@@ -34,8 +34,10 @@ impl Run<'_> {
         let environment = self.environment.clone();
         let begins_at = |time_ns, start_ns| begins_at(expression, time_ns, start_ns, &environment);
         let runs = bins.equal_runs((range.start_ns, range.end_ns), RUNS_MAX, begins_at);
+        // Whole bins: the first row that is left of a fold is its last one, and a range from there would cut the fold.
+        let asked = scan.range;
         let within = |start_ns: i64, end_ns: i64| {
-            TimeRange::new(start_ns.max(range.start_ns), end_ns.saturating_sub(1).min(range.end_ns))
+            TimeRange::new(start_ns.max(asked.start_ns), end_ns.saturating_sub(1).min(asked.end_ns))
         };
         let run =
             |run: &query::time::EqualBins| (within(run.start_ns, run.end_ns()), Some((run.width_ns, run.offset_ns())));

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 
 use access::grant::{Right, Rights};
 use access::statement::{AccountStatement, RightsChange};
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use sqlparser::tokenizer::Token;
 use zeroize::Zeroizing;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, StandIn};
 use crate::error::SqlError;
 
 /// By the line and column of a name.
@@ -19,14 +19,6 @@ pub(crate) type AccountsByPlace = HashMap<(u64, u64), AccountStatement>;
 const WITHOUT_MEANING: [&str; 7] =
     ["login", "inherit", "nosuperuser", "nocreatedb", "nocreaterole", "noreplication", "nobypassrls"];
 
-/// A statement that was taken: tokens for the grammar, how many were read, and where its name stands.
-pub(super) struct TakenStatement {
-    pub(super) tokens: Vec<TokenWithSpan>,
-    pub(super) read: usize,
-    pub(super) at: Location,
-    pub(super) statement: AccountStatement,
-}
-
 /// The options of a role.
 #[derive(Default)]
 struct Options {
@@ -35,7 +27,7 @@ struct Options {
 }
 
 /// Looks at the beginning of a statement; `None` if it is none of these.
-pub(super) fn take(cursor: &Cursor<'_>) -> Result<Option<TakenStatement>, SqlError> {
+pub(super) fn take(cursor: &Cursor<'_>) -> Result<Option<StandIn<AccountStatement>>, SqlError> {
     let mut at = *cursor;
     let mut verb = None;
     for word in ["create", "alter", "drop"] {
@@ -54,17 +46,7 @@ pub(super) fn take(cursor: &Cursor<'_>) -> Result<Option<TakenStatement>, SqlErr
         None if at.take(&["revoke"]) => AccountStatement::Revoke(rights(&mut at, "from")?),
         None => return Ok(None),
     };
-    if !matches!(at.peek().map(|token| &token.token), None | Some(Token::SemiColon | Token::EOF)) {
-        return at.error("the end of the statement");
-    }
-    let read = at.read_since(cursor);
-    let tokens = cursor.rest().get(..read).unwrap_or_default();
-    let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Ok(None) };
-    // For the grammar it is a statement that it has, whose name stands where nothing else does.
-    let token = |token: Token, like: &TokenWithSpan| TokenWithSpan { token, span: like.span };
-    let drop = ["DROP", "ROLE"].map(|word| token(Token::make_keyword(word), first));
-    let tokens = drop.into_iter().chain([token(Token::make_word("role", Some('"')), last)]).collect();
-    Ok(Some(TakenStatement { tokens, read, at: last.span.start, statement }))
+    cursor.stand_in(&at, "role", statement)
 }
 
 fn create(at: &mut Cursor<'_>) -> Result<AccountStatement, SqlError> {

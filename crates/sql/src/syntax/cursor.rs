@@ -1,7 +1,7 @@
 //! Reading tokens one after another: what all statements share that the grammar does not have.
 
 use sqlparser::dialect::Dialect;
-use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Word};
 
 use crate::error::SqlError;
 
@@ -19,6 +19,14 @@ pub(super) struct Cursor<'a> {
     pub(super) tokens: &'a [TokenWithSpan],
     pub(super) next: usize,
     pub(super) dialect: &'a dyn Dialect,
+}
+
+/// A statement that the grammar does not have: tokens of one that it has, how many were read in their place, and where the last of these stands.
+pub(super) struct StandIn<S> {
+    pub(super) tokens: Vec<TokenWithSpan>,
+    pub(super) read: usize,
+    pub(super) at: Location,
+    pub(super) statement: S,
 }
 
 impl<'a> Cursor<'a> {
@@ -82,6 +90,21 @@ impl<'a> Cursor<'a> {
             return Some("SEMI");
         }
         (self.at(&["lt", "join"]) && !self.tokens.windows(2).any(is_qualifier)).then_some("ANTI")
+    }
+
+    /// The stand-in of a statement from here to another cursor, which must be at the statement's end: for the grammar it is a DROP of a role,
+    /// whose name stands where nothing else does. `None` if nothing was read.
+    pub(super) fn stand_in<S>(&self, end: &Self, name: &str, statement: S) -> Result<Option<StandIn<S>>, SqlError> {
+        if !matches!(end.peek().map(|token| &token.token), None | Some(Token::SemiColon | Token::EOF)) {
+            return end.error("the end of the statement");
+        }
+        let read = end.read_since(self);
+        let replaced = self.rest().get(..read).unwrap_or_default();
+        let (Some(first), Some(last)) = (replaced.first(), replaced.last()) else { return Ok(None) };
+        let token = |token: Token, like: &TokenWithSpan| TokenWithSpan { token, span: like.span };
+        let drop = ["DROP", "ROLE"].map(|word| token(Token::make_keyword(word), first));
+        let tokens = drop.into_iter().chain([token(Token::make_word(name, Some('"')), last)]).collect();
+        Ok(Some(StandIn { tokens, read, at: last.span.start, statement }))
     }
 
     /// The number of tokens that were read since another was here.

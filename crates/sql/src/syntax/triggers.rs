@@ -9,9 +9,9 @@ use query::time::parse_interval;
 use sqlparser::ast::{Expr, Ident, SelectItem, SetExpr, Statement};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::cursor::{Cursor, DEPTH_MAX, syntax};
+use super::cursor::{Cursor, DEPTH_MAX, StandIn, syntax};
 use crate::error::{SqlError, invalid};
 
 /// By the line and column of a statement's last token.
@@ -156,16 +156,8 @@ impl std::fmt::Display for TriggerStatement {
     }
 }
 
-/// A statement that was taken: tokens for the grammar, how many were read, and where its last token stands.
-pub(super) struct TakenStatement {
-    pub(super) tokens: Vec<TokenWithSpan>,
-    pub(super) read: usize,
-    pub(super) at: Location,
-    pub(super) statement: TriggerStatement,
-}
-
 /// Looks at the beginning of a statement; `None` if it is none of these.
-pub(super) fn take(cursor: &Cursor<'_>) -> Result<Option<TakenStatement>, SqlError> {
+pub(super) fn take(cursor: &Cursor<'_>) -> Result<Option<StandIn<TriggerStatement>>, SqlError> {
     let mut at = *cursor;
     let statement = if at.take(&["create", "trigger"]) {
         create(&mut at)?
@@ -184,17 +176,7 @@ pub(super) fn take(cursor: &Cursor<'_>) -> Result<Option<TakenStatement>, SqlErr
     } else {
         return Ok(None);
     };
-    if !matches!(at.peek().map(|token| &token.token), None | Some(Token::SemiColon | Token::EOF)) {
-        return at.error("the end of the statement");
-    }
-    let read = at.read_since(cursor);
-    let tokens = cursor.rest().get(..read).unwrap_or_default();
-    let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return Ok(None) };
-    // For the grammar it is a statement that it has, whose name stands where nothing else does.
-    let token = |token: Token, like: &TokenWithSpan| TokenWithSpan { token, span: like.span };
-    let drop = ["DROP", "ROLE"].map(|word| token(Token::make_keyword(word), first));
-    let tokens = drop.into_iter().chain([token(Token::make_word("trigger", Some('"')), last)]).collect();
-    Ok(Some(TakenStatement { tokens, read, at: last.span.start, statement }))
+    cursor.stand_in(&at, "trigger", statement)
 }
 
 fn create(at: &mut Cursor<'_>) -> Result<TriggerStatement, SqlError> {
