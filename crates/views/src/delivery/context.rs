@@ -15,7 +15,7 @@ use crate::feed::Feed;
 /// An account as it is by now.
 #[derive(Debug, Clone)]
 pub struct OwnerScope {
-    /// What it may do.
+    /// Its rights.
     pub scope: Arc<Scope>,
     /// When it was made, nanoseconds since the Unix epoch; `None` where no client signs in.
     pub created_ns: Option<i64>,

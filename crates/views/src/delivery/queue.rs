@@ -72,7 +72,7 @@ pub(crate) struct Progress {
 
 /// A row of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RowPosition {
     /// The sequence id of its record.
     pub(crate) sequence: u64,
     /// Its number in the record.
@@ -90,23 +90,23 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// A batch from a row on, if it has that one; otherwise all of it.
-    pub(crate) fn new(batch: Arc<Batch>, after: u64, from: Option<Place>) -> Self {
-        let progress = from.and_then(|place| {
-            let record = batch.records.iter().position(|record| record.sequence == place.sequence)?;
-            Some(Progress { record, row: place.row })
+    pub(crate) fn new(batch: Arc<Batch>, after: u64, from: Option<RowPosition>) -> Self {
+        let progress = from.and_then(|position| {
+            let record = batch.records.iter().position(|record| record.sequence == position.sequence)?;
+            Some(Progress { record, row: position.row })
         });
         Self { batch, after, progress: progress.unwrap_or_default() }
     }
 
     /// The first row that was not turned into an item.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn position(&self) -> RowPosition {
         let Some(record) = self.batch.records.get(self.progress.record) else {
-            return Place { sequence: self.batch.last_sequence.saturating_add(1), row: 0 };
+            return RowPosition { sequence: self.batch.last_sequence.saturating_add(1), row: 0 };
         };
         if record.sequence <= self.after {
-            return Place { sequence: self.after.saturating_add(1), row: 0 };
+            return RowPosition { sequence: self.after.saturating_add(1), row: 0 };
         }
-        Place { sequence: record.sequence, row: self.progress.row }
+        RowPosition { sequence: record.sequence, row: self.progress.row }
     }
 }
 
@@ -145,10 +145,10 @@ impl Prepared {
     }
 
     /// Adds the item of a row; returns its bytes.
-    fn add(&mut self, place: Place, payload: Payload) -> u64 {
+    fn add(&mut self, position: RowPosition, payload: Payload) -> u64 {
         let bytes = payload.bytes();
         self.used_bytes += bytes + ITEM_BYTES;
-        self.items.push(Item { sequence: place.sequence, row: place.row, bytes, reserved_bytes: 0, payload });
+        self.items.push(Item { sequence: position.sequence, row: position.row, bytes, reserved_bytes: 0, payload });
         bytes
     }
 }
@@ -179,11 +179,11 @@ pub(crate) fn prepare(
                 out.next = Some(progress);
                 return Ok(out);
             }
-            let place = Place { sequence: record.sequence, row: progress.row };
+            let position = RowPosition { sequence: record.sequence, row: progress.row };
             looked_at += 1;
             progress.row += 1;
             match work.payload(&row, record.sequence) {
-                Ok(Some(payload)) => bytes += out.add(place, payload),
+                Ok(Some(payload)) => bytes += out.add(position, payload),
                 Ok(None) => {}
                 Err(reason) => {
                     out.failed += 1;
@@ -311,8 +311,8 @@ impl Queue {
     }
 
     /// Drops all that waits and gives its memory back; returns the first row of it.
-    pub(crate) fn let_go(&mut self) -> Option<Place> {
-        let first = self.items.front().map(|item| Place { sequence: item.sequence, row: item.row })?;
+    pub(crate) fn let_go(&mut self) -> Option<RowPosition> {
+        let first = self.items.front().map(|item| RowPosition { sequence: item.sequence, row: item.row })?;
         self.through = self.through.min(first.sequence.saturating_sub(1));
         let reserved_bytes: u64 = self.items.drain(..).map(|item| item.reserved_bytes).sum();
         self.settle(reserved_bytes);
@@ -368,7 +368,7 @@ mod tests {
         queue.settle(chunk.reserved_bytes());
         assert_eq!(memory.used_bytes(), 2 * of_item);
         queue.note_read(12);
-        assert_eq!(queue.let_go(), Some(Place { sequence: 6, row: 0 }));
+        assert_eq!(queue.let_go(), Some(RowPosition { sequence: 6, row: 0 }));
         assert_eq!((memory.used_bytes(), queue.done_through(), queue.is_empty()), (0, 5, true));
         assert_eq!(queue.let_go(), None);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::queue::{Pending, Place, Queue};
+use super::queue::{Pending, Queue, RowPosition};
 use crate::feed::{Batch, Feed, Follower, WhenOverrun};
 
 /// How far a job has read, and what of that waits.
@@ -14,7 +14,7 @@ pub(super) struct Reading {
     /// What of a batch is not in the queue yet.
     pub(super) pending: Option<Pending>,
     /// The first row that is wanted of the next batch, where it is not the first one.
-    from: Option<Place>,
+    from: Option<RowPosition>,
 }
 
 impl Reading {
@@ -44,9 +44,10 @@ impl Reading {
     /// Gives back the memory of all that waits, and leaves those that read together: it is read again. What was taken out of the queue counts as
     /// delivered.
     pub(super) fn let_go(&mut self) {
-        let of_pending = self.pending.take().map(|pending| pending.place());
+        let of_pending = self.pending.take().map(|pending| pending.position());
         self.from = self.queue.let_go().or(of_pending).or(self.from);
-        let sequence = self.from.map_or_else(|| self.follower.sequence(), |place| place.sequence.saturating_sub(1));
+        let sequence =
+            self.from.map_or_else(|| self.follower.sequence(), |position| position.sequence.saturating_sub(1));
         self.follower = Follower::new(&self.feed, &self.database, sequence, WhenOverrun::ReadsAlone);
     }
 }
