@@ -1,6 +1,6 @@
 //! `thalweg bench`: measurements that can be repeated. A file per kind.
 //!
-//! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`tenants`]: two of them on one · [`access`]: the cost of TLS and tokens · [`scrape`](mod@scrape): what scraping costs, beside other programs
+//! * [`load`], [`protocols`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`tenants`]: two of them on one · [`access`]: the cost of TLS and tokens · [`scrape`](mod@scrape): what scraping costs, beside other programs
 //! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
 //! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
@@ -12,13 +12,13 @@ mod hostile;
 mod load;
 mod measure;
 mod plans;
+mod protocols;
 mod query;
 mod scrape;
 mod simulate;
 mod storage;
 mod tenants;
 mod wide;
-mod wire;
 mod workload;
 
 use std::path::Path;
@@ -26,6 +26,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+
+use protocols::{redis, wire};
 
 /// The flags of `thalweg bench`.
 #[derive(Debug, Args)]
@@ -46,6 +48,8 @@ enum Kind {
     Load(load::LoadFlags),
     /// Ask what the Time Series Benchmark Suite asks, and a rate over 10,000 series
     Query(query::QueryFlags),
+    /// Add samples by Redis's protocol, in pipelines
+    Redis(redis::RedisFlags),
     /// Serve targets and measure what scraping them costs, beside Prometheus and VictoriaMetrics if wanted
     Scrape(scrape::ScrapeFlags),
     /// Measure the storage engine: memory, insertion, size, late data, long queries
@@ -90,6 +94,7 @@ pub fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
         Kind::Hostile(flags) => hostile::run(flags),
         Kind::Load(flags) => load::run(flags),
         Kind::Query(flags) => query::run(flags),
+        Kind::Redis(flags) => redis::run(flags),
         Kind::Scrape(flags) => scrape::run(flags),
         Kind::Storage(flags) => storage::run(flags),
         Kind::Tenants(flags) => tenants::run(flags),

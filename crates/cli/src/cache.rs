@@ -10,8 +10,10 @@ use std::sync::Arc;
 use cache::server::{Server, ServerOptions, Token};
 use cache::{Cache, FILE_MAGIC, Options};
 use clap::Args;
+use server::log;
 
 use crate::machine::memory;
+use crate::settings::log_lines;
 use crate::units::sizes::size_bytes;
 
 const EXAMPLES: &str = "Examples:
@@ -82,6 +84,12 @@ pub(crate) struct CacheFlags {
     /// Answers smaller than this are given whole or not at all
     #[arg(long, default_value = "512KiB", value_parser = size_bytes)]
     partial_min: u64,
+    /// Lines on stderr up to this level: error, warn, info or debug
+    #[arg(long, env = "THALWEG_CACHE_LOG_LEVEL", default_value = "info")]
+    log_level: String,
+    /// Their form: text or json
+    #[arg(long, env = "THALWEG_CACHE_LOG_FORMAT", default_value = "text")]
+    log_format: String,
 }
 
 fn connections(text: &str) -> Result<usize, String> {
@@ -145,6 +153,7 @@ impl CacheFlags {
 }
 
 pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
+    log_lines::set_up(&flags.log_level, &flags.log_format)?;
     flags.check_memory(memory::of_the_machine())?;
     let security = flags.security()?;
     // Nothing is written before it is clear that this process is the one to serve.
@@ -181,9 +190,18 @@ pub(crate) fn run(flags: &CacheFlags) -> Result<ExitCode, String> {
         crate::serve::stop_signal()?
     };
     let server = Server::start(Arc::new(cache), listener, bounds).map_err(|error| format!("cannot serve: {error}"))?;
-    eprintln!("thalweg: {} keys in {} of {} slabs", stats.keys, stats.slabs, stats.slabs_max);
+    log::info(&format!(
+        "{} has {} keys in {} of {} slabs; the cache listens on {}",
+        flags.file.display(),
+        stats.keys,
+        stats.slabs,
+        stats.slabs_max,
+        server.address()
+    ));
     say!("Thalweg's cache is ready: {}", server.address());
     runtime.block_on(stop);
+    log::info("stopping: what is in memory is written to the file");
     server.stop().map_err(|error| format!("stopped, but not all is on {}: {error}", flags.file.display()))?;
+    log::info("stopped");
     Ok(ExitCode::SUCCESS)
 }

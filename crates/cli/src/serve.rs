@@ -109,6 +109,7 @@ fn takes_free_port(settings: &ServerSettings, flag: &str) -> bool {
         "--control" => settings.control,
         "--ingest" => settings.ingest,
         "--postgres" => settings.postgres,
+        "--redis" => settings.redis.listener,
         "--flight-sql" => settings.flight_sql,
         _ => None,
     };

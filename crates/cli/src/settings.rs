@@ -1,7 +1,7 @@
 //! Settings of `thalweg serve`: one definition for flags, environment and file. Who gets in is worked out in [`access`].
 
 mod access;
-mod log_lines;
+pub(crate) mod log_lines;
 mod otlp;
 mod parts;
 mod prometheus;
@@ -243,6 +243,16 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_POSTGRES", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     postgres: Option<String>,
+
+    /// Where Redis's protocol is served, with the commands of `RedisTimeSeries`: an address, or `on` for 127.0.0.1:7787 [default: off]
+    #[arg(long, env = "THALWEG_REDIS", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redis: Option<String>,
+
+    /// Database that --redis begins with; others have their number after this name [default: redis]
+    #[arg(long, env = "THALWEG_REDIS_DATABASE", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redis_database: Option<String>,
 
     /// Where Arrow Flight SQL's drivers (ADBC, JDBC) connect, or `off`; needs a build with the cargo feature flight-sql [default: 127.0.0.1:7786]
     #[arg(long, env = "THALWEG_FLIGHT_SQL", value_name = "ADDRESS")]
@@ -658,6 +668,8 @@ impl ServeFlags {
         server.graphite_database = database("--graphite-database", self.graphite_database.as_deref())?;
         server.opentsdb_database = database("--opentsdb-database", self.opentsdb_database.as_deref())?;
         server.postgres = listener("--postgres", self.postgres.as_deref(), 7784)?;
+        server.redis.listener = optional_listener("--redis", self.redis.as_deref(), 7787)?;
+        set(&mut server.redis.database, self.redis_database.clone());
         server.flight_sql = listener("--flight-sql", self.flight_sql.as_deref(), 7786)?;
         if !cfg!(feature = "flight-sql") && server.flight_sql.is_some_and(|listener| listener.required) {
             return Err(
@@ -724,6 +736,15 @@ fn listener(flag: &str, given: Option<&str>, default_port: u16) -> Result<Option
             })?;
             Ok(Some(Listener { address, required: true }))
         }
+    }
+}
+
+/// As [`listener`], of one that is off unless asked for.
+fn optional_listener(flag: &str, given: Option<&str>, default_port: u16) -> Result<Option<Listener>, String> {
+    match given {
+        None => Ok(None),
+        Some("on") => Ok(Some(Listener { address: (Ipv4Addr::LOCALHOST, default_port).into(), required: true })),
+        Some(_) => listener(flag, given, default_port),
     }
 }
 

@@ -350,3 +350,26 @@ fn slow_requests_unread_replies_and_impossible_lengths_end() {
     assert!(until_closed(&unread, "").len() < 32_000_000, "the reply was cut");
     assert!(until_closed(&connect(&running), "version\r\nquit\r\n").starts_with("VERSION"));
 }
+
+#[test]
+fn lines_have_the_form_that_the_server_writes() {
+    let folder = Folder::new("cache-lines");
+    let mut child = Command::new(PROGRAM)
+        .args(["cache", "--listen", "127.0.0.1:0", "--size", "32MiB", "--log-format", "json", "--file"])
+        .arg(folder.0.join("flash"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(stdout.next().unwrap().unwrap().starts_with("Thalweg's cache is ready: "));
+    let stopped = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert!(stopped.success() && child.wait().unwrap().success());
+    let lines: Vec<String> = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap).collect();
+    let of_lines: Vec<serde_json::Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(of_lines[0]["message"].as_str().unwrap().contains(" has 0 keys in 0 of "), "{lines:?}");
+    assert_eq!(of_lines.last().unwrap()["message"], "stopped");
+    assert!(of_lines.iter().all(|line| line["level"] == "info" && line["time"].is_string()), "{lines:?}");
+    let wrong = Command::new(PROGRAM).args(["cache", "--log-level", "loud"]).output().unwrap();
+    assert!(text(&wrong.stderr).contains("none of error, warn, info, debug"), "{}", text(&wrong.stderr));
+}

@@ -2,11 +2,11 @@
 //!
 //! * [`listen`]: sockets, connections, their limits, a graceful end; line listeners and gRPC
 //! * [`http`]: routes, request guard, bodies, a handler for each path, the web page
-//! * [`sql`]: Postgres's protocol, Arrow Flight, and SQL over HTTP · [`wire`]: the binary protocol
+//! * [`sql`]: Postgres's protocol, Arrow Flight, and SQL over HTTP · [`wire`]: the binary protocol · [`protocols`]: Redis's
 //! * [`scheduler`]: which queries run, at which priority, and on what threads; what each database may take of what all share, and limits
 //! * [`sign_in`]: who a client is and what it may do
 //! * [`settings`]: settings of all of it · [`state`]: what handlers share · [`error`]: errors of the API · [`redact`]: texts without passwords
-//! * [`metrics`]: the server's own numbers · [`host`]: the machine's · `pushed`: those of jobs that have ended · [`log`]: lines for the operator · `fuzzing`: entries for fuzzers
+//! * [`metrics`]: the server's own numbers, and those of jobs that have ended · [`host`]: the machine's · [`log`]: lines for the operator · `fuzzing`: entries for fuzzers
 
 mod error;
 #[doc(hidden)]
@@ -16,7 +16,7 @@ mod http;
 mod listen;
 pub mod log;
 mod metrics;
-mod pushed;
+mod protocols;
 mod redact;
 mod scheduler;
 mod settings;
@@ -33,7 +33,9 @@ pub use http::scraping::cursors::abandoned_receivers;
 pub use http::scraping::mode::{PrometheusMode, PrometheusSettings};
 pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};
-pub use settings::{Compression, Listener, Network, Pem, ServerSettings, TlsSettings, WebSettings};
+pub use settings::{
+    Compression, Listener, Network, Pem, RedisSettings, ServerSettings, StreamSettings, TlsSettings, WebSettings,
+};
 pub use sign_in::first_admin::make_first_admin;
 pub use sign_in::oidc::{Oidc, OidcClient};
 

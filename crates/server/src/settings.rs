@@ -1,5 +1,7 @@
 //! Settings of the listeners and of what they serve; of TLS: [`tls`].
 
+mod redis;
+mod streams;
 mod tls;
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +20,8 @@ use crate::http::scraping::mode::PrometheusMode;
 use crate::http::targets::BackupTarget;
 use crate::sign_in::oidc::Oidc;
 
+pub use redis::RedisSettings;
+pub use streams::StreamSettings;
 pub use tls::{Pem, TlsSettings};
 
 /// Whose answers are compressed, of clients that send `Accept-Encoding`.
@@ -145,6 +149,8 @@ pub struct ServerSettings {
     pub postgres: Option<Listener>,
     /// Bytes that a message of one of its clients may have.
     pub postgres_message_bytes_max: usize,
+    /// Those of Redis's protocol.
+    pub redis: RedisSettings,
     /// Where Arrow Flight SQL's clients connect; without the cargo feature `flight-sql` it is not listened on.
     pub flight_sql: Option<Listener>,
     /// Where OpenTelemetry's gRPC is served.
@@ -173,16 +179,8 @@ pub struct ServerSettings {
     pub park_after_ms: u64,
     /// How long a client may take to send a body.
     pub body_timeout_ms: u64,
-    /// How long a connection of a line listener may be silent.
-    pub stream_idle_timeout_ms: u64,
-    /// How long a client may take to finish a line.
-    pub stream_line_timeout_ms: u64,
-    /// Bytes that a connection of a line listener has on their way at the same time.
-    pub stream_bytes_max: usize,
-    /// Connections of line listeners that are served at the same time; others wait for their turn.
-    pub streams_busy_max: usize,
-    /// Bytes of unfinished lines that are kept for all connections together.
-    pub stream_rest_bytes_max: usize,
+    /// Those of connections that send lines.
+    pub streams: StreamSettings,
     /// Bytes of datagrams that wait to be written; further ones are dropped and counted.
     pub udp_queue_bytes_max: usize,
     /// How far ahead of the server's clock a sample may be.
@@ -249,6 +247,7 @@ impl ServerSettings {
             self.graphite,
             self.opentsdb,
             self.postgres,
+            self.redis.listener,
             self.flight_sql,
             self.otlp_grpc,
         ];
@@ -279,6 +278,7 @@ impl ServerSettings {
             opentsdb_database: DEFAULT_DATABASE.to_owned(),
             otlp_grpc: None,
             postgres: None,
+            redis: RedisSettings::default(),
             postgres_message_bytes_max: 16 << 20,
             flight_sql: None,
             body_bytes_max: 64 << 20,
@@ -293,11 +293,7 @@ impl ServerSettings {
             postgres_idle_timeout_ms: 600_000,
             park_after_ms: 250,
             body_timeout_ms: 30_000,
-            stream_idle_timeout_ms: 600_000,
-            stream_line_timeout_ms: 30_000,
-            stream_bytes_max: 1 << 20,
-            streams_busy_max: 64,
-            stream_rest_bytes_max: 64 << 20,
+            streams: StreamSettings::default(),
             udp_queue_bytes_max: 8 << 20,
             ahead_ms_max: 32 * 86_400_000,
             replicas: None,

@@ -133,6 +133,16 @@ pub(super) const TARGETS: &[Target] = &[
         &[Seeds::Literals(&["crates/access/src/oidc"])],
         &["crates/access/src/oidc/token.rs", "crates/access/src/oidc/documents.rs"],
     ),
+    of_text(
+        "redis",
+        "Redis's protocol, run",
+        &[Seeds::Literals(&["crates/redis/tests/sessions.rs"])],
+        &[
+            "crates/redis/src/commands/table.rs",
+            "crates/redis/src/commands/reader.rs",
+            "crates/redis/src/commands/create.rs",
+        ],
+    ),
     of_bytes("flight", "Arrow Flight's tickets, handles and batches", 4096, &[]),
     of_text(
         "parameters",

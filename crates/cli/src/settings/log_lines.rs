@@ -7,13 +7,15 @@ use super::ServeFlags;
 impl ServeFlags {
     /// Sets which lines are written from now on, and how.
     pub(super) fn set_up_log(&self) -> Result<(), String> {
-        let level = self.log_level.as_deref().unwrap_or("info");
-        let level = log::Level::from_name(level)
-            .ok_or_else(|| format!("--log-level {level:?} is none of error, warn, info, debug"))?;
-        let format = self.log_format.as_deref().unwrap_or("text");
-        let format = log::Format::from_name(format)
-            .ok_or_else(|| format!("--log-format {format:?} is neither text nor json"))?;
-        log::set_up(level, format);
-        Ok(())
+        set_up(self.log_level.as_deref().unwrap_or("info"), self.log_format.as_deref().unwrap_or("text"))
     }
+}
+
+/// Sets which lines are written from now on, and how, by the values of `--log-level` and `--log-format`.
+pub(crate) fn set_up(level: &str, format: &str) -> Result<(), String> {
+    let known = log::Level::from_name(level);
+    let level = known.ok_or_else(|| format!("--log-level {level:?} is none of error, warn, info, debug"))?;
+    let known = log::Format::from_name(format);
+    log::set_up(level, known.ok_or_else(|| format!("--log-format {format:?} is neither text nor json"))?);
+    Ok(())
 }

@@ -63,8 +63,8 @@ impl ServeFlags {
         set(&mut server.http_idle_timeout_ms, self.http_idle_timeout_ms);
         set(&mut server.write_timeout_ms, self.write_timeout_ms);
         set(&mut server.postgres_idle_timeout_ms, self.postgres_idle_timeout_ms);
-        set(&mut server.stream_idle_timeout_ms, self.stream_idle_timeout_ms);
-        set(&mut server.stream_line_timeout_ms, self.stream_line_timeout_ms);
+        set(&mut server.streams.idle_timeout_ms, self.stream_idle_timeout_ms);
+        set(&mut server.streams.line_timeout_ms, self.stream_line_timeout_ms);
     }
 
     /// What queries may take.

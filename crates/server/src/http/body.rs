@@ -35,7 +35,7 @@ const LARGE_BESIDE_CORES: usize = 2;
 /// A body of text that unpacks to more than this many times its bytes may be a bomb.
 const BOMB_RATIO: usize = 64;
 /// What the rows of such a body may need.
-const BOMB_WORK_BYTES_MAX: usize = 32 << 20;
+const BOMB_WORK_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes of rows for a byte of text: the line `m v=1 1` is a row of a batch, of a shard and of the log.
 const TEXT_WORK_FACTOR: usize = 12;

@@ -32,7 +32,7 @@ use crate::listen::http2::Grpc;
 use crate::listen::stream::{LineProtocol, Lines, serve_udp};
 use crate::listen::tls::Tls;
 use crate::log;
-use crate::pushed;
+use crate::metrics::pushed;
 use crate::settings::{Listener, ServerSettings};
 use crate::sign_in::rights;
 use crate::sql::postgres;
@@ -134,6 +134,7 @@ impl Front {
             lines: Vec::new(),
             otlp_grpc: None,
             postgres: None,
+            redis: None,
             flight_sql: None,
             control: None,
             ingest: None,
@@ -158,6 +159,7 @@ pub struct Server {
     lines: Vec<(LineProtocol, TcpListener, Option<UdpSocket>)>,
     otlp_grpc: Option<TcpListener>,
     postgres: Option<TcpListener>,
+    redis: Option<TcpListener>,
     flight_sql: Option<TcpListener>,
     addresses: Vec<(&'static str, SocketAddr)>,
     unavailable: Vec<ServeError>,
@@ -180,6 +182,7 @@ impl Server {
             ("--opentsdb", settings.opentsdb, LineProtocol::Opentsdb, false),
         ];
         let (otlp_grpc, control, ingest) = (settings.otlp_grpc, settings.control, settings.ingest);
+        let redis = settings.redis.listener;
         let (postgres, flight_sql) = (settings.postgres, settings.flight_sql.filter(|_| cfg!(feature = "flight-sql")));
         for (flag, listener, protocol, with_udp) in lines {
             if let Some((tcp, udp)) = self.bind_one(flag, listener, with_udp).await? {
@@ -190,6 +193,7 @@ impl Server {
         self.control = self.bind_one("--control", control, false).await?.map(|(tcp, _)| tcp);
         self.ingest = self.bind_one("--ingest", ingest, false).await?.map(|(tcp, _)| tcp);
         self.postgres = self.bind_one("--postgres", postgres, false).await?.map(|(tcp, _)| tcp);
+        self.redis = self.bind_one("--redis", redis, false).await?.map(|(tcp, _)| tcp);
         self.flight_sql = self.bind_one("--flight-sql", flight_sql, false).await?.map(|(tcp, _)| tcp);
         Ok(())
     }
@@ -279,6 +283,9 @@ impl Server {
             // Its clients ask for TLS in its own way.
             let sessions = postgres::Sessions::new(state.clone(), tls_of(tls.as_ref(), "--postgres"));
             acceptor.spawn(Source::Tcp(listener, None), sessions);
+        }
+        if let Some(listener) = self.redis {
+            acceptor.spawn(source(listener, "--redis"), crate::protocols::redis::Port::new(state.clone()));
         }
         let planes = Planes::new(state.clone(), stopped.clone());
         for (plane, flag, listener) in

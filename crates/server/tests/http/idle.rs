@@ -27,7 +27,7 @@ fn start() -> (Running, String) {
         settings.sign_in_required = true;
         settings.head_timeout_ms = 1_000;
         settings.park_after_ms = 20;
-        (settings.http_idle_timeout_ms, settings.stream_idle_timeout_ms) = (60_000, 60_000);
+        (settings.http_idle_timeout_ms, settings.streams.idle_timeout_ms) = (60_000, 60_000);
         settings.idle_timeout_ms = 60_000;
     });
     let token = std::fs::read_to_string(server.db.directory().join("admin-token")).unwrap();

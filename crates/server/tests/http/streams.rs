@@ -89,9 +89,9 @@ fn datagrams_are_stored_or_counted() {
 #[test]
 fn silent_slow_and_endless_clients_are_dropped() {
     let server = Running::start_listening(|settings| {
-        settings.stream_idle_timeout_ms = 400;
-        settings.stream_line_timeout_ms = 200;
-        settings.stream_rest_bytes_max = 500_000;
+        settings.streams.idle_timeout_ms = 400;
+        settings.streams.line_timeout_ms = 200;
+        settings.streams.rest_bytes_max = 500_000;
     });
     assert_eq!(until_closed(connect(&server, "--line")), "");
     server.wait_for_metric("thalweg_streams_closed_total{protocol=\"line\",reason=\"idle\"} 1");
@@ -111,7 +111,7 @@ fn silent_slow_and_endless_clients_are_dropped() {
 
 #[test]
 fn a_greedy_client_does_not_starve_others() {
-    let server = Running::start_listening(|settings| settings.streams_busy_max = 1);
+    let server = Running::start_listening(|settings| settings.streams.busy_max = 1);
     let greedy: Vec<_> = (0..3)
         .map(|number| {
             let mut stream = connect(&server, "--line");

@@ -18,7 +18,7 @@ use crate::error::ApiError;
 use crate::http::body::{Form, body_error, unpack};
 use crate::http::json;
 use crate::http::request::{RequestParts, extract, extract_write};
-use crate::pushed::{self, Description, Group, GroupName, Push, Pushed};
+use crate::metrics::pushed::{self, Description, Group, GroupName, Push, Pushed};
 use crate::sign_in::forbidden;
 use crate::state::State;
 

@@ -46,7 +46,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) fn new(state: Arc<State>, protocol: LineProtocol) -> Arc<Self> {
-        let busy = FairSlots::new(state.settings.streams_busy_max);
+        let busy = FairSlots::new(state.settings.streams.busy_max);
         Arc::new(Self { state, protocol, busy, rest_bytes: AtomicUsize::new(0) })
     }
 }
@@ -93,10 +93,10 @@ impl Connection {
     /// Reads and stores until the connection ends; why it did, as metrics name it.
     async fn run(mut self, mut stop: watch::Receiver<bool>) -> &'static str {
         let settings = &self.shared.state.settings;
-        let idle = Duration::from_millis(settings.stream_idle_timeout_ms);
+        let idle = Duration::from_millis(settings.streams.idle_timeout_ms);
         // A client that has to sign in does so soon.
         let unknown = idle.min(Duration::from_millis(settings.head_timeout_ms));
-        let patience = Duration::from_millis(settings.stream_line_timeout_ms);
+        let patience = Duration::from_millis(settings.streams.line_timeout_ms);
         let mut had_rest = false;
         loop {
             match (self.rest.is_empty(), had_rest) {
@@ -192,7 +192,7 @@ impl Connection {
         self.shared.rest_bytes.fetch_sub(buffer.len(), Ordering::Relaxed);
         let searched = buffer.len();
         let bytes_max = match self.client {
-            Some(_) => settings.stream_bytes_max.max(READ_BYTES) + searched,
+            Some(_) => settings.streams.bytes_max.max(READ_BYTES) + searched,
             None => SIGN_IN_BYTES_MAX,
         };
         let mut filled = searched;
@@ -227,7 +227,7 @@ impl Connection {
         }
         let kept = self.shared.rest_bytes.fetch_add(rest.len(), Ordering::Relaxed) + rest.len();
         self.rest = rest.to_vec();
-        if kept > settings.stream_rest_bytes_max {
+        if kept > settings.streams.rest_bytes_max {
             return Read::End("stream_rest_bytes_max");
         }
         match line_end {

@@ -1,5 +1,7 @@
 //! The server's own numbers, in Prometheus's text format.
 
+pub(crate) mod pushed;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,192 @@
+//! A database with its keys in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use db::TenantMemory;
+use model::METRIC_NAME;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use super::CommandError;
+use crate::series::KEY_LABEL;
+use crate::series::catalog::{Catalog, Key, Last};
+use crate::series::rows::Rows;
+use crate::series::settings::Settings;
+
+/// A database that clients have chosen.
+pub(crate) struct Database {
+    pub(crate) name: String,
+    state: Mutex<State>,
+    /// Held alone by a transaction, so that no other request comes between its commands.
+    pub(crate) exclusive: RwLock<()>,
+}
+
+/// The keys of a database.
+pub(crate) struct State {
+    /// The number of the database that was read; another one of that name has other keys.
+    number: Option<u32>,
+    is_read: bool,
+    pub(crate) catalog: Catalog,
+    /// The first time at which a key goes, milliseconds; the largest if none does.
+    next_expiry_ms: i64,
+    /// Bytes of the catalog that the ledger knows of.
+    memory: Arc<TenantMemory>,
+    reserved_bytes: u64,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.memory.give_back(self.reserved_bytes);
+    }
+}
+
+impl Database {
+    pub(crate) fn new(name: String, memory: Arc<TenantMemory>) -> Self {
+        let state = State {
+            number: None,
+            is_read: false,
+            catalog: Catalog::default(),
+            next_expiry_ms: i64::MAX,
+            memory,
+            reserved_bytes: 0,
+        };
+        Self { name, state: Mutex::new(state), exclusive: RwLock::new(()) }
+    }
+
+    /// The keys, read from the database if they were not; keys whose time has come are gone.
+    pub(crate) fn open(&self, rows: &Rows<'_>, now_ms: i64) -> Result<MutexGuard<'_, State>, CommandError> {
+        let mut state = self.state.lock();
+        let number = rows.db.database_number(&self.name);
+        if !state.is_read || state.number != number {
+            state.read(rows)?;
+            (state.number, state.is_read) = (number, true);
+        }
+        if state.next_expiry_ms <= now_ms {
+            state.expire(rows, now_ms)?;
+        }
+        Ok(state)
+    }
+}
+
+impl State {
+    fn read(&mut self, rows: &Rows<'_>) -> Result<(), CommandError> {
+        self.clear();
+        if rows.db.has_database(rows.database) {
+            let found = self.read_keys(rows);
+            if found.is_err() {
+                self.clear();
+            }
+            found?;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.catalog = Catalog::default();
+        self.memory.give_back(self.reserved_bytes);
+        (self.reserved_bytes, self.next_expiry_ms, self.is_read) = (0, i64::MAX, false);
+    }
+
+    fn read_keys(&mut self, rows: &Rows<'_>) -> Result<(), CommandError> {
+        for found in rows.documents()? {
+            let settings = found.settings.map_err(|error| {
+                CommandError::other(format!("ERR the document of the key {:?} cannot be read: {error}", found.key))
+            })?;
+            let key = Key { settings, saved_ns: Some(found.saved_ns), ..Key::default() };
+            self.put(found.key.into(), key)?;
+        }
+        for (labels, (time_ms, value)) in rows.keys()? {
+            let Some(name) = labels.get(KEY_LABEL) else { continue };
+            let last = Last::Sample(time_ms, value);
+            if let Some(known) = self.catalog.get_mut(name) {
+                if !matches!(known.last, Last::Sample(known_ms, _) if known_ms > time_ms) {
+                    known.last = last;
+                }
+                continue;
+            }
+            let own = labels.iter().filter(|(label, _)| *label != KEY_LABEL && *label != METRIC_NAME);
+            let labels: BTreeMap<Arc<str>, Arc<str>> = own.map(|(label, value)| (label.into(), value.into())).collect();
+            let settings = Settings { labels, ..Settings::default() };
+            self.put(name.into(), Key { settings, last, ..Key::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Adds a key, or changes one, once the ledger has room for it.
+    pub(crate) fn put(&mut self, name: Arc<str>, key: Key) -> Result<(), CommandError> {
+        let bytes = Catalog::bytes_of(&name, &key.settings);
+        if !self.memory.take(bytes, self.reserved_bytes) {
+            return Err(CommandError::other(
+                "OOM the keys of this database take all the memory that requests may have (memory_bytes_max)",
+            ));
+        }
+        self.next_expiry_ms = self.next_expiry_ms.min(key.settings.expires_ms.unwrap_or(i64::MAX));
+        self.reserved_bytes += bytes;
+        self.catalog.put(name, key);
+        self.give_back();
+        Ok(())
+    }
+
+    /// Gives back what the catalog does not take any more.
+    fn give_back(&mut self) {
+        let surplus = self.reserved_bytes.saturating_sub(self.catalog.bytes());
+        self.memory.give_back(surplus);
+        self.reserved_bytes -= surplus;
+    }
+
+    /// Removes keys with all that they have, and the rules that lead to them or from them.
+    pub(crate) fn delete(&mut self, rows: &Rows<'_>, names: &[Arc<str>]) -> Result<(), CommandError> {
+        let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
+        rows.delete_keys(&texts)?;
+        let mut changed = Vec::new();
+        for name in names {
+            let Some(key) = self.catalog.remove(name) else { continue };
+            if let Some(source) = &key.settings.source {
+                changed.extend(self.change(source, |settings| settings.rules.retain(|rule| rule.to != *name)));
+            }
+            for rule in &key.settings.rules {
+                changed.extend(self.change(&rule.to, |settings| settings.source = None));
+            }
+        }
+        self.give_back();
+        let documents: Vec<(&str, &Settings)> = changed.iter().map(|(name, settings)| (&**name, settings)).collect();
+        if !documents.is_empty() {
+            let appended = rows.put_documents(&documents, rows.db.latest_now_ns())?;
+            rows.db.commit(&appended)?;
+        }
+        Ok(())
+    }
+
+    /// Changes settings that are no labels; the key with its new settings, which are to be written.
+    fn change(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Settings)) -> Option<(Arc<str>, Settings)> {
+        let mut key = self.catalog.remove(name)?;
+        change(&mut key.settings);
+        let settings = key.settings.clone();
+        self.catalog.put(name.clone(), key);
+        Some((name.clone(), settings))
+    }
+
+    fn expire(&mut self, rows: &Rows<'_>, now_ms: i64) -> Result<(), CommandError> {
+        let over = |key: &Key| key.settings.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms);
+        let names: Vec<Arc<str>> =
+            self.catalog.iter().filter(|(_, key)| over(key)).map(|(name, _)| name.clone()).collect();
+        if !names.is_empty() {
+            self.delete(rows, &names)?;
+        }
+        let left = self.catalog.iter().filter_map(|(_, key)| key.settings.expires_ms);
+        self.next_expiry_ms = left.min().unwrap_or(i64::MAX);
+        Ok(())
+    }
+
+    /// The newest sample of a key, read from the database if it is not known.
+    pub(crate) fn last(&mut self, rows: &Rows<'_>, name: &str) -> Result<Option<(i64, f64)>, CommandError> {
+        let key = self.catalog.get_mut(name).ok_or(super::error::NO_KEY)?;
+        if key.last == Last::Unknown {
+            key.last = rows.last(name)?.map_or(Last::None, |(time_ms, value)| Last::Sample(time_ms, value));
+        }
+        Ok(match key.last {
+            Last::Sample(time_ms, value) => Some((time_ms, value)),
+            _ => None,
+        })
+    }
+}

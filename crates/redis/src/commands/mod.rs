@@ -1,0 +1,358 @@
+//! What clients may ask for. The table of commands is in [`table`]; each is a function that reads its arguments, does the work and writes
+//! the reply. Samples that a pipeline adds are checked one by one and appended together; a reply goes out when they are on disk.
+//!
+//! * [`database`]: the keys of a database in memory · [`writer`]: writing samples · [`reader`]: reading them
+//! * `connection`, `keys`: Redis's own commands · `samples`, `ranges`, `rules`, `information`: those of `RedisTimeSeries`
+
+mod arguments;
+mod connection;
+mod create;
+mod database;
+mod error;
+mod glob;
+mod information;
+mod keys;
+mod ranges;
+mod reader;
+mod rules;
+mod samples;
+mod session;
+mod table;
+mod writer;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use db::{Appended, Db, TenantMemory};
+use parking_lot::{Mutex, MutexGuard};
+use query::Budget;
+
+pub use error::CommandError;
+pub use session::Session;
+
+use arguments::Arguments;
+use database::{Database, State};
+use table::{Need, Spec};
+
+use crate::protocol::{ReplyWriter, Request};
+use crate::series::rows::{NS_PER_MS, Rows};
+use session::{Queued, Transaction};
+use writer::Writer;
+
+/// Bounds of what clients may cause.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The database that clients begin with; others have a number after it.
+    pub database: String,
+    /// How many databases clients may choose between.
+    pub databases: u32,
+    /// How far ahead of the clock a sample may be, milliseconds.
+    pub ahead_ms_max: u64,
+    /// Bytes of the commands that a transaction holds.
+    pub transaction_bytes_max: usize,
+    /// Bytes of the replies to what one read has brought.
+    pub reply_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            database: "redis".to_owned(),
+            databases: 16,
+            ahead_ms_max: 600_000,
+            transaction_bytes_max: 16 << 20,
+            reply_bytes_max: 256 << 20,
+        }
+    }
+}
+
+/// What a client needs of its account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Right {
+    /// To read a database.
+    Read,
+    /// To write into it.
+    Write,
+    /// To delete from it.
+    Delete,
+}
+
+/// Asked before so many new series are made.
+pub type NewSeriesGate = Box<dyn Fn(u64) -> Result<(), String> + Send + Sync>;
+
+/// The account of a connection, its rights and its limits.
+pub trait Access: Send + Sync {
+    /// Returns whether commands are answered: the client has signed in, or need not.
+    fn is_signed_in(&self) -> bool;
+
+    /// Signs a client in.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    fn sign_in(&mut self, user: &str, password: &str) -> Result<(), String>;
+
+    /// Lets a command of a database pass.
+    ///
+    /// # Errors
+    /// Which right is missing, or which limit is reached.
+    fn check(&self, right: Right, database: &str) -> Result<(), String>;
+
+    /// What a request may read and hold.
+    fn budget(&self, database: &str) -> Arc<Budget>;
+
+    /// Lets new series of a database in, or says why not. It is called while the store has locks, and may take none of the store's.
+    fn series_gate(&self, database: &str) -> NewSeriesGate;
+
+    /// Counts samples that were written.
+    fn note_samples(&self, database: &str, count: u64);
+}
+
+/// What becomes of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// More requests are read.
+    Continue,
+    /// It is closed once its replies are sent.
+    Close,
+}
+
+/// All databases as Redis's clients see them.
+pub struct Service {
+    db: Arc<Db>,
+    limits: Limits,
+    databases: Mutex<HashMap<String, Arc<Database>>>,
+    memory: Arc<TenantMemory>,
+    sessions: AtomicU64,
+    commands: AtomicU64,
+    opened_ns: i64,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Serves a process's databases.
+    pub fn new(db: Arc<Db>, limits: Limits) -> Self {
+        let (memory, opened_ns) = (db.request_memory().tenant(), db.latest_now_ns());
+        let (sessions, commands) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { db, limits, databases: Mutex::default(), memory, sessions, commands, opened_ns }
+    }
+
+    /// The state of a new connection.
+    pub fn session(&self) -> Session {
+        Session::new(self.sessions.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// The name of a database by its number.
+    pub fn database_name(&self, number: u32) -> String {
+        if number == 0 { self.limits.database.clone() } else { format!("{}{number}", self.limits.database) }
+    }
+
+    fn database(&self, number: u32) -> Arc<Database> {
+        let name = self.database_name(number);
+        let mut databases = self.databases.lock();
+        let open = || Arc::new(Database::new(name.clone(), self.memory.clone()));
+        databases.entry(name.clone()).or_insert_with(open).clone()
+    }
+
+    /// Runs requests, read from the input in their order, and writes their replies. What they wrote is on disk when this returns.
+    pub fn run(
+        &self,
+        session: &mut Session,
+        access: &mut dyn Access,
+        (input, requests): (&[u8], &[Request]),
+        out: &mut ReplyWriter,
+    ) -> Flow {
+        let begun = out.bytes().len();
+        out.set_resp3(session.is_resp3);
+        let mut executor = Executor { service: self, session, access, out, appended: Vec::new(), flow: Flow::Continue };
+        executor.run(input, requests);
+        let Executor { appended, flow, .. } = executor;
+        for appended in &appended {
+            if let Err(error) = self.db.commit(appended) {
+                // Which of the replies are true is not known.
+                out.truncate(begun);
+                let message = format!("ERR what these commands wrote is not known to be on disk: {error}");
+                requests.iter().filter(|request| !request.arguments.is_empty()).for_each(|_| out.error(&message));
+                return Flow::Close;
+            }
+        }
+        flow
+    }
+}
+
+/// Runs the requests of a read.
+struct Executor<'a> {
+    service: &'a Service,
+    session: &'a mut Session,
+    access: &'a mut dyn Access,
+    out: &'a mut ReplyWriter,
+    appended: Vec<Appended>,
+    flow: Flow,
+}
+
+impl Executor<'_> {
+    fn run(&mut self, input: &[u8], requests: &[Request]) {
+        let mut at = 0;
+        while let Some(request) = requests.get(at) {
+            if self.flow == Flow::Close {
+                return;
+            }
+            if self.out.bytes().len() > self.service.limits.reply_bytes_max {
+                self.out.error("ERR the replies of this pipeline take too much (reply_bytes_max): send fewer commands");
+                at += 1;
+                continue;
+            }
+            let adds = samples::leading_adds(input, requests.get(at..).unwrap_or_default());
+            let is_plain = self.session.transaction.is_none() && self.access.is_signed_in();
+            if adds > 0 && is_plain {
+                let group = requests.get(at..at + adds).unwrap_or_default();
+                let database = self.service.database(self.session.database);
+                let _shared = database.exclusive.read();
+                self.service.commands.fetch_add(adds as u64, Ordering::Relaxed);
+                samples::run_adds(self, &database, input, group);
+                at += adds;
+            } else {
+                self.run_one(Arguments::new(input, &request.arguments));
+                at += 1;
+            }
+        }
+    }
+
+    fn run_one(&mut self, mut arguments: Arguments<'_>) {
+        let Some(name) = arguments.next() else { return };
+        self.service.commands.fetch_add(1, Ordering::Relaxed);
+        let done = match table::find(name) {
+            None => Err(unknown(name, arguments)),
+            Some(spec) => self.run_known(spec, arguments),
+        };
+        if let Err(error) = done {
+            if let Some(transaction) = &mut self.session.transaction {
+                transaction.has_failed = true;
+            }
+            self.out.error(&error.to_string());
+        }
+    }
+
+    fn run_known(&mut self, spec: &'static Spec, arguments: Arguments<'_>) -> Result<(), CommandError> {
+        spec.check_arity(arguments.len() + 1)?;
+        if spec.need != Need::Nothing && !self.access.is_signed_in() {
+            return Err(CommandError::series("NOAUTH Authentication required."));
+        }
+        if self.session.transaction.is_some() && !spec.is_immediate {
+            return self.queue(spec, arguments);
+        }
+        if spec.name == "EXEC" {
+            return self.run_transaction();
+        }
+        let database = self.service.database(self.session.database);
+        let _shared = database.exclusive.read();
+        self.run_command(spec, arguments)
+    }
+
+    /// Runs a command of the chosen database.
+    fn run_command(&mut self, spec: &Spec, mut arguments: Arguments<'_>) -> Result<(), CommandError> {
+        let begun = self.out.bytes().len();
+        let right = match spec.need {
+            Need::Read => Some(Right::Read),
+            Need::Write => Some(Right::Write),
+            Need::Delete => Some(Right::Delete),
+            Need::Nothing | Need::Account => None,
+        };
+        if let Some(right) = right {
+            let database = self.service.database_name(self.session.database);
+            self.access.check(right, &database).map_err(|why| CommandError::other(format!("NOPERM {why}")))?;
+        }
+        let done = (spec.run)(self, &mut arguments);
+        if done.is_err() {
+            self.out.truncate(begun);
+        }
+        done.map_err(|error| match error {
+            CommandError::Arity(_) => CommandError::Arity(spec.name.to_ascii_lowercase()),
+            other => other,
+        })
+    }
+
+    fn queue(&mut self, spec: &'static Spec, arguments: Arguments<'_>) -> Result<(), CommandError> {
+        let bytes_max = self.service.limits.transaction_bytes_max;
+        let Some(transaction) = &mut self.session.transaction else { return Ok(()) };
+        let queued = Queued::new(spec, arguments);
+        transaction.bytes += queued.size_bytes();
+        if transaction.bytes > bytes_max {
+            return Err(CommandError::other(format!(
+                "ERR a transaction has at most {bytes_max} bytes of commands (transaction_bytes_max)"
+            )));
+        }
+        transaction.commands.push(queued);
+        self.out.simple("QUEUED");
+        Ok(())
+    }
+
+    fn run_transaction(&mut self) -> Result<(), CommandError> {
+        let Some(Transaction { commands, has_failed, .. }) = self.session.transaction.take() else {
+            return Err(CommandError::series("ERR EXEC without MULTI"));
+        };
+        if has_failed {
+            return Err(CommandError::series("EXECABORT Transaction discarded because of previous errors."));
+        }
+        let database = self.service.database(self.session.database);
+        let _alone = database.exclusive.write();
+        self.out.array(commands.len());
+        for queued in &commands {
+            if let Err(error) = self.run_command(queued.spec, queued.arguments()) {
+                self.out.error(&error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// Does work on the chosen database.
+    fn with_rows<T>(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<T, CommandError>) -> Result<T, CommandError> {
+        let database = self.service.database(self.session.database);
+        let Self { service, access, appended, .. } = self;
+        let (access, budget) = (&**access, access.budget(&database.name));
+        let gate = access.series_gate(&database.name);
+        let rows = Rows { db: &service.db, database: &database.name, budget: &budget, gate: &*gate };
+        work(&mut Work { rows: &rows, database: &database, limits: &service.limits, appended })
+    }
+}
+
+/// A command's work on its database.
+struct Work<'a> {
+    rows: &'a Rows<'a>,
+    database: &'a Database,
+    limits: &'a Limits,
+    appended: &'a mut Vec<Appended>,
+}
+
+impl Work<'_> {
+    fn now_ms(&self) -> i64 {
+        self.rows.db.latest_now_ns() / NS_PER_MS
+    }
+
+    /// The keys of the database.
+    fn open(&self) -> Result<MutexGuard<'_, State>, CommandError> {
+        self.database.open(self.rows, self.now_ms())
+    }
+
+    /// Writes, and appends what was written.
+    fn write<T>(&mut self, write: impl FnOnce(&mut Writer<'_>) -> Result<T, CommandError>) -> Result<T, CommandError> {
+        let mut state = self.database.open(self.rows, self.now_ms())?;
+        let mut writer = Writer::new(self.rows, &mut state, self.limits, self.appended);
+        let done = write(&mut writer);
+        // What was done before an error stays.
+        writer.flush()?;
+        done
+    }
+}
+
+fn unknown(name: &[u8], arguments: Arguments<'_>) -> CommandError {
+    let name = String::from_utf8_lossy(name.get(..name.len().min(128)).unwrap_or_default());
+    let first = arguments.peek().map(|first| first.get(..first.len().min(128)).unwrap_or_default());
+    let first = first.map(|first| format!(" '{}'", String::from_utf8_lossy(first))).unwrap_or_default();
+    CommandError::other(format!("ERR unknown command '{name}', with args beginning with:{first}"))
+}

@@ -1,0 +1,373 @@
+//! Writing samples of a group of commands: checked one by one, appended together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use db::Appended;
+
+use super::database::State;
+use super::error::NO_KEY;
+use super::{CommandError, Limits};
+use crate::aggregate::{Aggregator, Sample};
+use crate::series::catalog::{Key, Last};
+use crate::series::rows::{NS_PER_MS, Rows, TIME_MS_MAX};
+use crate::series::settings::{DuplicatePolicy, Rule, Settings};
+
+/// A sample that was checked.
+struct PendingSample {
+    key: Arc<str>,
+    time_ms: i64,
+    value: f64,
+}
+
+/// Writes into a database whose keys are locked.
+pub(crate) struct Writer<'a> {
+    pub(crate) rows: &'a Rows<'a>,
+    pub(crate) state: &'a mut State,
+    pub(crate) limits: &'a Limits,
+    pub(crate) now_ms: i64,
+    /// Appends that are committed before clients are told.
+    pub(crate) appended: &'a mut Vec<Appended>,
+    samples: Vec<PendingSample>,
+    documents: BTreeSet<Arc<str>>,
+    /// Times of samples of keys with rules.
+    touched: BTreeMap<Arc<str>, BTreeSet<i64>>,
+    /// The oldest time that the database keeps.
+    oldest_ms: i64,
+}
+
+const BLOCKED: CommandError =
+    CommandError::series("TSDB: Error at upsert, update is not supported when DUPLICATE_POLICY is set to BLOCK mode");
+const TOO_OLD: CommandError = CommandError::series("TSDB: Timestamp is older than retention");
+const TOO_EARLY: CommandError =
+    CommandError::series("TSDB: timestamp must be equal to or higher than the maximum existing timestamp");
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(
+        rows: &'a Rows<'a>,
+        state: &'a mut State,
+        limits: &'a Limits,
+        appended: &'a mut Vec<Appended>,
+    ) -> Self {
+        let now_ns = rows.db.latest_now_ns();
+        let retention_ns = rows.db.policy(rows.database).map_or(0, |policy| policy.retention_ns);
+        let oldest_ms = if retention_ns > 0 { now_ns.saturating_sub(retention_ns) / NS_PER_MS } else { i64::MIN };
+        Self {
+            rows,
+            state,
+            limits,
+            now_ms: now_ns / NS_PER_MS,
+            appended,
+            samples: Vec::new(),
+            documents: BTreeSet::new(),
+            touched: BTreeMap::new(),
+            oldest_ms,
+        }
+    }
+
+    fn key(&self, name: &str) -> Result<&Key, CommandError> {
+        self.state.catalog.get(name).ok_or(NO_KEY)
+    }
+
+    /// The key of a name as it is shared.
+    fn name(&self, name: &str) -> Result<Arc<str>, CommandError> {
+        self.state.catalog.name(name).ok_or(NO_KEY)
+    }
+
+    /// Makes a key. One that has labels alone needs no document once it has a sample.
+    pub(crate) fn create(&mut self, name: &str, settings: Settings, has_sample: bool) -> Result<(), CommandError> {
+        let labels = settings.labels.clone();
+        let needs_document = !has_sample || settings != Settings { labels, ..Settings::default() };
+        let name: Arc<str> = name.into();
+        self.state.put(name.clone(), Key { settings, last: Last::None, ..Key::default() })?;
+        if needs_document {
+            self.documents.insert(name);
+        }
+        Ok(())
+    }
+
+    /// Changes a key's settings.
+    pub(crate) fn change(&mut self, name: &str, change: impl FnOnce(&mut Settings)) -> Result<(), CommandError> {
+        let (name, mut key) = (self.name(name)?, self.key(name)?.clone());
+        let labels = key.settings.labels.clone();
+        change(&mut key.settings);
+        if key.settings.labels != labels {
+            // Its samples have other labels from now on.
+            key.token = None;
+        }
+        self.state.put(name.clone(), key)?;
+        self.documents.insert(name);
+        Ok(())
+    }
+
+    /// Writes a key's document with what is written next, if it has none: it stays without samples then.
+    pub(crate) fn save_document(&mut self, name: &str) -> Result<(), CommandError> {
+        if self.key(name)?.saved_ns.is_none() {
+            let name = self.name(name)?;
+            self.documents.insert(name);
+        }
+        Ok(())
+    }
+
+    /// Adds a sample by the key's rules, or the policy of this sample; the time of the key's sample then.
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        (time_ms, value): Sample,
+        on_duplicate: Option<DuplicatePolicy>,
+    ) -> Result<i64, CommandError> {
+        self.check_time(time_ms)?;
+        let last = self.state.last(self.rows, name)?;
+        let settings = &self.key(name)?.settings;
+        let policy = on_duplicate.unwrap_or_else(|| settings.policy());
+        let Some(last) = last else { return self.push(name, (time_ms, value)) };
+        if policy == DuplicatePolicy::Last && settings.ignores(last, (time_ms, value)) {
+            return Ok(last.0);
+        }
+        if time_ms < settings.oldest_ms(last.0) {
+            return Err(TOO_OLD);
+        }
+        let old = if time_ms <= last.0 { self.value_at(name, last, time_ms)? } else { None };
+        let resolved = match old {
+            Some(old) => policy.resolve(old, value).ok_or(BLOCKED)?,
+            None => value,
+        };
+        if old.is_some_and(|old| old.to_bits() == resolved.to_bits()) {
+            return Ok(time_ms);
+        }
+        self.push(name, (time_ms, resolved))
+    }
+
+    /// Adds to the newest value of a key.
+    pub(crate) fn increment(&mut self, name: &str, (time_ms, by): Sample) -> Result<i64, CommandError> {
+        self.check_time(time_ms)?;
+        let last = self.state.last(self.rows, name)?;
+        let value = last.map_or(0.0, |(_, value)| value) + by;
+        if let Some(last) = last {
+            if time_ms < last.0 {
+                return Err(TOO_EARLY);
+            }
+            if self.key(name)?.settings.ignores(last, (time_ms, value)) {
+                return Ok(last.0);
+            }
+        }
+        self.push(name, (time_ms, value))
+    }
+
+    fn check_time(&self, time_ms: i64) -> Result<(), CommandError> {
+        let newest_ms = self.now_ms.saturating_add(i64::try_from(self.limits.ahead_ms_max).unwrap_or(i64::MAX));
+        if !(0..=TIME_MS_MAX).contains(&time_ms) {
+            return Err(CommandError::series("TSDB: invalid timestamp"));
+        }
+        if time_ms < self.oldest_ms {
+            return Err(TOO_OLD);
+        }
+        if time_ms > newest_ms {
+            let most = self.limits.ahead_ms_max;
+            return Err(CommandError::other(format!(
+                "TSDB: the timestamp is more than {most} ms ahead of the server's clock (ahead_ms_max)"
+            )));
+        }
+        Ok(())
+    }
+
+    fn value_at(&mut self, name: &str, last: Sample, time_ms: i64) -> Result<Option<f64>, CommandError> {
+        if time_ms == last.0 {
+            return Ok(Some(last.1));
+        }
+        self.append()?;
+        let found = self.rows.samples(name, time_ms, time_ms)?;
+        Ok(found.first().map(|(_, value)| *value))
+    }
+
+    fn push(&mut self, name: &str, (time_ms, value): Sample) -> Result<i64, CommandError> {
+        let shared = self.name(name)?;
+        let key = self.state.catalog.get_mut(name).ok_or(NO_KEY)?;
+        if !key.settings.rules.is_empty() {
+            let touched = self.touched.entry(shared.clone()).or_default();
+            touched.insert(time_ms);
+            if let Last::Sample(last_ms, _) = key.last {
+                touched.insert(last_ms);
+            }
+        }
+        if !matches!(key.last, Last::Sample(last_ms, _) if last_ms > time_ms) {
+            key.last = Last::Sample(time_ms, value);
+        }
+        self.samples.push(PendingSample { key: shared, time_ms, value });
+        Ok(time_ms)
+    }
+
+    /// Appends what is pending, and what rules make of it.
+    pub(crate) fn flush(&mut self) -> Result<(), CommandError> {
+        self.append()?;
+        let touched = std::mem::take(&mut self.touched);
+        for (name, times) in touched {
+            for rule in self.key(&name)?.settings.rules.clone() {
+                self.follow(&name, &rule, &times)?;
+            }
+        }
+        self.append()?;
+        self.put_documents()
+    }
+
+    fn put_documents(&mut self) -> Result<(), CommandError> {
+        let names = std::mem::take(&mut self.documents);
+        let known = names.iter().filter_map(|name| Some((&**name, &self.state.catalog.get(name)?.settings)));
+        let documents: Vec<(&str, &Settings)> = known.collect();
+        if documents.is_empty() {
+            return Ok(());
+        }
+        let now_ns = self.rows.db.latest_now_ns();
+        self.appended.push(self.rows.put_documents(&documents, now_ns)?);
+        for name in &names {
+            if let Some(key) = self.state.catalog.get_mut(name) {
+                key.saved_ns = Some(now_ns);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends pending samples. If that fails, nothing is known of their keys' newest ones.
+    fn append(&mut self) -> Result<(), CommandError> {
+        let samples = std::mem::take(&mut self.samples);
+        if samples.is_empty() {
+            return Ok(());
+        }
+        let done = self.append_samples(&samples);
+        if done.is_err() {
+            for sample in &samples {
+                if let Some(key) = self.state.catalog.get_mut(&sample.key) {
+                    key.last = Last::Unknown;
+                }
+            }
+        }
+        done
+    }
+
+    fn append_samples(&mut self, samples: &[PendingSample]) -> Result<(), CommandError> {
+        self.register(samples)?;
+        let stale = self.append_by_token(samples.iter())?;
+        if stale.is_empty() {
+            return Ok(());
+        }
+        // Their groups went with their last samples: they are made again.
+        let again: Vec<&PendingSample> = samples.iter().filter(|sample| stale.contains(&sample.key)).collect();
+        for name in &stale {
+            if let Some(key) = self.state.catalog.get_mut(name) {
+                key.token = None;
+            }
+        }
+        self.register(samples)?;
+        let stale = self.append_by_token(again.into_iter())?;
+        if stale.is_empty() {
+            Ok(())
+        } else {
+            Err(CommandError::series("ERR keys go while they are written: try again"))
+        }
+    }
+
+    /// Makes the series of keys that are not known to have one.
+    fn register(&mut self, samples: &[PendingSample]) -> Result<(), CommandError> {
+        let without = samples.iter().map(|sample| &sample.key);
+        let names: BTreeSet<&Arc<str>> =
+            without.filter(|name| self.state.catalog.get(name).is_some_and(|key| key.token.is_none())).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<(&str, &Settings)> =
+            names.iter().filter_map(|name| Some((&***name, &self.state.catalog.get(name)?.settings))).collect();
+        let tokens = self.rows.register(&keys)?;
+        for (name, token) in names.into_iter().zip(tokens) {
+            if let Some(key) = self.state.catalog.get_mut(name) {
+                key.token = Some(token);
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys whose tokens stand for nothing any more.
+    fn append_by_token<'s>(
+        &mut self,
+        samples: impl Iterator<Item = &'s PendingSample> + Clone,
+    ) -> Result<BTreeSet<Arc<str>>, CommandError> {
+        let mut appender = self.rows.db.appender();
+        for sample in samples.clone() {
+            let Some(token) = self.key(&sample.key)?.token else { continue };
+            appender.sample(token, sample.time_ms.saturating_mul(NS_PER_MS), sample.value)?;
+        }
+        let done = appender.append(None)?;
+        if done.beyond_retention + done.folded > 0 {
+            return Err(TOO_OLD);
+        }
+        let is_stale = |sample: &&PendingSample| {
+            let token = self.state.catalog.get(&sample.key).and_then(|key| key.token);
+            token.is_some_and(|token| done.stale.contains(&token))
+        };
+        let stale = if done.stale.is_empty() {
+            BTreeSet::new()
+        } else {
+            samples.filter(is_stale).map(|sample| sample.key.clone()).collect()
+        };
+        self.appended.push(done);
+        Ok(stale)
+    }
+
+    /// Writes the buckets of a rule that are over, of times that were written.
+    fn follow(&mut self, source: &str, rule: &Rule, times: &BTreeSet<i64>) -> Result<(), CommandError> {
+        let Some((last_ms, _)) = self.state.last(self.rows, source)? else { return Ok(()) };
+        let buckets = rule.buckets();
+        let open_ms = buckets.start_of(last_ms);
+        let starts: BTreeSet<i64> = times.iter().map(|time_ms| buckets.start_of(*time_ms)).collect();
+        let from_ms = rule.from_ms.unwrap_or(i64::MIN);
+        for start_ms in starts.into_iter().filter(|start_ms| (from_ms..open_ms).contains(start_ms)) {
+            self.write_bucket(source, rule, start_ms)?;
+        }
+        Ok(())
+    }
+
+    fn write_bucket(&mut self, source: &str, rule: &Rule, start_ms: i64) -> Result<(), CommandError> {
+        let Some(sample) = bucket_value(self.rows, source, rule, start_ms)? else { return Ok(()) };
+        if self.state.catalog.get(&rule.to).is_none() {
+            return Ok(());
+        }
+        // What is known of the newest sample is used by the next push.
+        self.state.last(self.rows, &rule.to)?;
+        self.push(&rule.to, sample).map(drop)
+    }
+
+    /// Brings the buckets of rules right after samples between two times were deleted.
+    pub(crate) fn follow_delete(&mut self, source: &str, (from_ms, to_ms): (i64, i64)) -> Result<(), CommandError> {
+        for rule in self.key(source)?.settings.rules.clone() {
+            let buckets = rule.buckets();
+            let (first_ms, last_ms) = (buckets.start_of(from_ms).max(0), buckets.start_of(to_ms));
+            if self.state.catalog.get(&rule.to).is_none() {
+                continue;
+            }
+            self.rows.delete_samples(&rule.to, first_ms, last_ms)?;
+            if let Some(key) = self.state.catalog.get_mut(&rule.to) {
+                key.last = Last::Unknown;
+            }
+            self.save_document(&rule.to)?;
+            self.follow(source, &rule, &BTreeSet::from([from_ms, to_ms]))?;
+        }
+        Ok(())
+    }
+}
+
+/// The value of a rule's bucket; `None` if it has none.
+pub(crate) fn bucket_value(
+    rows: &Rows<'_>,
+    source: &str,
+    rule: &Rule,
+    start_ms: i64,
+) -> Result<Option<Sample>, CommandError> {
+    let width_ms = rule.bucket_ms.max(1);
+    let end_ms = start_ms.saturating_add(width_ms).saturating_sub(1);
+    // Means that are weighted by time look at the samples around the bucket.
+    let margin_ms = if rule.aggregator() == Aggregator::Twa { width_ms } else { 0 };
+    let range = (start_ms.saturating_sub(margin_ms), end_ms.saturating_add(margin_ms));
+    let samples = rows.samples(source, range.0.max(0), range.1)?;
+    let shown_ms = start_ms.max(0);
+    let found = rule.buckets().rows(&samples).into_iter().find(|row| row.time_ms == shown_ms);
+    Ok(found.and_then(|row| Some((row.time_ms, *row.values.first()?))))
+}

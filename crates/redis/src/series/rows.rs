@@ -1,0 +1,160 @@
+//! Samples and documents of keys in the database.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use db::{Appended, Db, GroupsToRegister, SeriesGate, StoreError, Token};
+use model::{Cell, Field, Labels, METRIC_NAME, MatchOp, Matcher, Span, TimeRange, ValueType};
+use query::plan::{Plan, Scan, Selector};
+use query::{Budget, Frame, QueryError};
+
+use super::settings::Settings;
+use super::{KEY_LABEL, KEYS_TABLE, TABLE};
+use crate::aggregate::Sample;
+
+/// The last time that can be stored, in milliseconds: nanoseconds have 64 bits.
+pub const TIME_MS_MAX: i64 = i64::MAX / NS_PER_MS;
+
+pub(crate) const NS_PER_MS: i64 = 1_000_000;
+
+/// The field of a key's document.
+const DOCUMENT_FIELD: &str = "settings";
+
+/// A database, within the budget of a request.
+pub struct Rows<'a> {
+    /// All databases.
+    pub db: &'a Db,
+    /// The name of this one.
+    pub database: &'a str,
+    /// What the request may read.
+    pub budget: &'a Arc<Budget>,
+    /// Asked before series are made.
+    pub gate: SeriesGate<'a>,
+}
+
+/// A key's document as it was found.
+pub(crate) struct FoundDocument {
+    pub(crate) key: String,
+    pub(crate) saved_ns: i64,
+    pub(crate) settings: Result<Settings, String>,
+}
+
+fn matchers(table: &str, key: Option<&str>) -> Vec<Matcher> {
+    let of_table = Matcher::new(METRIC_NAME, MatchOp::Equal, table);
+    let of_key = key.map(|key| Matcher::new(KEY_LABEL, MatchOp::Equal, key));
+    std::iter::once(of_table).chain(of_key).collect()
+}
+
+/// The labels of a key's samples.
+fn series_labels(key: &str, settings: &Settings) -> Result<Labels, StoreError> {
+    let own = settings.labels.iter().map(|(name, value)| (&**name, &**value));
+    let labels = Labels::from_pairs(own.chain([(KEY_LABEL, key)]));
+    labels.map_err(|_| StoreError::Invalid(format!("a label of {key:?} is called {KEY_LABEL:?}, which names the key")))
+}
+
+impl Rows<'_> {
+    /// The samples of a key between two times, both included, in order of time.
+    pub fn samples(&self, key: &str, from_ms: i64, to_ms: i64) -> Result<Vec<Sample>, QueryError> {
+        let matchers = matchers(TABLE, Some(key));
+        let mut series = self.db.samples(self.database, &matchers, (from_ms, to_ms), self.budget)?;
+        if series.len() == 1
+            && let Some(only) = series.pop()
+        {
+            return Ok(only.timestamps_ms.iter().copied().zip(only.values).collect());
+        }
+        // A key whose labels were changed is several series.
+        let all = series.into_iter().flat_map(|series| {
+            series.timestamps_ms.iter().copied().zip(series.values.iter().copied()).collect::<Vec<_>>()
+        });
+        Ok(all.collect::<BTreeMap<i64, _>>().into_iter().collect())
+    }
+
+    /// The newest sample of a key.
+    pub fn last(&self, key: &str) -> Result<Option<Sample>, QueryError> {
+        let mut scan = Scan::of_table(TABLE);
+        let (name, values) = (KEY_LABEL.to_owned(), vec![key.to_owned()]);
+        scan.selectors.push(Selector { name, op: MatchOp::Equal, values });
+        let frames = self.last_rows(scan)?;
+        Ok(frames.iter().filter_map(last_sample).max_by_key(|(time_ms, _)| *time_ms))
+    }
+
+    fn last_rows(&self, scan: Scan) -> Result<Vec<Frame>, QueryError> {
+        let plan = Plan::Last { input: Box::new(Plan::Scan(scan)), rows: 1 };
+        Ok(self.db.run_plan(self.database, &plan, self.budget)?.frames)
+    }
+
+    /// The keys that have samples, with their labels and their newest sample; a key whose labels were changed is there several times.
+    pub(crate) fn keys(&self) -> Result<Vec<(Labels, Sample)>, QueryError> {
+        let frames = self.last_rows(Scan::of_table(TABLE))?;
+        Ok(frames.into_iter().filter_map(|frame| last_sample(&frame).map(|sample| (frame.labels, sample))).collect())
+    }
+
+    /// The documents of keys.
+    pub(crate) fn documents(&self) -> Result<Vec<FoundDocument>, QueryError> {
+        let frames = self.last_rows(Scan::of_table(KEYS_TABLE))?;
+        let found = frames.iter().filter_map(|frame| {
+            let key = frame.labels.get(KEY_LABEL)?.to_owned();
+            let saved_ns = *frame.timestamps_ns.first()?;
+            let Cell::Text(text) = frame.column(DOCUMENT_FIELD)?.cell(0) else { return None };
+            let settings = serde_json::from_str(text).map_err(|error| error.to_string());
+            Some(FoundDocument { key, saved_ns, settings })
+        });
+        Ok(found.collect())
+    }
+
+    /// Writes documents of keys; they are on disk once the returned appends are committed.
+    pub(crate) fn put_documents(&self, documents: &[(&str, &Settings)], now_ns: i64) -> Result<Appended, StoreError> {
+        let labels = |(key, _): &(&str, _)| Labels::from_sorted([(KEY_LABEL, *key)]);
+        let groups: Vec<Labels> = documents.iter().map(labels).collect();
+        let field = Field { name: DOCUMENT_FIELD.to_owned(), value_type: ValueType::String };
+        let members = [(field, Labels::empty())];
+        let to_register = GroupsToRegister { measurement: KEYS_TABLE, groups: &groups, members: &members };
+        let (tokens, layout) = self.db.register_groups_gated(self.database, &to_register, Some(self.gate))?;
+        let (mut text, mut cells) = (Vec::new(), Vec::with_capacity(documents.len()));
+        for (_, settings) in documents {
+            let start = text.len() as u32;
+            serde_json::to_writer(&mut text, settings).map_err(|error| StoreError::Invalid(error.to_string()))?;
+            cells.push(Span { start, len: text.len() as u32 - start }.to_cell());
+        }
+        let tokens: Vec<u64> = tokens.iter().map(|token| token.to_bits()).collect();
+        let mut appender = self.db.appender();
+        appender.push_rows(&layout, &tokens, &vec![now_ns; tokens.len()], &cells, &text)?;
+        appender.append(None)
+    }
+
+    /// Makes what samples of keys are written by.
+    pub(crate) fn register(&self, keys: &[(&str, &Settings)]) -> Result<Vec<Token>, StoreError> {
+        let series = keys.iter().map(|(key, settings)| Ok((TABLE, series_labels(key, settings)?)));
+        let series = series.collect::<Result<Vec<_>, StoreError>>()?;
+        self.db.register_series_gated(self.database, &series, Some(self.gate))
+    }
+
+    /// Deletes a key's samples between two times, both included.
+    pub(crate) fn delete_samples(&self, key: &str, from_ms: i64, to_ms: i64) -> Result<(), StoreError> {
+        // A sample that another language wrote may have nanoseconds beyond its milliseconds.
+        let end_ns = to_ms.saturating_add(1).saturating_mul(NS_PER_MS).saturating_sub(1);
+        let range = TimeRange::new(from_ms.saturating_mul(NS_PER_MS), end_ns);
+        self.db.delete(self.database, &[matchers(TABLE, Some(key))], &range).map(drop)
+    }
+
+    /// Deletes keys with all that they have.
+    pub(crate) fn delete_keys(&self, keys: &[&str]) -> Result<(), StoreError> {
+        let sets: Vec<Vec<Matcher>> =
+            keys.iter().flat_map(|key| [matchers(TABLE, Some(key)), documents_of(key)]).collect();
+        self.db.delete(self.database, &sets, &TimeRange::ALL).map(drop)
+    }
+}
+
+/// The sample of a frame's first row.
+fn last_sample(frame: &Frame) -> Option<Sample> {
+    let time_ns = *frame.timestamps_ns.first()?;
+    match frame.value()?.cell(0) {
+        Cell::F64(value) => Some((time_ns.div_euclid(NS_PER_MS), value)),
+        _ => None,
+    }
+}
+
+/// A document's series is called by its table and its field.
+fn documents_of(key: &str) -> Vec<Matcher> {
+    matchers(&format!("{KEYS_TABLE}_{DOCUMENT_FIELD}"), Some(key))
+}

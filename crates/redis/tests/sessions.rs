@@ -1,0 +1,619 @@
+//! Commands over a real database in a simulated world.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use db::{Db, DbOptions};
+use platform::sim::Simulation;
+use proptest::prelude::*;
+use query::Budget;
+use thalweg_redis::protocol::{Limits as RequestLimits, Parser, ReplyWriter};
+use thalweg_redis::{Access, Flow, Limits, NewSeriesGate, Right, Service, Session};
+
+/// An account that may do everything, or nothing before it has signed in.
+struct Account {
+    db: Arc<Db>,
+    is_signed_in: bool,
+}
+
+impl Access for Account {
+    fn is_signed_in(&self) -> bool {
+        self.is_signed_in
+    }
+
+    fn sign_in(&mut self, user: &str, password: &str) -> Result<(), String> {
+        self.is_signed_in = (user, password) == ("me", "secret");
+        if self.is_signed_in { Ok(()) } else { Err("wrong".to_owned()) }
+    }
+
+    fn check(&self, _: Right, database: &str) -> Result<(), String> {
+        if database == "redis15" { Err("not this one".to_owned()) } else { Ok(()) }
+    }
+
+    fn budget(&self, _: &str) -> Arc<Budget> {
+        self.db.budget(1_000_000)
+    }
+
+    fn series_gate(&self, _: &str) -> NewSeriesGate {
+        Box::new(|_| Ok(()))
+    }
+
+    fn note_samples(&self, _: &str, _: u64) {}
+}
+
+struct World {
+    simulation: Simulation,
+    db: Option<Arc<Db>>,
+    service: Option<Service>,
+    session: Option<Session>,
+    account: Option<Account>,
+}
+
+/// The bytes of requests, a line of words each. A word `_` is an empty one.
+fn bytes_of(lines: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split(' ').map(|word| if word == "_" { "" } else { word }).collect();
+        bytes.extend(format!("*{}\r\n", words.len()).bytes());
+        words.iter().for_each(|word| bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
+    }
+    bytes
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self { simulation: Simulation::new(7), db: None, service: None, session: None, account: None };
+        world.open();
+        world
+    }
+
+    fn open(&mut self) {
+        let db = Arc::new(Db::open(self.simulation.platform(), DbOptions::new("/data")).unwrap());
+        let service = Service::new(db.clone(), Limits { ahead_ms_max: u64::MAX, ..Limits::default() });
+        self.session = Some(service.session());
+        self.account = Some(Account { db: db.clone(), is_signed_in: true });
+        self.service = Some(service);
+        self.db = Some(db);
+    }
+
+    fn close(&mut self) {
+        (self.session, self.account, self.service, self.db) = (None, None, None, None);
+    }
+
+    fn crash(&mut self) {
+        self.close();
+        self.simulation.crash();
+        self.open();
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().unwrap()
+    }
+
+    fn run(&mut self, input: &[u8]) -> (String, Flow) {
+        let (mut parser, mut requests, mut at) = (Parser::default(), Vec::new(), 0);
+        while let Some(mut request) = parser.next(&input[at..], &RequestLimits::default()).unwrap() {
+            request.arguments.iter_mut().for_each(|range| *range = range.start + at..range.end + at);
+            at += request.bytes;
+            requests.push(request);
+        }
+        let mut out = ReplyWriter::default();
+        let (session, account) = (self.session.as_mut().unwrap(), self.account.as_mut().unwrap());
+        let flow = self.service.as_ref().unwrap().run(session, account, (input, &requests), &mut out);
+        (String::from_utf8(out.take()).unwrap(), flow)
+    }
+
+    /// The replies to requests, in words: an array is in brackets.
+    fn ask(&mut self, lines: &str) -> String {
+        let (replies, _) = self.run(&bytes_of(lines));
+        let mut rest = replies.as_str();
+        let mut shown = Vec::new();
+        while !rest.is_empty() {
+            shown.push(show(&mut rest));
+        }
+        shown.join("\n")
+    }
+
+    /// The values of a query in PromQL at a time, by the labels of series.
+    fn promql(&self, database: &str, text: &str, time_ms: i64) -> Vec<String> {
+        let result = self.db().instant(database, &db::InstantQuery::new(text, time_ms)).unwrap();
+        let mut lines: Vec<String> = format!("{:?}", result.value).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+}
+
+/// Takes the first reply of a text.
+fn show(rest: &mut &str) -> String {
+    let (line, after) = rest.split_once("\r\n").unwrap();
+    *rest = after;
+    let (sign, text) = line.split_at(1);
+    match sign {
+        "$" if text == "-1" => "nil".to_owned(),
+        "$" => {
+            let (text, after) = rest.split_at(text.parse().unwrap());
+            *rest = &after[2..];
+            text.to_owned()
+        }
+        "*" | "~" => {
+            let items: Vec<String> = (0..text.parse().unwrap()).map(|_| show(rest)).collect();
+            format!("[{}]", items.join(" "))
+        }
+        "%" => {
+            let pairs: Vec<String> =
+                (0..text.parse().unwrap()).map(|_| format!("{}: {}", show(rest), show(rest))).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        "-" => format!("!{text}"),
+        _ => text.to_owned(),
+    }
+}
+
+/// Runs a script: lines that begin with `>` are requests, those after them what is replied.
+fn check(world: &mut World, script: &str) {
+    let (mut requests, mut expected) = (String::new(), Vec::new());
+    let lines = script.lines().map(str::trim).filter(|line| !line.is_empty());
+    for line in lines.chain(["> "]) {
+        match line.strip_prefix('>') {
+            Some(request) => {
+                if !expected.is_empty() {
+                    assert_eq!(world.ask(&requests), expected.join("\n"), "{requests}");
+                    requests.clear();
+                    expected.clear();
+                }
+                requests.extend([request.trim(), "\n"]);
+            }
+            None => expected.push(line),
+        }
+    }
+}
+
+#[test]
+fn samples_are_written_and_read() {
+    check(
+        &mut World::new(),
+        "> TS.CREATE a LABELS room 1
+         OK
+         > TS.CREATE a
+         !TSDB: key already exists
+         > TS.ADD a 10 1.5
+         > TS.ADD a 20 2
+         > TS.MADD a 30 3 b 1 1 a 40 x
+         10
+         20
+         [30 !TSDB: the key does not exist !TSDB: invalid value]
+         > TS.RANGE a - +
+         [[10 1.5] [20 2] [30 3]]
+         > TS.REVRANGE a - + COUNT 2
+         [[30 3] [20 2]]
+         > TS.RANGE a 0 40 AGGREGATION sum,max 20
+         [[0 1.5 1.5] [20 5 3]]
+         > TS.RANGE a - + FILTER_BY_VALUE 2 3 FILTER_BY_TS 10 30
+         [[30 3]]
+         > TS.GET a
+         [30 3]
+         > TS.DEL a 15 25
+         1
+         > TS.RANGE a - +
+         [[10 1.5] [30 3]]
+         > TS.GET none
+         !TSDB: the key does not exist
+         > TS.RANGE a 1 2 3
+         !TSDB: unknown argument \"3\"
+         > TS.RANGE a x 2
+         !TSDB: wrong fromTimestamp
+         > TS.ADD a
+         !ERR wrong number of arguments for 'ts.add' command
+         > NOTHING a
+         !ERR unknown command 'NOTHING', with args beginning with: 'a'",
+    );
+}
+
+#[test]
+fn duplicates_are_resolved_by_policies() {
+    check(
+        &mut World::new(),
+        "> TS.ADD a 10 1
+         > TS.ADD a 10 2
+         10
+         !TSDB: Error at upsert, update is not supported when DUPLICATE_POLICY is set to BLOCK mode
+         > TS.ADD a 10 2 ON_DUPLICATE SUM
+         > TS.ADD a 5 7
+         > TS.ADD a 5 9 ON_DUPLICATE MIN
+         > TS.ADD a 5 4 ON_DUPLICATE MIN
+         > TS.RANGE a - +
+         10
+         5
+         5
+         5
+         [[5 4] [10 3]]
+         > TS.CREATE l DUPLICATE_POLICY last IGNORE 5 10
+         > TS.ADD l 1000 1
+         > TS.ADD l 1004 3
+         > TS.ADD l 1004 30
+         > TS.RANGE l - +
+         OK
+         1000
+         1000
+         1004
+         [[1000 1] [1004 30]]
+         > TS.INCRBY c 5 TIMESTAMP 10
+         > TS.INCRBY c 5 TIMESTAMP 10
+         > TS.DECRBY c 3 TIMESTAMP 20
+         > TS.INCRBY c 3 TIMESTAMP 15
+         10
+         10
+         20
+         !TSDB: timestamp must be equal to or higher than the maximum existing timestamp
+         > TS.RANGE c - +
+         [[10 10] [20 7]]
+         > TS.ADD r 100 1 RETENTION 50
+         > TS.ADD r 200 1
+         > TS.ADD r 149 1
+         > TS.RANGE r - +
+         100
+         200
+         !TSDB: Timestamp is older than retention
+         [[200 1]]",
+    );
+}
+
+#[test]
+fn keys_are_chosen_by_labels() {
+    check(
+        &mut World::new(),
+        "> TS.ADD a 1 1 LABELS t x room 1
+         > TS.ADD b 1 3 LABELS t x room 2
+         > TS.ADD c 2 5 LABELS t y
+         1
+         1
+         2
+         > TS.QUERYINDEX t=x
+         [a b]
+         > TS.QUERYINDEX t=(x,y) room=
+         [c]
+         > TS.QUERYINDEX room=
+         !TSDB: please provide at least one matcher
+         > TS.MGET SELECTED_LABELS room FILTER t=(x,y)
+         [[a [[room 1]] [1 1]] [b [[room 2]] [1 3]] [c [[room nil]] [2 5]]]
+         > TS.MRANGE - + FILTER t=x
+         [[a [] [[1 1]]] [b [] [[1 3]]]]
+         > TS.MRANGE - + WITHLABELS FILTER t=(x,y) GROUPBY t REDUCE sum
+         [[t=x [[t x] [__reducer__ sum] [__source__ a,b]] [[1 4]]] [t=y [[t y] [__reducer__ sum] [__source__ c]] [[2 5]]]]
+         > TS.ALTER a LABELS t y
+         > TS.QUERYINDEX t=y
+         OK
+         [a c]
+         > HELLO 3
+         {server: redis, version: 8.8.0, proto: 3, id: 1, mode: standalone, role: master, modules: [{name: timeseries, ver: 80800, path: , args: []}]}
+         > TS.MRANGE - + FILTER t=y AGGREGATION max 10
+         {a: [{} {aggregators: [max]} [[0 1]]], c: [{} {aggregators: [max]} [[0 5]]]}",
+    );
+}
+
+#[test]
+fn rules_write_buckets_that_are_over() {
+    check(
+        &mut World::new(),
+        "> TS.CREATE a
+         > TS.CREATE s LABELS is compaction
+         > TS.CREATERULE a s AGGREGATION sum 10
+         > TS.CREATERULE a s AGGREGATION sum 10
+         > TS.CREATERULE s a AGGREGATION sum 10
+         > TS.CREATERULE a a AGGREGATION sum 10
+         OK
+         OK
+         OK
+         !TSDB: the destination key already has a src rule
+         !TSDB: the source key already has a source rule
+         !TSDB: the source key and destination key should be different
+         > TS.ADD a 1 1
+         > TS.ADD a 2 3
+         > TS.ADD a 11 7
+         > TS.ADD a 13 1
+         > TS.GET s
+         1
+         2
+         11
+         13
+         [0 4]
+         > TS.GET s LATEST
+         [10 8]
+         > TS.RANGE s 0 10 LATEST
+         [[0 4] [10 8]]
+         > TS.RANGE s 0 9 LATEST
+         [[0 4]]
+         > TS.MGET LATEST FILTER is=compaction
+         [[s [] [10 8]]]
+         > TS.ADD a 5 10
+         > TS.ADD a 21 1
+         > TS.RANGE s - +
+         5
+         21
+         [[0 14] [10 8]]
+         > TS.DEL a 2 12
+         3
+         > TS.RANGE s - +
+         [[0 1] [10 1]]
+         > DEL s
+         > TS.CREATE s
+         > TS.CREATERULE a s AGGREGATION count 10
+         > TS.ADD a 35 1
+         > TS.RANGE s - +
+         1
+         OK
+         OK
+         35
+         [[20 1]]
+         > TS.DELETERULE a s
+         > TS.DELETERULE a s
+         OK
+         !TSDB: compaction rule does not exist",
+    );
+}
+
+#[test]
+fn redis_commands_of_keys_work() {
+    let mut world = World::new();
+    check(
+        &mut world,
+        "> PING
+         > ECHO a
+         > DBSIZE
+         PONG
+         a
+         0
+         > TS.ADD temp:1 1 1
+         > TS.ADD temp:2 1 1
+         > TS.ADD other 1 1
+         > KEYS temp:*
+         1
+         1
+         1
+         [temp:1 temp:2]
+         > EXISTS temp:1 temp:1 none
+         > TYPE temp:1
+         > TYPE none
+         > DEL other none other
+         > DBSIZE
+         2
+         TSDB-TYPE
+         none
+         1
+         2
+         > TTL temp:1
+         > EXPIRE temp:1 100
+         > TTL temp:1
+         > TTL none
+         > PERSIST temp:1
+         > TTL temp:1
+         > EXPIRE temp:2 10
+         -1
+         1
+         100
+         -2
+         1
+         -1
+         1
+         > SELECT 1
+         > DBSIZE
+         > TS.ADD x 1 1
+         > SELECT 15
+         > DBSIZE
+         > SELECT 16
+         > SELECT 0
+         OK
+         0
+         1
+         OK
+         !NOPERM not this one
+         !ERR DB index is out of range
+         OK",
+    );
+    world.simulation.advance_ns(11_000_000_000);
+    check(&mut world, "> KEYS *\n [temp:1]\n > FLUSHDB\n > DBSIZE\n OK\n 0\n > SELECT 1\n > DBSIZE\n OK\n 1");
+    let scanned = world.ask("SCAN 0 MATCH x* COUNT 5");
+    assert_eq!(scanned, "[0 [x]]");
+}
+
+#[test]
+fn transactions_run_whole() {
+    check(
+        &mut World::new(),
+        "> MULTI
+         > TS.ADD a 1 1
+         > TS.ADD a 1 2
+         > TS.GET a
+         > EXEC
+         OK
+         QUEUED
+         QUEUED
+         QUEUED
+         [1 !TSDB: Error at upsert, update is not supported when DUPLICATE_POLICY is set to BLOCK mode [1 1]]
+         > MULTI
+         > NOTHING
+         > EXEC
+         OK
+         !ERR unknown command 'NOTHING', with args beginning with:
+         !EXECABORT Transaction discarded because of previous errors.
+         > MULTI
+         > TS.ADD a 2 2
+         > DISCARD
+         > TS.GET a
+         > EXEC
+         OK
+         QUEUED
+         OK
+         [1 1]
+         !ERR EXEC without MULTI",
+    );
+}
+
+#[test]
+fn clients_that_have_to_sign_in_do_so_first() {
+    let mut world = World::new();
+    world.account.as_mut().unwrap().is_signed_in = false;
+    check(
+        &mut world,
+        "> TS.ADD a 1 1
+         > HELLO 3
+         > AUTH me wrong
+         !NOAUTH Authentication required.
+         !NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time
+         !WRONGPASS invalid username-password pair or user is disabled. wrong
+         > AUTH me secret
+         > TS.ADD a 1 1
+         OK
+         1",
+    );
+    let (replies, flow) = world.run(&bytes_of("QUIT\nPING"));
+    assert_eq!((replies.as_str(), flow), ("+OK\r\n", Flow::Close));
+}
+
+#[test]
+fn keys_outlive_restarts_and_crashes() {
+    let mut world = World::new();
+    check(
+        &mut world,
+        "> TS.ADD a 10 1 LABELS room 1
+         > TS.CREATE empty RETENTION 5000 DUPLICATE_POLICY max LABELS room 2
+         > TS.CREATE s
+         > TS.CREATERULE a s AGGREGATION max 10
+         > TS.ADD b 10 1
+         > TS.ADD gone 10 1
+         > DEL gone
+         > TS.DEL b 0 100
+         10
+         OK
+         OK
+         OK
+         10
+         10
+         1
+         1",
+    );
+    world.crash();
+    check(
+        &mut world,
+        "> KEYS *
+         [a b empty s]
+         > TS.QUERYINDEX room=(1,2)
+         [a empty]
+         > TS.ADD empty 10 1
+         > TS.ADD empty 10 5
+         > TS.RANGE empty - +
+         10
+         10
+         [[10 5]]
+         > TS.ADD a 10 2
+         !TSDB: Error at upsert, update is not supported when DUPLICATE_POLICY is set to BLOCK mode
+         > TS.ADD a 25 2
+         > TS.RANGE s - +
+         25
+         [[10 1]]
+         > TS.ADD b 30 2
+         > TS.GET b
+         30
+         [30 2]",
+    );
+}
+
+#[test]
+fn other_languages_see_keys_as_series() {
+    let mut world = World::new();
+    let (_, _) = world.run(&bytes_of("TS.ADD temp:1 60000 1.5 LABELS room 1\nTS.ADD temp:2 60000 2.5 LABELS room 2"));
+    let found = world.promql("redis", "sum(ts{key=~\"temp:.*\"})", 60_000).join("");
+    assert!(found.contains("4.0"), "{found}");
+    let found = world.promql("redis", "ts{room=\"2\"}", 60_000).join("");
+    assert!(found.contains("temp:2") && found.contains("2.5"), "{found}");
+    // Rows that others write are keys, once the keys are read.
+    world.db().write_lines("redis1", b"ts,key=lines,room=3 value=7 5000000").unwrap();
+    check(&mut world, "> SELECT 1\n > TS.GET lines\n > TS.QUERYINDEX room=3\n OK\n [5 7]\n [lines]");
+    // A database that was dropped has no keys.
+    assert!(world.db().drop_database("redis1").unwrap());
+    check(&mut world, "> DBSIZE\n 0");
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Add(i64, i32, &'static str),
+    Delete(i64, i64),
+    Increment(i64, i32),
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let policy = prop::sample::select(vec!["BLOCK", "FIRST", "LAST", "MIN", "MAX", "SUM"]);
+    prop_oneof![
+        8 => (0..60i64, -5..5i32, policy).prop_map(|(time, value, policy)| Step::Add(time, value, policy)),
+        1 => (0..60i64, 0..20i64).prop_map(|(from, length)| Step::Delete(from, from + length)),
+        2 => (0..60i64, -5..5i32).prop_map(|(time, by)| Step::Increment(time, by)),
+        1 => Just(Step::Crash),
+    ]
+}
+
+/// What Redis would hold.
+fn apply(model: &mut BTreeMap<i64, f64>, step: &Step) {
+    let newest = model.last_key_value().map(|(time, value)| (*time, *value));
+    match *step {
+        Step::Add(time, value, policy) => {
+            let value = f64::from(value);
+            let old = model.get(&time).copied();
+            let resolved = old.map_or(Some(value), |old| match policy {
+                "BLOCK" => None,
+                "FIRST" => Some(old),
+                "LAST" => Some(value),
+                "MIN" => Some(old.min(value)),
+                "MAX" => Some(old.max(value)),
+                _ => Some(old + value),
+            });
+            model.extend(resolved.map(|value| (time, value)));
+        }
+        Step::Delete(from, to) => model.retain(|time, _| !(from..=to).contains(time)),
+        Step::Increment(time, by) => {
+            if newest.is_none_or(|(newest, _)| time >= newest) {
+                model.insert(time, newest.map_or(0.0, |(_, value)| value) + f64::from(by));
+            }
+        }
+        Step::Crash => {}
+    }
+}
+
+/// The sums of buckets of ten that a rule has written: those before the bucket of the newest sample.
+fn sums(model: &BTreeMap<i64, f64>) -> String {
+    let mut sums: BTreeMap<i64, f64> = BTreeMap::new();
+    model.iter().for_each(|(time, value)| *sums.entry(time / 10 * 10).or_default() += value);
+    sums.pop_last();
+    let shown: Vec<String> = sums.iter().map(|(time, sum)| format!("[{time} {sum}]")).collect();
+    format!("[{}]", shown.join(" "))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn a_key_holds_what_redis_would_hold(steps in prop::collection::vec(step(), 1..40)) {
+        let mut world = World::new();
+        world.ask("TS.CREATE a\nTS.CREATE s\nTS.CREATERULE a s AGGREGATION sum 10");
+        let mut model = BTreeMap::new();
+        let mut newest = i64::MIN;
+        for step in &steps {
+            match step {
+                Step::Add(time, value, policy) => drop(world.ask(&format!("TS.ADD a {time} {value} ON_DUPLICATE {policy}"))),
+                Step::Delete(from, to) => drop(world.ask(&format!("TS.DEL a {from} {to}"))),
+                Step::Increment(time, by) => drop(world.ask(&format!("TS.INCRBY a {by} TIMESTAMP {time}"))),
+                Step::Crash => world.crash(),
+            }
+            apply(&mut model, step);
+            let shown: Vec<String> = model.iter().map(|(time, value)| format!("[{time} {value}]")).collect();
+            prop_assert_eq!(world.ask("TS.RANGE a - +"), format!("[{}]", shown.join(" ")), "after {:?}", step);
+            // A bucket that was over is so no more when what came after it is deleted: nothing is said of such.
+            let is_back = model.last_key_value().map_or(i64::MIN, |(time, _)| *time) < newest;
+            newest = newest.max(model.last_key_value().map_or(i64::MIN, |(time, _)| *time));
+            if !is_back {
+                prop_assert_eq!(world.ask("TS.RANGE s - +"), sums(&model), "after {:?}", step);
+            }
+        }
+    }
+}

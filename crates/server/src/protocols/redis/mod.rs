@@ -1,0 +1,189 @@
+//! The port of Redis's protocol: bytes in, requests run on a thread that may block, replies out. What requests do is crate `redis`'s.
+
+mod access;
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::protocol::{self, Parser, ReplyWriter, Request};
+use redis::{Flow, Service, Session};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use self::access::Account;
+use crate::http::body::Share;
+use crate::listen::accept::Serve;
+use crate::listen::socket::{Peer, Socket};
+use crate::state::State;
+
+/// Bytes that are read of a connection before its requests run.
+const READ_BYTES: usize = 64 << 10;
+
+/// Bytes that are held of a client that has not signed in.
+const SIGN_IN_BYTES_MAX: usize = 16 << 10;
+
+const FULL: &[u8] = b"-ERR max number of clients reached (connections_max)\r\n";
+
+/// The port.
+pub(crate) struct Port {
+    state: Arc<State>,
+    service: Service,
+}
+
+impl Port {
+    pub(crate) fn new(state: Arc<State>) -> Arc<Self> {
+        let limits = redis::Limits {
+            database: state.settings.redis.database.clone(),
+            ahead_ms_max: state.settings.ahead_ms_max,
+            ..redis::Limits::default()
+        };
+        let service = Service::new(state.db.clone(), limits);
+        Arc::new(Self { state, service })
+    }
+}
+
+impl Serve for Port {
+    async fn serve(self: Arc<Self>, socket: Socket, peer: Peer, mut stop: watch::Receiver<bool>) {
+        let connection = Box::new(Connection::new(&self, peer));
+        tokio::select! {
+            () = run(self, socket, connection) => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    fn refusal(&self) -> &'static [u8] {
+        FULL
+    }
+}
+
+/// What moves to the thread that runs requests, and back.
+struct Connection {
+    session: Session,
+    account: Account,
+    parser: Parser,
+    requests: Vec<Request>,
+    /// Bytes that came and belong to no request that has run.
+    input: Vec<u8>,
+    out: ReplyWriter,
+    /// The memory of the input and the replies.
+    share: Share,
+}
+
+impl Connection {
+    fn new(port: &Port, peer: Peer) -> Self {
+        let account = Account::new(port.state.clone(), peer);
+        Self {
+            session: port.service.session(),
+            account,
+            parser: Parser::default(),
+            requests: Vec::new(),
+            input: Vec::new(),
+            out: ReplyWriter::default(),
+            share: port.state.bodies.share(&port.state.own_tenant()),
+        }
+    }
+
+    /// Reads what is there; `None` at the end.
+    fn read(&mut self, socket: &mut Socket) -> Option<()> {
+        let start = self.input.len();
+        if self.input.capacity() < start + READ_BYTES {
+            // An unfinished request grows: twice as much each time.
+            let more = READ_BYTES.max(start);
+            self.share.grow(more).ok()?;
+            self.input.reserve_exact(more);
+        }
+        let room = self.input.capacity().min(start + READ_BYTES.max(start));
+        self.input.resize(room, 0);
+        let mut filled = start;
+        let mut is_open = true;
+        while filled < room {
+            match socket.try_read(self.input.get_mut(filled..).unwrap_or_default()) {
+                Ok(0) => is_open = false,
+                Ok(count) => {
+                    filled += count;
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => is_open = false,
+            }
+            break;
+        }
+        self.input.truncate(filled);
+        is_open.then_some(())
+    }
+
+    /// Runs the requests that have come whole.
+    fn run(&mut self, port: &Port) -> Flow {
+        let mut limits = protocol::Limits::default();
+        if !redis::Access::is_signed_in(&self.account) {
+            limits.request_bytes_max = SIGN_IN_BYTES_MAX;
+        }
+        self.requests.clear();
+        let (mut at, mut broken) = (0, None);
+        loop {
+            match self.parser.next(self.input.get(at..).unwrap_or_default(), &limits) {
+                Ok(None) => break,
+                Ok(Some(mut request)) => {
+                    for range in &mut request.arguments {
+                        *range = range.start + at..range.end + at;
+                    }
+                    at += request.bytes;
+                    self.requests.push(request);
+                }
+                Err(error) => {
+                    broken = Some(error);
+                    break;
+                }
+            }
+        }
+        let flow = port.service.run(&mut self.session, &mut self.account, (&self.input, &self.requests), &mut self.out);
+        self.input.drain(..at);
+        if let Some(error) = broken {
+            self.out.error(&format!("ERR {error}"));
+            return Flow::Close;
+        }
+        flow
+    }
+
+    /// Gives back the memory of a connection that waits for its client.
+    fn rest(&mut self, port: &Port) {
+        if self.input.is_empty() && self.input.capacity() > 0 {
+            self.input = Vec::new();
+            self.share = port.state.bodies.share(&port.state.own_tenant());
+        }
+    }
+}
+
+async fn run(port: Arc<Port>, mut socket: Socket, mut connection: Box<Connection>) {
+    let settings = &port.state.settings;
+    let idle = Duration::from_millis(settings.redis.idle_timeout_ms);
+    let patience = Duration::from_millis(settings.body_timeout_ms);
+    let write_patience = Duration::from_millis(settings.write_timeout_ms);
+    loop {
+        connection.rest(&port);
+        let is_between = connection.input.is_empty();
+        let waits = if is_between { idle } else { patience };
+        if !matches!(timeout(waits, socket.readable()).await, Ok(Ok(()))) {
+            return;
+        }
+        let is_open = connection.read(&mut socket).is_some();
+        let (here, tenant) = (port.clone(), connection.account.tenant());
+        let ran = port.state.work_of(&tenant, move |_| {
+            let flow = connection.run(&here);
+            (connection, flow)
+        });
+        let Ok((back, flow)) = ran.await else { return };
+        connection = back;
+        let replies = connection.out.take();
+        let sent = timeout(write_patience, async {
+            socket.write_all(&replies).await?;
+            socket.flush().await
+        });
+        if !matches!(sent.await, Ok(Ok(()))) || flow == Flow::Close || !is_open {
+            let _ = timeout(write_patience, socket.shutdown()).await;
+            return;
+        }
+    }
+}
