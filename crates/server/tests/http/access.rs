@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::harness::{Answer, Running};
 
 /// A server that clients have to sign in to, and its administrator's token.
-struct Guarded {
-    server: Running,
-    admin: String,
+pub(crate) struct Guarded {
+    pub(crate) server: Running,
+    pub(crate) admin: String,
 }
 
 /// What a client signs in with.
@@ -20,7 +20,7 @@ impl Guarded {
         Self::start_with(|_| {})
     }
 
-    fn start_with(change: impl FnOnce(&mut thalweg_server::ServerSettings)) -> Self {
+    pub(crate) fn start_with(change: impl FnOnce(&mut thalweg_server::ServerSettings)) -> Self {
         let server = Running::start_with(|settings| {
             settings.sign_in_required = true;
             change(settings);
@@ -40,14 +40,14 @@ impl Guarded {
         guarded
     }
 
-    fn ask(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> Answer {
+    pub(crate) fn ask(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> Answer {
         let bearer = token.map(|token| format!("Bearer {token}"));
         let headers: Vec<(&str, &str)> = bearer.iter().map(|bearer| ("authorization", bearer.as_str())).collect();
         self.server.send(method, path, &headers, body)
     }
 
     /// Makes a token with these grants.
-    fn token(&self, name: &str, body: &str) -> String {
+    pub(crate) fn token(&self, name: &str, body: &str) -> String {
         let made = self.ask("PUT", &format!("/api/v1/admin/accounts/{name}"), Some(&self.admin), body);
         assert_eq!(made.status, 200, "{}", made.body);
         assert_eq!(made.header("cache-control"), "no-store");

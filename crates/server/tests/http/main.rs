@@ -30,6 +30,7 @@ mod push;
 mod queries;
 mod questdb;
 mod readiness;
+mod redis;
 mod replicas;
 mod scraping;
 mod search;
