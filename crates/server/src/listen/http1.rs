@@ -253,7 +253,7 @@ impl Activity {
         let is_own = bytes.starts_with(b"HTTP/1.1 4")
             && self.under_way.load(Ordering::Relaxed) == 0
             && !self.lock_head().bytes.is_empty()
-            && memchr::memmem::find(bytes, b"content-length: 0\r\n").is_some();
+            && memchr::memmem::find(bytes, b"Content-Length: 0\r\n").is_some();
         self.is_refused.fetch_or(is_own, Ordering::Relaxed);
         is_own
     }
@@ -322,6 +322,8 @@ impl Awake {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .max_buf_size(READ_BYTES_MAX)
+            // ntopng looks for `X-Influxdb-Version` as InfluxDB spells it.
+            .title_case_headers(true)
             .header_read_timeout(Duration::from_millis(settings.head_timeout_ms))
             .serve_connection(
                 TokioIo::new(Watched { stream, ahead, is_raw: true, activity: activity.clone() }),

@@ -100,7 +100,7 @@ fn a_stream_is_served_and_resumed() {
     let mut server = Running::start();
     server.write("cpu,host=a v=1 1000000000");
     let mut stream = Stream::open(&server, "?match[]=cpu_v{host=~%22a|b%22}", "");
-    assert!(stream.head.starts_with("HTTP/1.1 200") && stream.head.contains("content-type: text/event-stream"));
+    assert!(stream.head.starts_with("HTTP/1.1 200") && stream.head.contains("Content-Type: text/event-stream"));
     stream.until("id: ");
     server.write("cpu,host=b v=2.5 2000000000\ncpu,host=c v=3 2000000000");
     let event = stream.until("id: ");

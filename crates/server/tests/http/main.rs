@@ -19,6 +19,7 @@ mod influx_v3;
 mod influxql;
 mod limits;
 mod manners;
+mod ntopng;
 mod oidc;
 mod page_session;
 mod parking;

@@ -178,7 +178,7 @@ fn an_answer_that_comes_before_the_body_closes_the_connection_and_says_so() {
             let _ = stream.read_to_end(&mut answer);
             let answer = String::from_utf8_lossy(&answer);
             let is_refused = answer.starts_with(&format!("HTTP/1.1 {status}"));
-            assert!(is_refused && answer.contains("\r\nconnection: close\r\n"), "{path} {length}: {answer}");
+            assert!(is_refused && answer.contains("\r\nConnection: close\r\n"), "{path} {length}: {answer}");
         }
     }
 }

@@ -405,10 +405,10 @@ fn the_page_signs_in_by_a_code() {
     assert!(back("right", "other", "thalweg-oidc=other").starts_with("HTTP/1.1 401"));
     let signed_in = back("right", &state, &cookie);
     assert!(
-        signed_in.starts_with("HTTP/1.1 303") && signed_in.contains("location: http://localhost/\r\n"),
+        signed_in.starts_with("HTTP/1.1 303") && signed_in.contains("Location: http://localhost/\r\n"),
         "{signed_in}"
     );
-    let session = signed_in.lines().find_map(|line| line.strip_prefix("set-cookie: thalweg-session=")).unwrap();
+    let session = signed_in.lines().find_map(|line| line.strip_prefix("Set-Cookie: thalweg-session=")).unwrap();
     assert!(session.ends_with("HttpOnly; SameSite=Strict"), "{session}");
     // As long as the provider's token.
     let age_s: u64 = session.split("Max-Age=").nth(1).unwrap().split(';').next().unwrap().parse().unwrap();

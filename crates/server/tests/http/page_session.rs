@@ -110,7 +110,7 @@ fn answers_have_headers_for_browsers() {
     }
     let page = client.get(server.address, "/", "").unwrap();
     assert_eq!(
-        page.matches("content-security-policy").count(),
+        page.matches("Content-Security-Policy").count(),
         1,
         "that of the settings in place of the page's: {page}"
     );
@@ -123,7 +123,7 @@ fn answers_have_headers_for_browsers() {
     );
     let begun = client.exchange(server.address, request.as_bytes()).unwrap();
     assert!(
-        begun.contains("set-cookie: __Host-thalweg-session=") && begun.contains("SameSite=Strict; Secure"),
+        begun.contains("Set-Cookie: __Host-thalweg-session=") && begun.contains("SameSite=Strict; Secure"),
         "{begun}"
     );
     let value = begun.split("__Host-thalweg-session=").nth(1).unwrap().split(';').next().unwrap();
