@@ -37,6 +37,10 @@ impl Access for Everybody {
         Box::new(|_| Ok(()))
     }
 
+    fn hold_replies(&mut self, _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
     fn note_samples(&self, _: &str, _: u64) {}
 }
 

@@ -39,6 +39,10 @@ impl Access for Account {
         Box::new(|_| Ok(()))
     }
 
+    fn hold_replies(&mut self, _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
     fn note_samples(&self, _: &str, _: u64) {}
 }
 
@@ -517,6 +521,28 @@ fn keys_outlive_restarts_and_crashes() {
          30
          [30 2]",
     );
+}
+
+#[test]
+fn settings_outlive_the_retention_of_their_database() {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    let mut world = World::new();
+    world.ask("TS.CREATE a DUPLICATE_POLICY max\nTS.CREATE s\nTS.CREATERULE a s AGGREGATION max 10");
+    let policy = db::DatabasePolicy { retention_ns: 10 * DAY_NS, ..db::DatabasePolicy::default() };
+    world.db().set_policy("redis", &policy).unwrap();
+    for _ in 0..4 {
+        world.simulation.advance_ns(6 * DAY_NS);
+        assert_eq!(world.ask("DBSIZE"), "2");
+        world.db().compact_all().unwrap();
+    }
+    world.crash();
+    check(
+        &mut world,
+        "> KEYS *\n [a s]\n > TS.CREATERULE a s AGGREGATION max 10\n !TSDB: the destination key already has a src rule",
+    );
+    check(&mut world, "> TS.ADD a 1 1\n !TSDB: Timestamp is older than retention");
+    let info = world.ask("TS.INFO a");
+    assert!(info.contains("duplicatePolicy max"), "{info}");
 }
 
 #[test]

@@ -10,8 +10,14 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use super::CommandError;
 use crate::series::KEY_LABEL;
 use crate::series::catalog::{Catalog, Key, Last};
-use crate::series::rows::Rows;
+use crate::series::rows::{NS_PER_MS, Rows};
 use crate::series::settings::Settings;
+
+/// How often documents are looked at that the database's retention would take, milliseconds.
+const RENEWAL_MS: i64 = 60_000;
+
+/// Documents that are written again at a time.
+const RENEWED_MAX: usize = 10_000;
 
 /// A database that clients have chosen.
 pub(crate) struct Database {
@@ -29,6 +35,8 @@ pub(crate) struct State {
     pub(crate) catalog: Catalog,
     /// The first time at which a key goes, milliseconds; the largest if none does.
     next_expiry_ms: i64,
+    /// When documents are looked at again that the database's retention would take, milliseconds.
+    next_renewal_ms: i64,
     /// Bytes of the catalog that the ledger knows of.
     memory: Arc<TenantMemory>,
     reserved_bytes: u64,
@@ -47,6 +55,7 @@ impl Database {
             is_read: false,
             catalog: Catalog::default(),
             next_expiry_ms: i64::MAX,
+            next_renewal_ms: i64::MIN,
             memory,
             reserved_bytes: 0,
         };
@@ -63,6 +72,9 @@ impl Database {
         }
         if state.next_expiry_ms <= now_ms {
             state.expire(rows, now_ms)?;
+        }
+        if state.next_renewal_ms <= now_ms {
+            state.renew(rows, now_ms)?;
         }
         Ok(state)
     }
@@ -164,6 +176,36 @@ impl State {
         let settings = key.settings.clone();
         self.catalog.put(name.clone(), key);
         Some((name.clone(), settings))
+    }
+
+    /// Writes documents again before the database's retention takes them.
+    fn renew(&mut self, rows: &Rows<'_>, now_ms: i64) -> Result<(), CommandError> {
+        let retention_ns = rows.db.policy(rows.database).map_or(0, |policy| policy.retention_ns);
+        let pause_ms = if retention_ns > 0 { (retention_ns / NS_PER_MS / 8).clamp(1, RENEWAL_MS) } else { RENEWAL_MS };
+        self.next_renewal_ms = now_ms.saturating_add(pause_ms);
+        if retention_ns == 0 {
+            return Ok(());
+        }
+        let saved_ns = rows.db.latest_now_ns();
+        let oldest_ns = saved_ns.saturating_sub(retention_ns / 2);
+        let is_old = |key: &Key| key.saved_ns.is_some_and(|written_ns| written_ns < oldest_ns);
+        let old: Vec<(Arc<str>, Settings)> = self
+            .catalog
+            .iter()
+            .filter(|(_, key)| is_old(key))
+            .map(|(name, key)| (name.clone(), key.settings.clone()))
+            .collect();
+        for some in old.chunks(RENEWED_MAX) {
+            let documents: Vec<(&str, &Settings)> = some.iter().map(|(name, settings)| (&**name, settings)).collect();
+            let appended = rows.put_documents(&documents, saved_ns)?;
+            rows.db.commit(&appended)?;
+            for (name, _) in some {
+                if let Some(key) = self.catalog.get_mut(name) {
+                    key.saved_ns = Some(saved_ns);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn expire(&mut self, rows: &Rows<'_>, now_ms: i64) -> Result<(), CommandError> {

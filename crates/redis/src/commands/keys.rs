@@ -129,7 +129,6 @@ pub(super) fn random_key(executor: &mut Executor<'_>, _: &mut Arguments<'_>) -> 
     Ok(())
 }
 
-/// Keys by hash: a cursor is the hash after which it goes on, so that keys which stay are found whatever comes and goes.
 pub(super) fn scan(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -> Done {
     let cursor: u64 = arguments.number("ERR invalid cursor")?;
     let (mut pattern, mut most, mut is_wanted) = (None, 10usize, true);
@@ -147,7 +146,7 @@ pub(super) fn scan(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -
             return Err(CommandError::Syntax);
         }
     }
-    let (next, names) = executor.with_rows(|work| Ok(scanned(&work.open()?.catalog, cursor, most)))?;
+    let (next, names) = executor.with_rows(|work| Ok(work.open()?.catalog.scan(cursor, most)))?;
     let is_found = |name: &&Arc<str>| is_wanted && pattern.is_none_or(|pattern| glob_match(pattern, name.as_bytes()));
     let found: Vec<&Arc<str>> = names.iter().filter(is_found).collect();
     executor.out.array(2);
@@ -155,33 +154,6 @@ pub(super) fn scan(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -
     executor.out.array(found.len());
     found.iter().for_each(|name| executor.out.text(name));
     Ok(())
-}
-
-/// The next names by hash, and the cursor after them; 0 if there are no more. Names of one hash stay together.
-fn scanned(catalog: &crate::series::catalog::Catalog, cursor: u64, most: usize) -> (u64, Vec<Arc<str>>) {
-    let hashed = catalog.iter().map(|(name, _)| (hash(name), name));
-    let mut rest: Vec<(u64, &Arc<str>)> = hashed.filter(|(hash, _)| *hash >= cursor).collect();
-    if rest.len() > most {
-        rest.select_nth_unstable(most);
-    }
-    let next = rest.get(most).map_or(0, |(hash, _)| *hash);
-    // Names of the hash that comes next are found then.
-    let found = rest.iter().take(most).filter(|(hash, _)| next == 0 || *hash < next);
-    let names: Vec<Arc<str>> = found.map(|(_, name)| (*name).clone()).collect();
-    if names.is_empty() && next != 0 {
-        // More names of one hash than were asked for.
-        let same = rest.iter().filter(|(hash, _)| *hash == next);
-        return (next.wrapping_add(1), same.map(|(_, name)| (*name).clone()).collect());
-    }
-    (next, names)
-}
-
-/// FNV-1a, without its highest bit: clients read cursors as signed numbers. Never 0, which ends a scan.
-fn hash(name: &str) -> u64 {
-    let hash = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-    (hash >> 1).max(1)
 }
 
 /// When a key goes.
@@ -293,28 +265,4 @@ pub(super) fn expire_time(executor: &mut Executor<'_>, arguments: &mut Arguments
 
 pub(super) fn pexpire_time(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -> Done {
     show_expiry(executor, arguments, (Unit::Milliseconds, true))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::series::catalog::{Catalog, Key};
-
-    #[test]
-    fn a_scan_finds_every_key_once() {
-        let mut catalog = Catalog::default();
-        (0..57).for_each(|number| catalog.put(format!("key{number}").into(), Key::default()));
-        let (mut cursor, mut found) = (0, Vec::new());
-        loop {
-            let (next, names) = scanned(&catalog, cursor, 5);
-            assert!(names.len() <= 5);
-            found.extend(names);
-            if next == 0 {
-                break;
-            }
-            cursor = next;
-        }
-        found.sort_unstable();
-        assert_eq!(found, catalog.names());
-    }
 }

@@ -104,6 +104,12 @@ pub trait Access: Send + Sync {
     /// Lets new series of a database in, or says why not. It is called while the store has locks, and may take none of the store's.
     fn series_gate(&self, database: &str) -> NewSeriesGate;
 
+    /// Takes memory until the replies hold so many bytes.
+    ///
+    /// # Errors
+    /// That there is none.
+    fn hold_replies(&mut self, bytes: usize) -> Result<(), String>;
+
     /// Counts samples that were written.
     fn note_samples(&self, database: &str, count: u64);
 }
@@ -202,7 +208,8 @@ impl Executor<'_> {
             if self.flow == Flow::Close {
                 return;
             }
-            if self.out.bytes().len() > self.service.limits.reply_bytes_max {
+            let begun = self.out.bytes().len();
+            if begun > self.service.limits.reply_bytes_max {
                 self.out.error("ERR the replies of this pipeline take too much (reply_bytes_max): send fewer commands");
                 at += 1;
                 continue;
@@ -219,6 +226,11 @@ impl Executor<'_> {
             } else {
                 self.run_one(Arguments::new(input, &request.arguments));
                 at += 1;
+            }
+            if let Err(why) = self.access.hold_replies(self.out.bytes().len()) {
+                self.out.truncate(begun);
+                self.out.error(&format!("OOM {why}"));
+                self.flow = Flow::Close;
             }
         }
     }

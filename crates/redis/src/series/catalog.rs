@@ -1,6 +1,7 @@
 //! All keys of a database in memory, by name and by label.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use db::Token;
@@ -9,7 +10,7 @@ use super::filter::Filter;
 use super::settings::Settings;
 
 /// Bytes that a key takes beside its name and its settings.
-const KEY_BYTES: u64 = 128;
+const KEY_BYTES: u64 = 192;
 
 /// The newest sample of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -45,6 +46,8 @@ pub struct Catalog {
     keys: HashMap<Arc<str>, Key>,
     /// Keys by label and value.
     by_label: HashMap<Arc<str>, ByValue>,
+    /// Names by their hashes, in which order scans go on.
+    by_hash: BTreeSet<(u64, Arc<str>)>,
     bytes: u64,
 }
 
@@ -97,12 +100,14 @@ impl Catalog {
             let by_value = self.by_label.entry(label.clone()).or_default();
             by_value.entry(value.clone()).or_default().insert(name.clone());
         }
+        self.by_hash.insert((hash(&name), name.clone()));
         self.keys.insert(name, key);
     }
 
     /// Removes a key; what it was.
     pub fn remove(&mut self, name: &str) -> Option<Key> {
-        let key = self.keys.remove(name)?;
+        let (shared, key) = self.keys.remove_entry(name)?;
+        self.by_hash.remove(&(hash(name), shared));
         self.bytes = self.bytes.saturating_sub(Self::bytes_of(name, &key.settings));
         for (label, value) in &key.settings.labels {
             let Some(by_value) = self.by_label.get_mut(label) else { continue };
@@ -134,12 +139,36 @@ impl Catalog {
         names.into_iter().cloned().collect()
     }
 
+    /// Names from a cursor on, in order of their hashes, and the cursor after them; 0 if there are no more. A cursor is the hash that is next, so
+    /// that a scan finds all keys which stay, whatever comes and goes. Names of one hash are found together.
+    pub fn scan(&self, cursor: u64, most: usize) -> (u64, Vec<Arc<str>>) {
+        let from = (Bound::Included((cursor, Arc::from(""))), Bound::Unbounded);
+        let mut names: Vec<Arc<str>> = Vec::new();
+        let mut last = None;
+        for (hash, name) in self.by_hash.range::<(u64, Arc<str>), _>(from) {
+            if names.len() >= most && last != Some(*hash) {
+                return (*hash, names);
+            }
+            names.push(name.clone());
+            last = Some(*hash);
+        }
+        (0, names)
+    }
+
     /// All names, sorted.
     pub fn names(&self) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> = self.keys.keys().cloned().collect();
         names.sort_unstable();
         names
     }
+}
+
+/// FNV-1a, without its highest bit: clients read cursors as signed numbers. Never 0, which ends a scan.
+fn hash(name: &str) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x100_0000_01b3;
+    let hash = name.bytes().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+    (hash >> 1).max(1)
 }
 
 #[cfg(test)]
@@ -170,6 +199,27 @@ mod tests {
         assert_eq!(found(&catalog, &["b=y"]), "");
         ["1", "2", "3"].iter().for_each(|name| drop(catalog.remove(name)));
         assert_eq!((catalog.bytes(), catalog.len()), (0, 0));
-        assert!(catalog.by_label.is_empty());
+        assert!(catalog.by_label.is_empty() && catalog.by_hash.is_empty());
+    }
+
+    #[test]
+    fn a_scan_finds_every_key_that_stays_once() {
+        let mut catalog = Catalog::default();
+        (0..57).for_each(|number| catalog.put(format!("key{number}").into(), Key::default()));
+        let (mut cursor, mut found) = (0, Vec::new());
+        loop {
+            let (next, names) = catalog.scan(cursor, 5);
+            assert!(names.len() <= 5);
+            found.extend(names);
+            if next == 0 {
+                break;
+            }
+            cursor = next;
+            // Keys that come and go meanwhile change nothing of the others.
+            catalog.put(format!("new{cursor}").into(), Key::default());
+            catalog.remove(&format!("new{cursor}"));
+        }
+        found.sort_unstable();
+        assert_eq!(found, catalog.names());
     }
 }

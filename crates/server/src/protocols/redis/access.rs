@@ -9,23 +9,29 @@ use ::access::scope::Scope;
 use query::Budget;
 use redis::NewSeriesGate;
 
+use crate::http::body::Share;
 use crate::listen::socket::Peer;
 use crate::scheduler::tenants::Tenant;
 use crate::sign_in::{Client, OwnedCredentials, denied};
 use crate::state::State;
+
+/// Bytes of memory that replies take at a time; as many are a connection's own.
+const REPLY_STEP_BYTES: usize = 64 << 10;
 
 /// The account of a connection, with the rights that it has by now.
 pub(super) struct Account {
     state: Arc<State>,
     peer: Peer,
     client: Option<Client>,
+    /// The memory of replies that are not sent yet, and its bytes.
+    replies: Option<(Share, usize)>,
 }
 
 impl Account {
     /// The owner of the client's certificate, if it has one; else the client signs in.
     pub(super) fn new(state: Arc<State>, peer: Peer) -> Self {
         let client = state.connected_caller(&peer).map(|caller| state.sign_in.client(&caller));
-        Self { state, peer, client }
+        Self { state, peer, client, replies: None }
     }
 
     fn scope(&self) -> Option<Arc<Scope>> {
@@ -38,6 +44,13 @@ impl Account {
 
     fn scope_or_none(&self) -> Arc<Scope> {
         self.scope().unwrap_or_else(Scope::signed_out)
+    }
+
+    /// Gives back the memory of replies that are sent.
+    pub(super) fn release_replies(&mut self) {
+        if self.replies.as_ref().is_some_and(|(_, held)| *held > REPLY_STEP_BYTES) {
+            self.replies = None;
+        }
     }
 
     /// What the connection's requests count as.
@@ -94,6 +107,18 @@ impl redis::Access for Account {
         let (state, scope) = (self.state.clone(), self.scope_or_none());
         let tenant = state.tenant(database, &scope);
         Box::new(move |count| state.take_new_series(&scope, &tenant, count))
+    }
+
+    fn hold_replies(&mut self, bytes: usize) -> Result<(), String> {
+        let tenant = self.tenant();
+        let (share, held) = self.replies.get_or_insert_with(|| (self.state.bodies.share(&tenant), REPLY_STEP_BYTES));
+        if bytes > *held {
+            // In steps, so that small replies ask seldom.
+            let more = (bytes - *held).max(REPLY_STEP_BYTES);
+            share.reserve_patiently(more).map_err(|error| error.message)?;
+            *held += more;
+        }
+        Ok(())
     }
 
     fn note_samples(&self, database: &str, count: u64) {

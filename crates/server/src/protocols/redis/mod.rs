@@ -181,7 +181,10 @@ async fn run(port: Arc<Port>, mut socket: Socket, mut connection: Box<Connection
             socket.write_all(&replies).await?;
             socket.flush().await
         });
-        if !matches!(sent.await, Ok(Ok(()))) || flow == Flow::Close || !is_open {
+        let is_sent = matches!(sent.await, Ok(Ok(())));
+        drop(replies);
+        connection.account.release_replies();
+        if !is_sent || flow == Flow::Close || !is_open {
             let _ = timeout(write_patience, socket.shutdown()).await;
             return;
         }
