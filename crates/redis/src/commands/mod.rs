@@ -123,6 +123,14 @@ pub enum Flow {
     Close,
 }
 
+/// What requests have done.
+#[derive(Debug)]
+pub struct Ran {
+    /// Appends that are to be committed.
+    appended: Vec<Appended>,
+    flow: Flow,
+}
+
 /// All databases as Redis's clients see them.
 pub struct Service {
     db: Arc<Db>,
@@ -174,11 +182,28 @@ impl Service {
         out: &mut ReplyWriter,
     ) -> Flow {
         let begun = out.bytes().len();
+        let ran = self.run_unsynced(session, access, (input, requests), out);
+        self.commit(&ran, (requests, begun), out)
+    }
+
+    /// As [`Service::run`], but what was written is on disk after [`Service::commit`] alone, before which no reply may be sent.
+    pub fn run_unsynced(
+        &self,
+        session: &mut Session,
+        access: &mut dyn Access,
+        (input, requests): (&[u8], &[Request]),
+        out: &mut ReplyWriter,
+    ) -> Ran {
         out.set_resp3(session.is_resp3);
         let mut executor = Executor { service: self, session, access, out, appended: Vec::new(), flow: Flow::Continue };
         executor.run(input, requests);
         let Executor { appended, flow, .. } = executor;
-        for appended in &appended {
+        Ran { appended, flow }
+    }
+
+    /// Waits until what requests wrote is on disk. If that fails, their replies, which begin after so many bytes, become errors.
+    pub fn commit(&self, ran: &Ran, (requests, begun): (&[Request], usize), out: &mut ReplyWriter) -> Flow {
+        for appended in &ran.appended {
             if let Err(error) = self.db.commit(appended) {
                 // Which of the replies are true is not known.
                 out.truncate(begun);
@@ -187,7 +212,12 @@ impl Service {
                 return Flow::Close;
             }
         }
-        flow
+        ran.flow
+    }
+
+    /// Returns whether all requests add samples: they are done fast, whatever is stored.
+    pub fn is_adds(&self, session: &Session, (input, requests): (&[u8], &[Request])) -> bool {
+        !session.is_in_transaction() && samples::leading_adds(input, requests) == requests.len()
     }
 }
 

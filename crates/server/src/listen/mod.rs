@@ -285,7 +285,10 @@ impl Server {
             acceptor.spawn(Source::Tcp(listener, None), sessions);
         }
         if let Some(listener) = self.redis {
-            acceptor.spawn(source(listener, "--redis"), crate::protocols::redis::Port::new(state.clone()));
+            match crate::protocols::redis::Port::new(state.clone()) {
+                Ok(port) => acceptor.spawn(source(listener, "--redis"), port),
+                Err(error) => log::error(&format!("--redis: cannot start its threads: {error}")),
+            }
         }
         let planes = Planes::new(state.clone(), stopped.clone());
         for (plane, flag, listener) in

@@ -74,7 +74,7 @@ fn ntopng_finds_what_influxdb_would_give_it() {
     assert!(answer.contains("\nX-Influxdb-Version: 1.8."), "{answer}");
     for statement in [r#"CREATE DATABASE "ntopng""#, r#"ALTER RETENTION POLICY autogen ON "ntopng" DURATION 36500d"#] {
         let form = [("content-type", "application/x-www-form-urlencoded")];
-        let answer = server.send("POST", "/query", &form, &format!("q={statement}"));
+        let answer = server.send("POST", "/query", &form, format!("q={statement}"));
         assert_eq!(answer.status, 200, "{}", answer.body);
         assert!(!answer.body.contains("error"), "{}", answer.body);
     }

@@ -1,15 +1,16 @@
 //! The port of Redis's protocol: bytes in, requests run on a thread that may block, replies out. What requests do is crate `redis`'s.
 
 mod access;
+mod adds;
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::protocol::{self, Parser, ReplyWriter, Request};
+use redis::protocol::{self, Parser, ProtocolError, ReplyWriter, Request};
 use redis::{Flow, Service, Session};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use self::access::Account;
@@ -29,18 +30,21 @@ const FULL: &[u8] = b"-ERR max number of clients reached (connections_max)\r\n";
 /// The port.
 pub(crate) struct Port {
     state: Arc<State>,
-    service: Service,
+    service: Arc<Service>,
+    /// Connections whose requests seem to add samples: one thread does them, so that those of many are appended and synced together.
+    adds: mpsc::Sender<adds::Job>,
 }
 
 impl Port {
-    pub(crate) fn new(state: Arc<State>) -> Arc<Self> {
+    pub(crate) fn new(state: Arc<State>) -> io::Result<Arc<Self>> {
         let limits = redis::Limits {
             database: state.settings.redis.database.clone(),
             ahead_ms_max: state.settings.ahead_ms_max,
             ..redis::Limits::default()
         };
-        let service = Service::new(state.db.clone(), limits);
-        Arc::new(Self { state, service })
+        let service = Arc::new(Service::new(state.db.clone(), limits));
+        let adds = adds::start(service.clone())?;
+        Ok(Arc::new(Self { state, service, adds }))
     }
 }
 
@@ -63,7 +67,11 @@ struct Connection {
     session: Session,
     account: Account,
     parser: Parser,
+    /// Those that were read, and the bytes that they take.
     requests: Vec<Request>,
+    parsed_bytes: usize,
+    /// Why no more can be read.
+    broken: Option<ProtocolError>,
     /// Bytes that came and belong to no request that has run.
     input: Vec<u8>,
     out: ReplyWriter,
@@ -79,6 +87,8 @@ impl Connection {
             account,
             parser: Parser::default(),
             requests: Vec::new(),
+            parsed_bytes: 0,
+            broken: None,
             input: Vec::new(),
             out: ReplyWriter::default(),
             share: port.state.bodies.share(&port.state.own_tenant()),
@@ -114,37 +124,57 @@ impl Connection {
         is_open.then_some(())
     }
 
-    /// Runs the requests that have come whole.
-    fn run(&mut self, port: &Port) -> Flow {
+    /// Returns whether the input begins as a request that adds samples does.
+    fn seems_to_add(&self) -> bool {
+        const HEAD_BYTES: usize = 40;
+        let head = self.input.get(..self.input.len().min(HEAD_BYTES)).unwrap_or_default().to_ascii_uppercase();
+        memchr::memmem::find(&head, b"\nTS.ADD\r").is_some() || memchr::memmem::find(&head, b"\nTS.MADD\r").is_some()
+    }
+
+    /// Reads the requests that have come whole.
+    fn parse(&mut self) {
         let mut limits = protocol::Limits::default();
         if !redis::Access::is_signed_in(&self.account) {
             limits.request_bytes_max = SIGN_IN_BYTES_MAX;
         }
         self.requests.clear();
-        let (mut at, mut broken) = (0, None);
+        self.parsed_bytes = 0;
         loop {
+            let at = self.parsed_bytes;
             match self.parser.next(self.input.get(at..).unwrap_or_default(), &limits) {
-                Ok(None) => break,
+                Ok(None) => return,
                 Ok(Some(mut request)) => {
                     for range in &mut request.arguments {
                         *range = range.start + at..range.end + at;
                     }
-                    at += request.bytes;
+                    self.parsed_bytes += request.bytes;
                     self.requests.push(request);
                 }
                 Err(error) => {
-                    broken = Some(error);
-                    break;
+                    self.broken = Some(error);
+                    return;
                 }
             }
         }
-        let flow = port.service.run(&mut self.session, &mut self.account, (&self.input, &self.requests), &mut self.out);
-        self.input.drain(..at);
-        if let Some(error) = broken {
-            self.out.error(&format!("ERR {error}"));
-            return Flow::Close;
+    }
+
+    /// Runs the requests that were read.
+    fn run(&mut self, service: &Service) -> Flow {
+        let requests = (self.input.as_slice(), self.requests.as_slice());
+        let flow = service.run(&mut self.session, &mut self.account, requests, &mut self.out);
+        self.end(flow)
+    }
+
+    /// Ends a run: its input is done with.
+    fn end(&mut self, flow: Flow) -> Flow {
+        self.input.drain(..self.parsed_bytes);
+        match self.broken.take() {
+            None => flow,
+            Some(error) => {
+                self.out.error(&format!("ERR {error}"));
+                Flow::Close
+            }
         }
-        flow
     }
 
     /// Gives back the memory of a connection that waits for its client.
@@ -169,12 +199,7 @@ async fn run(port: Arc<Port>, mut socket: Socket, mut connection: Box<Connection
             return;
         }
         let is_open = connection.read(&mut socket).is_some();
-        let (here, tenant) = (port.clone(), connection.account.tenant());
-        let ran = port.state.work_of(&tenant, move |_| {
-            let flow = connection.run(&here);
-            (connection, flow)
-        });
-        let Ok((back, flow)) = ran.await else { return };
+        let Some((back, flow)) = run_requests(&port, connection).await else { return };
         connection = back;
         let replies = connection.out.take();
         let sent = timeout(write_patience, async {
@@ -189,4 +214,26 @@ async fn run(port: Arc<Port>, mut socket: Socket, mut connection: Box<Connection
             return;
         }
     }
+}
+
+/// Runs the requests that have come; `None` if the server ends.
+async fn run_requests(port: &Arc<Port>, mut connection: Box<Connection>) -> Option<(Box<Connection>, Flow)> {
+    let mut is_parsed = false;
+    if connection.seems_to_add() {
+        let (done, ended) = oneshot::channel();
+        port.adds.send(adds::Job { connection, done }).await.ok()?;
+        match ended.await.ok()? {
+            adds::Ended::Ran(back, flow) => return Some((back, flow)),
+            adds::Ended::Others(back) => (connection, is_parsed) = (back, true),
+        }
+    }
+    let (service, tenant) = (port.service.clone(), connection.account.tenant());
+    let ran = port.state.work_of(&tenant, move |_| {
+        if !is_parsed {
+            connection.parse();
+        }
+        let flow = connection.run(&service);
+        (connection, flow)
+    });
+    ran.await.ok()
 }
