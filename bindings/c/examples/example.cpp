@@ -15,8 +15,8 @@ namespace {
 
 thalweg_str_t str(std::string_view text) { return {text.data(), text.size()}; }
 
-// Throws what a call said.
-void check(thalweg_code_t code, thalweg_error_t *error) {
+// Throws what a call said. The error comes by reference: arguments are made in any order, and the call in the first one makes it.
+void check(thalweg_code_t code, thalweg_error_t *const &error) {
   if (code == THALWEG_OK) return;
   thalweg_str_t message = thalweg_error_message(error);
   std::string text(message.data, message.len);

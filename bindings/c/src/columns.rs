@@ -43,7 +43,7 @@ pub struct thalweg_field_t {
     pub value_type: i32,
     /// A value for each row.
     pub values: *const c_void,
-    /// A byte for each row, 0 where the row does not have the field; null: all rows have it.
+    /// A byte for each row, 0 where the row does not have the field; null: all rows have it. A row that has no field at all is not written.
     pub validity: *const u8,
 }
 

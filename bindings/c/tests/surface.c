@@ -304,7 +304,7 @@ static void interrupts(thalweg_db_t *db) {
 }
 
 #define THREADS 4
-#define ROWS 500
+#define ROWS 200
 
 struct job {
   thalweg_db_t *db;
