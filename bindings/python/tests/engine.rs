@@ -113,7 +113,7 @@ fn the_guides_example_runs() {
     let program = work.join("example.py");
     std::fs::write(&program, rest.split_once("\n```").unwrap().0).unwrap();
     let said = python(&program, &work);
-    for expected in ["5 rows written", "harbour      8.50", "hill      4.50", "'hill': 4.375", "[5]"] {
+    for expected in ["5 rows written", "harbour      8.5", "hill      4.5", "'hill': 4.375", "[5]"] {
         assert!(said.contains(expected), "{expected:?} is not in: {said}");
     }
 }
