@@ -10,6 +10,7 @@ use xtask::plant::{Options, Outcome};
 const USAGE: &str = "Usage:
   cargo xtask tidy [--table]                               hold the source against the house rules; a table of crates
   cargo xtask full                                         tests of the features flight-sql and sql-datafusion, and a day of scraping; builds for half an hour
+  cargo xtask header [--check]                             make the header of the library for C; or say whether it is current
   cargo xtask capnp                                        make Rust code of the binary protocol's schema
   cargo xtask sim [--seeds N] [--operations N] [--first N] run the simulation, optimised; failing seeds are printed
   cargo xtask fuzz [--target NAME,…] [--inputs N] [--seconds N] [--list]
@@ -55,6 +56,9 @@ fn main() -> ExitCode {
         Some((command, options)) if command == "tidy" => tidy(&root, options),
         Some((command, [])) if command == "full" => xtask::full::run(&root, &mut |text| println!("{text}")),
         Some((command, [])) if command == "capnp" => xtask::capnp::run(&root).map(|()| true),
+        Some((command, options)) if command == "header" => {
+            xtask::header::command(&root, options, &mut |text| println!("{text}"))
+        }
         Some((command, options)) if command == "sim" => xtask::sim::run(&root, options),
         Some((command, options)) if command == "fuzz" => {
             xtask::fuzz::run(&root, options, &mut |text| println!("{text}"))

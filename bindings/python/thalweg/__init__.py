@@ -1,4 +1,14 @@
-"""Writes to Thalweg by its binary protocol.
+"""Thalweg, a time-series database: in this process, or a client of its server.
+
+In this process (thalweg.engine), where the package has its engine:
+
+    import thalweg
+
+    with thalweg.open("weather") as db:
+        db.write_lines("weather,station=hill celsius=4.5")
+        print(db.sql("SELECT * FROM weather").to_pandas())
+
+A client that writes by the binary protocol, in Python alone:
 
     import numpy, thalweg
 
@@ -12,6 +22,18 @@ What was sent is kept until the server says that it is on disk. Where the connec
 did not apply is sent again: once applied is applied once, also across restarts of the server.
 """
 
-from .client import Block, Client, Exception_, Registered, RegisterAgain, ThalwegError
+from .client import Block, Client, Exception_, Registered, RegisterAgain
+from .errors import EngineError, ThalwegError
 
-__all__ = ["Block", "Client", "Exception_", "Registered", "RegisterAgain", "ThalwegError"]
+
+def open(path, **options):
+    """Opens a data folder in this process, or makes one: a thalweg.engine.Database."""
+    try:
+        from .engine import Database
+    except ImportError as error:
+        message = "this installation of thalweg has no engine, only clients: install a wheel of it (pip install thalweg), or build one by maturin"
+        raise ImportError(message) from error
+    return Database(path, **options)
+
+
+__all__ = ["Block", "Client", "EngineError", "Exception_", "Registered", "RegisterAgain", "ThalwegError", "open"]

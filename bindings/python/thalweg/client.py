@@ -10,14 +10,11 @@ import time
 
 import numpy
 
+from .errors import ThalwegError
 from .message import BIT, BYTE, Builder, read
 
 TYPES = {"f64": (0, "<f8"), "i64": (1, "<i8"), "u64": (2, "<u8"), "bool": (3, None), "string": (4, None)}
 IN_FLIGHT_BYTES_MAX = 16 << 20
-
-
-class ThalwegError(Exception):
-    """What was asked for can not be."""
 
 
 class RegisterAgain(ThalwegError):

@@ -1,4 +1,4 @@
-//! The Python client, installed by pip from its folder, against the real program. Where Python or a package that installing needs is missing
+//! The Python client alone, without the engine, installed by pip from its folder, against the real program. Where Python or a package that installing needs is missing
 //! the test says so and passes, unless `THALWEG_PYTHON_TEST=required`, as CI sets it.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -44,7 +44,8 @@ fn install(folder: &Folder, packages: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/python");
     let copy = folder.0.join("source");
     std::fs::create_dir_all(copy.join("thalweg")).unwrap();
-    std::fs::copy(source.join("pyproject.toml"), copy.join("pyproject.toml")).unwrap();
+    std::fs::create_dir_all(copy.join("pure")).unwrap();
+    std::fs::copy(source.join("pure/pyproject.toml"), copy.join("pure/pyproject.toml")).unwrap();
     for file in std::fs::read_dir(source.join("thalweg")).unwrap().map(Result::unwrap) {
         if file.path().extension().is_some_and(|extension| extension == "py") {
             std::fs::copy(file.path(), copy.join("thalweg").join(file.file_name())).unwrap();
@@ -54,7 +55,13 @@ fn install(folder: &Folder, packages: &str) -> PathBuf {
     said(Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&environment));
     let python = environment.join("bin/python");
     let options = ["--no-build-isolation", "--no-deps", "--no-index", "--disable-pip-version-check"];
-    said(Command::new(&python).args(["-m", "pip", "install"]).args(options).arg(&copy).env("PYTHONPATH", packages));
+    said(
+        Command::new(&python)
+            .args(["-m", "pip", "install"])
+            .args(options)
+            .arg(copy.join("pure"))
+            .env("PYTHONPATH", packages),
+    );
     python
 }
 
@@ -73,6 +80,10 @@ fn the_python_client_writes_what_queries_find() {
     where_from.args(["-c", "import thalweg; print(thalweg.__file__)"]).env("PYTHONPATH", &packages);
     let found = said(where_from.current_dir(&folder.0));
     assert!(Path::new(&found).starts_with(folder.0.join("environment")), "{found}");
+    let mut opens = Command::new(&python);
+    opens.args(["-c", "import thalweg\ntry:\n  thalweg.open('x')\nexcept ImportError as error:\n  print(error)"]);
+    let refused = said(opens.env("PYTHONPATH", &packages).current_dir(&folder.0));
+    assert!(refused.starts_with("this installation of thalweg has no engine"), "{refused}");
     let local = "127.0.0.1:0";
     let child = Command::new(PROGRAM)
         .args(["serve", "--no-host-metrics", "--http", local, "--control", local, "--ingest", local, "--data"])

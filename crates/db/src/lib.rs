@@ -275,6 +275,11 @@ impl Db {
         self.store.compact_all()
     }
 
+    /// Writes what is in memory alone to level 0, so that a next opening would have no log to read.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        self.store.flush_all()
+    }
+
     /// Stops the background work and flushes, so that the next opening has no log to read. Without it nothing is lost either.
     pub fn close(&self) -> Result<(), StoreError> {
         self.worker.stop();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use access::grant::Right;
 use access::scope::Scope;
 use index::Cardinality;
-use model::{Matcher, TimeRange};
+use model::{Labels, MatchOp, Matcher, SampleColumn, TimeRange};
 use promql::{Evaluation, EvaluationResult, EvaluationSettings, Expression, NameRemoval, QueryTimes, SampleCounts};
 use query::{
     BinCache, BinsRequest, BinsResponse, Budget, ComputeBins, QueryError, QueryMemory, Selection, Series, Source,
@@ -298,6 +298,33 @@ impl Db {
         }
         series.sort_by(|a, b| a.labels.cmp(&b.labels));
         Ok(series)
+    }
+
+    /// The samples of one series as they were written: times in nanoseconds, values of their own type. Stale markers are among them. Two columns
+    /// if two tables have a series of these labels; none if there is no such series.
+    pub fn written_samples(
+        &self,
+        database: &str,
+        series: &Labels,
+        range: &TimeRange,
+        budget: &Budget,
+    ) -> Result<Vec<SampleColumn>, QueryError> {
+        let matchers: Vec<Matcher> =
+            series.iter().map(|(name, value)| Matcher::new(name, MatchOp::Equal, value)).collect();
+        let source = StoreSource::new(&self.store, database, &self.helpers);
+        let reader = self.store.reader();
+        let mut columns = Vec::new();
+        for mut group in source.groups(&matchers, range, budget)? {
+            let mut wanted = group.columns.to_vec();
+            wanted.retain(|column| column.series_labels(&group.labels) == *series);
+            group.columns = Arc::new(wanted);
+            for samples in reader.read(&group, range)? {
+                budget.take(samples.timestamps_ns().len())?;
+                columns.push(samples);
+            }
+        }
+        budget.note_read(range);
+        Ok(columns)
     }
 
     /// How old a series' newest sample may be to count as its value now, in milliseconds.

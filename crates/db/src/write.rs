@@ -4,7 +4,8 @@ use std::fmt;
 
 use access::grant::Right;
 use access::scope::Scope;
-use ingest::line::{self, Precision};
+use ingest::admission::refuse_ahead;
+use ingest::line::{self, Precision, TableColumns};
 use ingest::{BodyError, LineErrors, Parsed, Protocol};
 use model::{Batch, GroupIdentity};
 use store::{Rejected, SeriesGate, StoreError, WriteReport};
@@ -98,11 +99,49 @@ impl Db {
         Ok((self.write(database, &parsed.batch)?, parsed.errors))
     }
 
+    /// As [`Db::write_lines`], with timestamps of a unit; lines too far ahead of the clock are left out and reported as well.
+    pub fn write_lines_in(
+        &self,
+        database: &str,
+        lines: &[u8],
+        precision: Precision,
+    ) -> Result<(WriteReport, LineErrors), WriteError> {
+        self.write_parsed(database, self.parse_lines_in(database, lines, precision)?)
+    }
+
+    /// Writes rows of a table that come as columns, all in one record of the log. Good rows are written, bad ones reported by their number,
+    /// counted from 1.
+    pub fn write_columns(
+        &self,
+        database: &str,
+        columns: &TableColumns<'_>,
+    ) -> Result<(WriteReport, LineErrors), WriteError> {
+        let hasher = self.key_hasher.scope(Protocol::Line, self.database_id(database)?);
+        self.write_parsed(database, line::parse_columns(columns, hasher, &self.limits)?)
+    }
+
+    fn write_parsed(&self, database: &str, parsed: Parsed<'_>) -> Result<(WriteReport, LineErrors), WriteError> {
+        let Parsed { mut batch, mut errors } = parsed;
+        refuse_ahead(&mut batch, &mut errors, &self.limits, self.latest_now_ns(), self.ahead_ms_max);
+        let report = self.write(database, &batch)?;
+        ingest::recycle(batch);
+        Ok((report, errors))
+    }
+
     /// Reads line protocol with timestamps in nanoseconds.
     pub(crate) fn parse_lines<'a>(&self, database: &str, lines: &'a [u8]) -> Result<Parsed<'a>, WriteError> {
+        self.parse_lines_in(database, lines, Precision::Nanosecond)
+    }
+
+    fn parse_lines_in<'a>(
+        &self,
+        database: &str,
+        lines: &'a [u8],
+        precision: Precision,
+    ) -> Result<Parsed<'a>, WriteError> {
         let options = line::Options {
             hasher: self.key_hasher.scope(Protocol::Line, self.database_id(database)?),
-            precision: Precision::Nanosecond,
+            precision,
             now_ns: self.now_ns(),
             limits: &self.limits,
         };

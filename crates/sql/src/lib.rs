@@ -36,7 +36,7 @@ mod settings;
 mod statement;
 mod syntax;
 
-pub use arrow::{RelationBatches, arrow_schema, columns_of, extent_of};
+pub use arrow::{RelationBatches, TableBatches, arrow_schema, columns_of, extent_of};
 pub use catalog::{table_columns, type_number};
 pub use context::{ChangedSettings, ClientContext, Manner, Notices, Role, Roles, Setting};
 pub use copy::{CopyIn, CopyOut, PARQUET_MEDIA_TYPE, push_binary, read_binary};

@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 11] = [
     &["crates/db", "crates/client"],
     &["crates/scrape", "crates/views", "crates/redis"],
     &["crates/rules"],
-    &["crates/server"],
+    &["crates/server", "bindings/embedded"],
     &["crates/sim", "crates/bench", "bindings/c", "bindings/python"],
     &["crates/cli"],
 ];

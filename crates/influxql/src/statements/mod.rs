@@ -4,6 +4,7 @@ pub(crate) mod answer;
 mod continuous;
 pub(crate) mod execute;
 mod explain;
+pub(crate) mod flat;
 mod into;
 mod manage;
 pub(crate) mod request;

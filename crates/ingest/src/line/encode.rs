@@ -103,14 +103,14 @@ fn write_point(out: &mut Vec<u8>, point: &Point<'_>) -> Result<(), EncodeError> 
     Ok(())
 }
 
-fn write_field_or_tag_name(out: &mut Vec<u8>, name: &str, specials: &[u8]) -> Result<(), EncodeError> {
+pub(super) fn write_field_or_tag_name(out: &mut Vec<u8>, name: &str, specials: &[u8]) -> Result<(), EncodeError> {
     if name == TIME {
         return Err(EncodeError::NoSpelling(name.to_owned()));
     }
     write_name(out, name, specials)
 }
 
-fn write_name(out: &mut Vec<u8>, name: &str, specials: &[u8]) -> Result<(), EncodeError> {
+pub(super) fn write_name(out: &mut Vec<u8>, name: &str, specials: &[u8]) -> Result<(), EncodeError> {
     if name.is_empty() || name.ends_with('\\') || name.contains('\n') {
         return Err(EncodeError::NoSpelling(name.to_owned()));
     }

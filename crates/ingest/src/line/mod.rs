@@ -10,7 +10,9 @@
 //! * `value.rs`: values, and what ends a line.
 //! * `key.rs`: measurement and tags, parsed only for groups that the store does not know ([`decode_key`]).
 //! * `encode.rs`: the way back.
+//! * `columns.rs`: rows that come as columns, with the keys of lines.
 
+mod columns;
 mod encode;
 mod key;
 mod layout;
@@ -23,6 +25,7 @@ mod value;
 use memchr::memchr_iter;
 use model::{Block, GroupKey, Span, ValueType};
 
+pub use columns::{FieldColumn, FieldValues, TableColumns, TagColumn, parse_columns};
 pub use encode::{EncodeError, FieldValue, Point, encode_batch, encode_point};
 pub(crate) use key::check_line;
 pub use key::decode_key;

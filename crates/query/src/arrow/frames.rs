@@ -2,7 +2,7 @@
 
 use arrow_schema::SchemaRef;
 
-use super::{ArrowType, BATCH_ROWS_MAX, BATCH_TEXT_BYTES_MAX, BatchBuilder, RecordBatch};
+use super::{ArrowType, BatchBuilder, BatchLimits, RecordBatch};
 use crate::{Frame, QueryError, Values};
 
 /// The source of a column of the table in each frame.
@@ -27,10 +27,16 @@ pub struct TableColumn {
     pub source: ColumnSource,
 }
 
-/// The rows of frames, batch by batch.
+/// The rows of frames, which are borrowed or owned, batch by batch.
 #[derive(Debug)]
-pub struct FrameBatches<'a> {
-    frames: &'a [Frame],
+pub struct FrameBatches<F> {
+    frames: F,
+    rows: FrameRows,
+}
+
+/// The position in the frames, and the batch that is being filled.
+#[derive(Debug)]
+struct FrameRows {
     sources: Vec<ColumnSource>,
     builder: BatchBuilder,
     /// The frame of the next row.
@@ -40,45 +46,60 @@ pub struct FrameBatches<'a> {
 
 const TIME: &str = "time";
 
-impl<'a> FrameBatches<'a> {
+impl<F: AsRef<[Frame]>> FrameBatches<F> {
     /// All of them: the column `time`, a column for each label that some frame has, and one for each column. A name that an earlier column has
     /// gets `_` appended, as often as it takes.
-    pub fn of_all(frames: &'a [Frame]) -> Self {
-        let time = TableColumn { name: TIME.to_owned(), arrow_type: ArrowType::Time, source: ColumnSource::Time };
-        let mut columns = vec![time];
-        let mut labels: Vec<&str> = frames.iter().flat_map(|frame| frame.labels.iter().map(|(name, _)| name)).collect();
-        labels.sort_unstable();
-        labels.dedup();
-        for label in labels {
-            let (name, source) = (free_name(label, &columns), ColumnSource::Label(label.to_owned()));
-            columns.push(TableColumn { name, arrow_type: ArrowType::Text, source });
-        }
-        for column in frames.iter().flat_map(|frame| &frame.columns) {
-            let source = ColumnSource::Column(column.name.to_string());
-            let arrow_type = type_of(&column.cells.values);
-            match columns.iter_mut().find(|known| known.source == source) {
-                Some(known) => known.arrow_type = known.arrow_type.unified(arrow_type),
-                None => columns.push(TableColumn { name: free_name(&column.name, &columns), arrow_type, source }),
-            }
-        }
+    pub fn of_all(frames: F) -> Self {
+        let columns = columns_of(frames.as_ref());
         Self::of_columns(frames, &columns)
     }
 
     /// Certain columns.
-    pub fn of_columns(frames: &'a [Frame], columns: &[TableColumn]) -> Self {
+    pub fn of_columns(frames: F, columns: &[TableColumn]) -> Self {
         let sources = columns.iter().map(|column| column.source.clone()).collect();
         let builder = BatchBuilder::new(columns.iter().map(|column| (column.name.as_str(), column.arrow_type)));
-        Self { frames, sources, builder, frame: 0, row: 0 }
+        Self { frames, rows: FrameRows { sources, builder, frame: 0, row: 0 } }
+    }
+
+    /// With batches of another size.
+    #[must_use]
+    pub fn with_limits(mut self, limits: BatchLimits) -> Self {
+        self.rows.builder = self.rows.builder.with_limits(limits);
+        self
     }
 
     /// The columns.
     pub fn schema(&self) -> SchemaRef {
-        self.builder.schema()
+        self.rows.builder.schema()
     }
+}
 
+/// The columns of a table that shows all of them.
+fn columns_of(frames: &[Frame]) -> Vec<TableColumn> {
+    let time = TableColumn { name: TIME.to_owned(), arrow_type: ArrowType::Time, source: ColumnSource::Time };
+    let mut columns = vec![time];
+    let mut labels: Vec<&str> = frames.iter().flat_map(|frame| frame.labels.iter().map(|(name, _)| name)).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    for label in labels {
+        let (name, source) = (free_name(label, &columns), ColumnSource::Label(label.to_owned()));
+        columns.push(TableColumn { name, arrow_type: ArrowType::Text, source });
+    }
+    for column in frames.iter().flat_map(|frame| &frame.columns) {
+        let source = ColumnSource::Column(column.name.to_string());
+        let arrow_type = type_of(&column.cells.values);
+        match columns.iter_mut().find(|known| known.source == source) {
+            Some(known) => known.arrow_type = known.arrow_type.unified(arrow_type),
+            None => columns.push(TableColumn { name: free_name(&column.name, &columns), arrow_type, source }),
+        }
+    }
+    columns
+}
+
+impl FrameRows {
     /// Adds as many rows of the frame as the batch still takes.
     fn extend(&mut self, frame: &Frame) {
-        let most = (BATCH_ROWS_MAX - self.builder.rows.min(BATCH_ROWS_MAX)).min(frame.rows() - self.row);
+        let most = self.builder.limits.rows_max.saturating_sub(self.builder.rows).min(frame.rows() - self.row);
         let rows = self.row..self.row + self.rows_that_fit(frame, most);
         let count = rows.len();
         for (source, column) in self.sources.iter().zip(&mut self.builder.columns) {
@@ -110,13 +131,13 @@ impl<'a> FrameBatches<'a> {
                 ColumnSource::Time => {}
             }
         }
-        let mut bytes = self.builder.text_bytes();
+        let (mut bytes, text_bytes_max) = (self.builder.text_bytes(), self.builder.limits.text_bytes_max);
         if texts.is_empty() {
-            let left = BATCH_TEXT_BYTES_MAX.saturating_sub(bytes);
+            let left = text_bytes_max.saturating_sub(bytes);
             return left.checked_div(labels_bytes).unwrap_or(most).saturating_add(1).min(most);
         }
         for row in 0..most {
-            if bytes >= BATCH_TEXT_BYTES_MAX && row > 0 {
+            if bytes >= text_bytes_max && row > 0 {
                 return row;
             }
             let of_row = texts.iter().filter_map(|texts| texts.get(self.row + row)).map(String::len).sum::<usize>();
@@ -126,22 +147,23 @@ impl<'a> FrameBatches<'a> {
     }
 }
 
-impl Iterator for FrameBatches<'_> {
+impl<F: AsRef<[Frame]>> Iterator for FrameBatches<F> {
     type Item = Result<RecordBatch, QueryError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some(frame) = self.frames.get(self.frame) {
-            if self.row >= frame.rows() {
-                self.frame += 1;
-                self.row = 0;
+        let (frames, rows) = (self.frames.as_ref(), &mut self.rows);
+        while let Some(frame) = frames.get(rows.frame) {
+            if rows.row >= frame.rows() {
+                rows.frame += 1;
+                rows.row = 0;
                 continue;
             }
-            self.extend(frame);
-            if self.builder.is_full() {
+            rows.extend(frame);
+            if rows.builder.is_full() {
                 break;
             }
         }
-        self.builder.finish().transpose()
+        rows.builder.finish().transpose()
     }
 }
 

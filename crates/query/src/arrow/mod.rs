@@ -1,6 +1,7 @@
 //! Answers as Arrow's record batches, and as its stream of them (the IPC streaming format of Arrow's columnar specification).
 //!
-//! Times are `timestamp[ns, tz=UTC]`, texts `utf8`; a batch has [`BATCH_ROWS_MAX`] rows at most, and fewer if their texts are long.
+//! Times are `timestamp[ns, tz=UTC]`, texts `utf8`; a batch has [`BATCH_ROWS_MAX`] rows at most unless its reader sets other
+//! [`BatchLimits`], and fewer if their texts are long.
 
 mod column;
 mod frames;
@@ -74,6 +75,21 @@ pub fn schema<'a>(columns: impl IntoIterator<Item = (&'a str, ArrowType)>) -> Sc
     Arc::new(Schema::new(columns.into_iter().map(field).collect::<Vec<Field>>()))
 }
 
+/// How large batches grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Rows of a batch.
+    pub rows_max: usize,
+    /// Bytes of the texts of a batch, but that a row is not cut in two. Below 2 GiB, which 32-bit offsets reach.
+    pub text_bytes_max: usize,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        Self { rows_max: BATCH_ROWS_MAX, text_bytes_max: BATCH_TEXT_BYTES_MAX }
+    }
+}
+
 /// Puts rows into batches.
 #[derive(Debug)]
 pub struct BatchBuilder {
@@ -81,6 +97,7 @@ pub struct BatchBuilder {
     types: Vec<ArrowType>,
     columns: Vec<ColumnBuilder>,
     rows: usize,
+    limits: BatchLimits,
 }
 
 impl BatchBuilder {
@@ -89,7 +106,13 @@ impl BatchBuilder {
         let named: Vec<(&str, ArrowType)> = columns.into_iter().collect();
         let types: Vec<ArrowType> = named.iter().map(|(_, column_type)| *column_type).collect();
         let columns = types.iter().map(|column_type| ColumnBuilder::new(*column_type)).collect();
-        Self { schema: schema(named), types, columns, rows: 0 }
+        Self { schema: schema(named), types, columns, rows: 0, limits: BatchLimits::default() }
+    }
+
+    /// With batches of another size.
+    #[must_use]
+    pub fn with_limits(self, limits: BatchLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// The columns.
@@ -122,7 +145,7 @@ impl BatchBuilder {
     }
 
     fn is_full(&self) -> bool {
-        self.rows >= BATCH_ROWS_MAX || self.text_bytes() >= BATCH_TEXT_BYTES_MAX
+        self.rows >= self.limits.rows_max || self.text_bytes() >= self.limits.text_bytes_max
     }
 
     fn text_bytes(&self) -> usize {

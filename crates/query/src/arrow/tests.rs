@@ -20,7 +20,7 @@ fn frame(labels: &[(&str, &str)], timestamps_ns: Vec<i64>, columns: Vec<(&str, V
 }
 
 /// The batches of frames after a way over the stream.
-fn written(batches: FrameBatches<'_>) -> (SchemaRef, Vec<RecordBatch>) {
+fn written<F: AsRef<[Frame]>>(batches: FrameBatches<F>) -> (SchemaRef, Vec<RecordBatch>) {
     let schema = batches.schema();
     let bytes = stream(&schema, batches).unwrap();
     let reader = StreamReader::try_new(Cursor::new(bytes), None).unwrap();
@@ -105,7 +105,7 @@ fn columns_are_chosen_by_name() {
     assert_eq!(batches[0].column(1).null_count(), 1);
     assert_eq!(batches[0].column(2).as_string::<i32>().value(0), "a");
     assert_eq!(batches[0].column(3).as_primitive::<TimestampNanosecondType>().values(), &[1]);
-    let (_, none) = written(FrameBatches::of_columns(&[], &columns));
+    let (_, none) = written(FrameBatches::of_columns([] as [Frame; 0], &columns));
     assert!(none.is_empty());
 }
 
@@ -135,6 +135,17 @@ fn batches_are_bounded_by_rows_and_by_texts() {
         batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>()
     );
     assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 7);
+
+    // A reader in the same process may want all of it in one.
+    let limits = BatchLimits { rows_max: rows, text_bytes_max: usize::MAX };
+    let sizes = |frames: Vec<Frame>| {
+        written(FrameBatches::of_all(frames).with_limits(limits))
+            .1
+            .iter()
+            .map(RecordBatch::num_rows)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!((sizes(many.to_vec()), sizes(long.to_vec())), (vec![rows], vec![7]));
 }
 
 #[test]

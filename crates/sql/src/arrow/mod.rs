@@ -1,8 +1,9 @@
 //! Tables as Arrow's record batches, and back.
 
 mod read;
+mod table;
 
-use query::arrow::{ArrowType, BatchBuilder, RecordBatch, SchemaRef};
+use query::arrow::{ArrowType, BatchBuilder, BatchLimits, RecordBatch, SchemaRef};
 use query::{Cell, QueryError, SqlType, Value};
 
 use crate::error::{SqlError, invalid};
@@ -10,11 +11,12 @@ use crate::relation::{Column, Relation};
 
 pub use read::extent_of;
 pub(crate) use read::relation_of_batch;
+pub use table::TableBatches;
 
-/// The rows of a table, batch by batch.
+/// The rows of a table, which are borrowed or owned, batch by batch.
 #[derive(Debug)]
-pub struct RelationBatches<'a> {
-    rows: std::slice::Iter<'a, Vec<Value>>,
+pub struct RelationBatches<R> {
+    rows: R,
     types: Vec<ArrowType>,
     builder: BatchBuilder,
 }
@@ -22,15 +24,24 @@ pub struct RelationBatches<'a> {
 impl Relation {
     /// Its rows as Arrow's batches. A column of whole numbers that has some beyond 64 signed bits is one of floats; intervals, and columns of
     /// values of different kinds, are texts as Postgres writes them.
-    pub fn batches(&self) -> RelationBatches<'_> {
-        self.batches_of(
-            self.columns.iter().enumerate().map(|(place, column)| arrow_type(column, &self.rows, place)).collect(),
-        )
+    pub fn batches(&self) -> RelationBatches<std::slice::Iter<'_, Vec<Value>>> {
+        RelationBatches::new(&self.columns, self.rows.iter(), self.types())
+    }
+
+    /// As [`Relation::batches`]; rows are freed as they are read.
+    pub fn into_batches(self) -> RelationBatches<std::vec::IntoIter<Vec<Value>>> {
+        let types = self.types();
+        RelationBatches::new(&self.columns, self.rows.into_iter(), types)
+    }
+
+    /// For each column a type that holds all of its values.
+    fn types(&self) -> Vec<ArrowType> {
+        self.columns.iter().enumerate().map(|(place, column)| arrow_type(column, &self.rows, place)).collect()
     }
 
     /// Its rows as batches of the very schema that [`arrow_schema`] gives for its columns, whatever is in them: for protocols that tell
     /// the schema before there are rows. An error if a column of whole numbers has some beyond 64 signed bits.
-    pub fn batches_as_described(&self) -> Result<RelationBatches<'_>, SqlError> {
+    pub fn batches_as_described(&self) -> Result<RelationBatches<std::slice::Iter<'_, Vec<Value>>>, SqlError> {
         for (place, column) in self.columns.iter().enumerate().filter(|(_, column)| column.sql_type.is_integer()) {
             if self.rows.iter().any(|row| matches!(row.get(place), Some(Value::Float(_)))) {
                 return invalid(format!(
@@ -39,13 +50,7 @@ impl Relation {
                 ));
             }
         }
-        Ok(self.batches_of(self.columns.iter().map(described_type).collect()))
-    }
-
-    fn batches_of(&self, types: Vec<ArrowType>) -> RelationBatches<'_> {
-        let named = self.columns.iter().map(|column| column.name.as_str()).zip(types.iter().copied());
-        let builder = BatchBuilder::new(named);
-        RelationBatches { rows: self.rows.iter(), types, builder }
+        Ok(RelationBatches::new(&self.columns, self.rows.iter(), self.columns.iter().map(described_type).collect()))
     }
 }
 
@@ -70,18 +75,33 @@ pub fn columns_of(schema: &SchemaRef) -> Vec<Column> {
     schema.fields().iter().map(|field| Column::new(field.name(), read::sql_type_of(field.data_type()))).collect()
 }
 
-impl RelationBatches<'_> {
+impl<R> RelationBatches<R> {
+    fn new(columns: &[Column], rows: R, types: Vec<ArrowType>) -> Self {
+        Self { rows, builder: builder(columns, &types), types }
+    }
+
+    /// With batches of another size.
+    #[must_use]
+    pub fn with_limits(self, limits: BatchLimits) -> Self {
+        Self { builder: self.builder.with_limits(limits), ..self }
+    }
+
     /// The columns.
     pub fn schema(&self) -> SchemaRef {
         self.builder.schema()
     }
 }
 
-impl Iterator for RelationBatches<'_> {
+fn builder(columns: &[Column], types: &[ArrowType]) -> BatchBuilder {
+    BatchBuilder::new(columns.iter().map(|column| column.name.as_str()).zip(types.iter().copied()))
+}
+
+impl<R: Iterator<Item: AsRef<[Value]>>> Iterator for RelationBatches<R> {
     type Item = Result<RecordBatch, QueryError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         for row in self.rows.by_ref() {
+            let row = row.as_ref();
             let written = |(value, kind): (&Value, &ArrowType)| {
                 let is_text = *kind == ArrowType::Text && !value.is_null() && !matches!(value, Value::Text(_));
                 is_text.then(|| value.to_string())

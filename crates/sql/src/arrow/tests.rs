@@ -38,6 +38,42 @@ fn tables_come_back_as_they_were() {
 }
 
 #[test]
+fn rows_as_they_were_read_give_the_batches_of_their_values() {
+    let frame = |host: &str, columns: Vec<(&str, query::Values)>| {
+        let column = |(name, values): (&str, query::Values)| query::FrameColumn {
+            name: name.into(),
+            cells: query::Column::new(values, Some(vec![true, false, true])),
+        };
+        let labels = model::Labels::from_pairs([("host", host)]).unwrap();
+        query::Frame::new(labels, vec![1, 3, 5], columns.into_iter().map(column).collect())
+    };
+    for largest in [7, u64::MAX] {
+        let numbers = || query::Values::U64(vec![1, 2, largest]);
+        let texts = query::Values::Text(["x", "", "é"].map(str::to_owned).to_vec());
+        let frames =
+            || vec![frame("a", vec![("n", numbers()), ("s", texts.clone())]), frame("", vec![("n", numbers())])];
+        let schema = query::TableSchema {
+            name: "m".to_owned(),
+            tags: vec!["host".to_owned()],
+            fields: vec![("n".to_owned(), model::ValueType::U64), ("s".to_owned(), model::ValueType::String)],
+        };
+        let table = || {
+            let mut rows =
+                query::ResultRows::new(frames(), crate::select::table_rows::shape_of(&schema)).in_time_order();
+            rows.project(&[2, 0, 3, 1]);
+            let columns =
+                [("n", SqlType::Int), ("time", SqlType::Timestamp), ("s", SqlType::Text), ("host", SqlType::Text)];
+            crate::TableRows { columns: columns.map(|(name, kind)| Column::new(name, kind)).to_vec(), rows }
+        };
+        let limits = BatchLimits { rows_max: 4, ..BatchLimits::default() };
+        let expected: Vec<RecordBatch> =
+            table().into_relation().into_batches().with_limits(limits).map(Result::unwrap).collect();
+        assert_eq!(expected.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [4, 2]);
+        assert_eq!(table().into_batches().with_limits(limits).map(Result::unwrap).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
 fn columns_hold_what_their_values_need() {
     let hour = Value::Interval(Interval::of_ns(3_600_000_000_000));
     let cases = [

@@ -1,0 +1,8 @@
+//! The name by which programs find the shared library: with its major version, which changes when the interface does.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libthalweg.so.0");
+    }
+}

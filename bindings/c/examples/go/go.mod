@@ -1,0 +1,3 @@
+module thalweg.example
+
+go 1.21

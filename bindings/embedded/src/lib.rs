@@ -1,0 +1,24 @@
+//! The database in process, as the bindings of other languages need it: errors are a code and a message, options and parameters are JSON, rows
+//! and results are Arrow's record batches.
+//!
+//! * `engine`: [`Engine`], a folder that is open: writes, series, samples, deletes, queries
+//! * `options`: settings of an engine · `error`: why something failed
+//! * `batches`: [`Batches`], the result of a query · `results`: what each language gives as such
+//! * `rows`: record batches as rows of a table
+
+mod batches;
+mod engine;
+mod error;
+mod options;
+mod results;
+mod rows;
+
+pub use batches::Batches;
+pub use engine::{ColumnRoles, DEFAULT_DATABASE, Engine, Query, WriteSummary};
+pub use error::{Code, Error};
+pub use ingest::line::{FieldColumn, FieldValues, Precision, TableColumns, TagColumn};
+pub use model::{Labels, SampleColumn, TimeRange};
+pub use options::EngineOptions;
+
+/// The version of this library.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
