@@ -1,6 +1,6 @@
 //! Programs in C, C++ and Go, compiled against the library as it is installed, and run. Where a tool is missing the test says so and passes, unless
 //! `THALWEG_C_TEST=required`, as CI sets it.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! The package with its engine: from the wheel that `THALWEG_WHEEL` names, as CI builds it by maturin, else put together from the module that cargo
 //! built for this test. Where Python or a package is missing the test says so and passes, unless `THALWEG_PYTHON_TEST=required`, as CI sets it.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
