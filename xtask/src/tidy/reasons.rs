@@ -36,9 +36,9 @@ fn brackets(line: &str) -> i64 {
 
 /// `name = …` or `name.workspace = true`, but for crates of ours, which lie in the workspace under their short names.
 fn is_outside(line: &str) -> bool {
-    const OURS: [&str; 22] = [
+    const OURS: [&str; 23] = [
         "model", "codec", "platform", "index", "ingest", "cache", "wire", "access", "store", "query", "promql", "sql",
-        "influxql", "flux", "scrape", "views", "rules", "db", "client", "server", "bench", "cli",
+        "influxql", "flux", "scrape", "views", "rrd", "rules", "db", "client", "server", "bench", "cli",
     ];
     let name = line.split(['=', '.']).next().unwrap_or("").trim();
     line.contains('=') && !line.starts_with('#') && !OURS.contains(&name)
