@@ -110,6 +110,7 @@ fn takes_free_port(settings: &ServerSettings, flag: &str) -> bool {
         "--ingest" => settings.ingest,
         "--postgres" => settings.postgres,
         "--flight-sql" => settings.flight_sql,
+        "--rrdcached" => settings.web.rrd.listener,
         _ => None,
     };
     listener.is_some_and(|listener| listener.address.port() == 0)

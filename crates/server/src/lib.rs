@@ -33,7 +33,7 @@ pub use http::scraping::cursors::abandoned_receivers;
 pub use http::scraping::mode::{PrometheusMode, PrometheusSettings};
 pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};
-pub use settings::{Compression, Listener, Network, Pem, ServerSettings, TlsSettings, WebSettings};
+pub use settings::{Compression, Listener, Network, Pem, RrdSettings, ServerSettings, TlsSettings, WebSettings};
 pub use sign_in::first_admin::make_first_admin;
 pub use sign_in::oidc::{Oidc, OidcClient};
 
