@@ -3,16 +3,15 @@
 //! * `serve`: the server · `settings`: its flags, environment and file · `secrets`: settings that are not shown · `objects`: how object stores are reached
 //! * `machine`: its memory and processor · `units`: sizes, durations and moments as people write them · `output`: stdout · `cache`: `thalweg cache`
 //! * `query`, `plan`: asking a server; `query::tail`: what is written to one · `render`: answers for people · `http`: clients of a server
-//! * `import`, `lines`: sending files to one · `upkeep`: databases, accounts, certificates, backups, checks, repairs
+//! * `files`: sending files to one, and writing files from one · `upkeep`: databases, accounts, certificates, backups, checks, repairs
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what a command line program is for")]
 
 #[macro_use]
 mod output;
 
 mod cache;
+mod files;
 mod http;
-mod import;
-mod lines;
 mod machine;
 mod objects;
 mod plan;
@@ -59,8 +58,10 @@ enum Command {
     Query(query::QueryFlags),
     /// Show what is written to a running database
     Tail(query::tail::TailFlags),
-    /// Send files of line protocol, CSV, text exposition, OpenMetrics or JSON to a running database
-    Import(import::ImportFlags),
+    /// Send files of line protocol, CSV, text exposition, OpenMetrics, JSON or RRDtool to a running database
+    Import(files::import::ImportFlags),
+    /// Write files from a running database
+    Export(files::export::ExportFlags),
     /// Databases and how long they keep their data
     Db(upkeep::DatabaseFlags),
     /// Tokens, with which programs sign in
@@ -124,7 +125,8 @@ fn main() -> ExitCode {
         Some(Command::Serve(flags)) => serve::run(&flags),
         Some(Command::Query(flags)) => query::run(&flags),
         Some(Command::Tail(flags)) => query::tail::run(&flags),
-        Some(Command::Import(flags)) => import::run(&flags),
+        Some(Command::Import(flags)) => files::import::run(&flags),
+        Some(Command::Export(flags)) => files::export::run(&flags),
         Some(Command::Db(flags)) => upkeep::database(&flags),
         Some(Command::Token(flags)) => upkeep::token(&flags),
         Some(Command::User(flags)) => upkeep::user(&flags),

@@ -111,6 +111,7 @@ fn takes_free_port(settings: &ServerSettings, flag: &str) -> bool {
         "--postgres" => settings.postgres,
         "--redis" => settings.redis.listener,
         "--flight-sql" => settings.flight_sql,
+        "--rrdcached" => settings.web.rrd.listener,
         _ => None,
     };
     listener.is_some_and(|listener| listener.address.port() == 0)

@@ -5,6 +5,7 @@ pub(crate) mod log_lines;
 mod otlp;
 mod parts;
 mod prometheus;
+mod rrd;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -60,7 +61,7 @@ pub(crate) struct ServeFlags {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     insecure_open: bool,
 
-    /// Networks such as 10.0.0.0/8, separated by commas, whose clients may write to --line, --graphite and --opentsdb without signing in, where
+    /// Networks such as 10.0.0.0/8, separated by commas, whose clients may write to --line, --graphite, --opentsdb and --rrdcached without signing in, where
     /// others have to [default: none]
     #[arg(long, env = "THALWEG_LINE_SOURCES", value_name = "NETWORKS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,6 +239,32 @@ pub(crate) struct ServeFlags {
     #[arg(long, env = "THALWEG_OPENTSDB", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     opentsdb: Option<String>,
+
+    /// Where rrdcached's protocol is served (`rrdtool --daemon`, collectd), `on` (127.0.0.1:42217) or `off` [default: off]
+    #[arg(long, env = "THALWEG_RRDCACHED", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rrdcached: Option<String>,
+
+    /// Unix socket where it is served, too, that only the server's owner may use [default: none]
+    #[arg(long, env = "THALWEG_RRDCACHED_SOCKET", value_name = "PATH")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rrdcached_socket: Option<PathBuf>,
+
+    /// Folder of RRD files that are imported when a client first names them, and that absolute paths are in [default: none]
+    #[arg(long, env = "THALWEG_RRDCACHED_DIRECTORY", value_name = "FOLDER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rrdcached_directory: Option<PathBuf>,
+
+    /// Database of the files of --rrdcached [default: default]
+    #[arg(long, env = "THALWEG_RRDCACHED_DATABASE", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rrdcached_database: Option<String>,
+
+    /// How paths of RRD files become measurements and labels, separated by semicolons, the first that matches counts:
+    /// `{host}/{plugin}[-{plugin_instance}]/{measurement}[-{type_instance}].rrd` [default: the measurement rrd with the label path]
+    #[arg(long, env = "THALWEG_RRD_PATTERN", value_name = "PATTERNS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rrd_pattern: Option<String>,
 
     /// Where Postgres's protocol is served (psql, drivers, Grafana), or `off` [default: 127.0.0.1:7784]
     #[arg(long, env = "THALWEG_POSTGRES", value_name = "ADDRESS")]
@@ -479,7 +506,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     http_compression: Option<String>,
 
-    /// How long a connection of --line, --graphite or --opentsdb may be silent, in milliseconds [default: 600000]
+    /// How long a connection of --line, --graphite, --opentsdb or --rrdcached may be silent, in milliseconds [default: 600000]
     #[arg(long, env = "THALWEG_STREAM_IDLE_TIMEOUT_MS", value_name = "MS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_idle_timeout_ms: Option<u64>,
@@ -667,6 +694,7 @@ impl ServeFlags {
         server.line_database = database("--line-database", self.line_database.as_deref())?;
         server.graphite_database = database("--graphite-database", self.graphite_database.as_deref())?;
         server.opentsdb_database = database("--opentsdb-database", self.opentsdb_database.as_deref())?;
+        self.set_rrd(&mut server)?;
         server.postgres = listener("--postgres", self.postgres.as_deref(), 7784)?;
         server.redis.listener = optional_listener("--redis", self.redis.as_deref(), 7787)?;
         set(&mut server.redis.database, self.redis_database.clone());

@@ -7,7 +7,7 @@ use access::scope::Scope;
 use ingest::admission::refuse_ahead;
 use ingest::line::{self, Precision, TableColumns};
 use ingest::{BodyError, LineErrors, Parsed, Protocol};
-use model::{Batch, GroupIdentity};
+use model::{Batch, GroupIdentity, Labels};
 use store::{Rejected, SeriesGate, StoreError, WriteReport};
 
 use crate::Db;
@@ -91,6 +91,18 @@ impl Db {
         };
         ingest::admission::refuse_groups(&mut parsed.batch, &mut parsed.errors, &self.limits, &may_write);
         Ok(())
+    }
+
+    /// Returns whether an account has a right on what has these labels, in a database.
+    pub fn may(&self, scope: &Scope, right: Right, database: &str, labels: &Labels) -> bool {
+        let matchers = match right {
+            Right::Read => self.read_matchers(scope, database),
+            _ => scope.matchers(right, database),
+        };
+        let value = |name: &str| labels.get(name).unwrap_or_default();
+        let compiled = index::compile(&matchers);
+        scope.may(right, database)
+            && compiled.is_ok_and(|matchers| matchers.iter().all(|matcher| matcher.matches(value(matcher.name()))))
     }
 
     /// Writes line protocol with timestamps in nanoseconds. Good lines are written, bad ones told.

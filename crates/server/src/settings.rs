@@ -13,6 +13,7 @@ use access::account::Account;
 use db::OpeningProgress;
 use ingest::replicas::ReplicaSettings;
 use model::DEFAULT_DATABASE;
+use rrd::pattern::Patterns;
 use views::delivery::UrlRules;
 
 use crate::http::route_prefix::RoutePrefix;
@@ -89,7 +90,7 @@ pub struct Listener {
     pub required: bool,
 }
 
-/// Settings of HTTP: Prometheus's, who signs its users in, and what it sends by itself.
+/// Settings of HTTP: Prometheus's, RRDtool's files, who signs its users in, and what it sends by itself.
 #[derive(Debug, Clone, Default)]
 pub struct WebSettings {
     /// The identity provider that signs accounts in, too.
@@ -104,6 +105,30 @@ pub struct WebSettings {
     pub webhook_urls: UrlRules,
     /// Live streams that may be open at the same time; `None`: 100.
     pub tail_streams_max: Option<usize>,
+    /// RRDtool's files, and rrdcached's protocol.
+    pub rrd: RrdSettings,
+}
+
+/// Settings of RRDtool's files, and of the protocol of rrdcached.
+#[derive(Debug, Clone)]
+pub struct RrdSettings {
+    /// Where the protocol is served; `None`: nowhere.
+    pub listener: Option<Listener>,
+    /// Where it is served on a unix socket that only the server's owner may use; `None`: nowhere.
+    pub socket: Option<PathBuf>,
+    /// The database of its files.
+    pub database: String,
+    /// How paths become measurements and labels.
+    pub patterns: Patterns,
+    /// The folder of files that are imported when a command first names them, and that absolute paths are in; `None`: there is none.
+    pub directory: Option<PathBuf>,
+}
+
+impl Default for RrdSettings {
+    fn default() -> Self {
+        let database = DEFAULT_DATABASE.to_owned();
+        Self { listener: None, socket: None, database, patterns: Patterns::default(), directory: None }
+    }
 }
 
 /// Settings of the listeners.
@@ -139,7 +164,7 @@ pub struct ServerSettings {
     pub graphite: Option<Listener>,
     /// Where OpenTSDB's telnet commands are taken.
     pub opentsdb: Option<Listener>,
-    /// The databases that those three write to.
+    /// The databases that line protocol, Graphite and OpenTSDB write to.
     pub line_database: String,
     /// As `line_database`.
     pub graphite_database: String,
@@ -250,6 +275,7 @@ impl ServerSettings {
             self.redis.listener,
             self.flight_sql,
             self.otlp_grpc,
+            self.web.rrd.listener,
         ];
         let others = others.into_iter().flatten().map(|listener| listener.address);
         others.chain([self.http]).any(|address| !address.ip().to_canonical().is_loopback())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use access::rate::Counted;
 use access::scope::Scope;
 use db::Db;
+use rrd::catalog::Catalog;
 use tokio::sync::{Notify, oneshot};
 use views::delivery::Deliveries;
 
@@ -59,6 +60,8 @@ pub(crate) struct State {
     pub(crate) tls: Option<Arc<Tls>>,
     /// Triggers, subscriptions and live streams, once they have begun.
     pub(crate) delivering: OnceLock<Deliveries>,
+    /// RRDtool's files, once one was asked for.
+    rrd_files: OnceLock<Catalog>,
 }
 
 impl State {
@@ -100,7 +103,13 @@ impl State {
             pushing: Mutex::default(),
             tls,
             delivering: OnceLock::new(),
+            rrd_files: OnceLock::new(),
         }
+    }
+
+    /// RRDtool's files. Their documents are read at the first call, which is to be on a thread that may block.
+    pub(crate) fn rrd_files(&self) -> &Catalog {
+        self.rrd_files.get_or_init(|| Catalog::open(self.db.clone(), self.settings.web.rrd.patterns.clone()))
     }
 
     /// Keeps others from changing pushed groups.

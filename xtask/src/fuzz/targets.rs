@@ -102,6 +102,19 @@ pub(super) const TARGETS: &[Target] = &[
         &[Seeds::Literals(&["crates/ingest/src/opentsdb"])],
         &["crates/ingest/src/opentsdb"],
     ),
+    of_bytes("rrd_file", "RRDtool's files and dumps", 4096, &[]),
+    of_text(
+        "rrd_expression",
+        "RRDtool's expressions",
+        &[Seeds::Literals(&["crates/rrd/tests/rrdtool.rs"])],
+        &["crates/rrd/src/rpn", "crates/rrd/src/xport/statements.rs"],
+    ),
+    of_text(
+        "rrdcached",
+        "rrdcached's commands",
+        &[Seeds::Literals(&["crates/cli/tests/rrdtool.rs"])],
+        &["crates/rrd/src/protocol"],
+    ),
     of_text(
         "json_lines",
         "VictoriaMetrics' lines of JSON",

@@ -12,7 +12,7 @@ const LAYERS: [&[&str]; 11] = [
     &["crates/query"],
     &["crates/promql", "crates/sql", "crates/influxql", "crates/flux", "crates/sql-datafusion"],
     &["crates/db", "crates/client"],
-    &["crates/scrape", "crates/views", "crates/redis"],
+    &["crates/scrape", "crates/views", "crates/redis", "crates/rrd"],
     &["crates/rules"],
     &["crates/server", "bindings/embedded"],
     &["crates/sim", "crates/bench", "bindings/c", "bindings/python"],

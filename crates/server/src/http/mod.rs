@@ -8,6 +8,7 @@
 //! * [`plan`]: the s-expression language · [`influxql`] · [`flux`] · [`explain`] · [`rows_json`]: rows of all languages as JSON ·
 //!   [`objects`]: rows as InfluxDB 3 writes them
 //! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
+//! * [`rrd`](self::rrd): RRDtool's files
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
 //! * [`tail`]: live streams · [`triggers`]: states of triggers and subscriptions · [`deliveries`]: their accounts and statements
 //! * [`scraping`]: a `prometheus.yml` that the server runs, its targets · [`page`]: the web page
@@ -40,6 +41,7 @@ pub(crate) mod request;
 pub(crate) mod route_prefix;
 pub(crate) mod routes;
 pub(crate) mod rows_json;
+pub(crate) mod rrd;
 pub(crate) mod running_queries;
 pub(crate) mod scraping;
 pub(crate) mod search;

@@ -27,6 +27,7 @@ use crate::http::page;
 use crate::http::plan;
 use crate::http::query;
 use crate::http::remote_read;
+use crate::http::rrd;
 use crate::http::running_queries;
 use crate::http::scraping;
 use crate::http::search;
@@ -106,6 +107,10 @@ fn reads() -> Vec<Route> {
         Route::new("/api/v1/export", Read, get(export::json_lines).post(export::json_lines)),
         Route::new("/api/v1/export/csv", Read, get(export::csv).post(export::csv)),
         Route::new("/api/v1/export/native", Read, get(export::native).post(export::native)),
+        Route::new("/api/v1/rrd/fetch", Read, get(rrd::fetch).post(rrd::fetch)),
+        Route::new("/api/v1/rrd/xport", Read, get(rrd::xport).post(rrd::xport)),
+        Route::new("/api/v1/rrd/files", Read, get(rrd::files).post(rrd::files)),
+        Route::new("/api/v1/rrd/export", Read, get(rrd::export).post(rrd::export)),
         Route::new("/federate", Read, get(federate::federate).post(federate::federate)),
         Route::new("/api/v1/metrics", Read, get(write::push::list)),
         Route::new("/api/v1/triggers", SignIn, get(triggers::list)),
@@ -173,6 +178,7 @@ fn admin() -> Vec<Route> {
             ServerAdmin,
             put(admin::clean_tombstones).post(admin::clean_tombstones),
         ),
+        Route::new("/api/v1/rrd/remove", Database, post(rrd::remove)),
         Route::new("/api/v2/orgs", SignIn, get(influx_v2::organisations)),
         Route::new("/api/v2/buckets", Database, get(influx_v2::buckets).post(influx_v2::create_bucket)),
         Route::new(
@@ -208,6 +214,7 @@ fn writes() -> Vec<Route> {
         Route::new("/api/v1/import", Write, post(write::imports::json_lines)),
         Route::new("/api/v1/import/csv", Write, post(write::imports::csv)),
         Route::new("/api/v1/import/native", Write, post(write::imports::native)),
+        Route::new("/api/v1/rrd/import", Write, post(rrd::import)),
         Route::new("/api/v1/import/prometheus", Write, post(write::prometheus::exposition)),
     ]
 }

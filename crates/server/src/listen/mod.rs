@@ -20,6 +20,8 @@ use std::time::Duration;
 
 use axum::middleware;
 use db::Db;
+#[cfg(unix)]
+use tokio::net::UnixListener;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{mpsc, watch};
 use wire::frame::Plane;
@@ -53,8 +55,13 @@ pub enum ServeError {
     },
     /// A certificate or its key cannot be used. Holds which one and why.
     Tls(String),
-    /// The unix socket cannot be made. Holds why.
-    Socket(String),
+    /// A unix socket cannot be made.
+    Socket {
+        /// The flag that names its path.
+        flag: &'static str,
+        /// Which one, and why.
+        why: String,
+    },
 }
 
 impl fmt::Display for ServeError {
@@ -64,7 +71,7 @@ impl fmt::Display for ServeError {
                 write!(formatter, "cannot listen on {address}: {error}; choose another address with {flag}")
             }
             Self::Tls(why) => write!(formatter, "TLS: {why}"),
-            Self::Socket(why) => write!(formatter, "--http-socket: {why}"),
+            Self::Socket { flag, why } => write!(formatter, "{flag}: {why}"),
         }
     }
 }
@@ -103,8 +110,7 @@ impl Front {
         acceptor.spawn(Source::Tcp(listener, http_tls), http.clone());
         #[cfg(unix)]
         if let Some(path) = &http.settings.http_socket {
-            let listener =
-                unix_socket::bind(path).map_err(|error| ServeError::Socket(format!("{}: {error}", path.display())))?;
+            let listener = unix_socket::bind("--http-socket", path)?;
             acceptor.spawn(Source::Unix(listener), http.clone());
         }
         if let Some(tls) = &tls {
@@ -132,6 +138,8 @@ impl Front {
         let mut server = Server {
             front: self,
             lines: Vec::new(),
+            #[cfg(unix)]
+            rrdcached_socket: None,
             otlp_grpc: None,
             postgres: None,
             redis: None,
@@ -157,6 +165,8 @@ fn tls_of(tls: Option<&Arc<Tls>>, flag: &str) -> Option<Arc<Tls>> {
 pub struct Server {
     front: Front,
     lines: Vec<(LineProtocol, TcpListener, Option<UdpSocket>)>,
+    #[cfg(unix)]
+    rrdcached_socket: Option<UnixListener>,
     otlp_grpc: Option<TcpListener>,
     postgres: Option<TcpListener>,
     redis: Option<TcpListener>,
@@ -180,6 +190,7 @@ impl Server {
             ("--line", settings.line, LineProtocol::Line, true),
             ("--graphite", settings.graphite, LineProtocol::Graphite, true),
             ("--opentsdb", settings.opentsdb, LineProtocol::Opentsdb, false),
+            ("--rrdcached", settings.web.rrd.listener, LineProtocol::Rrdcached, false),
         ];
         let (otlp_grpc, control, ingest) = (settings.otlp_grpc, settings.control, settings.ingest);
         let redis = settings.redis.listener;
@@ -188,6 +199,10 @@ impl Server {
             if let Some((tcp, udp)) = self.bind_one(flag, listener, with_udp).await? {
                 self.lines.push((protocol, tcp, udp));
             }
+        }
+        #[cfg(unix)]
+        if let Some(path) = &settings.web.rrd.socket {
+            self.rrdcached_socket = Some(unix_socket::bind("--rrdcached-socket", path)?);
         }
         self.otlp_grpc = self.bind_one("--otlp-grpc", otlp_grpc, false).await?.map(|(tcp, _)| tcp);
         self.control = self.bind_one("--control", control, false).await?.map(|(tcp, _)| tcp);
@@ -264,6 +279,10 @@ impl Server {
                 tokio::spawn(serve_udp(state.clone(), protocol, udp, stopped.clone(), acceptor.alive.clone()));
             }
         }
+        #[cfg(unix)]
+        if let Some(listener) = self.rrdcached_socket {
+            acceptor.spawn(Source::Unix(listener), Lines::new(state.clone(), LineProtocol::Rrdcached));
+        }
         #[cfg(feature = "flight-sql")]
         let flight_sql =
             self.flight_sql.map(|listener| ("--flight-sql", listener, crate::sql::flight::router(state.clone())));
@@ -317,13 +336,13 @@ impl Server {
         // Nothing is sent: it ends when the last connection has dropped its end.
         let _ = tokio::time::timeout(patience, all_ended.recv()).await;
         #[cfg(unix)]
-        if let Some(path) = &self.state.settings.http_socket {
+        for path in [&self.state.settings.http_socket, &self.state.settings.web.rrd.socket].into_iter().flatten() {
             platform::private::remove_socket(path);
         }
     }
 }
 
-/// The unix socket of HTTP.
+/// Unix sockets.
 #[cfg(unix)]
 mod unix_socket {
     use std::io;
@@ -331,8 +350,16 @@ mod unix_socket {
 
     use tokio::net::UnixListener;
 
-    /// Listens on a path that only the server's owner may use. Until its mode is set it has another name.
-    pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
+    use super::ServeError;
+
+    /// Listens on a path that only the server's owner may use.
+    pub(super) fn bind(flag: &'static str, path: &Path) -> Result<UnixListener, ServeError> {
+        let failed = |error| ServeError::Socket { flag, why: format!("{}: {error}", path.display()) };
+        bind_private(path).map_err(failed)
+    }
+
+    /// Until its mode is set it has another name.
+    fn bind_private(path: &Path) -> io::Result<UnixListener> {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             // Another server answers there.
             return Err(io::ErrorKind::AddrInUse.into());

@@ -1,18 +1,20 @@
 //! The protocols of line listeners.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use access::grant::{Grant, Right, Rights};
 use access::rate::{Counted, Quota};
 use access::scope::Scope;
 use ingest::line::{self, Precision};
 use ingest::{Protocol, graphite, opentsdb};
+use rrd::protocol::Session;
 
 use crate::error::ApiError;
 use crate::http::body::body_error;
+use crate::http::rrd::host::RrdHost;
 use crate::http::write::influx::line_options;
-use crate::listen::socket::Peer;
+use crate::listen::socket::{Peer, Transport};
 use crate::scheduler::tenants::Tenant;
 use crate::sign_in::{Client, Destination};
 use crate::state::State;
@@ -30,6 +32,8 @@ pub(crate) enum LineProtocol {
     Graphite,
     /// OpenTSDB's telnet commands: bad lines are answered.
     Opentsdb,
+    /// The commands of rrdcached, each of which is answered.
+    Rrdcached,
 }
 
 /// What came of some lines.
@@ -57,6 +61,7 @@ impl LineProtocol {
             Self::Line => "line",
             Self::Graphite => "graphite",
             Self::Opentsdb => "opentsdb",
+            Self::Rrdcached => "rrdcached",
         }
     }
 
@@ -66,8 +71,10 @@ impl LineProtocol {
             return Some(Client::Account(entry));
         }
         let address = peer.address.ip();
-        let is_let_in =
-            !state.sign_in.is_required || state.settings.line_sources.iter().any(|network| network.contains(address));
+        // The mode of the socket's file says who may connect.
+        let is_let_in = !state.sign_in.is_required
+            || peer.transport == Transport::UnixSocket
+            || state.settings.line_sources.iter().any(|network| network.contains(address));
         is_let_in.then(|| Client::Known(self.scope(state)))
     }
 
@@ -76,7 +83,11 @@ impl LineProtocol {
         if !state.sign_in.is_required {
             return Scope::open();
         }
-        let rights = Rights::from_rights(&[Right::Write, Right::Create]);
+        let rights = match self {
+            // Its clients read what they wrote, and make files anew.
+            Self::Rrdcached => Rights::from_rights(&Right::ALL),
+            _ => Rights::from_rights(&[Right::Write, Right::Create]),
+        };
         let grants = vec![Grant::on(self.database(state), rights)];
         Arc::new(Scope { name: self.name().into(), is_server_admin: false, grants, quota: Quota::default() })
     }
@@ -87,6 +98,7 @@ impl LineProtocol {
             Self::Line => &state.settings.line_database,
             Self::Graphite => &state.settings.graphite_database,
             Self::Opentsdb => &state.settings.opentsdb_database,
+            Self::Rrdcached => &state.settings.web.rrd.database,
         }
     }
 
@@ -96,12 +108,21 @@ impl LineProtocol {
     }
 
     /// Stores whole lines, with what their sender may write; returns when they are on disk. An error: none of them could be.
-    pub(crate) fn serve(self, state: &State, lines: &[u8], scope: &Arc<Scope>) -> Result<Served, ApiError> {
+    pub(crate) fn serve(
+        self,
+        state: &State,
+        lines: &[u8],
+        (scope, session): (&Arc<Scope>, &Mutex<Session>),
+    ) -> Result<Served, ApiError> {
+        if self == Self::Rrdcached {
+            return Ok(serve_rrdcached(state, lines, scope, session));
+        }
         let to = state.destination(self.database(state), scope)?;
         match self {
             Self::Line => serve_line(state, lines, &to),
             Self::Graphite => serve_graphite(state, lines, &to),
             Self::Opentsdb => serve_opentsdb(state, lines, &to),
+            Self::Rrdcached => Ok(Served::default()),
         }
     }
 }
@@ -149,4 +170,11 @@ fn serve_opentsdb(state: &State, lines: &[u8], to: &Destination) -> Result<Serve
         let _ = writeln!(reply, "put: illegal argument: {}", reason.text);
     }
     Ok(Served { reply: reply.into_bytes(), close: commands.exit.then_some(Close::Asked) })
+}
+
+/// Commands are answered even if what they name cannot be stored or read.
+fn serve_rrdcached(state: &State, lines: &[u8], scope: &Arc<Scope>, session: &Mutex<Session>) -> Served {
+    let host = RrdHost::new(state, &state.settings.web.rrd.database, scope);
+    let reply = session.lock().unwrap_or_else(PoisonError::into_inner).serve(lines, &host);
+    Served { reply: reply.bytes, close: reply.ends.then_some(Close::Asked) }
 }

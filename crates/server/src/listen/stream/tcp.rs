@@ -1,16 +1,18 @@
 //! Connections of line listeners.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use access::scope::Scope;
 use access::secret::is_token;
 use axum::http::StatusCode;
 use memchr::{memchr, memrchr};
+use rrd::protocol::Session;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::http;
 use super::protocols::{Close, LineProtocol, Served, count_lines};
@@ -24,6 +26,9 @@ use crate::state::State;
 
 /// Room that is made for bytes to read; more if there are more.
 const READ_BYTES: usize = 64 << 10;
+
+/// Bytes of an answer that a client has the time of `write_timeout_ms` to take.
+const WRITTEN_BYTES: usize = 64 << 10;
 
 /// Bytes that are held of a client that has not signed in.
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
@@ -74,6 +79,8 @@ struct Connection {
     client: Option<Client>,
     /// Lines have come, so the next one is none that signs in.
     has_sent: bool,
+    /// What a protocol with state remembers of the client.
+    session: Arc<Mutex<Session>>,
 }
 
 /// What a read brought.
@@ -87,7 +94,17 @@ impl Connection {
     fn new(shared: Arc<Lines>, stream: Socket, peer: Peer) -> Self {
         let deadline = sleep(Duration::ZERO).deadline();
         let client = shared.protocol.client_of(&shared.state, &peer);
-        Self { shared, stream, rest: Vec::new(), has_begun: false, deadline, peer, client, has_sent: false }
+        Self {
+            shared,
+            stream,
+            rest: Vec::new(),
+            has_begun: false,
+            deadline,
+            peer,
+            client,
+            has_sent: false,
+            session: Arc::default(),
+        }
     }
 
     /// Reads and stores until the connection ends; why it did, as metrics name it.
@@ -152,8 +169,13 @@ impl Connection {
         if lines.is_empty() {
             return None;
         }
-        match store(&shared, &mut turn, (lines, scope), stop).await {
-            Ok(served) => self.answer(served),
+        let sent = Sent { lines, scope, session: self.session.clone() };
+        match store(&shared, &mut turn, sent, stop).await {
+            Ok(served) => {
+                // A client that reads slowly holds up no other one.
+                drop(turn);
+                self.answer(served).await
+            }
             Err(error) => {
                 shared.state.tell(|| format!("{}: a connection was closed: {}", shared.protocol.name(), error.message));
                 Some("not stored")
@@ -244,8 +266,16 @@ impl Connection {
         }
     }
 
-    fn answer(&mut self, served: Served) -> Option<&'static str> {
-        if !served.reply.is_empty() {
+    async fn answer(&mut self, served: Served) -> Option<&'static str> {
+        if self.shared.protocol == LineProtocol::Rrdcached {
+            let patience = Duration::from_millis(self.shared.state.settings.write_timeout_ms);
+            for piece in served.reply.chunks(WRITTEN_BYTES) {
+                let written = timeout(patience, self.stream.write_all(piece)).await;
+                if !matches!(written, Ok(Ok(()))) {
+                    return Some("answers not read");
+                }
+            }
+        } else if !served.reply.is_empty() {
             // A client that does not read its answers does not get them.
             let _ = self.stream.try_write(&served.reply);
         }
@@ -291,19 +321,27 @@ impl Turn {
     }
 }
 
+/// Whole lines of a client.
+struct Sent {
+    lines: Vec<u8>,
+    scope: Arc<Scope>,
+    session: Arc<Mutex<Session>>,
+}
+
 /// Stores whole lines when there is memory for them and their rows, and when the limits of their sender allow it, however long that takes:
 /// meanwhile the sender is held back. An error if there can never be so much, and on the stop.
 async fn store(
     shared: &Arc<Lines>,
     turn: &mut Turn,
-    (mut lines, scope): (Vec<u8>, Arc<Scope>),
+    sent: Sent,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<Served, ApiError> {
     let (protocol, state) = (shared.protocol, &shared.state);
+    let Sent { mut lines, scope, session } = sent;
     let tenant = protocol.tenant(state, &scope);
     let mut is_counted = false;
     loop {
-        let (of_scope, of_tenant) = (scope.clone(), tenant.clone());
+        let (of_scope, of_tenant, of_client) = (scope.clone(), tenant.clone(), session.clone());
         let counts = !is_counted;
         let attempt = move |state: &State| {
             let counted = if counts { count_lines(state, (&of_scope, &of_tenant), lines.len()) } else { Ok(()) };
@@ -314,7 +352,7 @@ async fn store(
             let room = share.grow_patiently(lines.len());
             match room.and_then(|()| reserve_rows(&mut share, Form::Text, &lines)) {
                 Err(error) => Err((error, lines, true)),
-                Ok(()) => match protocol.serve(state, &lines, &of_scope) {
+                Ok(()) => match protocol.serve(state, &lines, (&of_scope, &of_client)) {
                     // A limit of samples: nothing of the lines was stored.
                     Err(error) if error.retry_after.is_some() => Err((error, lines, true)),
                     served => Ok(served),
@@ -329,7 +367,7 @@ async fn store(
                 let mut share = state.bodies.share(&tenant);
                 // Lines that a limit holds back are counted, and hold up no other connection.
                 let may_leave = error.status == StatusCode::TOO_MANY_REQUESTS && share.grow(lines.len()).is_ok();
-                let waited = tokio::time::timeout(pause, stop.wait_for(|stop| *stop));
+                let waited = timeout(pause, stop.wait_for(|stop| *stop));
                 let stopped = if may_leave { turn.leave_for(waited).await } else { waited.await.is_ok() };
                 if stopped {
                     return Err(error);

@@ -101,7 +101,7 @@ async fn store(
                     let message = format!("{datagrams} datagrams were dropped: {}", error.message);
                     return Err(ApiError { message, ..error });
                 }
-                protocol.serve(state, &lines, &scope)
+                protocol.serve(state, &lines, (&scope, &Mutex::default()))
             };
             let served = state.work_of(&tenant, serve).await;
             let why = match served.and_then(|served| served) {

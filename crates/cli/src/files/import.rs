@@ -10,14 +10,15 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use flate2::read::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
 use ingest::Limits;
 use ingest::csv::{CsvField, CsvImporter, CsvMapping, TimeFormat};
 
+use super::lines::{self, Directive, LINE_BYTES_MAX};
+use super::rrd::{self, RrdImportFlags};
 use crate::http::ServerFlags;
-use crate::lines::{self, Directive, LINE_BYTES_MAX};
 use client::http::{Answer, HttpClient};
 use interrupt::Interrupt;
 
@@ -38,8 +39,10 @@ const CSV_BATCH_ROWS: usize = 5000;
 const REASONS_MAX: usize = 20;
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct ImportFlags {
+    #[command(subcommand)]
+    form: Option<Form>,
     /// Files; - is standard input; .gz is unpacked
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -76,6 +79,13 @@ pub(crate) struct ImportFlags {
     /// [default: all others]
     #[arg(long = "field", value_name = "COLUMN")]
     fields: Vec<String>,
+}
+
+/// Files that are imported in a way of their own.
+#[derive(Debug, Subcommand)]
+enum Form {
+    /// RRDtool's files, or whole trees of them
+    Rrd(RrdImportFlags),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -123,6 +133,9 @@ struct Sent {
 }
 
 pub(crate) fn run(flags: &ImportFlags) -> Result<ExitCode, String> {
+    if let Some(Form::Rrd(flags)) = &flags.form {
+        return rrd::import(flags);
+    }
     let mut complete = true;
     let interrupt = Interrupt::listen();
     for path in &flags.files {

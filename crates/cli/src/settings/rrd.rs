@@ -1,0 +1,27 @@
+//! Settings of RRDtool's files and of rrdcached's protocol.
+
+use std::path::PathBuf;
+
+use server::{RrdSettings, ServerSettings};
+
+use super::{ServeFlags, database, listener};
+
+impl ServeFlags {
+    pub(super) fn set_rrd(&self, server: &mut ServerSettings) -> Result<(), String> {
+        let texts = self.rrd_pattern.as_deref().unwrap_or_default().split(';').map(str::trim);
+        let patterns = ::rrd::pattern::Patterns::parse(texts.filter(|text| !text.is_empty()));
+        let directory = self.rrdcached_directory.as_deref();
+        server.web.rrd = RrdSettings {
+            listener: match self.rrdcached.as_deref() {
+                None => None,
+                Some("on") => listener("--rrdcached", Some("127.0.0.1:42217"), 42217)?,
+                text => listener("--rrdcached", text, 42217)?,
+            },
+            socket: self.rrdcached_socket.clone(),
+            database: database("--rrdcached-database", self.rrdcached_database.as_deref())?,
+            patterns: patterns.map_err(|error| format!("--rrd-pattern: {error}"))?,
+            directory: directory.map(|path| std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path))),
+        };
+        Ok(())
+    }
+}
