@@ -1,25 +1,28 @@
 //! Settings of `thalweg serve`: one definition for flags, environment and file. Who gets in is worked out in [`access`].
 
 mod access;
+mod listeners;
 pub(crate) mod log_lines;
 mod otlp;
 mod parts;
 mod prometheus;
 mod rrd;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use db::DbOptions;
 use serde::{Deserialize, Serialize};
-use server::{Compression, Listener, ServerSettings};
+use server::{Compression, ServerSettings};
 
 pub(crate) use self::access::OidcSettings;
 use crate::machine::memory;
 use crate::secrets;
 use crate::units::sizes::{self, size};
+
+use listeners::{listener, optional_listener};
 
 /// Settings; flags win over the environment, the environment over the file, the file over the defaults.
 #[derive(Debug, Default, Clone, PartialEq, Args, Serialize, Deserialize)]
@@ -752,30 +755,6 @@ fn database(flag: &str, given: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// Where a listener beside HTTP listens. Its own default it may do without: another program may have the port.
-fn listener(flag: &str, given: Option<&str>, default_port: u16) -> Result<Option<Listener>, String> {
-    match given {
-        None => Ok(Some(Listener { address: (Ipv4Addr::LOCALHOST, default_port).into(), required: false })),
-        Some("off") => Ok(None),
-        Some(text) => {
-            let address = text.parse();
-            let address = address.map_err(|_| {
-                format!("{flag} {text:?} is neither off nor an address such as 127.0.0.1:{default_port}")
-            })?;
-            Ok(Some(Listener { address, required: true }))
-        }
-    }
-}
-
-/// As [`listener`], of one that is off unless asked for.
-fn optional_listener(flag: &str, given: Option<&str>, default_port: u16) -> Result<Option<Listener>, String> {
-    match given {
-        None => Ok(None),
-        Some("on") => Ok(Some(Listener { address: (Ipv4Addr::LOCALHOST, default_port).into(), required: true })),
-        Some(_) => listener(flag, given, default_port),
-    }
-}
-
 fn set<T>(setting: &mut T, given: Option<T>) {
     if let Some(given) = given {
         *setting = given;
@@ -784,6 +763,10 @@ fn set<T>(setting: &mut T, given: Option<T>) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use server::Listener;
+
     use super::*;
 
     #[test]

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use server::{RrdSettings, ServerSettings};
 
-use super::{ServeFlags, database, listener};
+use super::listeners::optional_listener;
+use super::{ServeFlags, database};
 
 impl ServeFlags {
     pub(super) fn set_rrd(&self, server: &mut ServerSettings) -> Result<(), String> {
@@ -12,11 +13,7 @@ impl ServeFlags {
         let patterns = ::rrd::pattern::Patterns::parse(texts.filter(|text| !text.is_empty()));
         let directory = self.rrdcached_directory.as_deref();
         server.web.rrd = RrdSettings {
-            listener: match self.rrdcached.as_deref() {
-                None => None,
-                Some("on") => listener("--rrdcached", Some("127.0.0.1:42217"), 42217)?,
-                text => listener("--rrdcached", text, 42217)?,
-            },
+            listener: optional_listener("--rrdcached", self.rrdcached.as_deref(), 42217)?,
             socket: self.rrdcached_socket.clone(),
             database: database("--rrdcached-database", self.rrdcached_database.as_deref())?,
             patterns: patterns.map_err(|error| format!("--rrd-pattern: {error}"))?,

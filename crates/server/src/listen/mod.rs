@@ -156,6 +156,14 @@ impl Front {
     }
 }
 
+/// Serves Redis's protocol.
+fn serve_redis(state: &Arc<State>, acceptor: &Acceptor, source: Source) {
+    match crate::protocols::redis::Port::new(state.clone()) {
+        Ok(port) => acceptor.spawn(source, port),
+        Err(error) => log::error(&format!("--redis: cannot start its threads: {error}")),
+    }
+}
+
 /// The TLS of a listener, by its flag.
 fn tls_of(tls: Option<&Arc<Tls>>, flag: &str) -> Option<Arc<Tls>> {
     tls.filter(|tls| tls.covers(flag)).cloned()
@@ -304,15 +312,11 @@ impl Server {
             acceptor.spawn(Source::Tcp(listener, None), sessions);
         }
         if let Some(listener) = self.redis {
-            match crate::protocols::redis::Port::new(state.clone()) {
-                Ok(port) => acceptor.spawn(source(listener, "--redis"), port),
-                Err(error) => log::error(&format!("--redis: cannot start its threads: {error}")),
-            }
+            serve_redis(state, &acceptor, source(listener, "--redis"));
         }
         let planes = Planes::new(state.clone(), stopped.clone());
-        for (plane, flag, listener) in
-            [(Plane::Control, "--control", self.control), (Plane::Data, "--ingest", self.ingest)]
-        {
+        let of_planes = [(Plane::Control, "--control", self.control), (Plane::Data, "--ingest", self.ingest)];
+        for (plane, flag, listener) in of_planes {
             if let Some(listener) = listener {
                 acceptor.spawn(source(listener, flag), Arc::new(PlanePort { planes: planes.clone(), plane }));
             }
