@@ -188,6 +188,16 @@ fn small_commands(talk: &mut Talk) {
     }
 }
 
+fn fetch_binary(talk: &mut Talk) {
+    talk.send("FETCHBIN x/a.rrd AVERAGE 1700000000 1700000179\n");
+    let head: Vec<String> = (0..6).map(|_| talk.line()).collect();
+    assert_eq!((head[0].as_str(), head[5].as_str()), ("6 Success", "DSCount: 1"));
+    assert_eq!(talk.line(), "DSName-v: BinaryData 4 8 LITTLE");
+    let mut values = [0; 33];
+    talk.0.read_exact(&mut values).unwrap();
+    assert_eq!(values[32], b'\n');
+}
+
 #[test]
 fn every_command_is_answered() {
     if !is_there("rrdtool") {
@@ -229,13 +239,7 @@ fn every_command_is_answered() {
             "DSName: v"
         ]
     );
-    talk.send("FETCHBIN x/a.rrd AVERAGE 1700000000 1700000179\n");
-    let head: Vec<String> = (0..6).map(|_| talk.line()).collect();
-    assert_eq!((head[0].as_str(), head[5].as_str()), ("6 Success", "DSCount: 1"));
-    assert_eq!(talk.line(), "DSName-v: BinaryData 4 8 LITTLE");
-    let mut values = [0; 33];
-    talk.0.read_exact(&mut values).unwrap();
-    assert_eq!(values[32], b'\n');
+    fetch_binary(&mut talk);
     // A file of the folder is imported when it is named, by its path in the folder or its whole one.
     let whole = tree.join("sub/local.rrd");
     assert_eq!(talk.ask(&format!("LAST {}", whole.display())), ["0 1700000100"]);

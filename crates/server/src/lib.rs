@@ -34,7 +34,8 @@ pub use http::scraping::mode::{PrometheusMode, PrometheusSettings};
 pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};
 pub use settings::{
-    Compression, Listener, Network, Pem, RedisSettings, RrdSettings, ServerSettings, StreamSettings, TlsSettings, WebSettings,
+    Compression, Listener, Network, Pem, RedisSettings, RrdSettings, ServerSettings, StreamSettings, TlsSettings,
+    WebSettings,
 };
 pub use sign_in::first_admin::make_first_admin;
 pub use sign_in::oidc::{Oidc, OidcClient};

@@ -38,7 +38,8 @@ fn brackets(line: &str) -> i64 {
 fn is_outside(line: &str) -> bool {
     const OURS: [&str; 25] = [
         "model", "codec", "platform", "index", "ingest", "cache", "wire", "access", "store", "query", "promql", "sql",
-        "influxql", "flux", "redis", "rrd", "scrape", "views", "rules", "db", "client", "server", "bench", "cli", "embedded",
+        "influxql", "flux", "redis", "rrd", "scrape", "views", "rules", "db", "client", "server", "bench", "cli",
+        "embedded",
     ];
     let name = line.split(['=', '.']).next().unwrap_or("").trim();
     line.contains('=') && !line.starts_with('#') && !OURS.contains(&name)

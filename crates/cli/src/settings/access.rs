@@ -189,8 +189,19 @@ fn roles(text: Option<&str>) -> Vec<String> {
 }
 
 /// The listeners that use TCP, by the names of their flags.
-const LISTENERS: [&str; 11] =
-    ["http", "control", "ingest", "line", "graphite", "opentsdb", "rrdcached", "postgres", "redis", "flight-sql", "otlp-grpc"];
+const LISTENERS: [&str; 11] = [
+    "http",
+    "control",
+    "ingest",
+    "line",
+    "graphite",
+    "opentsdb",
+    "rrdcached",
+    "postgres",
+    "redis",
+    "flight-sql",
+    "otlp-grpc",
+];
 
 fn networks(flag: &str, text: Option<&str>) -> Result<Vec<Network>, String> {
     let networks: Result<Vec<Network>, String> = list(text).iter().map(|text| Network::parse(text)).collect();
