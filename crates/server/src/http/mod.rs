@@ -9,6 +9,7 @@
 //!   [`objects`]: rows as InfluxDB 3 writes them
 //! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
+//! * [`epochs`]: regular databases
 //! * [`tail`]: live streams · [`triggers`]: states of triggers and subscriptions · [`deliveries`]: their accounts and statements
 //! * [`scraping`]: a `prometheus.yml` that the server runs, its targets · [`page`]: the web page
 
@@ -16,6 +17,7 @@ pub(crate) mod admin;
 pub(crate) mod body;
 pub(crate) mod compression;
 mod deliveries;
+pub(crate) mod epochs;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod federate;
