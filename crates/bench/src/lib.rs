@@ -1,7 +1,7 @@
 //! `thalweg bench`: measurements that can be repeated. A file per kind.
 //!
 //! * [`load`], [`wire`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`tenants`]: two of them on one · [`access`]: the cost of TLS and tokens · [`scrape`](mod@scrape): what scraping costs, beside other programs
-//! * [`epochs`]: regular databases, beside RRDtool, SQLite, DuckDB and Redis
+//! * [`epochs`]: regular databases, beside other programs
 //! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
 //! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]

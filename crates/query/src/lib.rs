@@ -47,7 +47,7 @@ pub use series::selection::{cardinality, reach};
 pub use series::source::{LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, WindowSink, number_of};
 pub use series::store_source::{Chosen, StoreSource};
 pub use series::windows::{WindowSelection, WindowSeries, WindowValue};
-pub use session::regular::RegularSettings;
+pub use session::regular::{MissingValue, RegularSettings};
 pub use session::store_session::{SessionHost, SessionWriter, StoreSession};
 #[cfg(feature = "testing")]
 #[doc(hidden)]

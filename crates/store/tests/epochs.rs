@@ -353,16 +353,16 @@ fn the_largest_are_found_whatever_index_they_had() {
         let found = store.top_names(DATABASE, &range, by, 3).unwrap();
         found.into_iter().map(|(name, value)| (name, value.to_f64())).collect::<Vec<_>>()
     };
-    let named = |name: &str, value: f64| (name.to_owned(), value);
+    let entry = |name: &str, value: f64| (name.to_owned(), value);
     assert_eq!(
         top(TimeRange::ALL, TopBy::Sum),
-        [named("n7", 1_000_021.0), named("n4000", 212_000.0), named("other", 100_000.0)]
+        [entry("n7", 1_000_021.0), entry("n4000", 212_000.0), entry("other", 100_000.0)]
     );
     assert_eq!(
         top(TimeRange::new(0, 2 * MINUTE_NS), TopBy::Sum),
-        [named("n4999", 14_997.0), named("n4998", 14_994.0), named("n4997", 14_991.0)]
+        [entry("n4999", 14_997.0), entry("n4998", 14_994.0), entry("n4997", 14_991.0)]
     );
-    assert_eq!(top(TimeRange::ALL, TopBy::Max)[1], named("n4000", 200_000.0));
+    assert_eq!(top(TimeRange::ALL, TopBy::Max)[1], entry("n4000", 200_000.0));
 }
 
 #[test]
@@ -440,8 +440,8 @@ fn a_damaged_block_is_an_error_where_it_is_read() {
     write(&store, 1, &cells).unwrap();
     write(&store, 2, &cells).unwrap();
     let files = simulation.files();
-    let values = files.iter().filter(|path| path.extension().is_some_and(|end| end == "epochs"));
-    let values = values.filter(|path| simulation.read(path).unwrap()[24] == 0).next_back().unwrap();
+    let mut values = files.iter().filter(|path| path.extension().is_some_and(|end| end == "epochs"));
+    let values = values.rfind(|path| simulation.read(path).unwrap()[24] == 0).unwrap();
     // In the first block of the first record.
     simulation.flip_bit(values, 32 + 56 + 32 + 40, 1).unwrap();
     let read = |name: &str| {

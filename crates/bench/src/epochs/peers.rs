@@ -85,10 +85,6 @@ impl Work<'_> {
     fn counters(&self) -> Counters {
         Counters::new(self.series, 1.0)
     }
-
-    fn time_s(&self, epoch: u32) -> i64 {
-        START_NS / NS_PER_S + i64::from(epoch) * STEP_S
-    }
 }
 
 pub(super) fn thalweg(series: u32, shape: &Shape, folder: &Path) -> Result<PeerReport, String> {
@@ -126,6 +122,10 @@ pub(super) fn all(flags: &EpochFlags, folder: &Path) -> Vec<PeerReport> {
     ]
 }
 
+fn time_s(epoch: u32) -> i64 {
+    START_NS / NS_PER_S + i64::from(epoch) * STEP_S
+}
+
 fn spawn(command: &mut Command) -> Result<Child, String> {
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     spawned.map_err(|error| format!("{}: {error}", command.get_program().display()))
@@ -153,7 +153,7 @@ fn run_script(
 fn rrdtool(work: &Work<'_>) -> Result<Measured, String> {
     let folder = work.folder.join("rrd");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    let (start, rows) = (work.time_s(0) - STEP_S, work.epochs.max(10));
+    let (start, rows) = (time_s(0) - STEP_S, work.epochs.max(10));
     run_script(Command::new("rrdtool").arg("-").current_dir(&folder), &mut |out| {
         (0..work.series).try_for_each(|series| {
             writeln!(
@@ -165,7 +165,7 @@ fn rrdtool(work: &Work<'_>) -> Result<Measured, String> {
     let mut counters = work.counters();
     let write = run_script(Command::new("rrdtool").arg("-").current_dir(&folder), &mut |out| {
         (0..work.epochs).try_for_each(|epoch| {
-            let (time_s, values) = (work.time_s(epoch), counters.next_epoch());
+            let (time_s, values) = (time_s(epoch), counters.next_epoch());
             values
                 .iter()
                 .enumerate()
@@ -173,7 +173,7 @@ fn rrdtool(work: &Work<'_>) -> Result<Measured, String> {
         })
     })?;
     let read = run_script(Command::new("rrdtool").arg("-").current_dir(&folder), &mut |out| {
-        writeln!(out, "fetch {}.rrd LAST --start {start} --end {}", work.series / 2, work.time_s(work.epochs))
+        writeln!(out, "fetch {}.rrd LAST --start {start} --end {}", work.series / 2, time_s(work.epochs))
     })?;
     Ok(Measured { write, read, bytes: folder_bytes(&folder) })
 }
@@ -190,7 +190,7 @@ fn sqlite(work: &Work<'_>) -> Result<Measured, String> {
         for epoch in 0..work.epochs {
             out.write_all(b"BEGIN;\n")?;
             for (series, value) in counters.next_epoch().iter().enumerate() {
-                writeln!(out, "INSERT INTO t VALUES ({},{series},{value});", work.time_s(epoch))?;
+                writeln!(out, "INSERT INTO t VALUES ({},{series},{value});", time_s(epoch))?;
             }
             out.write_all(b"COMMIT;\n")?;
         }
@@ -201,7 +201,7 @@ fn sqlite(work: &Work<'_>) -> Result<Measured, String> {
     Ok(Measured { write, read, bytes: std::fs::metadata(&file).map_or(0, |file| file.len()) })
 }
 
-/// Loads each epoch from an array of NumPy, in a transaction.
+/// Loads each epoch from an array, in a transaction.
 const DUCKDB: &str = "
 import duckdb, numpy, sys, time
 file, series, epochs, start, step = sys.argv[1], *map(int, sys.argv[2:6])
@@ -226,8 +226,7 @@ print(spent, time.time() - begun)
 fn duckdb(work: &Work<'_>) -> Result<Measured, String> {
     let python = work.python.ok_or("name a Python that has it with --duckdb-python")?;
     let file = work.folder.join("peer.duckdb");
-    let numbers =
-        [i64::from(work.series), i64::from(work.epochs), work.time_s(0), STEP_S].map(|number| number.to_string());
+    let numbers = [i64::from(work.series), i64::from(work.epochs), time_s(0), STEP_S].map(|number| number.to_string());
     let done = Command::new(python).args(["-c", DUCKDB]).arg(&file).args(numbers).output();
     let done = done.map_err(|error| format!("{}: {error}", python.display()))?;
     let text = String::from_utf8_lossy(&done.stdout).into_owned();

@@ -32,9 +32,9 @@ pub fn parse(body: &[u8]) -> Result<EpochBody, String> {
     let is_json = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     let mut rows = Rows::default();
     if is_json {
-        json::parse(body, &mut rows)?
+        json::parse(body, &mut rows)?;
     } else {
-        csv::parse(body, &mut rows)?
+        csv::parse(body, &mut rows)?;
     }
     Ok(rows.finish())
 }

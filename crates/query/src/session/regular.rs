@@ -4,6 +4,15 @@ use store::{EpochKind, EpochValue, RegularDefinition};
 
 use crate::time::{parse, parse_interval};
 
+/// What a series reads as where nothing was written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MissingValue {
+    /// As missing.
+    Null,
+    /// A number.
+    Number(f64),
+}
+
 /// What a statement or a request says of how a regular database keeps its series; what is left out stays as it is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RegularSettings {
@@ -13,8 +22,8 @@ pub struct RegularSettings {
     pub start_ns: Option<i64>,
     /// The type of all values.
     pub kind: Option<EpochKind>,
-    /// What missing values read as; none at all within.
-    pub missing: Option<Option<f64>>,
+    /// What missing values read as.
+    pub missing: Option<MissingValue>,
     /// Whether values may be written again.
     pub may_overwrite: Option<bool>,
 }
@@ -58,8 +67,8 @@ impl RegularSettings {
         let kind = self.kind.unwrap_or(known.kind);
         let missing = match self.missing {
             None => known.missing,
-            Some(None) => None,
-            Some(Some(value)) => Some(value_of(kind, value)?),
+            Some(MissingValue::Null) => None,
+            Some(MissingValue::Number(value)) => Some(value_of(kind, value)?),
         };
         Ok(Some(RegularDefinition {
             interval_ns,
@@ -95,11 +104,11 @@ fn kind(text: &str) -> Result<EpochKind, String> {
     }
 }
 
-fn missing(text: &str) -> Result<Option<f64>, String> {
+fn missing(text: &str) -> Result<MissingValue, String> {
     if text.eq_ignore_ascii_case("null") {
-        return Ok(None);
+        return Ok(MissingValue::Null);
     }
-    text.parse().map(Some).map_err(|_| format!("missing: {text:?} is neither null nor a number"))
+    text.parse().map(MissingValue::Number).map_err(|_| format!("missing: {text:?} is neither null nor a number"))
 }
 
 fn overwrite(text: &str) -> Result<bool, String> {
@@ -154,6 +163,6 @@ mod tests {
         ] {
             assert!(settings.set(name, value).unwrap_err().starts_with(name), "{name} {value}");
         }
-        assert!(RegularSettings { missing: Some(Some(0.5)), ..settings }.over(None).is_err());
+        assert!(RegularSettings { missing: Some(MissingValue::Number(0.5)), ..settings }.over(None).is_err());
     }
 }

@@ -174,7 +174,7 @@ mod tests {
     use sqlparser::dialect::PostgreSqlDialect;
     use sqlparser::tokenizer::Tokenizer;
 
-    use query::{EpochKind, RegularSettings};
+    use query::{EpochKind, MissingValue, RegularSettings};
 
     use super::*;
 
@@ -205,7 +205,7 @@ mod tests {
                         regular: RegularSettings {
                             interval_ns: Some(5 * minute),
                             kind: Some(EpochKind::Float),
-                            missing: Some(Some(-1.0)),
+                            missing: Some(MissingValue::Number(-1.0)),
                             may_overwrite: Some(false),
                             ..RegularSettings::default()
                         },

@@ -7,7 +7,7 @@ use super::block::{self};
 use super::file::{EpochFile, path_of};
 use super::record::{FILE_HEADER_BYTES, FileContent, FileHeader, ValuesRecord};
 use super::regular::{BlockReader, EpochRecord, Records, Regular, add_record};
-use crate::manifest::{Edit, EpochFileInfo};
+use crate::manifest::{EpochEdit, EpochFileInfo};
 use crate::{Store, StoreError};
 
 /// Neighbouring files that are merged at once, at most, and their bytes.
@@ -124,9 +124,9 @@ impl Store {
         let merged = write_merged(self, regular, header, &sources);
         let (records, end) = merged.inspect_err(|_| self.remove_file(&path_of(&self.options.directory, number)))?;
         let info = EpochFileInfo { database: regular.database, content: FileContent::Values, end: Some(end) };
-        let mut edits = vec![Edit::AddEpochFile { number, info }];
-        edits.extend(chosen.iter().map(|number| Edit::RemoveEpochFile { number: *number }));
-        self.commit_edits(&edits)?;
+        let mut edits = vec![EpochEdit::Add { number, info }];
+        edits.extend(chosen.iter().map(|number| EpochEdit::Remove { number: *number }));
+        self.commit_epoch_edits(edits)?;
         let mut known = regular.records.write();
         for of_epoch in known.values_mut() {
             of_epoch.retain(|record| !is_chosen(record));

@@ -13,7 +13,7 @@ use super::file::{EpochFile, path_of};
 use super::names::{apply_changes, decode_changes};
 use super::record::{FileContent, FileHeader, RecordHeader, check_body};
 use super::regular::{Active, EpochRecord, Regular, Writer, add_record};
-use crate::manifest::{Edit, EpochFileInfo, State};
+use crate::manifest::{Edit, EpochEdit, EpochFileInfo, State};
 use crate::{Loss, Store, StoreError};
 
 /// The regular databases of a folder.
@@ -54,7 +54,7 @@ pub(crate) fn open(files: &dyn Files, directory: &Path, state: &mut State) -> Re
                     Err(error) => {
                         let loss = loss_of(&path_of(directory, *number), error)?;
                         opened.losses.push(loss);
-                        edits.push(Edit::RemoveEpochFile { number: *number });
+                        edits.push(EpochEdit::Remove { number: *number });
                     }
                 }
             }
@@ -62,7 +62,7 @@ pub(crate) fn open(files: &dyn Files, directory: &Path, state: &mut State) -> Re
         *regular.writer.lock() = opening.writer;
         opened.databases.insert(*database, regular);
     }
-    edits.iter().for_each(|edit| state.apply(edit));
+    edits.into_iter().for_each(|edit| state.apply(&Edit::Epochs(edit)));
     Ok(opened)
 }
 
@@ -80,7 +80,7 @@ fn loss_of(path: &Path, error: StoreError) -> Result<Loss, StoreError> {
 
 impl Opening<'_> {
     /// Takes in what a file holds. The edit that ends a torn one.
-    fn open_file(&mut self, header: FileHeader, end: Option<u64>) -> Result<Option<Edit>, StoreError> {
+    fn open_file(&mut self, header: FileHeader, end: Option<u64>) -> Result<Option<EpochEdit>, StoreError> {
         let file = Arc::new(EpochFile::open(self.files, self.directory, header)?);
         let mut active = Active { file: file.clone(), end: 0, epochs: None };
         let mut last_sequence = self.writer.sequence;
@@ -116,7 +116,7 @@ impl Opening<'_> {
         // What is written over a torn record must not make another one of its rest.
         let is_ended = scanned.is_torn || place.is_some();
         if is_ended {
-            return Ok(Some(Edit::EpochFileEnded { number: header.number, end: scanned.end }));
+            return Ok(Some(EpochEdit::End { number: header.number, end: scanned.end }));
         }
         *place = Some(active);
         Ok(None)
@@ -146,7 +146,7 @@ impl Store {
                     "the interval and the type of values of the regular database {database} cannot change: make another one"
                 )));
             }
-            self.commit_edits(&[Edit::Regular { database: regular.database, definition: *definition }])?;
+            self.commit_epoch_edits(vec![EpochEdit::Define { database: regular.database, definition: *definition }])?;
             *regular.definition.write() = *definition;
             return Ok(());
         }
@@ -159,9 +159,13 @@ impl Store {
         // Makes the database itself durable before the manifest names its number.
         self.flush_all()?;
         let mut databases = self.regular.write();
-        self.commit_edits(&[Edit::Regular { database: id, definition: *definition }])?;
+        self.commit_epoch_edits(vec![EpochEdit::Define { database: id, definition: *definition }])?;
         databases.insert(id, Arc::new(Regular::new(id, *definition, self.incarnation())));
         Ok(())
+    }
+
+    pub(super) fn commit_epoch_edits(&self, edits: Vec<EpochEdit>) -> Result<(), StoreError> {
+        self.commit_edits(&edits.into_iter().map(Edit::Epochs).collect::<Vec<_>>())
     }
 
     /// Fails if rows are written to a regular database.
@@ -181,9 +185,9 @@ impl Store {
         let _work = regular.work.lock();
         let mut writer = regular.writer.lock();
         let numbers: Vec<u64> = self.manifest.lock().state.epoch_files_of(database).map(|(number, _)| number).collect();
-        let mut edits: Vec<Edit> = numbers.iter().map(|number| Edit::RemoveEpochFile { number: *number }).collect();
-        edits.push(Edit::DropRegular { database });
-        self.commit_edits(&edits)?;
+        let mut edits: Vec<EpochEdit> = numbers.iter().map(|number| EpochEdit::Remove { number: *number }).collect();
+        edits.push(EpochEdit::Drop { database });
+        self.commit_epoch_edits(edits)?;
         *writer = Writer::default();
         regular.records.write().clear();
         drop(writer);

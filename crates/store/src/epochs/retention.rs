@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::file::path_of;
 use super::regular::{Records, Regular};
-use crate::manifest::Edit;
+use crate::manifest::{Edit, EpochEdit};
 use crate::{Store, StoreError};
 
 /// The files all of whose epochs are before one.
@@ -40,7 +40,7 @@ impl Store {
                 self.end_file(&mut writer.values)?;
             }
             let mut edits =
-                gone.iter().map(|number| Edit::EpochFileExpired { number: *number, at_ns: now_ns }).collect();
+                gone.iter().map(|number| Edit::Epochs(EpochEdit::Expire { number: *number, at_ns: now_ns })).collect();
             self.commit_at_trusted_time(&mut edits)?;
             regular.records.write().retain(|_, records| {
                 records.retain(|record| !gone.contains(&record.file.header.number));
@@ -67,8 +67,8 @@ impl Store {
         if due.is_empty() {
             return Ok(false);
         }
-        let edits: Vec<Edit> = due.iter().map(|number| Edit::RemoveEpochFile { number: *number }).collect();
-        self.commit_edits(&edits)?;
+        let edits = due.iter().map(|number| EpochEdit::Remove { number: *number }).collect();
+        self.commit_epoch_edits(edits)?;
         due.iter().for_each(|number| self.remove_file(&path_of(&self.options.directory, *number)));
         Ok(true)
     }

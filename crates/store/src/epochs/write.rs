@@ -11,7 +11,7 @@ use super::file::EpochFile;
 use super::names::{self, CHANGES_MAX, Changes, NAME_BYTES_MAX};
 use super::record::{FILE_HEADER_BYTES, FileContent, FileHeader, FinishedRecord, ValuesRecord};
 use super::regular::{Active, BlockReader, EpochRecord, Regular, Writer, add_record};
-use crate::manifest::{Edit, EpochFileInfo};
+use crate::manifest::{EpochEdit, EpochFileInfo};
 use crate::retention::policy::length_text;
 use crate::upkeep::health::time_text;
 use crate::{Store, StoreError};
@@ -184,7 +184,7 @@ impl Store {
         } else {
             written.added = self.add_missing(regular, &mut writer, epoch, names, &found)?;
             let indexes = regular.names.read().resolve(names.iter(), epoch);
-            indexes.into_iter().map(|index| index.unwrap_or_default()).collect()
+            indexes.into_iter().map(Option::unwrap_or_default).collect()
         };
         let mut cells = Cells::ordered(indexes, bits);
         if !regular.definition().may_overwrite {
@@ -295,7 +295,7 @@ impl Store {
             let header = FileHeader { number, database: regular.database, content };
             let file = EpochFile::create(&*self.platform.files, &self.options.directory, header)?;
             let info = EpochFileInfo { database: regular.database, content, end: None };
-            self.commit_edits(&[Edit::AddEpochFile { number, info }])?;
+            self.commit_epoch_edits(vec![EpochEdit::Add { number, info }])?;
             *active = Some(Active { file: Arc::new(file), end: FILE_HEADER_BYTES as u64, epochs: None });
         }
         active.as_mut().ok_or_else(|| StoreError::Invalid("no file of epochs was begun".to_owned()))
@@ -304,7 +304,7 @@ impl Store {
     /// Nothing is appended to a file any more.
     pub(crate) fn end_file(&self, active: &mut Option<Active>) -> Result<(), StoreError> {
         if let Some(Active { file, end, .. }) = active.as_ref() {
-            self.commit_edits(&[Edit::EpochFileEnded { number: file.header.number, end: *end }])?;
+            self.commit_epoch_edits(vec![EpochEdit::End { number: file.header.number, end: *end }])?;
         }
         *active = None;
         Ok(())

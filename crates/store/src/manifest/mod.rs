@@ -5,6 +5,7 @@
 //! Layout: `docs/formats/manifest.md`.
 
 mod commit;
+mod epochs;
 pub(crate) mod twin;
 
 mod file;
@@ -17,12 +18,12 @@ use model::TimeRange;
 
 use crate::Loss;
 use crate::epochs::definition::RegularDefinition;
-use crate::epochs::record::FileContent;
 use crate::error;
 use crate::part::{PartInfo, PartLocations};
 use crate::retention::deletes::Delete;
 use crate::retention::policy::DatabasePolicy;
 
+pub(crate) use epochs::{EpochEdit, EpochFileInfo};
 pub(crate) use file::Manifest;
 
 const MAGIC: &[u8; 8] = b"THWGMANI";
@@ -96,27 +97,8 @@ pub(crate) enum Edit {
     PutDocument { kind: String, name: String, bytes: Arc<[u8]> },
     /// A named document does not exist any more.
     RemoveDocument { kind: String, name: String },
-    /// A database is regular, in place of what was said of it before.
-    Regular { database: u32, definition: RegularDefinition },
-    /// A database is not regular any more.
-    DropRegular { database: u32 },
-    /// A file of epochs exists.
-    AddEpochFile { number: u64, info: EpochFileInfo },
-    /// Nothing is appended to a file of epochs any more.
-    EpochFileEnded { number: u64, end: u64 },
-    /// A file of epochs is in the trash since then.
-    EpochFileExpired { number: u64, at_ns: i64 },
-    /// A file of epochs does not exist any more.
-    RemoveEpochFile { number: u64 },
-}
-
-/// A file of epochs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct EpochFileInfo {
-    pub(crate) database: u32,
-    pub(crate) content: FileContent,
-    /// Where it ends; `None`: where its last whole record does, as records are appended to it.
-    pub(crate) end: Option<u64>,
+    /// Regular databases and their files of epochs.
+    Epochs(EpochEdit),
 }
 
 /// A part that is past keeping and whose file is still there.
@@ -176,12 +158,6 @@ impl State {
     /// Parts whose files are there: those that have rows, and those in the trash.
     pub(crate) fn parts_with_trash(&self) -> impl Iterator<Item = &PartInfo> {
         self.parts.values().chain(self.trash.values().map(|trashed| &trashed.info))
-    }
-
-    /// The files of epochs of a database.
-    pub(crate) fn epoch_files_of(&self, database: u32) -> impl Iterator<Item = (u64, EpochFileInfo)> {
-        let of_database = self.epoch_files.iter().filter(move |(_, info)| info.database == database);
-        of_database.map(|(number, info)| (*number, *info))
     }
 
     pub(crate) fn apply(&mut self, edit: &Edit) {
@@ -250,41 +226,7 @@ impl State {
             Edit::RemoveDocument { kind, name } => {
                 self.documents.remove(&(kind.clone(), name.clone()));
             }
-            Edit::Regular { .. }
-            | Edit::DropRegular { .. }
-            | Edit::AddEpochFile { .. }
-            | Edit::EpochFileEnded { .. }
-            | Edit::EpochFileExpired { .. }
-            | Edit::RemoveEpochFile { .. } => self.apply_epochs(edit),
-        }
-    }
-
-    /// Applies an edit of regular databases.
-    fn apply_epochs(&mut self, edit: &Edit) {
-        match edit {
-            Edit::Regular { database, definition } => {
-                self.regular.insert(*database, *definition);
-            }
-            Edit::DropRegular { database } => {
-                self.regular.remove(database);
-            }
-            Edit::AddEpochFile { number, info } => {
-                self.epoch_files.insert(*number, *info);
-                self.next_id = self.next_id.max(number + 1);
-            }
-            Edit::EpochFileEnded { number, end } => {
-                if let Some(info) = self.epoch_files.get_mut(number) {
-                    info.end = Some(*end);
-                }
-            }
-            Edit::EpochFileExpired { number, at_ns } => {
-                self.epoch_trash.insert(*number, *at_ns);
-            }
-            Edit::RemoveEpochFile { number } => {
-                self.epoch_files.remove(number);
-                self.epoch_trash.remove(number);
-            }
-            _ => {}
+            Edit::Epochs(edit) => edit.apply(self),
         }
     }
 
@@ -333,15 +275,7 @@ impl State {
             bytes: bytes.clone(),
         };
         edits.extend(self.documents.iter().map(document));
-        let regular = |(database, definition): (&u32, &RegularDefinition)| Edit::Regular {
-            database: *database,
-            definition: *definition,
-        };
-        edits.extend(self.regular.iter().map(regular));
-        let file = |(number, info): (&u64, &EpochFileInfo)| Edit::AddEpochFile { number: *number, info: *info };
-        edits.extend(self.epoch_files.iter().map(file));
-        let expired = |(number, at_ns): (&u64, &i64)| Edit::EpochFileExpired { number: *number, at_ns: *at_ns };
-        edits.extend(self.epoch_trash.iter().map(expired));
+        edits.extend(epochs::snapshot(self).map(Edit::Epochs));
         edits
     }
 }
@@ -573,21 +507,7 @@ fn push_edit(edit: &Edit, out: &mut Vec<u8>) {
             push_text(kind, out);
             push_text(name, out);
         }
-        Edit::Regular { database, definition } => {
-            numbers(50, &[u64::from(*database)]);
-            definition.encode(out);
-        }
-        Edit::DropRegular { database } => numbers(51, &[u64::from(*database)]),
-        // Zero stands for a file that is not ended.
-        Edit::AddEpochFile { number, info: EpochFileInfo { database, content, end } } => {
-            numbers(52, &[*number, u64::from(*database), u64::from(content.number()), end.unwrap_or(0)]);
-        }
-        Edit::EpochFileEnded { number, end } => numbers(53, &[*number, *end]),
-        Edit::EpochFileExpired { number, at_ns } => {
-            numbers(54, &[*number]);
-            varint::push_signed(out, *at_ns);
-        }
-        Edit::RemoveEpochFile { number } => numbers(55, &[*number]),
+        Edit::Epochs(edit) => edit.encode(out),
     }
 }
 
@@ -639,17 +559,7 @@ fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
             Edit::PutDocument { kind, name, bytes: reader.bytes(length)?.into() }
         }
         31 => Edit::RemoveDocument { kind: take_text(reader)?, name: take_text(reader)? },
-        50 => Edit::Regular { database: small(reader)?, definition: RegularDefinition::decode(reader)? },
-        51 => Edit::DropRegular { database: small(reader)? },
-        52 => {
-            let (number, database) = (counted(reader.varint()?, reader)?, small(reader)?);
-            let content = FileContent::from_number(reader.varint()?).ok_or_else(|| reader.error(error::NEWER))?;
-            let end = Some(reader.varint()?).filter(|end| *end > 0);
-            Edit::AddEpochFile { number, info: EpochFileInfo { database, content, end } }
-        }
-        53 => Edit::EpochFileEnded { number: reader.varint()?, end: reader.varint()? },
-        54 => Edit::EpochFileExpired { number: reader.varint()?, at_ns: reader.varint_signed()? },
-        55 => Edit::RemoveEpochFile { number: reader.varint()? },
+        tag @ epochs::TAG_MIN..=epochs::TAG_MAX => Edit::Epochs(EpochEdit::decode(tag, reader)?),
         // Its checksum is right: the program that wrote it knew what it means.
         _ => return Err(reader.error(error::NEWER)),
     })
@@ -703,25 +613,6 @@ mod tests {
             Edit::Expired { id: 7, at_ns: -3 },
             Edit::Expired { id: 8, at_ns: -3 },
             Edit::Emptied { id: 8 },
-            Edit::Regular { database: 4, definition: RegularDefinition::new(60_000_000_000) },
-            Edit::Regular { database: 5, definition: RegularDefinition::new(60_000_000_000) },
-            Edit::DropRegular { database: 5 },
-            Edit::AddEpochFile {
-                number: 11,
-                info: EpochFileInfo { database: 4, content: FileContent::Names, end: None },
-            },
-            Edit::AddEpochFile {
-                number: 12,
-                info: EpochFileInfo { database: 4, content: FileContent::Values, end: Some(99) },
-            },
-            Edit::AddEpochFile {
-                number: 13,
-                info: EpochFileInfo { database: 4, content: FileContent::Values, end: Some(99) },
-            },
-            Edit::EpochFileEnded { number: 11, end: 64 },
-            Edit::EpochFileExpired { number: 12, at_ns: -4 },
-            Edit::EpochFileExpired { number: 13, at_ns: -4 },
-            Edit::RemoveEpochFile { number: 13 },
         ];
         manifest.commit(&edits).unwrap();
         assert_eq!(Manifest::read(&*files, directory).unwrap().unwrap(), manifest.state);

@@ -76,9 +76,8 @@ impl Opened {
                 Some(if never_finished { Fate::Remove } else { known })
             }
             // All that one tells is in the named ones and in the log, of which nothing is missing.
-            "segment" | "twin" => Some(if is_sound { Fate::Remove } else { Fate::Keep }),
-            // Begun, but no record of it was acknowledged; or what it holds is in those that it was to replace.
-            "epochs" => Some(if is_sound { Fate::Remove } else { Fate::Keep }),
+            // Of epochs: begun, but no record was acknowledged; or what it holds is in those that it was to replace.
+            "segment" | "twin" | "epochs" => Some(if is_sound { Fate::Remove } else { Fate::Keep }),
             _ => Some(Fate::Keep),
         }
     }
