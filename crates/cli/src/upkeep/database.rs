@@ -146,7 +146,7 @@ pub(crate) fn run(flags: &DatabaseFlags) -> Result<ExitCode, String> {
         return series(
             &client,
             flags.json,
-            &[("db", name), ("match", pattern.as_deref().unwrap_or_default()), ("limit", &limit.to_string())],
+            &[("db", name.as_str()), ("match", pattern.as_deref().unwrap_or_default()), ("limit", &limit.to_string())],
         );
     }
     if let Action::Drop { name, yes } = &flags.action {
