@@ -13,14 +13,9 @@ use index::compile;
 use model::{Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
 use platform::Platform;
 use support::{Content, Row, apply, batch, read_all};
-use thalweg_store::{
-    DatabasePolicy, EpochBatch, EpochColumn, EpochNames, RegularDefinition, Sent, Store, StoreOptions,
-};
+use thalweg_store::{DatabasePolicy, Sent, Store, StoreOptions};
 
-const VERSION: &str = "v7";
-
-/// From one epoch of the regular database to the next.
-const EPOCH_NS: i64 = 60_000_000_000;
+const VERSION: &str = "v6";
 
 /// Partitions so short that the rounds of [`VERSION`] reach every level.
 fn options(directory: &Path) -> StoreOptions {
@@ -71,43 +66,7 @@ fn write_golden(directory: &Path) {
     store.set_policy("kept", &DatabasePolicy { retention_ns: 1_000, ..DatabasePolicy::default() }).unwrap();
     let matcher = [Matcher::new("host", MatchOp::Equal, "host-0")];
     store.delete("default", &compile(&matcher).unwrap(), &deleted()).unwrap();
-    write_epochs(&store);
     send(&store, &round(rounds(VERSION) - 1), Sent { producer: 7, sequence: 2 });
-}
-
-/// The time of an epoch of the regular database.
-fn epoch_ns(epoch: i64) -> i64 {
-    1_700_000_000_000_000_000 / EPOCH_NS * EPOCH_NS + epoch * EPOCH_NS
-}
-
-/// A regular database with several blocks, of which a name goes and comes again.
-fn write_epochs(store: &Store) {
-    store.define_regular("epochs", &RegularDefinition::new(EPOCH_NS)).unwrap();
-    let names: EpochNames =
-        (0..3000).map(|number| format!("n{number}")).collect::<Vec<_>>().iter().map(String::as_str).collect();
-    for epoch in 0..3 {
-        let values = EpochColumn::Int((0..3000).map(|number| number * number % 17 + epoch).collect());
-        store.write_epoch("epochs", &EpochBatch { time_ns: epoch_ns(epoch), names: &names, values: &values }).unwrap();
-    }
-    let one: EpochNames = ["n5"].into_iter().collect();
-    store.remove_names("epochs", &one, epoch_ns(3)).unwrap();
-    let values = EpochColumn::Int(vec![99]);
-    store.write_epoch("epochs", &EpochBatch { time_ns: epoch_ns(4), names: &one, values: &values }).unwrap();
-}
-
-/// Checks what [`write_epochs`] wrote.
-fn check_epochs(store: &Store) {
-    for epoch in 0..3 {
-        let row = store.read_epoch("epochs", epoch_ns(epoch)).unwrap();
-        let expected = (0..3000).map(|number| number * number % 17 + epoch).collect();
-        assert_eq!((row.values, row.names.get(2999)), (EpochColumn::Int(expected), Some("n2999")));
-    }
-    let row = store.read_epoch("epochs", epoch_ns(4)).unwrap();
-    assert_eq!((row.values, row.names.get(0), row.missing.len()), (EpochColumn::Int(vec![99]), Some("n5"), 2999));
-    let number = store.name_number("epochs", "n5").unwrap().unwrap();
-    let validity = store.name_validity("epochs", &[number]).unwrap();
-    let ranges: Vec<_> = validity.iter().map(|valid| (valid.from_ns, valid.to_ns)).collect();
-    assert_eq!(ranges, [(epoch_ns(0), Some(epoch_ns(3))), (epoch_ns(4), None)]);
 }
 
 /// Writes rows by token, and who sent them.
@@ -170,9 +129,6 @@ fn folders_of_older_versions_open() {
                 (Some(5), Some(2), None),
                 "{name}"
             );
-        }
-        if !["v1", "v2", "v3", "v4", "v5", "v6"].contains(&name.as_str()) {
-            check_epochs(&store);
         }
         assert_eq!(read_all(&store, TimeRange::ALL), expected, "{name}");
         assert!(store.recovery().log_rows > 0, "the log is part of the folder");
