@@ -1,12 +1,14 @@
 //! `thalweg bench`: measurements that can be repeated. A file per kind.
 //!
 //! * [`load`], [`protocols`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`tenants`]: two of them on one · [`access`]: the cost of TLS and tokens · [`scrape`](mod@scrape): what scraping costs, beside other programs
+//! * [`epochs`]: regular databases, beside other programs
 //! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
 //! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
 
 mod access;
 mod cache;
+mod epochs;
 mod floods;
 mod hostile;
 mod load;
@@ -42,6 +44,8 @@ enum Kind {
     Access(access::AccessFlags),
     /// Measure the result cache: replacement policies, simulated, and the cache itself
     Cache(cache::CacheFlags),
+    /// Measure a regular database of millions of series, and other programs beside it
+    Epochs(epochs::EpochFlags),
     /// Attack a server, by queries or by floods, and watch what others have to wait for
     Hostile(hostile::HostileFlags),
     /// Write generated data of the Time Series Benchmark Suite's kind
@@ -91,6 +95,7 @@ pub fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
     match &flags.kind {
         Kind::Access(flags) => access::run(flags),
         Kind::Cache(flags) => cache::run(flags),
+        Kind::Epochs(flags) => epochs::run(flags),
         Kind::Hostile(flags) => hostile::run(flags),
         Kind::Load(flags) => load::run(flags),
         Kind::Query(flags) => query::run(flags),

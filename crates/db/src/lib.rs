@@ -17,10 +17,12 @@
 //! * `log_cursor`: readers of what is written · `names`: lists of series and labels · `write`: writing · `fast_path`: writing by token
 //! * `results`: the result cache. Results are kept by steps where each step stands for itself, else whole, and by bins of time; the store's journal says
 //!   which still hold (`validity`), flash is behind memory (`flash`, `slab_form`)
+//! * `epochs`: regular databases, whose series all have their values at the same moments
 //! * `views`: materialised views: definitions and states as documents, the windows that are stored
 //! * `worker`: background threads · `disk_health`: the disk and the folder's health · `upkeep`: backups, compaction, policies, deletes
 
 mod disk_health;
+mod epochs;
 mod explain_api;
 mod fast_path;
 mod influx_api;
@@ -50,12 +52,14 @@ pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
 pub use store::{
     Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CommitListener, CompactReport,
-    CursorStats, Damage, DatabasePolicy, Deleted, FOLDED_TIME, FileSizes, Finding, FolderReport, GroupLayout,
-    GroupsToRegister, Health, HealthCheck, LogBatch, LogCursor, LogGap, LogLease, LogRead, LogRecord, LogSample,
-    LogSeries, LogValue, Loss, LostFile, MemoryPool, MemoryUse, ObjectTierOptions, OpeningProgress, PartitionReport,
-    PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, Rejected, RepairReport, RestoreReport,
-    RestoredTrash, SelectedGroup, Sent, SeriesGate, Stats, StoreError, TenantMemory, Token, TrashReport, WindowColumn,
-    Windows, WriteReport, backups, check, inspect, lost_found, rebuild, repair, restore, restore_trash, trash_of,
+    CursorStats, Damage, DatabasePolicy, Deleted, EpochBatch, EpochCell, EpochColumn, EpochKind, EpochNames, EpochRow,
+    EpochValue, EpochWritten, FOLDED_TIME, FileSizes, Finding, FolderReport, GroupLayout, GroupsToRegister, Health,
+    HealthCheck, LogBatch, LogCursor, LogGap, LogLease, LogRead, LogRecord, LogSample, LogSeries, LogValue, Loss,
+    LostFile, MemoryPool, MemoryUse, NameRows, NameValidity, ObjectTierOptions, OpeningProgress, PartitionReport,
+    PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, RegularDefinition, Rejected,
+    RepairReport, RestoreReport, RestoredTrash, SelectedGroup, Sent, SeriesGate, Stats, StoreError, TenantMemory,
+    Token, TopBy, TrashReport, WindowColumn, Windows, WriteReport, backups, check, inspect, lost_found, rebuild,
+    repair, restore, restore_trash, trash_of,
 };
 pub use write::WriteError;
 

@@ -7,7 +7,6 @@ use access::grant::Right;
 use index::compile;
 use model::{Exemplar, Labels, METRIC_NAME, MatchOp, Matcher, MetricMetadata, TimeRange};
 use query::{Budget, NameKind, QueryError, StoreSource};
-use store::SelectedGroup;
 
 use crate::Db;
 
@@ -26,12 +25,15 @@ impl Db {
         budget: &Budget,
     ) -> Result<Vec<Labels>, QueryError> {
         let mut found = BTreeSet::new();
-        for group in self.groups(database, matcher_sets, range, budget)? {
-            for column in group.columns.iter() {
-                let series = column.series_labels(&group.labels);
+        let everything = [vec![Matcher::new(METRIC_NAME, MatchOp::NotEqual, "")]];
+        let matcher_sets = if matcher_sets.is_empty() { &everything[..] } else { matcher_sets };
+        let source = self.source(database);
+        for matchers in matcher_sets {
+            source.series_labels(matchers, &range, budget, &mut |series| {
                 budget.hold_bytes((series.packed_bytes() + NAME_BYTES) as u64)?;
                 found.insert(series);
-            }
+                Ok(())
+            })?;
         }
         Ok(limited(found, limit))
     }
@@ -108,23 +110,6 @@ impl Db {
         let compiled = compile(matchers)?;
         let (database, matchers) = query::reach(database, &compiled, budget)?;
         Ok(self.store.start_timestamps(database, &matchers))
-    }
-
-    fn groups(
-        &self,
-        database: &str,
-        matcher_sets: &[Vec<Matcher>],
-        range: TimeRange,
-        budget: &Budget,
-    ) -> Result<Vec<SelectedGroup>, QueryError> {
-        let source = self.source(database);
-        let everything = [vec![Matcher::new(METRIC_NAME, MatchOp::NotEqual, "")]];
-        let matcher_sets = if matcher_sets.is_empty() { &everything[..] } else { matcher_sets };
-        let mut groups = Vec::new();
-        for matchers in matcher_sets {
-            groups.extend(source.groups(matchers, &range, budget)?);
-        }
-        Ok(groups)
     }
 }
 

@@ -157,7 +157,7 @@ impl Db {
         // Before a cached answer could be given.
         let (database, _) = reach(database, &[], &query.budget)?;
         let expression = self.parse(&query.text)?;
-        let settings = self.settings(query.lookback_ms, query.name_removal);
+        let settings = self.settings_in(database, (query.lookback_ms, query.name_removal));
         let (time_ms, budget) = (query.time_ms, &*query.budget);
         if let Some(results) = self.results_for(database, query.may_cache, budget) {
             let (store, expression, settings) = (&*self.store, &expression, &settings);
@@ -215,7 +215,7 @@ impl Db {
         // Before a cached answer could be given.
         let (database, _) = reach(database, &[], &query.budget)?;
         let expression = self.parse(&query.text)?;
-        let settings = self.settings(query.lookback_ms, query.name_removal);
+        let settings = self.settings_in(database, (query.lookback_ms, query.name_removal));
         let times = query.times();
         let budget = &*query.budget;
         if let Some(results) = self.results_for(database, query.may_cache, budget) {
@@ -234,13 +234,15 @@ impl Db {
         if is_strict {
             budget.be_strict();
         }
-        self.results.as_deref().filter(|_| may_cache && !is_strict)
+        // Epochs do not go through the journal, which says what results still hold.
+        let is_regular = self.store.regular(database).is_some();
+        self.results.as_deref().filter(|_| may_cache && !is_strict && !is_regular)
     }
 
     /// How many samples an expression's evaluation at one moment touches, as Prometheus counts them.
     pub fn count_instant(&self, database: &str, query: &InstantQuery) -> Result<SampleCounts, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
-        let settings = self.settings(query.lookback_ms, query.name_removal);
+        let settings = self.settings_in(database, (query.lookback_ms, query.name_removal));
         promql::count_instant(
             &self.parse(&query.text)?,
             query.time_ms,
@@ -251,7 +253,7 @@ impl Db {
     /// Counts the samples of a range query.
     pub fn count_range(&self, database: &str, query: &RangeQuery) -> Result<SampleCounts, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
-        let settings = self.settings(query.lookback_ms, query.name_removal);
+        let settings = self.settings_in(database, (query.lookback_ms, query.name_removal));
         let times = query.times();
         promql::count_range(&self.parse(&query.text)?, times, &Evaluation::new(&source, &settings, &query.budget))
     }
@@ -350,6 +352,14 @@ impl Db {
     /// Parses PromQL with the features that this database allows.
     pub fn parse(&self, text: &str) -> Result<Expression, QueryError> {
         Expression::parse_with(text, self.settings.features)
+    }
+
+    /// As [`Self::settings`], for one database: in a regular one a value counts until the next epoch at least.
+    fn settings_in(&self, database: &str, settings: (Option<i64>, Option<NameRemoval>)) -> EvaluationSettings {
+        let (lookback_ms, name_removal) = settings;
+        let interval_ms = self.store.regular(database).map_or(0, |definition| definition.interval_ns / NS_PER_MS);
+        let lookback_ms = lookback_ms.unwrap_or_else(|| self.settings.lookback_ms.max(interval_ms));
+        self.settings(Some(lookback_ms), name_removal)
     }
 
     pub(crate) fn settings(&self, lookback_ms: Option<i64>, name_removal: Option<NameRemoval>) -> EvaluationSettings {

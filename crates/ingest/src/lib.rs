@@ -26,6 +26,7 @@ pub mod admission;
 mod batch;
 pub mod csv;
 pub mod encoding;
+pub mod epoch;
 mod errors;
 pub mod exposition;
 pub mod graphite;

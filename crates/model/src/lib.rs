@@ -5,15 +5,17 @@
 //! * [`TimeRange`]: a stretch of time, both ends included.
 //! * [`Batch`]: rows on their way in; one request, one database.
 //! * [`SampleColumn`]: one member's samples on their way out.
+//! * [`EpochNames`], [`EpochColumn`]: one moment's values of many series, on their way in or out.
 //! * [`Column`]: a table's column on its way out: values, and which of them are there.
 //! * [`histogram::NativeHistogram`]: a sample that is a whole distribution.
 //!
 //! * `batch`: rows on their way in · `rejection`: why some were not taken · `limits`: bounds on requests
 //! * `labels`, `matcher`, `time_range`: choosing series · `value`: types of values · `exemplar`, `histogram`: samples that are more than a number
-//! * `samples`, `cells`: columns on their way out · `summary`: what many samples add up to · `folds`: rows that stand for folded ones
+//! * `epochs`: names and values of one moment · `samples`, `cells`: columns on their way out · `summary`: what many samples add up to · `folds`: rows that stand for folded ones
 
 mod batch;
 mod cells;
+mod epochs;
 mod exemplar;
 mod folds;
 pub mod histogram;
@@ -28,6 +30,7 @@ mod value;
 
 pub use batch::{Batch, Block, Field, GroupIdentity, GroupKey, KeyDecoder, MetricKind, MetricMetadata, Span};
 pub use cells::{Cell, Column, Values};
+pub use epochs::{EpochColumn, EpochNames};
 pub use exemplar::{Exemplar, SeriesExemplar, StartTimestamp};
 pub use folds::Folds;
 pub use histogram::NativeHistogram;

@@ -4,7 +4,7 @@
 //! * `plan`: the logical plan, its rewrite rules, its written form; `plan/sexpr` reads that form
 //! * `execute`: the one executor of plans, over frames; `execute/fill` fills gaps between bins for all languages
 //! * `result`: what a query gives: `frame`s, rows as they were read (`result_rows`), labels of series, `LIMIT`
-//! * `series`: what PromQL reads: `source`s, the one over a store, windows from summaries, groups within a budget (`selection`)
+//! * `series`: what PromQL reads: `source`s, the one over a store, the one over a `regular` database, windows from summaries, groups within a budget (`selection`)
 //! * `session`: what SQL, InfluxQL and plans may read and change; the one over a store, and (`session/testing`) one in memory for tests
 //! * `views`: materialised views: definitions, states, how they are read
 //! * `value`, `time`: values, types and times of SQL and InfluxQL · `statistics`: of numbers, for aggregates
@@ -42,16 +42,20 @@ pub use result::frame::{ColumnFinder, Frame, FrameColumn};
 pub use result::result_rows::{ResultRows, RowColumn, RowOrder, RowRef, RowShape, RowValue, SeriesColumn};
 pub use result::row_limit::RowLimit;
 pub use result::series_labels::{SeriesLabels, SeriesTexts};
+pub use series::regular::{NAME_TAG, RegularSource};
 pub use series::selection::{cardinality, reach};
 pub use series::source::{LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, WindowSink, number_of};
 pub use series::store_source::{Chosen, StoreSource};
 pub use series::windows::{WindowSelection, WindowSeries, WindowValue};
+pub use session::regular::{MissingValue, RegularSettings};
 pub use session::store_session::{SessionHost, SessionWriter, StoreSession};
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use session::testing;
-pub use session::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup};
-pub use store::{NameKind, Origin, Origins, SelectedGroup, TableSchema};
+pub use session::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup, TopNames};
+pub use store::{
+    EpochCell, EpochKind, EpochValue, NameKind, NameValidity, Origin, Origins, SelectedGroup, TableSchema, TopBy,
+};
 pub use threads::Helpers;
 pub use trace::Trace;
 pub use value::{Interval, SqlType, Value};

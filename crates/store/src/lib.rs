@@ -7,6 +7,7 @@
 //! * [`head`]: the newest rows of each shard, in memory
 //! * [`flush`]: a full head becomes parts; new groups become segments of the index
 //! * [`part`]: immutable files of chunks and summaries
+//! * [`epochs`]: regular databases, whose series all have values at the same moments; they pass by the log
 //! * [`compaction`]: which parts to merge next, merging them, and how fast
 //! * [`retention`]: policies, deletes, the trash, and the clock that they go by
 //! * [`journal`]: what changed in the past, for caches of results
@@ -20,6 +21,7 @@
 
 mod cache;
 mod compaction;
+mod epochs;
 mod error;
 mod flush;
 mod head;
@@ -44,6 +46,10 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 pub use cache::selections::{GroupTexts, TableGroups};
 pub use compaction::MergeReason;
+pub use epochs::definition::{EpochKind, EpochValue, RegularDefinition};
+pub use epochs::read::{EpochCell, EpochRow, EpochRows, NameRows, NameValidity, NamesRead};
+pub use epochs::top::TopBy;
+pub use epochs::write::{EpochBatch, EpochWritten};
 pub use error::StoreError;
 pub use journal::{Change, ChangeKind, Changes, Journal, JournalGap};
 pub use log::cursor::{
@@ -53,6 +59,7 @@ pub use log::listeners::CommitListener;
 pub use log::reader::Finding;
 pub use log::writer::LogStats;
 pub use memory::{Memory, MemoryPool, MemoryUse, TenantMemory};
+pub use model::{EpochColumn, EpochNames};
 pub use read::end_rows::{End, EndRows};
 pub use read::folds::attach_folds;
 pub use read::head_rows::HeadRows;
@@ -106,6 +113,8 @@ pub struct Store {
     log: Box<dyn WriteAheadLog>,
     cursors: log::cursor::Cursors,
     shards: Vec<Shard>,
+    /// Databases whose series have their values at the same moments.
+    regular: RwLock<epochs::open::Databases>,
     manifest: Mutex<Manifest>,
     /// Held during a flush: one shard at a time.
     flushing: Mutex<()>,

@@ -424,6 +424,7 @@ impl Store {
                 + self.caches.memory_bytes(),
             ..MemoryUse::default()
         };
+        memory.index += self.regular.read().values().map(|regular| regular.memory_bytes() as u64).sum::<u64>();
         for shard in &self.shards {
             memory.index += shard.groups.read().groups.memory_bytes() as u64;
             memory.heads += heads_bytes(shard);

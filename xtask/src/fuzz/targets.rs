@@ -215,6 +215,8 @@ pub(super) const TARGETS: &[Target] = &[
             Seeds::Files { folder: GOLDEN, extension: "MANIFEST", skip: 24 },
         ],
     ),
+    of_bytes("epochs", "files of epochs", 8192, &[]),
+    of_text("epoch_body", "bodies of epochs", &[Seeds::Literals(&["crates/ingest/src/epoch"])], &[]),
     of_bytes("journal", "the journal's file", 4096, &[]),
     of_bytes("backup", "objects of backups", 4096, &[]),
     of_bytes("producers", "the segment of producers", 2048, &[]),

@@ -46,6 +46,11 @@ impl Choice {
         }
     }
 
+    /// Of scaled numbers whose neighbours have nothing to do with one another.
+    pub(super) fn unordered(scaled: &[i64]) -> Self {
+        Self { transform: Transform::Frame, center: Stretches::new(scaled.len()).bits(scaled, Transform::Frame).1 }
+    }
+
     fn smallest(scaled: &[i64]) -> Self {
         let mut transforms = vec![
             Transform::Differences,

@@ -11,6 +11,7 @@ use super::bins::{self, Bin, Bins};
 use super::evaluate;
 use super::head_bins;
 use super::narrow::Wanted;
+use super::regular;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table};
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
@@ -40,6 +41,9 @@ pub(super) type BinGroup<'a> = dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result
 impl Run<'_> {
     /// Groups what a scan selects without reading samples where summaries stand for them.
     pub(super) fn group_scan(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+        if let Some(source) = regular::source(self.context) {
+            return self.group_regular(source, (scan, None), grouping);
+        }
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
         let wanted = scan.wanted_by(grouping, None);
         match head_bins::windows_of(scan, grouping) {
@@ -55,6 +59,9 @@ impl Run<'_> {
         condition: &Expression,
         grouping: &Grouping,
     ) -> Result<Vec<Frame>, QueryError> {
+        if let Some(source) = regular::source(self.context) {
+            return self.group_regular(source, (scan, Some(condition)), grouping);
+        }
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| {
             let mut binned = Vec::new();
             for frame in reader.read_group(scan, group, &scan.range)? {
@@ -358,7 +365,12 @@ pub(super) fn bin_ranges(extent: &TimeRange, range: &TimeRange, grouping: &Group
 }
 
 /// The bins of the columns that are wanted.
-fn bin_frame(frame: &Frame, grouping: &Grouping, every_row: bool, budget: &Budget) -> Result<Binned, QueryError> {
+pub(super) fn bin_frame(
+    frame: &Frame,
+    grouping: &Grouping,
+    every_row: bool,
+    budget: &Budget,
+) -> Result<Binned, QueryError> {
     if is_inexact(frame, grouping) {
         budget.note_folded()?;
     }

@@ -7,7 +7,7 @@ use store::{End, EndRows, SelectedGroup, TableGroups};
 
 use super::narrow::Narrowing;
 use super::scan::{Reader, Reads};
-use super::{Context, Outcome, Run};
+use super::{Context, Outcome, Run, regular};
 use crate::plan::Scan;
 use crate::result::series_labels::SeriesLabels;
 use crate::{Frame, FrameColumn, QueryError};
@@ -90,6 +90,9 @@ pub(crate) fn last_rows(scan: &Scan, context: &Context<'_>) -> Result<LastRows, 
 impl Run<'_> {
     fn last_rows(&mut self, scan: &Scan) -> Result<LastRows, QueryError> {
         let context = self.context;
+        if let Some(source) = regular::source(context) {
+            return self.last_rows_regular(source, scan);
+        }
         let groups = self.table_groups(scan)?;
         let narrowing = Narrowing::new(&groups, &scan.wanted());
         let reader = context.store.reader();

@@ -10,6 +10,7 @@ mod head_bins;
 mod join;
 mod last_rows;
 mod narrow;
+mod regular;
 mod rows;
 mod scan;
 mod tables;
@@ -20,6 +21,7 @@ use end_bins::EndBins;
 pub use fill::{fill_gaps, interpolated};
 pub(crate) use last_rows::last_rows;
 pub use last_rows::{LastRow, LastRows};
+pub(crate) use regular::groups as regular_groups;
 pub use scan::{CachedBinReads, Reads};
 pub(crate) use tables::{table_groups, tag_values};
 
@@ -161,7 +163,7 @@ impl Run<'_> {
         if let Some(scan) = table_scan(by_time) {
             return self.timed("first rows", |run| run.end_rows(scan, rows, End::Oldest));
         }
-        match EndBins::new(by_time, End::Oldest) {
+        match EndBins::new(by_time, End::Oldest).filter(|_| regular::source(self.context).is_none()) {
             Some(bins) => self.end_bins(&bins, rows),
             None => self.each(input, "limit", |frame| Ok(limited(frame, rows, 0))),
         }
@@ -175,7 +177,9 @@ impl Run<'_> {
                 _ => run.end_rows(scan, rows, End::Newest),
             });
         }
-        if let Some(bins) = EndBins::new(input, End::Newest) {
+        if regular::source(self.context).is_none()
+            && let Some(bins) = EndBins::new(input, End::Newest)
+        {
             return self.end_bins(&bins, rows);
         }
         self.each(input, "last rows", |frame| Ok(limited(ordered(&frame, &Expression::Time, true)?, rows, 0)))
@@ -185,6 +189,7 @@ impl Run<'_> {
         let context = self.context;
         let request = context
             .bin_cache
+            .filter(|_| regular::source(context).is_none())
             .and_then(|cache| Some((cache, BinsRequest::new(input, grouping, (context.database, context.budget))?)));
         let Some((cache, request)) = request else { return self.group_now(input, grouping) };
         let (start_ns, mut made_ns) = ((context.clock_ns)(), 0);

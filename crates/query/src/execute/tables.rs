@@ -8,6 +8,7 @@ use super::Context;
 use crate::QueryError;
 use crate::plan::{Scan, Selector};
 use crate::series::names::NamesOf;
+use crate::series::regular::RegularSource;
 use crate::series::selection;
 
 /// The values that a tag has in a scan's table and range, sorted, from the index: whether a series has rows in the range is judged by whole chunks,
@@ -15,6 +16,12 @@ use crate::series::selection;
 pub(crate) fn tag_values(scan: &Scan, tag: &str, context: &Context<'_>) -> Result<Vec<String>, QueryError> {
     let Some(table) = &scan.table else { return Ok(Vec::new()) };
     let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
+    if let Some(source) = RegularSource::of(context.store, context.database) {
+        if table.name != context.database {
+            return Ok(Vec::new());
+        }
+        return source.label_texts(NameKind::Values(tag), &matchers, (&scan.range, false), context.budget);
+    }
     let Context { store, database, helpers, .. } = *context;
     let within = NamesOf { store, database, table: Some(&table.name), helpers };
     within.find(NameKind::Values(tag), &[matchers], scan.range, context.budget)

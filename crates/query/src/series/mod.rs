@@ -2,6 +2,7 @@
 
 pub(crate) mod names;
 mod projected;
+pub(crate) mod regular;
 pub(crate) mod selection;
 pub(crate) mod source;
 pub(crate) mod store_source;

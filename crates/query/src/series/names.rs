@@ -1,11 +1,13 @@
 //! Names of labels and their values, from the index, within a budget.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use index::{TextSet, compile};
 use model::{Matcher, TimeRange};
 use store::{NameKind, NamesRequest, Store};
 
+use super::regular::RegularSource;
 use super::selection;
 use super::store_source::StoreSource;
 use crate::{Budget, Helpers, QueryError};
@@ -25,6 +27,13 @@ impl StoreSource<'_> {
     ) -> Result<Vec<String>, QueryError> {
         let everything = [Vec::new()];
         let matcher_sets = if matcher_sets.is_empty() { &everything[..] } else { matcher_sets };
+        if let Some(source) = RegularSource::of(self.store, self.database) {
+            let mut all = BTreeSet::new();
+            for matchers in matcher_sets {
+                all.extend(source.label_texts(kind, matchers, (&range, true), budget)?);
+            }
+            return Ok(all.into_iter().collect());
+        }
         let within = NamesOf { store: self.store, database: self.database, table: None, helpers: self.helpers };
         within.find(kind, matcher_sets, range, budget)
     }

@@ -9,6 +9,7 @@ use model::{Labels, Matcher, NativeHistogram, SampleColumn, Summary, TimeRange, 
 use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, to_milliseconds};
 
 use super::projected::{Batches, KnownBatches, by_block, may_share_series, put_in_turns};
+use super::regular::RegularSource;
 use crate::series::selection;
 use crate::{
     Budget, Helpers, LastSampleSink, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection,
@@ -98,6 +99,30 @@ impl<'a> StoreSource<'a> {
     /// The database that it reads.
     pub const fn database(&self) -> &str {
         self.database
+    }
+
+    /// Its epochs, if the database is regular.
+    pub(super) fn regular(&self) -> Option<RegularSource<'_>> {
+        RegularSource::of(self.store, self.database)
+    }
+
+    /// Labels of the series that satisfy all matchers and may have samples in the range, by group.
+    pub fn series_labels(
+        &self,
+        matchers: &[Matcher],
+        range: &TimeRange,
+        budget: &Budget,
+        visit: &mut dyn FnMut(Labels) -> Result<(), QueryError>,
+    ) -> Result<(), QueryError> {
+        if let Some(source) = self.regular() {
+            return source.series(matchers, range, budget)?.into_iter().try_for_each(visit);
+        }
+        for group in self.groups(matchers, range, budget)? {
+            for column in group.columns.iter() {
+                visit(column.series_labels(&group.labels))?;
+            }
+        }
+        Ok(())
     }
 
     /// Counts of what was read so far.
@@ -274,6 +299,16 @@ impl Source for StoreSource<'_> {
     }
 
     fn scan(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
+        if let Some(source) = self.regular() {
+            let mut series = source.select(selection, budget)?.into_iter().enumerate();
+            self.read_counts[0].fetch_add(series.len() as u64, Ordering::Relaxed);
+            let taken = series.try_for_each(|(place, series)| {
+                self.read_counts[1].fetch_add(series.samples() as u64, Ordering::Relaxed);
+                sink.take(place, vec![series])
+            });
+            budget.give_back(series.map(|(_, series)| series.samples()).sum());
+            return taken;
+        }
         let range = selection.nanoseconds();
         if let Some(batches) = self.batches_of(selection, budget)? {
             return self.scan_batches(&batches, selection, budget, sink);
@@ -287,7 +322,8 @@ impl Source for StoreSource<'_> {
         budget: &Budget,
         sink: &dyn LastSampleSink,
     ) -> Result<(), QueryError> {
-        match self.batches_of(selection, budget)? {
+        let batches = if self.regular().is_some() { None } else { self.batches_of(selection, budget)? };
+        match batches {
             Some(batches) => self.scan_last_of_batches(&batches, selection, budget, sink),
             None => self.scan(selection, budget, sink),
         }
@@ -301,7 +337,8 @@ impl Source for StoreSource<'_> {
     ) -> Result<(), QueryError> {
         let samples = selection.samples();
         let range = samples.nanoseconds();
-        let grid = selection.grid().filter(|_| !self.store.has_folds_in(&range));
+        let is_summed = self.regular().is_none() && !self.store.has_folds_in(&range);
+        let grid = selection.grid().filter(|_| is_summed);
         let Some(grid) = grid else { return self.scan(&samples, budget, sink) };
         self.each_set(selection.matchers, budget, &|place, set| {
             if let [group] = set.as_slice() {

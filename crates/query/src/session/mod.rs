@@ -1,5 +1,6 @@
 //! The interface below SQL, InfluxQL and plans: all that a statement may read and change.
 
+pub(crate) mod regular;
 pub(crate) mod store_session;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -8,9 +9,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::{Labels, TimeRange, ValueType};
-use store::TableSchema;
+use store::{EpochValue, NameValidity, TableSchema, TopBy};
 
 use crate::plan::{Scan, Selector};
+use crate::session::regular::RegularSettings;
 use crate::views::{RefreshRequest, View, ViewDefinition, ViewOptions, ViewStatus};
 use crate::{Budget, LastRows, Outcome, Plan, QueryError, Reads};
 
@@ -51,7 +53,7 @@ pub struct NewTable {
 }
 
 /// How a database keeps its data; a setting that is left out stays as it is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DatabaseSettings {
     /// The retention of rows in nanoseconds; 0: for ever.
     pub retention_ns: Option<i64>,
@@ -59,6 +61,19 @@ pub struct DatabaseSettings {
     pub folds: Option<Vec<(i64, i64)>>,
     /// Refuses queries whose answer would be made of what folding left.
     pub strict_folds: Option<bool>,
+    /// What makes it regular.
+    pub regular: RegularSettings,
+}
+
+/// Which series of a regular database are the largest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopNames {
+    /// From when to when.
+    pub range: TimeRange,
+    /// By what.
+    pub by: TopBy,
+    /// How many.
+    pub count: usize,
 }
 
 /// The databases of one process, as one query sees them.
@@ -121,6 +136,12 @@ pub trait Session: Sync {
 
     /// Makes a database if it does not exist, and changes the settings that are given.
     fn set_up_database(&self, database: &str, settings: &DatabaseSettings) -> Result<(), QueryError>;
+
+    /// When the names of a regular database, or one of them, are valid: by name and time.
+    fn name_validity(&self, database: &str, name: Option<&str>) -> Result<Vec<NameValidity>, QueryError>;
+
+    /// The names of a regular database with the largest values over some time, the largest first.
+    fn top_names(&self, database: &str, request: &TopNames) -> Result<Vec<(String, EpochValue)>, QueryError>;
 
     /// Drops a database with all its rows; returns whether there was one.
     fn drop_database(&self, database: &str) -> Result<bool, QueryError>;

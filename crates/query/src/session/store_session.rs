@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use access::grant::Right;
-use model::{Field, Labels, Matcher, TimeRange, ValueType};
+use model::{Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
 use platform::Clock;
-use store::{SelectedGroup, Store, StoreError, TableSchema, TableSelection};
+use store::{EpochValue, NameValidity, SelectedGroup, Store, StoreError, TableSchema, TableSelection};
 
-use super::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup};
+use super::regular::RegularSettings;
+use super::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup, TopNames};
 use crate::execute::{self, Context};
 use crate::plan::{Scan, Selector};
+use crate::series::regular::{NAME_TAG, RegularSource};
 use crate::series::selection;
 use crate::views::{RefreshRequest, SourceDelete, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus};
 use crate::{BinCache, Budget, Frame, Helpers, LastRows, Outcome, Plan, QueryError, Reads, ViewUse};
@@ -163,6 +165,9 @@ impl Session for StoreSession<'_> {
 
     fn tables(&self, database: &str) -> Result<Vec<String>, QueryError> {
         let (database, _) = selection::reach(database, &[], self.budget)?;
+        if RegularSource::of(self.host.store, database).is_some() {
+            return Ok(vec![database.to_owned()]);
+        }
         let mut tables = self.host.store.tables(database)?;
         if self.is_narrowed(database) {
             let mut readable = Vec::new();
@@ -187,6 +192,10 @@ impl Session for StoreSession<'_> {
             let fields = definition.shown_fields().cloned().collect();
             return Ok(Some(TableSchema { name: definition.name.clone(), tags: definition.labels().to_vec(), fields }));
         }
+        if let Some(source) = RegularSource::of(self.host.store, database) {
+            let (database, _) = selection::reach(database, &[], self.budget)?;
+            return Ok((database == name).then(|| source.table()));
+        }
         let scope = self.budget.scope();
         if !scope.may(Right::Read, database) && scope.may(Right::Write, database) {
             // An INSERT looks at the columns that it is for.
@@ -207,6 +216,10 @@ impl Session for StoreSession<'_> {
             self.budget.give_back(self.budget.samples().saturating_sub(held) as usize);
             let group = |frame: Frame| TableGroup { tags: frame.labels, fields: fields.clone() };
             return Ok(outcome.frames.into_iter().map(group).collect());
+        }
+        let regular = self.read(database, |context| execute::regular_groups(scan, context), |_| Reads::default())?;
+        if let Some(groups) = regular {
+            return Ok(groups);
         }
         let groups = self.read(database, |context| execute::table_groups(scan, context), |_| Reads::default())?;
         let group = |group: SelectedGroup| TableGroup {
@@ -253,6 +266,11 @@ impl Session for StoreSession<'_> {
 
     fn delete(&self, database: &str, table: &str, selectors: &[Selector], range: &TimeRange) -> Result<(), QueryError> {
         self.require(Right::Admin, database)?;
+        if self.host.store.regular(database).is_some() {
+            let message =
+                "series of a regular database are not deleted by rows: remove their names, or let retention take them";
+            return Err(QueryError::Invalid(message.to_owned()));
+        }
         if let Some(view) = self.host.views.and_then(|views| views.view_of_table(database, table)) {
             let name = &view.definition.name;
             let message = format!("{name:?} is a materialised view: its rows are computed from those of its source");
@@ -315,8 +333,18 @@ impl Session for StoreSession<'_> {
         if !is_known || is_change {
             self.require(if is_change { Right::Admin } else { Right::Create }, database)?;
         }
+        let known = self.host.store.regular(database);
+        let definition = settings.regular.over(known).map_err(QueryError::Invalid)?;
+        if definition.is_some() && settings.folds.as_ref().is_some_and(|folds| !folds.is_empty()) {
+            let message = "a regular database is not folded: set retention, and keep means in another database";
+            return Err(QueryError::Invalid(message.to_owned()));
+        }
+        if let Some(definition) = definition.filter(|definition| known.as_ref() != Some(definition)) {
+            self.host.store.define_regular(database, &definition).map_err(storage)?;
+        }
         self.host.writer.make_database(database)?;
-        if *settings == DatabaseSettings::default() {
+        if (DatabaseSettings { regular: RegularSettings::default(), ..settings.clone() }) == DatabaseSettings::default()
+        {
             return Ok(());
         }
         let mut policy = self.host.store.policy(database).unwrap_or_default();
@@ -326,6 +354,24 @@ impl Session for StoreSession<'_> {
         match self.host.views {
             Some(views) => views.set_policy(database, &policy),
             None => self.host.store.set_policy(database, &policy).map_err(storage),
+        }
+    }
+
+    fn name_validity(&self, database: &str, name: Option<&str>) -> Result<Vec<NameValidity>, QueryError> {
+        let matchers: Vec<Matcher> =
+            name.map(|name| Matcher::new(NAME_TAG, MatchOp::Equal, name)).into_iter().collect();
+        match RegularSource::of(self.host.store, database) {
+            Some(source) => source.validity(&matchers, self.budget),
+            None => {
+                Err(QueryError::Invalid(format!("the database {database} is not regular: its series have no validity")))
+            }
+        }
+    }
+
+    fn top_names(&self, database: &str, request: &TopNames) -> Result<Vec<(String, EpochValue)>, QueryError> {
+        match RegularSource::of(self.host.store, database) {
+            Some(source) => source.top(request, self.budget),
+            None => Err(QueryError::Invalid(format!("the database {database} is not regular"))),
         }
     }
 
@@ -370,6 +416,10 @@ impl Session for StoreSession<'_> {
         definition.narrow(scope.matchers(Right::Read, &database).iter());
         definition.maker = scope.name.to_string();
         definition.check()?;
+        if self.host.store.regular(&database).is_some() {
+            let message = "materialised views of regular databases are not supported: query the database itself";
+            return Err(QueryError::Invalid(message.to_owned()));
+        }
         // One of the name that cannot be read is an error.
         self.readable_view(&database, &definition.name)?;
         if definition.is_exposed() && self.host.store.table(&database, &definition.name)?.is_some() {

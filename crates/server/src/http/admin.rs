@@ -8,10 +8,10 @@ use axum::Extension;
 use axum::extract::{Path, Request, State as From};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use db::{DatabasePolicy, StoreError};
+use db::{DatabasePolicy, EpochKind, EpochValue, StoreError};
 use model::TimeRange;
 use platform::objects::ObjectOptions;
-use query::{Budget, FOLDED_WARNING};
+use query::{Budget, FOLDED_WARNING, RegularSettings};
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
@@ -142,7 +142,7 @@ pub(crate) async fn databases(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, ApiError> {
     let list = move |state: &State| {
-        let of = |name: &String| state.db.policy(name).map(|policy| policy_json(name, &policy));
+        let of = |name: &String| state.db.policy(name).map(|policy| shown(state, name, &policy));
         let databases = state.db.databases();
         let found: Vec<Value> = databases.iter().filter(|name| caller.scope.sees(name)).filter_map(of).collect();
         Value::from(found)
@@ -156,7 +156,7 @@ pub(crate) async fn database(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, ApiError> {
     match state.db.policy(&name).filter(|_| caller.scope.sees(&name)) {
-        Some(policy) => Ok(json::success(&policy_json(&name, &policy).to_string(), &[], &[])),
+        Some(policy) => Ok(json::success(&shown(&state, &name, &policy).to_string(), &[], &[])),
         None => Err(ApiError::not_found(format!("there is no database {name:?}"))),
     }
 }
@@ -170,7 +170,7 @@ pub(crate) async fn put_database(
     let parts = extract(&state, request).await?;
     let change = PolicyChange::read(&parts.body)?;
     let policy = change_policy(&state, &parts.caller, &name, change).await?;
-    Ok(json::success(&policy_json(&name, &policy).to_string(), &[], &[]))
+    Ok(json::success(&shown(&state, &name, &policy).to_string(), &[], &[]))
 }
 
 /// Makes a database or changes its policy, if the caller may; the policy then.
@@ -188,6 +188,11 @@ pub(super) async fn change_policy(
     state.sign_in.audit.note(state.db.now_ns(), Event::SettingsChanged, caller.actor(), &detail);
     let name = name.to_owned();
     let set = move |state: &State| {
+        if let Some(definition) = change.regular.over(state.db.regular(&name)).map_err(StoreError::Invalid)?
+            && state.db.regular(&name) != Some(definition)
+        {
+            state.db.define_regular(&name, &definition)?;
+        }
         let policy = change.over(state.db.policy(&name).unwrap_or_default());
         state.db.set_policy(&name, &policy)?;
         Ok(state.db.policy(&name).unwrap_or_default())
@@ -266,12 +271,30 @@ fn policy_json(name: &str, policy: &DatabasePolicy) -> Value {
     shown
 }
 
+/// A database's policy, and its definition if it is regular.
+fn shown(state: &State, name: &str, policy: &DatabasePolicy) -> Value {
+    let mut shown = policy_json(name, policy);
+    if let Some(definition) = state.db.regular(name) {
+        shown["interval"] = Value::from(duration_text(definition.interval_ns / NS_PER_MS));
+        shown["start"] = Value::from(query::time::format_rfc3339_us(definition.start_ns));
+        shown["value"] = Value::from(if definition.kind == EpochKind::Int { "int" } else { "float" });
+        shown["missing"] = match definition.missing {
+            None => Value::from("null"),
+            Some(EpochValue::Int(value)) => Value::from(value.to_string()),
+            Some(EpochValue::Float(value)) => Value::from(value.to_string()),
+        };
+        shown["overwrite"] = Value::from(if definition.may_overwrite { "allow" } else { "refuse" });
+    }
+    shown
+}
+
 /// What a request says of a policy.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct PolicyChange {
     retention_ns: Option<i64>,
     folds: Option<Vec<(i64, i64)>>,
     is_strict: Option<bool>,
+    regular: RegularSettings,
 }
 
 impl PolicyChange {
@@ -293,6 +316,11 @@ impl PolicyChange {
             if name == "strict_folds" {
                 let is_strict = value.as_bool().ok_or_else(|| bad(&format!("{name:?} is neither true nor false")))?;
                 change.is_strict = Some(is_strict);
+                continue;
+            }
+            if RegularSettings::NAMES.contains(&name.as_str()) {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                change.regular.set(name, &text).map_err(|why| bad(&why))?;
                 continue;
             }
             let text = value.as_str().ok_or_else(|| bad(&format!("{name:?} is not a string")))?;

@@ -10,6 +10,7 @@
 //! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
 //! * [`rrd`](self::rrd): RRDtool's files
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
+//! * [`epochs`]: regular databases
 //! * [`tail`]: live streams · [`triggers`]: states of triggers and subscriptions · [`deliveries`]: their accounts and statements
 //! * [`scraping`]: a `prometheus.yml` that the server runs, its targets · [`page`]: the web page
 
@@ -17,6 +18,7 @@ pub(crate) mod admin;
 pub(crate) mod body;
 pub(crate) mod compression;
 mod deliveries;
+pub(crate) mod epochs;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod federate;

@@ -13,6 +13,7 @@ use axum::routing::{MethodRouter, get, post, put};
 use crate::error::ApiError;
 use crate::http::admin;
 use crate::http::compression;
+use crate::http::epochs;
 use crate::http::export;
 use crate::http::federate;
 use crate::http::flux;
@@ -121,6 +122,9 @@ fn reads() -> Vec<Route> {
         Route::new("/api/v1/status/tsdb", Read, get(status::tsdb)),
         Route::new("/api/v1/status/buildinfo", SignIn, get(status::build_info)),
         Route::new("/api/v1/views", Read, get(views::list)),
+        Route::new("/api/v1/epoch/values", Read, get(epochs::values)),
+        Route::new("/api/v1/epoch/top", Read, get(epochs::top)),
+        Route::new("/api/v1/epoch/series", Read, get(epochs::series)),
         Route::new("/metrics", ServerAdmin, get(status::metrics)),
     ]
 }
@@ -211,6 +215,8 @@ fn writes() -> Vec<Route> {
             put(write::push::push).post(write::push::push).delete(write::push::delete),
         ),
         Route::new("/imp", Write, post(write::questdb::imp)),
+        Route::new("/api/v1/epoch", Write, post(epochs::write)),
+        Route::new("/api/v1/epoch/remove", Write, post(epochs::remove)),
         Route::new("/api/v1/import", Write, post(write::imports::json_lines)),
         Route::new("/api/v1/import/csv", Write, post(write::imports::csv)),
         Route::new("/api/v1/import/native", Write, post(write::imports::native)),

@@ -9,6 +9,7 @@ mod browsers;
 mod certificates;
 mod corpus;
 mod deliveries;
+mod epochs;
 mod forwarding;
 mod grpc;
 mod harness;

@@ -15,7 +15,7 @@ use crate::select::lower;
 use crate::syntax::questdb::ttl_ns;
 
 /// Something to be done to databases or rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Change {
     /// Makes a database.
     CreateDatabase {

@@ -6,6 +6,7 @@ mod conflict;
 mod create;
 mod insert;
 mod pending;
+mod regular;
 mod returning;
 mod row_program;
 mod session;
@@ -327,6 +328,9 @@ impl Run<'_> {
                 Some(Relation::of_texts(&names, tables.into_iter().enumerate().map(row)))
             }
             ("materialized_views", []) => Some(self.materialized_views()?),
+            ("series_validity", []) => Some(regular::validity(self, None)?),
+            ("series_validity", [name]) => Some(regular::validity(self, Some(&name.to_string()))?),
+            ("series_top", arguments) => Some(regular::top(self, arguments)?),
             ("table_columns", [table]) => Some(self.columns(&table.to_string())?),
             _ => None,
         })

@@ -11,6 +11,10 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use crate::error::SqlError;
 
+/// What may be set.
+const NAMES: &str =
+    "retention, folds, strict_folds, or for regular databases interval, start, value, missing or overwrite";
+
 /// Steps of folding.
 const FOLDS_MAX: usize = 8;
 const NS_PER_DAY: i64 = 86_400_000_000_000;
@@ -82,7 +86,7 @@ fn settings(tokens: &[TokenWithSpan], mut place: usize, settings: &mut DatabaseS
     place += usize::from(is_open);
     loop {
         let Some(Token::Word(name)) = token(place) else {
-            return error(tokens, place, "retention, folds or strict_folds");
+            return error(tokens, place, NAMES);
         };
         let at_name = place;
         place += 1;
@@ -97,6 +101,10 @@ fn settings(tokens: &[TokenWithSpan], mut place: usize, settings: &mut DatabaseS
             }
             (Some(Token::Number(number, _)), _) => number.clone(),
             (Some(Token::Word(word)), _) => word.value.clone(),
+            (Some(Token::Minus), Some(Token::Number(number, _))) => {
+                place += 1;
+                format!("-{number}")
+            }
             _ => return error(tokens, place, "a value such as '30d'"),
         };
         place += 1;
@@ -104,7 +112,11 @@ fn settings(tokens: &[TokenWithSpan], mut place: usize, settings: &mut DatabaseS
             "retention" => settings.retention_ns = Some(retention(&value)?),
             "folds" => settings.folds = Some(folds(&value)?),
             "strict_folds" => settings.strict_folds = Some(flag(&value)?),
-            _ => return error(tokens, at_name, "retention, folds or strict_folds"),
+            name => {
+                if !settings.regular.set(name, &value).map_err(SqlError::Invalid)? {
+                    return error(tokens, at_name, NAMES);
+                }
+            }
         }
         match token(place) {
             Some(Token::Comma) => place += 1,
@@ -162,6 +174,8 @@ mod tests {
     use sqlparser::dialect::PostgreSqlDialect;
     use sqlparser::tokenizer::Tokenizer;
 
+    use query::{EpochKind, MissingValue, RegularSettings};
+
     use super::*;
 
     #[test]
@@ -170,7 +184,7 @@ mod tests {
         let settings = |retention_ns, folds: Option<&[(i64, i64)]>| DatabaseSettings {
             retention_ns,
             folds: folds.map(<[_]>::to_vec),
-            strict_folds: None,
+            ..DatabaseSettings::default()
         };
         let minute = 60_000_000_000;
         let cases = [
@@ -183,10 +197,24 @@ mod tests {
             ("ALTER DATABASE a SET retention TO forever, folds = ''", Ok((settings(Some(0), Some(&[])), true))),
             ("ALTER DATABASE a SET (retention = '6 months')", Ok((settings(Some(180 * DAY), None), true))),
             ("ALTER DATABASE a RENAME TO b", Err("Expected: SET retention")),
+            ("ALTER DATABASE a SET durability = 'x'", Err("missing or overwrite, found: durability")),
             (
-                "ALTER DATABASE a SET durability = 'x'",
-                Err("Expected: retention, folds or strict_folds, found: durability"),
+                "CREATE DATABASE dns WITH (interval = '5m', value = float, missing = -1, overwrite = refuse)",
+                Ok((
+                    DatabaseSettings {
+                        regular: RegularSettings {
+                            interval_ns: Some(5 * minute),
+                            kind: Some(EpochKind::Float),
+                            missing: Some(MissingValue::Number(-1.0)),
+                            may_overwrite: Some(false),
+                            ..RegularSettings::default()
+                        },
+                        ..DatabaseSettings::default()
+                    },
+                    false,
+                )),
             ),
+            ("CREATE DATABASE dns WITH (interval = 5)", Err("interval: \"5\" is no length of time")),
             ("CREATE DATABASE a WITH (retention = '30d'", Err("Expected: ), found: the end")),
             ("CREATE DATABASE a WITH retention = 'soon'", Err("\"soon\" is no length of time")),
             ("CREATE DATABASE a WITH retention = '-3d'", Err("\"-3d\" is no length of time")),

@@ -5,6 +5,7 @@
 //! Layout: `docs/formats/manifest.md`.
 
 mod commit;
+mod epochs;
 pub(crate) mod twin;
 
 mod file;
@@ -16,11 +17,13 @@ use codec::{DecodeError, Reader, varint};
 use model::TimeRange;
 
 use crate::Loss;
+use crate::epochs::definition::RegularDefinition;
 use crate::error;
 use crate::part::{PartInfo, PartLocations};
 use crate::retention::deletes::Delete;
 use crate::retention::policy::DatabasePolicy;
 
+pub(crate) use epochs::{EpochEdit, EpochFileInfo};
 pub(crate) use file::Manifest;
 
 const MAGIC: &[u8; 8] = b"THWGMANI";
@@ -94,6 +97,8 @@ pub(crate) enum Edit {
     PutDocument { kind: String, name: String, bytes: Arc<[u8]> },
     /// A named document does not exist any more.
     RemoveDocument { kind: String, name: String },
+    /// Regular databases and their files of epochs.
+    Epochs(EpochEdit),
 }
 
 /// A part that is past keeping and whose file is still there.
@@ -136,6 +141,12 @@ pub(crate) struct State {
     pub(crate) log_gaps: BTreeSet<(u32, u64)>,
     /// Small documents of the layers above, by kind and name: accounts, say.
     pub(crate) documents: BTreeMap<(String, String), Arc<[u8]>>,
+    /// Regular databases.
+    pub(crate) regular: BTreeMap<u32, RegularDefinition>,
+    /// Files of epochs by their numbers, those in the trash among them.
+    pub(crate) epoch_files: BTreeMap<u64, EpochFileInfo>,
+    /// Those in the trash, and since when.
+    pub(crate) epoch_trash: BTreeMap<u64, i64>,
 }
 
 impl State {
@@ -215,6 +226,7 @@ impl State {
             Edit::RemoveDocument { kind, name } => {
                 self.documents.remove(&(kind.clone(), name.clone()));
             }
+            Edit::Epochs(edit) => edit.apply(self),
         }
     }
 
@@ -263,6 +275,7 @@ impl State {
             bytes: bytes.clone(),
         };
         edits.extend(self.documents.iter().map(document));
+        edits.extend(epochs::snapshot(self).map(Edit::Epochs));
         edits
     }
 }
@@ -275,6 +288,9 @@ pub(crate) fn folder_label(state: &State, edits: &[Edit]) -> Vec<u8> {
     let ids: Vec<u64> = state.parts.keys().copied().collect();
     state.parts.retain(|id, info| info.level > 0 && *id != info.file);
     state.documents.clear();
+    // Files of epochs stay in the folder: parts cannot tell of them.
+    state.epoch_files.clear();
+    state.epoch_trash.clear();
     let mut payload = Vec::new();
     varint::push(&mut payload, ids.len() as u64);
     ids.iter().for_each(|id| varint::push(&mut payload, *id));
@@ -491,6 +507,7 @@ fn push_edit(edit: &Edit, out: &mut Vec<u8>) {
             push_text(kind, out);
             push_text(name, out);
         }
+        Edit::Epochs(edit) => edit.encode(out),
     }
 }
 
@@ -542,6 +559,7 @@ fn take_edit(reader: &mut Reader<'_>) -> Result<Edit, DecodeError> {
             Edit::PutDocument { kind, name, bytes: reader.bytes(length)?.into() }
         }
         31 => Edit::RemoveDocument { kind: take_text(reader)?, name: take_text(reader)? },
+        tag @ epochs::TAG_MIN..=epochs::TAG_MAX => Edit::Epochs(EpochEdit::decode(tag, reader)?),
         // Its checksum is right: the program that wrote it knew what it means.
         _ => return Err(reader.error(error::NEWER)),
     })

@@ -17,6 +17,7 @@ impl Store {
         };
         // Rows first: a crash in between leaves a database without rows, not rows without a database.
         self.delete_all(id)?;
+        self.drop_regular(id)?;
         self.forget_table_ttls(name, None)?;
         self.with_catalog(|state, entries| {
             entries.extend(state.catalog.drop_database(id));

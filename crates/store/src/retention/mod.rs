@@ -113,6 +113,11 @@ impl Store {
         Some(self.retention.policies.read().get(&id).cloned().unwrap_or_default())
     }
 
+    /// How a database keeps its data, by its number.
+    pub(crate) fn policy_of(&self, database: DatabaseId) -> DatabasePolicy {
+        self.retention.policies.read().get(&database).cloned().unwrap_or_default()
+    }
+
     /// Returns whether there is a database of a name.
     pub fn has_database(&self, database: &str) -> bool {
         self.catalog.read().catalog.database(database).is_some()

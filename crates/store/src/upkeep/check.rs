@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use platform::{Files, Mapped, Platform};
 
+use crate::epochs;
 use crate::flush::segment::{GroupsFile, copies, damaged_segment, open_groups, read_catalog};
 use crate::log::frame::Frame;
 use crate::log::reader::{Finding, Scan, SegmentBytes};
 use crate::log::{LOG_SEGMENT_BYTES_MAX, note, record, segment_path as log_path};
-use crate::manifest::State;
 use crate::manifest::twin;
+use crate::manifest::{EpochFileInfo, State};
 use crate::part::{Part, PartData, PartInfo};
 use crate::tier::parts::{ObjectTierOptions, part_key, prefix, tail_path};
 use crate::tier::{Tier, TierOptions};
@@ -80,6 +81,9 @@ pub fn check(
     for (id, shard) in &state.segments {
         check.index(*id, *shard)?;
     }
+    for (number, info) in &state.epoch_files {
+        check.epochs(*number, *info)?;
+    }
     check.log(&state)?;
     check.partitions(&state);
     for part in state.parts_with_trash() {
@@ -148,6 +152,12 @@ impl Check<'_> {
             self.report.damages.extend(found);
         }
         Ok(())
+    }
+
+    fn epochs(&mut self, number: u64, info: EpochFileInfo) -> Result<(), StoreError> {
+        let looked = epochs::open::check_file(self.files, self.directory, number, info);
+        let path = epochs::file::path_of(self.directory, number);
+        self.note(&path, looked, |state| state.epoch_files.contains_key(&number))
     }
 
     /// Returns whether the manifest agrees with itself: rows are inside their partitions, partitions of level 2 do not overlap.

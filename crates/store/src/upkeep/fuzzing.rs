@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+pub use crate::epochs::fuzz::fuzz as epochs;
 pub use crate::journal::file::fuzz as journal;
 pub use crate::log::record::fuzz as log_record;
 pub use crate::manifest::fuzz as manifest;

@@ -7,6 +7,7 @@ use index::Catalog;
 use model::TimeRange;
 use platform::{Files, OpenMode, Platform};
 
+use crate::epochs::file::{FOLDER as EPOCHS, path_of as epoch_path};
 use crate::flush::segment::{copies, read_catalog, segment_path};
 use crate::log::cursor::retained_number;
 use crate::log::segment_number;
@@ -142,14 +143,15 @@ pub(crate) fn named_files(directory: &Path, state: &State) -> BTreeSet<PathBuf> 
         if part.locations.local { part_path(directory, part.file) } else { tail_path(directory, part.id) }
     };
     let parts = state.parts_with_trash().map(of_part);
-    parts.chain(state.segments.keys().flat_map(|id| copies(directory, *id))).collect()
+    let epochs = state.epoch_files.keys().map(|number| epoch_path(directory, *number));
+    parts.chain(state.segments.keys().flat_map(|id| copies(directory, *id))).chain(epochs).collect()
 }
 
 /// Files in the folders of parts and of the index that the manifest does not name.
 pub(crate) fn unnamed(files: &dyn Files, directory: &Path, state: &State) -> Result<Vec<String>, StoreError> {
     let named = named_files(directory, state);
     let mut unnamed = Vec::new();
-    for folder in ["parts", "index"].map(|name| directory.join(name)) {
+    for folder in ["parts", "index", EPOCHS].map(|name| directory.join(name)) {
         for name in list(files, &folder)? {
             let path = folder.join(name);
             if !named.contains(&path) {

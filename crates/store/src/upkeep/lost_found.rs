@@ -1,5 +1,6 @@
 //! `lost+found`: whole files that no manifest names. They are set aside, within a number of bytes, until an operator has looked at them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use model::TimeRange;
@@ -78,9 +79,8 @@ pub(crate) fn set_aside(
     }
     let sync = |folder: &Path| files.sync_directory(folder).map_err(StoreError::io("sync folder", folder));
     sync(&folder)?;
-    for from in ["parts", "index"] {
-        sync(&directory.join(from))?;
-    }
+    let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+    folders.into_iter().try_for_each(sync)?;
     let mut sizes = Vec::new();
     for name in earlier {
         let path = folder.join(name);

@@ -38,7 +38,9 @@ impl Store {
 
     pub(crate) fn merge_parts(&self, is_forced: bool) -> Result<bool, StoreError> {
         self.observe_time();
-        let mut worked = self.with_reserve(|| Ok(self.drop_expired()? | self.empty_trash()?))?;
+        let mut worked = self.with_reserve(|| {
+            Ok(self.drop_expired()? | self.empty_trash()? | self.drop_expired_epochs()? | self.empty_epoch_trash()?)
+        })?;
         // Reported at the end: what cannot be deleted must not keep merges from giving room back.
         let expired = self.delete_expired_rows();
         self.save_time_if_due()?;
@@ -46,6 +48,7 @@ impl Store {
             worked |= self.merge_if_due(shard, is_forced)?;
             worked |= self.merge_groups_if_due(shard)?;
         }
+        worked |= self.merge_epochs()?;
         self.fit_partitions()?;
         // After the merges: a full disk, on which no copy can be written, must not keep them from giving room back.
         worked |= self.repair_index()?;

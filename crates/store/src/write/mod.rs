@@ -184,6 +184,7 @@ impl Store {
     ) -> Result<WriteReport, StoreError> {
         admit(batch)?;
         let database = self.database_id(database)?;
+        self.check_not_regular(database)?;
         self.register_metadata(database, &batch.metadata)?;
         self.write_exemplars(database, batch)?;
         loop {

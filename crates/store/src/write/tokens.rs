@@ -100,6 +100,7 @@ impl Store {
     ) -> Result<Vec<Token>, StoreError> {
         check_registrations(series.len())?;
         let id = self.database_id(database)?;
+        self.check_not_regular(id)?;
         let value = [Field { name: VALUE_FIELD.to_owned(), value_type: ValueType::F64 }];
         let mut groups = Vec::with_capacity(series.len());
         let mut last: Option<(&str, u32, Vec<Slot>)> = None;
@@ -137,6 +138,7 @@ impl Store {
     ) -> Result<(Vec<Token>, GroupLayout), StoreError> {
         check_registrations(groups.len())?;
         let id = self.database_id(database)?;
+        self.check_not_regular(id)?;
         let (number, slots) = self.resolve_members(id, measurement, members)?;
         let types = members.iter().map(|(field, _)| field.value_type);
         let columns = slots.iter().copied().zip(types).collect();

@@ -12,6 +12,7 @@ const HEADER_BYTES: usize = 16;
 pub(super) enum FileKind {
     Part,
     Segment,
+    Epochs,
 }
 
 /// A file of a backup.
@@ -44,6 +45,7 @@ impl BackupList {
             payload.push(match file.kind {
                 FileKind::Part => 0,
                 FileKind::Segment => 1,
+                FileKind::Epochs => 2,
             });
             varint::push(&mut payload, file.id);
             varint::push(&mut payload, file.bytes);
@@ -97,7 +99,8 @@ fn take_file(reader: &mut Reader<'_>) -> Result<BackupFile, DecodeError> {
     let kind = match reader.byte()? {
         0 => FileKind::Part,
         1 => FileKind::Segment,
-        _ => return Err(reader.error("expected a part or an index segment")),
+        2 => FileKind::Epochs,
+        _ => return Err(reader.error("expected a part, an index segment or a file of epochs")),
     };
     Ok(BackupFile { kind, id: reader.varint()?, bytes: reader.varint()?, checksum: reader.u32()? })
 }
@@ -109,7 +112,7 @@ mod tests {
     #[test]
     fn a_list_comes_back_and_any_flipped_bit_or_cut_is_seen() {
         let file = |kind, id| BackupFile { kind, id, bytes: 300 * id, checksum: 0xdead_beef };
-        let files = vec![file(FileKind::Segment, 1), file(FileKind::Part, 700)];
+        let files = vec![file(FileKind::Segment, 1), file(FileKind::Part, 700), file(FileKind::Epochs, 9)];
         let list = BackupList { created_ns: -5, sequence: 900, files, manifest: b"manifest".to_vec() };
         let bytes = list.encode();
         assert_eq!(BackupList::decode(&bytes), Ok(list));

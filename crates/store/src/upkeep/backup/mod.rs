@@ -20,6 +20,8 @@ use std::sync::Arc;
 use platform::objects::Objects;
 use platform::{File, Mapped};
 
+use crate::epochs;
+use crate::epochs::file::EpochFile;
 use crate::head::shard::ShardState;
 use crate::manifest::State;
 use crate::part::{BlockHandle, Part, PartData, PartLocations};
@@ -61,6 +63,7 @@ struct Pinned {
     /// By the number of their file.
     parts: BTreeMap<u64, Arc<Part>>,
     segments: BTreeMap<u64, Mapped>,
+    epochs: BTreeMap<u64, EpochFile>,
 }
 
 impl Store {
@@ -109,9 +112,12 @@ impl Store {
         // What was set aside and nothing newer: rows that writers have appended since are beyond the sequence id.
         self.shards.iter().try_for_each(|shard| self.flush_once(shard).map(|_| ()))?;
         for _ in 0..PIN_ATTEMPTS_MAX {
-            let state = self.manifest.lock().state.clone();
-            if let Some((parts, segments)) = self.pin_files(&state)? {
-                return Ok(Pinned { state: backup_state(state, sequence), sequence, parts, segments });
+            let state = backup_state(self.state_with_ended_epochs()?, sequence);
+            let files = &*self.platform.files;
+            if let Some((parts, segments)) = self.pin_files(&state)?
+                && let Some(epochs) = epochs::open::open_named(files, &self.options.directory, &state)?
+            {
+                return Ok(Pinned { state, sequence, parts, segments, epochs });
             }
             // A merge is between its commit and its last step.
             std::thread::yield_now();
@@ -178,6 +184,11 @@ fn backup_state(mut state: State, sequence: u64) -> State {
     state.log_released = 0;
     // What is past keeping is not copied.
     state.trash.clear();
+    for number in std::mem::take(&mut state.epoch_trash).into_keys() {
+        state.epoch_files.remove(&number);
+    }
+    // Begun since all were ended: what is in them was written after the backup's moment.
+    state.epoch_files.retain(|_, info| info.end.is_some());
     state.parts.values_mut().for_each(|part| part.locations = PartLocations { local: true, object: false });
     // Sequence ids go on after all that stand in the backup, deletes among them.
     let last = state.deletes.keys().map(|(_, sequence)| *sequence).max().unwrap_or(0).max(sequence);
@@ -200,6 +211,10 @@ fn sources(pinned: &Pinned) -> Result<Vec<(FileKind, u64, u64, Box<dyn File>)>, 
         };
         sources.push((FileKind::Part, *id, bytes, Box::new(PartFile(part.clone()))));
     }
+    for (number, file) in &pinned.epochs {
+        let end = pinned.state.epoch_files.get(number).and_then(|info| info.end).unwrap_or(0);
+        sources.push((FileKind::Epochs, *number, end, Box::new(ReadOnly(file.file.clone()))));
+    }
     Ok(sources)
 }
 
@@ -208,6 +223,9 @@ struct PartFile(Arc<Part>);
 
 /// A mapped index segment.
 struct MappedFile(Mapped);
+
+/// A file that another thread may have open for writing.
+struct ReadOnly(Arc<dyn File>);
 
 fn read_only() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "a file of a backup is only read")
@@ -239,6 +257,24 @@ impl File for PartFile {
             PartData::Local { file, .. } => file.size_bytes(),
             PartData::Object { bytes, .. } => Ok(*bytes),
         }
+    }
+}
+
+impl File for ReadOnly {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, _data: &[u8], _offset: u64) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        self.0.size_bytes()
     }
 }
 

@@ -43,7 +43,7 @@ pub fn prune(target: &dyn Objects, keep: usize) -> Result<PruneReport, StoreErro
     }
     let mut report =
         PruneReport { backups_kept: kept.len() as u64, backups_removed: old.len() as u64, ..PruneReport::default() };
-    for name in ["parts", "index"] {
+    for name in ["parts", "index", "epochs"] {
         for object in list_all(target, &folder.folder(name))?.iter().filter(|object| !needed.contains(&object.key)) {
             target.delete(&object.key).map_err(StoreError::Objects)?;
             report.files_removed += 1;

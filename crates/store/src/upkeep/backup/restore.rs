@@ -8,6 +8,7 @@ use platform::{Files, LockError, OpenMode, Platform};
 
 use super::list::{BackupFile, BackupList, FileKind};
 use super::store::{Target, check_checksum, corrupt, latest, read_backup, read_whole};
+use crate::epochs::file::{FOLDER as EPOCHS, path_of as epoch_path};
 use crate::flush::segment::segment_path;
 use crate::manifest::{Manifest, State};
 use crate::upkeep::inspect::list;
@@ -89,7 +90,8 @@ fn unknown(source: &dyn Objects, name: &str) -> StoreError {
 
 /// Makes a folder, or finds an empty one, and keeps others out of it while the answer lives.
 pub(super) fn make_folder(files: &dyn Files, directory: &Path) -> Result<Box<dyn Send + Sync>, StoreError> {
-    for folder in [directory.to_owned(), directory.join("log"), directory.join("parts"), directory.join("index")] {
+    let folders = ["log", "parts", "index", EPOCHS].map(|name| directory.join(name));
+    for folder in std::iter::once(directory.to_owned()).chain(folders) {
         files.create_directory(&folder).map_err(StoreError::io("create folder", &folder))?;
     }
     let lock_path = directory.join("LOCK");
@@ -102,10 +104,10 @@ pub(super) fn make_folder(files: &dyn Files, directory: &Path) -> Result<Box<dyn
 }
 
 fn check_empty(files: &dyn Files, directory: &Path) -> Result<(), StoreError> {
-    let own = ["LOCK", "log", "parts", "index"];
+    let own = ["LOCK", "log", "parts", "index", EPOCHS];
     let mut found: Vec<String> =
         list(files, directory)?.into_iter().filter(|name| !own.contains(&name.as_str())).collect();
-    for folder in ["log", "parts", "index"] {
+    for folder in ["log", "parts", "index", EPOCHS] {
         found.extend(list(files, &directory.join(folder))?.into_iter().map(|name| format!("{folder}/{name}")));
     }
     match found.first() {
@@ -121,6 +123,7 @@ fn local_path(directory: &Path, file: &BackupFile) -> PathBuf {
     match file.kind {
         FileKind::Part => part_path(directory, file.id),
         FileKind::Segment => segment_path(directory, file.id),
+        FileKind::Epochs => epoch_path(directory, file.id),
     }
 }
 
@@ -138,7 +141,7 @@ fn write_files(
         write_file(files, target, file, &local_path(directory, file))?;
         meter.add(file.bytes);
     }
-    for folder in [directory.join("parts"), directory.join("index")] {
+    for folder in ["parts", "index", EPOCHS].map(|name| directory.join(name)) {
         files.sync_directory(&folder).map_err(StoreError::io("sync folder", &folder))?;
     }
     Ok(())

@@ -43,6 +43,7 @@ impl<'a> Target<'a> {
         match kind {
             FileKind::Part => format!("{}/parts/{id:010}.part", self.prefix),
             FileKind::Segment => format!("{}/index/{id:010}.segment", self.prefix),
+            FileKind::Epochs => format!("{}/epochs/{id:010}.epochs", self.prefix),
         }
     }
 
@@ -57,7 +58,7 @@ impl<'a> Target<'a> {
         };
         let list = read_backup(self.objects, &newest)?;
         let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
-        for folder in ["parts", "index"] {
+        for folder in ["parts", "index", "epochs"] {
             let objects = list_all(self.objects, &self.folder(folder))?;
             sizes.extend(objects.into_iter().map(|object| (object.key, object.size_bytes)));
         }

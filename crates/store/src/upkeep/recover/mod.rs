@@ -15,6 +15,7 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::cache::Caches;
 use crate::compaction::throttle::Throttle;
+use crate::epochs;
 use crate::flush::index_copies::IndexTwins;
 use crate::flush::segment;
 use crate::flush::segment::GroupsFile;
@@ -94,6 +95,7 @@ struct Opened {
     object_tier: Option<ObjectTier>,
     exemplars: Exemplars,
     producers: Producers,
+    regular: epochs::open::Databases,
     recovery: Recovery,
     health: Arc<Health>,
     twins: Arc<IndexTwins>,
@@ -151,6 +153,7 @@ impl Store {
             log: Box::new(log),
             cursors,
             shards: opened.shards,
+            regular: RwLock::new(std::mem::take(&mut opened.regular)),
             retention: Retention::new(&manifest.state, trusted_time),
             manifest: Mutex::new(manifest),
             flushing: Mutex::new(()),
@@ -249,7 +252,8 @@ impl Opened {
         let newest_ns = shards.iter().map(|shard| shard.state.lock().newest_ns).collect();
         let journal = options.journal_is_saved.then(|| Continued::read(&platform, &options, state.epoch, newest_ns));
         let journal = journal.flatten();
-        let losses = losses.into_iter().map(|loss| (loss, None)).collect();
+        let epochs = epochs::open::open(&*files, &directory, &mut state)?;
+        let losses = losses.into_iter().chain(epochs.losses).map(|loss| (loss, None)).collect();
         Ok(Self {
             platform,
             options,
@@ -262,6 +266,7 @@ impl Opened {
             object_tier,
             exemplars,
             producers,
+            regular: epochs.databases,
             recovery,
             health,
             twins,

@@ -8,6 +8,7 @@ use model::TimeRange;
 
 use super::{Before, Opened};
 use crate::StoreError;
+use crate::epochs::file::FOLDER as EPOCHS;
 use crate::log::cursor::{retained_number, retained_path, retained_segments};
 use crate::log::segment_number;
 use crate::manifest::State;
@@ -40,7 +41,7 @@ impl Opened {
         self.clear_log(state)?;
         let is_sound = self.losses.is_empty() && self.recovery.manifest_repaired.is_none();
         let mut kept = Vec::new();
-        for folder in ["parts", "index"] {
+        for folder in ["parts", "index", EPOCHS] {
             let directory = self.options.directory.join(folder);
             for name in inspect::list(&*self.platform.files, &directory)? {
                 let path = directory.join(name);
@@ -75,7 +76,8 @@ impl Opened {
                 Some(if never_finished { Fate::Remove } else { known })
             }
             // All that one tells is in the named ones and in the log, of which nothing is missing.
-            "segment" | "twin" => Some(if is_sound { Fate::Remove } else { Fate::Keep }),
+            // Of epochs: begun, but no record was acknowledged; or what it holds is in those that it was to replace.
+            "segment" | "twin" | "epochs" => Some(if is_sound { Fate::Remove } else { Fate::Keep }),
             _ => Some(Fate::Keep),
         }
     }
