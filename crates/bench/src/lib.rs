@@ -1,12 +1,12 @@
 //! `thalweg bench`: measurements that can be repeated. A file per kind.
 //!
-//! * [`load`], [`protocols`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`tenants`]: two of them on one · [`access`]: the cost of TLS and tokens · [`scrape`](mod@scrape): what scraping costs, beside other programs
+//! * [`load`], [`protocols`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`accounts`]: two tenants on one, the cost of TLS and tokens · [`scrape`](mod@scrape): what scraping costs, beside other programs
 //! * [`epochs`]: regular databases, beside other programs
 //! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
 //! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
 
-mod access;
+mod accounts;
 mod cache;
 mod epochs;
 mod floods;
@@ -19,7 +19,6 @@ mod query;
 mod scrape;
 mod simulate;
 mod storage;
-mod tenants;
 mod wide;
 mod workload;
 
@@ -29,6 +28,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use accounts::{access, tenants};
 use protocols::{redis, wire};
 
 /// The flags of `thalweg bench`.

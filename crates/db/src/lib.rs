@@ -17,12 +17,10 @@
 //! * `log_cursor`: readers of what is written · `names`: lists of series and labels · `write`: writing · `fast_path`: writing by token
 //! * `results`: the result cache. Results are kept by steps where each step stands for itself, else whole, and by bins of time; the store's journal says
 //!   which still hold (`validity`), flash is behind memory (`flash`, `slab_form`)
-//! * `epochs`: regular databases, whose series all have their values at the same moments
 //! * `views`: materialised views: definitions and states as documents, the windows that are stored
 //! * `worker`: background threads · `disk_health`: the disk and the folder's health · `upkeep`: backups, compaction, policies, deletes
 
 mod disk_health;
-mod epochs;
 mod explain_api;
 mod fast_path;
 mod influx_api;

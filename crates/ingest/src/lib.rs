@@ -13,6 +13,7 @@
 //! * [`csv`]: CSV files, by a mapping of columns, into line protocol.
 //! * [`encoding`]: bounded decompression of bodies.
 //! * [`Body`]: a body of lines, whole or unpacked piece by piece as it is parsed.
+//! * [`epoch`]: the values of one epoch of a regular database.
 //! * [`admission`]: what is refused because of its time.
 //! * `batch`: buffers of columns that are used again, keyed hashes of groups, series of one value
 //! * `errors`: rows that were left out · `number`: numbers from text · `protobuf`: its wire format
@@ -22,7 +23,6 @@
 //! group ([`KeyHasher`]); what they mean is worked out by the batch's key decoder, and only for groups that the store
 //! does not know yet. A malformed key therefore comes to light there, and comes back from the store as a rejected row.
 
-pub mod admission;
 mod batch;
 pub mod csv;
 pub mod encoding;
@@ -39,6 +39,7 @@ mod protobuf;
 pub mod remote_read;
 pub mod remote_write;
 
+pub use batch::admission;
 pub use batch::body::{Body, Ledger, PackedBody, quote_lines};
 pub use batch::columns::{give_back, kept_bytes, recycle};
 pub use batch::key_hash::{KEY_SECRET_BYTES, KeyHasher, Protocol, ScopedKeyHasher};

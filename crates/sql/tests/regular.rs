@@ -2,9 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use model::{EpochColumn, EpochNames, MatchOp, Matcher, TimeRange};
-use query::testing::MemoryDatabases;
+use query::testing::{EpochBatch, EpochKind, MemoryDatabases};
 use query::{Budget, Helpers, NameKind, Selection, Source, StoreSource};
-use store::{EpochBatch, EpochKind};
 use thalweg_sql::{self as sql, ClientContext};
 
 const MINUTE_NS: i64 = 60_000_000_000;

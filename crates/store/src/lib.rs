@@ -7,7 +7,7 @@
 //! * [`head`]: the newest rows of each shard, in memory
 //! * [`flush`]: a full head becomes parts; new groups become segments of the index
 //! * [`part`]: immutable files of chunks and summaries
-//! * [`epochs`]: regular databases, whose series all have values at the same moments; they pass by the log
+//! * [`part::epochs`]: regular databases, whose series all have values at the same moments; they pass by the log
 //! * [`compaction`]: which parts to merge next, merging them, and how fast
 //! * [`retention`]: policies, deletes, the trash, and the clock that they go by
 //! * [`journal`]: what changed in the past, for caches of results
@@ -21,7 +21,6 @@
 
 mod cache;
 mod compaction;
-mod epochs;
 mod error;
 mod flush;
 mod head;
@@ -46,10 +45,6 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 pub use cache::selections::{GroupTexts, TableGroups};
 pub use compaction::MergeReason;
-pub use epochs::definition::{EpochKind, EpochValue, RegularDefinition};
-pub use epochs::read::{EpochCell, EpochRow, EpochRows, NameRows, NameValidity, NamesRead};
-pub use epochs::top::TopBy;
-pub use epochs::write::{EpochBatch, EpochWritten};
 pub use error::StoreError;
 pub use journal::{Change, ChangeKind, Changes, Journal, JournalGap};
 pub use log::cursor::{
@@ -60,6 +55,10 @@ pub use log::reader::Finding;
 pub use log::writer::LogStats;
 pub use memory::{Memory, MemoryPool, MemoryUse, TenantMemory};
 pub use model::{EpochColumn, EpochNames};
+pub use part::epochs::definition::{EpochKind, EpochValue, RegularDefinition};
+pub use part::epochs::read::{EpochCell, EpochRow, EpochRows, NameRows, NameValidity, NamesRead};
+pub use part::epochs::top::TopBy;
+pub use part::epochs::write::{EpochBatch, EpochWritten};
 pub use read::end_rows::{End, EndRows};
 pub use read::folds::attach_folds;
 pub use read::head_rows::HeadRows;
@@ -114,7 +113,7 @@ pub struct Store {
     cursors: log::cursor::Cursors,
     shards: Vec<Shard>,
     /// Databases whose series have their values at the same moments.
-    regular: RwLock<epochs::open::Databases>,
+    regular: RwLock<part::epochs::open::Databases>,
     manifest: Mutex<Manifest>,
     /// Held during a flush: one shard at a time.
     flushing: Mutex<()>,

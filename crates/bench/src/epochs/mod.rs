@@ -66,7 +66,7 @@ pub(crate) struct EpochFlags {
     json: bool,
 }
 
-/// What was measured of one database.
+/// The measurements of one database.
 #[derive(Debug, Serialize)]
 struct DatabaseReport {
     name: &'static str,
@@ -194,7 +194,7 @@ fn names_bytes(folder: &Path) -> u64 {
     files.first().and_then(|file| file.metadata().ok()).map_or(0, |file| file.len())
 }
 
-/// What is read of a database.
+/// The reads of a database.
 struct Reads<'a> {
     store: &'a Store,
     flags: &'a EpochFlags,

@@ -18,7 +18,7 @@ const NS_PER_S: i64 = 1_000_000_000;
 /// Seconds from one epoch to the next.
 const STEP_S: i64 = 300;
 
-/// What was measured of a program.
+/// The measurements of a program.
 #[derive(Debug, Serialize)]
 pub(super) struct PeerReport {
     name: &'static str,

@@ -406,7 +406,7 @@ mod tests {
         let found = parsed(&bad, &Limits::default()).unwrap();
         assert!(found.contains("2 ! \"line\\nend\" cannot be written"), "{found}");
         assert_eq!(found.lines().count(), 3, "a row of nulls is nothing: {found}");
-        assert!(found.contains("1 c p{core=\"0\", host=\"a\"} n=1 @1"), "{found}");
+        assert!(found.contains("1 c p{core=\"0\", host=\"a\"} n=1i @1"), "{found}");
         let limits = Limits { key_bytes_max: 12, ..Limits::default() };
         let found = parsed(&table(), &limits).unwrap();
         assert!(found.contains("1 ! measurement and tags take more than 12 bytes (key_bytes_max)"), "{found}");

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use model::{Cell, Folds, Labels, SummaryParts, TimeRange, ValueType};
 use store::{End, EndRows, SelectedGroup, Windows};
 
-use super::Run;
 use super::bins::{self, Bin, Bins};
 use super::evaluate;
 use super::head_bins;
 use super::narrow::Wanted;
-use super::regular;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table};
+use super::{Run, regular_source};
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
 use crate::result::frame::{Frame, FrameColumn, VALUE};
 use crate::{Budget, QueryError};
@@ -41,7 +40,7 @@ pub(super) type BinGroup<'a> = dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result
 impl Run<'_> {
     /// Groups what a scan selects without reading samples where summaries stand for them.
     pub(super) fn group_scan(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
-        if let Some(source) = regular::source(self.context) {
+        if let Some(source) = regular_source(self.context) {
             return self.group_regular(source, (scan, None), grouping);
         }
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
@@ -59,7 +58,7 @@ impl Run<'_> {
         condition: &Expression,
         grouping: &Grouping,
     ) -> Result<Vec<Frame>, QueryError> {
-        if let Some(source) = regular::source(self.context) {
+        if let Some(source) = regular_source(self.context) {
             return self.group_regular(source, (scan, Some(condition)), grouping);
         }
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| {

@@ -7,7 +7,7 @@ use store::{End, EndRows, SelectedGroup, TableGroups};
 
 use super::narrow::Narrowing;
 use super::scan::{Reader, Reads};
-use super::{Context, Outcome, Run, regular};
+use super::{Context, Outcome, Run};
 use crate::plan::Scan;
 use crate::result::series_labels::SeriesLabels;
 use crate::{Frame, FrameColumn, QueryError};
@@ -90,7 +90,7 @@ pub(crate) fn last_rows(scan: &Scan, context: &Context<'_>) -> Result<LastRows, 
 impl Run<'_> {
     fn last_rows(&mut self, scan: &Scan) -> Result<LastRows, QueryError> {
         let context = self.context;
-        if let Some(source) = regular::source(context) {
+        if let Some(source) = super::regular_source(context) {
             return self.last_rows_regular(source, scan);
         }
         let groups = self.table_groups(scan)?;

@@ -105,6 +105,11 @@ struct Run<'a> {
     reads: Reads,
 }
 
+/// The regular database that a plan reads, if it reads one.
+pub(super) fn regular_source<'a>(context: &Context<'a>) -> Option<crate::RegularSource<'a>> {
+    crate::RegularSource::of_database(context.store, context.database)
+}
+
 impl Run<'_> {
     fn plan(&mut self, plan: &Plan) -> Result<Vec<Frame>, QueryError> {
         match plan {
@@ -163,7 +168,7 @@ impl Run<'_> {
         if let Some(scan) = table_scan(by_time) {
             return self.timed("first rows", |run| run.end_rows(scan, rows, End::Oldest));
         }
-        match EndBins::new(by_time, End::Oldest).filter(|_| regular::source(self.context).is_none()) {
+        match EndBins::new(by_time, End::Oldest).filter(|_| regular_source(self.context).is_none()) {
             Some(bins) => self.end_bins(&bins, rows),
             None => self.each(input, "limit", |frame| Ok(limited(frame, rows, 0))),
         }
@@ -177,7 +182,7 @@ impl Run<'_> {
                 _ => run.end_rows(scan, rows, End::Newest),
             });
         }
-        if regular::source(self.context).is_none()
+        if regular_source(self.context).is_none()
             && let Some(bins) = EndBins::new(input, End::Newest)
         {
             return self.end_bins(&bins, rows);
@@ -189,7 +194,7 @@ impl Run<'_> {
         let context = self.context;
         let request = context
             .bin_cache
-            .filter(|_| regular::source(context).is_none())
+            .filter(|_| regular_source(context).is_none())
             .and_then(|cache| Some((cache, BinsRequest::new(input, grouping, (context.database, context.budget))?)));
         let Some((cache, request)) = request else { return self.group_now(input, grouping) };
         let (start_ns, mut made_ns) = ((context.clock_ns)(), 0);

@@ -11,11 +11,6 @@ use crate::series::regular::RegularSource;
 use crate::session::TableGroup;
 use crate::{Frame, LastRows, Outcome, QueryError, Reads};
 
-/// The regular database that a plan reads, if it reads one.
-pub(super) fn source<'a>(context: &Context<'a>) -> Option<RegularSource<'a>> {
-    RegularSource::of(context.store, context.database)
-}
-
 impl Run<'_> {
     /// Visits the rows of a scan for which a condition holds, if there is one, series by series. They are charged to the budget until then.
     fn each_regular(
@@ -97,7 +92,7 @@ impl Run<'_> {
 
 /// The series of a scan, as groups of its table.
 pub(crate) fn groups(scan: &Scan, context: &Context<'_>) -> Result<Option<Vec<TableGroup>>, QueryError> {
-    let Some(source) = source(context) else { return Ok(None) };
+    let Some(source) = super::regular_source(context) else { return Ok(None) };
     let fields: Vec<String> = source.table().fields.into_iter().map(|(name, _)| name).collect();
     let tags = |name: &str| Labels::empty().with(crate::series::regular::NAME_TAG, name);
     let names = source.scanned_names(scan, context.budget)?;

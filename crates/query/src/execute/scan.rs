@@ -12,7 +12,7 @@ use store::{
 };
 
 use super::narrow::{Narrowing, Wanted};
-use super::{Context, Run, evaluate, regular};
+use super::{Context, Run, evaluate, regular_source};
 use crate::plan::{Expression, Operator, Scan, Selector};
 use crate::result::frame::VALUE;
 use crate::series::selection;
@@ -163,7 +163,7 @@ impl Run<'_> {
 
     /// All samples, a frame for each series; or all rows, a frame for each group of a table.
     pub(super) fn scan(&mut self, scan: &Scan) -> Result<Vec<Frame>, QueryError> {
-        if let Some(source) = regular::source(self.context) {
+        if let Some(source) = regular_source(self.context) {
             return self.scan_regular(source, scan, None);
         }
         let read = |reader: &mut Reader<'_>, group: &SelectedGroup| {
@@ -174,7 +174,7 @@ impl Run<'_> {
 
     /// The rows for which a condition holds; the others are not held.
     pub(super) fn scan_where(&mut self, scan: &Scan, condition: &Expression) -> Result<Vec<Frame>, QueryError> {
-        if let Some(source) = regular::source(self.context) {
+        if let Some(source) = regular_source(self.context) {
             return self.scan_regular(source, scan, Some(condition));
         }
         let compared = scan.table.as_ref().and_then(|_| compared_columns(condition));
@@ -199,7 +199,7 @@ impl Run<'_> {
 
     /// The rows at one end of each group of a table, the newest or the oldest first.
     pub(super) fn end_rows(&mut self, scan: &Scan, rows: usize, end: End) -> Result<Vec<Frame>, QueryError> {
-        if let Some(source) = regular::source(self.context) {
+        if let Some(source) = regular_source(self.context) {
             return self.end_rows_regular(source, scan, (rows, end));
         }
         let wanted = EndRows { range: scan.range, rows, end };

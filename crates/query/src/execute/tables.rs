@@ -16,7 +16,7 @@ use crate::series::selection;
 pub(crate) fn tag_values(scan: &Scan, tag: &str, context: &Context<'_>) -> Result<Vec<String>, QueryError> {
     let Some(table) = &scan.table else { return Ok(Vec::new()) };
     let matchers: Vec<Matcher> = scan.selectors.iter().map(Selector::matcher).collect();
-    if let Some(source) = RegularSource::of(context.store, context.database) {
+    if let Some(source) = RegularSource::of_database(context.store, context.database) {
         if table.name != context.database {
             return Ok(Vec::new());
         }

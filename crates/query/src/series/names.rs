@@ -27,7 +27,7 @@ impl StoreSource<'_> {
     ) -> Result<Vec<String>, QueryError> {
         let everything = [Vec::new()];
         let matcher_sets = if matcher_sets.is_empty() { &everything[..] } else { matcher_sets };
-        if let Some(source) = RegularSource::of(self.store, self.database) {
+        if let Some(source) = RegularSource::of_database(self.store, self.database) {
             let mut all = BTreeSet::new();
             for matchers in matcher_sets {
                 all.extend(source.label_texts(kind, matchers, (&range, true), budget)?);

@@ -46,7 +46,7 @@ pub struct RegularSource<'a> {
 
 impl<'a> RegularSource<'a> {
     /// The source of a database, if that is regular.
-    pub fn of(store: &'a Store, database: &'a str) -> Option<Self> {
+    pub fn of_database(store: &'a Store, database: &'a str) -> Option<Self> {
         store.regular(database).map(|definition| Self { store, database, definition })
     }
 

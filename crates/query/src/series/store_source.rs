@@ -103,7 +103,7 @@ impl<'a> StoreSource<'a> {
 
     /// Its epochs, if the database is regular.
     pub(super) fn regular(&self) -> Option<RegularSource<'_>> {
-        RegularSource::of(self.store, self.database)
+        RegularSource::of_database(self.store, self.database)
     }
 
     /// Labels of the series that satisfy all matchers and may have samples in the range, by group.

@@ -165,7 +165,7 @@ impl Session for StoreSession<'_> {
 
     fn tables(&self, database: &str) -> Result<Vec<String>, QueryError> {
         let (database, _) = selection::reach(database, &[], self.budget)?;
-        if RegularSource::of(self.host.store, database).is_some() {
+        if RegularSource::of_database(self.host.store, database).is_some() {
             return Ok(vec![database.to_owned()]);
         }
         let mut tables = self.host.store.tables(database)?;
@@ -192,7 +192,7 @@ impl Session for StoreSession<'_> {
             let fields = definition.shown_fields().cloned().collect();
             return Ok(Some(TableSchema { name: definition.name.clone(), tags: definition.labels().to_vec(), fields }));
         }
-        if let Some(source) = RegularSource::of(self.host.store, database) {
+        if let Some(source) = RegularSource::of_database(self.host.store, database) {
             let (database, _) = selection::reach(database, &[], self.budget)?;
             return Ok((database == name).then(|| source.table()));
         }
@@ -360,7 +360,7 @@ impl Session for StoreSession<'_> {
     fn name_validity(&self, database: &str, name: Option<&str>) -> Result<Vec<NameValidity>, QueryError> {
         let matchers: Vec<Matcher> =
             name.map(|name| Matcher::new(NAME_TAG, MatchOp::Equal, name)).into_iter().collect();
-        match RegularSource::of(self.host.store, database) {
+        match RegularSource::of_database(self.host.store, database) {
             Some(source) => source.validity(&matchers, self.budget),
             None => {
                 Err(QueryError::Invalid(format!("the database {database} is not regular: its series have no validity")))
@@ -369,7 +369,7 @@ impl Session for StoreSession<'_> {
     }
 
     fn top_names(&self, database: &str, request: &TopNames) -> Result<Vec<(String, EpochValue)>, QueryError> {
-        match RegularSource::of(self.host.store, database) {
+        match RegularSource::of_database(self.host.store, database) {
             Some(source) => source.top(request, self.budget),
             None => Err(QueryError::Invalid(format!("the database {database} is not regular"))),
         }

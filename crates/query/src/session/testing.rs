@@ -4,6 +4,7 @@ use ingest::line::{self, Precision};
 use ingest::{KEY_SECRET_BYTES, KeyHasher, Limits, LineErrors, Protocol};
 use platform::Platform;
 use platform::sim::Simulation;
+pub use store::{EpochBatch, EpochKind};
 use store::{Store, StoreError, StoreOptions, WriteReport};
 
 use super::RefusedRow;

@@ -142,7 +142,7 @@ pub(crate) async fn databases(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, ApiError> {
     let list = move |state: &State| {
-        let of = |name: &String| state.db.policy(name).map(|policy| shown(state, name, &policy));
+        let of = |name: &String| state.db.policy(name).map(|policy| database_json(state, name, &policy));
         let databases = state.db.databases();
         let found: Vec<Value> = databases.iter().filter(|name| caller.scope.sees(name)).filter_map(of).collect();
         Value::from(found)
@@ -156,7 +156,7 @@ pub(crate) async fn database(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, ApiError> {
     match state.db.policy(&name).filter(|_| caller.scope.sees(&name)) {
-        Some(policy) => Ok(json::success(&shown(&state, &name, &policy).to_string(), &[], &[])),
+        Some(policy) => Ok(json::success(&database_json(&state, &name, &policy).to_string(), &[], &[])),
         None => Err(ApiError::not_found(format!("there is no database {name:?}"))),
     }
 }
@@ -170,7 +170,7 @@ pub(crate) async fn put_database(
     let parts = extract(&state, request).await?;
     let change = PolicyChange::read(&parts.body)?;
     let policy = change_policy(&state, &parts.caller, &name, change).await?;
-    Ok(json::success(&shown(&state, &name, &policy).to_string(), &[], &[]))
+    Ok(json::success(&database_json(&state, &name, &policy).to_string(), &[], &[]))
 }
 
 /// Makes a database or changes its policy, if the caller may; the policy then.
@@ -272,7 +272,7 @@ fn policy_json(name: &str, policy: &DatabasePolicy) -> Value {
 }
 
 /// A database's policy, and its definition if it is regular.
-fn shown(state: &State, name: &str, policy: &DatabasePolicy) -> Value {
+fn database_json(state: &State, name: &str, policy: &DatabasePolicy) -> Value {
     let mut shown = policy_json(name, policy);
     if let Some(definition) = state.db.regular(name) {
         shown["interval"] = Value::from(duration_text(definition.interval_ns / NS_PER_MS));

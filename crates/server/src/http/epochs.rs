@@ -162,7 +162,7 @@ pub(crate) async fn series(From(state): From<Arc<State>>, request: Request) -> R
     Ok(json::success(&data, &[], &[]))
 }
 
-/// What is missing is `null`, what is undefined `"undefined"`.
+/// The rows of a name: a missing value is `null`, an undefined one `"undefined"`.
 fn name_json(rows: &NameRows) -> String {
     let mut data = "{\"name\":".to_owned();
     json::push_text(&mut data, &rows.name);

@@ -3,9 +3,9 @@
 use codec::{DecodeError, Reader, varint};
 
 use super::{NUMBER_MAX, State};
-use crate::epochs::definition::RegularDefinition;
-use crate::epochs::record::FileContent;
 use crate::error;
+use crate::part::epochs::definition::RegularDefinition;
+use crate::part::epochs::record::FileContent;
 
 /// The tags of these edits.
 pub(super) const TAG_MIN: u8 = 50;

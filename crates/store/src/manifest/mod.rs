@@ -17,8 +17,8 @@ use codec::{DecodeError, Reader, varint};
 use model::TimeRange;
 
 use crate::Loss;
-use crate::epochs::definition::RegularDefinition;
 use crate::error;
+use crate::part::epochs::definition::RegularDefinition;
 use crate::part::{PartInfo, PartLocations};
 use crate::retention::deletes::Delete;
 use crate::retention::policy::DatabasePolicy;

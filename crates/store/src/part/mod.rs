@@ -13,6 +13,7 @@
 //! A file holds one part or several, one after another: what a flush writes for many partitions is one file.
 
 pub(crate) mod chunk;
+pub(crate) mod epochs;
 pub(crate) mod histogram;
 pub(crate) mod summary;
 

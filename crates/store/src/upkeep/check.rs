@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use platform::{Files, Mapped, Platform};
 
-use crate::epochs;
 use crate::flush::segment::{GroupsFile, copies, damaged_segment, open_groups, read_catalog};
 use crate::log::frame::Frame;
 use crate::log::reader::{Finding, Scan, SegmentBytes};
 use crate::log::{LOG_SEGMENT_BYTES_MAX, note, record, segment_path as log_path};
 use crate::manifest::twin;
 use crate::manifest::{EpochFileInfo, State};
+use crate::part::epochs;
 use crate::part::{Part, PartData, PartInfo};
 use crate::tier::parts::{ObjectTierOptions, part_key, prefix, tail_path};
 use crate::tier::{Tier, TierOptions};

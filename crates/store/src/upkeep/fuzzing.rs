@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-pub use crate::epochs::fuzz::fuzz as epochs;
 pub use crate::journal::file::fuzz as journal;
 pub use crate::log::record::fuzz as log_record;
 pub use crate::manifest::fuzz as manifest;
+pub use crate::part::epochs::fuzz::fuzz as epochs;
 pub use crate::part::fuzz::part_file;
 pub use crate::part::reader::fuzz as part;
 pub use crate::tier::flash::fuzz as flash_table;

@@ -7,12 +7,12 @@ use index::Catalog;
 use model::TimeRange;
 use platform::{Files, OpenMode, Platform};
 
-use crate::epochs::file::{FOLDER as EPOCHS, path_of as epoch_path};
 use crate::flush::segment::{copies, read_catalog, segment_path};
 use crate::log::cursor::retained_number;
 use crate::log::segment_number;
 use crate::manifest::{Manifest, State};
 use crate::part::PartInfo;
+use crate::part::epochs::file::{FOLDER as EPOCHS, path_of as epoch_path};
 use crate::tier::parts::tail_path;
 use crate::{DatabasePolicy, StoreError, part_path};
 

@@ -20,10 +20,10 @@ use std::sync::Arc;
 use platform::objects::Objects;
 use platform::{File, Mapped};
 
-use crate::epochs;
-use crate::epochs::file::EpochFile;
 use crate::head::shard::ShardState;
 use crate::manifest::State;
+use crate::part::epochs;
+use crate::part::epochs::file::EpochFile;
 use crate::part::{BlockHandle, Part, PartData, PartLocations};
 use crate::tier::parts;
 use crate::upkeep::progress::{Meter, Progress};

@@ -8,9 +8,9 @@ use platform::{Files, LockError, OpenMode, Platform};
 
 use super::list::{BackupFile, BackupList, FileKind};
 use super::store::{Target, check_checksum, corrupt, latest, read_backup, read_whole};
-use crate::epochs::file::{FOLDER as EPOCHS, path_of as epoch_path};
 use crate::flush::segment::segment_path;
 use crate::manifest::{Manifest, State};
+use crate::part::epochs::file::{FOLDER as EPOCHS, path_of as epoch_path};
 use crate::upkeep::inspect::list;
 use crate::upkeep::progress::{Meter, Progress};
 use crate::{StoreError, part_path};

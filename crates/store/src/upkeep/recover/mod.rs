@@ -15,7 +15,6 @@ use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::cache::Caches;
 use crate::compaction::throttle::Throttle;
-use crate::epochs;
 use crate::flush::index_copies::IndexTwins;
 use crate::flush::segment;
 use crate::flush::segment::GroupsFile;
@@ -30,6 +29,7 @@ use crate::manifest::twin;
 use crate::memory::MATCH_CACHE;
 use crate::memory::Memory;
 use crate::part::PartInfo;
+use crate::part::epochs;
 use crate::retention::Retention;
 use crate::retention::trash;
 use crate::retention::trusted_time::{Opening, Reading, TrustedTime, data_advance_ns_max};
@@ -202,8 +202,7 @@ fn new_state(platform: &Platform, options: &StoreOptions) -> Result<State, Store
 
 impl Opened {
     fn load(platform: Platform, options: StoreOptions) -> Result<Self, StoreError> {
-        let files = platform.files.clone();
-        let directory = options.directory.clone();
+        let (files, directory) = (platform.files.clone(), options.directory.clone());
         let mut recovery = Recovery::default();
         let mut state = match twin::read(&*files, &directory)? {
             Some(found) => {
@@ -236,8 +235,7 @@ impl Opened {
         let losses::OpenedParts { parts, set_aside, losses } = losses::open_parts(&folder, &mut state, &mut recovery)?;
         let trash = trash::open(&*files, &directory, object_tier.as_ref(), &health, &mut state)?;
         let head_bytes = options.head_bytes_max / state.shards.max(1) as usize;
-        let shards = groups.into_iter().zip(parts).enumerate();
-        let shards = shards.map(|(number, (mut groups, parts))| {
+        let shards = groups.into_iter().zip(parts).enumerate().map(|(number, (mut groups, parts))| {
             groups.groups.cache_matched(MATCH_CACHE.bytes_each(options.memory_bytes_max, state.shards as usize));
             let of_shard = state.deletes.iter().filter(|((shard, _), _)| *shard as usize == number);
             let deletes = of_shard.map(|(_, delete)| delete.clone()).collect();
@@ -250,8 +248,8 @@ impl Opened {
             }
         }
         let newest_ns = shards.iter().map(|shard| shard.state.lock().newest_ns).collect();
-        let journal = options.journal_is_saved.then(|| Continued::read(&platform, &options, state.epoch, newest_ns));
-        let journal = journal.flatten();
+        let reads_journal = options.journal_is_saved;
+        let journal = reads_journal.then(|| Continued::read(&platform, &options, state.epoch, newest_ns)).flatten();
         let epochs = epochs::open::open(&*files, &directory, &mut state)?;
         let losses = losses.into_iter().chain(epochs.losses).map(|loss| (loss, None)).collect();
         Ok(Self {

@@ -8,10 +8,10 @@ use model::TimeRange;
 
 use super::{Before, Opened};
 use crate::StoreError;
-use crate::epochs::file::FOLDER as EPOCHS;
 use crate::log::cursor::{retained_number, retained_path, retained_segments};
 use crate::log::segment_number;
 use crate::manifest::State;
+use crate::part::epochs::file::FOLDER as EPOCHS;
 use crate::part::{self, PartData, PartInfo, PartLabel};
 use crate::upkeep::inspect;
 use crate::upkeep::lost_found;

@@ -45,7 +45,7 @@ pub struct NameRows {
     pub name: String,
     /// The epochs' times, ascending.
     pub times_ns: Vec<i64>,
-    /// What it has in each.
+    /// Its cell in each.
     pub cells: Vec<EpochCell>,
 }
 
@@ -101,7 +101,7 @@ pub struct NamesRead<'a> {
 struct Wanted {
     slot: usize,
     /// Among the wanted names.
-    place: usize,
+    index: usize,
     from: i64,
     to: i64,
 }
@@ -119,10 +119,10 @@ impl Regular {
     fn wanted_blocks(&self, names: &[u32], epochs: &RangeInclusive<i64>) -> BTreeMap<u32, Vec<Wanted>> {
         let table = self.names.read();
         let mut blocks: BTreeMap<u32, Vec<Wanted>> = BTreeMap::new();
-        for (place, name) in names.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             let overlaps = |entry: &Entry| entry.from <= *epochs.end() && entry.to > *epochs.start();
             for (_, entry) in table.entries_of(*name).filter(|(_, entry)| overlaps(entry)) {
-                let wanted = Wanted { slot: slot_of(entry.index), place, from: entry.from, to: entry.to };
+                let wanted = Wanted { slot: slot_of(entry.index), index, from: entry.from, to: entry.to };
                 blocks.entry(entry.index / BLOCK_SLOTS as u32).or_default().push(wanted);
             }
         }
@@ -135,7 +135,7 @@ type Found = Vec<(i64, i64)>;
 
 fn take_wanted(of_block: &[Wanted], epoch: i64, get: impl Fn(usize) -> Option<i64>, found: &mut [Found]) {
     for wanted in of_block.iter().filter(|wanted| wanted.from <= epoch && epoch < wanted.to) {
-        if let (Some(bits), Some(of_name)) = (get(wanted.slot), found.get_mut(wanted.place)) {
+        if let (Some(bits), Some(of_name)) = (get(wanted.slot), found.get_mut(wanted.index)) {
             of_name.push((epoch, bits));
         }
     }
@@ -275,8 +275,8 @@ impl Store {
             let first = block as usize * BLOCK_SLOTS;
             let of_block = bits.get_mut(first..).unwrap_or_default();
             values.each(|slot, found| {
-                if let Some(place) = of_block.get_mut(slot) {
-                    *place = Some(found);
+                if let Some(index) = of_block.get_mut(slot) {
+                    *index = Some(found);
                 }
             });
             Ok(())
@@ -290,8 +290,8 @@ impl Store {
 fn names_at(table: &NameTable, epoch: i64) -> Vec<Option<u32>> {
     let mut names = vec![None; table.indexes()];
     for entry in table.entries().iter().filter(|entry| entry.is_valid_at(epoch)) {
-        if let Some(place) = names.get_mut(entry.index as usize) {
-            *place = Some(entry.name);
+        if let Some(index) = names.get_mut(entry.index as usize) {
+            *index = Some(entry.name);
         }
     }
     names

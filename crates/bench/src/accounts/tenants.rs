@@ -16,9 +16,9 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::json;
 
-use super::load::OwnServer;
-use super::report;
-use super::storage::quantile;
+use crate::load::OwnServer;
+use crate::report;
+use crate::storage::quantile;
 use client::http::HttpClient;
 
 /// Between two requests of the quiet tenant.

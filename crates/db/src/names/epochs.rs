@@ -96,7 +96,7 @@ impl Db {
     }
 
     fn regular_source<'a>(&'a self, database: &'a str) -> Result<RegularSource<'a>, QueryError> {
-        RegularSource::of(&self.store, database).ok_or_else(|| {
+        RegularSource::of_database(&self.store, database).ok_or_else(|| {
             QueryError::Invalid(format!(
                 "the database {database} is not regular: CREATE DATABASE {database} WITH (interval = '5m') makes one that is"
             ))

@@ -10,9 +10,9 @@ use client::tls::TlsOptions;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 
-use super::load::OwnServer;
-use super::report;
+use crate::load::OwnServer;
 use crate::measure::process::usage;
+use crate::report;
 
 /// Rows of a body, and fields of each.
 const BODY_ROWS: u64 = 1_000;

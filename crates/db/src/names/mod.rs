@@ -1,6 +1,8 @@
 //! What there is, by name: series, label names, label values, metadata. All but metadata are queries: they keep to a budget and can be
 //! stopped.
 
+mod epochs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use access::grant::Right;
