@@ -15,7 +15,11 @@ fn ask(db: &MemoryDatabases, text: &str) -> Result<String, String> {
     let client = ClientContext::new("dns", 0);
     let answer = sql::run(&parsed, 0, &db.session(&budget), &client).map_err(|error| error.to_string())?;
     let rows = answer.relation().map(|relation| relation.rows).unwrap_or_default();
-    let row = |row: Vec<sql::Value>| row.iter().map(ToString::to_string).collect::<Vec<_>>().join("|");
+    let cell = |value: &sql::Value| match value {
+        sql::Value::Null => "NULL".to_owned(),
+        value => value.to_string(),
+    };
+    let row = |row: Vec<sql::Value>| row.iter().map(cell).collect::<Vec<_>>().join("|");
     Ok(rows.into_iter().map(row).collect::<Vec<_>>().join("\n"))
 }
 
