@@ -37,7 +37,7 @@ impl Access for Everybody {
         Box::new(|_| Ok(()))
     }
 
-    fn hold_replies(&mut self, _: usize) -> Result<(), String> {
+    fn hold_bytes(&mut self, _: usize) -> Result<(), String> {
         Ok(())
     }
 

@@ -39,7 +39,7 @@ impl Access for Account {
         Box::new(|_| Ok(()))
     }
 
-    fn hold_replies(&mut self, _: usize) -> Result<(), String> {
+    fn hold_bytes(&mut self, _: usize) -> Result<(), String> {
         Ok(())
     }
 

@@ -104,17 +104,17 @@ pub trait Access: Send + Sync {
     /// Lets new series of a database in, or says why not. It is called while the store has locks, and may take none of the store's.
     fn series_gate(&self, database: &str) -> NewSeriesGate;
 
-    /// Takes memory until the replies hold so many bytes.
+    /// Takes memory until so many bytes are held for the connection's replies and the commands that wait for EXEC.
     ///
     /// # Errors
     /// That there is none.
-    fn hold_replies(&mut self, bytes: usize) -> Result<(), String>;
+    fn hold_bytes(&mut self, bytes: usize) -> Result<(), String>;
 
     /// Counts samples that were written.
     fn note_samples(&self, database: &str, count: u64);
 }
 
-/// What becomes of a connection.
+/// Says whether a connection stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// More requests are read.
@@ -257,7 +257,7 @@ impl Executor<'_> {
                 self.run_one(Arguments::new(input, &request.arguments));
                 at += 1;
             }
-            if let Err(why) = self.access.hold_replies(self.out.bytes().len()) {
+            if let Err(why) = self.access.hold_bytes(self.out.bytes().len() + self.session.queued_bytes()) {
                 self.out.truncate(begun);
                 self.out.error(&format!("OOM {why}"));
                 self.flow = Flow::Close;
@@ -321,14 +321,17 @@ impl Executor<'_> {
 
     fn queue(&mut self, spec: &'static Spec, arguments: Arguments<'_>) -> Result<(), CommandError> {
         let bytes_max = self.service.limits.transaction_bytes_max;
-        let Some(transaction) = &mut self.session.transaction else { return Ok(()) };
         let queued = Queued::new(spec, arguments);
-        transaction.bytes += queued.size_bytes();
-        if transaction.bytes > bytes_max {
+        let bytes = self.session.queued_bytes() + queued.size_bytes();
+        if bytes > bytes_max {
             return Err(CommandError::other(format!(
                 "ERR a transaction has at most {bytes_max} bytes of commands (transaction_bytes_max)"
             )));
         }
+        let held = self.access.hold_bytes(self.out.bytes().len() + bytes);
+        held.map_err(|why| CommandError::other(format!("OOM {why}")))?;
+        let Some(transaction) = &mut self.session.transaction else { return Ok(()) };
+        transaction.bytes = bytes;
         transaction.commands.push(queued);
         self.out.simple("QUEUED");
         Ok(())

@@ -66,6 +66,11 @@ impl Session {
         Self { id, database: 0, is_resp3: false, name: String::new(), library, transaction: None }
     }
 
+    /// Bytes of the commands that wait for EXEC.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.transaction.as_ref().map_or(0, |transaction| transaction.bytes)
+    }
+
     /// Returns whether commands wait for EXEC.
     pub const fn is_in_transaction(&self) -> bool {
         self.transaction.is_some()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::aggregate::{Aggregator, Buckets};
 
-/// What becomes of a sample at a time that has one.
+/// Decides between a new sample and the one that is there at its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DuplicatePolicy {

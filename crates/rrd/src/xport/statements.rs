@@ -1,4 +1,4 @@
-//! What is to be exported, as the arguments of `rrdtool xport` say it.
+//! The columns of an export, as the arguments of `rrdtool xport` name them.
 
 use crate::RrdError;
 use crate::file::Consolidation;

@@ -109,7 +109,7 @@ impl redis::Access for Account {
         Box::new(move |count| state.take_new_series(&scope, &tenant, count))
     }
 
-    fn hold_replies(&mut self, bytes: usize) -> Result<(), String> {
+    fn hold_bytes(&mut self, bytes: usize) -> Result<(), String> {
         let tenant = self.tenant();
         let (share, held) = self.replies.get_or_insert_with(|| (self.state.bodies.share(&tenant), REPLY_STEP_BYTES));
         if bytes > *held {

@@ -20,7 +20,10 @@ use crate::listen::socket::{Peer, Socket};
 use crate::state::State;
 
 /// Bytes that are read of a connection before its requests run.
-const READ_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 16 << 10;
+
+/// Bytes of memory for a byte of input: the shortest argument has six, and its range sixteen.
+const MEMORY_PER_BYTE: usize = 4;
 
 /// Bytes that are held of a client that has not signed in.
 const SIGN_IN_BYTES_MAX: usize = 16 << 10;
@@ -101,7 +104,10 @@ impl Connection {
         if self.input.capacity() < start + READ_BYTES {
             // An unfinished request grows: twice as much each time.
             let more = READ_BYTES.max(start);
-            self.share.grow(more).ok()?;
+            if let Err(error) = self.share.grow(more.saturating_mul(MEMORY_PER_BYTE)) {
+                self.out.error(&format!("OOM {}", error.message));
+                return None;
+            }
             self.input.reserve_exact(more);
         }
         let room = self.input.capacity().min(start + READ_BYTES.max(start));
@@ -208,7 +214,9 @@ async fn run(port: Arc<Port>, mut socket: Socket, mut connection: Box<Connection
         });
         let is_sent = matches!(sent.await, Ok(Ok(())));
         drop(replies);
-        connection.account.release_replies();
+        if !connection.session.is_in_transaction() {
+            connection.account.release_replies();
+        }
         if !is_sent || flow == Flow::Close || !is_open {
             let _ = timeout(write_patience, socket.shutdown()).await;
             return;

@@ -21,7 +21,7 @@ pub enum TopBy {
 }
 
 /// Indexes that belong to no name, or to several ones, in the range.
-const NOBODY: u32 = u32::MAX;
+const NO_OWNER: u32 = u32::MAX;
 const SEVERAL: u32 = u32::MAX - 1;
 
 /// What values add up to, by index where an index has one name in the whole range, else by entry.
@@ -40,7 +40,7 @@ struct Sums {
 impl Sums {
     fn new(by: TopBy, kind: EpochKind, table: &NameTable, epochs: (i64, i64)) -> Self {
         let count = table.entries().len();
-        let mut owners = vec![NOBODY; table.indexes()];
+        let mut owners = vec![NO_OWNER; table.indexes()];
         let mut is_simple = vec![true; table.indexes().div_ceil(BLOCK_SLOTS)];
         for (number, entry) in (0..).zip(table.entries()) {
             if entry.from > epochs.1 || entry.to <= epochs.0 {
@@ -48,11 +48,11 @@ impl Sums {
             }
             let Some(owner) = owners.get_mut(entry.index as usize) else { continue };
             let is_whole = entry.from <= epochs.0 && entry.to > epochs.1;
-            *owner = if is_whole && *owner == NOBODY { number } else { SEVERAL };
+            *owner = if is_whole && *owner == NO_OWNER { number } else { SEVERAL };
         }
         for (simple, owners) in is_simple.iter_mut().zip(owners.chunks(BLOCK_SLOTS)) {
             // Consecutive entries for consecutive indexes: sums lie as values do.
-            let first = owners.first().copied().unwrap_or(NOBODY);
+            let first = owners.first().copied().unwrap_or(NO_OWNER);
             *simple = owners.len() == BLOCK_SLOTS
                 && first < SEVERAL - BLOCK_SLOTS as u32
                 && (first..).zip(owners).all(|(expected, owner)| expected == *owner);
@@ -69,15 +69,15 @@ impl Sums {
         if self.is_simple.get(block as usize) == Some(&true)
             && let Some(all) = values.all()
         {
-            let entry = self.owners.get(first).copied().unwrap_or(NOBODY) as usize;
+            let entry = self.owners.get(first).copied().unwrap_or(NO_OWNER) as usize;
             self.add_all(entry, all);
             return;
         }
         values.each(|slot, bits| {
             let index = first + slot;
-            let owner = match self.owners.get(index).copied().unwrap_or(NOBODY) {
+            let owner = match self.owners.get(index).copied().unwrap_or(NO_OWNER) {
                 SEVERAL => table.entry_at(index as u32, epoch),
-                NOBODY => None,
+                NO_OWNER => None,
                 owner => Some(owner),
             };
             if let Some(owner) = owner {
