@@ -166,16 +166,15 @@ fn a_silent_session_of_postgres_is_closed_and_impossible_lengths_are_refused() {
         let said = until_closed(stream);
         assert!(started.elapsed() < Duration::from_secs(5) && !said.contains("Host"), "{said}");
     }
-    let held = [connect(address), connect(address)];
+    // Three at once are one too many, unless the first was closed as idle before the last came: then it is tried again.
     let started = Instant::now();
-    loop {
-        let said = until_closed(connect(address));
-        if said.contains("53300") {
-            break;
-        }
-        assert!(started.elapsed() < Duration::from_secs(20), "{said}");
+    while !std::array::from_fn::<_, 3, _>(|_| connect(address))
+        .map(until_closed)
+        .iter()
+        .any(|said| said.contains("53300"))
+    {
+        assert!(started.elapsed() < Duration::from_secs(60), "three connections were served, two are allowed");
     }
-    drop(held);
 }
 
 #[test]
