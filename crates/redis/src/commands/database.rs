@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::CommandError;
 use crate::series::KEY_LABEL;
-use crate::series::catalog::{Catalog, Key, Last};
+use crate::series::catalog::{Catalog, Key, KeySlot, Last};
 use crate::series::rows::{NS_PER_MS, Rows};
 use crate::series::settings::Settings;
 
@@ -222,11 +222,24 @@ impl State {
 
     /// The newest sample of a key, read from the database if it is not known.
     pub(crate) fn last(&mut self, rows: &Rows<'_>, name: &str) -> Result<Option<(i64, f64)>, CommandError> {
-        let key = self.catalog.get_mut(name).ok_or(super::error::NO_KEY)?;
-        if key.last == Last::Unknown {
-            key.last = rows.last(name)?.map_or(Last::None, |(time_ms, value)| Last::Sample(time_ms, value));
-        }
-        Ok(match key.last {
+        let slot = self.catalog.slot(name).ok_or(super::error::NO_KEY)?;
+        self.last_at(rows, slot)
+    }
+
+    /// The newest sample of the key at a place, read from the database if it is not known.
+    pub(crate) fn last_at(&mut self, rows: &Rows<'_>, slot: KeySlot) -> Result<Option<(i64, f64)>, CommandError> {
+        let key = self.catalog.at(slot).ok_or(super::error::NO_KEY)?;
+        let last = match (key.last, self.catalog.name_at(slot)) {
+            (Last::Unknown, Some(name)) => {
+                let found = rows.last(name)?.map_or(Last::None, |(time_ms, value)| Last::Sample(time_ms, value));
+                if let Some(key) = self.catalog.at_mut(slot) {
+                    key.last = found;
+                }
+                found
+            }
+            (known, _) => known,
+        };
+        Ok(match last {
             Last::Sample(time_ms, value) => Some((time_ms, value)),
             _ => None,
         })

@@ -7,6 +7,7 @@ use super::error::NO_KEY;
 use super::writer::Writer;
 use super::{CommandError, Executor, Right};
 use crate::protocol::Request;
+use crate::series::catalog::KeySlot;
 use crate::series::settings::DuplicatePolicy;
 
 type Done = Result<(), CommandError>;
@@ -86,37 +87,32 @@ fn add_one(writer: &mut Writer<'_>, arguments: &mut Arguments<'_>) -> Result<i64
     let key = arguments.key()?;
     let time = TimeArgument::parse(arguments.next().ok_or(CommandError::Syntax)?)?;
     let value = value(arguments.next().ok_or(CommandError::Syntax)?)?;
-    let on_duplicate = if arguments.len() == 0 {
-        ensure(writer, key, || Ok(Options::default()))?.on_duplicate
+    let (slot, on_duplicate) = if arguments.len() == 0 {
+        (ensure(writer, key, Options::default)?, None)
     } else {
         let options = Options::parse(arguments)?;
-        ensure(writer, key, || Ok(options))?.on_duplicate
+        let on_duplicate = options.on_duplicate;
+        (ensure(writer, key, || options)?, on_duplicate)
     };
-    writer.add(key, (time.ms(writer.now_ms), value), on_duplicate)
+    writer.add(slot, (time.ms(writer.now_ms), value), on_duplicate)
 }
 
-/// Makes a key that is not there.
-fn ensure(
-    writer: &mut Writer<'_>,
-    key: &str,
-    options: impl FnOnce() -> Result<Options, CommandError>,
-) -> Result<Options, CommandError> {
-    let options = options()?;
-    if writer.state.catalog.get(key).is_none() {
-        writer.create(key, options.settings(), true)?;
+/// Where a key is, which is made if it is not there.
+fn ensure(writer: &mut Writer<'_>, key: &str, options: impl FnOnce() -> Options) -> Result<KeySlot, CommandError> {
+    if let Ok(slot) = writer.slot(key) {
+        return Ok(slot);
     }
-    Ok(options)
+    writer.create(key, options().settings(), true)?;
+    writer.slot(key)
 }
 
 /// A sample of `TS.MADD`, whose keys are there.
 fn add_known(writer: &mut Writer<'_>, arguments: &mut Arguments<'_>) -> Result<i64, CommandError> {
     let (key, time, text) = (arguments.text(), arguments.next(), arguments.next());
     let (key, time, text) = (key?, time.ok_or(CommandError::Syntax)?, text.ok_or(CommandError::Syntax)?);
-    if writer.state.catalog.get(key).is_none() {
-        return Err(NO_KEY);
-    }
+    let slot = writer.slot(key)?;
     let (time, value) = (TimeArgument::parse(time)?, value(text)?);
-    writer.add(key, (time.ms(writer.now_ms), value), None::<DuplicatePolicy>)
+    writer.add(slot, (time.ms(writer.now_ms), value), None::<DuplicatePolicy>)
 }
 
 /// Within a transaction; a run of others is done by [`run_adds`].
@@ -172,8 +168,8 @@ fn increment_by(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>, sign
     let time_ms = executor.with_rows(|work| {
         work.write(|writer| {
             let time_ms = options.timestamp.map_or(writer.now_ms, |time| time.ms(writer.now_ms));
-            ensure(writer, key, || Ok(options))?;
-            writer.increment(key, (time_ms, sign * by))
+            let slot = ensure(writer, key, || options)?;
+            writer.increment(slot, (time_ms, sign * by))
         })
     })?;
     executor.out.integer(time_ms);

@@ -9,13 +9,13 @@ use super::database::State;
 use super::error::NO_KEY;
 use super::{CommandError, Limits};
 use crate::aggregate::{Aggregator, Sample};
-use crate::series::catalog::{Key, Last};
+use crate::series::catalog::{Key, KeySlot, Last};
 use crate::series::rows::{NS_PER_MS, Rows, TIME_MS_MAX};
 use crate::series::settings::{DuplicatePolicy, Rule, Settings};
 
 /// A sample that was checked.
 struct PendingSample {
-    key: Arc<str>,
+    key: KeySlot,
     time_ms: i64,
     value: f64,
 }
@@ -69,6 +69,15 @@ impl<'a> Writer<'a> {
         self.state.catalog.get(name).ok_or(NO_KEY)
     }
 
+    fn key_at(&self, slot: KeySlot) -> Result<&Key, CommandError> {
+        self.state.catalog.at(slot).ok_or(NO_KEY)
+    }
+
+    /// Where a key is. No key goes while there is a writer.
+    pub(crate) fn slot(&self, name: &str) -> Result<KeySlot, CommandError> {
+        self.state.catalog.slot(name).ok_or(NO_KEY)
+    }
+
     /// The key of a name as it is shared.
     fn name(&self, name: &str) -> Result<Arc<str>, CommandError> {
         self.state.catalog.name(name).ok_or(NO_KEY)
@@ -112,22 +121,22 @@ impl<'a> Writer<'a> {
     /// Adds a sample by the key's rules, or the policy of this sample; the time of the key's sample then.
     pub(crate) fn add(
         &mut self,
-        name: &str,
+        slot: KeySlot,
         (time_ms, value): Sample,
         on_duplicate: Option<DuplicatePolicy>,
     ) -> Result<i64, CommandError> {
         self.check_time(time_ms)?;
-        let last = self.state.last(self.rows, name)?;
-        let settings = &self.key(name)?.settings;
+        let last = self.state.last_at(self.rows, slot)?;
+        let Some(last) = last else { return self.push(slot, (time_ms, value)) };
+        let settings = &self.key_at(slot)?.settings;
         let policy = on_duplicate.unwrap_or_else(|| settings.policy());
-        let Some(last) = last else { return self.push(name, (time_ms, value)) };
         if policy == DuplicatePolicy::Last && settings.ignores(last, (time_ms, value)) {
             return Ok(last.0);
         }
         if time_ms < settings.oldest_ms(last.0) {
             return Err(TOO_OLD);
         }
-        let old = if time_ms <= last.0 { self.value_at(name, last, time_ms)? } else { None };
+        let old = if time_ms <= last.0 { self.value_at(slot, last, time_ms)? } else { None };
         let resolved = match old {
             Some(old) => policy.resolve(old, value).ok_or(BLOCKED)?,
             None => value,
@@ -135,23 +144,23 @@ impl<'a> Writer<'a> {
         if old.is_some_and(|old| old.to_bits() == resolved.to_bits()) {
             return Ok(time_ms);
         }
-        self.push(name, (time_ms, resolved))
+        self.push(slot, (time_ms, resolved))
     }
 
     /// Adds to the newest value of a key.
-    pub(crate) fn increment(&mut self, name: &str, (time_ms, by): Sample) -> Result<i64, CommandError> {
+    pub(crate) fn increment(&mut self, slot: KeySlot, (time_ms, by): Sample) -> Result<i64, CommandError> {
         self.check_time(time_ms)?;
-        let last = self.state.last(self.rows, name)?;
+        let last = self.state.last_at(self.rows, slot)?;
         let value = last.map_or(0.0, |(_, value)| value) + by;
         if let Some(last) = last {
             if time_ms < last.0 {
                 return Err(TOO_EARLY);
             }
-            if self.key(name)?.settings.ignores(last, (time_ms, value)) {
+            if self.key_at(slot)?.settings.ignores(last, (time_ms, value)) {
                 return Ok(last.0);
             }
         }
-        self.push(name, (time_ms, value))
+        self.push(slot, (time_ms, value))
     }
 
     fn check_time(&self, time_ms: i64) -> Result<(), CommandError> {
@@ -171,29 +180,30 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn value_at(&mut self, name: &str, last: Sample, time_ms: i64) -> Result<Option<f64>, CommandError> {
+    fn value_at(&mut self, slot: KeySlot, last: Sample, time_ms: i64) -> Result<Option<f64>, CommandError> {
         if time_ms == last.0 {
             return Ok(Some(last.1));
         }
         self.append()?;
+        let name = self.state.catalog.name_at(slot).ok_or(NO_KEY)?;
         let found = self.rows.samples(name, time_ms, time_ms)?;
         Ok(found.first().map(|(_, value)| *value))
     }
 
-    fn push(&mut self, name: &str, (time_ms, value): Sample) -> Result<i64, CommandError> {
-        let shared = self.name(name)?;
-        let key = self.state.catalog.get_mut(name).ok_or(NO_KEY)?;
-        if !key.settings.rules.is_empty() {
-            let touched = self.touched.entry(shared.clone()).or_default();
-            touched.insert(time_ms);
-            if let Last::Sample(last_ms, _) = key.last {
-                touched.insert(last_ms);
-            }
-        }
+    fn push(&mut self, slot: KeySlot, (time_ms, value): Sample) -> Result<i64, CommandError> {
+        let key = self.state.catalog.at_mut(slot).ok_or(NO_KEY)?;
+        let (has_rules, last) = (!key.settings.rules.is_empty(), key.last);
         if !matches!(key.last, Last::Sample(last_ms, _) if last_ms > time_ms) {
             key.last = Last::Sample(time_ms, value);
         }
-        self.samples.push(PendingSample { key: shared, time_ms, value });
+        if has_rules && let Some(name) = self.state.catalog.name_at(slot) {
+            let touched = self.touched.entry(name.clone()).or_default();
+            touched.insert(time_ms);
+            if let Last::Sample(last_ms, _) = last {
+                touched.insert(last_ms);
+            }
+        }
+        self.samples.push(PendingSample { key: slot, time_ms, value });
         Ok(time_ms)
     }
 
@@ -236,7 +246,7 @@ impl<'a> Writer<'a> {
         let done = self.append_samples(&samples);
         if done.is_err() {
             for sample in &samples {
-                if let Some(key) = self.state.catalog.get_mut(&sample.key) {
+                if let Some(key) = self.state.catalog.at_mut(sample.key) {
                     key.last = Last::Unknown;
                 }
             }
@@ -252,8 +262,8 @@ impl<'a> Writer<'a> {
         }
         // Their groups went with their last samples: they are made again.
         let again: Vec<&PendingSample> = samples.iter().filter(|sample| stale.contains(&sample.key)).collect();
-        for name in &stale {
-            if let Some(key) = self.state.catalog.get_mut(name) {
+        for slot in &stale {
+            if let Some(key) = self.state.catalog.at_mut(*slot) {
                 key.token = None;
             }
         }
@@ -268,17 +278,20 @@ impl<'a> Writer<'a> {
 
     /// Makes the series of keys that are not known to have one.
     fn register(&mut self, samples: &[PendingSample]) -> Result<(), CommandError> {
-        let without = samples.iter().map(|sample| &sample.key);
-        let names: BTreeSet<&Arc<str>> =
-            without.filter(|name| self.state.catalog.get(name).is_some_and(|key| key.token.is_none())).collect();
-        if names.is_empty() {
+        let slots = samples.iter().map(|sample| sample.key);
+        let slots: BTreeSet<KeySlot> =
+            slots.filter(|slot| self.state.catalog.at(*slot).is_some_and(|key| key.token.is_none())).collect();
+        if slots.is_empty() {
             return Ok(());
         }
-        let keys: Vec<(&str, &Settings)> =
-            names.iter().filter_map(|name| Some((&***name, &self.state.catalog.get(name)?.settings))).collect();
+        let catalog = &self.state.catalog;
+        let known =
+            slots.iter().filter_map(|slot| Some((*slot, &**catalog.name_at(*slot)?, &catalog.at(*slot)?.settings)));
+        let (slots, keys): (Vec<KeySlot>, Vec<(&str, &Settings)>) =
+            known.map(|(slot, name, settings)| (slot, (name, settings))).unzip();
         let tokens = self.rows.register(&keys)?;
-        for (name, token) in names.into_iter().zip(tokens) {
-            if let Some(key) = self.state.catalog.get_mut(name) {
+        for (slot, token) in slots.into_iter().zip(tokens) {
+            if let Some(key) = self.state.catalog.at_mut(slot) {
                 key.token = Some(token);
             }
         }
@@ -289,10 +302,10 @@ impl<'a> Writer<'a> {
     fn append_by_token<'s>(
         &mut self,
         samples: impl Iterator<Item = &'s PendingSample> + Clone,
-    ) -> Result<BTreeSet<Arc<str>>, CommandError> {
+    ) -> Result<BTreeSet<KeySlot>, CommandError> {
         let mut appender = self.rows.db.appender();
         for sample in samples.clone() {
-            let Some(token) = self.key(&sample.key)?.token else { continue };
+            let Some(token) = self.key_at(sample.key)?.token else { continue };
             appender.sample(token, sample.time_ms.saturating_mul(NS_PER_MS), sample.value)?;
         }
         let done = appender.append(None)?;
@@ -300,13 +313,13 @@ impl<'a> Writer<'a> {
             return Err(TOO_OLD);
         }
         let is_stale = |sample: &&PendingSample| {
-            let token = self.state.catalog.get(&sample.key).and_then(|key| key.token);
+            let token = self.state.catalog.at(sample.key).and_then(|key| key.token);
             token.is_some_and(|token| done.stale.contains(&token))
         };
         let stale = if done.stale.is_empty() {
             BTreeSet::new()
         } else {
-            samples.filter(is_stale).map(|sample| sample.key.clone()).collect()
+            samples.filter(is_stale).map(|sample| sample.key).collect()
         };
         self.appended.push(done);
         Ok(stale)
@@ -327,12 +340,10 @@ impl<'a> Writer<'a> {
 
     fn write_bucket(&mut self, source: &str, rule: &Rule, start_ms: i64) -> Result<(), CommandError> {
         let Some(sample) = bucket_value(self.rows, source, rule, start_ms)? else { return Ok(()) };
-        if self.state.catalog.get(&rule.to).is_none() {
-            return Ok(());
-        }
+        let Some(to) = self.state.catalog.slot(&rule.to) else { return Ok(()) };
         // What is known of the newest sample is used by the next push.
-        self.state.last(self.rows, &rule.to)?;
-        self.push(&rule.to, sample).map(drop)
+        self.state.last_at(self.rows, to)?;
+        self.push(to, sample).map(drop)
     }
 
     /// Brings the buckets of rules right after samples between two times were deleted.

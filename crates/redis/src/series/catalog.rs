@@ -10,7 +10,7 @@ use super::filter::Filter;
 use super::settings::Settings;
 
 /// Bytes that a key takes beside its name and its settings.
-const KEY_BYTES: u64 = 192;
+const KEY_BYTES: u64 = 224;
 
 /// The newest sample of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -37,13 +37,20 @@ pub struct Key {
     pub saved_ns: Option<i64>,
 }
 
+/// Where a key is, as long as it is not removed: what a run of samples finds once and uses many times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeySlot(usize);
+
 /// Keys by a label's value.
 type ByValue = HashMap<Arc<str>, BTreeSet<Arc<str>>>;
 
 /// The keys of a database.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    keys: HashMap<Arc<str>, Key>,
+    /// The table that is searched is small, whatever keys have of settings.
+    slots: HashMap<Arc<str>, KeySlot>,
+    keys: Vec<Option<(Arc<str>, Key)>>,
+    free: Vec<KeySlot>,
     /// Keys by label and value.
     by_label: HashMap<Arc<str>, ByValue>,
     /// Names by their hashes, in which order scans go on.
@@ -54,27 +61,47 @@ pub struct Catalog {
 impl Catalog {
     /// A key by its name.
     pub fn get(&self, name: &str) -> Option<&Key> {
-        self.keys.get(name)
+        self.at(self.slot(name)?)
     }
 
     /// A key by its name: its settings stay as they are.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Key> {
-        self.keys.get_mut(name)
+        self.at_mut(self.slot(name)?)
+    }
+
+    /// Where a key is.
+    pub fn slot(&self, name: &str) -> Option<KeySlot> {
+        self.slots.get(name).copied()
+    }
+
+    /// The key at a place.
+    pub fn at(&self, slot: KeySlot) -> Option<&Key> {
+        self.keys.get(slot.0)?.as_ref().map(|(_, key)| key)
+    }
+
+    /// The key at a place: its settings stay as they are.
+    pub fn at_mut(&mut self, slot: KeySlot) -> Option<&mut Key> {
+        self.keys.get_mut(slot.0)?.as_mut().map(|(_, key)| key)
+    }
+
+    /// The name of the key at a place.
+    pub fn name_at(&self, slot: KeySlot) -> Option<&Arc<str>> {
+        self.keys.get(slot.0)?.as_ref().map(|(name, _)| name)
     }
 
     /// The name of a key, as it is shared.
     pub fn name(&self, name: &str) -> Option<Arc<str>> {
-        self.keys.get_key_value(name).map(|(name, _)| name.clone())
+        self.name_at(self.slot(name)?).cloned()
     }
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.slots.len()
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.slots.is_empty()
     }
 
     /// Bytes that all keys take, about.
@@ -89,10 +116,10 @@ impl Catalog {
 
     /// All keys.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Key)> {
-        self.keys.iter()
+        self.keys.iter().flatten().map(|(name, key)| (name, key))
     }
 
-    /// Adds a key, in place of one of its name.
+    /// Adds a key, in place of one of its name, whose slot it has then.
     pub fn put(&mut self, name: Arc<str>, key: Key) {
         self.remove(&name);
         self.bytes += Self::bytes_of(&name, &key.settings);
@@ -101,12 +128,20 @@ impl Catalog {
             by_value.entry(value.clone()).or_default().insert(name.clone());
         }
         self.by_hash.insert((hash(&name), name.clone()));
-        self.keys.insert(name, key);
+        // The slot that was freed last is taken first.
+        let slot = self.free.pop().unwrap_or(KeySlot(self.keys.len()));
+        self.slots.insert(name.clone(), slot);
+        match self.keys.get_mut(slot.0) {
+            Some(free) => *free = Some((name, key)),
+            None => self.keys.push(Some((name, key))),
+        }
     }
 
     /// Removes a key; what it was.
     pub fn remove(&mut self, name: &str) -> Option<Key> {
-        let (shared, key) = self.keys.remove_entry(name)?;
+        let slot = self.slots.remove(name)?;
+        let (shared, key) = self.keys.get_mut(slot.0)?.take()?;
+        self.free.push(slot);
         self.by_hash.remove(&(hash(name), shared));
         self.bytes = self.bytes.saturating_sub(Self::bytes_of(name, &key.settings));
         for (label, value) in &key.settings.labels {
@@ -133,7 +168,7 @@ impl Catalog {
         let candidates = filters.iter().filter(|filter| filter.is_positive()).map(keys_of);
         let fewest = candidates.min_by_key(|sets| sets.iter().map(|set| set.len()).sum::<usize>());
         let names = fewest.into_iter().flatten().flatten().filter(|name| {
-            self.keys.get(*name).is_some_and(|key| filters.iter().all(|filter| filter.matches(&key.settings.labels)))
+            self.get(name).is_some_and(|key| filters.iter().all(|filter| filter.matches(&key.settings.labels)))
         });
         let names: BTreeSet<&Arc<str>> = names.collect();
         names.into_iter().cloned().collect()
@@ -157,7 +192,7 @@ impl Catalog {
 
     /// All names, sorted.
     pub fn names(&self) -> Vec<Arc<str>> {
-        let mut names: Vec<Arc<str>> = self.keys.keys().cloned().collect();
+        let mut names: Vec<Arc<str>> = self.slots.keys().cloned().collect();
         names.sort_unstable();
         names
     }
@@ -199,6 +234,12 @@ mod tests {
         assert_eq!(found(&catalog, &["b=y"]), "");
         ["1", "2", "3"].iter().for_each(|name| drop(catalog.remove(name)));
         assert_eq!((catalog.bytes(), catalog.len()), (0, 0));
+        catalog.put("4".into(), key(&[]));
+        let slot = catalog.slot("4").unwrap();
+        catalog.put("4".into(), key(&[("a", "x")]));
+        assert_eq!((catalog.slot("4"), catalog.keys.len()), (Some(slot), 3));
+        assert_eq!(catalog.name_at(slot).map(|name| &**name), Some("4"));
+        catalog.remove("4");
         assert!(catalog.by_label.is_empty() && catalog.by_hash.is_empty());
     }
 
