@@ -1,10 +1,10 @@
 //! Evaluation of a group: its rules in order, at one timestamp.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::METRIC_NAME;
+use model::{Labels as SeriesLabels, METRIC_NAME};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, ResultValue, VectorSample};
 use scrape::relabel::Labels;
@@ -65,10 +65,31 @@ pub struct RuleState {
     pub duration_s: f64,
     /// Alerts, if it is an alerting rule.
     pub alerts: Alerts,
-    /// Series of the last evaluation.
-    pub(crate) series: BTreeSet<Labels>,
+    /// What the last evaluation wrote.
+    pub(crate) outputs: Arc<Outputs>,
     /// True once its alerts have been restored: before, nothing may overwrite what they are restored from.
     pub(crate) is_restored: bool,
+}
+
+/// The series that an evaluation of a rule wrote. The next one mostly gives the same results in the same order, whose series are known then.
+#[derive(Debug, Default)]
+pub(crate) struct Outputs {
+    /// The label sets of the results, in their order; empty for alerting rules.
+    results: Vec<SeriesLabels>,
+    /// The label sets of what was written, of recording rules in the same order.
+    series: Vec<SeriesLabels>,
+}
+
+impl Outputs {
+    /// Samples that end the series which others do not have.
+    fn ended(&self, others: &Self, time_ms: i64) -> Vec<RuleSample> {
+        if self.series == others.series {
+            return Vec::new();
+        }
+        let others: HashSet<&SeriesLabels> = others.series.iter().collect();
+        let ended = self.series.iter().filter(|labels| !others.contains(labels));
+        ended.map(|labels| stale(labels.clone(), time_ms)).collect()
+    }
 }
 
 /// A rule that runs.
@@ -161,7 +182,7 @@ pub struct Group {
     pub counts: GroupCounts,
     last: Mutex<LastEvaluation>,
     /// Series of rules that a reload took away.
-    orphans: Mutex<BTreeSet<Labels>>,
+    orphans: Mutex<HashSet<SeriesLabels>>,
 }
 
 /// The last evaluation of a group.
@@ -236,15 +257,15 @@ impl Group {
             }
         }
         let mut orphans = before.orphans.lock().clone();
-        orphans.extend(left.into_iter().flat_map(|rule| rule.state().series));
+        orphans.extend(left.into_iter().flat_map(|rule| rule.state().outputs.series.clone()));
         *self.orphans.lock() = orphans;
     }
 
     /// All series of the last evaluation.
-    pub(crate) fn series(&self) -> BTreeSet<Labels> {
+    pub(crate) fn series(&self) -> HashSet<SeriesLabels> {
         let mut all = self.orphans.lock().clone();
         for rule in &self.rules {
-            all.extend(rule.state.lock().series.iter().cloned());
+            all.extend(rule.state.lock().outputs.series.iter().cloned());
         }
         all
     }
@@ -303,26 +324,30 @@ impl Group {
     fn evaluate_rule(&self, rule: &Rule, store: &RuleStore, time_ms: i64) -> Result<u64, String> {
         let query_ms = time_ms - self.query_offset_ms();
         let vector = vector(store.query(&rule.config.expr, query_ms)?)?;
-        let mut samples = match &rule.config.kind {
-            RuleKind::Record(name) => record(name, &rule.config.labels, vector, query_ms, self.config.limit)?,
+        let before = rule.change(|state| state.outputs.clone());
+        let (mut samples, outputs) = match &rule.config.kind {
+            RuleKind::Record(name) => {
+                let recorded = Recorded { name, labels: &rule.config.labels, limit: self.config.limit };
+                recorded.samples(vector, query_ms, &before)?
+            }
             RuleKind::Alert(alert) => {
                 let found = vector.iter().map(|sample| self.expand(rule, store, sample, query_ms)).collect();
-                rule.change(|state| {
+                let samples = rule.change(|state| {
                     state.alerts.update(alert, found, time_ms, self.config.limit)?;
                     Ok::<_, String>(if state.is_restored {
                         alert_samples(alert, &state.alerts, query_ms)
                     } else {
                         Vec::new()
                     })
-                })?
+                })?;
+                let series = samples.iter().map(|sample| sample.labels.clone()).collect();
+                (samples, Outputs { results: Vec::new(), series })
             }
         };
         let count = samples.len() as u64;
-        let series: BTreeSet<Labels> = samples.iter().map(|sample| sample.labels.clone()).collect();
-        let before = rule.change(|state| state.series.clone());
-        samples.extend(before.difference(&series).map(|labels| stale(labels.clone(), query_ms)));
+        samples.extend(before.ended(&outputs, query_ms));
         store.write(&samples)?;
-        rule.change(|state| state.series = series);
+        rule.change(|state| state.outputs = Arc::new(outputs));
         Ok(count)
     }
 
@@ -349,7 +374,7 @@ fn seconds_since(begun_ns: i64, store: &RuleStore) -> f64 {
     (store.db.now_ns() - begun_ns).max(0) as f64 / 1e9
 }
 
-fn stale(labels: Labels, time_ms: i64) -> RuleSample {
+fn stale(labels: SeriesLabels, time_ms: i64) -> RuleSample {
     RuleSample { labels, time_ms, value: RuleValue::Stale }
 }
 
@@ -364,32 +389,59 @@ fn vector(result: EvaluationResult) -> Result<Vec<VectorSample>, String> {
     }
 }
 
-/// The samples of a recording rule.
-pub(crate) fn record(
-    name: &str,
-    labels: &Labels,
-    vector: Vec<VectorSample>,
-    time_ms: i64,
-    limit: u64,
-) -> Result<Vec<RuleSample>, String> {
-    let count = vector.len();
-    let mut seen = BTreeSet::new();
-    let mut samples = Vec::with_capacity(count);
-    for found in vector {
-        let mut own: Labels = found.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        own.insert(METRIC_NAME.to_owned(), name.to_owned());
-        own.extend(labels.iter().map(|(name, value)| (name.clone(), value.clone())));
-        own.retain(|_, value| !value.is_empty());
-        if !seen.insert(own.clone()) {
+/// A recording rule.
+pub(crate) struct Recorded<'a> {
+    pub(crate) name: &'a str,
+    /// What is added to the labels of results.
+    pub(crate) labels: &'a Labels,
+    /// The most results; 0: any number.
+    pub(crate) limit: u64,
+}
+
+impl Recorded<'_> {
+    /// The samples of a result, and their series. A result at whose place the evaluation before had one of the same labels has its series.
+    fn samples(
+        &self,
+        vector: Vec<VectorSample>,
+        time_ms: i64,
+        before: &Outputs,
+    ) -> Result<(Vec<RuleSample>, Outputs), String> {
+        let count = vector.len();
+        let mut outputs = Outputs { results: Vec::with_capacity(count), series: Vec::with_capacity(count) };
+        let mut samples = Vec::with_capacity(count);
+        let mut is_as_before = count == before.results.len();
+        for (at, found) in vector.into_iter().enumerate() {
+            let labels = match (before.results.get(at), before.series.get(at)) {
+                (Some(result), Some(series)) if *result == found.labels => series.clone(),
+                _ => {
+                    is_as_before = false;
+                    self.series(&found.labels)?
+                }
+            };
+            outputs.results.push(found.labels);
+            outputs.series.push(labels.clone());
+            let value = found.histogram.map_or(RuleValue::Float(found.value), RuleValue::Histogram);
+            samples.push(RuleSample { labels, time_ms, value });
+        }
+        let mut distinct = HashSet::with_capacity(if is_as_before { 0 } else { count });
+        if !is_as_before && !outputs.series.iter().all(|labels| distinct.insert(labels)) {
             return Err("vector contains metrics with the same labelset after applying rule labels".to_owned());
         }
-        let value = found.histogram.map_or(RuleValue::Float(found.value), RuleValue::Histogram);
-        samples.push(RuleSample { labels: own, time_ms, value });
+        if self.limit > 0 && count as u64 > self.limit {
+            return Err(format!("exceeded limit of {} with {count} series", self.limit));
+        }
+        Ok((samples, outputs))
     }
-    if limit > 0 && count as u64 > limit {
-        return Err(format!("exceeded limit of {limit} with {count} series"));
+
+    /// The labels of the series of a result.
+    fn series(&self, result: &SeriesLabels) -> Result<SeriesLabels, String> {
+        let is_replaced = |name: &str| name == METRIC_NAME || self.labels.contains_key(name);
+        let own = result.iter().filter(|(name, _)| !is_replaced(name));
+        let given = self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let is_named = self.labels.contains_key(METRIC_NAME);
+        let name = Some((METRIC_NAME, self.name)).filter(|_| !is_named);
+        SeriesLabels::from_pairs(own.chain(given).chain(name)).map_err(|error| error.to_string())
     }
-    Ok(samples)
 }
 
 /// `ALERTS` and `ALERTS_FOR_STATE`.
@@ -400,10 +452,16 @@ fn alert_samples(rule: &AlertRule, alerts: &Alerts, time_ms: i64) -> Vec<RuleSam
         labels.insert(ALERT_NAME.to_owned(), rule.name.clone());
         labels.insert(METRIC_NAME.to_owned(), crate::restore::FOR_STATE_METRIC.to_owned());
         let since_s = alert.active_at_ms.div_euclid(1000) as f64;
-        samples.push(RuleSample { labels: labels.clone(), time_ms, value: RuleValue::Float(since_s) });
+        samples.push(RuleSample { labels: packed(&labels), time_ms, value: RuleValue::Float(since_s) });
         labels.insert(METRIC_NAME.to_owned(), "ALERTS".to_owned());
         labels.insert("alertstate".to_owned(), alert.state.name().to_owned());
-        samples.push(RuleSample { labels, time_ms, value: RuleValue::Float(1.0) });
+        samples.push(RuleSample { labels: packed(&labels), time_ms, value: RuleValue::Float(1.0) });
     }
     samples
+}
+
+/// Labels as series have them.
+pub(crate) fn packed(labels: &Labels) -> SeriesLabels {
+    let pairs = labels.iter().filter(|(_, value)| !value.is_empty());
+    SeriesLabels::from_sorted(pairs.map(|(name, value)| (name.as_str(), value.as_str())))
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use db::{Db, InstantQuery};
 use model::histogram::{BucketSpan, Counts, HistogramCounts, HistogramLayout};
-use model::{Matcher, NativeHistogram, STALE_NAN_BITS};
+use model::{Labels, METRIC_NAME, Matcher, NativeHistogram, STALE_NAN_BITS};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, Histogram};
-use scrape::relabel::Labels;
-use scrape::target::{Destination, HistogramSeries, Rows};
+use scrape::target::{Destination, HistogramSeries, NamedSeries, Rows};
+
+use crate::template::TextMap;
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -69,10 +70,9 @@ impl RuleStore {
     pub(crate) fn write(&self, samples: &[RuleSample]) -> Result<(), String> {
         // Groups that went in the meantime are registered again, once.
         for _ in 0..2 {
-            self.register(samples)?;
             let mut rows = Rows::default();
-            for sample in samples {
-                self.push(sample, &mut rows)?;
+            for (sample, written) in samples.iter().zip(self.register(samples)?) {
+                push(sample, written, &mut rows)?;
             }
             let stale = self.destination.append(&rows)?;
             if stale.is_empty() {
@@ -92,48 +92,66 @@ impl RuleStore {
         self.destination.sync()
     }
 
-    /// Finds tokens for the series that have none yet, or none of their type.
-    fn register(&self, samples: &[RuleSample]) -> Result<(), String> {
-        let mut written = self.written.lock();
-        if written.len() > TOKENS_MAX {
-            written.clear();
+    /// Where each sample is written; series that have no token yet, or none of the sample's type, are registered.
+    fn register(&self, samples: &[RuleSample]) -> Result<Vec<Option<Written>>, String> {
+        let mut known = self.written.lock();
+        if known.len() > TOKENS_MAX {
+            known.clear();
         }
         let (mut floats, mut histograms) = (Vec::new(), Vec::new());
-        for sample in samples {
-            match (&sample.value, written.get(&sample.labels)) {
+        let mut written = Vec::with_capacity(samples.len());
+        for (at, sample) in samples.iter().enumerate() {
+            let found = known.get(&sample.labels);
+            match (&sample.value, found) {
                 (RuleValue::Float(_), Some(Written::Float(_)))
                 | (RuleValue::Histogram(_), Some(Written::Histogram(_)))
                 | (RuleValue::Stale, Some(_)) => {}
-                (RuleValue::Histogram(_), _) => histograms.push(sample.labels.clone()),
-                _ => floats.push(sample.labels.clone()),
+                (RuleValue::Histogram(_), _) => histograms.push((at, &sample.labels)),
+                _ => floats.push((at, &sample.labels)),
+            }
+            written.push(found.cloned());
+        }
+        let new_floats = self.destination.register(&named(&floats))?;
+        let new_histograms = if histograms.is_empty() {
+            Vec::new()
+        } else {
+            self.destination.register_histograms(&named(&histograms))?
+        };
+        let new_floats = floats.into_iter().zip(new_floats.into_iter().map(Written::Float));
+        let new = new_floats.chain(histograms.into_iter().zip(new_histograms.into_iter().map(Written::Histogram)));
+        for ((at, labels), new) in new {
+            known.insert(labels.clone(), new.clone());
+            if let Some(written) = written.get_mut(at) {
+                *written = Some(new);
             }
         }
-        let tokens = self.destination.register(&floats)?;
-        let series =
-            if histograms.is_empty() { Vec::new() } else { self.destination.register_histograms(&histograms)? };
-        written.extend(floats.into_iter().zip(tokens.into_iter().map(Written::Float)));
-        written.extend(histograms.into_iter().zip(series.into_iter().map(Written::Histogram)));
-        Ok(())
+        Ok(written)
     }
+}
 
-    fn push(&self, sample: &RuleSample, rows: &mut Rows) -> Result<(), String> {
-        let time_ns = sample.time_ms.saturating_mul(NS_PER_MS);
-        let written = self.written.lock().get(&sample.labels).cloned();
-        match (&sample.value, written) {
-            (RuleValue::Float(value), Some(Written::Float(token))) => rows.push(token, time_ns, value.to_bits()),
-            (RuleValue::Stale, Some(Written::Float(token))) => rows.push(token, time_ns, STALE_NAN_BITS),
-            (RuleValue::Histogram(value), Some(Written::Histogram(series))) => {
-                let value = stored_form(value);
-                value.validate().map_err(|error| error.to_string())?;
-                rows.push_histogram(series, time_ns, value);
-            }
-            (RuleValue::Stale, Some(Written::Histogram(series))) => {
-                rows.push_histogram(series, time_ns, stale_histogram());
-            }
-            _ => {}
+fn named<'a>(series: &[(usize, &'a Labels)]) -> Vec<NamedSeries<'a>> {
+    let named = |(_, labels): &(usize, &'a Labels)| {
+        (labels.get(METRIC_NAME).unwrap_or_default(), labels.retain(|name| name != METRIC_NAME))
+    };
+    series.iter().map(named).collect()
+}
+
+fn push(sample: &RuleSample, written: Option<Written>, rows: &mut Rows) -> Result<(), String> {
+    let time_ns = sample.time_ms.saturating_mul(NS_PER_MS);
+    match (&sample.value, written) {
+        (RuleValue::Float(value), Some(Written::Float(token))) => rows.push(token, time_ns, value.to_bits()),
+        (RuleValue::Stale, Some(Written::Float(token))) => rows.push(token, time_ns, STALE_NAN_BITS),
+        (RuleValue::Histogram(value), Some(Written::Histogram(series))) => {
+            let value = stored_form(value);
+            value.validate().map_err(|error| error.to_string())?;
+            rows.push_histogram(series, time_ns, value);
         }
-        Ok(())
+        (RuleValue::Stale, Some(Written::Histogram(series))) => {
+            rows.push_histogram(series, time_ns, stale_histogram());
+        }
+        _ => {}
     }
+    Ok(())
 }
 
 fn stale_histogram() -> NativeHistogram {
@@ -185,11 +203,11 @@ fn spans(buckets: &[(i32, f64)]) -> Vec<BucketSpan> {
 
 impl RuleStore {
     /// The last value of each series that satisfies all matchers, with its time; series that ended have none.
-    pub(crate) fn last_values(&self, matchers: &[Matcher], range_ms: (i64, i64)) -> BTreeMap<Labels, (i64, f64)> {
+    pub(crate) fn last_values(&self, matchers: &[Matcher], range_ms: (i64, i64)) -> BTreeMap<TextMap, (i64, f64)> {
         let found = self.db.samples(&self.database, matchers, range_ms, &self.db.budget(QUERY_SAMPLES_MAX));
         let mut last = BTreeMap::new();
         for series in found.unwrap_or_default() {
-            let labels: Labels =
+            let labels: TextMap =
                 series.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
             let samples = series.timestamps_ms.iter().zip(&series.values).rev();
             let mut present = samples.filter(|(_, value)| !model::is_stale_bits(**value));

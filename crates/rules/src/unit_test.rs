@@ -21,7 +21,7 @@ use scrape::relabel::Labels;
 
 use crate::alert::AlertState;
 use crate::file::{self, ALERT_NAME, GroupConfig, ReadOptions, RuleKind};
-use crate::group::{Group, RuleHealth, Surroundings};
+use crate::group::{Group, RuleHealth, Surroundings, packed};
 use crate::store::{RuleSample, RuleStore};
 
 use read::{AlertTest, ExpectedValue, ExpressionTest, Test, TestFile};
@@ -117,7 +117,7 @@ fn errors(group: &Group, passed_ms: u64) -> Vec<String> {
 }
 
 fn input(series: &read::InputSeries, test: &Test) -> Result<Vec<RuleSample>, String> {
-    let labels = labels_of(&series.series)?;
+    let labels = packed(&labels_of(&series.series)?);
     let values = values::parse(&series.values).map_err(|reason| format!("{}: {reason}", series.series))?;
     let samples = values.into_iter().zip(0i64..).filter_map(|(value, at)| {
         let time_ms = test.start_ms + at * test.interval_ms as i64;

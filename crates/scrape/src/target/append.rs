@@ -87,23 +87,21 @@ impl Destination {
     }
 
     /// Registers series; their tokens, in the same order.
-    pub fn register(&self, series: &[Labels]) -> Result<Vec<u64>, String> {
+    pub fn register(&self, series: &[NamedSeries<'_>]) -> Result<Vec<u64>, String> {
         if series.is_empty() {
             return Ok(Vec::new());
         }
-        let named: Vec<(&str, model::Labels)> = series.iter().map(named).collect();
-        let tokens = self.db.register_series(&self.database, &named);
+        let tokens = self.db.register_series(&self.database, series);
         let tokens = tokens.map_err(|error| format!("cannot register series: {error}"))?;
         Ok(tokens.into_iter().map(db::Token::to_bits).collect())
     }
 
     /// Registers series of native histograms; where they are written, in the same order.
-    pub fn register_histograms(&self, series: &[Labels]) -> Result<Vec<Arc<HistogramSeries>>, String> {
+    pub fn register_histograms(&self, series: &[NamedSeries<'_>]) -> Result<Vec<Arc<HistogramSeries>>, String> {
         let field = Field { name: HISTOGRAM_FIELD.to_owned(), value_type: ValueType::Histogram };
         let members = [(field, model::Labels::empty())];
-        let register = |labels: &Labels| {
-            let (metric, labels) = named(labels);
-            let registered = self.db.register_groups(&self.database, metric, &[labels], &members);
+        let register = |(metric, labels): &NamedSeries<'_>| {
+            let registered = self.db.register_groups(&self.database, metric, std::slice::from_ref(labels), &members);
             let (tokens, layout) = registered.map_err(|error| format!("cannot register series: {error}"))?;
             let token = tokens.first().ok_or("cannot register series: no token")?.to_bits();
             Ok(Arc::new(HistogramSeries { token, layout }))
@@ -120,7 +118,11 @@ impl Destination {
     }
 }
 
-fn named(labels: &Labels) -> (&str, model::Labels) {
+/// A series by its metric's name and its other labels.
+pub type NamedSeries<'a> = (&'a str, model::Labels);
+
+/// Takes the metric's name out of a series' labels.
+pub(super) fn named(labels: &Labels) -> NamedSeries<'_> {
     let metric = labels.get(METRIC_NAME).map(String::as_str).unwrap_or_default();
     let others = labels.iter().filter(|(name, value)| *name != METRIC_NAME && !value.is_empty());
     (metric, model::Labels::from_sorted(others.map(|(name, value)| (name.as_str(), value.as_str()))))
@@ -411,7 +413,7 @@ impl Reader<'_> {
             let (series, written_to) = match (known, labels) {
                 (Some(series), _) => (series, self.cache.histogram(hash)),
                 (None, Some(labels)) => {
-                    let all = [labels];
+                    let all = [named(&labels)];
                     // A float ends the series when it is missing.
                     let token = self.destination.register(&all)?.into_iter().next().unwrap_or_default();
                     let written_to = self.destination.register_histograms(&all)?.into_iter().next();
@@ -431,7 +433,8 @@ impl Reader<'_> {
     /// The tokens of new lines; `None` for those that were dropped.
     fn register(&self, lines: &mut [NewLine]) -> Result<Vec<Option<u64>>, String> {
         let is_kept: Vec<bool> = lines.iter().map(|line| line.labels.is_some()).collect();
-        let series: Vec<Labels> = lines.iter_mut().filter_map(|line| line.labels.take()).collect();
+        let labels: Vec<Labels> = lines.iter_mut().filter_map(|line| line.labels.take()).collect();
+        let series: Vec<NamedSeries<'_>> = labels.iter().map(named).collect();
         let mut tokens = self.destination.register(&series)?.into_iter();
         Ok(is_kept.into_iter().map(|is_kept| if is_kept { tokens.next() } else { None }).collect())
     }

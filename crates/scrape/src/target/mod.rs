@@ -14,7 +14,7 @@ mod negotiation;
 mod report;
 mod scrape;
 
-pub use append::{Destination, Rows};
+pub use append::{Destination, NamedSeries, Rows};
 pub use cache::HistogramSeries;
 pub use identity::{Target, Unusable, from_discovered};
 pub use negotiation::Format;

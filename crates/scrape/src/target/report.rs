@@ -2,7 +2,7 @@
 
 use model::METRIC_NAME;
 
-use super::append::{Counts, Destination, Rows};
+use super::append::{Counts, Destination, Rows, named};
 use crate::relabel::Labels;
 
 const NAMES: [&str; 5] = [
@@ -46,7 +46,8 @@ impl ReportSeries {
                 labels.insert(METRIC_NAME.to_owned(), name.to_owned());
                 labels
             });
-            self.0 = to.register(&series.collect::<Vec<_>>())?;
+            let series: Vec<Labels> = series.collect();
+            self.0 = to.register(&series.iter().map(named).collect::<Vec<_>>())?;
         }
         Ok(&self.0)
     }
