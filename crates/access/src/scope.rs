@@ -49,6 +49,16 @@ impl Scope {
         self.is_server_admin || self.grants.iter().any(is_whole)
     }
 
+    /// Returns whether it has a right on a whole database, narrowed by no labels.
+    pub fn may_whole(&self, right: Right, database: &str) -> bool {
+        self.may(right, database) && self.matchers(right, database).is_empty()
+    }
+
+    /// Returns whether it has a right on any database.
+    pub fn may_anywhere(&self, right: Right) -> bool {
+        self.is_server_admin || self.grants.iter().any(|grant| grant.rights.has(right))
+    }
+
     /// Returns whether a database exists for it: one on which it has any right.
     pub fn sees(&self, database: &str) -> bool {
         self.is_server_admin || self.grants.iter().any(|grant| grant.databases.matches(database))

@@ -121,6 +121,12 @@ impl Catalog {
         self.measurements.get(measurement as usize).map_or("", |measurement| &measurement.name)
     }
 
+    /// The number of a measurement's database, and its name.
+    pub fn database_of(&self, measurement: MeasurementId) -> Option<(DatabaseId, &str)> {
+        let id = self.measurements.get(measurement as usize)?.database;
+        self.databases.get(id as usize).map(|database| (id, database.name.as_str()))
+    }
+
     /// A field of a measurement.
     pub fn field(&self, measurement: MeasurementId, slot: Slot) -> Option<FieldInfo<'_>> {
         let known = self.measurements.get(measurement as usize)?;

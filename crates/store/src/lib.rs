@@ -94,7 +94,7 @@ pub use write::admission::SeriesGate;
 pub use write::beyond_retention::BEYOND_RETENTION;
 pub use write::producers::Sent;
 pub use write::sealed::FOLDED_TIME;
-pub use write::tokens::{Appended, Appender, GroupLayout, GroupsToRegister, Token};
+pub use write::tokens::{Appended, Appender, DatabaseCheck, GroupLayout, GroupsToRegister, Token};
 pub use write::{Rejected, WriteReport};
 
 use head::shard::Shard;

@@ -1,5 +1,7 @@
 //! A batch into the database: its columns are read in place, turned into rows, and appended by token.
 
+use access::grant::Right;
+use access::scope::Scope;
 use db::{Appended, Appender, Db, GroupLayout, Sent, StoreError};
 use model::{NativeHistogram, ValueType};
 use wire::WireError;
@@ -76,9 +78,14 @@ impl<'a> Applier<'a> {
     }
 
     /// Puts a batch into log and heads, as a whole or not at all. On disk it is later.
-    pub(super) fn apply(&mut self, batch: &Batch<'_>) -> Result<Appended, ApplyError> {
+    /// Rows of databases that the account may not write are refused with it, as if their tokens had never been given out.
+    pub(super) fn apply(&mut self, batch: &Batch<'_>, scope: &Scope) -> Result<Appended, ApplyError> {
         self.histograms_bytes = 0;
+        let may_write = |database: &str| scope.may_whole(Right::Write, database);
         let mut appender = self.db.appender();
+        if !scope.may_everywhere(Right::Write) {
+            appender.restrict(&may_write);
+        }
         for block in batch.blocks() {
             self.push_block(&mut appender, &block?)?;
         }

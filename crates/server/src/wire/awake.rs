@@ -14,7 +14,7 @@ use wire::data::{Ack, Answer, Reason, Refused};
 use wire::frame::{self, HEADER_BYTES, MessageBuffer};
 
 use super::commit::Notice;
-use super::data::{NEEDS_ALL, Parked, Session, stopping, tell};
+use super::data::{NEEDS_WRITE, Parked, Session, stopping, tell};
 use super::socket::{self, End};
 use super::turn::{self, Job, Work};
 use super::{PERMIT_BYTES, Planes};
@@ -165,8 +165,8 @@ impl Reader<'_> {
         }
         let State { sign_in, db, .. } = &*self.planes.state;
         // Rights end with their account, also on connections that are open.
-        let scope = sign_in.scope_now(self.client, db.now_ns()).filter(|scope| scope.may_everywhere(Right::Write));
-        let Some(scope) = scope else { return Err(Some((Reason::Malformed, NEEDS_ALL.to_owned()))) };
+        let scope = sign_in.scope_now(self.client, db.now_ns()).filter(|scope| scope.may_anywhere(Right::Write));
+        let Some(scope) = scope else { return Err(Some((Reason::Malformed, NEEDS_WRITE.to_owned()))) };
         self.wait_for_limits(&scope, bytes).await;
         let permits = bytes.div_ceil(PERMIT_BYTES) as u32;
         let memory = match self.planes.memory.clone().try_acquire_many_owned(permits) {
@@ -179,7 +179,7 @@ impl Reader<'_> {
         };
         let mut buffer = self.buffers.try_recv().unwrap_or_default();
         self.body(buffer.resize(bytes)).await.map_err(ended)?;
-        Ok(Some(Job::Message { buffer, memory }))
+        Ok(Some(Job::Message { buffer, memory, scope }))
     }
 
     /// Holds the client back for as long as its account's limits say. What a message holds is known when it is applied: its samples are counted

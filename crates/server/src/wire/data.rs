@@ -18,7 +18,7 @@ use crate::listen::socket::{Peer, Socket};
 use crate::sign_in::{Client, forbidden};
 
 /// Why a client may not send rows.
-pub(super) const NEEDS_ALL: &str = "the data plane needs the right to write all databases: write:*";
+pub(super) const NEEDS_WRITE: &str = "the data plane needs the right to write a database, such as write:metrics";
 
 /// The state of a connection between two batches.
 pub(super) struct Session {
@@ -105,12 +105,12 @@ async fn refuse(planes: &Planes, mut stream: Socket, refused: Refused) {
     socket::linger(stream).await;
 }
 
-/// The number under which a client's batches are told from those that come again: of each account for itself, so that no account can take
-/// another's batches for duplicates. Tokens of series do not name their database: the client must be let into all of them.
+/// The number under which a client's batches are told from those that come again: of each account for itself, so that no account can have
+/// another's batches taken for duplicates.
 fn producer_of(planes: &Planes, hello: &Hello, peer: &Peer) -> Result<(u64, Client), ApiError> {
     let caller = planes.state.token_caller(&hello.token, peer)?;
-    if !caller.scope.may_everywhere(Right::Write) {
-        return Err(forbidden(NEEDS_ALL.to_owned()));
+    if !caller.scope.may_anywhere(Right::Write) {
+        return Err(forbidden(NEEDS_WRITE.to_owned()));
     }
     let client = planes.state.sign_in.client(&caller);
     if hello.producer == 0 || caller.scope.name.is_empty() {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use access::scope::Scope;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wire::data::{Exception, Message, Reason, Refused, Request};
@@ -73,6 +74,8 @@ pub(super) enum Job {
     Message {
         buffer: MessageBuffer,
         memory: OwnedSemaphorePermit,
+        /// What the client may do, as it was when the message came.
+        scope: Arc<Scope>,
     },
     /// There is nothing at present: no thread is to wait for it.
     Rest,
@@ -101,11 +104,11 @@ pub(super) async fn apply_all(planes: &Arc<Planes>, mut work: Work) -> Option<Op
                 work.tell(planes, None, Notice::End(refused));
                 return None;
             }
-            Job::Message { buffer, memory } => {
+            Job::Message { buffer, memory, scope } => {
                 let (thread, shared) = (planes.threads.take().await?, planes.clone());
                 let turn = tokio::task::spawn_blocking(move || {
                     let _thread = thread;
-                    work.turn(&shared, buffer, memory)
+                    work.turn(&shared, Job::Message { buffer, memory, scope })
                 });
                 work = turn.await.ok().flatten()?;
             }
@@ -120,20 +123,20 @@ impl Work {
     }
 
     /// Applies a message and those behind it, until the turn is over. `None` if the connection ends.
-    fn turn(mut self, planes: &Planes, first: MessageBuffer, memory: OwnedSemaphorePermit) -> Option<Self> {
+    fn turn(mut self, planes: &Planes, first: Job) -> Option<Self> {
         let mut applier = Applier::new(planes.db(), self.producer, planes.settings().ahead_ms_max);
         let discards = planes.settings().ingest_discard;
-        let (mut job, mut turn_bytes) = (Job::Message { buffer: first, memory }, 0);
+        let (mut job, mut turn_bytes) = (first, 0);
         loop {
-            let (buffer, memory) = match job {
-                Job::Message { buffer, memory } => (buffer, memory),
+            let (buffer, memory, scope) = match job {
+                Job::Message { buffer, memory, scope } => (buffer, memory, scope),
                 Job::Rest => return Some(self),
                 Job::End(refused) => {
                     self.tell(planes, None, Notice::End(refused));
                     return None;
                 }
             };
-            let outcome = apply(&mut applier, &buffer, &mut self.last_sequence, discards);
+            let outcome = apply((&mut applier, &scope), &buffer, &mut self.last_sequence, discards);
             self.samples.fetch_add(applier.take_samples(), Ordering::Relaxed);
             let (reason, message) = match outcome {
                 Ok((record, notice)) => {
@@ -169,7 +172,7 @@ impl Work {
 }
 
 fn apply(
-    applier: &mut Applier<'_>,
+    (applier, scope): (&mut Applier<'_>, &Scope),
     buffer: &MessageBuffer,
     last_sequence: &mut Option<u64>,
     discards: bool,
@@ -191,7 +194,7 @@ fn apply(
         }
         return Ok((None, Notice::Batch { sequence, frame_bytes, exception: None }));
     }
-    let (record, exception) = match applier.apply(&batch) {
+    let (record, exception) = match applier.apply(&batch, scope) {
         Ok(appended) => {
             let stale_tokens = appended.stale.iter().map(|token| token.to_bits()).collect::<Vec<_>>();
             let duplicate = appended.is_duplicate;

@@ -587,13 +587,51 @@ fn the_binary_protocol_needs_a_token() {
             ..client::Options::default()
         })
     };
-    for token in ["", "thw_wrong", &narrow] {
+    let reader = guarded.token("reader", r#"{"grants":["read:*"]}"#);
+    for token in ["", "thw_wrong", &reader] {
         let refused = connect(token).err().map(|error| error.to_string());
-        assert!(refused.as_deref().is_some_and(|why| why.contains("token") || why.contains("write:*")), "{refused:?}");
+        assert!(
+            refused.as_deref().is_some_and(|why| why.contains("token") || why.contains("write:metrics")),
+            "{refused:?}"
+        );
     }
     let mut client = connect(&writer).unwrap();
-    let labels = model::Labels::from_pairs([("host", "a")]).unwrap();
-    assert!(client.register_series("default", &[("up", labels)]).is_ok());
+    let labels = || model::Labels::from_pairs([("host", "a")]).unwrap();
+    let others = client.register_series("secret", &[("up", labels())]).unwrap();
+    // A token is of a database, whoever sends it; one of another database is none.
+    for name in ["narrow", "labelled"] {
+        let grant = if name == "narrow" { "write+create:default" } else { r#"write+create:*{host=\"b\"}"# };
+        let token = guarded.token(&format!("{name}-again"), &format!(r#"{{"grants":["{grant}"]}}"#));
+        let mut client = connect(&token).unwrap();
+        let mut send = |tokens: &[u64]| {
+            let columns = [(client::Values::F64(&[1.0]), [].as_slice())];
+            let block = client::Outgoing {
+                measurement: 0,
+                slots: &[],
+                tokens,
+                timestamps_ns: &[60_000_000_000],
+                columns: &columns,
+            };
+            client.send(&[block]).unwrap();
+            client.flush().unwrap()
+        };
+        let refused = send(&others);
+        assert!(refused[0].error.as_deref().is_some_and(|why| why.contains("never given out")), "{refused:?}");
+        assert!(send(&[u64::MAX >> 8])[0].error.is_some());
+        assert!(client.register_series("secret", &[("up", labels())]).is_err(), "{name}");
+    }
+    let mut own = connect(&narrow).unwrap();
+    let tokens = own.register_series("default", &[("up", labels())]).unwrap();
+    let columns = [(client::Values::F64(&[1.0]), [].as_slice())];
+    let block = client::Outgoing {
+        measurement: 0,
+        slots: &[],
+        tokens: &tokens,
+        timestamps_ns: &[60_000_000_000],
+        columns: &columns,
+    };
+    own.send(&[block]).unwrap();
+    assert_eq!(own.flush().unwrap(), []);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! groups that share a list of members. The fast path takes rows by token: [`Appender`].
 
 use codec::COLUMN_VALUES_MAX;
-use index::{GroupId, MeasurementId, Slot};
+use index::{DatabaseId, GroupId, MeasurementId, Slot};
 use model::{Field, GroupIdentity, Labels, NativeHistogram, Span, VALUE_FIELD, ValueType};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -192,7 +192,7 @@ impl Store {
         let mut all_known = true;
         for token in tokens {
             let Some(measurement) = of(token) else {
-                return Err(StoreError::Invalid(format!("token {token:#x} was never given out")));
+                return Err(never_given(*token));
             };
             all_known &= measurement != NO_MEASUREMENT;
             out.push(measurement);
@@ -254,6 +254,8 @@ impl Store {
             cells: 0,
             measurements: Vec::new(),
             stale: Vec::new(),
+            may_write: None,
+            allowed: Vec::new(),
         }
     }
 
@@ -301,6 +303,10 @@ impl Store {
     }
 }
 
+fn never_given(token: u64) -> StoreError {
+    StoreError::Invalid(format!("token {token:#x} was never given out"))
+}
+
 fn check_registrations(count: usize) -> Result<(), StoreError> {
     if count <= REGISTRATIONS_MAX {
         return Ok(());
@@ -333,9 +339,33 @@ pub struct Appender<'a> {
     /// Of the rows that are being added.
     measurements: Vec<MeasurementId>,
     stale: Vec<Token>,
+    may_write: Option<DatabaseCheck<'a>>,
+    /// Databases that passed it.
+    allowed: Vec<DatabaseId>,
 }
 
-impl Appender<'_> {
+/// Says by a database's name whether its rows may be written.
+pub type DatabaseCheck<'a> = &'a dyn Fn(&str) -> bool;
+
+impl<'a> Appender<'a> {
+    /// Takes only tokens of databases that pass a check, of those that may come from anywhere: others were never given out.
+    pub const fn restrict(&mut self, may_write: DatabaseCheck<'a>) {
+        self.may_write = Some(may_write);
+    }
+
+    fn check_database(&mut self, token: u64, measurement: MeasurementId) -> Result<(), StoreError> {
+        let Some(may_write) = self.may_write else { return Ok(()) };
+        let state = self.store.catalog.read();
+        match state.catalog.database_of(measurement) {
+            Some((id, _)) if self.allowed.contains(&id) => Ok(()),
+            Some((id, name)) if may_write(name) => {
+                self.allowed.push(id);
+                Ok(())
+            }
+            _ => Err(never_given(token)),
+        }
+    }
+
     /// Adds a sample of a lone series.
     pub fn sample(&mut self, token: Token, timestamp_ns: i64, value: f64) -> Result<(), StoreError> {
         let target = Target::unpack(token.0);
@@ -410,6 +440,7 @@ impl Appender<'_> {
         }
         let mut measurements = std::mem::take(&mut self.measurements);
         self.store.measurements_of(tokens, &mut measurements)?;
+        self.check_database(tokens.first().copied().unwrap_or_default(), layout.measurement)?;
         let has_texts = layout.columns.iter().any(|(_, kind)| kind.is_elsewhere());
         let mut moved = Vec::new();
         let rows = tokens.iter().zip(timestamps_ns).zip(&measurements).zip(cells.chunks_exact(width));
@@ -446,6 +477,7 @@ impl Appender<'_> {
             }
             let target = Target::unpack(*token);
             if checked != Some((*measurement, target.slot)) {
+                self.check_database(*token, *measurement)?;
                 self.store.group_layout(*measurement, &[target.slot], &[ValueType::F64])?;
                 checked = Some((*measurement, target.slot));
             }
