@@ -133,6 +133,28 @@ fn cached_last_rows_are_those_of_all_rows() {
     assert!(held > 0);
 }
 
+/// The newest rows of a part are deleted, and a head has a row before them that is newer than what is left of the part.
+#[test]
+fn a_row_in_a_head_is_newer_than_what_a_delete_left_of_a_part() {
+    let simulation = Simulation::new(1);
+    let store = Store::open(simulation.platform(), options()).unwrap();
+    let row = |time_s: i64| Row {
+        host: "h0".to_owned(),
+        timestamp_ns: time_s * SECOND_NS,
+        fields: vec![("a".to_owned(), time_s as f64)],
+    };
+    store.write("default", &batch(&[row(10), row(100)])).unwrap();
+    store.flush_all().unwrap();
+    check(&store, &TimeRange::ALL);
+    let range = TimeRange::new(90 * SECOND_NS, 110 * SECOND_NS);
+    store.delete_rows("default", "m", &compile(&[]).unwrap(), &range).unwrap();
+    check(&store, &TimeRange::ALL);
+    store.write("default", &batch(&[row(50)])).unwrap();
+    (0..3).for_each(|_| drop(check(&store, &TimeRange::ALL)));
+    store.write("default", &batch(&[row(5)])).unwrap();
+    (0..3).for_each(|_| drop(check(&store, &TimeRange::ALL)));
+}
+
 /// Two parts have a row of the same time, each some of its columns: it is put together once, and then cached.
 #[test]
 fn a_row_in_two_parts_is_put_together() {

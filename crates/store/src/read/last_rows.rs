@@ -124,8 +124,12 @@ impl GroupReader<'_> {
                 Location::Head { time_ns, cells } => found.push_head(first + number, time_ns, cells),
                 Location::Cache { row } => found.push_cached(first + number, row),
                 Location::Parts { until_ns } => {
-                    let rows = snapshot.read_last(number, until_ns)?;
+                    let mut rows = snapshot.read_last(number, until_ns)?;
                     update.push(number, &rows);
+                    // What parts have up to that time may be deleted, and the head's row newer than what is left.
+                    if snapshot.head(number).until_ns() >= rows.timestamps_ns.last().copied() {
+                        rows = self.last_row(group, range)?;
+                    }
                     found.push_read(first + number, &rows);
                 }
                 Location::Unknown => found.push_read(first + number, &self.last_row(group, range)?),
