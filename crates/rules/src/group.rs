@@ -392,7 +392,7 @@ fn vector(result: EvaluationResult) -> Result<Vec<VectorSample>, String> {
 /// A recording rule.
 pub(crate) struct Recorded<'a> {
     pub(crate) name: &'a str,
-    /// What is added to the labels of results.
+    /// Labels that all results get.
     pub(crate) labels: &'a Labels,
     /// The most results; 0: any number.
     pub(crate) limit: u64,
