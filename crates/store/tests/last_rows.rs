@@ -150,9 +150,13 @@ fn a_row_in_a_head_is_newer_than_what_a_delete_left_of_a_part() {
     store.delete_rows("default", "m", &compile(&[]).unwrap(), &range).unwrap();
     check(&store, &TimeRange::ALL);
     store.write("default", &batch(&[row(50)])).unwrap();
-    (0..3).for_each(|_| drop(check(&store, &TimeRange::ALL)));
+    for _ in 0..3 {
+        check(&store, &TimeRange::ALL);
+    }
     store.write("default", &batch(&[row(5)])).unwrap();
-    (0..3).for_each(|_| drop(check(&store, &TimeRange::ALL)));
+    for _ in 0..3 {
+        check(&store, &TimeRange::ALL);
+    }
 }
 
 /// Two parts have a row of the same time, each some of its columns: it is put together once, and then cached.

@@ -118,6 +118,43 @@ fn definitions() -> Vec<ViewDefinition> {
     ]
 }
 
+/// Queries that the view `by_host` answers: its own groups, wider bins, fewer labels, a condition on its label.
+const SOURCE_QUERIES: [&str; 4] = [
+    "(->> (rows-of \"t\") (groupby 1m '((sum \"v\") (count \"v\") (max \"i\") (count #TS)) (by '(\"h\"))))",
+    "(->> (rows-of \"t\") (groupby 5m '((sum \"v\") (avg \"v\") (max \"i\") (count #TS)) (by '())))",
+    "(->> (rows-of \"t\") (tag \"h\" \"h1\") (groupby 2m '((max \"i\") (sum \"v\") (count #TS)) (by '(\"h\"))))",
+    "(->> (rows-of \"t\") (tag-not \"h\" \"h0\") (groupby 7m '((avg \"v\") (count #TS)) (by '()) (offset 1m)))",
+];
+
+#[test]
+fn queries_of_a_source_are_answered_by_its_views() {
+    let mut world = World::new();
+    world.apply(&Step::Settle);
+    world.apply(&Step::Advance(600));
+    world.apply(&Step::Settle);
+    let reads_view = |text: &str, view_use: ViewUse| {
+        let budget = Budget::new(10_000_000);
+        budget.use_views(view_use);
+        let outcome = world.db().run_plan(DATABASE, &query::parse(text, 0).unwrap(), &budget).unwrap();
+        outcome.steps.iter().any(|step| step.step == "view")
+    };
+    for text in SOURCE_QUERIES {
+        assert!(reads_view(text, ViewUse::All), "{text}");
+        assert!(!reads_view(text, ViewUse::Named), "{text}");
+    }
+    // Neither by labels that the view does not have, nor by bins of parts of its windows, nor of aggregates that it does not give.
+    for text in [
+        "(->> (rows-of \"t\") (groupby 1m '((max \"i\")) (by '(\"h\" \"u\"))))",
+        "(->> (rows-of \"t\") (tag \"u\" \"x1\") (groupby 1m '((max \"i\")) (by '(\"h\"))))",
+        "(->> (rows-of \"t\") (groupby 90s '((max \"i\")) (by '(\"h\"))))",
+        "(->> (rows-of \"t\") (groupby 2m '((max \"i\")) (by '(\"h\")) (offset 30s)))",
+        "(->> (rows-of \"t\") (groupby 1m '((min \"i\")) (by '(\"h\"))))",
+        "(->> (rows-of \"t\") (where (> (column \"i\") 0)) (groupby 1m '((max \"i\")) (by '(\"h\"))))",
+    ] {
+        assert!(!reads_view(text, ViewUse::All), "{text}");
+    }
+}
+
 /// What a plan gives: labels, times, and the columns that have a value.
 fn rows(db: &Db, plan: &Plan, view_use: ViewUse) -> BTreeMap<(String, i64), String> {
     let budget = Budget::new(10_000_000);
@@ -225,6 +262,24 @@ impl World {
 
     fn check(&self, after: &Step) {
         definitions().iter().for_each(|definition| self.check_view(&definition.name, after));
+        self.check_queries_of_the_source(after);
+    }
+
+    /// What views answer is what the source gives.
+    fn check_queries_of_the_source(&self, after: &Step) {
+        let now_ns = self.db().now_ns();
+        let [early, late] = [5_000, 17].map(|ago| now_ns - ago * SECOND_NS - 3);
+        for range in [TimeRange::ALL, TimeRange::new(early, late), TimeRange::new(early, i64::MAX)] {
+            for text in SOURCE_QUERIES {
+                let mut plan = query::parse(text, 0).unwrap();
+                let Plan::GroupBy { input, .. } = &mut plan else { panic!("{text}") };
+                let Plan::Scan(scan) = &mut **input else { panic!("{text}") };
+                scan.range = range;
+                let [by_view, by_source] =
+                    [ViewUse::All, ViewUse::Named].map(|view_use| rows(self.db(), &plan, view_use));
+                assert_eq!(by_view, by_source, "{text} {range:?} after {after:?}");
+            }
+        }
     }
 
     fn check_view(&self, name: &str, after: &Step) {

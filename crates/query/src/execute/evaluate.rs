@@ -152,6 +152,11 @@ fn apply<'a>(operator: Operator, of: &'a [Expression], frame: &'a Frame, row: us
             other => Err(QueryError::Execution(format!("`not` takes true or false, not a {}", other.kind()))),
         };
     }
+    if operator == Operator::NullIf {
+        let second = cells.next().transpose()?.unwrap_or(Cell::Null);
+        let is_equal = comparison(Operator::Equal, first, second)? == Cell::Bool(true);
+        return Ok(if is_equal { Cell::Null } else { first });
+    }
     if operator.is_comparison() {
         let second = cells.next().transpose()?.unwrap_or(Cell::Null);
         return comparison(operator, first, second);

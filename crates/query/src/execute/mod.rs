@@ -102,7 +102,15 @@ pub(crate) fn expanded(plan: &Plan, context: &Context<'_>) -> Result<Plan, Query
     let Some(catalog) = context.views else { return Ok(plan) };
     let extent = |scan: &Scan| view::extent(scan, context);
     let Context { database, budget, .. } = *context;
-    Expansion { catalog, database, budget, extent: &extent }.plan(plan, 0)
+    let tags = |table: &str| {
+        let schema = context.store.table(database, table);
+        Ok(schema?.map(|schema| schema.tags).unwrap_or_default())
+    };
+    let outlives = |table: &str, other: &str| {
+        let [ttl_ns, other_ns] = [table, other].map(|table| context.store.table_ttl_ns(database, table));
+        other_ns == 0 || ttl_ns > 0 && ttl_ns <= other_ns
+    };
+    Expansion { catalog, database, budget, extent: &extent, tags: &tags, outlives: &outlives }.plan(plan, 0)
 }
 
 struct Run<'a> {

@@ -83,11 +83,13 @@ pub enum Operator {
     Remainder,
     /// The first that is not null
     Coalesce,
+    /// The first of two; null where both are equal
+    NullIf,
 }
 
 impl Operator {
     /// All, as they are written.
-    pub const NAMED: [(&'static str, Self); 15] = [
+    pub const NAMED: [(&'static str, Self); 16] = [
         ("and", Self::And),
         ("or", Self::Or),
         ("not", Self::Not),
@@ -103,6 +105,7 @@ impl Operator {
         ("/", Self::Divide),
         ("%", Self::Remainder),
         ("coalesce", Self::Coalesce),
+        ("nullif", Self::NullIf),
     ];
 
     /// As it is written.

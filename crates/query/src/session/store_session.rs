@@ -124,7 +124,12 @@ impl<'a> StoreSession<'a> {
     /// computed.
     fn run_consistently(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
         const ATTEMPTS_MAX: usize = 4;
-        let tables = plan.tables();
+        let mut tables = plan.tables();
+        // Views of these may answer for them.
+        let views = self.host.views.map_or_else(Vec::new, |views| views.views(database));
+        let answering = views.iter().filter(|view| tables.contains(&view.definition.source()));
+        let answering: Vec<&str> = answering.map(|view| view.definition.target.as_str()).collect();
+        tables.extend(answering);
         let rewrites = || -> u64 {
             self.host.views.map_or(0, |views| tables.iter().map(|table| views.rewrites(database, table)).sum())
         };

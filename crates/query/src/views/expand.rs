@@ -1,13 +1,16 @@
-//! Scans of views in plans: stored windows, and those that are computed now.
+//! Scans of views in plans: stored windows, and those that are computed now; and queries of tables that views answer.
+
+use std::sync::Arc;
 
 use access::grant::Right;
 use index::compile;
 use model::TimeRange;
 
+use super::rewrite::{SourceQuery, ViewAnswer};
 use super::stale::{DEPTH_MAX, stale_ranges};
 use super::validate::is_partial;
 use super::{View, ViewCatalog, intersect, normalized, subtract};
-use crate::plan::{Plan, Scan, Selector, TableColumns, ViewPart, ViewRead, push_down};
+use crate::plan::{Grouping, Plan, Scan, Selector, TableColumns, ViewPart, ViewRead, push_down};
 use crate::{Budget, QueryError, ViewUse};
 
 /// The first and the last time of a scan's rows; empty if it has none.
@@ -19,6 +22,10 @@ pub(crate) struct Expansion<'a> {
     pub(crate) database: &'a str,
     pub(crate) budget: &'a Budget,
     pub(crate) extent: Extent<'a>,
+    /// The labels that some of a table's series have.
+    pub(crate) tags: &'a dyn Fn(&str) -> Result<Vec<String>, QueryError>,
+    /// Returns whether the second of two tables keeps its rows as long as the first, or longer.
+    pub(crate) outlives: &'a dyn Fn(&str, &str) -> bool,
 }
 
 impl Expansion<'_> {
@@ -31,7 +38,10 @@ impl Expansion<'_> {
         Ok(match plan {
             Plan::Scan(scan) => self.scan(scan, depth)?,
             Plan::Where { input, condition } => Plan::Where { input: of(input)?, condition },
-            Plan::GroupBy { input, grouping } => Plan::GroupBy { input: of(input)?, grouping },
+            Plan::GroupBy { input, grouping } => match self.by_view(&input, &grouping, depth)? {
+                Some(answered) => answered,
+                None => Plan::GroupBy { input: of(input)?, grouping },
+            },
             Plan::Map { input, columns } => Plan::Map { input: of(input)?, columns },
             Plan::Fill { input, width_ns, with } => Plan::Fill { input: of(input)?, width_ns, with },
             Plan::Order { input, by, descending } => Plan::Order { input: of(input)?, by, descending },
@@ -47,6 +57,55 @@ impl Expansion<'_> {
             }
             Plan::View(read) => Plan::View(read),
         })
+    }
+
+    /// A query of a table as a view answers it, where one does and reads less for it.
+    fn by_view(&self, input: &Plan, grouping: &Grouping, depth: usize) -> Result<Option<Plan>, QueryError> {
+        if depth > 0 || self.budget.view_use() != ViewUse::All {
+            return Ok(None);
+        }
+        let Some(query) = SourceQuery::new(input, grouping) else { return Ok(None) };
+        let views = self.catalog.views(self.database);
+        let mut views: Vec<&Arc<View>> =
+            views.iter().filter(|view| view.definition.source() == query.table()).collect();
+        if views.is_empty() || self.catalog.view_of_table(self.database, query.table()).is_some() {
+            return Ok(None);
+        }
+        // The widest windows are the fewest rows.
+        views.sort_by_key(|view| std::cmp::Reverse(view.definition.windows.length_ns_max()));
+        let tags = (self.tags)(query.table())?;
+        for view in views {
+            let is_less = query.reads_samples() || tags.iter().any(|tag| !view.definition.labels().contains(tag));
+            if !is_less
+                || check_scope(view, self.budget).is_err()
+                || !(self.outlives)(query.table(), &view.definition.target)
+            {
+                continue;
+            }
+            if let Some(answer) = query.answer(view, self.catalog.frozen_before_ns(view)) {
+                return self.answered(&query, view, answer).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The whole bins from a view, those at the ends of the range from the table.
+    fn answered(&self, query: &SourceQuery<'_>, view: &View, answer: ViewAnswer) -> Result<Plan, QueryError> {
+        let (all, whole) = (query.bins_of(query.range()), answer.range);
+        let mut parts = Vec::new();
+        if all.start_ns < whole.start_ns {
+            let range = TimeRange::new(all.start_ns, whole.start_ns - 1);
+            parts.push(ViewPart { range, plan: query.of_range(&range) });
+        }
+        let columns = query.column_names();
+        let rows = self.scan(answer.scan.clone(), 1)?;
+        parts.push(ViewPart { range: whole, plan: answer.plan(rows) });
+        if whole.end_ns < all.end_ns {
+            let range = TimeRange::new(whole.end_ns + 1, all.end_ns);
+            parts.push(ViewPart { range, plan: query.of_range(&range) });
+        }
+        let name = view.definition.name.clone();
+        Ok(Plan::View(Box::new(ViewRead { name, columns, parts, every_row: true })))
     }
 
     fn scan(&self, scan: Scan, depth: usize) -> Result<Plan, QueryError> {

@@ -5,11 +5,12 @@
 //! the view's plan gives over the source.
 //!
 //! * this file: definitions and states · [`catalog`]: the interface to those who keep them · [`ranges`]: sets of time ranges
-//! * [`stale`]: which stored windows may be wrong · [`expand`]: scans of views in plans
+//! * [`stale`]: which stored windows may be wrong · [`expand`]: scans of views in plans · `rewrite`: queries of a source that a view answers
 
 mod catalog;
 mod expand;
 mod ranges;
+mod rewrite;
 mod stale;
 mod validate;
 

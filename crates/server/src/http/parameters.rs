@@ -30,6 +30,11 @@ impl Parameters {
         !matches!(self.get("nocache"), Some("1" | "true"))
     }
 
+    /// Whether views may answer queries of their sources: not with `noviews=1`.
+    pub(crate) fn may_use_views(&self) -> bool {
+        !matches!(self.get("noviews"), Some("1" | "true"))
+    }
+
     /// Whether a request's body is a form.
     pub(crate) fn is_form(headers: &HeaderMap) -> bool {
         is_urlencoded(headers) || multipart::is_multipart(headers)

@@ -121,6 +121,9 @@ impl State {
         if !parts.parameters.may_cache() {
             budget.compute_all();
         }
+        if !parts.parameters.may_use_views() {
+            budget.use_views(query::ViewUse::Named);
+        }
         budget
     }
 }

@@ -1,0 +1,258 @@
+//! Queries of a table that a view of it answers: bins of which each is made of whole windows of the view, by labels that the view has, of aggregates that
+//! its columns give. The bins at the ends of the range that are not whole, and those of whose source a part is gone, are computed from the table.
+
+use model::TimeRange;
+
+use super::ranges::intersect;
+use super::{View, ViewDefinition};
+use crate::plan::{
+    Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Operator, Plan, Scan, Selector, TableColumns,
+    push_down,
+};
+
+/// A query that groups a table's rows into bins.
+pub(super) struct SourceQuery<'a> {
+    scan: &'a Scan,
+    condition: Option<&'a Expression>,
+    grouping: &'a Grouping,
+    /// The width of its bins, and how much later than the epoch one begins, nanoseconds.
+    bins: (i64, i64),
+}
+
+/// What a view gives for the bins of a range.
+pub(super) struct ViewAnswer {
+    /// The times of whole bins.
+    pub(super) range: TimeRange,
+    /// The scan of the view's rows.
+    pub(super) scan: Scan,
+    grouping: Grouping,
+    columns: Vec<(String, Expression)>,
+}
+
+impl ViewAnswer {
+    /// The plan over the view's rows.
+    pub(super) fn plan(self, rows: Plan) -> Plan {
+        let grouped = Plan::GroupBy { input: Box::new(rows), grouping: self.grouping };
+        Plan::Map { input: Box::new(grouped), columns: self.columns }
+    }
+}
+
+impl<'a> SourceQuery<'a> {
+    /// The query of a grouping; `None` if no view can answer it.
+    pub(super) fn new(input: &'a Plan, grouping: &'a Grouping) -> Option<Self> {
+        let (scan, condition) = match input {
+            Plan::Scan(scan) => (scan, None),
+            Plan::Where { input, condition } => match &**input {
+                Plan::Scan(scan) => (scan, Some(condition)),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let is_of_rows = scan.is_of_every_row() && scan.tokens.is_empty() && grouping.by.is_some();
+        let width_ns = grouping.width_ns.filter(|width_ns| *width_ns > 0 && is_of_rows)?;
+        Some(Self { scan, condition, grouping, bins: (width_ns, grouping.offset_ns) })
+    }
+
+    /// The table.
+    pub(super) fn table(&self) -> &str {
+        self.scan.table.as_ref().map_or("", |table| &table.name)
+    }
+
+    /// The labels by which its rows are put together.
+    pub(super) fn labels(&self) -> &[String] {
+        self.grouping.by.as_deref().unwrap_or_default()
+    }
+
+    /// Returns whether it has an aggregate that reads samples, for want of summaries of it.
+    pub(super) fn reads_samples(&self) -> bool {
+        self.condition.is_some() || self.grouping.aggregates.iter().any(|call| !call.aggregate.from_summaries())
+    }
+
+    /// The bins of the whole range, from the beginning of the first on.
+    pub(super) fn bins_of(&self, range: &TimeRange) -> TimeRange {
+        TimeRange { start_ns: bin_start(range.start_ns, self.bins), end_ns: range.end_ns }
+    }
+
+    /// The query within another range.
+    pub(super) fn of_range(&self, range: &TimeRange) -> Plan {
+        let scan = Scan { range: intersect(&self.scan.range, range), ..self.scan.clone() };
+        let mut input = Plan::Scan(scan);
+        if let Some(condition) = self.condition {
+            input = Plan::Where { input: Box::new(input), condition: condition.clone() };
+        }
+        Plan::GroupBy { input: Box::new(input), grouping: self.grouping.clone() }
+    }
+
+    /// The names of its columns.
+    pub(super) fn column_names(&self) -> Vec<String> {
+        self.grouping.aggregates.iter().map(AggregateCall::column_name).collect()
+    }
+
+    /// Its range.
+    pub(super) const fn range(&self) -> &TimeRange {
+        &self.scan.range
+    }
+
+    /// What a view gives of it, if it is of the same rows; windows before a time count as gone.
+    pub(super) fn answer(&self, view: &View, frozen_before_ns: i64) -> Option<ViewAnswer> {
+        let definition = &view.definition;
+        let (window_ns, window_offset_ns) = view.bins.equal_bins()?;
+        let (width_ns, offset_ns) = self.bins;
+        if width_ns % window_ns != 0 || (offset_ns - window_offset_ns) % window_ns != 0 {
+            return None;
+        }
+        let selectors = self.selectors(definition)?;
+        let is_same_groups = width_ns == window_ns && self.has_all_labels(definition);
+        let derived: Vec<Derived> = self
+            .grouping
+            .aggregates
+            .iter()
+            .map(|call| self.derive(call, definition, is_same_groups))
+            .collect::<Option<_>>()?;
+        let range = self.whole_bins(frozen_before_ns);
+        if range.start_ns > range.end_ns || view.state.watermark_ns <= range.start_ns {
+            return None;
+        }
+        let calls: Vec<AggregateCall> = derived.iter().flat_map(|of| of.calls.iter().cloned()).collect();
+        let mut fields: Vec<String> = Vec::new();
+        let mut aggregates: Vec<AggregateCall> = Vec::new();
+        for call in calls {
+            if let AggregateInput::Column(field) = &call.input
+                && !fields.contains(field)
+            {
+                fields.push(field.clone());
+            }
+            if !aggregates.contains(&call) {
+                aggregates.push(call);
+            }
+        }
+        let table = TableColumns { name: definition.target.clone(), fields, every_row: true };
+        Some(ViewAnswer {
+            range,
+            scan: Scan { table: Some(table), selectors, tokens: Vec::new(), range },
+            grouping: Grouping { aggregates, ..self.grouping.clone() },
+            columns: derived.into_iter().map(|of| (of.name, of.expression)).collect(),
+        })
+    }
+
+    /// The selectors of the view's rows, if its rows are of the rows that the query reads, and all that these differ by is labels of the view.
+    fn selectors(&self, definition: &ViewDefinition) -> Option<Vec<Selector>> {
+        let pushed = push_down(definition.plan.clone());
+        let (Plan::Map { input, .. }, true) = (&pushed, definition.is_exposed()) else { return None };
+        let Plan::GroupBy { input, grouping } = &**input else { return None };
+        let of_view = SourceQuery::new(input, grouping)?;
+        let is_same = of_view.table() == self.table()
+            && *of_view.range() == TimeRange::ALL
+            && of_view.condition == self.condition
+            && of_view.scan.selectors.iter().all(|selector| self.scan.selectors.contains(selector));
+        // A window whose columns are all null has no row in the view: a count is never null.
+        let has_counts = definition.columns().iter().any(|(_, expression)| is_count(expression));
+        let has_label = |label: &String| definition.labels().contains(label);
+        let own = self.scan.selectors.iter().filter(|selector| !of_view.scan.selectors.contains(selector));
+        let own: Vec<Selector> = own.cloned().collect();
+        let are_labels = own.iter().all(|selector| has_label(&selector.name)) && self.labels().iter().all(has_label);
+        (is_same && has_counts && are_labels).then_some(own)
+    }
+
+    fn has_all_labels(&self, definition: &ViewDefinition) -> bool {
+        definition.labels().iter().all(|label| self.labels().contains(label))
+    }
+
+    /// An aggregate as it is made of a view's columns.
+    fn derive(&self, call: &AggregateCall, definition: &ViewDefinition, is_same_groups: bool) -> Option<Derived> {
+        let field = |call: &AggregateCall| {
+            let name = call.column_name();
+            let columns = definition.columns().iter();
+            columns.clone().find(|(_, expression)| column_of(expression) == Some(&name)).map(|(field, _)| field.clone())
+        };
+        let of = |aggregate: Aggregate, from: &AggregateCall| Some(AggregateCall::of_column(aggregate, field(from)?));
+        let one = |aggregate: Aggregate| {
+            let derived = of(aggregate, call)?;
+            let mut expression = Expression::Column(derived.column_name());
+            if call.aggregate == Aggregate::Count {
+                // A count of nothing is null until a language says otherwise; in the view it is zero.
+                expression = Expression::Apply(Operator::NullIf, vec![expression, Expression::Integer(0)]);
+            }
+            Some(Derived { name: call.column_name(), calls: vec![derived], expression })
+        };
+        match call.aggregate {
+            // One row of the view is one of the answer.
+            _ if is_same_groups && field(call).is_some() => one(Aggregate::Last),
+            Aggregate::Min => one(Aggregate::Min),
+            Aggregate::Max => one(Aggregate::Max),
+            Aggregate::Sum | Aggregate::Count => one(Aggregate::Sum),
+            // Among series that become one it is not known whose value was the first.
+            Aggregate::First if self.has_all_labels(definition) => one(Aggregate::First),
+            Aggregate::Last if self.has_all_labels(definition) => one(Aggregate::Last),
+            Aggregate::Avg => {
+                let part = |aggregate| AggregateCall { aggregate, ..call.clone() };
+                let calls = [Aggregate::Sum, Aggregate::Count].map(|aggregate| of(Aggregate::Sum, &part(aggregate)));
+                let [Some(sum), Some(count)] = calls else { return None };
+                let operands = [&sum, &count].map(|call| Expression::Column(call.column_name())).to_vec();
+                let expression = Expression::Apply(Operator::Divide, operands);
+                Some(Derived { name: call.column_name(), calls: vec![sum, count], expression })
+            }
+            Aggregate::First | Aggregate::Last | Aggregate::Stddev | Aggregate::Quantile(_) => None,
+        }
+    }
+
+    /// The times of the bins that lie in the range whole, and not before a time.
+    fn whole_bins(&self, not_before_ns: i64) -> TimeRange {
+        let from_ns = self.scan.range.start_ns.max(not_before_ns);
+        let start_ns = bin_start(from_ns, self.bins);
+        let start_ns = if start_ns < from_ns { start_ns.saturating_add(self.bins.0) } else { start_ns };
+        let end_ns = match self.scan.range.end_ns {
+            i64::MAX => i64::MAX,
+            end_ns => bin_start(end_ns + 1, self.bins).saturating_sub(1),
+        };
+        TimeRange { start_ns, end_ns }
+    }
+}
+
+/// An aggregate of a query from those of a view's columns.
+struct Derived {
+    /// The name of its column.
+    name: String,
+    calls: Vec<AggregateCall>,
+    expression: Expression,
+}
+
+/// The first time of the bin that holds a time; the earliest time has none before it.
+fn bin_start(time_ns: i64, (width_ns, offset_ns): (i64, i64)) -> i64 {
+    if time_ns == i64::MIN {
+        return i64::MIN;
+    }
+    let (time_ns, offset_ns) = (i128::from(time_ns), i128::from(offset_ns));
+    let start_ns = (time_ns - offset_ns).div_euclid(i128::from(width_ns)) * i128::from(width_ns) + offset_ns;
+    i64::try_from(start_ns).unwrap_or(i64::MIN)
+}
+
+/// The aggregate's column that an expression is, nulls of counts aside.
+fn column_of(expression: &Expression) -> Option<&String> {
+    match expression {
+        Expression::Column(name) => Some(name),
+        Expression::Apply(Operator::Coalesce, operands) => match operands.as_slice() {
+            [Expression::Column(name), Expression::Integer(0)] => Some(name),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_count(expression: &Expression) -> bool {
+    matches!(expression, Expression::Apply(Operator::Coalesce, _)) && column_of(expression).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_begin_at_multiples_of_their_width_after_the_offset() {
+        for (time_ns, bins, expected) in
+            [(25, (10, 0), 20), (-1, (10, 0), -10), (22, (10, 3), 13), (i64::MIN, (10, 0), i64::MIN), (23, (10, 3), 23)]
+        {
+            assert_eq!(bin_start(time_ns, bins), expected, "{time_ns}");
+        }
+    }
+}
