@@ -5,7 +5,7 @@
 //! * `mass`: the distances of a pattern to every window, by Fourier transforms (Mueen's MASS) · `select`: the best of them with a zone around each
 //! * `dtw`: dynamic time warping within a band, and its lower bounds
 //! * `profile`: the nearest neighbour of every window of a series (matrix profile), motifs and discords
-//! * `segments`: a bound from means and extremes of segments · `spectrum`: one from a few Fourier coefficients
+//! * `spectrum`: a bound from a few Fourier coefficients
 //! * `groups`: series of which every two correlate
 //!
 //! # Definitions
@@ -22,7 +22,6 @@ mod mass;
 mod moments;
 mod pattern;
 mod profile;
-mod segments;
 mod select;
 mod spectrum;
 
@@ -33,6 +32,5 @@ pub use mass::Mass;
 pub use moments::{Moments, moments_of_windows};
 pub use pattern::{Pattern, correlation_of, distance_of};
 pub use profile::{MatrixProfile, Motif, Neighbour, ProfileSum, ProfileTask, TileResult, discords, motifs};
-pub use segments::{Segment, SegmentQuery};
 pub use select::{exclusion_zone, select};
 pub use spectrum::{Spectra, Spectrum};

@@ -76,8 +76,7 @@ impl Mass {
         let moments = moments_of_windows(series, width);
         if width < WIDTH_MIN || moments.len() < width / 4 || self.pattern.is_constant() && self.pattern.is_normalised()
         {
-            let windows = series.windows(width).zip(&moments);
-            return windows.map(|(window, moments)| exact(&self.pattern, window, *moments)).collect();
+            return series.windows(width).map(|window| self.pattern.distance(window, f64::INFINITY)).collect();
         }
         let mut distances = Vec::with_capacity(moments.len());
         // A block's first windows lie in the one before: so many of its products are whole.
@@ -107,7 +106,7 @@ impl Mass {
             let squared = of_pattern + of_window - 2.0 * product;
             let rounding = error + 1e-15 * (self.pattern.squares() + of_window);
             if squared < rounding / CORRELATION_ERROR {
-                return exact(&self.pattern, window(), moments);
+                return self.pattern.distance(window(), f64::INFINITY);
             }
             return squared.sqrt();
         }
@@ -115,7 +114,7 @@ impl Mass {
             return constant_distance(false, true, self.pattern.width());
         }
         if error > CORRELATION_ERROR * count * deviation {
-            return exact(&self.pattern, window(), moments);
+            return self.pattern.distance(window(), f64::INFINITY);
         }
         crate::distance_of(product / (count * deviation), self.pattern.width())
     }
@@ -154,11 +153,6 @@ const fn block_of(width: usize, series_values: usize) -> usize {
     let most = if most < 2 * width.next_power_of_two() { 2 * width.next_power_of_two() } else { most };
     let wished = if wide < least { least } else { wide };
     if wished < most { wished } else { most }
-}
-
-/// The distance of a window, whatever it is.
-fn exact(pattern: &Pattern, window: &[f64], moments: Moments) -> f64 {
-    if moments.is_defined() { pattern.distance_with(window, moments, f64::INFINITY) } else { f64::INFINITY }
 }
 
 fn mean_of_finite(values: &[f64]) -> f64 {

@@ -87,7 +87,7 @@ fn sql_finds_series_and_places() {
     let db = lines();
     let similar = |rest: &str| {
         format!(
-            "SELECT series, rank, extract(minute FROM starts), distance, correlation FROM similar('load', 'load{{host=\"a\"}}', '1970-01-01T00:10:00Z', '1970-01-01T00:20:00Z', step => '1m'{rest})"
+            "SELECT series, rank, CAST(extract(minute FROM starts) AS bigint), distance, correlation FROM similar('load', 'load{{host=\"a\"}}', '1970-01-01T00:10:00Z', '1970-01-01T00:20:00Z', step => '1m'{rest})"
         )
     };
     for (statement, expected) in [
@@ -191,10 +191,10 @@ fn errors_name_the_limit() {
         "(similar 3 (->> (metric \"load\")) (->> (metric \"load\") (range 0 600000000000)) (step 1m))",
     );
     assert!(unbounded.as_ref().is_err_and(|error| error.contains("no bounds in time")), "{unbounded:?}");
-    let tight = Budget::new(100);
+    let tight = Budget::new(40);
     let plan = query::parse("(similar 3 (->> (metric \"load\") (range 0 3000000000000)) (->> (metric \"load\") (tag \"host\" \"a\") (range 0 600000000000)) (step 1m))", 0).unwrap();
     let found = db.session(&tight).run("default", &plan);
-    assert!(matches!(found, Err(query::QueryError::TooManySamples { limit: 100 })), "{found:?}");
+    assert!(matches!(found, Err(query::QueryError::TooManySamples { limit: 40 })), "{found:?}");
     let stopped = Budget::new(1_000_000);
     stopped.stop(query::Stop::Cancelled);
     assert!(db.session(&stopped).run("default", &plan).is_err());
@@ -246,41 +246,4 @@ fn epochs_are_searched_as_series_are() {
             }
         }
     }
-}
-
-/// Series whose summaries say that they are far away are not read, and nothing is lost by it.
-#[test]
-fn summaries_spare_reading() {
-    const WINDOW: i64 = 3072;
-    let db = MemoryDatabases::new().unwrap();
-    let mut chance = Chance(5);
-    for host in 0..12_i64 {
-        let mut text = String::new();
-        for minute in 0..3 * WINDOW {
-            let turn = std::f64::consts::TAU * (minute % WINDOW) as f64 / WINDOW as f64;
-            let form = if host < 3 {
-                (turn + host as f64 / 100.0).sin()
-            } else {
-                (turn * (host / 2) as f64 + host as f64).cos()
-            };
-            let value = form * 100.0 + chance.below(10) as f64;
-            let _ = writeln!(text, "slow,host=h{host} value={value} {}", minute * MINUTE_NS);
-        }
-        db.write_lines("default", text.as_bytes()).unwrap();
-    }
-    db.store.flush_all().unwrap();
-    db.store.compact_all().unwrap();
-    let end_ns = 3 * WINDOW * MINUTE_NS;
-    let text = |limit: &str| {
-        format!(
-            "(similar 4 (->> (metric \"slow\") (range 0 {end_ns}) {limit}) (->> (metric \"slow\") (tag \"host\" \"h0\") (range 0 {})) (step 1m))",
-            WINDOW * MINUTE_NS
-        )
-    };
-    let expected = ranked(&db, "default", &text("(limit 1000000)")).unwrap();
-    assert_eq!(ranked(&db, "default", &text("")).as_ref(), Ok(&expected));
-    let budget = Budget::new(1_000_000);
-    let outcome = db.session(&budget).run("default", &query::parse(&text(""), 0).unwrap()).unwrap();
-    assert!(outcome.reads.nodes > 0, "{:?}", outcome.reads);
-    assert!(outcome.reads.samples < 9 * 3 * WINDOW as u64, "{:?}", outcome.reads);
 }

@@ -2,7 +2,7 @@
 //! they read, how much of it at once, and what their answers look like.
 //!
 //! * `grid`: bins of time · `read`: series in bins
-//! * `similar`: places like a reference · `summaries`: which groups need not be read for them · `epochs`: the same for all series of a regular database, as their values lie
+//! * `similar`: places like a reference · `epochs`: the same for all series of a regular database, as their values lie
 //! * `within`: motifs and discords of a series · `alike`: groups of series
 
 mod alike;
@@ -10,7 +10,6 @@ mod epochs;
 mod grid;
 mod read;
 mod similar;
-mod summaries;
 mod within;
 
 use model::Labels;

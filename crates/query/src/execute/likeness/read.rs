@@ -28,9 +28,6 @@ pub(super) struct Binned {
 /// Takes series and their numbers, which ascend in the order in which they are selected. It may be called by several threads at once.
 pub(super) type Visit<'v> = dyn Fn(u64, &Binned) -> Result<(), QueryError> + Sync + 'v;
 
-/// Says of a group whether it need not be read. It may be called by several threads at once.
-pub(super) type Prune<'p> = dyn Fn(&SelectedGroup, &mut Reads) -> Result<bool, QueryError> + Sync + 'p;
-
 /// Series of a plan within a union that are told apart by their numbers.
 const SERIES_MAX: u64 = 1 << 54;
 
@@ -40,21 +37,10 @@ const COLUMNS_MAX: u64 = 1 << 24;
 impl Run<'_> {
     /// Visits all series of a plan.
     pub(super) fn each_binned(&mut self, plan: &Plan, grid: &Grid, visit: &Visit<'_>) -> Result<(), QueryError> {
-        self.each_binned_unless(plan, grid, visit, &|_, _| Ok(false))
-    }
-
-    /// As [`Self::each_binned`], but for groups that need not be read.
-    pub(super) fn each_binned_unless(
-        &mut self,
-        plan: &Plan,
-        grid: &Grid,
-        visit: &Visit<'_>,
-        prune: &Prune<'_>,
-    ) -> Result<(), QueryError> {
         if let Plan::Union(plans) = plan {
             return (0..).zip(plans).try_for_each(|(place, plan): (u64, _)| {
                 let visit = |number: u64, binned: &Binned| visit(place * SERIES_MAX + number, binned);
-                self.each_binned_unless(plan, grid, &visit, prune)
+                self.each_binned(plan, grid, &visit)
             });
         }
         let Plan::Scan(scan) = plan else {
@@ -68,7 +54,7 @@ impl Run<'_> {
                 let frames = self.scan(scan)?;
                 self.each_of_frames(&frames, grid, visit)
             }
-            None => self.each_of_groups(scan, grid, visit, prune),
+            None => self.each_of_groups(scan, grid, visit),
         }
     }
 
@@ -101,13 +87,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn each_of_groups(
-        &mut self,
-        scan: &Scan,
-        grid: &Grid,
-        visit: &Visit<'_>,
-        prune: &Prune<'_>,
-    ) -> Result<(), QueryError> {
+    fn each_of_groups(&mut self, scan: &Scan, grid: &Grid, visit: &Visit<'_>) -> Result<(), QueryError> {
         let context = self.context;
         let groups = self.groups(scan)?;
         let narrowing = Narrowing::new(&groups, &scan.wanted());
@@ -117,11 +97,9 @@ impl Run<'_> {
             let Some(group) = groups.get(place) else { return Ok(0) };
             context.budget.check()?;
             let mut reader = Reader { context, groups: &group_reader, reads: Reads::default(), narrowing: &narrowing };
-            if !prune(group, &mut reader.reads)? {
-                visit_group(&mut reader, (scan, group), grid, place as u64, visit)?;
-            }
+            visit_group(&mut reader, (scan, group), grid, place as u64, visit)?;
             all_reads.lock().unwrap_or_else(PoisonError::into_inner).merge(&reader.reads);
-            Ok(reader.reads.samples + reader.reads.nodes)
+            Ok(reader.reads.samples)
         })?;
         self.reads.merge(&all_reads.into_inner().unwrap_or_else(PoisonError::into_inner));
         self.reads.origins.merge(&group_reader.origins());

@@ -8,14 +8,13 @@ use model::Labels;
 use similarity::{
     Best, DtwPattern, Mass, Match, Moments, Pattern, correlation_of, exclusion_zone, moments_of_windows, select,
 };
-use store::SelectedGroup;
 
 use super::grid::{Grid, invalid};
 use super::read::Binned;
-use super::{epochs, frame, summaries};
+use super::{epochs, frame};
 use crate::execute::Run;
 use crate::plan::{Measure, Offsets, SimilarTo};
-use crate::{Budget, Cell, Frame, Plan, QueryError, Reads, SAMPLE_BYTES};
+use crate::{Budget, Cell, Frame, Plan, QueryError, SAMPLE_BYTES};
 
 /// Pairs of values that one comparison by dynamic time warping may look at: between two comparisons a query can be stopped.
 const WARPED_MAX: usize = 1 << 27;
@@ -74,12 +73,7 @@ impl Run<'_> {
             pool: Mutex::default(),
         };
         if !epochs::scan(self, input, &search)? {
-            let summaries = summaries::Summaries::new(self.context.store, input, &search);
-            let prune = |group: &SelectedGroup, reads: &mut Reads| match &summaries {
-                Some(summaries) => summaries.are_far(group, &search, reads),
-                None => Ok(false),
-            };
-            self.each_binned_unless(input, &grid, &|number, binned| search.visit(number, binned), &prune)?;
+            self.each_binned(input, &grid, &|number, binned| search.visit(number, binned))?;
         }
         search.give_back_tools();
         search.frames()
