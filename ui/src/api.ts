@@ -131,6 +131,44 @@ export function queryRange(range: RangeRequest, signal?: AbortSignal): Promise<A
   return request("query_range", form, true, signal);
 }
 
+/** A stretch of a series that is like another. */
+export interface Place {
+  rank: number;
+  metric: Labels;
+  /** Seconds since 1970. */
+  start: number;
+  end: number;
+  distance: number;
+  correlation: number | null;
+}
+
+export interface Places {
+  resultType: "places";
+  result: Place[];
+}
+
+export interface SimilarRequest {
+  /** Selects the series that are compared with the reference, which is one series. */
+  match: string;
+  reference: string;
+  start_s: number;
+  end_s: number;
+  step_s: number;
+  count: number;
+}
+
+export function similar(wanted: SimilarRequest, signal?: AbortSignal): Promise<Answer<Places>> {
+  const form = new URLSearchParams({
+    "match[]": wanted.match,
+    reference: wanted.reference,
+    start: wanted.start_s.toFixed(3),
+    end: wanted.end_s.toFixed(3),
+    step: String(wanted.step_s),
+    k: String(wanted.count),
+  });
+  return request("similar", form, true, signal);
+}
+
 /** `version` is the Prometheus version whose API this is; `applicationVersion` is Thalweg's own. */
 export function buildInfo(): Promise<Answer<{ version?: string; applicationVersion?: string }>> {
   return request("status/buildinfo", new URLSearchParams(), false);

@@ -10,6 +10,7 @@ import { QueryEditor } from "./editor.ts";
 import { formatDuration, parseDuration, seriesName, unitOf } from "./format.ts";
 import { rememberQuery } from "./history.ts";
 import { Plot } from "./plot.ts";
+import { findSimilar, placeText, queryOf, selectorOf } from "./similar.ts";
 import { chooseStep, DEFAULT_STATE, parseState, writeState, type ExploreState } from "./state.ts";
 import { TableView, tableOf } from "./table.ts";
 import type { View } from "./view.ts";
@@ -30,6 +31,8 @@ interface Span {
 
 interface Outcome extends Answer<QueryData> {
   span: Span;
+  /** What is like the series that others were looked for to. */
+  places: string[];
 }
 
 export class ExploreView implements View {
@@ -44,6 +47,7 @@ export class ExploreView implements View {
   private readonly table = new TableView();
   private readonly tableCard: HTMLElement;
   private readonly start = element("section", { class: "card empty" });
+  private items: MatrixItem[] = [];
   private state: ExploreState = DEFAULT_STATE;
   private cancel = new AbortController();
   private timer = 0;
@@ -57,6 +61,7 @@ export class ExploreView implements View {
       height_px: 340,
       zoomed: (from_s, to_s) => this.go({ ...this.state, from_s, to_s }),
       reset: () => this.go({ ...this.state, from_s: null, to_s: null }),
+      likeAddress: (index) => this.likeAddress(index),
     });
     this.plotCard = element("section", { class: "card", attributes: { "aria-label": "Plot" } }, this.plot.root);
     this.tableCard = element("section", { class: "card", attributes: { "aria-label": "Table" } }, this.table.root);
@@ -95,7 +100,13 @@ export class ExploreView implements View {
   private submit(): void {
     const query = this.editor.text.trim();
     if (query) rememberQuery(query);
-    this.go({ ...this.state, query });
+    this.go({ ...this.state, query, like: "" });
+  }
+
+  /** Where series like a plotted one are shown, over the range that is plotted. */
+  private likeAddress(index: number): string | null {
+    const like = this.state.mode === "range" ? selectorOf(this.items[index]?.metric ?? {}) : null;
+    return like === null ? null : writeState({ ...this.state, like });
   }
 
   private go(state: ExploreState): void {
@@ -147,9 +158,15 @@ export class ExploreView implements View {
 
   private async ask(signal: AbortSignal): Promise<Outcome> {
     const span = this.span();
-    const { query, mode } = this.state;
+    const { query, mode, like } = this.state;
+    if (like && mode === "range") {
+      const { data, warnings } = await findSimilar(like, span, signal);
+      const answer = await queryRange({ query: queryOf(like, data.result), ...span }, signal);
+      const places = data.result.length > 0 ? data.result.map(placeText) : [`Nothing is like ${like}.`];
+      return { ...answer, warnings: [...warnings, ...answer.warnings], span, places };
+    }
     const answer = mode === "instant" ? queryInstant(query, span.end_s, signal) : queryRange({ query, ...span }, signal);
-    return { ...(await answer), span };
+    return { ...(await answer), span, places: [] };
   }
 
   private draw(outcome: Outcome): void {
@@ -157,7 +174,7 @@ export class ExploreView implements View {
     this.clear();
     const count = data.resultType === "vector" || data.resultType === "matrix" ? data.result.length : 1;
     this.status.textContent = statusText(outcome, count, this.state.mode === "range");
-    const notes = [...outcome.warnings.map((text) => ["warning", text]), ...outcome.infos.map((text) => ["info", text])];
+    const notes = [...outcome.places.map((text) => ["place", text]), ...outcome.warnings.map((text) => ["warning", text]), ...outcome.infos.map((text) => ["info", text])];
     if (data.resultType === "matrix" && data.result.length > DRAWN_MAX) {
       const more = count > SERIES_MAX ? `, which lists ${SERIES_MAX}` : "";
       notes.push(["info", `The plot shows the first ${DRAWN_MAX} of ${count} series; choose others in the legend${more}. Narrow the query, or use topk().`]);
@@ -184,6 +201,7 @@ export class ExploreView implements View {
 
   private drawPlot(all: MatrixItem[], span: Span): void {
     const items = all.slice(0, SERIES_MAX);
+    this.items = items;
     const range = this.state.mode === "range";
     const columns = range ? alignToGrid(items, span.start_s, span.end_s, span.step_s) : alignSamples(items);
     const from_s = range ? span.start_s : (columns.times[0] ?? span.start_s);

@@ -20,6 +20,8 @@ export interface PlotOptions {
   syncKey?: string;
   /** Called with the stretch of time dragged over, in seconds since 1970. */
   zoomed?: (from_s: number, to_s: number) => void;
+  /** Where an entry of the legend leads to for series like it; null if nowhere. */
+  likeAddress?: (index: number) => string | null;
   /** Called after a double click. */
   reset?: () => void;
 }
@@ -37,6 +39,8 @@ export interface PlotData extends Columns {
 
 interface LegendEntry {
   name: string;
+  /** The button, and what stands beside it. */
+  row: HTMLElement;
   button: HTMLButtonElement;
   value: HTMLSpanElement;
 }
@@ -210,8 +214,8 @@ export class Plot {
   }
 
   private buildLegend(data: PlotData): void {
-    this.entries = data.names.map((name, index) => this.legendEntry(name, data.colours?.[index] ?? index));
-    this.legend.replaceChildren(...this.entries.map((entry) => entry.button));
+    this.entries = data.names.map((name, index) => this.legendEntry(name, data.colours?.[index] ?? index, index));
+    this.legend.replaceChildren(...this.entries.map((entry) => entry.row));
     this.search.hidden = data.names.length <= SEARCHED_FROM;
     this.filterLegend();
   }
@@ -219,10 +223,10 @@ export class Plot {
   /** Shows the entries that have what is searched for in their name. */
   private filterLegend(): void {
     const wanted = this.search.hidden ? "" : this.search.value.trim().toLowerCase();
-    for (const { name, button } of this.entries) button.hidden = !name.toLowerCase().includes(wanted);
+    for (const { name, row } of this.entries) row.hidden = !name.toLowerCase().includes(wanted);
   }
 
-  private legendEntry(name: string, colourIndex: number): LegendEntry {
+  private legendEntry(name: string, colourIndex: number, index: number): LegendEntry {
     const stroke = seriesStroke(colourIndex);
     const swatch = element("span", { class: "swatch" });
     swatch.style.borderTopColor = `var(--${stroke.name})`;
@@ -238,7 +242,10 @@ export class Plot {
       element("span", { class: "legend-name", text: name }),
       value,
     );
-    return { name, button, value };
+    const address = this.options.likeAddress?.(index) ?? null;
+    if (address === null) return { name, row: button, button, value };
+    const link = element("a", { class: "more-like", text: "≈", attributes: { href: address, title: `More like ${name}`, "aria-label": `More like ${name}` } });
+    return { name, row: element("span", { class: "legend-row" }, button, link), button, value };
   }
 
   private toggle(name: string): void {

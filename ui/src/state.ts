@@ -16,6 +16,8 @@ export interface ExploreState {
   step: string;
   /** Such as `15s`; `off` for none. */
   refresh: string;
+  /** The selector of a series: what is drawn is like it. Empty: what the query gives. */
+  like: string;
 }
 
 export const RANGES = [
@@ -47,6 +49,7 @@ export const DEFAULT_STATE: Readonly<ExploreState> = {
   to_s: null,
   step: "",
   refresh: "off",
+  like: "",
 };
 
 function timeOf(text: string | null): number | null {
@@ -71,6 +74,7 @@ export function parseState(parameters: URLSearchParams): ExploreState {
     to_s: whole ? to_s : null,
     step: parseDuration(step) === null ? "" : step,
     refresh: REFRESHES.some(([value]) => value === refresh) ? refresh : DEFAULT_STATE.refresh,
+    like: parameters.get("like") ?? "",
   };
 }
 
@@ -87,6 +91,7 @@ export function writeState(state: ExploreState): string {
   }
   if (state.step) parameters.set("step", state.step);
   if (state.refresh !== DEFAULT_STATE.refresh) parameters.set("refresh", state.refresh);
+  if (state.like) parameters.set("like", state.like);
   return `#/explore?${parameters}`;
 }
 

@@ -276,6 +276,25 @@ async function signInAndOut(page) {
   assert(cookies.every((cookie) => cookie.name !== "thalweg-session"), "the cookie is gone");
 }
 
+/** "More like this" leads to the series that are like the one of its row, nearest first. */
+async function moreLikeThis(page) {
+  const now_s = Math.floor(Date.now() / 1000);
+  const forms = { a: (at) => Math.sin(at), b: (at) => 40 + 7 * Math.sin(at + 0.1), c: (at) => Math.sin(3 * at), d: (at) => Math.cos(at) };
+  const lines = Object.entries(forms).flatMap(([pier, form]) =>
+    Array.from({ length: 361 }, (_, step) => `tide,pier=${pier} value=${form(step / 30)} ${now_s - 10 * (360 - step)}000000000`),
+  );
+  const written = await fetch(`${origin}/write`, { method: "POST", body: lines.join("\n") });
+  assert.equal(written.status, 204);
+  await page.goto(`${origin}/#/explore?range=30m&q=tide`);
+  await page.locator('.explore[data-state="done"] .plot[data-drawn]').waitFor({ timeout: WAIT_MS });
+  await page.getByRole("link", { name: 'More like tide{pier="a"}' }).click();
+  await page.waitForURL(/like=tide/, { timeout: WAIT_MS });
+  const first = page.locator('.explore[data-state="done"] .notes li.place').first();
+  await first.waitFor({ timeout: WAIT_MS });
+  assert.match(await first.textContent(), /^1\. tide\{pier="b"\}: distance .*, correlation 0\.99/);
+  await counts(page.locator(".explore .legend button"), 4, "the reference and the three others are plotted");
+}
+
 /** The picture of README.md: an hour of three rivers, and what the cursor points at. */
 async function readmePicture(browser, watch) {
   const now_s = Math.floor(Date.now() / 1000);
@@ -347,6 +366,7 @@ try {
   await zoom(page);
   await tooltip(page);
   await longLegend(page);
+  await moreLikeThis(page);
   await loading(page);
   await instantQuery(page);
   await failedQuery(page);

@@ -1,7 +1,7 @@
 //! `thalweg bench`: measurements that can be repeated. A file per kind.
 //!
 //! * [`load`], [`protocols`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`accounts`]: two tenants on one, the cost of TLS and tokens · [`scrape`](mod@scrape): what scraping costs, beside other programs
-//! * [`epochs`]: regular databases, beside other programs
+//! * [`epochs`]: regular databases, beside other programs · [`similar`](mod@epochs::similar): what is like what in one, beside stumpy
 //! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
 //! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
@@ -29,6 +29,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use accounts::{access, tenants};
+use epochs::similar;
 use protocols::{redis, wire};
 
 /// The flags of `thalweg bench`.
@@ -56,6 +57,8 @@ enum Kind {
     Redis(redis::RedisFlags),
     /// Serve targets and measure what scraping them costs, beside Prometheus and VictoriaMetrics if wanted
     Scrape(scrape::ScrapeFlags),
+    /// Look for days that are like one among those of very many series, and compute matrix profiles, beside stumpy if wanted
+    Similar(similar::SimilarFlags),
     /// Measure the storage engine: memory, insertion, size, late data, long queries
     Storage(storage::StorageFlags),
     /// Put a tenant that wants everything beside one that wants little, and measure what the latter has to wait for
@@ -101,6 +104,7 @@ pub fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
         Kind::Query(flags) => query::run(flags),
         Kind::Redis(flags) => redis::run(flags),
         Kind::Scrape(flags) => scrape::run(flags),
+        Kind::Similar(flags) => similar::run(flags),
         Kind::Storage(flags) => storage::run(flags),
         Kind::Tenants(flags) => tenants::run(flags),
         Kind::Wide(flags) => wide::run(flags),

@@ -6,7 +6,7 @@
 //!   `settings`: those of databases · `accounts`: statements about users · `triggers`, `views`: about triggers and materialised views · `spelling`: other spellings of statements · `cursor`: their tokens · `access`: which
 //!   statements only read, and which the audit log has
 //! * `statement`: which kind a statement is · `session`, `settings`: statements about the session · `change`, `insert`, `conflict`: statements
-//!   that write · `accepted`: statements that do nothing here · `views`: those about materialised views · `row_program`: conditions and columns of single rows, for triggers · `copy`: COPY in text, CSV, binary and
+//!   that write · `accepted`: statements that do nothing here · `views`: those about materialised views · `likeness`: tables of what is alike · `row_program`: conditions and columns of single rows, for triggers · `copy`: COPY in text, CSV, binary and
 //!   Parquet
 //! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables, `types` as clients know them
 //! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is

@@ -57,6 +57,7 @@ pub use memory::{Memory, MemoryPool, MemoryUse, TenantMemory};
 pub use model::{EpochColumn, EpochNames};
 pub use part::epochs::definition::{EpochKind, EpochValue, RegularDefinition};
 pub use part::epochs::read::{EpochCell, EpochRow, EpochRows, NameRows, NameValidity, NamesRead};
+pub use part::epochs::scan::EpochSlots;
 pub use part::epochs::top::TopBy;
 pub use part::epochs::write::{EpochBatch, EpochWritten};
 pub use read::end_rows::{End, EndRows};

@@ -2,6 +2,7 @@
 
 mod data;
 mod peers;
+pub(crate) mod similar;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -117,11 +117,13 @@ fn is_stepwise(expr: &Expr) -> bool {
 
 fn is_stepwise_call(call: &Call) -> bool {
     match call.signature.function {
-        Function::Info
+        Function::Correlated
+        | Function::Info
         | Function::QueryEnd
         | Function::QueryRange
         | Function::QueryStart
         | Function::QueryStep
+        | Function::Similar
         | Function::Sort
         | Function::SortByLabel
         | Function::SortByLabelDescending

@@ -82,6 +82,9 @@ impl<'q> Evaluator<'q> {
                 Function::Sort | Function::SortDescending | Function::SortByLabel | Function::SortByLabelDescending,
                 [input, labels @ ..],
             ) => self.sort(function, input, labels, span, steps),
+            (Function::Similar | Function::Correlated, [count, input, reference, step_s]) => {
+                self.similar([count, input, reference, step_s], function == Function::Correlated, steps)
+            }
             (Function::Info, [input, labels @ ..]) => self.info(input, labels.first(), steps),
             _ => {
                 let name = call.signature.name;

@@ -6,7 +6,7 @@
 //!                              └─ of many windows of floats at once: window_positions ──► rate_runs
 //! ```
 //!
-//! `range_functions` applies a function to every window of every series; `extrapolation` is what `rate` multiplies by, `interpolate` what
+//! `similar` compares windows of many series with that of one. `range_functions` applies a function to every window of every series; `extrapolation` is what `rate` multiplies by, `interpolate` what
 //! `smoothed` and `anchored` put at the edges, `marks` where a counter was reset, `folds` what windows over folded samples are.
 
 mod extrapolation;
@@ -19,6 +19,7 @@ mod rate;
 mod rate_runs;
 pub(crate) mod samples;
 pub(crate) mod selectors;
+mod similar;
 mod window;
 pub(crate) mod window_bounds;
 mod window_positions;

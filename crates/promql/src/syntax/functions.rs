@@ -13,6 +13,7 @@ pub(crate) enum Function {
     Date(DatePart),
     Absent,
     AbsentOverTime,
+    Correlated,
     Clamp,
     ClampMax,
     ClampMin,
@@ -33,6 +34,7 @@ pub(crate) enum Function {
     QueryStep,
     Round,
     Scalar,
+    Similar,
     Sort,
     SortByLabel,
     SortByLabelDescending,
@@ -180,7 +182,7 @@ const fn histogram_part(name: &'static str, part: HistogramPart) -> Signature {
 }
 
 /// Sorted by name.
-static SIGNATURES: [Signature; 90] = [
+static SIGNATURES: [Signature; 92] = [
     math("abs", MathFunction::Abs),
     signature("absent", Function::Absent, &[VECTOR], 0, VECTOR),
     signature("absent_over_time", Function::AbsentOverTime, &[RANGE], 0, VECTOR),
@@ -196,6 +198,7 @@ static SIGNATURES: [Signature; 90] = [
     signature("clamp", Function::Clamp, &[VECTOR, SCALAR, SCALAR], 0, VECTOR),
     signature("clamp_max", Function::ClampMax, &[VECTOR, SCALAR], 0, VECTOR),
     signature("clamp_min", Function::ClampMin, &[VECTOR, SCALAR], 0, VECTOR),
+    experimental(signature("correlated", Function::Correlated, &[SCALAR, RANGE, RANGE, SCALAR], 0, VECTOR)),
     math("cos", MathFunction::Cos),
     math("cosh", MathFunction::Cosh),
     range_function("count_over_time", RangeFunction::Count),
@@ -260,6 +263,7 @@ static SIGNATURES: [Signature; 90] = [
     signature("round", Function::Round, &[VECTOR, SCALAR], 1, VECTOR),
     signature("scalar", Function::Scalar, &[VECTOR], 0, SCALAR),
     math("sgn", MathFunction::Sign),
+    experimental(signature("similar", Function::Similar, &[SCALAR, RANGE, RANGE, SCALAR], 0, VECTOR)),
     math("sin", MathFunction::Sin),
     math("sinh", MathFunction::Sinh),
     signature("sort", Function::Sort, &[VECTOR], 0, VECTOR),

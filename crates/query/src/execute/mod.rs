@@ -9,6 +9,7 @@ mod group;
 mod head_bins;
 mod join;
 mod last_rows;
+mod likeness;
 mod narrow;
 mod regular;
 mod rows;
@@ -170,6 +171,7 @@ impl Run<'_> {
                 Ok(frames)
             }
             Plan::View(read) => self.view(read),
+            Plan::Likeness(likeness) => self.timed("likeness", |run| run.likeness(likeness)),
         }
     }
 

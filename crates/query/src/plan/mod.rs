@@ -5,13 +5,16 @@
 
 mod condition;
 mod expression;
+mod likeness;
 mod print;
 mod push_down;
+mod selectors;
 pub(crate) mod sexpr;
 mod times;
 
 pub use condition::{Condition, Lowered, MissingTag};
 pub use expression::{Expression, Function, Operator};
+pub use likeness::{BinValue, Likeness, Measure, Offsets, Question, SimilarTo};
 pub(crate) use print::UNITS;
 pub use print::{duration, quoted};
 pub(crate) use push_down::push_down;
@@ -85,6 +88,8 @@ pub enum Plan {
     Union(Vec<Plan>),
     /// The rows of a materialised view: stored windows, and windows that are computed now.
     View(Box<ViewRead>),
+    /// Places and series that are alike.
+    Likeness(Box<Likeness>),
 }
 
 /// What a scan of a materialised view reads.

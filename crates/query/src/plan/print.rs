@@ -5,7 +5,8 @@ use std::fmt::{self, Display, Formatter, Write};
 use model::{METRIC_NAME, MatchOp, TimeRange};
 
 use super::{
-    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, Plan, Scan, Selector, ViewRead,
+    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, Likeness, Plan, Scan, Selector,
+    ViewRead,
 };
 
 /// Units of durations, longest first, in nanoseconds.
@@ -102,6 +103,7 @@ fn push_steps(out: &mut String, plan: &Plan, depth: usize) {
             return out.push(')');
         }
         Plan::View(read) => return push_view(out, read, depth),
+        Plan::Likeness(likeness) => return push_likeness(out, likeness, depth),
         Plan::Where { condition, .. } => format!("(where {condition})"),
         Plan::GroupBy { grouping, .. } => grouping_text(grouping),
         Plan::Map { columns, .. } => {
@@ -135,6 +137,17 @@ fn push_view(out: &mut String, read: &ViewRead, depth: usize) {
     out.push(')');
 }
 
+fn push_likeness(out: &mut String, likeness: &Likeness, depth: usize) {
+    new_line(out, depth);
+    let _ = write!(out, "({}", likeness.head());
+    for plan in likeness.plans() {
+        new_line(out, depth + 1);
+        push_plan(out, plan, depth + 1);
+    }
+    new_line(out, depth + 1);
+    let _ = write!(out, "{})", likeness.options());
+}
+
 fn push_join(out: &mut String, join: &Join, depth: usize) {
     new_line(out, depth);
     let _ = write!(out, "(join {}", join.kind.name());
@@ -162,7 +175,7 @@ impl Plan {
             | Self::Order { input, .. }
             | Self::Limit { input, .. }
             | Self::Last { input, .. } => Some(input),
-            Self::Scan(_) | Self::Join(_) | Self::Union(_) | Self::View(_) => None,
+            Self::Scan(_) | Self::Join(_) | Self::Union(_) | Self::View(_) | Self::Likeness(_) => None,
         }
     }
 }

@@ -31,6 +31,10 @@ pub(crate) fn push_down(plan: Plan) -> Plan {
             Plan::Join(join)
         }
         Plan::Union(plans) => Plan::Union(plans.into_iter().map(push_down).collect()),
+        Plan::Likeness(likeness) => {
+            let Ok(likeness) = likeness.try_map(|plan| Ok::<_, std::convert::Infallible>(push_down(plan)));
+            Plan::Likeness(Box::new(likeness))
+        }
         source @ (Plan::Scan(_) | Plan::View(_)) => source,
     }
 }

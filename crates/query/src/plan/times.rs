@@ -14,6 +14,9 @@ impl Plan {
             Self::View(read) => {
                 read.parts.iter().map(|part| part.plan.read_range()).fold(TimeRange::EMPTY, TimeRange::union)
             }
+            Self::Likeness(likeness) => {
+                likeness.plans().into_iter().map(Self::read_range).fold(TimeRange::EMPTY, TimeRange::union)
+            }
             _ => self.input().map_or(TimeRange::EMPTY, Self::read_range),
         }
     }
@@ -25,6 +28,7 @@ impl Plan {
             Self::Join(join) => [join.left.tables(), join.right.tables()].concat(),
             Self::Union(plans) => plans.iter().flat_map(Self::tables).collect(),
             Self::View(read) => read.parts.iter().flat_map(|part| part.plan.tables()).collect(),
+            Self::Likeness(likeness) => likeness.plans().into_iter().flat_map(Self::tables).collect(),
             _ => self.input().map_or_else(Vec::new, Self::tables),
         }
     }

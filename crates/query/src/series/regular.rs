@@ -126,7 +126,7 @@ impl<'a> RegularSource<'a> {
     }
 
     /// Labels of a series; with the metric's name as PromQL has them, without it as tables do.
-    fn labels(&self, name: &str, has_metric: bool) -> Labels {
+    pub(crate) fn labels(&self, name: &str, has_metric: bool) -> Labels {
         let labels = Labels::empty().with(NAME_TAG, name);
         if has_metric { labels.with(METRIC_NAME, self.database) } else { labels }
     }

@@ -56,6 +56,7 @@ impl Expansion<'_> {
                 Plan::Union(plans.into_iter().map(|plan| self.plan(plan, depth)).collect::<Result<_, _>>()?)
             }
             Plan::View(read) => Plan::View(read),
+            Plan::Likeness(likeness) => Plan::Likeness(Box::new(likeness.try_map(|plan| self.plan(plan, depth))?)),
         })
     }
 

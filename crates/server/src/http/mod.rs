@@ -10,7 +10,7 @@
 //! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
 //! * [`rrd`](self::rrd): RRDtool's files
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
-//! * [`epochs`]: regular databases
+//! * [`epochs`]: regular databases · [`similar`](mod@similar): what is like a stretch of a series
 //! * [`tail`]: live streams · [`triggers`]: states of triggers and subscriptions · [`deliveries`]: their accounts and statements
 //! * [`scraping`]: a `prometheus.yml` that the server runs, its targets · [`page`]: the web page
 
@@ -47,6 +47,7 @@ pub(crate) mod rrd;
 pub(crate) mod running_queries;
 pub(crate) mod scraping;
 pub(crate) mod search;
+pub(crate) mod similar;
 pub(crate) mod status;
 pub(crate) mod streamed;
 pub(crate) mod tail;

@@ -32,6 +32,7 @@ use crate::http::rrd;
 use crate::http::running_queries;
 use crate::http::scraping;
 use crate::http::search;
+use crate::http::similar;
 use crate::http::status;
 use crate::http::tail;
 use crate::http::triggers;
@@ -103,6 +104,7 @@ fn reads() -> Vec<Route> {
         Route::new("/settings", SignIn, get(status::questdb_settings)),
         Route::new("/exp", Statements, get(sql::http::exp).post(sql::http::exp)),
         Route::new("/api/v1/plan", Read, get(plan::plan).post(plan::plan)),
+        Route::new("/api/v1/similar", Read, get(similar::similar).post(similar::similar)),
         Route::new("/api/v1/read", Read, post(remote_read::read)),
         Route::new("/api/v1/prom/read", Read, post(remote_read::read)),
         Route::new("/api/v1/export", Read, get(export::json_lines).post(export::json_lines)),

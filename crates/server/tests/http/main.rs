@@ -36,6 +36,7 @@ mod redis;
 mod replicas;
 mod scraping;
 mod search;
+mod similar;
 mod sql;
 mod status;
 mod streams;

@@ -14,6 +14,7 @@ use crate::expression::{Bound, Typed, call_by_name};
 use crate::run::{Run, scope_of};
 use crate::scope::{Role, Scope, ScopeColumn};
 use crate::select::table_rows::{shape_of, values_of, width_of};
+use crate::statement::likeness;
 
 /// The hidden column that says which series a table's row is of.
 const SERIES: &str = "#series";
@@ -199,6 +200,12 @@ impl Run<'_> {
         arguments: &[sqlparser::ast::FunctionArg],
         alias: Option<&TableAlias>,
     ) -> Result<(Source, Scope), SqlError> {
+        let called = name.to_string().to_lowercase();
+        if likeness::is_likeness(&called) {
+            let relation = self.likeness(&called, arguments)?;
+            let scope = scope_of(&relation, Some(alias.map_or(called.as_str(), |alias| alias.name.value.as_str())));
+            return Ok((Source::Rows(relation.rows), scope));
+        }
         let mut values = Vec::new();
         for argument in arguments {
             let sqlparser::ast::FunctionArg::Unnamed(sqlparser::ast::FunctionArgExpr::Expr(expression)) = argument
@@ -207,7 +214,6 @@ impl Run<'_> {
             };
             values.push(self.constant(expression)?);
         }
-        let called = name.to_string().to_lowercase();
         let called = called.strip_prefix("pg_catalog.").unwrap_or(&called);
         if called == "pg_get_keywords" {
             let columns = ["word", "catcode", "catdesc"];

@@ -5,6 +5,7 @@ mod change;
 mod conflict;
 mod create;
 mod insert;
+pub(crate) mod likeness;
 mod pending;
 mod regular;
 mod returning;

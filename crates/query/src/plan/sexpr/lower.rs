@@ -3,6 +3,7 @@
 use model::{METRIC_NAME, MatchOp, TimeRange};
 
 use super::expression;
+use super::likeness::is_likeness;
 use super::read::{Fault, Kind, Node};
 use crate::plan::{
     Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, JoinKind, Operator, Plan, Scan,
@@ -12,7 +13,7 @@ use crate::plan::{
 /// Steps of a pipe, with what they look like.
 const STEPS: &str = "(metric \"name\"), (table \"name\"), (table \"name\" '(\"field\")), rows-of, (tag \"name\" \"value\"), (tag \"name\" '(\"a\" \"b\")), tag-not, tag-match, tag-not-match, \
                      (index 50), (all), (range start end), (where (> #V 95)), (groupby 1h max), (map \"name\" (/ #V 2)), (fill linear), \
-                     (order #V desc), (limit 10), (last 10), (join inner …), (union …)";
+                     (order #V desc), (limit 10), (last 10), (join inner …), (union …), (similar …), (motifs …), (discords …), (alike …)";
 
 /// The context that a text is read in.
 pub(super) struct Lowering {
@@ -38,10 +39,11 @@ impl Lowering {
             "->>" | "->" => self.pipe(node, rest),
             "join" => self.join(node, rest),
             "union" => self.union(node, rest),
+            word if is_likeness(word) => self.likeness(node, word, rest),
             _ => match operator(word) {
                 Some(operator) => self.arithmetic(node, operator, rest),
                 None => {
-                    Err(node.fault(format!("a query begins with ->>, join, union or an operator, not with `{word}`")))
+                    Err(node.fault(format!("a query begins with ->>, join, union, similar, motifs, discords, alike or an operator, not with `{word}`")))
                 }
             },
         }
@@ -64,7 +66,7 @@ impl Lowering {
             return Err(step.fault(format!("a step is a list, not {}: {STEPS}", step.name())));
         };
         let (word, rest) = head(step, items)?;
-        let begins = matches!(word, "->>" | "->" | "join" | "union") || operator(word).is_some();
+        let begins = matches!(word, "->>" | "->" | "join" | "union") || is_likeness(word) || operator(word).is_some();
         if begins {
             return match pipe {
                 Pipe::Empty => self.plan(step).map(Pipe::Steps),
@@ -261,7 +263,7 @@ fn transform(input: Plan, step: &Node, word: &str, rest: &[Node]) -> Result<Plan
     }
 }
 
-fn head<'a>(node: &Node, items: &'a [Node]) -> Result<(&'a str, &'a [Node]), Fault> {
+pub(super) fn head<'a>(node: &Node, items: &'a [Node]) -> Result<(&'a str, &'a [Node]), Fault> {
     match items.split_first() {
         Some((Node { kind: Kind::Symbol(word), .. }, rest)) => Ok((word, rest)),
         Some((other, _)) => Err(other.fault(format!("a list begins with what it does, not with {}", other.name()))),
@@ -303,7 +305,7 @@ fn token_list(node: &Node) -> Result<Vec<u64>, Fault> {
     }
 }
 
-fn count(node: &Node) -> Result<usize, Fault> {
+pub(super) fn count(node: &Node) -> Result<usize, Fault> {
     match node.kind {
         Kind::Integer(number) if number >= 0 => Ok(number as usize),
         _ => Err(node.fault(format!("a number of rows is wanted, not {}", node.name()))),

@@ -1,6 +1,7 @@
 //! The s-expression language of FrogFishDB (its thesis, section 4.4.2), grown: text to plan.
 
 mod expression;
+mod likeness;
 mod lower;
 mod read;
 #[cfg(test)]

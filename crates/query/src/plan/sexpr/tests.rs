@@ -33,6 +33,18 @@ const PRINTED: &[(&str, &str)] = &[
         r#"(->> (union (->> (metric "a")) (->> (metric "b"))) (groupby all sum (by '("x" "y"))))"#,
         "(->>\n  (union\n    (->>\n      (metric \"a\"))\n    (->>\n      (metric \"b\")))\n  (groupby all sum (by '(\"x\" \"y\"))))",
     ),
+    (
+        r#"(similar 10 (->> (metric "a") (range 0 9)) (->> (metric "b") (range 0 3)) (step 1m) (measure dtw 6) (offsets every) (per-series 1) (raw))"#,
+        "(->>\n  (similar 10\n    (->>\n      (metric \"a\")\n      (range 0 9))\n    (->>\n      (metric \"b\")\n      (range 0 3))\n    (step 1m) (bins avg) (measure dtw 6) (offsets every) (per-series 1) (raw)))",
+    ),
+    (
+        r#"(->> (motifs 3 1h (->> (metric "a") (range 0 9)) (step 5m) (bins last)) (limit 1))"#,
+        "(->>\n  (motifs 3 1h\n    (->>\n      (metric \"a\")\n      (range 0 9))\n    (step 5m) (bins last))\n  (limit 1))",
+    ),
+    (
+        r#"(alike 0.9 (->> (metric "a") (range 0 9)) (step 1h))"#,
+        "(->>\n  (alike 0.9\n    (->>\n      (metric \"a\")\n      (range 0 9))\n    (step 1h) (bins avg)))",
+    ),
 ];
 
 /// Plans of tables are written as they are read.
@@ -99,6 +111,9 @@ fn errors_say_where() {
         ("(->> (metric \"x\") (limit 5) (tag \"a\" \"b\"))", "1:29: `tag` selects series"),
         ("(->> (metric \"x\")) (", "1:20: this stands behind the end"),
         ("(->>)", "1:1: the query selects nothing"),
+        ("(alike 0.9 (->> (all)))", "1:1: series are compared in bins of time"),
+        ("(similar 3 (->> (all)) (->> (all)) (step 5m) (measure dtw))", "1:46: dtw needs a band"),
+        ("(motifs 3 (->> (all)) (step 5m))", "1:11: a width such as"),
         ("(->> (metric \"x\") (fill linear))", "1:19: gaps are filled as"),
         ("(->> (metric \"x) )", "1:14: this text is never closed"),
     ];

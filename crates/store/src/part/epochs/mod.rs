@@ -7,7 +7,7 @@
 //! * [`names`]: which name has which index when
 //! * [`block`]: the values of neighbouring indexes · [`record`], [`file`]: how they are on disk
 //! * [`regular`]: one regular database: its names, and where its epochs are
-//! * [`write`]: writing an epoch, removing names · [`read`]: epochs of names, names of epochs · [`top`]: the largest
+//! * [`write`]: writing an epoch, removing names · [`read`]: epochs of names, names of epochs · [`top`]: the largest · [`scan`]: all, as they lie
 //! * [`open`]: what an opening finds · [`merge`]: uniting records · [`retention`]: what goes
 //!
 //! Layout: `docs/formats/epochs.md`.
@@ -23,5 +23,6 @@ pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod regular;
 mod retention;
+pub(crate) mod scan;
 pub(crate) mod top;
 pub(crate) mod write;

@@ -164,7 +164,7 @@ impl Store {
     }
 
     /// The epochs of a database that are kept and begin in a range.
-    fn kept_epochs(&self, regular: &Regular, range: &TimeRange) -> RangeInclusive<i64> {
+    pub(super) fn kept_epochs(&self, regular: &Regular, range: &TimeRange) -> RangeInclusive<i64> {
         regular.epochs_in(&self.retained(regular.database, range))
     }
 
