@@ -36,10 +36,10 @@ fn brackets(line: &str) -> i64 {
 
 /// `name = …` or `name.workspace = true`, but for crates of ours, which lie in the workspace under their short names.
 fn is_outside(line: &str) -> bool {
-    const OURS: [&str; 25] = [
+    const OURS: [&str; 26] = [
         "model", "codec", "platform", "index", "ingest", "cache", "wire", "access", "store", "query", "promql", "sql",
         "influxql", "flux", "redis", "rrd", "scrape", "views", "rules", "db", "client", "server", "bench", "cli",
-        "embedded",
+        "embedded", "plot",
     ];
     let name = line.split(['=', '.']).next().unwrap_or("").trim();
     line.contains('=') && !line.starts_with('#') && !OURS.contains(&name)
