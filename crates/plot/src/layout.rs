@@ -38,6 +38,8 @@ struct Frame {
     bottom: f64,
     span: Span,
     scale: Scale,
+    /// Room before the first and after the last moment, for halves of bars.
+    inset: f64,
 }
 
 /// Heights of what is above and below the frame.
@@ -63,7 +65,9 @@ pub fn draw<E: From<PlotError>>(chart: &Chart, check: impl Fn() -> Result<(), E>
     let marks = ticks::values(scale, &chart.unit, ((bottom - top) / VALUE_MARK_PX) as usize);
     let widest = marks.iter().map(|mark| width_px(&mark.text, SIZE_PX)).fold(24.0, f64::max).min(width / 3.0);
     let left = EDGE_PX + widest + 6.0;
-    let frame = Frame { left, right: width - RIGHT_PX, top, bottom, span, scale };
+    let right = width - RIGHT_PX;
+    let inset = inset(chart, &drawn, right - left);
+    let frame = Frame { left, right, top, bottom, span, scale, inset };
     check()?;
 
     let palette = Palette::for_theme(chart.theme);
@@ -150,7 +154,8 @@ impl Frame {
     fn x(&self, time_ns: i64) -> f64 {
         let length = (i128::from(self.span.end_ns) - i128::from(self.span.start_ns)).max(1);
         let since = i128::from(time_ns) - i128::from(self.span.start_ns);
-        self.left + (self.right - self.left) * (since as f64 / length as f64).clamp(0.0, 1.0)
+        let width = self.right - self.left - 2.0 * self.inset;
+        self.left + self.inset + width * (since as f64 / length as f64).clamp(0.0, 1.0)
     }
 
     /// `None` for a value that has no place on the axis.
@@ -294,12 +299,25 @@ fn joined(frame: &Frame, rows: &[Row]) -> Vec<Vec<(Position, Position)>> {
     runs
 }
 
+/// Half of the widest bars, or of the widest that stand side by side: those at the ends of the axis are to be seen, too.
+fn inset(chart: &Chart, drawn: &[DrawnSeries<'_>], width: f64) -> f64 {
+    if chart.style != Style::Bars {
+        return 0.0;
+    }
+    let length = (i128::from(chart.end_ns) - i128::from(chart.start_ns)).max(1) as f64;
+    drawn.iter().map(|series| bar_px(series, length, width) / 2.0).fold(0.0, f64::max).min(width * 0.4)
+}
+
+/// Pixels that the bars of one moment have, of a frame so wide that spans so many nanoseconds.
+fn bar_px(series: &DrawnSeries<'_>, length: f64, width: f64) -> f64 {
+    let step_px = series.step_ns.map_or(3.0, |step_ns| width * step_ns as f64 / length);
+    (step_px * 0.8).clamp(1.0, width)
+}
+
 /// A bar for each row; those of several series stand side by side, unless they are stacked.
 fn bars(chart: &Chart, frame: &Frame, (number, count): (usize, usize), series: &DrawnSeries<'_>) -> Vec<Vec<Position>> {
     let length = (i128::from(frame.span.end_ns) - i128::from(frame.span.start_ns)).max(1) as f64;
-    let width = frame.right - frame.left;
-    let step_px = series.step_ns.map_or(3.0, |step_ns| width * step_ns as f64 / length);
-    let all_px = (step_px * 0.8).clamp(1.0, width);
+    let all_px = bar_px(series, length, frame.right - frame.left - 2.0 * frame.inset);
     let (own_px, offset_px) = match count {
         _ if chart.is_stacked => (all_px, -all_px / 2.0),
         _ => (all_px / count as f64, number as f64 * all_px / count as f64 - all_px / 2.0),
