@@ -149,7 +149,8 @@ pub(crate) fn largest_triangle(column: &[Point], before: Option<Point>, after: O
     let known = || column.iter().filter(|point| !point.value.is_nan()).copied();
     let first = known().next()?;
     let before = before.unwrap_or(first);
-    let after = after.or_else(|| known().next_back()).unwrap_or(first);
+    // Where a line ends is to be seen.
+    let Some(after) = after else { return known().next_back() };
     let area = |point: &Point| {
         // Relative to the point before, so that nothing is lost of long times.
         let offset = |time_ns: i64| time_ns.saturating_sub(before.time_ns) as f64;

@@ -358,7 +358,8 @@ mod tests {
             ("Bps", 250.0, [750.0, 1000.0, 1250.0], ["0.75 kB/s", "1.00 kB/s", "1.25 kB/s"]),
         ] {
             let unit = Unit::named(unit).unwrap();
-            let format = unit.for_axis(marks.into_iter().fold(0.0_f64, |most, mark| mark.abs().max(most)), step);
+            let format =
+                unit.for_axis(marks.into_iter().fold(0.0_f64, |most: f64, mark: f64| mark.abs().max(most)), step);
             assert_eq!(marks.map(|mark| format.text(mark)), expected.map(str::to_owned), "{unit:?}");
         }
     }
