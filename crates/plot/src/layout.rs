@@ -177,7 +177,7 @@ impl Frame {
 }
 
 fn push_text(shapes: &mut Vec<Shape>, (at, anchor): (Position, Anchor), (size_px, paint): (f64, Paint), text: String) {
-    shapes.push(Shape::Text(Text { at, anchor, size_px, paint, text }));
+    shapes.push(Shape::Text(Text { at, anchor, size_px, paint, content: text }));
 }
 
 /// The title.
@@ -272,7 +272,7 @@ fn series_shapes(
         let line: Vec<Position> = run.iter().map(|(high, _)| *high).collect();
         match line.as_slice() {
             // No line reaches it.
-            [lone] if (frame.top..=frame.bottom).contains(&lone.y) => centres.push(*lone),
+            [only] if (frame.top..=frame.bottom).contains(&only.y) => centres.push(*only),
             _ => lines.extend(clip::line(&line, frame.band())),
         }
     }

@@ -50,7 +50,7 @@ pub(crate) fn shapes(chart: &Chart, drawn: &[DrawnSeries<'_>], room: Room) -> Ve
 }
 
 fn text(at: Position, anchor: Anchor, paint: Paint, text: String) -> Shape {
-    Shape::Text(Text { at, anchor, size_px: SIZE_PX, paint, text })
+    Shape::Text(Text { at, anchor, size_px: SIZE_PX, paint, content: text })
 }
 
 /// A stroke with a series' colour and dashes, beside its name.

@@ -36,7 +36,7 @@ pub(crate) struct Text {
     pub(crate) anchor: Anchor,
     pub(crate) size_px: f64,
     pub(crate) paint: Paint,
-    pub(crate) text: String,
+    pub(crate) content: String,
 }
 
 /// What a picture is made of, from below to above.

@@ -120,9 +120,9 @@ fn push_extremes(kept: &mut Vec<Point>, column: &[Point]) {
     let known = || column.iter().enumerate().filter(|(_, point)| !point.value.is_nan());
     let (Some((first, _)), Some((last, _))) = (known().next(), known().next_back()) else { return };
     let by_value = |a: &(usize, &Point), b: &(usize, &Point)| a.1.value.total_cmp(&b.1.value);
-    let least = known().min_by(by_value).map_or(first, |(place, _)| place);
-    let greatest = known().max_by(by_value).map_or(first, |(place, _)| place);
-    let mut places = [first, least, greatest, last];
+    let lowest = known().min_by(by_value).map_or(first, |(place, _)| place);
+    let highest = known().max_by(by_value).map_or(first, |(place, _)| place);
+    let mut places = [first, lowest, highest, last];
     places.sort_unstable();
     let mut before = None;
     for place in places {

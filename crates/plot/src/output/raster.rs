@@ -174,7 +174,7 @@ fn letters(text: &str, face: &Face<'_>) -> Vec<(GlyphId, f32)> {
 
 fn draw_text(pixmap: &mut Pixmap, text: &Text, face: &Face<'_>, transform: Transform) {
     let scale = text.size_px as f32 / f32::from(face.units_per_em().max(1));
-    let letters = letters(&text.text, face);
+    let letters = letters(&text.content, face);
     let width = letters.iter().map(|(_, advance)| advance).sum::<f32>() * scale;
     let begin = text.at.x as f32
         - match text.anchor {

@@ -79,7 +79,7 @@ fn push_text(out: &mut String, text: &Text) {
     }
     push_paint(out, "fill", text.paint);
     out.push('>');
-    push_escaped(out, &text.text);
+    push_escaped(out, &text.content);
     out.push_str("</text>\n");
 }
 
