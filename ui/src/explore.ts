@@ -3,11 +3,11 @@
 import { ApiError, isAbort, labelValues, queryInstant, queryRange, type Answer, type MatrixItem, type QueryData } from "./api.ts";
 import { alignSamples, alignToGrid } from "./align.ts";
 import { Controls } from "./controls.ts";
-import { chosenDatabase, databaseAddress } from "./database.ts";
+import { chosenDatabase, databaseAddress, DEFAULT_DATABASE } from "./database.ts";
 import { metricsElsewhere } from "./elsewhere.ts";
 import { element } from "./dom.ts";
 import { QueryEditor } from "./editor.ts";
-import { formatDuration, parseDuration, seriesName, unitOf } from "./format.ts";
+import { formatDuration, parseDuration, seriesName, unitOf, type Unit } from "./format.ts";
 import { rememberQuery } from "./history.ts";
 import { Plot } from "./plot.ts";
 import { findSimilar, placeText, queryOf, selectorOf } from "./similar.ts";
@@ -22,6 +22,8 @@ const SERIES_MAX = 1000;
 /** A query that takes longer is said to run. */
 const BUSY_AFTER_MS = 150;
 const EXAMPLES_MAX = 12;
+/** Units of the page by the names that the server's pictures have for them. */
+const GRAPH_UNITS: Partial<Record<Unit, string>> = { bytes: "bytes", bytes_per_second: "binBps", seconds: "s" };
 
 interface Span {
   start_s: number;
@@ -44,6 +46,7 @@ export class ExploreView implements View {
   private readonly notes = element("ul", { class: "notes" });
   private readonly plot: Plot;
   private readonly plotCard: HTMLElement;
+  private readonly pictures = element("p", { class: "muted pictures" });
   private readonly table = new TableView();
   private readonly tableCard: HTMLElement;
   private readonly start = element("section", { class: "card empty" });
@@ -63,7 +66,7 @@ export class ExploreView implements View {
       reset: () => this.go({ ...this.state, from_s: null, to_s: null }),
       likeAddress: (index) => this.likeAddress(index),
     });
-    this.plotCard = element("section", { class: "card", attributes: { "aria-label": "Plot" } }, this.plot.root);
+    this.plotCard = element("section", { class: "card", attributes: { "aria-label": "Plot" } }, this.plot.root, this.pictures);
     this.tableCard = element("section", { class: "card", attributes: { "aria-label": "Table" } }, this.table.root);
     const box = element("div", { class: "query-line" }, this.editor.root, this.controls.runButton);
     this.root.append(
@@ -209,6 +212,12 @@ export class ExploreView implements View {
     this.plotCard.hidden = false;
     const names = items.map((item) => seriesName(item.metric));
     this.plot.show({ ...columns, names, unit: unitOf(this.state.query), from_s, to_s, drawn: DRAWN_MAX });
+    this.pictures.hidden = !range || items.length === 0;
+    const links = ["PNG", "SVG", "WebP"].map((format) => {
+      const href = pictureAddress(this.state.query, span, format.toLowerCase());
+      return element("a", { text: format, attributes: { href, download: `graph.${format.toLowerCase()}` } });
+    });
+    this.pictures.replaceChildren("Picture: ", ...links.flatMap((link, index) => (index > 0 ? [" · ", link] : [link])));
   }
 
   private fail(error: ApiError): void {
@@ -245,6 +254,19 @@ export class ExploreView implements View {
         : "Nothing is stored here yet. Home shows how to write a first point.";
     this.start.replaceChildren(element("h2", { text: "Ask a question" }), element("p", { text }), element("div", { class: "chips" }, ...links));
   }
+}
+
+/** The address of the plot as a picture that the server draws. */
+function pictureAddress(query: string, { start_s, end_s, step_s }: Span, format: string): string {
+  const form = new URLSearchParams({ query, start: String(start_s), end: String(end_s), step: String(step_s), format });
+  form.set("theme", document.documentElement.dataset["theme"] ?? "light");
+  form.set("tz", Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC");
+  form.set("title", query);
+  const unit = GRAPH_UNITS[unitOf(query)];
+  if (unit) form.set("unit", unit);
+  const database = chosenDatabase();
+  if (database !== DEFAULT_DATABASE) form.set("db", database);
+  return `api/v1/graph?${form}`;
 }
 
 function statusText({ data, elapsed_ms, span }: Outcome, count: number, range: boolean): string {

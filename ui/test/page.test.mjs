@@ -196,6 +196,32 @@ async function loading(page) {
   await page.unroute("**/api/v1/query_range");
 }
 
+/** The plot as a picture of the server: the browser decodes all three forms of it, and they are coloured. */
+async function pictures(page) {
+  await page.goto(`${origin}/#/explore?range=5m&q=node_load1`);
+  await page.locator('.explore[data-state="done"] .plot[data-drawn]').waitFor({ timeout: WAIT_MS });
+  for (const format of ["PNG", "SVG", "WebP"]) {
+    const href = await page.getByRole("link", { name: format, exact: true }).getAttribute("href");
+    const { width, height, coloured } = await page.evaluate(async (src) => {
+      const image = new Image();
+      image.src = src;
+      await image.decode();
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight];
+      const context = canvas.getContext("2d");
+      context.drawImage(image, 0, 0);
+      const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+      let coloured = 0;
+      for (let at = 0; at < data.length; at += 4) {
+        if (Math.max(...data.subarray(at, at + 3)) - Math.min(...data.subarray(at, at + 3)) > 60) coloured += 1;
+      }
+      return { width: canvas.width, height: canvas.height, coloured };
+    }, href);
+    assert.deepEqual([width, height], [900, 360], `${format}: the size of the picture`);
+    assert(coloured > 20, `${format}: ${coloured} coloured pixels`);
+  }
+}
+
 async function instantQuery(page) {
   await page.goto(`${origin}/#/explore?mode=instant&q=${encodeURIComponent("2 * vector(21)")}`);
   await page.locator('.explore[data-state="done"] td', { hasText: /^42$/ }).waitFor({ timeout: WAIT_MS });
@@ -368,6 +394,7 @@ try {
   await longLegend(page);
   await moreLikeThis(page);
   await loading(page);
+  await pictures(page);
   await instantQuery(page);
   await failedQuery(page);
   await anotherDatabase(page);

@@ -166,6 +166,9 @@ typedef struct thalweg_error_t thalweg_error_t;
 // Series that were found. Its texts live as long as it does.
 typedef struct thalweg_series_t thalweg_series_t;
 
+// Times in which names are valid.
+typedef struct thalweg_validities_t thalweg_validities_t;
+
 // A text: UTF-8 with a length, without a zero at the end. A null `data` is the empty text. `thalweg_str("…")` makes one of a literal.
 typedef struct {
   // The first byte.
@@ -222,6 +225,32 @@ typedef struct {
   size_t fields_len;
 } thalweg_columns_t;
 
+// The outcome of writing an epoch.
+typedef struct {
+  // The epoch's time: the given one rounded down to the database's interval.
+  int64_t time_ns;
+  // Values that are on disk.
+  uint64_t written;
+  // Names that became valid.
+  uint64_t names_added;
+  // Values that were there already, and the same.
+  uint64_t unchanged;
+  // Values that were left out because other ones are there; if there are any the call returns `THALWEG_REJECTED`.
+  uint64_t refused;
+} thalweg_epoch_written_t;
+
+// A time in which a name has an index.
+typedef struct {
+  // The name. It lives as long as the list.
+  thalweg_str_t name;
+  // Where its values lie.
+  uint32_t index;
+  // The time of the first epoch in which it is valid.
+  int64_t from_ns;
+  // The time of the first epoch in which it is no more; `INT64_MAX`: it is valid for good.
+  int64_t to_ns;
+} thalweg_validity_t;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -239,17 +268,30 @@ void thalweg_error_free(thalweg_error_t *error);
 thalweg_str_t thalweg_version(void);
 
 // Opens the data folder at `path`, or makes one. One process at a time has it open, `thalweg serve` or one like this; a second one gets
-// `THALWEG_LOCKED`.
+// `THALWEG_LOCKED`, unless it opens the folder for reading only.
 //
 // `options` is a JSON object, empty for the defaults: `memory_bytes_max` (1 GiB for rows, queries and caches together),
 // `result_cache_memory_bytes_max`, `query_samples_max`, `query_helpers` (threads beside the caller's own), `lookback_ms`, `ahead_ms_max`,
-// `accept_loss`.
+// `accept_loss`, `read_only`.
 //
 // Safe from any thread. Free the database by `thalweg_db_free`.
 thalweg_code_t thalweg_open(thalweg_str_t path,
                             thalweg_str_t options,
                             thalweg_db_t **db,
                             thalweg_error_t **error);
+
+// Opens the data folder at `path`, which must be there, for reading only: as it is now, with everything that was acknowledged. Several processes may, also
+// while another one writes to it; nothing of the folder is changed. What is written later is seen after `thalweg_refresh`. Calls that write get
+// `THALWEG_INVALID`. Otherwise as `thalweg_open`.
+thalweg_code_t thalweg_open_read_only(thalweg_str_t path,
+                                      thalweg_str_t options,
+                                      thalweg_db_t **db,
+                                      thalweg_error_t **error);
+
+// Sees what another process has written since a database was opened for reading only, or refreshed. Results that are being read go on as they are.
+// It takes as long as opening. Safe from any thread; nothing for a database that is open for writing.
+thalweg_code_t thalweg_refresh(const thalweg_db_t *db,
+                               thalweg_error_t **error);
 
 // Interrupts what runs, writes what is in memory into files and closes the folder, which is free for others when all calls of other threads have
 // returned. Later calls get `THALWEG_CLOSED`; a second close does nothing. Safe from any thread.
@@ -311,6 +353,86 @@ thalweg_code_t thalweg_delete(const thalweg_db_t *db,
                               int64_t end_ns,
                               uint64_t *series,
                               thalweg_error_t **error);
+
+// Writes values of one epoch of a regular database (`CREATE DATABASE … WITH (interval = '5m')` by `thalweg_sql`): `len` names with a value each, of all
+// series or of some. Names that are not valid become so. They are on disk when it returns; what is there of other series stays, and several writes
+// complete an epoch. `written` may be null. Safe from any thread.
+thalweg_code_t thalweg_epoch_write_f64(const thalweg_db_t *db,
+                                       thalweg_str_t database,
+                                       int64_t time_ns,
+                                       const thalweg_str_t *names,
+                                       const double *values,
+                                       size_t len,
+                                       thalweg_epoch_written_t *written,
+                                       thalweg_error_t **error);
+
+// As `thalweg_epoch_write_f64`, of integers.
+thalweg_code_t thalweg_epoch_write_i64(const thalweg_db_t *db,
+                                       thalweg_str_t database,
+                                       int64_t time_ns,
+                                       const thalweg_str_t *names,
+                                       const int64_t *values,
+                                       size_t len,
+                                       thalweg_epoch_written_t *written,
+                                       thalweg_error_t **error);
+
+// Ends `len` names before the epoch of a time: their past stays, and their indexes are free for others. A name that is written again gets a new one.
+// `removed` may be null; it gets how many names ended. Safe from any thread.
+thalweg_code_t thalweg_epoch_remove(const thalweg_db_t *db,
+                                    thalweg_str_t database,
+                                    int64_t time_ns,
+                                    const thalweg_str_t *names,
+                                    size_t len,
+                                    uint64_t *removed,
+                                    thalweg_error_t **error);
+
+// Reads a series of a regular database by its name, in all epochs from `start_ns` to `end_ns` in which something was written for any series: the first
+// `capacity` of them, `len` gets how many there are. Each has a `thalweg_status_t`; where there is no value, the value is NaN. Values of its old and new
+// indexes come under the name, with `THALWEG_UNDEFINED` between. Arrays that are null are not written; with a `capacity` of 0 it only counts.
+//
+// A name that never was gets `THALWEG_NOT_FOUND`. Safe from any thread.
+thalweg_code_t thalweg_epoch_range_f64(const thalweg_db_t *db,
+                                       thalweg_str_t database,
+                                       thalweg_str_t name,
+                                       int64_t start_ns,
+                                       int64_t end_ns,
+                                       int64_t *times_ns,
+                                       double *values,
+                                       uint8_t *statuses,
+                                       size_t capacity,
+                                       size_t *len,
+                                       thalweg_error_t **error);
+
+// As `thalweg_epoch_range_f64`, for a database of integers; where there is no value, it is 0.
+thalweg_code_t thalweg_epoch_range_i64(const thalweg_db_t *db,
+                                       thalweg_str_t database,
+                                       thalweg_str_t name,
+                                       int64_t start_ns,
+                                       int64_t end_ns,
+                                       int64_t *times_ns,
+                                       int64_t *values,
+                                       uint8_t *statuses,
+                                       size_t capacity,
+                                       size_t *len,
+                                       thalweg_error_t **error);
+
+// Finds when names of a regular database are valid, by name and time: those that match a regular expression as a whole, all if it is empty.
+//
+// Safe from any thread. Free the result by `thalweg_validities_free`.
+thalweg_code_t thalweg_validities_find(const thalweg_db_t *db,
+                                       thalweg_str_t database,
+                                       thalweg_str_t pattern,
+                                       thalweg_validities_t **validities,
+                                       thalweg_error_t **error);
+
+// How many there are; 0 for null. Safe from any thread.
+size_t thalweg_validities_len(const thalweg_validities_t *validities);
+
+// One of them; beyond the last one its name is empty. Safe from any thread.
+thalweg_validity_t thalweg_validities_get(const thalweg_validities_t *validities, size_t place);
+
+// Frees them; null is ignored. Once, when no other thread reads them.
+void thalweg_validities_free(thalweg_validities_t *validities);
 
 // Finds the series that a selector as `cpu_usage{host=~"a|b"}` selects and that may have samples from `start_ns` to `end_ns`, both included, in order
 // of their labels: at most `limit`, 0 for all. A series is a field of a table with its tags; its name is the table's and the field's with `_` between,

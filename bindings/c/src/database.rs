@@ -31,11 +31,11 @@ pub extern "C" fn thalweg_version() -> thalweg_str_t {
 }
 
 /// Opens the data folder at `path`, or makes one. One process at a time has it open, `thalweg serve` or one like this; a second one gets
-/// `THALWEG_LOCKED`.
+/// `THALWEG_LOCKED`, unless it opens the folder for reading only.
 ///
 /// `options` is a JSON object, empty for the defaults: `memory_bytes_max` (1 GiB for rows, queries and caches together),
 /// `result_cache_memory_bytes_max`, `query_samples_max`, `query_helpers` (threads beside the caller's own), `lookback_ms`, `ahead_ms_max`,
-/// `accept_loss`.
+/// `accept_loss`, `read_only`.
 ///
 /// Safe from any thread. Free the database by `thalweg_db_free`.
 #[unsafe(no_mangle)]
@@ -45,20 +45,53 @@ pub unsafe extern "C" fn thalweg_open(
     db: *mut *mut thalweg_db_t,
     error: *mut *mut thalweg_error_t,
 ) -> thalweg_code_t {
-    let work = || {
-        // SAFETY: null is looked for; else the place may be written, as the header demands.
-        unsafe { put(db, std::ptr::null_mut(), "db") }?;
-        // SAFETY: texts are readable for the time of the call, as the header demands.
-        let (path, options) = unsafe { (path.text("the path")?, options.text("the options")?) };
-        if path.is_empty() {
-            return Err(Error::invalid("the path is empty: name a folder"));
-        }
-        let engine = Engine::open(EngineOptions::from_json(path, options)?)?;
-        // SAFETY: as above.
-        unsafe { put(db, Box::into_raw(Box::new(thalweg_db_t { engine })), "db") }
-    };
-    // SAFETY: `error` is null or may be written, as the header demands.
-    unsafe { call(error, work) }
+    // SAFETY: as the header demands of the caller.
+    unsafe { call(error, || open(path, options, db, |options| options)) }
+}
+
+/// Opens the data folder at `path`, which must be there, for reading only: as it is now, with everything that was acknowledged. Several processes may, also
+/// while another one writes to it; nothing of the folder is changed. What is written later is seen after `thalweg_refresh`. Calls that write get
+/// `THALWEG_INVALID`. Otherwise as `thalweg_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_open_read_only(
+    path: thalweg_str_t,
+    options: thalweg_str_t,
+    db: *mut *mut thalweg_db_t,
+    error: *mut *mut thalweg_error_t,
+) -> thalweg_code_t {
+    // SAFETY: as the header demands of the caller.
+    unsafe { call(error, || open(path, options, db, EngineOptions::reading_only)) }
+}
+
+/// Opens a folder with options that may be changed.
+///
+/// # Safety
+///
+/// Texts are readable, and `db` is null or may be written.
+unsafe fn open(
+    path: thalweg_str_t,
+    options: thalweg_str_t,
+    db: *mut *mut thalweg_db_t,
+    change: impl FnOnce(EngineOptions) -> EngineOptions,
+) -> Result<(), Error> {
+    // SAFETY: null is looked for; else the place may be written, as the caller says.
+    unsafe { put(db, std::ptr::null_mut(), "db") }?;
+    // SAFETY: texts are readable, as the caller says.
+    let (path, options) = unsafe { (path.text("the path")?, options.text("the options")?) };
+    if path.is_empty() {
+        return Err(Error::invalid("the path is empty: name a folder"));
+    }
+    let engine = Engine::open(change(EngineOptions::from_json(path, options)?))?;
+    // SAFETY: as above.
+    unsafe { put(db, Box::into_raw(Box::new(thalweg_db_t { engine })), "db") }
+}
+
+/// Sees what another process has written since a database was opened for reading only, or refreshed. Results that are being read go on as they are.
+/// It takes as long as opening. Safe from any thread; nothing for a database that is open for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_refresh(db: *const thalweg_db_t, error: *mut *mut thalweg_error_t) -> thalweg_code_t {
+    // SAFETY: the handle is null or a database that is not freed yet, and `error` is null or may be written, as the header demands.
+    unsafe { call(error, || object(db, "db")?.engine.refresh()) }
 }
 
 /// Interrupts what runs, writes what is in memory into files and closes the folder, which is free for others when all calls of other threads have

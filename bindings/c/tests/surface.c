@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <thalweg.h>
+#include <unistd.h>
 
 #define S thalweg_str
 #define DB ((thalweg_str_t){NULL, 0})
@@ -337,7 +339,100 @@ static void is_shared_by_threads(thalweg_db_t *db) {
   for (int number = 0; number < THREADS; number++) CHECK(pthread_join(threads[number], NULL) == 0);
 }
 
+static void keeps_epochs(thalweg_db_t *db) {
+  const int64_t minute = 60000 * MS, begin = 1700000040000 * MS;
+  struct ArrowArrayStream stream;
+  well(thalweg_sql(db, DB, S("CREATE DATABASE dns WITH (interval = '1m', value = int, overwrite = refuse)"), S(""), &stream, &error));
+  stream.release(&stream);
+  thalweg_str_t names[] = {thalweg_str("a.it"), thalweg_str("b.it")};
+  int64_t counts[] = {3, 5}, again[] = {4, 5};
+  thalweg_epoch_written_t written;
+  well(thalweg_epoch_write_i64(db, S("dns"), begin + 5, names, counts, 2, &written, &error));
+  CHECK(written.time_ns == begin && written.written == 2 && written.names_added == 2);
+  fails(thalweg_epoch_write_i64(db, S("dns"), begin, names, again, 2, &written, &error), THALWEG_REJECTED, "a.it");
+  CHECK(written.refused == 1 && written.unchanged == 1);
+  /* A part of an epoch. */
+  double more = 6;
+  well(thalweg_epoch_write_f64(db, S("dns"), begin + minute, &names[1], &more, 1, NULL, &error));
+  uint64_t removed = 0;
+  well(thalweg_epoch_remove(db, S("dns"), begin + 2 * minute, names, 1, &removed, &error));
+  CHECK(removed == 1);
+  well(thalweg_epoch_write_i64(db, S("dns"), begin + 2 * minute, &names[1], counts, 1, NULL, &error));
+  well(thalweg_epoch_write_i64(db, S("dns"), begin + 3 * minute, names, counts, 1, NULL, &error));
+  int64_t times[4], values[4];
+  double floats[4];
+  uint8_t statuses[4];
+  size_t len = 0;
+  well(thalweg_epoch_range_i64(db, S("dns"), S("a.it"), 0, LAST, times, values, statuses, 4, &len, &error));
+  CHECK(len == 4 && times[0] == begin && times[3] == begin + 3 * minute);
+  CHECK(values[0] == 3 && values[3] == 3);
+  CHECK(statuses[0] == THALWEG_VALUE && statuses[1] == THALWEG_MISSING && statuses[2] == THALWEG_UNDEFINED && statuses[3] == THALWEG_VALUE);
+  well(thalweg_epoch_range_f64(db, S("dns"), S("a.it"), 0, LAST, NULL, floats, NULL, 2, &len, &error));
+  CHECK(len == 4 && floats[0] == 3 && floats[1] != floats[1]);
+  fails(thalweg_epoch_range_i64(db, S("dns"), S("x"), 0, LAST, times, values, statuses, 4, &len, &error), THALWEG_NOT_FOUND, "\"x\"");
+  thalweg_validities_t *validities = NULL;
+  well(thalweg_validities_find(db, S("dns"), S("a.*"), &validities, &error));
+  CHECK(thalweg_validities_len(validities) == 2);
+  thalweg_validity_t first = thalweg_validities_get(validities, 0), second = thalweg_validities_get(validities, 1);
+  CHECK(equals(first.name, "a.it") && first.from_ns == begin && first.to_ns == begin + 2 * minute);
+  CHECK(second.from_ns == begin + 3 * minute && second.to_ns == LAST);
+  CHECK(thalweg_validities_get(validities, 2).name.len == 0);
+  thalweg_validities_free(validities);
+}
+
+static size_t samples(thalweg_db_t *db, const char *selector) {
+  size_t count = 0;
+  well(thalweg_range_f64(db, DB, S(selector), 0, LAST, NULL, NULL, 0, &count, &error));
+  return count;
+}
+
+/* Another process: what the folder has, while the first one writes to it. */
+static int reads_only(const char *folder) {
+  thalweg_db_t *db = NULL;
+  well(thalweg_open_read_only(S(folder), S(""), &db, &error));
+  fails(thalweg_write_lines(db, DB, S("shared v=1"), S(""), NULL, &error), THALWEG_INVALID, "open for reading only");
+  fails(thalweg_delete(db, DB, S("shared_v"), 0, LAST, NULL, &error), THALWEG_INVALID, "open for reading only");
+  size_t before = samples(db, "shared_v");
+  CHECK(before > 0);
+  while (samples(db, "shared_v") < ROWS) {
+    well(thalweg_refresh(db, &error));
+    size_t after = samples(db, "shared_v");
+    CHECK(after >= before);
+    before = after;
+  }
+  well(thalweg_close(db, &error));
+  fails(thalweg_refresh(db, &error), THALWEG_CLOSED, "closed");
+  thalweg_db_free(db);
+  return 0;
+}
+
+static void is_read_by_other_processes(thalweg_db_t *db, const char *program, const char *folder) {
+  well(thalweg_write_lines(db, DB, S("shared v=0 0"), S(""), NULL, &error));
+  pid_t readers[2];
+  for (int number = 0; number < 2; number++) {
+    readers[number] = fork();
+    CHECK(readers[number] >= 0);
+    if (readers[number] == 0) {
+      execl(program, program, folder, "reads", (char *)NULL);
+      _exit(127);
+    }
+  }
+  char line[100];
+  for (int row = 1; row < ROWS; row++) {
+    snprintf(line, sizeof line, "shared v=%d %lld", row, row * MS);
+    well(thalweg_write_lines(db, DB, S(line), S(""), NULL, &error));
+    if (row % 50 == 0) well(thalweg_flush(db, &error));
+  }
+  for (int number = 0; number < 2; number++) {
+    int status = 0;
+    CHECK(waitpid(readers[number], &status, 0) == readers[number]);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  well(thalweg_refresh(db, &error));
+}
+
 int main(int argc, char **argv) {
+  if (argc == 3) return reads_only(argv[1]);
   CHECK(argc == 2);
   CHECK(thalweg_version().len > 0);
   opens(argv[1]);
@@ -352,6 +447,7 @@ int main(int argc, char **argv) {
   deletes(db);
   interrupts(db);
   is_shared_by_threads(db);
+  keeps_epochs(db);
   well(thalweg_flush(db, &error));
   struct ArrowArrayStream stream;
   struct ArrowArray batch;
@@ -365,6 +461,7 @@ int main(int argc, char **argv) {
   size_t count = 0;
   well(thalweg_range_f64(db, DB, S("load{thread=\"3\"}"), 0, LAST, NULL, NULL, 0, &count, &error));
   CHECK(count == ROWS);
+  is_read_by_other_processes(db, argv[0], argv[1]);
   well(thalweg_close(db, &error));
   thalweg_db_free(db);
   puts("well");

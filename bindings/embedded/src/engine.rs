@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow_array::RecordBatchReader;
-use db::{Db, InstantQuery, RangeQuery, TenantMemory, WriteReport};
+use db::{Db, DbOptions, InstantQuery, RangeQuery, TenantMemory, WriteReport};
 use ingest::LineErrors;
 use ingest::line::{Precision, TableColumns};
 use model::{Labels, MatchOp, Matcher, SampleColumn, TimeRange};
@@ -128,12 +128,14 @@ pub struct Engine {
     /// Memory of rows on their way in.
     writes: Arc<TenantMemory>,
     query_samples_max: u64,
+    /// How it is opened again for what was written since; `None` if it is open for writing.
+    reopened_with: Option<DbOptions>,
     /// Queries whose results are not read to their end.
     running: Mutex<Vec<Weak<Budget>>>,
 }
 
 /// Memory that is given back at the end of a write.
-struct Lent<'a> {
+pub(crate) struct Lent<'a> {
     memory: &'a TenantMemory,
     bytes: u64,
 }
@@ -145,12 +147,34 @@ impl Drop for Lent<'_> {
 }
 
 impl Engine {
-    /// Opens a folder, or makes one. One process at a time has it open.
+    /// Opens a folder, or makes one: one process at a time has it open for writing. For reading only it may be open elsewhere, too, and must be there.
     pub fn open(options: EngineOptions) -> Result<Self, Error> {
         let query_samples_max = options.query_samples_max;
-        let db = Db::open(Platform::real(), options.db)?;
+        let open = if options.is_read_only { Db::open_read_only } else { Db::open };
+        let db = open(Platform::real(), options.db.clone())?;
         let writes = db.request_memory().tenant();
-        Ok(Self { db: RwLock::new(Some(Arc::new(db))), writes, query_samples_max, running: Mutex::default() })
+        let reopened_with = options.is_read_only.then_some(options.db);
+        Ok(Self {
+            db: RwLock::new(Some(Arc::new(db))),
+            writes,
+            query_samples_max,
+            reopened_with,
+            running: Mutex::default(),
+        })
+    }
+
+    /// Sees what another process has written to a folder that is open for reading only. Queries that run go on with what was there before. A folder
+    /// that is open for writing has everything already.
+    pub fn refresh(&self) -> Result<(), Error> {
+        let Some(options) = &self.reopened_with else { return self.db().map(drop) };
+        self.db()?;
+        let fresh = Arc::new(Db::open_read_only(Platform::real(), options.clone())?);
+        let mut db = self.db.write();
+        if db.is_none() {
+            return Err(Error::new(Code::Closed, "the database is closed"));
+        }
+        *db = Some(fresh);
+        Ok(())
     }
 
     /// Interrupts what runs, flushes and closes. The folder is free for others as soon as all calls have returned. A second time it does nothing.
@@ -279,12 +303,12 @@ impl Engine {
     }
 
     /// The open database.
-    fn db(&self) -> Result<Arc<Db>, Error> {
+    pub(crate) fn db(&self) -> Result<Arc<Db>, Error> {
         self.db.read().clone().ok_or_else(|| Error::new(Code::Closed, "the database is closed"))
     }
 
     /// The database and a budget that [`Engine::interrupt`] reaches.
-    fn query_start(&self) -> Result<(Arc<Db>, Arc<Budget>), Error> {
+    pub(crate) fn query_start(&self) -> Result<(Arc<Db>, Arc<Budget>), Error> {
         let db = self.db()?;
         let budget = db.budget(self.query_samples_max);
         let mut running = self.running.lock();
@@ -299,7 +323,7 @@ impl Engine {
         Ok(db.table_schema(table, &ClientContext::new(database, db.now_ns()), &budget)?)
     }
 
-    fn lend(&self, bytes: usize) -> Result<Lent<'_>, Error> {
+    pub(crate) fn lend(&self, bytes: usize) -> Result<Lent<'_>, Error> {
         let bytes = bytes as u64;
         if self.writes.take_within(bytes, 0, MEMORY_PATIENCE) {
             return Ok(Lent { memory: &self.writes, bytes });

@@ -99,7 +99,7 @@ impl From<StoreError> for Error {
             StoreError::Corrupt { .. } | StoreError::Lossy { .. } => Code::Corrupt,
             StoreError::Newer { .. } => Code::Unsupported,
             StoreError::Io { .. } | StoreError::Poisoned { .. } | StoreError::Objects(_) => Code::Io,
-            StoreError::Invalid(_) => Code::Invalid,
+            StoreError::Invalid(_) | StoreError::ReadOnly => Code::Invalid,
         };
         Self::new(code, error.to_string())
     }

@@ -16,13 +16,14 @@ const RESULTS_SHARE: u64 = 16;
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
 
 /// The names of all options.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "accept_loss",
     "ahead_ms_max",
     "lookback_ms",
     "memory_bytes_max",
     "query_helpers",
     "query_samples_max",
+    "read_only",
     "result_cache_memory_bytes_max",
 ];
 
@@ -31,6 +32,7 @@ const NAMES: [&str; 7] = [
 pub struct EngineOptions {
     pub(crate) db: DbOptions,
     pub(crate) query_samples_max: u64,
+    pub(crate) is_read_only: bool,
 }
 
 impl EngineOptions {
@@ -43,6 +45,7 @@ impl EngineOptions {
     /// * `lookback_ms`: how old a series' newest sample may be to count as its value now in PromQL (5 minutes)
     /// * `ahead_ms_max`: how far rows may be ahead of the clock (32 days)
     /// * `accept_loss`: true to open a folder that has lost rows
+    /// * `read_only`: true to open a folder for reading only, also while another process has it open
     pub fn from_json(folder: &str, text: &str) -> Result<Self, Error> {
         let given = match text.trim() {
             "" => serde_json::Map::new(),
@@ -76,14 +79,20 @@ impl EngineOptions {
         db.query_helpers = size(number("query_helpers", db.query_helpers as u64)?);
         db.lookback_ms = i64::try_from(number("lookback_ms", db.lookback_ms as u64)?).unwrap_or(i64::MAX);
         db.store.ahead_ms_max = number("ahead_ms_max", db.store.ahead_ms_max)?;
-        db.store.accept_loss = match given.get("accept_loss") {
-            None | Some(Value::Null) => false,
-            Some(Value::Bool(accept_loss)) => *accept_loss,
-            Some(other) => {
-                return Err(Error::invalid(format!("the option \"accept_loss\" is {other}; it is true or false")));
-            }
+        let flag = |name: &str| match given.get(name) {
+            None | Some(Value::Null) => Ok(false),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(other) => Err(Error::invalid(format!("the option {name:?} is {other}; it is true or false"))),
         };
-        Ok(Self { db, query_samples_max: number("query_samples_max", QUERY_SAMPLES_MAX)? })
+        db.store.accept_loss = flag("accept_loss")?;
+        let query_samples_max = number("query_samples_max", QUERY_SAMPLES_MAX)?;
+        Ok(Self { db, query_samples_max, is_read_only: flag("read_only")? })
+    }
+
+    /// For reading only.
+    #[must_use]
+    pub fn reading_only(self) -> Self {
+        Self { is_read_only: true, ..self }
     }
 }
 

@@ -8,7 +8,10 @@
 
 use arrow_array::RecordBatchReader;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
-use embedded::{Batches, ColumnRoles, Engine, EngineOptions, Error, Precision, Query, TimeRange, WriteSummary};
+use embedded::{
+    Batches, ColumnRoles, Engine, EngineOptions, EpochColumn, EpochNames, Error, Precision, Query, TimeRange,
+    WriteSummary, refusal,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 use std::ffi::CStr;
@@ -42,6 +45,10 @@ impl Database {
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.engine.flush()).map_err(|error| raised(py, &error))
+    }
+
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.engine.refresh()).map_err(|error| raised(py, &error))
     }
 
     fn interrupt(&self) {
@@ -118,6 +125,62 @@ impl Database {
             Ok(dictionary)
         };
         found.map_err(|error| raised(py, &error))?.iter().map(as_dictionary).collect()
+    }
+
+    /// Writes values of an epoch; its time, values written, names that became valid.
+    fn write_epoch(
+        &self,
+        py: Python<'_>,
+        database: &str,
+        time_ns: i64,
+        names: Vec<String>,
+        values: &Bound<'_, PyAny>,
+    ) -> PyResult<(i64, u64, u64)> {
+        let values = match values.extract::<Vec<i64>>() {
+            Ok(values) => EpochColumn::Int(values),
+            Err(_) => EpochColumn::Float(values.extract()?),
+        };
+        let written = py.detach(|| {
+            let names: EpochNames = names.iter().map(String::as_str).collect();
+            let written = self.engine.write_epoch(database, time_ns, &names, &values)?;
+            refusal(&written).map_or(Ok((written.time_ns, written.written, written.added)), Err)
+        });
+        written.map_err(|error| raised(py, &error))
+    }
+
+    fn remove_names(&self, py: Python<'_>, database: &str, names: Vec<String>, time_ns: i64) -> PyResult<u64> {
+        let names: EpochNames = names.iter().map(String::as_str).collect();
+        py.detach(|| self.engine.remove_names(database, &names, time_ns)).map_err(|error| raised(py, &error))
+    }
+
+    /// Times, values and statuses of a name in a range.
+    fn name_epochs<'py>(
+        &self,
+        py: Python<'py>,
+        database: &str,
+        name: &str,
+        start_ns: i64,
+        end_ns: i64,
+    ) -> PyResult<(Vec<i64>, Bound<'py, PyAny>, Vec<u8>)> {
+        let found = py.detach(|| self.engine.name_epochs(database, name, &TimeRange::new(start_ns, end_ns)));
+        let found = found.map_err(|error| raised(py, &error))?;
+        let statuses: Vec<u8> = found.statuses.iter().map(|status| *status as u8).collect();
+        let values = match found.values {
+            EpochColumn::Int(values) => values.into_pyobject(py)?,
+            EpochColumn::Float(values) => values.into_pyobject(py)?,
+        };
+        Ok((found.times_ns, values, statuses.into_iter().collect()))
+    }
+
+    /// Names with their indexes and the times from and to which they are valid.
+    fn name_validity(
+        &self,
+        py: Python<'_>,
+        database: &str,
+        pattern: Option<&str>,
+    ) -> PyResult<Vec<(String, u32, i64, Option<i64>)>> {
+        let found = py.detach(|| self.engine.name_validity(database, pattern)).map_err(|error| raised(py, &error))?;
+        Ok(found.into_iter().map(|found| (found.name, found.index, found.from_ns, found.to_ns)).collect())
     }
 
     fn delete(&self, py: Python<'_>, database: &str, selector: &str, start_ns: i64, end_ns: i64) -> PyResult<u64> {

@@ -2,6 +2,7 @@
 
 import datetime
 import pathlib
+import subprocess
 import sys
 import threading
 import time
@@ -212,9 +213,62 @@ def opens_and_closes():
     db.close()
 
 
+def keeps_epochs(db):
+    minute, begin = 60_000_000_000, 1_700_000_040_000_000_000
+    db.sql("CREATE DATABASE dns WITH (interval = '1m', value = int, overwrite = refuse)")
+    assert db.write_epoch(begin + 5, ["a.it", "b.it"], [3, 5], database="dns") == begin
+    # A part of an epoch, then the rest of it.
+    db.write_epoch(begin + minute, ["b.it"], numpy.array([6]), database="dns")
+    db.write_epoch(begin + minute, ["c.it"], [1], database="dns")
+    raises("rejected", "b.it", lambda: db.write_epoch(begin, ["b.it", "d.it"], [7, 8], database="dns"))
+    assert db.remove_names(["a.it"], begin + 2 * minute, database="dns") == 1
+    db.write_epoch(begin + 2 * minute, ["b.it"], [7], database="dns")
+    db.write_epoch(begin + 3 * minute, ["a.it"], [9], database="dns")
+    times, values, statuses = db.epochs("a.it", database="dns")
+    assert times == [begin + number * minute for number in range(4)]
+    assert values == [3, None, None, 9]
+    assert statuses == ["value", "missing", "undefined", "value"]
+    assert db.epochs("a.it", start=begin + minute, end=begin + minute, database="dns") == ([begin + minute], [None], ["missing"])
+    first, second = db.validity("a.*", database="dns")
+    assert (first["name"], first["from_ns"], first["to_ns"]) == ("a.it", begin, begin + 2 * minute)
+    assert (second["from_ns"], second["to_ns"]) == (begin + 3 * minute, None)
+    raises("not_found", "\"e.it\"", lambda: db.epochs("e.it", database="dns"))
+    raises("invalid", "is not regular", lambda: db.epochs("a.it", database="default"))
+
+
+READER = """
+import sys, thalweg
+with thalweg.open(sys.argv[1], read_only=True) as db:
+    count, seen = lambda: db.sql("SELECT count(*) AS n FROM shared").to_arrow()["n"][0].as_py(), 0
+    try:
+        db.write_lines("shared v=1")
+    except thalweg.EngineError as error:
+        assert error.code == "invalid" and "reading only" in str(error), error
+    else:
+        raise AssertionError("it writes")
+    while count() < 200:
+        db.refresh()
+        assert count() >= seen
+        seen = count()
+print("read")
+"""
+
+
+def is_read_by_other_processes(db):
+    db.write_lines("shared v=0 0", precision="s")
+    readers = [subprocess.Popen([sys.executable, "-c", READER, str(FOLDER / "data")], stdout=subprocess.PIPE) for _ in range(2)]
+    for row in range(1, 200):
+        db.write_lines(f"shared v={row} {row}", precision="s")
+        if row % 20 == 0:
+            db.flush()
+    for reader in readers:
+        assert reader.communicate()[0] == b"read\n" and reader.returncode == 0
+    db.refresh()
+
+
 opens_and_closes()
 with thalweg.open(FOLDER / "data", query_samples_max=20_000_000) as db:
-    for test in [writes_frames, writes_arrow, writes_polars, copies_nothing, reads_once_unless_kept, queries, lets_others_run, is_shared_by_threads]:
+    for test in [writes_frames, writes_arrow, writes_polars, copies_nothing, reads_once_unless_kept, queries, lets_others_run, is_shared_by_threads, keeps_epochs, is_read_by_other_processes]:
         test(db)
 with thalweg.open(str(FOLDER / "data")) as db:
     assert rows(db.sql("SELECT count(*) AS n FROM long")) == [{"n": 300_000}]

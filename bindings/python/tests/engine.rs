@@ -108,12 +108,18 @@ fn the_guides_example_runs() {
         return;
     }
     let guide = std::fs::read_to_string(Path::new(SOURCE).join("../../docs/guide/embedded.md")).unwrap();
-    let (_, rest) = guide.split_once("\n```python\n").unwrap();
+    let blocks: Vec<&str> =
+        guide.split("\n```python\n").skip(1).map(|rest| rest.split_once("\n```").unwrap().0).collect();
     let work = folder("guide");
-    let program = work.join("example.py");
-    std::fs::write(&program, rest.split_once("\n```").unwrap().0).unwrap();
-    let said = python(&program, &work);
-    for expected in ["5 rows written", "harbour      8.5", "hill      4.5", "'hill': 4.375", "[5]"] {
-        assert!(said.contains(expected), "{expected:?} is not in: {said}");
+    let expected: [&[&str]; 2] =
+        [&["5 rows written", "harbour      8.5", "hill      4.5", "'hill': 4.375", "[5]"], &["[1]\n[2]\n"]];
+    assert_eq!(blocks.len(), expected.len());
+    for (block, expected) in blocks.into_iter().zip(expected) {
+        let program = work.join("example.py");
+        std::fs::write(&program, block).unwrap();
+        let said = python(&program, &work);
+        for expected in expected {
+            assert!(said.contains(expected), "{expected:?} is not in: {said}");
+        }
     }
 }

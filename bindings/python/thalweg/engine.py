@@ -7,7 +7,7 @@
         db.sql("SELECT station, max(celsius) FROM weather GROUP BY station").to_pandas()
         db.promql("avg(weather_celsius)", start=begin, end=end, step=60).to_polars()
 
-One process at a time has a folder open; the threads of that process may share a Database. Calls release the interpreter's lock while they work.
+One process at a time has a folder open for writing, any number with read_only=True; the threads of that process may share a Database. Calls release the interpreter's lock while they work.
 """
 
 import datetime
@@ -19,12 +19,14 @@ from .errors import EngineError
 
 NS_PER_S = 1_000_000_000
 FIRST_NS, LAST_NS = -(1 << 63), (1 << 63) - 1
+STATUSES = ("value", "missing", "undefined")
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 class Database:
     """An open folder; it is made if there is none. Options are those of the server: memory_bytes_max, result_cache_memory_bytes_max,
-    query_samples_max, query_helpers, lookback_ms, ahead_ms_max, accept_loss."""
+    query_samples_max, query_helpers, lookback_ms, ahead_ms_max, accept_loss. With read_only=True the folder must be there, may be open elsewhere for
+    writing, and stays as it is; refresh() sees what was written since."""
 
     def __init__(self, path, **options):
         self._database = _engine.Database(os.fspath(path), json.dumps(options) if options else "")
@@ -67,6 +69,30 @@ class Database:
         """The labels of the series that a selector as cpu_usage{host="a"} selects, each a dictionary; at most `limit`, 0 for all."""
         return self._database.series(database, selector, *_range(start, end), limit)
 
+    def write_epoch(self, time, names, values, *, database):
+        """Writes values of one epoch of a regular database (CREATE DATABASE … WITH (interval = '5m')): a value for each name, of all series or of some.
+        They are on disk when it returns; several writes complete an epoch. The epoch's time, in nanoseconds."""
+        values = values.tolist() if hasattr(values, "tolist") else list(values)
+        written_ns, _, _ = self._database.write_epoch(database, _ns(time), list(names), values)
+        return written_ns
+
+    def remove_names(self, names, time, *, database):
+        """Ends names of a regular database before the epoch of a time: their past stays. How many they were."""
+        return self._database.remove_names(database, list(names), _ns(time))
+
+    def epochs(self, name, *, start=None, end=None, database):
+        """A series of a regular database by its name, in all epochs of a range: (times in nanoseconds, values, statuses), three lists. A status is
+        "value", "missing" (nothing was written) or "undefined" (the name was not valid); the value is None then."""
+        times, values, codes = self._database.name_epochs(database, name, *_range(start, end))
+        statuses = [STATUSES[code] for code in codes]
+        return times, [value if code == 0 else None for value, code in zip(values, codes)], statuses
+
+    def validity(self, pattern=None, *, database):
+        """When names of a regular database are valid, by name and time, those that match a regular expression: dictionaries of name, index, from_ns
+        and to_ns, which is None for a name that is valid for good."""
+        found = self._database.name_validity(database, pattern)
+        return [dict(zip(("name", "index", "from_ns", "to_ns"), one)) for one in found]
+
     def delete(self, selector, *, start=None, end=None, database="default"):
         """Deletes the samples in a range, both ends included, of the series that a selector selects; how many series they were."""
         return self._database.delete(database, selector, *_range(start, end))
@@ -74,6 +100,10 @@ class Database:
     def flush(self):
         """Writes what is in memory and in the log alone into files, so that the next opening is quick. Rows are safe without it."""
         self._database.flush()
+
+    def refresh(self):
+        """Sees what another process has written since the folder was opened with read_only=True. It takes as long as opening."""
+        self._database.refresh()
 
     def interrupt(self):
         """Stops queries that other threads run, and results that are not read yet: they raise EngineError with the code interrupted."""

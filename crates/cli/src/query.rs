@@ -1,8 +1,11 @@
 //! `thalweg query`.
 
+mod folder;
+mod picture;
 pub(crate) mod tail;
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -16,12 +19,15 @@ use crate::render::series::Series;
 use crate::render::table;
 use crate::units::times;
 use client::http::HttpClient;
+use folder::Folder;
+use picture::PictureFlags;
 
 const EXAMPLES: &str = "Examples:
   thalweg query up
   thalweg query 'sum by (mode) (rate(node_cpu_seconds_total[1m]))' --range 30m
   thalweg query --lang plan '(->> (metric \"node_load1\") (range (- now 6h) now) (groupby 15m max))'
-  thalweg query node_load1 --start 2026-01-01T00:00:00Z --end 2026-01-01T06:00:00Z --step 1m --format csv";
+  thalweg query node_load1 --start 2026-01-01T00:00:00Z --end 2026-01-01T06:00:00Z --step 1m --format csv
+  thalweg query 'rate(node_network_receive_bytes_total[5m])' --range 1d --format png --unit Bps --output traffic.png";
 
 /// Steps of a range query that names no step.
 const STEPS: i64 = 240;
@@ -29,9 +35,9 @@ const STEPS: i64 = 240;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct QueryFlags {
-    /// What to ask: an expression in PromQL, or a plan (see --lang)
+    /// What to ask: an expression in PromQL, or in another language (see --lang)
     expression: String,
-    /// Language of the question: PromQL, or the s-expressions that plans are written in
+    /// Language of the question: PromQL, or the s-expressions that plans are written in; for pictures SQL and InfluxQL, too
     #[arg(long, value_enum, default_value = "promql")]
     lang: Language,
     /// Show the plan, or with it what running it took, instead of the answer
@@ -39,6 +45,9 @@ pub(crate) struct QueryFlags {
     explain: Option<Explain>,
     #[command(flatten)]
     server: ServerFlags,
+    /// Data folder to ask in place of a server; it is only read, and a server may have it open
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
     /// Database
     #[arg(long, default_value = "default")]
     db: String,
@@ -60,6 +69,8 @@ pub(crate) struct QueryFlags {
     /// How to show the answer [default: a plot for a range on a terminal, else a table]
     #[arg(long, value_enum)]
     format: Option<Format>,
+    #[command(flatten)]
+    picture: PictureFlags,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,12 +79,22 @@ enum Format {
     Plot,
     Json,
     Csv,
+    /// A picture, as text for web pages
+    Svg,
+    /// A picture
+    Png,
+    /// A picture, smaller
+    Webp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Language {
     Promql,
     Plan,
+    /// For pictures
+    Sql,
+    /// For pictures
+    Influxql,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -83,10 +104,23 @@ enum Explain {
 }
 
 pub(crate) fn run(flags: &QueryFlags) -> Result<ExitCode, String> {
-    let client = flags.server.client()?;
+    let folder = flags.data.as_deref().map(Folder::open).transpose()?;
+    let client = folder.as_ref().map_or_else(|| flags.server.client(), |folder| Ok(folder.client()))?;
     crate::http::check_database(&client, &flags.db)?;
-    if flags.lang == Language::Plan {
-        return run_plan(flags, &client);
+    if let Some(format) = flags.format.and_then(picture::name_of) {
+        return picture::run(flags, format, &client);
+    }
+    if let Some(flag) = flags.picture.first() {
+        return Err(format!("{flag} is for pictures: add --format svg, png or webp"));
+    }
+    match flags.lang {
+        Language::Promql => {}
+        Language::Plan => return run_plan(flags, &client),
+        Language::Sql | Language::Influxql => {
+            return Err(
+                "thalweg query shows answers of SQL and InfluxQL as pictures: add --format svg, png or webp".to_owned()
+            );
+        }
     }
     let range = flags.range_seconds()?;
     let data = match range {
@@ -152,7 +186,7 @@ fn show_series(series: &[Series], format: Format) -> String {
     match format {
         Format::Csv => table::csv(series),
         Format::Plot => plot::render(series, Screen { columns, rows, has_colours }),
-        Format::Table | Format::Json => table::render(series, columns),
+        _ => table::render(series, columns),
     }
 }
 

@@ -216,6 +216,23 @@ impl HttpClient {
         Ok(AnswerStream { status, body: Box::new(response.into_body().into_reader()) })
     }
 
+    /// Gets an answer that need not be text.
+    ///
+    /// # Errors
+    ///
+    /// As [`HttpClient::api`].
+    pub fn download(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Vec<u8>, String> {
+        let mut response = self.reached(self.agent.get(self.address(path, parameters)).call())?;
+        let (status, mut body) = (response.status().as_u16(), Vec::new());
+        let reader = response.body_mut().as_reader();
+        reader.take(ANSWER_BYTES_MAX).read_to_end(&mut body).map_err(|error| self.broke_off(&error))?;
+        if status == 200 {
+            return Ok(body);
+        }
+        let answer = Answer { status, body: String::from_utf8_lossy(&body).into_owned() };
+        Err(self.data(&answer).err().unwrap_or(answer.body))
+    }
+
     fn read_beginning(&self, response: Result<Response, ureq::Error>, kept_bytes_max: u64) -> Result<Answer, String> {
         let mut response = self.reached(response)?;
         let (mut kept, mut reader) = (Vec::new(), response.body_mut().as_reader());

@@ -133,6 +133,13 @@ fn results(
     Ok(Some(opened))
 }
 
+/// What a folder is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    Writing,
+    ReadOnly,
+}
+
 /// An open database; shared by all threads.
 pub struct Db {
     platform: Platform,
@@ -144,6 +151,8 @@ pub struct Db {
     settings: promql::EvaluationSettings,
     watch: Arc<Watch>,
     worker: Worker,
+    /// True if it is open for reading only.
+    is_read_only: bool,
     /// Threads that help with long queries, for all of them together.
     helpers: query::Helpers,
     /// Answers that are kept, if any are.
@@ -157,6 +166,17 @@ pub struct Db {
 impl Db {
     /// Opens a data folder, or makes one, and starts the background work.
     pub fn open(platform: Platform, options: DbOptions) -> Result<Self, StoreError> {
+        Self::open_with(platform, options, Opening::Writing)
+    }
+
+    /// Opens a data folder for reading only: as it is now, with everything that was acknowledged. Nothing of it is changed, so several processes may
+    /// read while another one has it open for writing; what that writes from now on is seen by opening it again.
+    pub fn open_read_only(platform: Platform, options: DbOptions) -> Result<Self, StoreError> {
+        let options = DbOptions { result_cache_flash_bytes_max: 0, ..options };
+        Self::open_with(platform, options, Opening::ReadOnly)
+    }
+
+    fn open_with(platform: Platform, options: DbOptions, opening: Opening) -> Result<Self, StoreError> {
         let mut secret = [0; KEY_SECRET_BYTES];
         platform
             .random
@@ -167,13 +187,20 @@ impl Db {
         let keeps_on_flash = flash_bytes_max > 0 && memory_bytes_max > 0;
         let ahead_ms_max = options.store.ahead_ms_max;
         let store_options = StoreOptions { journal_is_saved: keeps_on_flash, ..options.store };
-        let store = Arc::new(Store::open(platform.clone(), store_options)?);
+        let store = Arc::new(match opening {
+            Opening::Writing => Store::open(platform.clone(), store_options)?,
+            Opening::ReadOnly => Store::open_read_only(&platform, &store_options)?,
+        });
         let results =
             results(memory_bytes_max, flash_bytes_max, options.result_cache_file, &platform, &store)?.map(Arc::new);
         let watch = Arc::new(Watch::new(&platform, &store));
         let views = Arc::new(Views::open(&store));
-        let worker = Worker::start(&store, results.as_ref(), &watch, &platform.clock)
-            .map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
+        let worker = match opening {
+            Opening::Writing => Worker::start(&store, results.as_ref(), &watch, &platform.clock),
+            Opening::ReadOnly => Ok(Worker::idle(&store)),
+        };
+        let worker =
+            worker.map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
         Ok(Self {
             platform,
             store,
@@ -188,11 +215,17 @@ impl Db {
             },
             watch,
             worker,
+            is_read_only: opening == Opening::ReadOnly,
             helpers: query::Helpers::new(options.query_helpers),
             results,
             views,
             backing_up: parking_lot::Mutex::new(()),
         })
+    }
+
+    /// Returns whether it is open for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     /// Hashes raw group keys for batches that are written here.
@@ -285,6 +318,9 @@ impl Db {
     /// Stops the background work and flushes, so that the next opening has no log to read. Without it nothing is lost either.
     pub fn close(&self) -> Result<(), StoreError> {
         self.worker.stop();
+        if self.is_read_only {
+            return Ok(());
+        }
         self.store.flush_all()?;
         self.store.save_time()?;
         self.results.as_ref().map_or(Ok(()), |results| results.save(&self.store))

@@ -99,6 +99,11 @@ impl Worker {
         Ok(worker)
     }
 
+    /// No threads: for a store that is only read.
+    pub(crate) fn idle(store: &Arc<Store>) -> Self {
+        Self { store: store.clone(), shared: Arc::default(), threads: Mutex::default() }
+    }
+
     /// Returns when the threads have ended.
     pub(crate) fn stop(&self) {
         self.store.hurry_for_good();

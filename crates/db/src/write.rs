@@ -41,6 +41,7 @@ impl From<StoreError> for WriteError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Invalid(reason) => Self::Invalid(reason),
+            error @ StoreError::ReadOnly => Self::Invalid(error.to_string()),
             other => Self::Refused(other.to_string()),
         }
     }

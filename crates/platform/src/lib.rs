@@ -6,12 +6,13 @@
 //!
 //! * `real`: the operating system · `sim`: a machine that crashes, fills up and loses answers
 //! * `direct`: files past the system's cache · `mapped`: files as memory, whose unreadable pages are errors · `objects`: object stores
-//! * `private`: secrets and logs that only their owner may read · [`network`]: HTTP, datagrams, tasks and timers
+//! * `overlay`: files over others, which stay as they are · `private`: secrets and logs that only their owner may read · [`network`]: HTTP, datagrams, tasks and timers
 
 mod direct;
 mod mapped;
 pub mod network;
 pub mod objects;
+mod overlay;
 pub mod private;
 mod real;
 pub mod sim;
@@ -22,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use direct::{AlignedBytes, DIRECT_ALIGN_BYTES};
+pub use overlay::{OVERLAY_BYTES_MAX, OverlayFiles};
 
 /// The outside world, as the database sees it.
 #[derive(Clone)]

@@ -20,7 +20,6 @@ impl Moments {
     pub const UNDEFINED: Self = Self { mean: f64::NAN, deviation: f64::NAN };
 
     /// Of some values; undefined of none.
-    #[expect(clippy::float_cmp, reason = "what is constant has the same value everywhere")]
     pub fn from_values(values: &[f64]) -> Self {
         let Some(first) = values.first().filter(|_| values.iter().all(|value| value.is_finite())) else {
             return Self::UNDEFINED;
@@ -79,7 +78,6 @@ struct Rolling {
 }
 
 impl Rolling {
-    #[expect(clippy::float_cmp, reason = "what is constant has the same value everywhere")]
     fn note(&mut self, value: f64, before: Option<&f64>) {
         self.finite = if value.is_finite() { self.finite + 1 } else { 0 };
         self.equal = if before == Some(&value) { self.equal + 1 } else { 1 };

@@ -101,7 +101,8 @@ impl Pattern {
         let (variance, scale) = (squares / count - mean * mean, squares / count);
         // What rounding may have made of the sums, relative to what is left of them.
         let slack = 1e-15 * count * scale;
-        if !(variance > 1e3 * slack) || !limit.is_finite() {
+        let is_clear = variance > 1e3 * slack && limit.is_finite();
+        if !is_clear {
             return self.distance(window, limit);
         }
         let correlation = product / count / variance.sqrt();

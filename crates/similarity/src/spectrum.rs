@@ -53,7 +53,7 @@ impl Spectra {
         let scale = (2.0 / width).sqrt();
         let middle = self.values.len() / 2;
         for (number, (to, from)) in (1..).zip(coefficients.iter_mut().zip(self.transformed.iter().skip(1))) {
-            let is_single = self.values.len() % 2 == 0 && number == middle;
+            let is_single = self.values.len().is_multiple_of(2) && number == middle;
             *to = from * if is_single { scale / std::f64::consts::SQRT_2 } else { scale };
             length += to.norm_sqr();
         }

@@ -53,6 +53,8 @@ pub enum StoreError {
         /// The first failure.
         reason: String,
     },
+    /// The folder is open for reading only: write through the process that has it open for writing.
+    ReadOnly,
     /// The object store refused, or could not be reached; [`ObjectError::kind`] says what to do.
     Objects(ObjectError),
     /// Rows that the folder should hold are lost: restore the files, or accept the loss ([`crate::StoreOptions::accept_loss`]).
@@ -128,6 +130,9 @@ impl fmt::Display for StoreError {
                 formatter,
                 "writes are refused until the data folder is opened again, because an earlier write failed: {reason}"
             ),
+            Self::ReadOnly => {
+                formatter.write_str("the data folder is open for reading only: nothing can be written here")
+            }
             Self::Objects(error) => error.fmt(formatter),
             Self::Lossy { directory, losses } => {
                 writeln!(

@@ -7,7 +7,15 @@ use super::Finding;
 /// Layers from the ground up. A crate may use what stands in a lower line, never what stands in its own or above.
 const LAYERS: [&[&str]; 11] = [
     &["crates/model", "crates/codec", "crates/platform"],
-    &["crates/index", "crates/ingest", "crates/cache", "crates/wire", "crates/access", "crates/similarity"],
+    &[
+        "crates/index",
+        "crates/ingest",
+        "crates/cache",
+        "crates/wire",
+        "crates/access",
+        "crates/similarity",
+        "crates/plot",
+    ],
     &["crates/store"],
     &["crates/query"],
     &["crates/promql", "crates/sql", "crates/influxql", "crates/flux", "crates/sql-datafusion"],

@@ -36,7 +36,7 @@ fn brackets(line: &str) -> i64 {
 
 /// `name = …` or `name.workspace = true`, but for crates of ours, which lie in the workspace under their short names.
 fn is_outside(line: &str) -> bool {
-    const OURS: [&str; 26] = [
+    const OURS: [&str; 27] = [
         "model",
         "codec",
         "platform",
@@ -63,6 +63,7 @@ fn is_outside(line: &str) -> bool {
         "cli",
         "embedded",
         "similarity",
+        "plot",
     ];
     let name = line.split(['=', '.']).next().unwrap_or("").trim();
     line.contains('=') && !line.starts_with('#') && !OURS.contains(&name)

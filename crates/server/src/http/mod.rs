@@ -8,7 +8,7 @@
 //! * [`plan`]: the s-expression language · [`influxql`] · [`flux`] · [`explain`] · [`rows_json`]: rows of all languages as JSON ·
 //!   [`objects`]: rows as InfluxDB 3 writes them
 //! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
-//! * [`rrd`](self::rrd): RRDtool's files
+//! * [`graph`]: pictures of any language's answers · [`rrd`](self::rrd): RRDtool's files
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
 //! * [`epochs`]: regular databases · [`similar`](mod@similar): what is like a stretch of a series
 //! * [`tail`]: live streams · [`triggers`]: states of triggers and subscriptions · [`deliveries`]: their accounts and statements
@@ -23,6 +23,7 @@ pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod federate;
 pub(crate) mod flux;
+pub(crate) mod graph;
 pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod influx;

@@ -19,7 +19,7 @@ use crate::scheduler::running::{Description, Outcome};
 use crate::state::State;
 
 /// Steps of a range query, as Prometheus has it.
-const STEPS_MAX: i64 = 11_000;
+pub(crate) const STEPS_MAX: i64 = 11_000;
 
 const NS_PER_MS: i64 = 1_000_000;
 

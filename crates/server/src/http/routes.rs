@@ -17,6 +17,7 @@ use crate::http::epochs;
 use crate::http::export;
 use crate::http::federate;
 use crate::http::flux;
+use crate::http::graph;
 use crate::http::guard;
 use crate::http::guard::RequestGuard;
 use crate::http::health;
@@ -110,6 +111,7 @@ fn reads() -> Vec<Route> {
         Route::new("/api/v1/export", Read, get(export::json_lines).post(export::json_lines)),
         Route::new("/api/v1/export/csv", Read, get(export::csv).post(export::csv)),
         Route::new("/api/v1/export/native", Read, get(export::native).post(export::native)),
+        Route::new("/api/v1/graph", Read, get(graph::graph).post(graph::graph)),
         Route::new("/api/v1/rrd/fetch", Read, get(rrd::fetch).post(rrd::fetch)),
         Route::new("/api/v1/rrd/xport", Read, get(rrd::xport).post(rrd::xport)),
         Route::new("/api/v1/rrd/files", Read, get(rrd::files).post(rrd::files)),

@@ -16,7 +16,7 @@ pub(crate) struct Guarded {
 type Headers<'a> = Vec<(&'a str, String)>;
 
 impl Guarded {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_with(|_| {})
     }
 
@@ -143,6 +143,7 @@ fn readers_read_their_databases_in_every_language_and_no_others() {
             format!("/sql?db={database}&query=SELECT%20v,env%20FROM%20m"),
             format!("/exec?db={database}&query=SELECT%20v,env%20FROM%20m"),
             format!("/api/v1/plan?db={database}&query=(-%3E%3E%20(metric%20%22m_v%22))"),
+            format!("/api/v1/graph?db={database}&query=m_v&start=1&end=2&step=1&format=json"),
             format!("/api/v1/status/tsdb?db={database}"),
         ]
     };
@@ -234,6 +235,7 @@ fn labels_narrow_what_is_read_and_written() {
         "/sql?db=metrics&query=SELECT%20*%20FROM%20m",
         "/sql?db=metrics&query=SELECT%20DISTINCT%20env%20FROM%20m",
         "/api/v1/plan?db=metrics&query=(-%3E%3E%20(metric%20%22m_v%22))",
+        "/api/v1/graph?db=metrics&query=m_v&start=1&end=2&step=1&format=json",
         "/api/v1/export?db=metrics&match[]=m_v",
         "/federate?db=metrics&match[]=m_v",
     ] {

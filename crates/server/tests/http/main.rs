@@ -11,6 +11,7 @@ mod corpus;
 mod deliveries;
 mod epochs;
 mod forwarding;
+mod graph;
 mod grpc;
 mod harness;
 mod hostile;

@@ -18,6 +18,9 @@ use crate::StoreError;
 use crate::memory::LOG_BUFFER_BYTES_MAX;
 use crate::upkeep::reserve::is_full;
 
+/// The reason of a log that refuses records because its folder is open for reading only.
+pub(crate) const READ_ONLY: &str = "it is open for reading only";
+
 /// Bytes of the smallest segment that a small disk gets instead of one of the usual size.
 const SMALL_SEGMENT_BYTES_MIN: usize = 1 << 20;
 
@@ -433,6 +436,7 @@ impl State {
     fn check(&self) -> Result<(), StoreError> {
         match &self.failed {
             None => Ok(()),
+            Some(reason) if reason == READ_ONLY => Err(StoreError::ReadOnly),
             Some(reason) => Err(StoreError::Poisoned { reason: reason.clone() }),
         }
     }

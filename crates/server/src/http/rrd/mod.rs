@@ -7,6 +7,7 @@ pub(crate) mod host;
 
 use std::sync::Arc;
 
+use access::scope::Scope;
 use axum::extract::{Request, State as From};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -18,7 +19,7 @@ use rrd::file::{Consolidation, Definition, write_binary, write_xml};
 use rrd::pattern::Patterns;
 use rrd::protocol::Host;
 use rrd::time::{Times, parse_range};
-use rrd::xport::{self, Fetch, Format, Script, Settings};
+use rrd::xport::{self, Exported, Fetch, Format, Script, Settings};
 use serde_json::json;
 
 use crate::error::ApiError;
@@ -151,6 +152,19 @@ pub(crate) async fn xport(From(state): From<Arc<State>>, request: Request) -> Re
     let text = read(&state, parts, "rrd xport", work).await?;
     let content_type = if is_json { "application/json" } else { "application/xml" };
     Ok(([(header::CONTENT_TYPE, content_type)], text).into_response())
+}
+
+/// What statements such as `DEF`, `CDEF` and `XPORT` export of a range, at a step (0: as fine as there are rows for); for the handlers of other routes.
+pub(crate) fn exported(
+    (state, database, scope): (&State, &str, &Arc<Scope>),
+    statements: &[&str],
+    (times, step_s): (Times, i64),
+    budget: &query::Budget,
+) -> Result<Exported, RrdError> {
+    let host = RrdHost::new(state, database, scope);
+    let script = Script::parse(statements, times)?;
+    let settings = Settings { times, step_s, rows_max: ROWS, now_s: host.now().seconds };
+    xport::export(&script, settings, &Files { host: &host, budget })
 }
 
 /// `/api/v1/rrd/files`: the files below `folder`, with their measurements, labels and definitions.

@@ -1,6 +1,8 @@
-//! Opening a folder: lock, manifest, index, parts, then the log's records that are in no part yet ([`replay`]).
+//! Opening a folder: lock, manifest, index, parts, then the log's records that are in no part yet ([`replay`]);
+//! for reading only: `read_only`.
 
 mod losses;
+mod read_only;
 mod replay;
 mod unnamed;
 

@@ -1,0 +1,4 @@
+//! Writing pictures: as text, as pixels.
+
+pub(crate) mod raster;
+pub(crate) mod svg;

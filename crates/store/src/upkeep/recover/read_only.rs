@@ -1,0 +1,81 @@
+//! Opening a folder for reading only, also one that another process writes to.
+//!
+//! The folder is opened as always, over files that take what that writes into memory. What was read belongs together if the manifest is still the
+//! same afterwards: files go only after a commit that does not name them. Otherwise, and where a file went meanwhile, it is tried again with the
+//! manifest that there is then. Parts and segments stay open, so that reading goes on when the writer has removed them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use platform::objects::{ObjectError, ObjectErrorKind, ObjectOptions, ObjectStores, Objects};
+use platform::{Files, OverlayFiles, Platform};
+
+use crate::log::writer::READ_ONLY;
+use crate::manifest::twin;
+use crate::{Store, StoreError, StoreOptions};
+
+/// Openings that are tried while the folder changes.
+const ATTEMPTS: u32 = 20;
+
+/// Bytes of a log segment: none is written.
+const SEGMENT_BYTES: usize = 1 << 20;
+
+/// Object stores that nothing may be put into.
+struct NoObjectStores;
+
+impl ObjectStores for NoObjectStores {
+    fn open(&self, url: &str, _: &ObjectOptions) -> Result<Arc<dyn Objects>, ObjectError> {
+        Err(ObjectError::new(ObjectErrorKind::Config, format!("open {url}"), "the folder is open for reading only"))
+    }
+}
+
+/// The opening that wrote the manifest, and its last record.
+fn edition(files: &dyn Files, directory: &Path) -> Result<(u64, u64), StoreError> {
+    let found = twin::read(files, directory)?;
+    let found = found.ok_or_else(|| StoreError::Invalid(format!("{} is no data folder", directory.display())))?;
+    Ok((found.state.epoch, found.state.edition))
+}
+
+impl Store {
+    /// Opens a data folder for reading only: as it is now, with everything that was acknowledged. Nothing of it is changed, and another process
+    /// may have it open for writing; what that writes from now on is not seen. A folder with parts in an object store is refused.
+    pub fn open_read_only(platform: &Platform, options: &StoreOptions) -> Result<Self, StoreError> {
+        if options.objects.is_some() {
+            let message =
+                "a folder with an object store cannot be opened for reading only: ask the server that has it open";
+            return Err(StoreError::Invalid(message.to_owned()));
+        }
+        let options = StoreOptions {
+            log_segment_bytes: SEGMENT_BYTES,
+            log_is_direct: false,
+            journal_is_saved: false,
+            reserve_bytes: 0,
+            scrub_period_ms: 0,
+            ..options.clone()
+        };
+        let directory = options.directory.clone();
+        let mut last_error = None;
+        for _ in 0..ATTEMPTS {
+            let before = edition(&*platform.files, &directory);
+            let overlay = Arc::new(OverlayFiles::new(platform.files.clone()));
+            let over = Platform { files: overlay.clone(), objects: Arc::new(NoObjectStores), ..platform.clone() };
+            let opened = before.and_then(|before| Ok((before, Self::open_once(over, options.clone())?)));
+            match opened {
+                Ok((before, store)) if edition(&*platform.files, &directory).is_ok_and(|after| after == before) => {
+                    overlay.seal();
+                    store.log.poison(READ_ONLY);
+                    return Ok(store);
+                }
+                Ok(_) => last_error = None,
+                Err(error @ (StoreError::Invalid(_) | StoreError::Newer { .. })) => return Err(error),
+                Err(error) => last_error = Some(error),
+            }
+        }
+        Err(last_error.unwrap_or_else(|| {
+            StoreError::Invalid(format!(
+                "{} changed each of {ATTEMPTS} times while it was being opened for reading: try again, or ask its server",
+                directory.display()
+            ))
+        }))
+    }
+}
