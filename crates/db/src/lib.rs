@@ -50,14 +50,14 @@ pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
 pub use store::{
     Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CommitListener, CompactReport,
-    CopyReport, CursorStats, Damage, DatabasePolicy, Deleted, EpochBatch, EpochCell, EpochColumn, EpochKind, EpochNames, EpochRow,
-    EpochValue, EpochWritten, FOLDED_TIME, FileSizes, Finding, FolderReport, GroupLayout, GroupsToRegister, Health,
-    HealthCheck, LogBatch, LogCursor, LogGap, LogLease, LogRead, LogRecord, LogSample, LogSeries, LogValue, Loss,
-    LostFile, MemoryPool, MemoryUse, NameRows, NameValidity, ObjectTierOptions, OpeningProgress, PartitionReport,
-    PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, RegularDefinition, Rejected,
-    RepairReport, RestoreReport, RestoredTrash, SelectedGroup, Sent, SeriesGate, Stats, StoreError, TenantMemory,
-    Token, TopBy, TrashReport, WindowColumn, Windows, WriteReport, backups, check, copy_folder, inspect, lost_found, rebuild,
-    repair, restore, restore_trash, trash_of,
+    CopyReport, CursorStats, Damage, DatabasePolicy, Deleted, EpochBatch, EpochCell, EpochColumn, EpochKind,
+    EpochNames, EpochRow, EpochValue, EpochWritten, FOLDED_TIME, FileSizes, Finding, FolderReport, GroupLayout,
+    GroupsToRegister, Health, HealthCheck, LogBatch, LogCursor, LogGap, LogLease, LogRead, LogRecord, LogSample,
+    LogSeries, LogValue, Loss, LostFile, MemoryPool, MemoryUse, NameRows, NameValidity, ObjectTierOptions,
+    OpeningProgress, PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery,
+    RegularDefinition, Rejected, RepairReport, RestoreReport, RestoredTrash, SelectedGroup, Sent, SeriesGate, Stats,
+    StoreError, TenantMemory, Token, TopBy, TrashReport, WindowColumn, Windows, WriteReport, backups, check,
+    copy_folder, inspect, lost_found, rebuild, repair, restore, restore_trash, trash_of,
 };
 pub use upkeep::NewOneFile;
 pub use write::WriteError;

@@ -72,7 +72,9 @@ impl Db {
         self.check_target(url)?;
         if let Some(path) = self.one_file(url)? {
             if keep.is_some() {
-                return Err(StoreError::Invalid("a copy in one file stands for itself: there are no older ones to keep".to_owned()));
+                return Err(StoreError::Invalid(
+                    "a copy in one file stands for itself: there are no older ones to keep".to_owned(),
+                ));
             }
             return Ok((self.copy_into(&path, tell)?, None));
         }

@@ -39,7 +39,8 @@ impl World {
         self.store = None;
         let kind = self.below(8);
         let files = self.simulation.files();
-        let is_candidate = |path: &Path| if self.is_one_file { path == Path::new(DATA) } else { is_of_kind(kind, path) };
+        let is_candidate =
+            |path: &Path| if self.is_one_file { path == Path::new(DATA) } else { is_of_kind(kind, path) };
         let candidates: Vec<&PathBuf> = files.iter().filter(|path| is_candidate(path)).collect();
         let Some(path) = candidates.get(self.below(candidates.len() as u64) as usize) else {
             return self.open();

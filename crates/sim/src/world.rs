@@ -170,8 +170,7 @@ impl World {
 
     pub(crate) fn open(&mut self) -> Result<(), String> {
         self.close();
-        let store =
-            Store::open(self.platform(), options(self.seed)).map_err(|error| format!("opening: {error}"))?;
+        let store = Store::open(self.platform(), options(self.seed)).map_err(|error| format!("opening: {error}"))?;
         let recovery = store.recovery();
         let is_torn = |finding: &Finding| matches!(finding, Finding::TornTail { .. });
         if !recovery.log_findings.iter().all(is_torn)

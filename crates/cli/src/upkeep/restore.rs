@@ -7,8 +7,8 @@ use clap::Args;
 use platform::objects::ObjectOptions;
 use platform::{PathKind, Platform};
 
-use super::show::{Bar, time};
 use super::pack::copy;
+use super::show::{Bar, time};
 use super::{counted, platform_of, size};
 
 const EXAMPLES: &str = "Examples:

@@ -9,9 +9,7 @@ use super::directory::{BlockRun, ContainerDirectory};
 use super::edits::{ContainerEdits, InnerEdit};
 use super::engine::{ContainerState, OpenContainer};
 use super::inode::InnerInode;
-use super::layout::{
-    BLOCK_BYTES, ContainerHead, ContainerZone, ZONE_BLOCKS_MAX, encode_checkpoint, encode_record,
-};
+use super::layout::{BLOCK_BYTES, ContainerHead, ContainerZone, ZONE_BLOCKS_MAX, encode_checkpoint, encode_record};
 
 /// Bytes of zeros that are written at once.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -151,9 +149,8 @@ impl OpenContainer {
         }
         let blocks = (2 * bytes.div_ceil(BLOCK_BYTES)).next_power_of_two();
         let checkpoint_blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks <= ZONE_BLOCKS_MAX);
-        let checkpoint_blocks = checkpoint_blocks.ok_or_else(|| {
-            io::Error::other(format!("{} has too many files for one file", self.path.display()))
-        })?;
+        let checkpoint_blocks = checkpoint_blocks
+            .ok_or_else(|| io::Error::other(format!("{} has too many files for one file", self.path.display())))?;
         let journal_blocks = commits.head.active.journal_blocks;
         let zone = |start: u64| ContainerZone { start, checkpoint_blocks, journal_blocks };
         let blocks = zone(0).run().blocks;

@@ -51,9 +51,7 @@ impl ContainerDirectory {
         }
         self.apply_names(&edits.names)?;
         // What is new has a name by now.
-        let is_named = |id: &u64| {
-            self.files.get(id).is_some_and(|entry| self.names.get(&entry.name) == Some(id))
-        };
+        let is_named = |id: &u64| self.files.get(id).is_some_and(|entry| self.names.get(&entry.name) == Some(id));
         if edits.files.iter().all(|edit| is_named(&edit.id)) { Ok(()) } else { Err("a file has no name") }
     }
 

@@ -128,7 +128,8 @@ impl OpenContainer {
     pub(super) fn open(files: &dyn Files, path: &Path, loaded: LoadedContainer) -> io::Result<Self> {
         let (durable, durable_is_direct) = files.open_durable(path)?;
         let cached = files.open(path, OpenMode::Write)?;
-        let base = BaseHandles { direct: files.open_direct(path, OpenMode::Write)?, cached, durable, durable_is_direct };
+        let base =
+            BaseHandles { direct: files.open_direct(path, OpenMode::Write)?, cached, durable, durable_is_direct };
         let size_blocks = base.cached.size_bytes()?.div_ceil(BLOCK_BYTES);
         let space = BlockSpace::beside(&loaded.used, size_blocks);
         let mut names = BTreeMap::new();
@@ -175,7 +176,8 @@ impl OpenContainer {
     /// An error if nothing may be written.
     pub(super) fn check(&self) -> io::Result<()> {
         if let Some(reason) = self.failed.get() {
-            let text = format!("{}: nothing is written until it is opened again, because of: {reason}", self.path.display());
+            let text =
+                format!("{}: nothing is written until it is opened again, because of: {reason}", self.path.display());
             return Err(io::Error::other(text));
         }
         if self.is_closed.load(Ordering::Acquire) {
@@ -215,7 +217,8 @@ impl OpenContainer {
     }
 
     pub(super) fn create_file(&self, name: &str) -> io::Result<Arc<InnerInode>> {
-        super::directory::check_name(name.as_bytes()).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        super::directory::check_name(name.as_bytes())
+            .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
         let mut state = self.state_with_room(entry_bytes(name, 0))?;
         if state.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());

@@ -106,7 +106,10 @@ pub fn fuzz(input: &[u8]) {
     let size = bytes.len() as u64;
     let Ok(loaded) = load(&ReadBytes(bytes)) else { return };
     check(&loaded.directory, size);
-    assert!(loaded.used.windows(2).all(|pair| !matches!(pair, [one, other] if one.overlaps(other))), "blocks are had once");
+    assert!(
+        loaded.used.windows(2).all(|pair| !matches!(pair, [one, other] if one.overlaps(other))),
+        "blocks are had once"
+    );
     let mut space = BlockSpace::beside(&loaded.used, size / BLOCK_BYTES);
     let taken = space.take(1, 3, None);
     assert!(!loaded.used.iter().any(|run| run.overlaps(&taken)), "what is taken was free");

@@ -90,7 +90,10 @@ fn read_checkpoint(file: &dyn File, head: &ContainerHead) -> io::Result<Containe
         }
     }
     let [offset, other] = places;
-    Err(impossible(offset, format!("the directory's checksum does not match, and neither does that of its copy at {other}")))
+    Err(impossible(
+        offset,
+        format!("the directory's checksum does not match, and neither does that of its copy at {other}"),
+    ))
 }
 
 /// The record at a block of the journals: of the two copies one that is whole.
@@ -99,7 +102,8 @@ fn read_record(file: &dyn File, zone: &ContainerZone, block: u32, generation: u6
         // Most records have one block.
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         file.read_exact_at(&mut bytes, offset)?;
-        let length = bytes.get(24..28).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let length =
+            bytes.get(24..28).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes));
         let blocks = (u64::from(length) + 32).div_ceil(BLOCK_BYTES);
         if blocks > u64::from(zone.journal_blocks - block) {
             continue;

@@ -67,7 +67,11 @@ impl Platform {
     /// The platform on which a path is a data folder: this one, or, if a database in one file is there or is to be made there, one on which the paths below
     /// that file are what is inside.
     pub fn with_data(&self, path: &Path) -> io::Result<Self> {
-        if is_one_file(&*self.files, path)? { Ok(self.with_one_file(path, ContainerShape::default())) } else { Ok(self.clone()) }
+        if is_one_file(&*self.files, path)? {
+            Ok(self.with_one_file(path, ContainerShape::default()))
+        } else {
+            Ok(self.clone())
+        }
     }
 
     /// The platform on which the paths below a path are the inside of one file, which is made with a shape.
@@ -102,7 +106,8 @@ impl OneFile {
         let Ok(inner) = path.strip_prefix(&self.path) else { return Ok(None) };
         let pieces: Option<Vec<&str>> = inner.iter().map(|piece| piece.to_str()).collect();
         let text = pieces.map(|pieces| pieces.join("/"));
-        text.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a name in a one-file database is UTF-8"))
+        text.map(Some)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a name in a one-file database is UTF-8"))
     }
 
     /// Errors say which file they are about.

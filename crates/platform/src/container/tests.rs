@@ -108,7 +108,12 @@ impl Files for Failing {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Write { name: usize, offset: u64, bytes: usize, is_durable: bool },
+    Write {
+        name: usize,
+        offset: u64,
+        bytes: usize,
+        is_durable: bool,
+    },
     Sync(usize),
     SyncFolder,
     Rename(usize, usize),

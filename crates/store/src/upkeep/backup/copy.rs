@@ -186,5 +186,9 @@ fn copy_file(source: &dyn File, bytes: u64, files: &dyn Files, path: &Path) -> R
     if found == expected {
         return Ok(());
     }
-    Err(StoreError::corrupt(path, 0, format!("read back, its checksum is {found:08x}, of what was written {expected:08x}")))
+    Err(StoreError::corrupt(
+        path,
+        0,
+        format!("read back, its checksum is {found:08x}, of what was written {expected:08x}"),
+    ))
 }
