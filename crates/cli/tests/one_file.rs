@@ -66,7 +66,7 @@ fn one_file_is_served_killed_and_looked_at() {
     assert!(done(&["check", "--data", named]).contains("all is well"));
     assert!(done(&["inspect", "--data", named]).contains("bytes/row"));
     assert!(done(&["trash", "list", "--data", named]).contains("part"));
-    refused(&["serve", "--data", named, "--http", "127.0.0.1:0"], &format!("process {}", server.pid()));
+    refused(&["serve", "--data", named, "--http", "127.0.0.1:0"], &format!("pid {}", server.pid()));
     refused(&["backup", "--data", named, "--to", &format!("{named}.copy.tsdb")], "in use");
     server.kill();
     let server = start(&data);

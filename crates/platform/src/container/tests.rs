@@ -127,7 +127,7 @@ const NAMES: [&str; 4] = ["MANIFEST", "log/1", "log/2", "parts/a/b"];
 
 fn step() -> impl Strategy<Value = Step> {
     let name = 0..NAMES.len();
-    let offset = prop_oneof![0_u64..9000, Just(0), 0_u64..40_000, Just(1_200_000)];
+    let offset = prop_oneof![8 => 0_u64..9000, 8 => Just(0), 8 => 0_u64..40_000, 1 => Just(1_200_000)];
     let bytes = prop_oneof![1_usize..300, 1_usize..20_000, Just(4096)];
     prop_oneof![
         6 => (name.clone(), offset, bytes, any::<bool>())
@@ -152,6 +152,10 @@ struct ModelFile {
 
 impl ModelFile {
     fn write(&mut self, offset: usize, data: &[u8]) {
+        if self.now.len() < offset {
+            // What is skipped is written as zeros.
+            self.since.push((self.now.len(), vec![0; offset - self.now.len()]));
+        }
         if self.now.len() < offset + data.len() {
             self.now.resize(offset + data.len(), 0);
         }
@@ -178,9 +182,7 @@ impl ModelFile {
         }
         for (at, byte) in found.iter().enumerate() {
             let before = self.synced.get(at).copied();
-            // What was never written between two writes is zero.
-            let is_known = before.unwrap_or(0) == *byte && (before.is_some() || ever[at].is_empty());
-            if !is_known && !ever[at].contains(byte) {
+            if before != Some(*byte) && !ever[at].contains(byte) {
                 return Err(format!("byte {at} is {byte}, was {before:?}, then {:?}", ever[at]));
             }
         }
@@ -396,7 +398,7 @@ impl Bench {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     /// Whatever is done and wherever the power goes: what was synced is there.
     #[test]

@@ -93,11 +93,13 @@ pub fn copy_folder(
     let mut found = Vec::new();
     find_files(&*from.files, source, Path::new(""), DEPTH_MAX, &mut found)?;
     found.retain(|(name, _)| {
+        // Files that wait to become log segments hold nothing.
+        let is_spare = name.extension().is_some_and(|ending| ending == "free");
         let is_left = is_left(name);
         if is_left && name != Path::new(LEFT[0]) && name != Path::new(LEFT[1]) {
             report.left.push(name.display().to_string());
         }
-        !is_left
+        !is_left && !is_spare
     });
     // Stable: files of the manifest come last, each in its order.
     found.sort_by_key(|(name, _)| LAST.iter().position(|last| name == Path::new(last)).map_or(0, |place| place + 1));
