@@ -34,7 +34,7 @@ impl BlockRun {
     }
 
     fn is_possible(&self) -> bool {
-        self.blocks > 0 && self.blocks <= u64::from(u32::MAX) && self.start >= HEAD_BLOCKS && self.end() <= BLOCKS_MAX
+        self.blocks > 0 && u32::try_from(self.blocks).is_ok() && self.start >= HEAD_BLOCKS && self.end() <= BLOCKS_MAX
     }
 }
 

@@ -94,8 +94,12 @@ impl OpenContainer {
 
     fn write_base(&self, kind: WriteKind, data: &[u8], place: u64) -> io::Result<()> {
         match kind {
-            // One that fails loses what it wrote, and nothing else.
-            WriteKind::Durable => self.base.durable.write_durable_at(data, place),
+            WriteKind::Durable => self.base.durable.write_durable_at(data, place).inspect_err(|error| {
+                // Past the cache it loses what it wrote and nothing else; through it, whatever was to be synced.
+                if !self.base.durable_is_direct && error.kind() != io::ErrorKind::StorageFull {
+                    self.fail(error);
+                }
+            }),
             _ => {
                 let written = self.base(kind).write_all_at(data, place);
                 self.writes.fetch_add(1, Ordering::AcqRel);

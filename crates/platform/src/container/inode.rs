@@ -59,7 +59,7 @@ pub(super) fn pieces_of(runs: &[BlockRun], offset: u64, bytes: u64) -> Vec<ByteP
 /// Adds blocks to those of a file.
 pub(super) fn push_run(runs: &mut Vec<BlockRun>, run: BlockRun) {
     match runs.last_mut() {
-        Some(last) if last.end() == run.start && last.blocks + run.blocks <= u64::from(u32::MAX) => {
+        Some(last) if last.end() == run.start && u32::try_from(last.blocks + run.blocks).is_ok() => {
             last.blocks += run.blocks;
         }
         _ => runs.push(run),

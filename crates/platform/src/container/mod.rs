@@ -75,6 +75,7 @@ impl Platform {
     }
 
     /// The platform on which the paths below a path are the inside of one file, which is made with a shape.
+    #[must_use]
     pub fn with_one_file(&self, path: &Path, shape: ContainerShape) -> Self {
         Self { files: Arc::new(OneFile::new(self.files.clone(), path, shape)), ..self.clone() }
     }

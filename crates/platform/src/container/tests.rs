@@ -579,7 +579,7 @@ fn a_real_container_gives_back_what_was_written() {
         one.write_all_at(&vec![number as u8; 100_000], number * 100_000).unwrap();
         other.write_all_at(&vec![number as u8 + 100; 100_000], number * 100_000).unwrap();
     }
-    [&one, &other].map(|file| file.sync_data().unwrap());
+    [&one, &other].iter().for_each(|file| file.sync_data().unwrap());
     files.sync_directory(&path).unwrap();
     let map = files.map(&path.join("parts/2")).unwrap();
     assert!(map.bytes().chunks(100_000).zip(100..).all(|(piece, byte)| piece.iter().all(|found| *found == byte)));
@@ -603,4 +603,42 @@ fn a_real_container_gives_back_what_was_written() {
     assert!(size("parts/1").is_err());
     assert_eq!(platform.files.kind(&path.join("parts")).unwrap(), Some(PathKind::Folder));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Threads that grow, replace and remove files of their own beside one another: each finds what it wrote, and so does the next opening.
+#[test]
+fn threads_write_files_of_their_own() {
+    const THREADS: u8 = 4;
+    let simulation = Simulation::new(1);
+    let platform = one_file(&simulation);
+    let lock = platform.files.lock(&inner("LOCK")).unwrap_or_else(|_| panic!("nothing has it"));
+    let content = |thread: u8, round: u8| vec![thread * 50 + round; 1000 + usize::from(round) * 3000];
+    let works = |thread: u8| {
+        let (files, folder) = (&*platform.files, inner(&format!("parts/{thread}")));
+        let log = files.open(&folder.join("log"), OpenMode::CreateNew).unwrap();
+        for round in 0..40 {
+            write_file(files, &folder.join("kept"), &content(thread, round)).unwrap();
+            log.write_durable_at(&[round; 700], u64::from(round) * 700).unwrap();
+            let map = files.map(&folder.join("kept")).unwrap();
+            let part = folder.join(format!("{round}"));
+            write_file(files, &part, &content(thread, round)).unwrap();
+            if round >= 3 {
+                files.remove(&folder.join(format!("{}", round - 3))).unwrap();
+            }
+            assert!(map.bytes() == content(thread, round));
+            assert!(read_file(files, &part, 1 << 20).unwrap() == content(thread, round));
+        }
+    };
+    std::thread::scope(|scope| (0..THREADS).for_each(|thread| drop(scope.spawn(move || works(thread)))));
+    drop(lock);
+    simulation.crash();
+    let platform = one_file(&simulation);
+    let _lock = platform.files.lock(&inner("LOCK")).unwrap_or_else(|_| panic!("nothing has it"));
+    for thread in 0..THREADS {
+        let folder = inner(&format!("parts/{thread}"));
+        assert_eq!(platform.files.list(&folder).unwrap(), ["37", "38", "39", "kept", "log"]);
+        assert!(read_file(&*platform.files, &folder.join("kept"), 1 << 20).unwrap() == content(thread, 39));
+        let log: Vec<u8> = (0..40).flat_map(|round| [round; 700]).collect();
+        assert!(read_file(&*platform.files, &folder.join("log"), 1 << 20).unwrap() == log);
+    }
 }
