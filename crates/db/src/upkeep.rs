@@ -15,7 +15,7 @@ use crate::Db;
 pub struct NewOneFile {
     below: Platform,
     path: PathBuf,
-    /// What is inside is below this path, on this platform.
+    /// The platform on which the paths below `unfinished` are the inside of the file.
     pub platform: Platform,
     /// The file's path until it is whole.
     pub unfinished: PathBuf,

@@ -33,9 +33,9 @@ enum Memory {
 /// Pieces of a file one after the other. They are given back when this is dropped.
 struct PieceMemory {
     start: *mut libc::c_void,
-    /// What was mapped, in whole pages.
+    /// Mapped bytes, in whole pages.
     mapped_bytes: usize,
-    /// What holds bytes of the file.
+    /// Bytes of the file.
     bytes: usize,
 }
 

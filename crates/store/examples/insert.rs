@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use index::compile;
 use model::{Field, Labels, TimeRange, ValueType};
 use platform::Platform;
-use thalweg_store::{GroupLayout, Store, StoreError, StoreOptions, Token};
+use thalweg_store::{GroupLayout, Stats, Store, StoreError, StoreOptions, Token};
 
 const SERIES: usize = 101_000;
 const REQUEST_CELLS: usize = 100_000;
@@ -148,6 +148,16 @@ fn measure(members: usize, values_max: u64, kind: &str, form: Option<&str>) {
         latencies[latencies.len() * 99 / 100],
         latencies[latencies.len() - 1],
     );
+    println!("  flushes {}, merges {}; levels: {}", stats.flushes, stats.merges, levels_text(&stats));
+    if let Some(form) = form {
+        read_back(&store);
+        println!("  in {}", if form.is_empty() { "a folder" } else { "one file" });
+    }
+    drop(store);
+    if folder.is_file() { std::fs::remove_file(folder).unwrap() } else { std::fs::remove_dir_all(folder).unwrap() }
+}
+
+fn levels_text(stats: &Stats) -> String {
     let levels: Vec<String> = stats
         .levels
         .iter()
@@ -155,13 +165,7 @@ fn measure(members: usize, values_max: u64, kind: &str, form: Option<&str>) {
             format!("{} parts, {:.1} MB, {:.1} M rows", level.parts, level.bytes as f64 / 1e6, level.rows as f64 / 1e6)
         })
         .collect();
-    println!("  flushes {}, merges {}; levels: {}", stats.flushes, stats.merges, levels.join(" | "));
-    if let Some(form) = form {
-        read_back(&store);
-        println!("  in {}", if form.is_empty() { "a folder" } else { "one file" });
-    }
-    drop(store);
-    if folder.is_file() { std::fs::remove_file(folder).unwrap() } else { std::fs::remove_dir_all(folder).unwrap() }
+    levels.join(" | ")
 }
 
 fn append(store: &Store, target: &Target, cells: &[u64], row: usize, timestamp_ns: i64) {

@@ -14,7 +14,7 @@ use super::layout::{BLOCK_BYTES, ContainerHead, ContainerZone, ZONE_BLOCKS_MAX, 
 /// Bytes of zeros that are written at once.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// What was committed, and where the next commit goes.
+/// The committed directory, and where the next commit goes.
 pub(super) struct CommitState {
     head: ContainerHead,
     directory: ContainerDirectory,

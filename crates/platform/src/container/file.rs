@@ -65,12 +65,12 @@ impl File for InnerFile {
     }
 
     fn is_cached(&self, offset: u64) -> bool {
-        self.inode.place(offset, 1).is_none_or(|place| self.container.base.cached.is_cached(place))
+        self.inode.single_offset(offset, 1).is_none_or(|place| self.container.base.cached.is_cached(place))
     }
 
     fn will_need(&self, offset: u64, bytes: u64) {
         let bytes = bytes.min(self.inode.bytes().saturating_sub(offset));
-        for BytePiece { offset, bytes } in self.inode.pieces(offset, bytes).unwrap_or_default() {
+        for BytePiece { offset, bytes } in self.inode.ranges(offset, bytes).unwrap_or_default() {
             self.container.base.cached.will_need(offset, bytes);
         }
     }
@@ -94,7 +94,7 @@ impl MappedFile for InnerMap {
 
 /// The bytes of a file.
 pub(super) fn map(container: &OpenContainer, inode: Arc<InnerInode>) -> io::Result<Mapped> {
-    let pieces = inode.pieces(0, inode.bytes()).unwrap_or_default();
+    let pieces = inode.ranges(0, inode.bytes()).unwrap_or_default();
     if pieces.is_empty() {
         return Ok(Arc::new(Vec::new()));
     }

@@ -37,7 +37,7 @@ pub(super) enum WriteKind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     Anywhere,
-    /// What is free already: the disk has no more.
+    /// Free blocks alone: the disk has no more.
     FreeBlocks,
 }
 
@@ -53,10 +53,10 @@ impl OpenContainer {
     pub(super) fn read(&self, inode: &InnerInode, kind: WriteKind, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let base = self.base(if kind == WriteKind::Durable { WriteKind::Cached } else { kind });
         let length = buffer.len() as u64;
-        if let Some(place) = inode.place(offset, length) {
+        if let Some(place) = inode.single_offset(offset, length) {
             return base.read_exact_at(buffer, place);
         }
-        let pieces = inode.pieces(offset, length).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let pieces = inode.ranges(offset, length).ok_or(io::ErrorKind::UnexpectedEof)?;
         let mut rest = buffer;
         for piece in pieces {
             let (part, after) = rest.split_at_mut(piece.bytes as usize);
@@ -73,10 +73,10 @@ impl OpenContainer {
         if length == 0 {
             return Ok(false);
         }
-        if let Some(place) = inode.place(offset, length) {
+        if let Some(place) = inode.single_offset(offset, length) {
             return self.write_base(kind, data, place).map(|()| false);
         }
-        if let Some(pieces) = inode.pieces(offset, length) {
+        if let Some(pieces) = inode.ranges(offset, length) {
             let pieces: Vec<(u64, u64)> = pieces.iter().map(|piece| (piece.offset, piece.bytes)).collect();
             return self.write_pieces(kind, data, &pieces).map(|()| false);
         }

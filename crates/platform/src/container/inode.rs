@@ -94,14 +94,14 @@ impl InnerInode {
     }
 
     /// Where bytes of the file are; `None` if it ends before.
-    pub(super) fn pieces(&self, offset: u64, bytes: u64) -> Option<Vec<BytePiece>> {
+    pub(super) fn ranges(&self, offset: u64, bytes: u64) -> Option<Vec<BytePiece>> {
         let meta = self.meta.read();
         let end = offset.checked_add(bytes)?;
         (end <= meta.bytes).then(|| pieces_of(&meta.runs, offset, bytes))
     }
 
     /// Where bytes of the file are, if they are in one place.
-    pub(super) fn place(&self, offset: u64, bytes: u64) -> Option<u64> {
+    pub(super) fn single_offset(&self, offset: u64, bytes: u64) -> Option<u64> {
         let meta = self.meta.read();
         if offset.checked_add(bytes)? > meta.bytes {
             return None;

@@ -129,7 +129,7 @@ impl ContainerHead {
 
     /// Reads a head; an error says why it is none.
     pub(super) fn decode(block: &[u8]) -> Result<Self, &'static str> {
-        let mut reader = Pieces { rest: block };
+        let mut reader = NumberReader { rest: block };
         let cut = "it is cut";
         if reader.take(8).ok_or(cut)? != MAGIC {
             return Err("expected THWGFILE");
@@ -156,7 +156,7 @@ impl ContainerHead {
         Ok(head)
     }
 
-    fn fields(reader: &mut Pieces<'_>) -> Option<Self> {
+    fn fields(reader: &mut NumberReader<'_>) -> Option<Self> {
         let (generation, sequence) = (reader.u64()?, reader.u64()?);
         let (active, spare) = (reader.zone()?, reader.zone()?);
         let (checkpoint_bytes, _) = (reader.u64()?, reader.u64()?);
@@ -206,8 +206,8 @@ fn push_runs(runs: &[BlockRun], bytes: &mut Vec<u8>) {
 
 /// Reads a checkpoint that begins at an offset of the container.
 pub(super) fn decode_checkpoint(bytes: &[u8], offset: u64) -> Result<ContainerDirectory, Impossible> {
-    let mut reader = Pieces { rest: bytes };
-    let at = |reader: &Pieces<'_>| offset + (bytes.len() - reader.rest.len()) as u64;
+    let mut reader = NumberReader { rest: bytes };
+    let at = |reader: &NumberReader<'_>| offset + (bytes.len() - reader.rest.len()) as u64;
     let cut = || Impossible::new(offset, "the checkpoint is cut");
     let (next_id, count) = (reader.u64().ok_or_else(cut)?, reader.u32().ok_or_else(cut)?);
     let mut directory = ContainerDirectory { next_id, ..ContainerDirectory::default() };
@@ -222,7 +222,7 @@ pub(super) fn decode_checkpoint(bytes: &[u8], offset: u64) -> Result<ContainerDi
     Ok(directory)
 }
 
-fn entry(reader: &mut Pieces<'_>) -> Option<Result<(u64, ContainerEntry), &'static str>> {
+fn entry(reader: &mut NumberReader<'_>) -> Option<Result<(u64, ContainerEntry), &'static str>> {
     let (id, bytes) = (reader.u64()?, reader.u64()?);
     let (name_bytes, runs) = (reader.u16()?, reader.u32()?);
     let name = reader.take(name_bytes as usize)?;
@@ -274,7 +274,7 @@ pub(super) struct FoundRecord {
 
 /// The record of a generation at the beginning of blocks of a journal; `None` if none is there that is whole.
 pub(super) fn find_record(blocks: &[u8], generation: u64) -> Option<FoundRecord> {
-    let mut reader = Pieces { rest: blocks };
+    let mut reader = NumberReader { rest: blocks };
     let magic = reader.take(8)?;
     let (of, sequence) = (reader.u64()?, reader.u64()?);
     let (length, sum) = (reader.u32()?, reader.u32()?);
@@ -289,9 +289,9 @@ pub(super) fn find_record(blocks: &[u8], generation: u64) -> Option<FoundRecord>
 }
 
 impl FoundRecord {
-    /// What it changes; an error says why that cannot be.
+    /// The changes; an error says why they cannot be.
     pub(super) fn edits(&self) -> Result<ContainerEdits, &'static str> {
-        let mut reader = Pieces { rest: &self.payload };
+        let mut reader = NumberReader { rest: &self.payload };
         let cut = "the record is cut";
         let next_id = reader.u64().ok_or(cut)?;
         let (files, names) = (reader.u32().ok_or(cut)?, reader.u32().ok_or(cut)?);
@@ -309,11 +309,11 @@ impl FoundRecord {
 }
 
 /// Reads numbers one after the other.
-struct Pieces<'a> {
+struct NumberReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> NumberReader<'a> {
     fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(bytes)?;
         self.rest = rest;
@@ -339,7 +339,7 @@ impl<'a> Pieces<'a> {
 
     fn runs(&mut self, count: u32) -> Option<Vec<BlockRun>> {
         // No more than there are bytes for: a count is believed only so far.
-        let mut runs = Pieces { rest: self.take((count as usize).checked_mul(RUN_BYTES as usize)?)? };
+        let mut runs = NumberReader { rest: self.take((count as usize).checked_mul(RUN_BYTES as usize)?)? };
         let mut read = Vec::with_capacity(count as usize);
         for _ in 0..count {
             read.push(BlockRun { start: runs.u64()?, blocks: u64::from(runs.u32()?) });

@@ -131,7 +131,7 @@ impl OneFile {
         }
     }
 
-    /// What is there: the open container, or a view of it.
+    /// The open container, or a view of one without its lock.
     fn readable(&self) -> io::Result<Readable> {
         match &mut *self.access.lock() {
             Access::Locked(container) => Ok(Readable::Open(container.clone())),

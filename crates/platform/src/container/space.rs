@@ -17,7 +17,7 @@ pub(super) struct BlockSpace {
 }
 
 impl BlockSpace {
-    /// What is left beside blocks in use, which come in order and do not overlap, of a file of so many blocks.
+    /// The space beside blocks in use, which come in order and do not overlap, of a file of so many blocks.
     pub(super) fn beside(used: &[BlockRun], file_blocks: u64) -> Self {
         let mut free = BTreeMap::new();
         let mut end = HEAD_BLOCKS;

@@ -30,7 +30,7 @@ pub struct CopyReport {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What was left out: it belongs to the place and not to the data.
+    /// Files and folders that were left out: they belong to the place and not to the data.
     pub left: Vec<String>,
 }
 
