@@ -37,7 +37,7 @@ fn write_golden(path: &Path) {
     }
     files.sync_directory(path).unwrap();
     files.rename(&path.join("parts/1"), &path.join("log/0000000001.log")).unwrap();
-    write_file(files, &path.join("gone"), &[1; 20_000]).unwrap();
+    write_file(files, &path.join("gone"), &vec![1; 20_000]).unwrap();
     files.remove(&path.join("gone")).unwrap();
     write_file(files, &path.join("MANIFEST"), b"second").unwrap();
     drop(held);
