@@ -95,8 +95,8 @@ fn one_file_is_copied_while_it_is_served() {
     let path = |name: &str| folder.0.join(name).to_str().unwrap().to_owned();
     fs::create_dir(path("copies")).unwrap();
     let flags = ["--no-host-metrics", "--backup-targets", &format!("copies={}", path("copies"))];
-    for form in ["metrics.tsdb", "folder"] {
-        let (data, copy) = (folder.0.join(form), path(&format!("copies/of-{form}.tsdb")));
+    for (form, data) in [("file", "metrics.tsdb"), ("folder", "folder")] {
+        let (data, copy) = (folder.0.join(data), path(&format!("copies/of-{form}.tsdb")));
         let server = TestServer::start(&data, &flags);
         write(&server, 0..50);
         done(&["backup", "--url", server.url(), "--to", &copy]);
