@@ -66,11 +66,11 @@ pub fn companion(files: &dyn Files, data: &Path, name: &str) -> PathBuf {
 impl Platform {
     /// The platform on which a path is a data folder: this one, or, if a database in one file is there or is to be made there, one on which the paths below
     /// that file are what is inside.
-    pub fn with_data(&self, path: &Path) -> io::Result<Self> {
+    pub fn with_data(self, path: &Path) -> io::Result<Self> {
         if is_one_file(&*self.files, path)? {
             Ok(self.with_one_file(path, ContainerShape::default()))
         } else {
-            Ok(self.clone())
+            Ok(self)
         }
     }
 
