@@ -51,7 +51,8 @@ pub(crate) fn run(flags: &PackFlags) -> Result<ExitCode, String> {
     if !flags.file.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known)) {
         return Err(format!("{}: the name of a database in one file ends in .tsdb or .tdb", flags.file.display()));
     }
-    done(&copy(&flags.folder, &flags.file)?, &flags.file)
+    say_done(&copy(&flags.folder, &flags.file)?, &flags.file);
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn run_unpack(flags: &UnpackFlags) -> Result<ExitCode, String> {
@@ -63,7 +64,8 @@ pub(crate) fn run_unpack(flags: &UnpackFlags) -> Result<ExitCode, String> {
     if is_one_file(&*files, &flags.folder).map_err(|error| error.to_string())? {
         return Err(format!("{} is or would be one file, not a folder", flags.folder.display()));
     }
-    done(&copy(&flags.file, &flags.folder)?, &flags.folder)
+    say_done(&copy(&flags.file, &flags.folder)?, &flags.folder);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Copies a database that no server runs on from one form or place to another.
@@ -83,7 +85,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<CopyReport, String> {
     copied.map_err(|error| error.to_string())
 }
 
-fn done(report: &CopyReport, to: &Path) -> Result<ExitCode, String> {
+fn say_done(report: &CopyReport, to: &Path) {
     let left = if report.left.is_empty() { String::new() } else { format!("; left out: {}", report.left.join(", ")) };
     say!(
         "{} with {} written to {}{left}; `thalweg serve --data {}` serves it",
@@ -92,5 +94,4 @@ fn done(report: &CopyReport, to: &Path) -> Result<ExitCode, String> {
         to.display(),
         to.display()
     );
-    Ok(ExitCode::SUCCESS)
 }
