@@ -95,7 +95,11 @@ fn the_whole_surface_works_in_c_under_address_sanitizer() {
     compile.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]);
     compile.arg(Path::new(SOURCE).join("tests/surface.c")).args(flags("--cflags")).args(flags("--libs"));
     output_of(compile.arg(run_path()).arg("-o").arg(&program));
-    assert_eq!(output_of(Command::new(&program).arg(folder.join("data"))), "well\n");
+    // A folder, and a database in one file.
+    for data in ["data", "data.tsdb"] {
+        assert_eq!(output_of(Command::new(&program).arg(folder.join(data))), "well\n");
+    }
+    assert!(folder.join("data.tsdb").is_file());
 }
 
 #[test]

@@ -272,4 +272,9 @@ with thalweg.open(FOLDER / "data", query_samples_max=20_000_000) as db:
         test(db)
 with thalweg.open(str(FOLDER / "data")) as db:
     assert rows(db.sql("SELECT count(*) AS n FROM long")) == [{"n": 300_000}]
+for value in [1, 2]:
+    with thalweg.open(FOLDER / "one.tsdb") as db:
+        db.write_lines(f"one v={value} {value}", precision="s")
+        assert rows(db.sql("SELECT count(*) AS n FROM one")) == [{"n": value}]
+assert (FOLDER / "one.tsdb").is_file()
 print("well")

@@ -42,6 +42,7 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   thalweg                                        serve on 127.0.0.1:7780 from ./thalweg-data
   thalweg serve --data /var/lib/thalweg          serve from another folder
+  thalweg serve --data metrics.tsdb              serve from one file
   thalweg query 'rate(node_cpu_seconds_total[1m])' --range 30m
   thalweg import samples.lp readings.csv --tag station
   thalweg db create metrics --retention 1y       keep a year
@@ -76,6 +77,10 @@ enum Command {
     Backup(upkeep::BackupFlags),
     /// Write a backup into an empty folder
     Restore(upkeep::RestoreFlags),
+    /// Put a data folder into one file
+    Pack(upkeep::PackFlags),
+    /// Take a database in one file apart into a data folder
+    Unpack(upkeep::UnpackFlags),
     /// Make a data folder anew from what a lost one had put into its object store
     Rebuild(upkeep::RebuildFlags),
     /// List the parts that retention took in the last day, or restore them
@@ -134,6 +139,8 @@ fn main() -> ExitCode {
         Some(Command::Delete(flags)) => upkeep::delete(&flags),
         Some(Command::Backup(flags)) => upkeep::backup(&flags),
         Some(Command::Restore(flags)) => upkeep::restore(&flags),
+        Some(Command::Pack(flags)) => upkeep::pack(&flags),
+        Some(Command::Unpack(flags)) => upkeep::unpack(&flags),
         Some(Command::Rebuild(flags)) => upkeep::rebuild(&flags),
         Some(Command::Trash(flags)) => upkeep::trash(&flags),
         Some(Command::Repair(flags)) => upkeep::repair(&flags),

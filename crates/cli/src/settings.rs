@@ -33,7 +33,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip)]
     config: Option<PathBuf>,
 
-    /// Data folder; made if it does not exist [default: ./thalweg-data]
+    /// Data folder, or a database in one file (its name ends in .tsdb or .tdb); made if it does not exist [default: ./thalweg-data]
     #[arg(long, env = "THALWEG_DATA", value_name = "FOLDER")]
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<PathBuf>,
@@ -153,7 +153,7 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     oidc_ca_file: Option<PathBuf>,
 
-    /// File of the audit log, JSON lines, or `off` [default: audit.log in the data folder where clients have to sign in]
+    /// File of the audit log, JSON lines, or `off` [default: audit.log in the data folder, or beside the one file, where clients have to sign in]
     #[arg(long, env = "THALWEG_AUDIT_LOG", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     audit_log: Option<String>,
@@ -340,7 +340,7 @@ pub(crate) struct ServeFlags {
     #[serde(default, deserialize_with = "sizes::deserialize", skip_serializing_if = "Option::is_none")]
     result_cache_flash_bytes_max: Option<u64>,
 
-    /// That file, on flash [default: answers.cache in the data folder]
+    /// That file, on flash [default: answers.cache in the data folder, inside of a database in one file]
     #[arg(long, env = "THALWEG_RESULT_CACHE_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     result_cache_file: Option<PathBuf>,

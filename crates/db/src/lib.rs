@@ -40,7 +40,7 @@ mod write;
 use std::sync::Arc;
 
 use ingest::{KEY_SECRET_BYTES, KeyHasher};
-use platform::{Clock, DiskSpace, Platform};
+use platform::{Clock, DiskSpace, Platform, container};
 use promql::NameRemoval;
 use store::{Store, StoreOptions};
 
@@ -50,15 +50,16 @@ pub use query_api::{InstantQuery, RangeQuery};
 pub use results::{CacheUse, ResultCacheStats};
 pub use store::{
     Appended, Appender, BEYOND_RETENTION, BackupReport, CheckReport, CheckStatus, CommitListener, CompactReport,
-    CursorStats, Damage, DatabasePolicy, Deleted, EpochBatch, EpochCell, EpochColumn, EpochKind, EpochNames, EpochRow,
-    EpochValue, EpochWritten, FOLDED_TIME, FileSizes, Finding, FolderReport, GroupLayout, GroupsToRegister, Health,
-    HealthCheck, LogBatch, LogCursor, LogGap, LogLease, LogRead, LogRecord, LogSample, LogSeries, LogValue, Loss,
-    LostFile, MemoryPool, MemoryUse, NameRows, NameValidity, ObjectTierOptions, OpeningProgress, PartitionReport,
-    PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery, RegularDefinition, Rejected,
-    RepairReport, RestoreReport, RestoredTrash, SelectedGroup, Sent, SeriesGate, Stats, StoreError, TenantMemory,
-    Token, TopBy, TrashReport, WindowColumn, Windows, WriteReport, backups, check, inspect, lost_found, rebuild,
-    repair, restore, restore_trash, trash_of,
+    CopyReport, CursorStats, Damage, DatabasePolicy, Deleted, EpochBatch, EpochCell, EpochColumn, EpochKind,
+    EpochNames, EpochRow, EpochValue, EpochWritten, FOLDED_TIME, FileSizes, Finding, FolderReport, GroupLayout,
+    GroupsToRegister, Health, HealthCheck, LogBatch, LogCursor, LogGap, LogLease, LogRead, LogRecord, LogSample,
+    LogSeries, LogValue, Loss, LostFile, MemoryPool, MemoryUse, NameRows, NameValidity, ObjectTierOptions,
+    OpeningProgress, PartitionReport, PolicyReport, Progress, PruneReport, ReadCounts, RebuildReport, Recovery,
+    RegularDefinition, Rejected, RepairReport, RestoreReport, RestoredTrash, SelectedGroup, Sent, SeriesGate, Stats,
+    StoreError, TenantMemory, Token, TopBy, TrashReport, WindowColumn, Windows, WriteReport, backups, check,
+    copy_folder, inspect, lost_found, rebuild, repair, restore, restore_trash, trash_of,
 };
+pub use upkeep::NewOneFile;
 pub use write::WriteError;
 
 use disk_health::Watch;
@@ -161,10 +162,13 @@ pub struct Db {
     views: Arc<Views>,
     /// Held by a backup: what it removes behind it, another could be about to need.
     backing_up: parking_lot::Mutex<()>,
+    /// Where snapshots go: in the folder, or beside the one file.
+    snapshots: std::path::PathBuf,
 }
 
 impl Db {
-    /// Opens a data folder, or makes one, and starts the background work.
+    /// Opens a data folder, or makes one, and starts the background work. A path that leads to a file, or to nothing and ends in `.tsdb` or
+    /// `.tdb`, is a database in one file ([`platform::container`]).
     pub fn open(platform: Platform, options: DbOptions) -> Result<Self, StoreError> {
         Self::open_with(platform, options, Opening::Writing)
     }
@@ -177,6 +181,11 @@ impl Db {
     }
 
     fn open_with(platform: Platform, options: DbOptions, opening: Opening) -> Result<Self, StoreError> {
+        let data = options.store.directory.clone();
+        let snapshots = container::companion(&*platform.files, &data, "snapshots");
+        let platform = platform
+            .with_data(&data)
+            .map_err(|error| StoreError::Io { action: format!("look at {}", data.display()), error })?;
         let mut secret = [0; KEY_SECRET_BYTES];
         platform
             .random
@@ -220,6 +229,7 @@ impl Db {
             results,
             views,
             backing_up: parking_lot::Mutex::new(()),
+            snapshots,
         })
     }
 

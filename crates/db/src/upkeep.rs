@@ -1,15 +1,66 @@
 //! Upkeep of an open database: backups, compaction, policies, deletes.
 
+use std::path::{Path, PathBuf};
+
 use model::{Matcher, TimeRange};
+use platform::container::ContainerShape;
 use platform::objects::{ObjectOptions, is_inside};
+use platform::{PathKind, Platform, container};
 use query::views::{SourceDelete, ViewCatalog};
 use store::{BackupReport, CompactReport, DatabasePolicy, Deleted, Progress, PruneReport, StoreError};
 
 use crate::Db;
 
+/// A database in one file that is being made: it has another name until it is whole.
+pub struct NewOneFile {
+    below: Platform,
+    path: PathBuf,
+    /// The platform on which the paths below `unfinished` are the inside of the file.
+    pub platform: Platform,
+    /// The file's path until it is whole.
+    pub unfinished: PathBuf,
+}
+
+impl NewOneFile {
+    /// Begins one. Refused if there is something of that name already; what an earlier attempt left unfinished is removed.
+    pub fn begin(platform: &Platform, path: &Path) -> Result<Self, StoreError> {
+        let files = &*platform.files;
+        let failed = |error| StoreError::Io { action: format!("look at {}", path.display()), error };
+        if files.kind(path).map_err(failed)?.is_some() {
+            return Err(StoreError::Invalid(format!("{} exists: name a new file", path.display())));
+        }
+        let mut unfinished = path.as_os_str().to_owned();
+        unfinished.push(".unfinished");
+        let unfinished = PathBuf::from(unfinished);
+        if files.kind(&unfinished).map_err(failed)? == Some(PathKind::File) {
+            files
+                .remove(&unfinished)
+                .map_err(|error| StoreError::Io { action: format!("remove {}", unfinished.display()), error })?;
+        }
+        let inside = platform.with_one_file(&unfinished, ContainerShape::default());
+        Ok(Self { below: platform.clone(), path: path.to_owned(), platform: inside, unfinished })
+    }
+
+    /// Gives the file its name, if filling it succeeded; else removes it.
+    pub fn finish<T>(self, filled: Result<T, StoreError>) -> Result<T, StoreError> {
+        let files = &*self.below.files;
+        let named = filled.and_then(|filled| {
+            let failed = |error| StoreError::Io { action: format!("rename to {}", self.path.display()), error };
+            if files.kind(&self.path).map_err(failed)?.is_some() {
+                return Err(StoreError::Invalid(format!("{} exists meanwhile", self.path.display())));
+            }
+            files.rename(&self.unfinished, &self.path).map_err(failed)?;
+            files.sync_directory(self.path.parent().unwrap_or(Path::new(""))).map_err(failed)?;
+            Ok(filled)
+        });
+        named.inspect_err(|_| drop(files.remove(&self.unfinished)))
+    }
+}
+
 impl Db {
     /// Copies what the folder holds now to an address (a folder, `s3://bucket/prefix`, …) that may hold earlier backups; with `keep`,
-    /// removes all but the newest so many afterwards. Reads and writes go on; two backups at a time take turns.
+    /// removes all but the newest so many afterwards. Reads and writes go on; two backups at a time take turns. An address that is a new file of
+    /// a database in one file ([`platform::container`]) gets a whole copy, which can be opened as it is.
     pub fn backup(
         &self,
         url: &str,
@@ -19,18 +70,42 @@ impl Db {
     ) -> Result<(BackupReport, Option<PruneReport>), StoreError> {
         let _turn = self.backing_up.lock();
         self.check_target(url)?;
+        if let Some(path) = self.one_file(url)? {
+            if keep.is_some() {
+                return Err(StoreError::Invalid(
+                    "a copy in one file stands for itself: there are no older ones to keep".to_owned(),
+                ));
+            }
+            return Ok((self.copy_into(&path, tell)?, None));
+        }
         let target = self.platform.objects.open(url, objects).map_err(StoreError::Objects)?;
         let report = self.store.backup(&*target, tell)?;
         let pruned = keep.map(|keep| store::prune(&*target, keep)).transpose()?;
         Ok((report, pruned))
     }
 
-    /// As Prometheus's snapshots: a backup in `snapshots` of the folder itself, which is no part of what it backs up.
+    /// As Prometheus's snapshots: a backup in `snapshots` of the folder itself (beside a database in one file), which is no part of what it backs up.
     pub fn snapshot(&self, tell: &mut dyn FnMut(&Progress)) -> Result<BackupReport, StoreError> {
         let _turn = self.backing_up.lock();
-        let to = self.store.directory().join("snapshots");
-        let target = self.platform.objects.open(&to.to_string_lossy(), &ObjectOptions::default());
+        let target = self.platform.objects.open(&self.snapshots.to_string_lossy(), &ObjectOptions::default());
         self.store.backup(&*target.map_err(StoreError::Objects)?, tell)
+    }
+
+    /// The path of a target that is one file.
+    fn one_file(&self, url: &str) -> Result<Option<PathBuf>, StoreError> {
+        let path = Path::new(url.strip_prefix("file://").unwrap_or(url));
+        let is_local = !url.contains("://") || url.starts_with("file://");
+        let failed = |error| StoreError::Io { action: format!("look at {}", path.display()), error };
+        let is_one = is_local && container::is_one_file(&*self.platform.files, path).map_err(failed)?;
+        Ok(is_one.then(|| path.to_owned()))
+    }
+
+    /// Writes a copy of it all into a new file. It has its name once it is whole.
+    fn copy_into(&self, path: &Path, tell: &mut dyn FnMut(&Progress)) -> Result<BackupReport, StoreError> {
+        let new = NewOneFile::begin(&self.platform, path)?;
+        let copied = self.store.copy_to(&new.platform, &new.unfinished, tell);
+        let report = new.finish(copied)?;
+        Ok(BackupReport { name: path.display().to_string(), ..report })
     }
 
     /// A backup inside of what it backs up would go with it, and be taken for files of the folder.

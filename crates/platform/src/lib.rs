@@ -5,9 +5,11 @@
 //! not synced ([`sim::Simulation`]).
 //!
 //! * `real`: the operating system · `sim`: a machine that crashes, fills up and loses answers
+//! * [`container`]: a whole data folder in one file, over either of them
 //! * `direct`: files past the system's cache · `mapped`: files as memory, whose unreadable pages are errors · `objects`: object stores
 //! * `overlay`: files over others, which stay as they are · `private`: secrets and logs that only their owner may read · [`network`]: HTTP, datagrams, tasks and timers
 
+pub mod container;
 mod direct;
 mod mapped;
 pub mod network;
@@ -87,6 +89,15 @@ pub enum OpenMode {
     CreateNew,
 }
 
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathKind {
+    /// A file.
+    File,
+    /// A folder.
+    Folder,
+}
+
 /// Why a folder's lock could not be had.
 #[derive(Debug)]
 pub enum LockError {
@@ -152,6 +163,15 @@ pub trait Files: Send + Sync {
         Ok((self.open(path, OpenMode::Write)?, false))
     }
 
+    /// What a path leads to; `None` if nothing is there.
+    fn kind(&self, path: &Path) -> io::Result<Option<PathKind>> {
+        match self.open(path, OpenMode::Read) {
+            Ok(_) => Ok(Some(PathKind::File)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The bytes of a file that is never written again. Removing the file does not take them away.
     fn map(&self, path: &Path) -> io::Result<Mapped>;
 
@@ -170,6 +190,12 @@ pub trait Files: Send + Sync {
     /// Locks a folder, and a file in it that names the process. Removing the file does not release the lock; dropping the returned guard or ending the
     /// process does.
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError>;
+
+    /// Locks a file itself, which is made if it is not there, until the guard is dropped or the process ends.
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
+        let _ = path;
+        Err(LockError::Io(io::ErrorKind::Unsupported.into()))
+    }
 }
 
 /// An open file. Positions are given with each call, so that it may be shared.
@@ -202,6 +228,36 @@ pub trait File: Send + Sync {
     fn will_need(&self, offset: u64, bytes: u64) {
         let _ = (offset, bytes);
     }
+
+    /// Cuts the file to a size, or lengthens it by zeros. Durable after [`File::sync_data`].
+    fn set_size(&self, bytes: u64) -> io::Result<()> {
+        let _ = bytes;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives the room of bytes inside the file back to the disk; they read as zeros then. Returns whether the file system can.
+    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<bool> {
+        let _ = (offset, bytes);
+        Ok(false)
+    }
+
+    /// Pieces of the file (offset and length; all but the last end at a multiple of [`DIRECT_ALIGN_BYTES`], and all begin at one), one after the other as one
+    /// memory. They are not written again while they are mapped.
+    fn map_pieces(&self, pieces: &[(u64, u64)]) -> io::Result<Mapped> {
+        read_pieces(self, pieces)
+    }
+}
+
+/// Pieces of a file, read into memory.
+fn read_pieces(file: &(impl File + ?Sized), pieces: &[(u64, u64)]) -> io::Result<Mapped> {
+    let mut content = vec![0; pieces.iter().map(|(_, bytes)| *bytes as usize).sum()];
+    let mut rest = content.as_mut_slice();
+    for (offset, bytes) in pieces {
+        let (piece, after) = rest.split_at_mut(*bytes as usize);
+        file.read_exact_at(piece, *offset)?;
+        rest = after;
+    }
+    Ok(Arc::new(content))
 }
 
 /// Reads a whole file.

@@ -18,10 +18,77 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::MappedFile;
 
-/// A read-only map of a file that is never written again.
+/// A read-only map of a file, or of pieces of one, that are never written again.
 pub(crate) struct GuardedMap {
-    map: memmap2::Mmap,
+    memory: Memory,
     region: &'static Region,
+}
+
+/// The mapped addresses.
+enum Memory {
+    Whole(memmap2::Mmap),
+    Pieces(PieceMemory),
+}
+
+/// Pieces of a file one after the other. They are given back when this is dropped.
+struct PieceMemory {
+    start: *mut libc::c_void,
+    /// Mapped bytes, in whole pages.
+    mapped_bytes: usize,
+    /// Bytes of the file.
+    bytes: usize,
+}
+
+// SAFETY: the memory is only read, and is not tied to a thread.
+unsafe impl Send for PieceMemory {}
+// SAFETY: as above.
+unsafe impl Sync for PieceMemory {}
+
+impl PieceMemory {
+    /// `None` where pages of the system do not fit to the pieces.
+    fn map(file: &fs::File, pieces: &[(u64, u64)]) -> io::Result<Option<Self>> {
+        let page = PAGE_BYTES.load(Ordering::Acquire) as u64;
+        let bytes = pieces.iter().map(|(_, bytes)| *bytes).sum::<u64>();
+        let is_whole = |at: u64| at.is_multiple_of(page);
+        let (inner, last) = pieces.split_at(pieces.len().saturating_sub(1));
+        let fits = inner.iter().all(|(offset, bytes)| is_whole(*offset) && is_whole(*bytes));
+        if bytes == 0 || !fits || !last.iter().all(|(offset, _)| is_whole(*offset)) {
+            return Ok(None);
+        }
+        let (Ok(bytes), Ok(mapped_bytes)) =
+            (usize::try_from(bytes), usize::try_from(bytes.div_ceil(page).saturating_mul(page)))
+        else {
+            return Ok(None);
+        };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: new addresses, of the system's choice.
+        let start = unsafe { libc::mmap(ptr::null_mut(), mapped_bytes, libc::PROT_NONE, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = Self { start, mapped_bytes, bytes };
+        let mut at = 0;
+        for (offset, bytes) in pieces {
+            let Ok(offset) = libc::off_t::try_from(*offset) else { return Ok(None) };
+            let length = *bytes as usize;
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+            let descriptor = std::os::fd::AsRawFd::as_raw_fd(file);
+            // SAFETY: replaces pages inside of the addresses that were mapped above and that nothing else knows of yet.
+            let placed = unsafe { libc::mmap(start.byte_add(at), length, libc::PROT_READ, flags, descriptor, offset) };
+            if placed == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            at += length;
+        }
+        Ok(Some(memory))
+    }
+}
+
+impl Drop for PieceMemory {
+    fn drop(&mut self) {
+        // SAFETY: all of it was mapped by `map`, and nothing borrows it any more.
+        unsafe { libc::munmap(self.start, self.mapped_bytes) };
+    }
 }
 
 impl GuardedMap {
@@ -33,13 +100,26 @@ impl GuardedMap {
         // file, the missing pages become zeros and the map is marked: see `handle`.
         let map = unsafe { memmap2::Mmap::map(&file)? };
         let region = Region::claim(map.as_ptr() as usize, map.len());
-        Ok(Self { map, region })
+        Ok(Self { memory: Memory::Whole(map), region })
+    }
+
+    /// Pieces of a file (offset and length) as one memory; the bytes in them must not change while it is there, as those of `open`. `None`
+    /// where they do not fit to the system's pages.
+    pub(crate) fn of_pieces(file: &fs::File, pieces: &[(u64, u64)]) -> io::Result<Option<Self>> {
+        install_handler()?;
+        let Some(memory) = PieceMemory::map(file, pieces)? else { return Ok(None) };
+        let region = Region::claim(memory.start as usize, memory.mapped_bytes);
+        Ok(Some(Self { memory: Memory::Pieces(memory), region }))
     }
 }
 
 impl MappedFile for GuardedMap {
     fn bytes(&self) -> &[u8] {
-        &self.map
+        match &self.memory {
+            Memory::Whole(map) => map,
+            // SAFETY: so many bytes are mapped there, readable, until this is dropped; they do not change: see `of_pieces`.
+            Memory::Pieces(pieces) => unsafe { std::slice::from_raw_parts(pieces.start.cast(), pieces.bytes) },
+        }
     }
 
     fn is_readable(&self) -> bool {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::{Clock, DiskSpace, File, Files, LockError, Mapped, OpenMode, Random};
+use crate::{Clock, DiskSpace, File, Files, LockError, Mapped, OpenMode, PathKind, Random};
 
 pub(crate) struct RealFiles;
 
@@ -65,6 +65,14 @@ impl Files for RealFiles {
         }
     }
 
+    fn kind(&self, path: &Path) -> io::Result<Option<PathKind>> {
+        match fs::metadata(path) {
+            Ok(found) => Ok(Some(if found.is_dir() { PathKind::Folder } else { PathKind::File })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn map(&self, path: &Path) -> io::Result<Mapped> {
         Ok(Arc::new(crate::mapped::GuardedMap::open(path)?))
     }
@@ -78,11 +86,11 @@ impl Files for RealFiles {
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        fs::File::open(directory)?.sync_all()
+        fs::File::open(of_working_folder(directory))?.sync_all()
     }
 
     fn disk_space(&self, directory: &Path) -> io::Result<DiskSpace> {
-        let found = rustix::fs::statvfs(directory)?;
+        let found = rustix::fs::statvfs(of_working_folder(directory))?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Ok(DiskSpace { free_bytes: bytes(found.f_bavail), size_bytes: bytes(found.f_blocks) })
     }
@@ -105,12 +113,26 @@ impl Files for RealFiles {
         write_pid(&mut file).map_err(LockError::Io)?;
         Ok(Box::new((file, folder)))
     }
+
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
+        let opened = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = opened.map_err(LockError::Io)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(file)),
+            Err(fs::TryLockError::WouldBlock) => Err(LockError::Held { pid: None }),
+            Err(fs::TryLockError::Error(error)) => Err(LockError::Io(error)),
+        }
+    }
+}
+
+/// The parent of a bare name is empty: the working folder.
+fn of_working_folder(directory: &Path) -> &Path {
+    if directory.as_os_str().is_empty() { Path::new(".") } else { directory }
 }
 
 /// Locks the folder that a lock file is in. `None` where the file system has no locks of folders: some over a network.
 fn lock_folder(path: &Path) -> Result<Option<fs::File>, LockError> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = fs::File::open(parent).map_err(LockError::Io)?;
+    let folder = fs::File::open(of_working_folder(path.parent().unwrap_or(path))).map_err(LockError::Io)?;
     match folder.try_lock() {
         Ok(()) => Ok(Some(folder)),
         Err(fs::TryLockError::WouldBlock) => Err(LockError::Held { pid: holder(path) }),
@@ -188,6 +210,27 @@ impl File for RealFile {
     fn will_need(&self, offset: u64, bytes: u64) {
         // It is advice: if the system does not take it, reading takes longer.
         let _ = rustix::fs::fadvise(&self.file, offset, NonZero::new(bytes), rustix::fs::Advice::WillNeed);
+    }
+
+    fn set_size(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<bool> {
+        use rustix::fs::FallocateFlags;
+        match rustix::fs::fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn map_pieces(&self, pieces: &[(u64, u64)]) -> io::Result<Mapped> {
+        match crate::mapped::GuardedMap::of_pieces(&self.file, pieces)? {
+            Some(map) => Ok(Arc::new(map)),
+            None => crate::read_pieces(self, pieces),
+        }
     }
 }
 

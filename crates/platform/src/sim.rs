@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use tracing_mutex::parkinglot::Mutex;
 
-use crate::{Clock, DiskSpace, File, Files, LockError, Mapped, OpenMode, Platform, Random};
+use crate::{Clock, DiskSpace, File, Files, LockError, Mapped, OpenMode, PathKind, Platform, Random};
 
 pub use objects::ObjectFaults;
 
@@ -202,7 +202,24 @@ enum NameChange {
 struct Inode {
     content: Vec<u8>,
     durable: Vec<u8>,
-    unsynced: Vec<(usize, Vec<u8>)>,
+    unsynced: Vec<Unsynced>,
+}
+
+/// A change of a file that a crash may undo.
+enum Unsynced {
+    /// Bytes at an offset.
+    Write(usize, Vec<u8>),
+    /// Another size.
+    Size(usize),
+}
+
+impl Unsynced {
+    fn apply(&self, content: &mut Vec<u8>) {
+        match self {
+            Self::Write(offset, data) => put(content, data, *offset),
+            Self::Size(bytes) => content.resize(*bytes, 0),
+        }
+    }
 }
 
 impl DiskState {
@@ -246,21 +263,26 @@ impl DiskState {
 impl Inode {
     fn write(&mut self, data: &[u8], offset: usize) {
         put(&mut self.content, data, offset);
-        self.unsynced.push((offset, data.to_vec()));
+        self.unsynced.push(Unsynced::Write(offset, data.to_vec()));
+    }
+
+    fn set_size(&mut self, bytes: usize) {
+        self.content.resize(bytes, 0);
+        self.unsynced.push(Unsynced::Size(bytes));
     }
 
     fn sync(&mut self) {
-        for (offset, data) in self.unsynced.drain(..) {
-            put(&mut self.durable, &data, offset);
+        for change in self.unsynced.drain(..) {
+            change.apply(&mut self.durable);
         }
     }
 
     fn crash(&mut self, random: &SimRandom) {
-        for (offset, data) in std::mem::take(&mut self.unsynced) {
-            match random.below(3) {
-                0 => put(&mut self.durable, &data, offset),
-                1 => {}
-                _ => self.tear(&data, offset, random),
+        for change in std::mem::take(&mut self.unsynced) {
+            match (random.below(3), &change) {
+                (0, _) => change.apply(&mut self.durable),
+                (1, _) | (_, Unsynced::Size(_)) => {}
+                (_, Unsynced::Write(offset, data)) => self.tear(data, *offset, random),
             }
         }
         self.content.clone_from(&self.durable);
@@ -337,6 +359,16 @@ impl Files for SimFiles {
         Ok(Arc::new(SimFile { disk: self.disk.clone(), boot: self.boot, number }))
     }
 
+    fn kind(&self, path: &Path) -> io::Result<Option<PathKind>> {
+        self.disk.check(self.boot)?;
+        let state = self.disk.state.lock();
+        if state.entries.contains_key(path) {
+            return Ok(Some(PathKind::File));
+        }
+        // Folders are where files are.
+        Ok(state.entries.keys().any(|file| file.starts_with(path)).then_some(PathKind::Folder))
+    }
+
     fn map(&self, path: &Path) -> io::Result<Mapped> {
         self.disk.check(self.boot)?;
         let content = self.disk.state.lock().inode_of(path)?.content.clone();
@@ -387,13 +419,25 @@ impl Files for SimFiles {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
-        self.disk.check(self.boot).map_err(LockError::Io)?;
         // The folder's own lock: no file has to be there.
-        let folder = parent(path).to_owned();
-        if !self.disk.state.lock().locks.insert(folder.clone()) {
+        self.lock_path(parent(path))
+    }
+
+    fn lock_file(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
+        match self.open(path, OpenMode::CreateNew) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(LockError::Io(error)),
+            _ => self.lock_path(path),
+        }
+    }
+}
+
+impl SimFiles {
+    fn lock_path(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
+        self.disk.check(self.boot).map_err(LockError::Io)?;
+        if !self.disk.state.lock().locks.insert(path.to_owned()) {
             return Err(LockError::Held { pid: None });
         }
-        Ok(Box::new(SimLock { disk: self.disk.clone(), boot: self.boot, path: folder }))
+        Ok(Box::new(SimLock { disk: self.disk.clone(), boot: self.boot, path: path.to_owned() }))
     }
 }
 
@@ -468,6 +512,13 @@ impl File for SimFile {
 
     fn size_bytes(&self) -> io::Result<u64> {
         self.with(|inode| Ok(inode.content.len() as u64))
+    }
+
+    fn set_size(&self, bytes: u64) -> io::Result<()> {
+        self.with(|inode| {
+            inode.set_size(bytes as usize);
+            Ok(())
+        })
     }
 }
 

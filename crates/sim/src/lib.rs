@@ -97,10 +97,15 @@ impl Report {
     }
 }
 
-/// Runs so many operations from a seed.
+/// Runs so many operations from a seed. The data folder of some seeds is one file.
 pub fn run(seed: u64, operations: u64) -> Result<Report, Divergence> {
+    run_in(seed, operations, world::is_one_file(seed))
+}
+
+/// Runs so many operations from a seed, in a data folder that is one file or is none.
+pub fn run_in(seed: u64, operations: u64, is_one_file: bool) -> Result<Report, Divergence> {
     let diverged = |operation: u64| move |message: String| Divergence { seed, operation, message };
-    let mut world = World::new(seed).map_err(diverged(0))?;
+    let mut world = World::new(seed, is_one_file).map_err(diverged(0))?;
     for operation in 0..operations {
         world.step().map_err(diverged(operation))?;
     }

@@ -8,12 +8,12 @@ use model::TimeRange;
 use store::{Store, StoreError, StoreOptions};
 
 use crate::check::{expected, read_all};
-use crate::world::{PLAIN, SHORT, World, options};
+use crate::world::{DATA, PLAIN, SHORT, World, options};
 
 /// Which files a kind has.
 fn is_of_kind(kind: u64, path: &Path) -> bool {
     let (name, ending) = (path.file_name().unwrap_or_default(), path.extension().unwrap_or_default());
-    path.starts_with("data")
+    path.starts_with(DATA)
         && match kind {
             0 => name == "MANIFEST",
             1 => name == "MANIFEST.twin",
@@ -39,7 +39,9 @@ impl World {
         self.store = None;
         let kind = self.below(8);
         let files = self.simulation.files();
-        let candidates: Vec<&PathBuf> = files.iter().filter(|path| is_of_kind(kind, path)).collect();
+        let is_candidate =
+            |path: &Path| if self.is_one_file { path == Path::new(DATA) } else { is_of_kind(kind, path) };
+        let candidates: Vec<&PathBuf> = files.iter().filter(|path| is_candidate(path)).collect();
         let Some(path) = candidates.get(self.below(candidates.len() as u64) as usize) else {
             return self.open();
         };
@@ -59,7 +61,8 @@ impl World {
         let length = content.len() as u64;
         let kept = |bytes: u64| Some(content.get(..bytes as usize).unwrap_or_default().to_vec());
         match self.below(6) {
-            0 => None,
+            // Without its one file a folder is a new one.
+            0 if !self.is_one_file => None,
             1 => kept(length.saturating_sub(1)),
             2 => kept(self.below(length + 1)),
             3 => kept(0),
@@ -74,14 +77,14 @@ impl World {
     }
 
     fn snapshot(&self, files: &[PathBuf]) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
-        let of_folder = files.iter().filter(|path| path.starts_with("data"));
+        let of_folder = files.iter().filter(|path| path.starts_with(DATA));
         let read = |path: &PathBuf| Ok((path.clone(), self.simulation.read(path).map_err(|error| error.to_string())?));
         of_folder.map(read).collect()
     }
 
     fn put_back(&self, before: BTreeMap<PathBuf, Vec<u8>>) -> Result<(), String> {
         let files = self.simulation.files();
-        for path in files.iter().filter(|path| path.starts_with("data") && !before.contains_key(*path)) {
+        for path in files.iter().filter(|path| path.starts_with(DATA) && !before.contains_key(*path)) {
             self.simulation.spoil(path, None).map_err(|error| error.to_string())?;
         }
         before.into_iter().for_each(|(path, content)| self.simulation.put_back(&path, content));
@@ -90,7 +93,7 @@ impl World {
 
     fn open_spoilt(&mut self, accept_loss: bool) -> Result<(), StoreError> {
         let options = StoreOptions { accept_loss, ..options(self.seed) };
-        self.store = Some(Store::open(self.simulation.platform(), options)?);
+        self.store = Some(Store::open(self.platform(), options)?);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use store::{RestoredTrash, TrashReport, restore_trash, trash_of};
 
-use crate::world::{SHORT, World, options};
+use crate::world::{DATA, SHORT, World, options};
 
 /// What the trash held after the last operation.
 pub(crate) struct Trash {
@@ -30,7 +30,7 @@ impl Default for Trash {
 
 impl World {
     fn list_trash(&self) -> Result<Vec<TrashReport>, String> {
-        trash_of(&self.simulation.platform(), Path::new("data")).map_err(|error| format!("listing the trash: {error}"))
+        trash_of(&self.platform(), Path::new(DATA)).map_err(|error| format!("listing the trash: {error}"))
     }
 
     /// Takes note of what left the trash for good in the last operation.
@@ -62,7 +62,7 @@ impl World {
         // For ever, or as long as the database keeps its rows.
         let retention_ns = (self.below(4) > 0).then_some(0);
         self.close();
-        let restored = restore_trash(&self.simulation.platform(), Path::new("data"), &ids, retention_ns);
+        let restored = restore_trash(&self.platform(), Path::new(DATA), &ids, retention_ns);
         let restored = restored.map_err(|error| format!("restoring from the trash: {error}"))?;
         self.report.restored += restored.parts;
         let chosen: Vec<&TrashReport> = listed.iter().filter(|part| ids.is_empty() || ids.contains(&part.id)).collect();

@@ -8,7 +8,7 @@ use platform::sim::ObjectFaults;
 use store::{Store, StoreError, StoreOptions, check, restore};
 
 use crate::check::{difference, expected, read_all};
-use crate::world::{PLAIN, SHORT, World, options};
+use crate::world::{DATA, PLAIN, SHORT, World, options};
 
 const TARGET: &str = "sim://backups";
 
@@ -21,7 +21,7 @@ const RESTORED_SEED: u64 = 1;
 impl World {
     /// Every checksum of the open folder is right, and its parts are where they belong.
     pub(crate) fn check_folder(&self) -> Result<(), String> {
-        check_at(self, "data")
+        check_at(self, DATA)
     }
 
     /// Uploads while the object store fails now and then: nothing of that may show in what is read.
@@ -67,8 +67,14 @@ impl World {
         self.report.backups += 1;
         // Each into a folder of its own: a crash may bring files back whose removal was not synced.
         let directory = format!("restored-{}", self.report.backups);
-        restore(&*objects, Some(&name), &platform, Path::new(&directory), &mut |_| {})
-            .map_err(|error| format!("restoring {name}: {error}"))?;
+        let target = self.platform_of(&directory);
+        if self.is_one_file && self.below(2) == 0 {
+            let copied = self.store()?.copy_to(&target, Path::new(&directory), &mut |_| {});
+            copied.map_err(|error| format!("copying: {error}"))?;
+        } else {
+            restore(&*objects, Some(&name), &target, Path::new(&directory), &mut |_| {})
+                .map_err(|error| format!("restoring {name}: {error}"))?;
+        }
         let compared = self.compare_restored(&directory);
         for path in self.simulation.files().iter().filter(|path| path.starts_with(&directory)) {
             platform.files.remove(path).map_err(|error| format!("removing {}: {error}", path.display()))?;
@@ -93,7 +99,7 @@ impl World {
     fn compare_restored(&self, directory: &str) -> Result<(), String> {
         check_at(self, directory)?;
         let options = StoreOptions { directory: directory.into(), ..options(RESTORED_SEED) };
-        let store = Store::open(self.simulation.platform(), options);
+        let store = Store::open(self.platform_of(directory), options);
         let store = store.map_err(|error| format!("opening what was restored: {error}"))?;
         self.compare_documents_of(&store)?;
         for database in [PLAIN, SHORT] {
@@ -113,7 +119,7 @@ impl World {
 }
 
 fn check_at(world: &World, directory: &str) -> Result<(), String> {
-    let platform = world.simulation.platform();
+    let platform = world.platform_of(directory);
     let report = check(&platform, Path::new(directory), None, &mut |_| {});
     let report = report.map_err(|error| format!("checking {directory}: {error}"))?;
     match report.damages.first() {

@@ -1,8 +1,11 @@
 //! The machine, the store and the oracle, and what happens to them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use model::TimeRange;
+use platform::Platform;
+use platform::container::ContainerShape;
 use platform::sim::Simulation;
 use store::{DatabasePolicy, Finding, ObjectTierOptions, Store, StoreError, StoreOptions, Windows};
 
@@ -29,8 +32,21 @@ const FOLD_NS: i64 = 4 * MINUTE_NS;
 /// Operations between comparisons of everything.
 const EVERYTHING_EACH: u64 = 25;
 
+/// The data folder's path; that of the file which holds it, where it is one file.
+pub(crate) const DATA: &str = "data";
+
+/// A small directory, so that it grows and its journal begins anew often.
+const SHAPE: ContainerShape = ContainerShape { checkpoint_blocks: 1, journal_blocks: 4 };
+
+/// Whether a seed's folder is one file if that is not said: of four one, with an object store and without.
+pub(crate) const fn is_one_file(seed: u64) -> bool {
+    matches!(seed % 8, 3 | 6)
+}
+
 pub(crate) struct World {
     pub(crate) seed: u64,
+    /// Whether the data folder is one file.
+    pub(crate) is_one_file: bool,
     pub(crate) simulation: Simulation,
     pub(crate) store: Option<Store>,
     pub(crate) oracles: BTreeMap<&'static str, Oracle>,
@@ -66,7 +82,7 @@ pub(crate) fn options(seed: u64) -> StoreOptions {
         group_keys_max: 20,
         node_rows_min: 3,
         trash_age_ms_max: [0, 1_800_000, 86_400_000][seed as usize / 2 % 3],
-        ..StoreOptions::new("data")
+        ..StoreOptions::new(DATA)
     }
 }
 
@@ -87,10 +103,11 @@ fn policy(database: &str, hours: i64) -> DatabasePolicy {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Result<Self, String> {
+    pub(crate) fn new(seed: u64, is_one_file: bool) -> Result<Self, String> {
         let oracles = [PLAIN, SHORT, FOLDED].map(|database| (database, Oracle::default()));
         let mut world = Self {
             seed,
+            is_one_file,
             simulation: Simulation::new(seed),
             store: None,
             oracles: oracles.into_iter().collect(),
@@ -124,6 +141,17 @@ impl World {
         Ok(())
     }
 
+    /// The machine, as the store sees it.
+    pub(crate) fn platform(&self) -> Platform {
+        self.platform_of(DATA)
+    }
+
+    /// The machine, on which a path is a data folder.
+    pub(crate) fn platform_of(&self, path: &str) -> Platform {
+        let platform = self.simulation.platform();
+        if self.is_one_file { platform.with_one_file(Path::new(path), SHAPE) } else { platform }
+    }
+
     pub(crate) fn store(&self) -> Result<&Store, String> {
         self.store.as_ref().ok_or_else(|| "no store is open".to_owned())
     }
@@ -142,8 +170,7 @@ impl World {
 
     pub(crate) fn open(&mut self) -> Result<(), String> {
         self.close();
-        let store =
-            Store::open(self.simulation.platform(), options(self.seed)).map_err(|error| format!("opening: {error}"))?;
+        let store = Store::open(self.platform(), options(self.seed)).map_err(|error| format!("opening: {error}"))?;
         let recovery = store.recovery();
         let is_torn = |finding: &Finding| matches!(finding, Finding::TornTail { .. });
         if !recovery.log_findings.iter().all(is_torn)
@@ -341,7 +368,7 @@ impl World {
             return self.compare_everything();
         }
         self.store = None;
-        match Store::open(self.simulation.platform(), options(self.seed)) {
+        match Store::open(self.platform(), options(self.seed)) {
             Ok(store) => self.store = Some(store),
             // What is set apart for this was used up before.
             Err(StoreError::Io { error, .. }) if error.kind() == std::io::ErrorKind::StorageFull => {

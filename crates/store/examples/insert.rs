@@ -1,15 +1,18 @@
 //! How fast is the fast path? A short stand-in for `thalweg bench storage insert` that compiles in a fraction of the time:
 //! so many values by requests of 100,000 cells, flushes and merges in threads of their own; CPU seconds by thread.
 //!
-//! `cargo run --release -p thalweg-store --example insert -- [members,…] [millions of values] [decimals|doubles]`
+//! `cargo run --release -p thalweg-store --example insert -- [members,…] [millions of values] [decimals|doubles] [turns]`
+//!
+//! With turns, each case so often in a folder and in one file, one after the other, with what reading it back takes.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use model::{Field, Labels, ValueType};
+use index::compile;
+use model::{Field, Labels, TimeRange, ValueType};
 use platform::Platform;
-use thalweg_store::{GroupLayout, Store, StoreError, StoreOptions, Token};
+use thalweg_store::{GroupLayout, Stats, Store, StoreError, StoreOptions, Token};
 
 const SERIES: usize = 101_000;
 const REQUEST_CELLS: usize = 100_000;
@@ -61,9 +64,35 @@ fn walks(kind: &str) -> Vec<f64> {
     (0..1 << 16).map(|_| next()).collect()
 }
 
-fn measure(members: usize, values_max: u64, kind: &str) {
-    let folder = std::env::temp_dir().join(format!("thalweg-insert-{}", std::process::id()));
-    let store = Store::open(Platform::real(), StoreOptions::new(&folder)).unwrap();
+fn read_back(store: &Store) {
+    store.compact_all().unwrap();
+    for attempt in ["first", "again"] {
+        let (begun, cpu) = (Instant::now(), thread_cpu_seconds());
+        let reader = store.reader();
+        let mut samples = 0;
+        for group in store.select("default", &compile(&[]).unwrap()).unwrap() {
+            samples += reader
+                .read(&group, &TimeRange::ALL)
+                .unwrap()
+                .iter()
+                .map(|read| read.timestamps_ns().len())
+                .sum::<usize>();
+        }
+        let (seconds, cpu_seconds) = (begun.elapsed().as_secs_f64(), thread_cpu_seconds() - cpu);
+        let millions = samples as f64 / 1e6;
+        println!(
+            "  read {attempt}: {millions:.0} M samples, M a second {:.1}, a CPU second {:.1}",
+            millions / seconds,
+            millions / cpu_seconds
+        );
+    }
+}
+
+fn measure(members: usize, values_max: u64, kind: &str, form: Option<&str>) {
+    let name = format!("thalweg-insert-{}{}", std::process::id(), form.unwrap_or_default());
+    let folder = std::env::temp_dir().join(name);
+    let platform = Platform::real().with_data(&folder).unwrap();
+    let store = Store::open(platform, StoreOptions::new(&folder)).unwrap();
     let target = register(&store, members);
     let walks = walks(kind);
     let is_over = AtomicBool::new(false);
@@ -119,6 +148,16 @@ fn measure(members: usize, values_max: u64, kind: &str) {
         latencies[latencies.len() * 99 / 100],
         latencies[latencies.len() - 1],
     );
+    println!("  flushes {}, merges {}; levels: {}", stats.flushes, stats.merges, levels_text(&stats));
+    if let Some(form) = form {
+        read_back(&store);
+        println!("  in {}", if form.is_empty() { "a folder" } else { "one file" });
+    }
+    drop(store);
+    if folder.is_file() { std::fs::remove_file(folder).unwrap() } else { std::fs::remove_dir_all(folder).unwrap() }
+}
+
+fn levels_text(stats: &Stats) -> String {
     let levels: Vec<String> = stats
         .levels
         .iter()
@@ -126,9 +165,7 @@ fn measure(members: usize, values_max: u64, kind: &str) {
             format!("{} parts, {:.1} MB, {:.1} M rows", level.parts, level.bytes as f64 / 1e6, level.rows as f64 / 1e6)
         })
         .collect();
-    println!("  flushes {}, merges {}; levels: {}", stats.flushes, stats.merges, levels.join(" | "));
-    drop(store);
-    std::fs::remove_dir_all(folder).unwrap();
+    levels.join(" | ")
 }
 
 fn append(store: &Store, target: &Target, cells: &[u64], row: usize, timestamp_ns: i64) {
@@ -148,8 +185,13 @@ fn main() {
     let members = arguments.first().map_or("1,10,101", String::as_str);
     let millions: u64 = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(100);
     let kind = arguments.get(2).map_or("integers", String::as_str);
-    members
-        .split(',')
-        .filter_map(|text| text.parse().ok())
-        .for_each(|members| measure(members, millions * 1_000_000, kind));
+    let turns: Option<usize> = arguments.get(3).and_then(|text| text.parse().ok());
+    for members in members.split(',').filter_map(|text| text.parse().ok()) {
+        match turns {
+            None => measure(members, millions * 1_000_000, kind, None),
+            Some(turns) => (0..turns)
+                .flat_map(|_| ["", ".tsdb"])
+                .for_each(|form| measure(members, millions * 1_000_000, kind, Some(form))),
+        }
+    }
 }

@@ -77,7 +77,9 @@ pub use retention::Deleted;
 pub use retention::policy::DatabasePolicy;
 pub use retention::trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
 pub use tier::parts::ObjectTierOptions;
-pub use upkeep::backup::{BackupReport, PruneReport, RebuildReport, RestoreReport, backups, prune, rebuild, restore};
+pub use upkeep::backup::{
+    BackupReport, CopyReport, PruneReport, RebuildReport, RestoreReport, backups, copy_folder, prune, rebuild, restore,
+};
 pub use upkeep::check::{CheckReport, check};
 pub use upkeep::compact::CompactReport;
 pub use upkeep::damage::Damage;

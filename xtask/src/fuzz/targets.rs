@@ -220,5 +220,6 @@ pub(super) const TARGETS: &[Target] = &[
     of_bytes("journal", "the journal's file", 4096, &[]),
     of_bytes("backup", "objects of backups", 4096, &[]),
     of_bytes("producers", "the segment of producers", 2048, &[]),
+    of_bytes("container", "directories of databases in one file", 8192, &[]),
     of_bytes("flash_table", "the table of blocks on flash", 2048, &[]),
 ];

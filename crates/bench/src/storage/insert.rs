@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::ProgressBar;
-use model::ValueType;
+use model::{TimeRange, ValueType};
 use store::{Store, StoreOptions};
 
 use super::data::{SECOND_NS, START_NS, Walks};
-use super::fill::{REQUEST_CELLS, Target};
+use super::fill::{DATABASE, REQUEST_CELLS, Target};
 use super::location::{DataLocation, Folder, Upkeep, bar, open, with_upkeep};
 use super::report::{Case, Course, Report, quantile};
 use crate::measure::process::{resident, thread_cpu_seconds, usage};
@@ -19,6 +19,7 @@ const EXAMPLES: &str = "Examples:
   thalweg bench storage insert --seconds 600             is the debt of merges flat over ten minutes?
   thalweg bench storage insert --members 1               lone series alone
   thalweg bench storage insert --full-precision          doubles with all their digits instead of whole numbers
+  thalweg bench storage insert --one-file 3 --seconds 20 a folder against one file
 
 One thread writes; flushes and merges have threads of their own. The writer's rate is that of one core only if another is free for
 them: values per CPU second count both, values per writer's CPU second the writer alone. Making the values is not counted.";
@@ -41,6 +42,9 @@ pub(crate) struct InsertFlags {
     /// Doubles with all their digits
     #[arg(long)]
     full_precision: bool,
+    /// Each case so often in a folder and in one file, in turns, with what reading it back takes
+    #[arg(long, value_name = "TURNS", value_parser = clap::value_parser!(u32).range(1..=100))]
+    one_file: Option<u32>,
     /// Seconds between two samples of a series, in the data's time
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     interval_s: u32,
@@ -66,12 +70,35 @@ pub(super) fn run(flags: &InsertFlags) -> Result<ExitCode, String> {
     let mut report = Report::new("insert");
     for members in &flags.members {
         let name = if *members == 1 { "lone".to_owned() } else { format!("groups of {members}") };
-        let (case, course) = measure(flags, &folder, &walks, *members, &name)?;
-        report.cases.push(case);
-        report.courses.push((name.clone(), course, Some(2)));
-        folder.clear(&name);
+        for name in turns(&name, flags.one_file) {
+            let (case, course) = measure(flags, &folder, &walks, *members, &name)?;
+            report.cases.push(case);
+            report.courses.push((name.clone(), course, Some(2)));
+            folder.clear(&name);
+        }
     }
     report.print(flags.location.json)
+}
+
+/// The names of a case's runs. Each is that of its data, which is one file if it ends so.
+fn turns(name: &str, one_file: Option<u32>) -> Vec<String> {
+    let Some(turns) = one_file else { return vec![name.to_owned()] };
+    let of_turn = |turn: u32| [format!("{name}, folder {turn}"), format!("{name}, file {turn}.tsdb")];
+    (1..=turns).flat_map(of_turn).collect()
+}
+
+/// Reads all series back, in the order in which they lie: seconds, and CPU seconds of the process.
+fn read_back(store: &Store) -> Result<(u64, f64, f64), String> {
+    store.compact_all().map_err(|error| error.to_string())?;
+    let (before, start) = (usage(std::process::id()).cpu_seconds, Instant::now());
+    let reader = store.reader();
+    let mut samples = 0;
+    for group in store.select(DATABASE, &[]).map_err(|error| error.to_string())? {
+        for column in reader.read(&group, &TimeRange::ALL).map_err(|error| error.to_string())? {
+            samples += column.timestamps_ns().len() as u64;
+        }
+    }
+    Ok((samples, start.elapsed().as_secs_f64(), usage(std::process::id()).cpu_seconds - before))
 }
 
 fn measure(
@@ -115,6 +142,11 @@ fn measure(
         for (figure, share) in [("p50", 0.5), ("p99", 0.99), ("max", 1.0)] {
             case.add(format!("append_{figure}_{state}_us"), quantile(latencies, share));
         }
+    }
+    if flags.one_file.is_some() {
+        let (samples, seconds, cpu_seconds) = read_back(&store)?;
+        case.add("read_samples_per_second", samples as f64 / seconds)
+            .add("read_samples_per_cpu_second", samples as f64 / cpu_seconds);
     }
     Ok((case, figures.course))
 }

@@ -50,6 +50,7 @@ impl Folder {
         if !self.is_permanent {
             // What cannot be removed now goes with the whole folder.
             let _ = std::fs::remove_dir_all(self.case(name));
+            let _ = std::fs::remove_file(self.case(name));
         }
     }
 }
@@ -92,9 +93,10 @@ impl Clock for DataClock {
     }
 }
 
-/// Opens a store of this machine.
+/// Opens a store of this machine, in a folder or in one file.
 pub(super) fn open(options: StoreOptions) -> Result<Store, String> {
-    Store::open(Platform::real(), options).map_err(|error| error.to_string())
+    let platform = Platform::real().with_data(&options.directory).map_err(|error| error.to_string())?;
+    Store::open(platform, options).map_err(|error| error.to_string())
 }
 
 /// Opens a store whose time the experiment drives.

@@ -6,6 +6,7 @@ use access::account::{Account, Credential};
 use access::oidc::{OidcRules, Role};
 use access::rate::Quota;
 use access::web_config::{ClientCertificates, WebConfig};
+use platform::Platform;
 use server::{BackupTarget, Network, OidcClient, Pem, ServerSettings, TlsSettings, log};
 use views::delivery::UrlRules;
 use zeroize::Zeroizing;
@@ -164,7 +165,10 @@ impl ServeFlags {
             Some(word) => return Err(format!("--sign-in {word:?} is neither auto nor required")),
         };
         server.audit_log = match self.audit_log.as_deref() {
-            None => Some(data.join("audit.log")).filter(|_| server.sign_in_required && !server.is_insecure_open),
+            None => {
+                let path = platform::container::companion(&*Platform::real().files, data, "audit.log");
+                Some(path).filter(|_| server.sign_in_required && !server.is_insecure_open)
+            }
             Some("off") => None,
             Some(path) => Some(path.into()),
         };

@@ -13,6 +13,7 @@ const EXAMPLES: &str = "Examples:
   thalweg backup --to /mnt/backups/thalweg                       the same, to a folder of its machine
   thalweg backup --to s3://bucket/thalweg --keep 14              two weeks of daily backups
   thalweg backup --data /var/lib/thalweg --to /mnt/backups/thalweg   a folder that no server runs on
+  thalweg backup --to /mnt/backups/copy.tsdb                     a whole copy in one new file, which can be served as it is
 
 A server writes the backup itself: a folder is one of its machine, and it needs the bucket's credentials. It writes only where
 its setting --backup-targets lets it. A folder that no server runs on is backed up anywhere.
@@ -24,7 +25,7 @@ Only what the target does not have yet is copied. thalweg restore brings a backu
 pub(crate) struct BackupFlags {
     #[command(flatten)]
     location: Location,
-    /// Where backups are kept: a name of the server's --backup-targets (a word alone), a folder, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`
+    /// Where backups are kept: a name of the server's --backup-targets (a word alone), a folder, a new file that ends in .tsdb or .tdb, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`
     #[arg(long, value_name = "FOLDER-OR-URL")]
     to: String,
     /// Remove all but the newest so many backups afterwards [default: none is removed]

@@ -5,14 +5,13 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use db::CheckReport;
-use platform::Platform;
 use serde_json::{Value, json};
 
 use super::check_config::ConfigFlags;
 use super::check_discovery::DiscoveryFlags;
 use super::check_rules::RulesFlags;
 use super::show::{Bar, partitions, partitions_json};
-use super::{counted, size};
+use super::{counted, platform_of, size};
 use crate::objects::ObjectAccess;
 
 const EXAMPLES: &str = "Examples:
@@ -30,7 +29,7 @@ parts aside and serves the rest.";
 pub(crate) struct CheckFlags {
     #[command(subcommand)]
     subject: Option<Subject>,
-    /// Data folder; a server may be running on it
+    /// Data folder, or database in one file; a server may be running on it
     #[arg(long, env = "THALWEG_DATA", value_name = "FOLDER", default_value = "./thalweg-data")]
     data: PathBuf,
     /// The object store that holds the folder's settled parts: they are read and checked too
@@ -68,7 +67,7 @@ pub(crate) fn run(flags: &CheckFlags) -> Result<ExitCode, String> {
         Some(Subject::ServiceDiscovery(flags)) => return super::check_discovery::run(flags),
         None => {}
     }
-    let platform = Platform::real();
+    let platform = platform_of(&flags.data)?;
     let tier = flags.objects.as_deref().map(|url| flags.access.tier(url)).transpose()?;
     let bar = Bar::new();
     let checked = db::check(&platform, &flags.data, tier.as_ref(), &mut |progress| bar.tell(progress));

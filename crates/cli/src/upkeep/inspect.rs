@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use db::{FileSizes, FolderReport, PolicyReport};
-use platform::Platform;
 use serde_json::{Value, json};
 
 use super::show::{duration, partitions, partitions_json, table, totals};
-use super::{counted, size};
+use super::{counted, platform_of, size};
 
 const EXAMPLES: &str = "Examples:
   thalweg inspect --data /var/lib/thalweg           also while a server runs on it
@@ -19,7 +18,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InspectFlags {
-    /// Data folder; a server may be running on it
+    /// Data folder, or database in one file; a server may be running on it
     #[arg(long, env = "THALWEG_DATA", value_name = "FOLDER", default_value = "./thalweg-data")]
     data: PathBuf,
     /// Print JSON
@@ -28,7 +27,7 @@ pub(crate) struct InspectFlags {
 }
 
 pub(crate) fn run(flags: &InspectFlags) -> Result<ExitCode, String> {
-    let report = db::inspect(&Platform::real(), &flags.data).map_err(|error| error.to_string())?;
+    let report = db::inspect(&platform_of(&flags.data)?, &flags.data).map_err(|error| error.to_string())?;
     if flags.json {
         say!("{}", as_json(&report));
     } else {

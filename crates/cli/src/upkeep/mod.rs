@@ -15,6 +15,7 @@ mod database;
 mod delete;
 mod inspect;
 mod losses;
+mod pack;
 mod rebuild;
 mod repair;
 mod restore;
@@ -33,6 +34,7 @@ pub(crate) use database::{DatabaseFlags, run as database};
 pub(crate) use delete::{DeleteFlags, run as delete};
 pub(crate) use inspect::{InspectFlags, run as inspect};
 pub(crate) use losses::{LossesFlags, run as losses};
+pub(crate) use pack::{PackFlags, UnpackFlags, run as pack, run_unpack as unpack};
 pub(crate) use rebuild::{RebuildFlags, run as rebuild};
 pub(crate) use repair::{RepairFlags, run as repair};
 pub(crate) use restore::{RestoreFlags, run as restore};
@@ -50,7 +52,7 @@ use crate::objects::ObjectAccess;
 /// A data folder without a server, or a running server.
 #[derive(Debug, Args)]
 pub(crate) struct Location {
-    /// Data folder; no server may be running on it
+    /// Data folder, or database in one file; no server may be running on it
     #[arg(long, value_name = "FOLDER", conflicts_with = "url")]
     data: Option<PathBuf>,
     /// Where the database listens [default: `THALWEG_URL`, else `http://127.0.0.1:7780`, if no --data is given]
@@ -85,7 +87,7 @@ impl Location {
 
     /// Opens the folder, which must be one already.
     fn open(&self, data: &Path) -> Result<Db, String> {
-        let platform = Platform::real();
+        let platform = platform_of(data)?;
         // Opening would make a new folder where a name is misspelt.
         db::inspect(&platform, data).map_err(|error| error.to_string())?;
         let mut options = DbOptions::new(data);
@@ -97,6 +99,11 @@ impl Location {
             error => error.to_string(),
         })
     }
+}
+
+/// The platform on which a path is a data folder, whether it is one or a database in one file.
+fn platform_of(data: &Path) -> Result<Platform, String> {
+    Platform::real().with_data(data).map_err(|error| format!("{}: {error}", data.display()))
 }
 
 /// A number of things, with the right ending.

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use platform::Platform;
 
 use super::show::{Bar, time};
-use super::{counted, size};
+use super::{counted, platform_of, size};
 use crate::objects::ObjectAccess;
 
 const EXAMPLES: &str = "Examples:
@@ -26,7 +25,7 @@ pub(crate) struct RebuildFlags {
     objects: String,
     #[command(flatten)]
     access: ObjectAccess,
-    /// The folder to make; it must be empty or new
+    /// The folder, or database in one file, to make; it must be empty or new
     #[arg(long, value_name = "FOLDER")]
     data: PathBuf,
     /// Which lost folder, if the store holds the objects of several: the first piece of their keys
@@ -35,7 +34,7 @@ pub(crate) struct RebuildFlags {
 }
 
 pub(crate) fn run(flags: &RebuildFlags) -> Result<ExitCode, String> {
-    let platform = Platform::real();
+    let platform = platform_of(&flags.data)?;
     let source = platform.objects.open(&flags.objects, &flags.access.options()?).map_err(|error| error.to_string())?;
     let bar = Bar::new();
     let rebuilt =

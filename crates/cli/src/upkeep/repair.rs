@@ -5,10 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use db::{LostFile, RepairReport};
-use platform::Platform;
 
 use super::show::time;
-use super::{counted, size};
+use super::{counted, platform_of, size};
 
 const EXAMPLES: &str = "Examples:
   thalweg repair --data /var/lib/thalweg --dry-run     what would be done
@@ -22,7 +21,7 @@ A newer backup is better than a repaired folder (thalweg restore).";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RepairFlags {
-    /// Data folder; no server may be running on it
+    /// Data folder, or database in one file; no server may be running on it
     #[arg(long, env = "THALWEG_DATA", value_name = "FOLDER", default_value = "./thalweg-data")]
     data: PathBuf,
     /// Change nothing, and say what would be done
@@ -34,7 +33,7 @@ pub(crate) struct RepairFlags {
 }
 
 pub(crate) fn run(flags: &RepairFlags) -> Result<ExitCode, String> {
-    let platform = Platform::real();
+    let platform = platform_of(&flags.data)?;
     if flags.list {
         let found = db::lost_found(&platform, &flags.data).map_err(|error| error.to_string())?;
         found.iter().for_each(|file| say!("{}", listed(file)));

@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use db::TrashReport;
-use platform::Platform;
 use serde_json::{Value, json};
 
 use super::show::{table, time};
-use super::{counted, size};
+use super::{counted, platform_of, size};
 use crate::units::times;
 
 const EXAMPLES: &str = "Examples:
@@ -64,7 +63,7 @@ pub(crate) fn run(flags: &TrashFlags) -> Result<ExitCode, String> {
 }
 
 fn list(data: &Path, as_json: bool) -> Result<ExitCode, String> {
-    let trash = db::trash_of(&Platform::real(), data).map_err(|error| error.to_string())?;
+    let trash = db::trash_of(&platform_of(data)?, data).map_err(|error| error.to_string())?;
     if as_json {
         say!("{}", Value::from(trash.iter().map(to_json).collect::<Vec<_>>()));
         return Ok(ExitCode::SUCCESS);
@@ -104,7 +103,7 @@ fn restore(flags: &RestoreTrashFlags) -> Result<ExitCode, String> {
         Some("forever") => Some(0),
         Some(text) => Some(times::duration_s(text)?.saturating_mul(1_000_000_000)),
     };
-    let restored = db::restore_trash(&Platform::real(), &flags.data, &flags.parts, retention_ns);
+    let restored = db::restore_trash(&platform_of(&flags.data)?, &flags.data, &flags.parts, retention_ns);
     let report = restored.map_err(|error| error.to_string())?;
     for refused in &report.refused {
         eprintln!("thalweg: {refused}");

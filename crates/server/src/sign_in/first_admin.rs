@@ -6,6 +6,8 @@ use access::account::{Account, Credential};
 use access::rate::Quota;
 use access::secret::{self, SALT_BYTES, ScramKeys, TOKEN_BYTES};
 use db::Db;
+use platform::Platform;
+use platform::container::companion;
 use platform::private::write_secret;
 use zeroize::Zeroizing;
 
@@ -15,7 +17,7 @@ use crate::settings::ServerSettings;
 /// The name of the first administrator.
 const NAME: &str = "admin";
 
-/// The file that holds its token, in the data folder.
+/// The file that holds its token, in the data folder or beside a database in one file.
 const FILE: &str = "admin-token";
 
 /// Makes the first administrator of a server that clients have to sign in to, unless there is an administrator. Returns the file that holds its
@@ -34,7 +36,7 @@ pub fn make_first_admin(db: &Db, settings: &ServerSettings, data: &Path) -> Resu
     let drawn = db.fill_random(&mut *random).and_then(|()| db.fill_random(&mut salt));
     drawn.map_err(|error| format!("no random bytes for the first token: {error}"))?;
     let token = secret::token_text(&random);
-    let path = data.join(FILE);
+    let path = companion(&*Platform::real().files, data, FILE);
     write_secret(&path, &format!("{}\n", *token)).map_err(|error| {
         format!(
             "cannot write the first administrator's token to {}: {error}; make the folder writable, or let everybody in with --insecure-open",

@@ -2,11 +2,13 @@
 //!
 //! * this file: taking one while the folder is open
 //! * [`list`]: the object of a backup · [`store`]: where things are in the target, and whether they are whole
+//! * [`copy`]: whole copies, also of closed folders
 //! * [`rebuild`]: from the objects of a lost folder to a folder
 //! * [`restore`]: from a backup to a folder · [`prune`]: which backups there are, and what goes with the old ones
 //!
 //! Layout: `docs/formats/backup.md`.
 
+mod copy;
 pub(crate) mod list;
 mod prune;
 mod rebuild;
@@ -29,6 +31,7 @@ use crate::tier::parts;
 use crate::upkeep::progress::{Meter, Progress};
 use crate::{Store, StoreError};
 
+pub use copy::{CopyReport, copy_folder};
 pub use prune::{PruneReport, backups, prune};
 pub use rebuild::{RebuildReport, rebuild};
 pub use restore::{RestoreReport, restore};

@@ -119,7 +119,7 @@ fn check_empty(files: &dyn Files, directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn local_path(directory: &Path, file: &BackupFile) -> PathBuf {
+pub(super) fn local_path(directory: &Path, file: &BackupFile) -> PathBuf {
     match file.kind {
         FileKind::Part => part_path(directory, file.id),
         FileKind::Segment => segment_path(directory, file.id),

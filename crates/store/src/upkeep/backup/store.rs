@@ -193,7 +193,7 @@ pub(super) fn list_all(objects: &dyn Objects, folder: &str) -> Result<Vec<Listed
     }
 }
 
-fn file_checksum(file: &dyn File, bytes: u64) -> std::io::Result<u32> {
+pub(super) fn file_checksum(file: &dyn File, bytes: u64) -> std::io::Result<u32> {
     let (mut checksum, mut offset) = (0, 0);
     let mut buffer = vec![0; STEP_BYTES.min(bytes) as usize];
     while offset < bytes {
