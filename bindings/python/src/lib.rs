@@ -30,6 +30,9 @@ struct Database {
 /// Rows written, values in them.
 type Written = (u64, u64);
 
+/// A name, its index, and the times from and to which it has that, nanoseconds.
+type Validity = (String, u32, i64, Option<i64>);
+
 #[pymethods]
 impl Database {
     /// Opens a folder, or makes one. Options are a JSON object.
@@ -173,12 +176,7 @@ impl Database {
     }
 
     /// Names with their indexes and the times from and to which they are valid.
-    fn name_validity(
-        &self,
-        py: Python<'_>,
-        database: &str,
-        pattern: Option<&str>,
-    ) -> PyResult<Vec<(String, u32, i64, Option<i64>)>> {
+    fn name_validity(&self, py: Python<'_>, database: &str, pattern: Option<&str>) -> PyResult<Vec<Validity>> {
         let found = py.detach(|| self.engine.name_validity(database, pattern)).map_err(|error| raised(py, &error))?;
         Ok(found.into_iter().map(|found| (found.name, found.index, found.from_ns, found.to_ns)).collect())
     }

@@ -84,7 +84,9 @@ fn two_processes_read_while_one_writes() {
     let db = Db::open(Platform::real(), options(&folder)).unwrap();
     let mut rows = 0;
     let mut write = |count: usize| {
-        let lines: String = (rows..rows + count).map(|row| format!("n v={row} {}\n", row as i64 * 1_000_000)).collect();
+        let lines: Vec<String> =
+            (rows..rows + count).map(|row| format!("n v={row} {}", row as i64 * 1_000_000)).collect();
+        let lines = lines.join("\n");
         db.write_lines("default", lines.as_bytes()).unwrap();
         rows += count;
         acknowledge(rows);

@@ -3,7 +3,7 @@
 //! So a folder can be opened by code that would change it, and by several processes while another one writes to it. Nothing here locks anything: the
 //! caller has to find out whether the files that it read belong together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -280,19 +280,21 @@ impl File for OverlayFile {
         let mut content = self.content.lock();
         for (page, within, range) in page_ranges(offset, data.len()) {
             let Some(part) = data.get(range) else { continue };
-            if !content.pages.contains_key(&page) {
-                let begin = page * PAGE_BYTES as u64;
-                // Zeros where nothing is need no room: logs are written ahead with them.
-                if begin >= self.below_bytes && part.iter().all(|byte| *byte == 0) {
-                    continue;
+            let entry = match content.pages.entry(page) {
+                btree_map::Entry::Occupied(known) => known.into_mut(),
+                btree_map::Entry::Vacant(new) => {
+                    let begin = page * PAGE_BYTES as u64;
+                    // Zeros where nothing is need no room: logs are written ahead with them.
+                    if begin >= self.below_bytes && part.iter().all(|byte| *byte == 0) {
+                        continue;
+                    }
+                    self.room.take()?;
+                    let mut fresh = Box::new([0; PAGE_BYTES]);
+                    self.read_below(&mut *fresh, begin)?;
+                    new.insert(fresh)
                 }
-                self.room.take()?;
-                let mut fresh = Box::new([0; PAGE_BYTES]);
-                self.read_below(&mut *fresh, begin)?;
-                content.pages.insert(page, fresh);
-            }
-            let to = content.pages.get_mut(&page).and_then(|page| page.get_mut(within..within + part.len()));
-            if let Some(to) = to {
+            };
+            if let Some(to) = entry.get_mut(within..within + part.len()) {
                 to.copy_from_slice(part);
             }
         }

@@ -14,6 +14,7 @@
 //! of `m` values is the Euclidean one of what that gives; `d² = 2m (1 - r)`, where `r` is Pearson's correlation. The distance of two constant stretches is 0,
 //! that of a constant one and another is `√m`. A stretch with a value that is not finite (NaN stands for a missing one) has no distance: it is
 //! written as infinity.
+#![allow(clippy::float_cmp, reason = "stretches are constant, and distances infinite, by their bits")]
 
 mod best;
 mod dtw;

@@ -1,4 +1,4 @@
-//! Distances, profiles, motifs and discords beside those of stumpy, NumPy and dtaidistance: the same to nine digits.
+//! Distances, profiles, motifs and discords beside those of stumpy, `NumPy` and dtaidistance: the same to nine digits.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::print_stderr, clippy::float_cmp, reason = "tests")]
 
 use std::io::{BufRead, BufReader, Write};

@@ -82,8 +82,8 @@ impl<'q> Evaluator<'q> {
                 Function::Sort | Function::SortDescending | Function::SortByLabel | Function::SortByLabelDescending,
                 [input, labels @ ..],
             ) => self.sort(function, input, labels, span, steps),
-            (Function::Similar | Function::Correlated, [count, input, reference, step_s]) => {
-                self.similar([count, input, reference, step_s], function == Function::Correlated, steps)
+            (Function::Similar | Function::Correlated, [count, input, reference, bin_s]) => {
+                self.similar([count, input, reference, bin_s], function == Function::Correlated, steps)
             }
             (Function::Info, [input, labels @ ..]) => self.info(input, labels.first(), steps),
             _ => {

@@ -22,11 +22,11 @@ impl<'q> Evaluator<'q> {
     /// correlations. The seconds of the last argument are the width of a bin.
     pub(crate) fn similar(
         &self,
-        [count, input, reference, step_s]: [&Expr; 4],
+        [count, input, reference, width]: [&Expr; 4],
         is_correlation: bool,
         steps: Steps,
     ) -> Result<Vector<'q>, QueryError> {
-        let (counts, steps_s) = (self.scalar(count, steps)?, self.scalar(step_s, steps)?);
+        let (counts, widths) = (self.scalar(count, steps)?, self.scalar(width, steps)?);
         let (input, reference) = (self.range_vector(input, steps)?, self.range_vector(reference, steps)?);
         if input.bounds.range_ms != reference.bounds.range_ms {
             return failed("the two ranges of similar and correlated are equally long".to_owned());
@@ -42,7 +42,7 @@ impl<'q> Evaluator<'q> {
         for step in 0..steps.count {
             self.budget.check()?;
             let Some(count) = chosen(counts.get(step).copied().unwrap_or(f64::NAN))? else { continue };
-            let bins = Bins::new(&input, steps_s.get(step).copied().unwrap_or(f64::NAN))?;
+            let bins = Bins::new(&input, widths.get(step).copied().unwrap_or(f64::NAN))?;
             let found = self.nearest((&input, &reference), (step, count), bins, is_correlation)?;
             for (index, value) in found {
                 if let Some(row) = rows.get_mut(index) {
@@ -51,7 +51,7 @@ impl<'q> Evaluator<'q> {
             }
         }
         let mut vector = Vector::empty(self.budget);
-        rows.into_iter().filter(|row| row.len() > 0).try_for_each(|row| vector.push(row))?;
+        rows.into_iter().filter(|row| !row.is_empty()).try_for_each(|row| vector.push(row))?;
         Ok(vector)
     }
 
@@ -120,16 +120,16 @@ struct Bins {
 }
 
 impl Bins {
-    fn new(range: &RangeVector<'_>, width_s: f64) -> Result<Self, QueryError> {
-        let width_ms = (width_s * 1000.0).round();
+    fn new(range: &RangeVector<'_>, seconds: f64) -> Result<Self, QueryError> {
+        let width_ms = (seconds * 1000.0).round();
         if !(1.0..=1e15).contains(&width_ms) {
-            return failed(format!("bins of {width_s} s: their width is a number of seconds above 0"));
+            return failed(format!("bins of {seconds} s: their width is a number of seconds above 0"));
         }
         let width_ms = width_ms as i64;
         let count = range.bounds.range_ms / width_ms;
         if !(BINS_MIN..=BINS_MAX).contains(&count) {
             return failed(format!(
-                "the range has {count} bins of {width_s} s: {BINS_MIN} to {BINS_MAX} can be compared"
+                "the range has {count} bins of {seconds} s: {BINS_MIN} to {BINS_MAX} can be compared"
             ));
         }
         Ok(Self { count: count as usize, width_ms })

@@ -77,9 +77,10 @@ impl<'t> Parser<'t> {
 
     /// `label="value"`, or the metric's name in quotes.
     fn selector(&mut self) -> Result<Selector, String> {
-        let name = match self.rest.starts_with(['"', '\'']) {
-            true => self.quoted()?,
-            false => self.name(|letter| letter.is_alphanumeric() || letter == '_').to_owned(),
+        let name = if self.rest.starts_with(['"', '\'']) {
+            self.quoted()?
+        } else {
+            self.name(|letter| letter.is_alphanumeric() || letter == '_').to_owned()
         };
         let ops = [("=~", MatchOp::Regex), ("!~", MatchOp::NotRegex), ("!=", MatchOp::NotEqual), ("=", MatchOp::Equal)];
         let Some((sign, op)) = ops.into_iter().find(|(sign, _)| self.rest.starts_with(sign)) else {

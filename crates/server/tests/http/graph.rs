@@ -1,5 +1,6 @@
 //! `/api/v1/graph`: every language's answers as pictures and as columns.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ fn load() -> Running {
             // Two minutes are missing of one.
             if host == "a" || !(4..6).contains(&minute) {
                 let value = minute + i64::from(host == "b") * 10;
-                lines += &format!("load,host={host} value={value} {}\n", minute * 60_000_000_000);
+                writeln!(lines, "load,host={host} value={value} {}", minute * 60_000_000_000).unwrap();
             }
         }
     }
@@ -99,9 +100,9 @@ fn rrdtools_statements_are_drawn() {
 #[test]
 fn more_points_than_pixels_become_fewer_and_the_answer_says_so() {
     let server = Running::start();
-    let lines: String =
-        (0..3000).map(|second| format!("m v={} {}\n", second % 100, second * 1_000_000_000_i64)).collect();
-    server.write(&lines);
+    let lines: Vec<String> =
+        (0..3000).map(|second| format!("m v={} {}", second % 100, second * 1_000_000_000_i64)).collect();
+    server.write(&lines.join("\n"));
     let sql = [("lang", "sql"), ("query", "SELECT time, v FROM m"), ("width", "200")];
     let data = columns(&server, &sql);
     assert_eq!(data["downsample"], json!({ "method": "minmax", "points": 3000, "interval": 29.99 }));

@@ -1,5 +1,7 @@
 //! Similarity over HTTP: the guide's commands, rights, and what is refused.
 
+use std::fmt::Write;
+
 use crate::epochs::run_guide;
 use crate::harness::Running;
 
@@ -20,7 +22,7 @@ fn filled() -> Running {
     for minute in 0..30_i64 {
         for (host, value) in [("a", minute * minute % 11), ("b", minute * minute % 11 * 3 + minute % 2), ("c", -minute)]
         {
-            lines.push_str(&format!("load,host={host} value={value} {}\n", minute * 60_000_000_000));
+            writeln!(lines, "load,host={host} value={value} {}", minute * 60_000_000_000).unwrap();
         }
     }
     server.write(&lines);

@@ -93,9 +93,8 @@ impl Run<'_> {
         let reference = if name == "similar" { Some(call.text("the reference")?) } else { None };
         let (from, to) = (self.time(call, "from")?, self.time(call, "to")?);
         let (Some(from_ns), Some(to_ns)) = (from, to) else { return call.wrong("the range is missing") };
-        let step_ns = match call.duration("step")? {
-            Some(step_ns) => step_ns,
-            None => return call.wrong("series are compared in bins of time: step => '5m' says how wide they are"),
+        let Some(step_ns) = call.duration("step")? else {
+            return call.wrong("series are compared in bins of time: step => '5m' says how wide they are");
         };
         let bins = call.choice("bins", &BinValue::NAMED)?.unwrap_or(BinValue::Average);
         let count = call.count("k")?.unwrap_or(COUNT_DEFAULT);
@@ -147,8 +146,9 @@ impl Run<'_> {
 /// An argument's name and value.
 fn argument_of(argument: &FunctionArg) -> (Option<String>, &FunctionArgExpr) {
     match argument {
-        FunctionArg::Named { name, arg, .. } => (Some(name.value.clone()), arg),
-        FunctionArg::ExprNamed { name: Expr::Identifier(name), arg, .. } => (Some(name.value.clone()), arg),
+        FunctionArg::Named { name, arg, .. } | FunctionArg::ExprNamed { name: Expr::Identifier(name), arg, .. } => {
+            (Some(name.value.clone()), arg)
+        }
         FunctionArg::ExprNamed { name, arg, .. } => (Some(name.to_string()), arg),
         FunctionArg::Unnamed(arg) => (None, arg),
     }

@@ -186,7 +186,7 @@ impl Scan<'_, '_> {
     fn bounds(&self, sums: &Sums, slot: usize) -> Option<(f64, f64)> {
         let width = self.search.width();
         let count = width as f64;
-        let Sum { sum, squares, product } = sums.of_slot(slot, width)?;
+        let Totals { sum, squares, product } = sums.of_slot(slot, width)?;
         let unit = 4.0 * f64::EPSILON * count;
         if !self.search.pattern.is_normalised() {
             let is_known = squares.is_finite();
@@ -278,7 +278,7 @@ impl Scan<'_, '_> {
 
 /// What the values of a stretch add up to. The first is taken from each, so that little is lost where they differ little.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Sum {
+struct Totals {
     sum: f64,
     squares: f64,
     /// With the pattern's values. Not needed where stretches are not normalised: then squares are those of differences to the pattern.
@@ -362,11 +362,11 @@ impl Sums {
     }
 
     /// The sums of a slot that had a value in so many epochs.
-    fn of_slot(&self, slot: usize, epochs: usize) -> Option<Sum> {
+    fn of_slot(&self, slot: usize, epochs: usize) -> Option<Totals> {
         let others = *self.others.get(slot)? as usize;
         if self.whole + others != epochs {
             return None;
         }
-        Some(Sum { sum: *self.sum.get(slot)?, squares: *self.squares.get(slot)?, product: *self.product.get(slot)? })
+        Some(Totals { sum: *self.sum.get(slot)?, squares: *self.squares.get(slot)?, product: *self.product.get(slot)? })
     }
 }

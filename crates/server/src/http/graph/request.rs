@@ -106,20 +106,20 @@ fn pixels(parameters: &Parameters, name: &str, default: u32) -> Result<u32, ApiE
 /// A time in milliseconds, and whether it moves: `now`, `now-1h`, `-1h`, seconds since the epoch, or RFC 3339.
 fn moment(parameters: &Parameters, name: &str, now_ns: i64) -> Result<Option<(i64, bool)>, ApiError> {
     let Some(text) = parameters.get(name) else { return Ok(None) };
-    let now_ms = now_ns / NS_PER_MS;
+    let present_ms = now_ns / NS_PER_MS;
     let offset = text.strip_prefix("now").or_else(|| {
         // A number alone is seconds since the epoch, also one below 0.
         Some(text).filter(|text| text.starts_with('-') && text.ends_with(|last: char| last.is_ascii_alphabetic()))
     });
     let Some(offset) = offset else { return Ok(parameters.time_ms(name)?.map(|time_ms| (time_ms, false))) };
     let (sign, length) = match offset.split_at_checked(1) {
-        None => return Ok(Some((now_ms, true))),
+        None => return Ok(Some((present_ms, true))),
         Some(("-", length)) => (-1, length),
         Some(("+", length)) => (1, length),
         Some(_) => return Err(ApiError::invalid_parameter(name, "it is a time, now, or an offset such as now-1h")),
     };
     let length_ms = parse_duration_ms(length).map_err(|why| ApiError::invalid_parameter(name, why))?;
-    Ok(Some((now_ms.saturating_add(length_ms.saturating_mul(sign)), true)))
+    Ok(Some((present_ms.saturating_add(length_ms.saturating_mul(sign)), true)))
 }
 
 /// `VALUE` or `VALUE,NAME`.
@@ -233,7 +233,7 @@ fn chart(parameters: &Parameters, resolution: f64) -> Result<Chart, ApiError> {
         GraphError::Query(error) => error.into(),
     };
     let mut chart = Chart::new(0, 1);
-    chart.title = parameters.get("title").unwrap_or_default().to_owned();
+    parameters.get("title").unwrap_or_default().clone_into(&mut chart.title);
     if chart.title.chars().count() > TITLE_CHARS_MAX {
         return Err(ApiError::invalid_parameter("title", format!("it has at most {TITLE_CHARS_MAX} characters")));
     }

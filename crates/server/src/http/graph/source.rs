@@ -171,8 +171,8 @@ fn range_of(asked: &GraphRequest, series: &[Series]) -> Result<(i64, i64), Graph
     let (start_ns, end_ns) = match (start_ns, end_ns) {
         (Some(start_ns), Some(end_ns)) => (start_ns, end_ns),
         _ => {
-            let (start_ms, end_ms, _) = asked.range_ms()?;
-            (start_ns.unwrap_or(ns(start_ms)), end_ns.unwrap_or(ns(end_ms)))
+            let (from_ms, to_ms, _) = asked.range_ms()?;
+            (start_ns.unwrap_or(ns(from_ms)), end_ns.unwrap_or(ns(to_ms)))
         }
     };
     // Around a single moment.
@@ -245,6 +245,6 @@ fn rrdtool(state: &State, asked: &GraphRequest, budget: &Budget) -> Result<Graph
         series.push(Series { labels: vec![("legend".to_owned(), name.clone())], name, points: points.collect() });
     }
     let range_ns = (times.start_s.saturating_mul(NS_PER_S), times.end_s.saturating_mul(NS_PER_S));
-    let step_ns = Some(exported.step_s.saturating_mul(NS_PER_S));
-    Ok(GraphAnswer { series, range_ns, step_ns, warnings: Vec::new(), infos: Vec::new() })
+    let width_ns = exported.step_s.saturating_mul(NS_PER_S);
+    Ok(GraphAnswer { series, range_ns, step_ns: Some(width_ns), warnings: Vec::new(), infos: Vec::new() })
 }
