@@ -157,6 +157,27 @@ typedef int32_t thalweg_type_t;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// Whether a series has a value in an epoch; as a `uint8_t` in arrays.
+enum thalweg_status_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint8_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // It has one.
+  THALWEG_VALUE = 0,
+  // Nothing was written, and the database has no value for that.
+  THALWEG_MISSING = 1,
+  // The name was not valid in the epoch: neither zero nor missing.
+  THALWEG_UNDEFINED = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum thalweg_status_t thalweg_status_t;
+#else
+typedef uint8_t thalweg_status_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // An open database. All threads may share it.
 typedef struct thalweg_db_t thalweg_db_t;
 

@@ -215,20 +215,24 @@ def opens_and_closes():
 
 def keeps_epochs(db):
     minute, begin = 60_000_000_000, 1_700_000_040_000_000_000
+
+    def at(ns):
+        return numpy.datetime64(ns, "ns")
+
     db.sql("CREATE DATABASE dns WITH (interval = '1m', value = int, overwrite = refuse)")
-    assert db.write_epoch(begin + 5, ["a.it", "b.it"], [3, 5], database="dns") == begin
+    assert db.write_epoch(at(begin + 5), ["a.it", "b.it"], [3, 5], database="dns") == begin
     # A part of an epoch, then the rest of it.
-    db.write_epoch(begin + minute, ["b.it"], numpy.array([6]), database="dns")
-    db.write_epoch(begin + minute, ["c.it"], [1], database="dns")
-    raises("rejected", "b.it", lambda: db.write_epoch(begin, ["b.it", "d.it"], [7, 8], database="dns"))
-    assert db.remove_names(["a.it"], begin + 2 * minute, database="dns") == 1
-    db.write_epoch(begin + 2 * minute, ["b.it"], [7], database="dns")
-    db.write_epoch(begin + 3 * minute, ["a.it"], [9], database="dns")
+    db.write_epoch(at(begin + minute), ["b.it"], numpy.array([6]), database="dns")
+    db.write_epoch(at(begin + minute), ["c.it"], [1], database="dns")
+    raises("rejected", "b.it", lambda: db.write_epoch(at(begin), ["b.it", "d.it"], [7, 8], database="dns"))
+    assert db.remove_names(["a.it"], at(begin + 2 * minute), database="dns") == 1
+    db.write_epoch(at(begin + 2 * minute), ["b.it"], [7], database="dns")
+    db.write_epoch(at(begin + 3 * minute), ["a.it"], [9], database="dns")
     times, values, statuses = db.epochs("a.it", database="dns")
     assert times == [begin + number * minute for number in range(4)]
     assert values == [3, None, None, 9]
     assert statuses == ["value", "missing", "undefined", "value"]
-    assert db.epochs("a.it", start=begin + minute, end=begin + minute, database="dns") == ([begin + minute], [None], ["missing"])
+    assert db.epochs("a.it", start=at(begin + minute), end=at(begin + minute), database="dns") == ([begin + minute], [None], ["missing"])
     first, second = db.validity("a.*", database="dns")
     assert (first["name"], first["from_ns"], first["to_ns"]) == ("a.it", begin, begin + 2 * minute)
     assert (second["from_ns"], second["to_ns"]) == (begin + 3 * minute, None)

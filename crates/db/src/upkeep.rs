@@ -86,6 +86,9 @@ impl Db {
 
     /// As Prometheus's snapshots: a backup in `snapshots` of the folder itself (beside a database in one file), which is no part of what it backs up.
     pub fn snapshot(&self, tell: &mut dyn FnMut(&Progress)) -> Result<BackupReport, StoreError> {
+        if self.is_read_only {
+            return Err(StoreError::ReadOnly);
+        }
         let _turn = self.backing_up.lock();
         let target = self.platform.objects.open(&self.snapshots.to_string_lossy(), &ObjectOptions::default());
         self.store.backup(&*target.map_err(StoreError::Objects)?, tell)

@@ -113,6 +113,7 @@ fn two_processes_read_while_one_writes() {
     assert!(ended.iter().all(|status| status.is_some_and(|status| status.success())), "{ended:?}");
     let stats = db.stats();
     db.close().unwrap();
+    drop(db);
     assert!(rows > 1_000, "{rows} rows while {stats:?}");
     // Nothing of it was theirs to change.
     let again = Db::open(Platform::real(), options(&folder)).unwrap();

@@ -77,14 +77,15 @@ impl<'t> Parser<'t> {
 
     /// `label="value"`, or the metric's name in quotes.
     fn selector(&mut self) -> Result<Selector, String> {
-        let name = if self.rest.starts_with(['"', '\'']) {
+        let is_quoted = self.rest.starts_with(['"', '\'']);
+        let name = if is_quoted {
             self.quoted()?
         } else {
             self.name(|letter| letter.is_alphanumeric() || letter == '_').to_owned()
         };
         let ops = [("=~", MatchOp::Regex), ("!~", MatchOp::NotRegex), ("!=", MatchOp::NotEqual), ("=", MatchOp::Equal)];
         let Some((sign, op)) = ops.into_iter().find(|(sign, _)| self.rest.starts_with(sign)) else {
-            return if name.is_empty() || !self.rest.starts_with([',', '}']) {
+            return if !is_quoted || name.is_empty() || !self.rest.starts_with([',', '}']) {
                 Err(self.wrong())
             } else {
                 Ok(metric(name))

@@ -74,7 +74,7 @@ fn errors_name_the_parameter() {
         (format!("{good}&normalise=maybe"), "neither true nor false"),
         (good.replace("reference=load{host=%22a%22}", "reference=load{"), "ends too soon"),
         (good.replace("reference=load{host=%22a%22}", "reference=load"), "the reference is one series"),
-        (good.replace("end=1200", "end=9e12"), "end"),
+        (good.replace("end=1200", "end=9e12"), "at most 1048576"),
         (good.replace("end=1200", "end=100000000"), "at most 1048576"),
         (format!("{good}{}", "&match[]=load".repeat(40)), "more than 32"),
     ] {
