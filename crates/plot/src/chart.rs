@@ -1,4 +1,4 @@
-//! What is to be drawn.
+//! A chart: its series, axes, thresholds and look, before it is laid out.
 
 use jiff::tz::TimeZone;
 

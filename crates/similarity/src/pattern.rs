@@ -1,4 +1,4 @@
-//! What is looked for, and its exact distance to a window.
+//! Patterns, and their exact distances to windows.
 
 use crate::Moments;
 

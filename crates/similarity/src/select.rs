@@ -10,7 +10,7 @@ pub const fn exclusion_zone(width: usize) -> usize {
 
 /// The best windows of a series by their distances, which [`crate::Mass`] gave: at most so many, none of which begins within `zone` of another, and none
 /// farther away than a limit. What rounding might put in another order is computed exactly. Windows in `distances` that are not wanted are infinite;
-/// what was chosen, and the zone around it, is made so.
+/// the search makes the windows that it chose, and those around them, infinite, too.
 pub fn select(
     distances: &mut [f64],
     (series, pattern): (&[f64], &Pattern),

@@ -1,4 +1,4 @@
-//! What is like what: plans, SQL, and the ways in which series are read for them.
+//! Queries for likeness: their plans, their SQL, and both ways in which series are read for them give the same.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! What is in a container: files by number and by name, and the blocks that they have.
+//! The directory of a container: files by number and by name, and the blocks that they have.
 
 use std::collections::BTreeMap;
 

@@ -343,7 +343,7 @@ impl Bench {
         }
     }
 
-    /// What is read now is what was written.
+    /// Files read back as they were written.
     fn check_live(&self) {
         for (name, number) in &self.model.names {
             let found = read_file(&*self.files, &inner(name), 1 << 30).unwrap();

@@ -600,7 +600,7 @@ fn the_binary_protocol_needs_a_token() {
     let mut client = connect(&writer).unwrap();
     let labels = || model::Labels::from_pairs([("host", "a")]).unwrap();
     let others = client.register_series("secret", &[("up", labels())]).unwrap();
-    // A token is of a database, whoever sends it; one of another database is none.
+    // A token belongs to a database. An account that may not write that database is told that the token was never given out.
     for name in ["narrow", "labelled"] {
         let grant = if name == "narrow" { "write+create:default" } else { r#"write+create:*{host=\"b\"}"# };
         let token = guarded.token(&format!("{name}-again"), &format!(r#"{{"grants":["{grant}"]}}"#));

@@ -538,3 +538,32 @@ fn graphical_clients_list_tables() {
         &server,
     );
 }
+
+#[test]
+fn a_query_of_a_table_uses_its_view_unless_that_is_forbidden() {
+    let server = Running::start();
+    let lines: Vec<String> =
+        (0..600_i64).map(|second| format!("t,h=h{} v={second} {}", second % 7, second * 1_000_000_000)).collect();
+    server.write(&lines.join("\n"));
+    let sql = |text: &str, more: &str| {
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("query", text).finish();
+        let answer = server.post(&format!("/sql?{query}{more}"), "");
+        assert_eq!(answer.status, 200, "{text}: {}", answer.body);
+        answer.body
+    };
+    let (bins, made) =
+        ("time_bucket('1 minute', time) AS b, sum(v) AS total, count(*) AS n FROM t GROUP BY b", "t_minute");
+    sql(&format!("CREATE MATERIALIZED VIEW {made} AS SELECT {bins}"), "");
+    let wide = "SELECT time_bucket('2 minutes', time) AS b, sum(v), count(*) FROM t GROUP BY b ORDER BY b";
+    let explain = format!("EXPLAIN {wide}");
+    // Its windows are computed in the background.
+    let started = std::time::Instant::now();
+    while !sql(&explain, "").contains(made) {
+        assert!(started.elapsed() < std::time::Duration::from_secs(30), "{}", sql(&explain, ""));
+    }
+    assert!(!sql(&explain, "&noviews=1").contains(made));
+    let rows = |text: &str| text.split_once("\"rows\":").map(|(_, rows)| rows.to_owned());
+    let by_view = rows(&sql(wide, ""));
+    assert!(by_view.is_some());
+    assert_eq!(by_view, rows(&sql(wide, "&noviews=1")));
+}

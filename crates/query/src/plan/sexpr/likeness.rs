@@ -5,7 +5,7 @@ use super::read::{Fault, Kind, Node};
 use crate::Plan;
 use crate::plan::{BinValue, Likeness, Measure, Offsets, Question, SimilarTo};
 
-/// What they look like.
+/// Their written forms, for errors.
 const FORMS: &str = "likeness is (similar 10 series reference (step 5m)), then (bins avg|last), (measure euclidean|pearson), (measure dtw 6), (offsets aligned|every), \
                      (per-series 1), (raw) if wanted; (motifs 3 1h series (step 5m)), (discords 3 1h series (step 5m)) or (alike 0.9 series (step 5m))";
 

@@ -1,4 +1,4 @@
-//! What is asked for: the query, its range, and the look of its graph.
+//! The parameters of a graph: the query, its range, and the look.
 
 use jiff::tz::TimeZone;
 use plot::chart::{Chart, Downsampling, Legend, Series, Style, Theme, Threshold, check_size};
