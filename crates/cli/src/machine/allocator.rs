@@ -14,7 +14,7 @@ const ARENA_PURGE_MULT: c_int = 24;
 ///
 /// mimalloc waits 100 ms, and then until it is called again in that place: bodies of 25 MB, six at a time, left 445 MiB with a server that used
 /// 5, and a limit of 512 MiB was exceeded by a third while new series, large bodies and heavy queries came together. Single pages wait for 10 ms:
-/// where they went after one, writing took 6 % more CPU time (`thalweg bench load`), and half as many page faults again. mimalloc's environment
+/// where they went after one, writing took half as many page faults again (`thalweg bench load`), and as much CPU time. mimalloc's environment
 /// variables have precedence.
 pub(crate) fn return_memory_early() {
     set(ARENA_PURGE_MULT, 0);
