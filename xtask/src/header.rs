@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 const CRATE: &str = "bindings/c";
 const HEADER: &str = "bindings/c/include/thalweg.h";
 /// In the order in which their items stand in the header.
-const SOURCES: [&str; 7] = ["error.rs", "text.rs", "database.rs", "columns.rs", "epochs.rs", "series.rs", "query.rs"];
+const SOURCES: [&str; 8] =
+    ["error.rs", "text.rs", "database.rs", "columns.rs", "epochs.rs", "series.rs", "query.rs", "rrd.rs"];
 
 /// The text that the header should have.
 pub fn generated(root: &Path) -> Result<String, String> {

@@ -553,6 +553,20 @@ thalweg_code_t thalweg_influxql(const thalweg_db_t *db,
                                 struct ArrowArrayStream *stream,
                                 thalweg_error_t **error);
 
+// Makes a file of RRDtool of the one series that `selector` selects: its samples are the readings of the data source. The definition is what
+// `rrdtool create` takes, `definition_len` texts: one as `"DS:load:GAUGE:120:0:U"`, and the archives, as `"RRA:AVERAGE:0.5:1:1440"`; a step has
+// `step_s` seconds. The file is made at `path`, where there must be none; with the ending `.xml` it is what `rrdtool restore` takes.
+//
+// Safe from any thread.
+thalweg_code_t thalweg_rrd_export(const thalweg_db_t *db,
+                                  thalweg_str_t database,
+                                  thalweg_str_t selector,
+                                  uint64_t step_s,
+                                  const thalweg_str_t *definition,
+                                  size_t definition_len,
+                                  thalweg_str_t path,
+                                  thalweg_error_t **error);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

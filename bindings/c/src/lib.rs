@@ -4,7 +4,7 @@
 //! where `error` is not null, an error with a message; nothing unwinds across the border.
 //!
 //! * `database`: opening, closing, writing, deleting · `columns`: rows as columns
-//! * `epochs`: regular databases · `series`: series by name and their samples · `query`: SQL, PromQL, InfluxQL
+//! * `epochs`: regular databases · `series`: series by name and their samples · `query`: SQL, PromQL, InfluxQL · `rrd`: files of RRDtool
 //! * `error`: codes, messages, and the border itself · `text`: texts of callers
 
 #![allow(unsafe_code, reason = "callers of C hand over addresses; every block says why it may be used")]
@@ -17,5 +17,6 @@ pub mod database;
 pub mod epochs;
 pub mod error;
 pub mod query;
+pub mod rrd;
 pub mod series;
 pub mod text;

@@ -100,6 +100,32 @@ fn the_whole_surface_works_in_c_under_address_sanitizer() {
         assert_eq!(output_of(Command::new(&program).arg(folder.join(data))), "well\n");
     }
     assert!(folder.join("data.tsdb").is_file());
+    if has_rrdtool() {
+        assert_exported(&folder);
+    }
+}
+
+fn has_rrdtool() -> bool {
+    let is_there = Command::new("rrdtool").arg("--version").output().is_ok();
+    let required = std::env::var_os("THALWEG_RRDTOOL_TEST").is_some_and(|value| value == "required");
+    assert!(is_there || !required, "rrdtool is missing");
+    if !is_there {
+        eprintln!("skipped: rrdtool is missing");
+    }
+    is_there
+}
+
+/// The files of `exports_rrd` in surface.c hold its twenty values for rrdtool, also restored from XML.
+fn assert_exported(folder: &Path) {
+    let rrdtool = |arguments: &[&str]| output_of(Command::new("rrdtool").args(arguments).current_dir(folder));
+    let _ = std::fs::remove_file(folder.join("restored.rrd"));
+    rrdtool(&["restore", "data.xml", "restored.rrd"]);
+    for file in ["data.rrd", "data.tsdb.rrd", "restored.rrd"] {
+        let fetched = rrdtool(&["fetch", file, "LAST", "-r", "60", "-s", "1699999980", "-e", "1700001120"]);
+        let values = fetched.lines().filter_map(|line| line.split_once(": ")?.1.trim().parse().ok());
+        let expected: Vec<f64> = (1..=20).map(f64::from).collect();
+        assert_eq!(values.collect::<Vec<f64>>(), expected, "{file}: {fetched}");
+    }
 }
 
 #[test]

@@ -380,6 +380,25 @@ static void keeps_epochs(thalweg_db_t *db) {
   thalweg_validities_free(validities);
 }
 
+/* Files that rrdtool reads: programs.rs lets it fetch from them. */
+static void exports_rrd(thalweg_db_t *db, const char *folder) {
+  char line[100], path[4096];
+  for (int row = 1; row <= 20; row++) {
+    snprintf(line, sizeof line, "gauge,host=a value=%d %lld", row, (1699999980000 + row * 60000) * MS);
+    well(thalweg_write_lines(db, DB, S(line), S(""), NULL, &error));
+  }
+  thalweg_str_t definition[] = {S("DS:load:GAUGE:120:U:U"), S("RRA:LAST:0.5:1:30")};
+  const char *endings[] = {"rrd", "xml"};
+  for (int number = 0; number < 2; number++) {
+    snprintf(path, sizeof path, "%s.%s", folder, endings[number]);
+    well(thalweg_rrd_export(db, DB, S("gauge{host=\"a\"}"), 60, definition, 2, S(path), &error));
+  }
+  fails(thalweg_rrd_export(db, DB, S("gauge"), 60, definition, 2, S(path), &error), THALWEG_INVALID, path);
+  fails(thalweg_rrd_export(db, DB, S("gauge"), 60, NULL, 2, S("x.rrd"), &error), THALWEG_INVALID, "the definition is null");
+  fails(thalweg_rrd_export(db, DB, S("gauge"), 60, definition, 1, S("x.rrd"), &error), THALWEG_INVALID, "archive");
+  fails(thalweg_rrd_export(db, DB, S("none"), 60, definition, 2, S("x.rrd"), &error), THALWEG_INVALID, "matches 0 series");
+}
+
 static size_t samples(thalweg_db_t *db, const char *selector) {
   size_t count = 0;
   well(thalweg_range_f64(db, DB, S(selector), 0, LAST, NULL, NULL, 0, &count, &error));
@@ -448,6 +467,7 @@ int main(int argc, char **argv) {
   interrupts(db);
   is_shared_by_threads(db);
   keeps_epochs(db);
+  exports_rrd(db, argv[1]);
   well(thalweg_flush(db, &error));
   struct ArrowArrayStream stream;
   struct ArrowArray batch;

@@ -5,7 +5,7 @@
 //! * `epochs`: regular databases: their epochs and names
 //! * `options`: settings of an engine · `error`: why something failed
 //! * `batches`: [`Batches`], the result of a query · `results`: what each language gives as such
-//! * `rows`: record batches as rows of a table
+//! * `rows`: record batches as rows of a table · `rrd`: series as files of RRDtool
 
 mod batches;
 mod engine;
@@ -14,6 +14,7 @@ mod error;
 mod options;
 mod results;
 mod rows;
+mod rrd;
 
 pub use batches::Batches;
 pub use db::{EpochWritten, NameValidity};
@@ -23,6 +24,7 @@ pub use error::{Code, Error};
 pub use ingest::line::{FieldColumn, FieldValues, Precision, TableColumns, TagColumn};
 pub use model::{EpochColumn, EpochNames, Labels, SampleColumn, TimeRange};
 pub use options::EngineOptions;
+pub use rrd::RrdExport;
 
 /// The version of this library.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -9,8 +9,8 @@
 use arrow_array::RecordBatchReader;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use embedded::{
-    Batches, ColumnRoles, Engine, EngineOptions, EpochColumn, EpochNames, Error, Precision, Query, TimeRange,
-    WriteSummary, refusal,
+    Batches, ColumnRoles, Engine, EngineOptions, EpochColumn, EpochNames, Error, Precision, Query, RrdExport,
+    TimeRange, WriteSummary, refusal,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -179,6 +179,21 @@ impl Database {
     fn name_validity(&self, py: Python<'_>, database: &str, pattern: Option<&str>) -> PyResult<Vec<Validity>> {
         let found = py.detach(|| self.engine.name_validity(database, pattern)).map_err(|error| raised(py, &error))?;
         Ok(found.into_iter().map(|found| (found.name, found.index, found.from_ns, found.to_ns)).collect())
+    }
+
+    /// Makes a file of RRDtool of a series.
+    fn export_rrd(
+        &self,
+        py: Python<'_>,
+        database: &str,
+        selector: &str,
+        step_s: u64,
+        definition: Vec<String>,
+        path: std::path::PathBuf,
+    ) -> PyResult<()> {
+        let definition: Vec<&str> = definition.iter().map(String::as_str).collect();
+        let export = RrdExport { selector, step_s, definition: &definition, path: &path };
+        py.detach(|| self.engine.export_rrd(database, &export)).map_err(|error| raised(py, &error))
     }
 
     fn delete(&self, py: Python<'_>, database: &str, selector: &str, start_ns: i64, end_ns: i64) -> PyResult<u64> {

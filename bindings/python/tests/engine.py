@@ -240,6 +240,17 @@ def keeps_epochs(db):
     raises("invalid", "is not regular", lambda: db.epochs("a.it", database="default"))
 
 
+def exports_rrd(db):
+    db.write_lines("\n".join(f"gauge,host=a value={row} {1_700_000_000 + row * 60}" for row in range(1, 21)), precision="s")
+    definition = ["DS:load:GAUGE:120:U:U", "RRA:LAST:0.5:1:30"]
+    for ending in ["rrd", "xml"]:
+        path = FOLDER / f"gauge.{ending}"
+        db.export_rrd('gauge{host="a"}', path, definition, step=60)
+        assert path.stat().st_size > 500
+        raises("invalid", str(path), lambda: db.export_rrd("gauge", path, definition, step=60))
+    raises("invalid", "matches 0 series", lambda: db.export_rrd("none", FOLDER / "none.rrd", definition))
+
+
 READER = """
 import sys, thalweg
 with thalweg.open(sys.argv[1], read_only=True) as db:
@@ -272,7 +283,7 @@ def is_read_by_other_processes(db):
 
 opens_and_closes()
 with thalweg.open(FOLDER / "data", query_samples_max=20_000_000) as db:
-    for test in [writes_frames, writes_arrow, writes_polars, copies_nothing, reads_once_unless_kept, queries, lets_others_run, is_shared_by_threads, keeps_epochs, is_read_by_other_processes]:
+    for test in [writes_frames, writes_arrow, writes_polars, copies_nothing, reads_once_unless_kept, queries, lets_others_run, is_shared_by_threads, keeps_epochs, exports_rrd, is_read_by_other_processes]:
         test(db)
 with thalweg.open(str(FOLDER / "data")) as db:
     assert rows(db.sql("SELECT count(*) AS n FROM long")) == [{"n": 300_000}]

@@ -97,6 +97,12 @@ class Database:
         """Deletes the samples in a range, both ends included, of the series that a selector selects; how many series they were."""
         return self._database.delete(database, selector, *_range(start, end))
 
+    def export_rrd(self, selector, path, definition, *, step=300, database="default"):
+        """Makes a file of RRDtool of the one series that a selector selects: its samples are the readings of the data source. The definition is what
+        rrdtool create takes, as ["DS:load:GAUGE:120:0:U", "RRA:AVERAGE:0.5:1:1440"]; a step has so many seconds. There must be no file at the path;
+        with the ending .xml it is what rrdtool restore takes."""
+        self._database.export_rrd(database, selector, step, list(definition), path)
+
     def flush(self):
         """Writes what is in memory and in the log alone into files, so that the next opening is quick. Rows are safe without it."""
         self._database.flush()
