@@ -5,12 +5,13 @@
 //! * [`world`]: the machine, the store and the oracle, and what happens to them.
 //! * [`clock`]: what its clock does. [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups.
 //!   [`spoil`]: missing, cut and flipped files. [`trash`]: what expired and is restored.
-//!   [`documents`]: named documents. [`deletes`]: deletes, also half of them.
+//!   [`documents`]: named documents. [`epochs`]: a regular database. [`deletes`]: deletes, also half of them.
 
 mod check;
 mod clock;
 mod deletes;
 mod documents;
+mod epochs;
 mod oracle;
 mod rows;
 mod spoil;
@@ -47,6 +48,8 @@ pub struct Report {
     pub folded: u64,
     /// Rows that were rejected because they are beyond the retention.
     pub beyond_retention: u64,
+    /// Writes to epochs of a regular database.
+    pub epochs: u64,
     /// Files spoilt while the store was closed.
     pub spoilt: u64,
     /// Openings refused for a loss, and then accepted.
@@ -89,6 +92,7 @@ impl Report {
         self.clock_faults += other.clock_faults;
         self.folded += other.folded;
         self.beyond_retention += other.beyond_retention;
+        self.epochs += other.epochs;
         self.spoilt += other.spoilt;
         self.refused_losses += other.refused_losses;
         self.restored += other.restored;

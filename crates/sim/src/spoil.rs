@@ -22,6 +22,7 @@ fn is_of_kind(kind: u64, path: &Path) -> bool {
             4 => ending == "twin" && path.starts_with("data/index"),
             // Small ones of which most is directory: more often than others.
             5 | 6 => ending == "segment",
+            7 => ending == "epochs",
             _ => ending == "part" && !path.starts_with("data/lost+found"),
         }
 }
@@ -37,7 +38,7 @@ impl World {
             self.store()?.maintain_heads().map_err(|error| format!("before spoiling: {error}"))?;
         }
         self.store = None;
-        let kind = self.below(8);
+        let kind = self.below(9);
         let files = self.simulation.files();
         let is_candidate =
             |path: &Path| if self.is_one_file { path == Path::new(DATA) } else { is_of_kind(kind, path) };

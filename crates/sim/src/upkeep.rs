@@ -102,6 +102,7 @@ impl World {
         let store = Store::open(self.platform_of(directory), options);
         let store = store.map_err(|error| format!("opening what was restored: {error}"))?;
         self.compare_documents_of(&store)?;
+        self.compare_epochs_of(&store)?;
         for database in [PLAIN, SHORT] {
             let Some(oracle) = self.oracles.get(database) else {
                 continue;

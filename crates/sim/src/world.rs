@@ -11,6 +11,7 @@ use store::{DatabasePolicy, Finding, ObjectTierOptions, Store, StoreError, Store
 
 use crate::Report;
 use crate::check::{self, Content};
+use crate::epochs::Epochs;
 use crate::oracle::Oracle;
 use crate::rows::{Row, Value, batch, histogram_of, in_order_of_blocks, unfolded};
 use crate::trash::Trash;
@@ -57,6 +58,8 @@ pub(crate) struct World {
     pub(crate) trash: Trash,
     /// Named documents that must be there.
     pub(crate) documents: BTreeMap<String, Vec<u8>>,
+    /// What the regular database must hold.
+    pub(crate) epochs: Epochs,
     /// When a wrong wall clock is set right at the latest, in honest time.
     pub(crate) clock_right_at_ns: Option<i64>,
 }
@@ -116,6 +119,7 @@ impl World {
             full_for: 0,
             trash: Trash::default(),
             documents: BTreeMap::new(),
+            epochs: Epochs::new(),
             clock_right_at_ns: None,
         };
         // A machine without a clock of its own begins long ago.
@@ -125,6 +129,7 @@ impl World {
         world.open()?;
         world.set_policy(FOLDED, 0)?;
         world.set_policy(SHORT, 4)?;
+        world.define_regular()?;
         if seed.is_multiple_of(4) {
             world.write_wide_row()?;
         }
@@ -194,7 +199,8 @@ impl World {
             }
         }
         match self.below(100) {
-            0..60 => self.write()?,
+            0..55 => self.write()?,
+            55..60 => self.write_epoch()?,
             60..66 => self.background(Store::flush_all)?,
             66..68 => self.restore_from_trash()?,
             68..78 => self.background(|store| store.maintain().map(|_| ()))?,
@@ -394,7 +400,8 @@ impl World {
         self.full_for = 0;
         self.report.crashes += 1;
         self.simulation.fail_syncs_after(self.below(12) as u32);
-        match self.below(5) {
+        match self.below(6) {
+            5 => self.crash_with_epoch()?,
             4 => self.crash_with_document()?,
             0 => {
                 // How far it gets is the simulation's choice.
@@ -489,6 +496,7 @@ impl World {
     pub(crate) fn compare_everything(&mut self) -> Result<(), String> {
         self.check_time()?;
         self.compare_documents()?;
+        self.compare_epochs()?;
         for database in [PLAIN, SHORT, FOLDED] {
             self.report.comparisons += 1;
             if let Some(difference) = self.differs(database)? {

@@ -431,6 +431,47 @@ fn damage_is_told_and_refused_until_it_is_accepted() {
 }
 
 #[test]
+fn acknowledged_records_that_are_gone_from_the_end_are_a_loss_and_no_torn_tail() {
+    for (is_noted, kept_records) in [(false, 2), (true, 2), (true, 0)] {
+        let simulation = Simulation::new(10);
+        let store = regular(&simulation, RegularDefinition::new(MINUTE_NS));
+        for epoch in 0..3 {
+            write(&store, epoch, &[("a", epoch), ("b", epoch)]).unwrap();
+        }
+        if is_noted {
+            // Nothing is written between two of them.
+            store.maintain_heads().unwrap();
+            store.maintain_heads().unwrap();
+        }
+        drop(store);
+        let files = simulation.files();
+        let mut values = files.iter().filter(|path| path.extension().is_some_and(|end| end == "epochs"));
+        let values = values.rfind(|path| simulation.read(path).unwrap()[24] == 0).unwrap();
+        let content = simulation.read(values).unwrap();
+        let record_bytes = (content.len() - 32) / 3;
+        let kept = 32 + record_bytes * kept_records + 3;
+        simulation.spoil(values, Some(content[..kept].to_vec())).unwrap();
+        let opened = Store::open(simulation.platform(), StoreOptions::new("data"));
+        let check =
+            thalweg_store::check(&simulation.platform(), std::path::Path::new("data"), None, &mut |_| {}).unwrap();
+        if !is_noted {
+            assert_eq!(check.damages, []);
+            assert_eq!(read(&opened.unwrap(), "a").len(), kept_records);
+            continue;
+        }
+        assert_eq!(check.damages.len(), 1);
+        let error = opened.err().unwrap().to_string();
+        assert!(error.contains(&format!("up to offset {}", content.len())), "{error}");
+        let accepting = StoreOptions { accept_loss: true, ..StoreOptions::new("data") };
+        let store = Store::open(simulation.platform(), accepting).unwrap();
+        assert_eq!((store.health().losses().len(), read(&store, "a").len()), (1, kept_records));
+        write(&store, 2, &[("a", 7)]).unwrap();
+        drop(store);
+        assert_eq!(read(&open(&simulation), "a").last(), Some(&(2, EpochCell::Value(EpochValue::Int(7)))));
+    }
+}
+
+#[test]
 fn a_damaged_block_is_an_error_where_it_is_read() {
     let simulation = Simulation::new(8);
     let store = regular(&simulation, RegularDefinition::new(MINUTE_NS));

@@ -9,7 +9,7 @@ use crate::part::epochs::record::FileContent;
 
 /// The tags of these edits.
 pub(super) const TAG_MIN: u8 = 50;
-pub(super) const TAG_MAX: u8 = 55;
+pub(super) const TAG_MAX: u8 = 56;
 
 /// A change of regular databases.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,8 @@ pub(crate) enum EpochEdit {
     Add { number: u64, info: EpochFileInfo },
     /// Nothing is appended to a file any more.
     End { number: u64, end: u64 },
+    /// The records of a file up to there are on disk, and more are appended.
+    Reach { number: u64, end: u64 },
     /// A file is in the trash since then.
     Expire { number: u64, at_ns: i64 },
     /// A file does not exist any more.
@@ -35,6 +37,8 @@ pub(crate) struct EpochFileInfo {
     pub(crate) content: FileContent,
     /// Where it ends; `None`: where its last whole record does, as records are appended to it.
     pub(crate) end: Option<u64>,
+    /// Up to where its records are known to be on disk: what is not there is lost, not torn.
+    pub(crate) reached: u64,
 }
 
 impl State {
@@ -51,8 +55,10 @@ pub(super) fn snapshot(state: &State) -> impl Iterator<Item = EpochEdit> {
     let regular =
         regular.map(|(database, definition)| EpochEdit::Define { database: *database, definition: *definition });
     let files = state.epoch_files.iter().map(|(number, info)| EpochEdit::Add { number: *number, info: *info });
+    let reached = state.epoch_files.iter().filter(|(_, info)| info.reached > 0);
+    let reached = reached.map(|(number, info)| EpochEdit::Reach { number: *number, end: info.reached });
     let trash = state.epoch_trash.iter().map(|(number, at_ns)| EpochEdit::Expire { number: *number, at_ns: *at_ns });
-    regular.chain(files).chain(trash)
+    regular.chain(files).chain(reached).chain(trash)
 }
 
 impl EpochEdit {
@@ -71,6 +77,11 @@ impl EpochEdit {
             Self::End { number, end } => {
                 if let Some(info) = state.epoch_files.get_mut(number) {
                     info.end = Some(*end);
+                }
+            }
+            Self::Reach { number, end } => {
+                if let Some(info) = state.epoch_files.get_mut(number) {
+                    info.reached = *end;
                 }
             }
             Self::Expire { number, at_ns } => {
@@ -95,7 +106,7 @@ impl EpochEdit {
             }
             Self::Drop { database } => numbers(51, &[u64::from(*database)]),
             // Zero stands for a file that is not ended.
-            Self::Add { number, info: EpochFileInfo { database, content, end } } => {
+            Self::Add { number, info: EpochFileInfo { database, content, end, .. } } => {
                 numbers(52, &[*number, u64::from(*database), u64::from(content.number()), end.unwrap_or(0)]);
             }
             Self::End { number, end } => numbers(53, &[*number, *end]),
@@ -104,6 +115,7 @@ impl EpochEdit {
                 varint::push_signed(out, *at_ns);
             }
             Self::Remove { number } => numbers(55, &[*number]),
+            Self::Reach { number, end } => numbers(56, &[*number, *end]),
         }
     }
 
@@ -122,11 +134,12 @@ impl EpochEdit {
                 }
                 let content = FileContent::from_number(reader.varint()?).ok_or_else(|| reader.error(error::NEWER))?;
                 let end = Some(reader.varint()?).filter(|end| *end > 0);
-                Self::Add { number, info: EpochFileInfo { database, content, end } }
+                Self::Add { number, info: EpochFileInfo { database, content, end, reached: 0 } }
             }
             53 => Self::End { number: reader.varint()?, end: reader.varint()? },
             54 => Self::Expire { number: reader.varint()?, at_ns: reader.varint_signed()? },
             55 => Self::Remove { number: reader.varint()? },
+            56 => Self::Reach { number: reader.varint()?, end: reader.varint()? },
             _ => return Err(reader.error(error::NEWER)),
         })
     }
@@ -140,7 +153,7 @@ mod tests {
     #[test]
     fn edits_come_back() {
         let definition = RegularDefinition::new(60_000_000_000);
-        let info = |content, end| EpochFileInfo { database: 4, content, end };
+        let info = |content, end| EpochFileInfo { database: 4, content, end, reached: 0 };
         let edits = [
             EpochEdit::Define { database: 4, definition },
             EpochEdit::Define { database: 5, definition },
@@ -149,7 +162,9 @@ mod tests {
             EpochEdit::Add { number: 12, info: info(FileContent::Values, Some(99)) },
             EpochEdit::Add { number: 13, info: info(FileContent::Values, None) },
             EpochEdit::Add { number: 14, info: info(FileContent::Values, Some(7)) },
+            EpochEdit::Reach { number: 11, end: 48 },
             EpochEdit::End { number: 11, end: 64 },
+            EpochEdit::Reach { number: 13, end: 77 },
             EpochEdit::Expire { number: 12, at_ns: -4 },
             EpochEdit::Expire { number: 14, at_ns: -4 },
             EpochEdit::Remove { number: 14 },

@@ -25,6 +25,7 @@ impl Store {
         let mut worked = self.flush_due()?;
         // Behind the flush, which may be what makes room for it.
         self.log.prepare()?;
+        self.note_epochs()?;
         for shard in &self.shards {
             worked |= self.freeze_groups_if_due(shard)?;
         }

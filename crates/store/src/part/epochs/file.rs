@@ -51,10 +51,19 @@ impl EpochFile {
         Ok(Self { header, path, file })
     }
 
-    /// Opens a file that the manifest names.
+    /// Opens a file that the manifest names, for reading: a folder need not be locked for that.
     pub(crate) fn open(files: &dyn Files, directory: &Path, expected: FileHeader) -> Result<Self, StoreError> {
+        Self::open_as(files, directory, expected, OpenMode::Read)
+    }
+
+    /// Opens one that records are appended to.
+    pub(crate) fn open_to_append(files: &dyn Files, directory: &Path, known: FileHeader) -> Result<Self, StoreError> {
+        Self::open_as(files, directory, known, OpenMode::Write)
+    }
+
+    fn open_as(files: &dyn Files, directory: &Path, expected: FileHeader, mode: OpenMode) -> Result<Self, StoreError> {
         let path = path_of(directory, expected.number);
-        let file = files.open(&path, OpenMode::Write).map_err(StoreError::io("open", &path))?;
+        let file = files.open(&path, mode).map_err(StoreError::io("open", &path))?;
         let mut bytes = [0; FILE_HEADER_BYTES];
         let read = file.read_exact_at(&mut bytes, 0);
         read.map_err(|_| StoreError::corrupt(&path, 0, "the header of the file is missing"))?;

@@ -123,7 +123,8 @@ impl Store {
         let header = FileHeader { number, database: regular.database, content: FileContent::Values };
         let merged = write_merged(self, regular, header, &sources);
         let (records, end) = merged.inspect_err(|_| self.remove_file(&path_of(&self.options.directory, number)))?;
-        let info = EpochFileInfo { database: regular.database, content: FileContent::Values, end: Some(end) };
+        let info =
+            EpochFileInfo { database: regular.database, content: FileContent::Values, end: Some(end), reached: 0 };
         let mut edits = vec![EpochEdit::Add { number, info }];
         edits.extend(chosen.iter().map(|number| EpochEdit::Remove { number: *number }));
         self.commit_epoch_edits(edits)?;

@@ -14,6 +14,7 @@ use super::names::{apply_changes, decode_changes};
 use super::record::{FileContent, FileHeader, RecordHeader, check_body};
 use super::regular::{Active, EpochRecord, Regular, Writer, add_record};
 use crate::manifest::{Edit, EpochEdit, EpochFileInfo, State};
+use crate::upkeep::reserve::is_full;
 use crate::{Loss, Store, StoreError};
 
 /// The regular databases of a folder.
@@ -49,8 +50,11 @@ pub(crate) fn open(files: &dyn Files, directory: &Path, state: &mut State) -> Re
             };
             for (number, info) in state.epoch_files.iter().filter(is_open) {
                 let header = FileHeader { number: *number, database: *database, content };
-                match opening.open_file(header, info.end) {
-                    Ok(ended) => edits.extend(ended),
+                match opening.open_file(header, info) {
+                    Ok(found) => {
+                        edits.extend(found.ended);
+                        opened.losses.extend(found.lost);
+                    }
                     Err(error) => {
                         let loss = loss_of(&path_of(directory, *number), error)?;
                         opened.losses.push(loss);
@@ -66,6 +70,20 @@ pub(crate) fn open(files: &dyn Files, directory: &Path, state: &mut State) -> Re
     Ok(opened)
 }
 
+/// What is to be noted of a file that was opened.
+#[derive(Default)]
+struct OpenedFile {
+    ended: Option<EpochEdit>,
+    lost: Option<Loss>,
+}
+
+/// The loss of records at the end of a file, if some that were acknowledged are not there.
+fn loss_at_end(file: &EpochFile, found: u64, reached: u64) -> Option<Loss> {
+    let message =
+        format!("its records up to offset {reached} were acknowledged, and those from {found} on are missing;");
+    (found < reached).then(|| Loss { file: file.path.display().to_string(), message, range: TimeRange::ALL })
+}
+
 /// The loss that a file's damage is; other errors say nothing about the file.
 fn loss_of(path: &Path, error: StoreError) -> Result<Loss, StoreError> {
     let message = match error {
@@ -79,10 +97,11 @@ fn loss_of(path: &Path, error: StoreError) -> Result<Loss, StoreError> {
 }
 
 impl Opening<'_> {
-    /// Takes in what a file holds. The edit that ends a torn one.
-    fn open_file(&mut self, header: FileHeader, end: Option<u64>) -> Result<Option<EpochEdit>, StoreError> {
+    /// Takes in what a file holds. One that is torn is ended.
+    fn open_file(&mut self, header: FileHeader, info: &EpochFileInfo) -> Result<OpenedFile, StoreError> {
+        let end = info.end;
         let file = Arc::new(EpochFile::open(self.files, self.directory, header)?);
-        let mut active = Active { file: file.clone(), end: 0, epochs: None };
+        let mut active = Active::new(file.clone(), 0);
         let mut last_sequence = self.writer.sequence;
         let regular = self.regular.clone();
         let scanned = file.scan(end, &mut |offset, record| {
@@ -105,21 +124,22 @@ impl Opening<'_> {
             });
             return Err(file.corrupt(offset, what));
         }
-        active.end = scanned.end;
         if end.is_some() {
-            return Ok(None);
+            return Ok(OpenedFile::default());
         }
+        let lost = loss_at_end(&file, scanned.end, info.reached);
+        active = Active { end: scanned.end, reached: info.reached, ..active };
         let place = match header.content {
             FileContent::Names => &mut self.writer.names,
             FileContent::Values => &mut self.writer.values,
         };
         // What is written over a torn record must not make another one of its rest.
-        let is_ended = scanned.is_torn || place.is_some();
+        let is_ended = scanned.is_torn || place.is_some() || lost.is_some();
         if is_ended {
-            return Ok(Some(EpochEdit::End { number: header.number, end: scanned.end }));
+            return Ok(OpenedFile { ended: Some(EpochEdit::End { number: header.number, end: scanned.end }), lost });
         }
         *place = Some(active);
-        Ok(None)
+        Ok(OpenedFile::default())
     }
 }
 
@@ -196,6 +216,29 @@ impl Store {
         Ok(())
     }
 
+    /// Notes down in the manifest how far the files of epochs are on disk, once nothing is appended to them: a crash tears nothing before that, and what
+    /// is missing is lost.
+    pub(crate) fn note_epochs(&self) -> Result<(), StoreError> {
+        let databases: Vec<Arc<Regular>> = self.regular.read().values().cloned().collect();
+        for regular in databases {
+            // One that is written to is not idle.
+            let Some(mut writer) = regular.writer.try_lock() else { continue };
+            let Writer { values, names, .. } = &mut *writer;
+            let mut unnoted: Vec<&mut Active> = names.iter_mut().chain(values).collect();
+            unnoted.retain_mut(|active| active.is_unnoted());
+            if unnoted.is_empty() {
+                continue;
+            }
+            match self.commit_epoch_edits(unnoted.iter().map(|active| active.reach()).collect()) {
+                Ok(()) => unnoted.iter_mut().for_each(|active| active.reached = active.end),
+                // It is tried again as long as there is no room.
+                Err(error) if is_full(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// The manifest's state at a moment at which nothing is appended to any file of epochs that it names.
     pub(crate) fn state_with_ended_epochs(&self) -> Result<State, StoreError> {
         let databases: Vec<Arc<Regular>> = self.regular.read().values().cloned().collect();
@@ -223,6 +266,9 @@ pub(crate) fn check_file(
     })?;
     match scanned.damage {
         Some((offset, what)) => Err(file.corrupt(offset, what)),
+        None if info.end.is_none() && scanned.end < info.reached => {
+            Err(file.corrupt(scanned.end, "records that were acknowledged are missing"))
+        }
         None => Ok(scanned.end),
     }
 }

@@ -13,6 +13,10 @@ use super::file::EpochFile;
 use super::names::NameTable;
 use super::record::{BlockEntry, ENTRY_BYTES, RECORD_HEADER_BYTES, RecordHeader, block_bytes, entries};
 use crate::StoreError;
+use crate::manifest::EpochEdit;
+
+/// Bytes that are appended at most until the manifest knows, also without a pause.
+const UNNOTED_BYTES_MAX: u64 = 64 << 20;
 
 /// A record of an epoch's values.
 #[derive(Clone)]
@@ -31,9 +35,31 @@ pub(crate) struct Active {
     pub(crate) end: u64,
     /// Of values: the first and the last epoch in it.
     pub(crate) epochs: Option<(i64, i64)>,
+    /// True once the file is open for writing: it is not before something is appended, so that readers of a folder need no copy of it.
+    pub(crate) is_writable: bool,
+    /// The end that the manifest knows of.
+    pub(crate) reached: u64,
+    /// The end when it was looked at last.
+    pub(crate) looked_at: u64,
 }
 
 impl Active {
+    pub(crate) const fn new(file: Arc<EpochFile>, end: u64) -> Self {
+        Self { file, end, epochs: None, is_writable: false, reached: end, looked_at: end }
+    }
+
+    /// Returns whether the manifest should know how far the file is on disk: it does not, and nothing was appended since the last call.
+    pub(crate) const fn is_unnoted(&mut self) -> bool {
+        let is_idle = self.looked_at == self.end;
+        self.looked_at = self.end;
+        self.end > self.reached && (is_idle || self.end - self.reached > UNNOTED_BYTES_MAX)
+    }
+
+    /// The edit that says how far it is on disk.
+    pub(crate) fn reach(&self) -> EpochEdit {
+        EpochEdit::Reach { number: self.file.header.number, end: self.end }
+    }
+
     pub(crate) fn note_epoch(&mut self, epoch: i64) {
         let (first, last) = self.epochs.unwrap_or((epoch, epoch));
         self.epochs = Some((first.min(epoch), last.max(epoch)));

@@ -294,9 +294,9 @@ impl Store {
             let number = self.manifest.lock().take_id();
             let header = FileHeader { number, database: regular.database, content };
             let file = EpochFile::create(&*self.platform.files, &self.options.directory, header)?;
-            let info = EpochFileInfo { database: regular.database, content, end: None };
+            let info = EpochFileInfo { database: regular.database, content, end: None, reached: 0 };
             self.commit_epoch_edits(vec![EpochEdit::Add { number, info }])?;
-            *active = Some(Active { file: Arc::new(file), end: FILE_HEADER_BYTES as u64, epochs: None });
+            *active = Some(Active { is_writable: true, ..Active::new(Arc::new(file), FILE_HEADER_BYTES as u64) });
         }
         active.as_mut().ok_or_else(|| StoreError::Invalid("no file of epochs was begun".to_owned()))
     }
@@ -312,7 +312,12 @@ impl Store {
 
     /// Appends a record; it is on disk when this returns. After a failed sync nothing more is written.
     fn append_to_file(&self, active: &mut Active, record: &FinishedRecord) -> Result<(), StoreError> {
-        let Active { file, end, .. } = active;
+        let Active { file, end, is_writable, .. } = active;
+        if !*is_writable {
+            let (files, directory) = (&*self.platform.files, &self.options.directory);
+            *file = Arc::new(EpochFile::open_to_append(files, directory, file.header)?);
+            *is_writable = true;
+        }
         // On a full disk what was written of it is written over.
         file.file.write_all_at(&record.bytes, *end).map_err(StoreError::io("write", &file.path))?;
         let synced = file.file.sync_data().map_err(StoreError::io("sync", &file.path));
