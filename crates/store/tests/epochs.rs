@@ -472,6 +472,27 @@ fn acknowledged_records_that_are_gone_from_the_end_are_a_loss_and_no_torn_tail()
 }
 
 #[test]
+fn a_backup_has_no_torn_end_of_a_file() {
+    let simulation = Simulation::new(11);
+    let store = regular(&simulation, RegularDefinition::new(MINUTE_NS));
+    write(&store, 0, &[("a", 1)]).unwrap();
+    drop(store);
+    let files = simulation.files();
+    let mut values = files.iter().filter(|path| path.extension().is_some_and(|end| end == "epochs"));
+    let values = values.rfind(|path| simulation.read(path).unwrap()[24] == 0).unwrap();
+    let torn = [simulation.read(values).unwrap(), vec![7; 90]].concat();
+    simulation.spoil(values, Some(torn)).unwrap();
+    let store = open(&simulation);
+    write(&store, 1, &[("a", 2)]).unwrap();
+    let objects = simulation.platform().objects.open("sim://backups", &ObjectOptions::default()).unwrap();
+    store.backup(&*objects, &mut |_| {}).unwrap();
+    restore(&*objects, None, &simulation.platform(), std::path::Path::new("other"), &mut |_| {}).unwrap();
+    let restored = Store::open(simulation.platform(), StoreOptions::new("other")).unwrap();
+    assert_eq!(read(&restored, "a"), read(&store, "a"));
+    assert_eq!(read(&restored, "a").len(), 2);
+}
+
+#[test]
 fn a_damaged_block_is_an_error_where_it_is_read() {
     let simulation = Simulation::new(8);
     let store = regular(&simulation, RegularDefinition::new(MINUTE_NS));

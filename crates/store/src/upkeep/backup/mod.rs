@@ -216,7 +216,7 @@ fn sources(pinned: &Pinned) -> Result<Vec<(FileKind, u64, u64, Box<dyn File>)>, 
     }
     for (number, file) in &pinned.epochs {
         let end = pinned.state.epoch_files.get(number).and_then(|info| info.end).unwrap_or(0);
-        sources.push((FileKind::Epochs, *number, end, Box::new(ReadOnly(file.file.clone()))));
+        sources.push((FileKind::Epochs, *number, end, Box::new(Beginning { file: file.file.clone(), bytes: end })));
     }
     Ok(sources)
 }
@@ -227,8 +227,11 @@ struct PartFile(Arc<Part>);
 /// A mapped index segment.
 struct MappedFile(Mapped);
 
-/// A file that another thread may have open for writing.
-struct ReadOnly(Arc<dyn File>);
+/// So many bytes from the beginning of a file. Of one that was ended after a torn write more are there.
+struct Beginning {
+    file: Arc<dyn File>,
+    bytes: u64,
+}
 
 fn read_only() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "a file of a backup is only read")
@@ -263,9 +266,10 @@ impl File for PartFile {
     }
 }
 
-impl File for ReadOnly {
+impl File for Beginning {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buffer, offset)
+        let is_within = offset.checked_add(buffer.len() as u64).is_some_and(|end| end <= self.bytes);
+        if is_within { self.file.read_exact_at(buffer, offset) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     fn write_all_at(&self, _data: &[u8], _offset: u64) -> io::Result<()> {
@@ -277,7 +281,7 @@ impl File for ReadOnly {
     }
 
     fn size_bytes(&self) -> io::Result<u64> {
-        self.0.size_bytes()
+        Ok(self.bytes)
     }
 }
 
