@@ -26,6 +26,8 @@ const USAGE: &str = "Usage:
   cargo xtask query-peers --wide [--series N] [--requests N] [--only TEXT] [--peers thalweg,prometheus,victoria-metrics]
       [--thalweg FILE] [--prometheus FILE] [--cache FOLDER] [--json]
                                                            wide selections from many lone series, side by side
+  cargo xtask view-peers [--peers thalweg,questdb,influxdb] [--thalweg FILE] [--hosts N] [--hours N] [--cache FOLDER] [--json]
+                                                           keeping a view of a minute, side by side, and what it says after late rows
   cargo xtask cache-peers [--workloads full,small,medium,large] [--units MINUTES,…] [--margins PERCENT,…] [--cache-percent N]
       [--counted all|file] [--requests N] [--warm-requests N] [--database-delay-ms N] [--clients N] [--days N] [--cache FOLDER] [--thalweg FILE] [--json]
                                                            the same requests to InfluxDB alone, through this project's result
@@ -76,6 +78,9 @@ fn main() -> ExitCode {
             xtask::peers::queries::command(&root, options, &mut |text| println!("{text}"))
         }
         #[cfg(target_os = "linux")]
+        Some((command, options)) if command == "view-peers" => {
+            xtask::peers::views::command(&root, options, &mut |text| println!("{text}"))
+        }
         Some((command, options)) if command == "cache-peers" => {
             xtask::peers::caches::command(&root, options, &mut |text| println!("{text}"))
         }

@@ -9,6 +9,7 @@ mod process;
 pub mod queries;
 mod report;
 mod server;
+pub mod views;
 pub mod wide;
 
 use std::num::NonZero;
