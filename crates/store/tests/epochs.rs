@@ -337,6 +337,53 @@ fn what_cannot_be_taken_is_refused_with_a_reason() {
     assert!(none.unwrap_err().to_string().contains("is not regular"));
 }
 
+/// What one request writes is there whatever another one defines or drops at the same time.
+#[test]
+fn databases_are_defined_once() {
+    for round in 0..60 {
+        let simulation = Simulation::new(100 + round);
+        let store = open(&simulation);
+        let barrier = std::sync::Barrier::new(3);
+        let define = || {
+            barrier.wait();
+            store.define_regular(DATABASE, &RegularDefinition::new(MINUTE_NS)).unwrap();
+            write(&store, 5, &[("a", 1)]).unwrap();
+        };
+        std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(define))));
+        write(&store, 6, &[("a", 2), ("b", 3)]).unwrap();
+        let value = |value| EpochCell::Value(EpochValue::Int(value));
+        assert_eq!(read(&store, "a"), [(5, value(1)), (6, value(2))], "round {round}");
+        drop(store);
+        assert_eq!(read(&open(&simulation), "a"), [(5, value(1)), (6, value(2))], "round {round}");
+    }
+}
+
+#[test]
+fn new_names_are_new_series() {
+    let simulation = Simulation::new(6);
+    let options = StoreOptions { series_per_database_max: 3, ..StoreOptions::new("data") };
+    let store = Store::open(simulation.platform(), options.clone()).unwrap();
+    store.define_regular(DATABASE, &RegularDefinition::new(MINUTE_NS)).unwrap();
+    write(&store, 5, &[("a", 1), ("b", 2)]).unwrap();
+    let refused = write(&store, 6, &[("a", 1), ("c", 2), ("d", 3)]).unwrap_err().to_string();
+    assert!(refused.contains("has 2 of the 3 that series_per_database_max allows"), "{refused}");
+    assert_eq!(read(&store, "a").len(), 1, "nothing of it is written");
+    write(&store, 6, &[("a", 1), ("c", 2)]).unwrap();
+    drop(store);
+    let store = Store::open(simulation.platform(), options).unwrap();
+    assert!(write(&store, 7, &[("a", 1), ("e", 2)]).is_err());
+    // Names that become valid earlier, or again, are known.
+    remove(&store, "a", 7).unwrap();
+    write(&store, 7, &[("a", 1), ("c", 2)]).unwrap();
+    write(&store, 1, &[("a", 1), ("b", 2), ("c", 2)]).unwrap();
+    let store = regular(&Simulation::new(7), RegularDefinition::new(MINUTE_NS));
+    let (names, values): (EpochNames, _) = (["a"].into_iter().collect(), EpochColumn::Int(vec![1]));
+    let batch = EpochBatch { time_ns: 0, names: &names, values: &values };
+    let gated = store.write_epoch_gated(DATABASE, &batch, Some(&|_| Err("no more of this account".to_owned())));
+    assert!(gated.unwrap_err().to_string().contains("no more of this account"));
+    assert_eq!(store.name_count(DATABASE).unwrap(), 0);
+}
+
 #[test]
 fn the_largest_are_found_whatever_index_they_had() {
     let simulation = Simulation::new(5);

@@ -5,7 +5,8 @@ use access::scope::Scope;
 use model::{MatchOp, Matcher, TimeRange};
 use query::{Budget, QueryError, RegularSource, TopNames};
 use store::{
-    EpochBatch, EpochNames, EpochRow, EpochValue, EpochWritten, NameRows, NameValidity, RegularDefinition, StoreError,
+    EpochBatch, EpochNames, EpochRow, EpochValue, EpochWritten, NameRows, NameValidity, RegularDefinition, SeriesGate,
+    StoreError,
 };
 
 use crate::{Db, WriteError};
@@ -25,6 +26,16 @@ impl Db {
 
     /// Writes values of an epoch of a regular database; they are on disk when this returns. Names that are not valid become so.
     pub fn write_epoch(&self, database: &str, batch: &EpochBatch<'_>) -> Result<EpochWritten, WriteError> {
+        self.write_epoch_gated(database, batch, None)
+    }
+
+    /// As [`Db::write_epoch`]; names that become valid are new series of the sender, which have to pass its limits.
+    pub fn write_epoch_gated(
+        &self,
+        database: &str,
+        batch: &EpochBatch<'_>,
+        gate: Option<SeriesGate<'_>>,
+    ) -> Result<EpochWritten, WriteError> {
         let ahead_ms_max = i64::try_from(self.ahead_ms_max).unwrap_or(i64::MAX);
         let latest_ns = self.latest_now_ns().saturating_add(ahead_ms_max.saturating_mul(NS_PER_MS));
         if batch.time_ns > latest_ns {
@@ -33,7 +44,7 @@ impl Db {
                 query::time::format(batch.time_ns)
             )));
         }
-        let written = self.store.write_epoch(database, batch);
+        let written = self.store.write_epoch_gated(database, batch, gate);
         self.watch.note(written.as_ref().err());
         Ok(written?)
     }

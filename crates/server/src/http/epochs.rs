@@ -48,8 +48,10 @@ fn write_now(state: &State, mut parts: RequestParts) -> Result<EpochWritten, Api
     reserve_rows(&mut parts.share, Form::Text, &body)?;
     let EpochBody { names, values } = epoch::parse(&body).map_err(ApiError::bad_data)?;
     let batch = EpochBatch { time_ns, names: &names, values: &values };
-    let written = state.db.write_epoch(&database, &batch)?;
-    state.owe_samples(&parts.caller.scope, &parts.tenant, written.written);
+    let (scope, tenant) = (&parts.caller.scope, &parts.tenant);
+    let gate = |count| state.take_new_series(scope, tenant, count);
+    let written = state.db.write_epoch_gated(&database, &batch, Some(&gate))?;
+    state.owe_samples(scope, tenant, written.written);
     Ok(written)
 }
 

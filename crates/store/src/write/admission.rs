@@ -153,6 +153,24 @@ impl Admission {
 }
 
 impl Store {
+    /// Lets new names of a regular database in, which has so many already, or says why not.
+    pub(crate) fn admit_names(&self, to: SeriesTarget<'_>, known: u64, count: u64) -> Result<(), Refusal> {
+        let admission = &self.ingestor.admission;
+        if let Some(reason) = self.ingestor.refusal.read().clone() {
+            admission.refused_by_memory();
+            return Err(Refusal::for_good(RejectionKind::SeriesRefused, reason));
+        }
+        to.pass(count)?;
+        admission.series.lock().insert(to.database, known);
+        let limits = SeriesLimits {
+            per_database_max: self.options.series_per_database_max,
+            per_second_max: self.options.new_series_per_second_max,
+        };
+        // A rate: by a clock that neither stands still nor jumps.
+        let now_ns = i64::try_from(self.platform.clock.monotonic_ns()).unwrap_or(i64::MAX);
+        admission.admit(to.database, count, now_ns, limits)
+    }
+
     /// The limits for new series, after the database's were counted if they must be.
     pub(crate) fn series_limits(&self, database: DatabaseId) -> Result<SeriesLimits, StoreError> {
         let per_database_max = self.options.series_per_database_max;

@@ -179,6 +179,11 @@ impl Store {
         // Makes the database itself durable before the manifest names its number.
         self.flush_all()?;
         let mut databases = self.regular.write();
+        if databases.contains_key(&id) {
+            drop(databases);
+            // Another request made it so meanwhile; it may have epochs by now.
+            return self.define_regular(database, definition);
+        }
         self.commit_epoch_edits(vec![EpochEdit::Define { database: id, definition: *definition }])?;
         databases.insert(id, Arc::new(Regular::new(id, *definition, self.incarnation())));
         Ok(())
@@ -208,7 +213,7 @@ impl Store {
         let mut edits: Vec<EpochEdit> = numbers.iter().map(|number| EpochEdit::Remove { number: *number }).collect();
         edits.push(EpochEdit::Drop { database });
         self.commit_epoch_edits(edits)?;
-        *writer = Writer::default();
+        *writer = Writer { is_dropped: true, ..Writer::default() };
         regular.records.write().clear();
         drop(writer);
         self.regular.write().remove(&database);

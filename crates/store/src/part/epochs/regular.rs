@@ -73,6 +73,8 @@ pub(crate) struct Writer {
     pub(crate) names: Option<Active>,
     /// The last record's.
     pub(crate) sequence: u64,
+    /// Set when the database is dropped: a write that has waited for it is not to begin files again.
+    pub(crate) is_dropped: bool,
 }
 
 /// A regular database. Locks are taken in this order: `work`, `writer`, `names`, `records`; the manifest after them.

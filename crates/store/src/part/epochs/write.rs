@@ -14,6 +14,7 @@ use super::regular::{Active, BlockReader, EpochRecord, Regular, Writer, add_reco
 use crate::manifest::{EpochEdit, EpochFileInfo};
 use crate::retention::policy::length_text;
 use crate::upkeep::health::time_text;
+use crate::write::admission::{SeriesGate, SeriesTarget};
 use crate::{Store, StoreError};
 
 /// Bytes of a file of epochs from which on another one is begun.
@@ -126,6 +127,19 @@ impl Store {
     /// # Errors
     /// [`StoreError::Invalid`] if the database is not regular, or the time, a name or a value cannot be taken; then nothing is written.
     pub fn write_epoch(&self, database: &str, batch: &EpochBatch<'_>) -> Result<EpochWritten, StoreError> {
+        self.write_epoch_gated(database, batch, None)
+    }
+
+    /// As [`Store::write_epoch`]; names that become valid are new series, and have to pass the gate, too.
+    ///
+    /// # Errors
+    /// As [`Store::write_epoch`], and if new series are refused; then nothing is written.
+    pub fn write_epoch_gated(
+        &self,
+        database: &str,
+        batch: &EpochBatch<'_>,
+        gate: Option<SeriesGate<'_>>,
+    ) -> Result<EpochWritten, StoreError> {
         self.log.check()?;
         let regular = self.regular_database(database)?;
         let definition = regular.definition();
@@ -136,7 +150,7 @@ impl Store {
             return Err(out_of_memory(batch.names.len()));
         }
         let bits = to_bits(batch.values, definition.kind);
-        let written = bits.and_then(|bits| self.write_cells(&regular, epoch, batch.names, bits));
+        let written = bits.and_then(|bits| self.write_cells(&regular, (epoch, gate), batch.names, bits));
         memory.give_back(bytes);
         Ok(EpochWritten { time_ns: definition.time_of(epoch), ..written? })
     }
@@ -172,17 +186,18 @@ impl Store {
     fn write_cells(
         &self,
         regular: &Regular,
-        epoch: i64,
+        (epoch, gate): (i64, Option<SeriesGate<'_>>),
         names: &EpochNames,
         bits: Vec<i64>,
     ) -> Result<EpochWritten, StoreError> {
         let mut writer = regular.writer.lock();
+        check_not_dropped(&writer)?;
         let found = regular.names.read().resolve(names.iter(), epoch);
         let mut written = EpochWritten::default();
         let indexes = if found.iter().all(Option::is_some) {
             found.into_iter().flatten().collect()
         } else {
-            written.added = self.add_missing(regular, &mut writer, epoch, names, &found)?;
+            written.added = self.add_missing(regular, &mut writer, (epoch, gate), (names, &found))?;
             let indexes = regular.names.read().resolve(names.iter(), epoch);
             indexes.into_iter().map(Option::unwrap_or_default).collect()
         };
@@ -197,18 +212,27 @@ impl Store {
         Ok(written)
     }
 
-    /// Makes names valid that are not; returns how many.
+    /// Makes names valid that are not, if new series may come in; returns how many.
     fn add_missing(
         &self,
         regular: &Regular,
         writer: &mut Writer,
-        epoch: i64,
-        names: &EpochNames,
-        found: &[Option<u32>],
+        (epoch, gate): (i64, Option<SeriesGate<'_>>),
+        (names, found): (&EpochNames, &[Option<u32>]),
     ) -> Result<u64, StoreError> {
         let mut seen = HashSet::new();
         let missing = names.iter().zip(found).filter(|(_, index)| index.is_none()).map(|(name, _)| name);
         let missing: Vec<&str> = missing.filter(|name| seen.insert(*name)).collect();
+        let (known, new) = {
+            let table = regular.names.read();
+            // A name that becomes valid again, or earlier, is no new one.
+            let new = missing.iter().filter(|name| table.number(name).is_none()).count();
+            (table.names() as u64, new as u64)
+        };
+        if new > 0 {
+            let admitted = self.admit_names(SeriesTarget { database: regular.database, gate }, known, new);
+            admitted.map_err(|refusal| StoreError::Invalid(refusal.reason))?;
+        }
         let planned = regular.names.read().plan_additions(&missing, epoch);
         self.append_names(regular, writer, &planned)?;
         Ok(missing.len() as u64)
@@ -335,6 +359,7 @@ impl Store {
         let regular = self.regular_database(database)?;
         let epoch = regular.definition().epoch_at(time_ns);
         let mut writer = regular.writer.lock();
+        check_not_dropped(&writer)?;
         let last = regular.extent().map_or(i64::MIN, |(_, last)| last);
         let mut seen = HashSet::new();
         let distinct: Vec<&str> = names.iter().filter(|name| seen.insert(*name)).collect();
@@ -347,6 +372,13 @@ impl Store {
         self.append_names(&regular, &mut writer, &planned)?;
         Ok(distinct.len() as u64)
     }
+}
+
+fn check_not_dropped(writer: &Writer) -> Result<(), StoreError> {
+    if writer.is_dropped {
+        return Err(StoreError::Invalid("the database was dropped meanwhile".to_owned()));
+    }
+    Ok(())
 }
 
 /// Leaves what is not there yet.
