@@ -50,9 +50,10 @@ pub fn find_file(text: &str, host: &dyn Host) -> Result<Arc<File>, RrdError> {
 
 /// Imports a file of the host's folder.
 fn adopt(path: &str, bytes: &[u8], host: &dyn Host) -> Result<Arc<File>, RrdError> {
-    host.check_change()?;
+    let identity = host.catalog().patterns().identity(path);
+    host.check_change(&identity.labels)?;
     let rrd = read(bytes)?.rrd;
-    let to = Destination { database: host.database(), path, identity: None, replaces: false };
+    let to = Destination { database: host.database(), path, identity: Some(identity), replaces: false };
     match host.catalog().import(&rrd, &to, host) {
         Ok((file, _)) => Ok(file),
         // Another client was first.
@@ -63,7 +64,7 @@ fn adopt(path: &str, bytes: &[u8], host: &dyn Host) -> Result<Arc<File>, RrdErro
 /// `UPDATE`: its readings wait to be written.
 pub(super) fn update(arguments: &[String], host: &dyn Host, (slot, pending): (u64, &mut Pending)) -> Answered {
     let file = file(arguments, "UPDATE", host)?;
-    host.check_change()?;
+    host.check_change(&file.identity.labels)?;
     let values = arguments.get(1..).unwrap_or_default();
     if values.is_empty() {
         return Err(RrdError::invalid("No values updated."));
@@ -112,11 +113,13 @@ pub(super) fn run(name: &str, arguments: &[String], host: &dyn Host) -> Answered
 
 fn create(arguments: &[String], host: &dyn Host) -> Answered {
     let (path, rest) = arguments.split_first().ok_or_else(|| usage("CREATE"))?;
-    host.check_change()?;
     let path = relative_path(path, host.directory())?;
+    host.check_change(&host.catalog().patterns().identity(&path).labels)?;
     let creation = creation(rest, host.now()).map_err(|error| RrdError::Invalid(format!("RRD Error: {error}")))?;
-    if creation.replaces && host.catalog().file(host.database(), &path).is_ok() {
-        host.check_replace()?;
+    if let Ok(known) = host.catalog().file(host.database(), &path)
+        && creation.replaces
+    {
+        host.check_replace(&known.identity.labels)?;
     }
     let how = (creation.begin, creation.replaces);
     let made = host.catalog().create(host.database(), &path, creation.definition, how);
@@ -126,7 +129,7 @@ fn create(arguments: &[String], host: &dyn Host) -> Answered {
 
 fn tune(arguments: &[String], host: &dyn Host) -> Answered {
     let file = file(arguments, "TUNE", host)?;
-    host.check_change()?;
+    host.check_change(&file.identity.labels)?;
     let changes = changes(arguments.get(1..).unwrap_or_default())?;
     host.catalog().tune(&file, &changes, host, &*host.budget()?)?;
     Ok(Answer::message("RRD tuned OK"))
@@ -216,7 +219,7 @@ fn list(arguments: &[String], host: &dyn Host) -> Answered {
 
 fn suspend(name: &str, arguments: &[String], host: &dyn Host) -> Answered {
     let file = file(arguments, name, host)?;
-    host.check_change()?;
+    host.check_change(&file.identity.labels)?;
     let is_suspended = name == "SUSPEND";
     let was_suspended = file.is_suspended.swap(is_suspended, Ordering::Relaxed);
     let what = match (is_suspended, was_suspended) {
@@ -230,12 +233,9 @@ fn suspend(name: &str, arguments: &[String], host: &dyn Host) -> Answered {
 
 fn suspend_all(name: &str, host: &dyn Host) -> Answer {
     let is_suspended = name == "SUSPENDALL";
-    if let Err(error) = host.check_change() {
-        return error.into();
-    }
     let files = host.catalog().paths(host.database(), "");
-    let changed =
-        files.iter().filter(|file| file.is_suspended.swap(is_suspended, Ordering::Relaxed) != is_suspended).count();
+    let files = files.iter().filter(|file| host.check_change(&file.identity.labels).is_ok());
+    let changed = files.filter(|file| file.is_suspended.swap(is_suspended, Ordering::Relaxed) != is_suspended).count();
     Answer::message(format!("{changed} rrds {}", if is_suspended { "suspend" } else { "resumed" }))
 }
 

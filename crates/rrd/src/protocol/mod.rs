@@ -13,6 +13,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use model::Labels;
 use query::Budget;
 
 pub use commands::{find_file, relative_path};
@@ -43,11 +44,11 @@ pub trait Host: Writer {
     /// Returns whether a file exists for the client.
     fn may_see(&self, file: &File) -> bool;
 
-    /// Fails if the client may not make and change files.
-    fn check_change(&self) -> Result<(), RrdError>;
+    /// Fails if the client may not make or change files with such labels.
+    fn check_change(&self, labels: &Labels) -> Result<(), RrdError>;
 
-    /// Fails if the client may not delete the data of a file that is replaced.
-    fn check_replace(&self) -> Result<(), RrdError>;
+    /// Fails if the client may not delete the data of files with such labels.
+    fn check_replace(&self, labels: &Labels) -> Result<(), RrdError>;
 
     /// The folder that absolute paths are in.
     fn directory(&self) -> Option<&Path>;
@@ -98,6 +99,17 @@ enum Answer {
 impl Answer {
     fn message(message: impl Into<String>) -> Self {
         Self::Lines { message: message.into(), lines: String::new() }
+    }
+
+    /// Bytes that its command has not asked for.
+    fn bytes_unheld(&self, command: &str) -> usize {
+        match self {
+            // Rows are asked for before they are written.
+            _ if command.starts_with("FETCH") => 0,
+            Self::Lines { message, lines } => message.len() + lines.len(),
+            Self::Whole(bytes) => bytes.len(),
+            Self::Error(message) => message.len(),
+        }
     }
 }
 
@@ -198,6 +210,8 @@ impl Session {
         } else {
             answers.write(host);
             let answer = commands::run(&name, arguments, host);
+            // Answers to a read are held until all of its commands have run.
+            let answer = answer.and_then(|answer| host.hold(answer.bytes_unheld(&name)).map(|()| answer));
             answers.list.push((number, answer.unwrap_or_else(Answer::from)));
         }
         true

@@ -70,7 +70,7 @@ fn every_language_gives_the_same_columns() {
     assert_eq!((&data["start"], &data["end"]), (&json!(60), &json!(540)));
 }
 
-const RRD: &str = "<rrd><version>0003</version><step>60</step><lastupdate>1700000160</lastupdate>
+pub(crate) const RRD: &str = "<rrd><version>0003</version><step>60</step><lastupdate>1700000160</lastupdate>
 <ds><name>in</name><type>GAUGE</type><minimal_heartbeat>120</minimal_heartbeat><min>NaN</min><max>NaN</max>
 <last_ds>4</last_ds><value>0</value><unknown_sec>0</unknown_sec></ds>
 <rra><cf>AVERAGE</cf><pdp_per_row>1</pdp_per_row><params><xff>0.5</xff></params>

@@ -35,6 +35,7 @@ mod questdb;
 mod readiness;
 mod redis;
 mod replicas;
+mod rrd;
 mod scraping;
 mod search;
 mod similar;

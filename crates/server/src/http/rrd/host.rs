@@ -8,11 +8,13 @@ use access::grant::Right;
 use access::scope::Scope;
 use ingest::Protocol;
 use ingest::line::{self, Options, Precision};
+use model::Labels;
 use query::{Budget, Stop};
 use rrd::RrdError;
 use rrd::catalog::{Catalog, File, Refused, Writer};
 use rrd::file::{Moment, ROWS_BYTES_MAX};
 use rrd::protocol::Host;
+use tokio::task::AbortHandle;
 
 use crate::error::ApiError;
 use crate::http::body::Share;
@@ -29,13 +31,21 @@ pub(crate) struct RrdHost<'a> {
     directory: Option<&'a Path>,
     /// Memory of what is read and answered.
     share: Mutex<Share>,
+    /// Stops the command under way when its time is up.
+    timer: Mutex<Option<AbortHandle>>,
+}
+
+impl Drop for RrdHost<'_> {
+    fn drop(&mut self) {
+        self.set_timer(None);
+    }
 }
 
 impl<'a> RrdHost<'a> {
     pub(crate) fn new(state: &'a State, database: &str, scope: &Arc<Scope>) -> Self {
         let directory = state.settings.web.rrd.directory.as_deref();
         let share = Mutex::new(state.bodies.share(&state.tenant(database, scope)));
-        Self { state, database: database.to_owned(), scope: scope.clone(), directory, share }
+        Self { state, database: database.to_owned(), scope: scope.clone(), directory, share, timer: Mutex::default() }
     }
 
     fn check(&self, right: Right) -> Result<(), RrdError> {
@@ -43,6 +53,33 @@ impl<'a> RrdHost<'a> {
             return Ok(());
         }
         Err(RrdError::Invalid(format!("the account may not {} the database {:?}", right.name(), self.database)))
+    }
+
+    /// Fails without a right on what has such labels.
+    fn check_labels(&self, right: Right, labels: &Labels) -> Result<(), RrdError> {
+        self.check(right)?;
+        if self.state.db.may(&self.scope, right, &self.database, labels) {
+            return Ok(());
+        }
+        Err(RrdError::Invalid(format!(
+            "the account may {} files of the database {:?} with other labels alone",
+            right.name(),
+            self.database
+        )))
+    }
+
+    /// Has the timer take the place of the one of the command before, which is over.
+    fn set_timer(&self, timer: Option<AbortHandle>) {
+        let before = std::mem::replace(&mut *self.timer.lock().unwrap_or_else(PoisonError::into_inner), timer);
+        if let Some(before) = before {
+            before.abort();
+        }
+    }
+
+    /// The memory of what was answered, to be held until that is sent.
+    pub(crate) fn take_share(&self) -> Share {
+        let none = self.state.bodies.share(&self.state.tenant(&self.database, &self.scope));
+        std::mem::replace(&mut *self.share.lock().unwrap_or_else(PoisonError::into_inner), none)
     }
 
     /// A file by its path, as [`rrd::protocol::find_file`].
@@ -96,12 +133,13 @@ impl Host for RrdHost<'_> {
         let budget = self.state.budget_of(&self.database, &self.scope);
         let (timed, timeout) = (Arc::downgrade(&budget), Duration::from_millis(self.state.settings.query_timeout_ms));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
+            let stopping = runtime.spawn(async move {
                 tokio::time::sleep(timeout).await;
                 if let Some(budget) = timed.upgrade() {
                     budget.stop(Stop::Timeout);
                 }
             });
+            self.set_timer(Some(stopping.abort_handle()));
         }
         Ok(budget)
     }
@@ -112,12 +150,13 @@ impl Host for RrdHost<'_> {
         may(Right::Read) || may(Right::Write)
     }
 
-    fn check_change(&self) -> Result<(), RrdError> {
-        self.check(Right::Write)
+    fn check_change(&self, labels: &Labels) -> Result<(), RrdError> {
+        self.check_labels(Right::Write, labels)?;
+        if self.state.db.has_database(&self.database) { Ok(()) } else { self.check(Right::Create) }
     }
 
-    fn check_replace(&self) -> Result<(), RrdError> {
-        self.check(Right::Admin)
+    fn check_replace(&self, labels: &Labels) -> Result<(), RrdError> {
+        self.check_labels(Right::Admin, labels)
     }
 
     fn directory(&self) -> Option<&Path> {

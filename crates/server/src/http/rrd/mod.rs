@@ -11,6 +11,7 @@ use access::scope::Scope;
 use axum::extract::{Request, State as From};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use model::Labels;
 use query::QueryError;
 use rrd::RrdError;
 use rrd::catalog::{Destination, export_series};
@@ -200,17 +201,20 @@ pub(crate) async fn import(From(state): From<Arc<State>>, request: Request) -> R
     let work = move |state: &State| {
         let database = parts.parameters.database(&parts.headers);
         let host = RrdHost::new(state, &database, &parts.caller.scope);
-        host.check_change()?;
         let replaces = parts.parameters.flag("replace", false)?;
         let path = rrd::protocol::relative_path(parts.parameters.required("path")?, host.directory())?;
-        if replaces && host.catalog().file(&database, &path).is_ok() {
-            host.check_replace()?;
-        }
         let patterns = Patterns::parse(parts.parameters.all("pattern"))?;
-        let identity = parts.parameters.has("pattern").then(|| patterns.identity(&path));
+        let own = parts.parameters.has("pattern").then_some(&patterns);
+        let identity = own.unwrap_or_else(|| host.catalog().patterns()).identity(&path);
+        host.check_change(&identity.labels)?;
+        if let Ok(known) = host.catalog().file(&database, &path)
+            && replaces
+        {
+            host.check_replace(&known.identity.labels)?;
+        }
         let body = unpack(state, &parts.headers, parts.body, (&mut parts.share, Form::Text))?;
         let read = rrd::file::read(&body)?;
-        let to = Destination { database: &database, path: &path, identity, replaces };
+        let to = Destination { database: &database, path: &path, identity: Some(identity), replaces };
         let (file, report) = host.catalog().import(&read.rrd, &to, &host)?;
         let labels: serde_json::Map<_, _> =
             file.identity.labels.iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
@@ -261,8 +265,9 @@ pub(crate) async fn remove(From(state): From<Arc<State>>, request: Request) -> R
     let work = move |state: &State| {
         let database = parts.parameters.database(&parts.headers);
         let host = RrdHost::new(state, &database, &parts.caller.scope);
-        host.check_replace()?;
         let path = rrd::protocol::relative_path(parts.parameters.required("path")?, host.directory())?;
+        let known = host.catalog().file(&database, &path).ok();
+        host.check_replace(known.as_ref().map_or(&Labels::empty(), |file| &file.identity.labels))?;
         if !host.catalog().remove(&database, &path)? {
             return Err(ApiError::not_found(format!("there is no file {path}")));
         }

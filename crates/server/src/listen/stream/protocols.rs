@@ -11,7 +11,7 @@ use ingest::{Protocol, graphite, opentsdb};
 use rrd::protocol::Session;
 
 use crate::error::ApiError;
-use crate::http::body::body_error;
+use crate::http::body::{Share, body_error};
 use crate::http::rrd::host::RrdHost;
 use crate::http::write::influx::line_options;
 use crate::listen::socket::{Peer, Transport};
@@ -43,6 +43,8 @@ pub(crate) struct Served {
     pub(crate) reply: Vec<u8>,
     /// Why the connection ends now, if it does.
     pub(crate) close: Option<Close>,
+    /// The memory of the reply, until it is sent.
+    pub(crate) memory: Option<Share>,
 }
 
 /// Why a connection ends.
@@ -169,12 +171,12 @@ fn serve_opentsdb(state: &State, lines: &[u8], to: &Destination) -> Result<Serve
     for reason in outcome.reasons.iter().take(REPLIES_MAX) {
         let _ = writeln!(reply, "put: illegal argument: {}", reason.text);
     }
-    Ok(Served { reply: reply.into_bytes(), close: commands.exit.then_some(Close::Asked) })
+    Ok(Served { reply: reply.into_bytes(), close: commands.exit.then_some(Close::Asked), memory: None })
 }
 
 /// Commands are answered even if what they name cannot be stored or read.
 fn serve_rrdcached(state: &State, lines: &[u8], scope: &Arc<Scope>, session: &Mutex<Session>) -> Served {
     let host = RrdHost::new(state, &state.settings.web.rrd.database, scope);
     let reply = session.lock().unwrap_or_else(PoisonError::into_inner).serve(lines, &host);
-    Served { reply: reply.bytes, close: reply.ends.then_some(Close::Asked) }
+    Served { reply: reply.bytes, close: reply.ends.then_some(Close::Asked), memory: Some(host.take_share()) }
 }

@@ -275,6 +275,7 @@ impl Connection {
                     return Some("answers not read");
                 }
             }
+            drop(served.memory);
         } else if !served.reply.is_empty() {
             // A client that does not read its answers does not get them.
             let _ = self.stream.try_write(&served.reply);
