@@ -109,7 +109,13 @@ impl State {
 
     /// RRDtool's files. Their documents are read at the first call, which is to be on a thread that may block.
     pub(crate) fn rrd_files(&self) -> &Catalog {
-        self.rrd_files.get_or_init(|| Catalog::open(self.db.clone(), self.settings.web.rrd.patterns.clone()))
+        self.rrd_files.get_or_init(|| {
+            let catalog = Catalog::open(self.db.clone(), self.settings.web.rrd.patterns.clone());
+            for name in catalog.unreadable() {
+                self.tell(|| format!("rrd: the document {name} cannot be read: its file is not there, its rows are"));
+            }
+            catalog
+        })
     }
 
     /// Keeps others from changing pushed groups.

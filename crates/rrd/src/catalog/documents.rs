@@ -54,8 +54,8 @@ pub(super) fn remove(db: &Db, file: &File) -> Result<(), RrdError> {
     db.remove_document(FILE, &name_of(file)).map(drop).map_err(|error| refused(&error))
 }
 
-/// The files of all databases. Documents of databases that were dropped are left out, as are those that cannot be read.
-pub(super) fn read_all(db: &Db) -> Vec<(String, File)> {
+/// The files of all databases, and the names of documents that cannot be read. Those of databases that were dropped are left out.
+pub(super) fn read_all(db: &Db) -> (Vec<(String, File)>, Vec<String>) {
     let definitions: Vec<(String, Arc<Definition>)> = db
         .documents(DEFINITION)
         .into_iter()
@@ -64,24 +64,24 @@ pub(super) fn read_all(db: &Db) -> Vec<(String, File)> {
             Some((name, Arc::new(Definition::from_json(&document).ok()?)))
         })
         .collect();
-    let mut files = Vec::new();
+    let (mut files, mut unreadable) = (Vec::new(), Vec::new());
     for (name, bytes) in db.documents(FILE) {
-        let Ok([database, path]) = serde_json::from_str::<Json>(&name).map_or(Err(()), |name| two_texts(&name)) else {
-            continue;
-        };
-        let Some(file) = read(&bytes, &database, &path, &definitions) else { continue };
-        if db.database_number(&database) == Some(file.database_number) {
-            files.push((database, file));
+        let of_name = serde_json::from_str::<Json>(&name).ok().and_then(|name| two_texts(&name));
+        let found =
+            of_name.and_then(|[database, path]| Some((read(&bytes, &database, &path, &definitions)?, database)));
+        match found {
+            Some((file, database)) if db.database_number(&database) == Some(file.database_number) => {
+                files.push((database, file));
+            }
+            Some(_) => {}
+            None => unreadable.push(name),
         }
     }
-    files
+    (files, unreadable)
 }
 
-fn two_texts(value: &Json) -> Result<[String; 2], ()> {
-    match (value[0].as_str(), value[1].as_str()) {
-        (Some(first), Some(second)) => Ok([first.to_owned(), second.to_owned()]),
-        _ => Err(()),
-    }
+fn two_texts(value: &Json) -> Option<[String; 2]> {
+    Some([value[0].as_str()?.to_owned(), value[1].as_str()?.to_owned()])
 }
 
 fn read(bytes: &[u8], database: &str, path: &str, definitions: &[(String, Arc<Definition>)]) -> Option<File> {

@@ -58,6 +58,7 @@ pub struct Catalog {
     changing: Mutex<()>,
     updates: AtomicU64,
     flushes: AtomicU64,
+    unreadable: Vec<String>,
 }
 
 /// Counts since the server began.
@@ -91,20 +92,25 @@ pub(crate) struct ImportedRows {
 impl Catalog {
     /// Reads the documents of a database.
     pub fn open(db: Arc<Db>, patterns: Patterns) -> Self {
-        let catalog = Self {
+        let (found, unreadable) = documents::read_all(&db);
+        let mut files: HashMap<String, Files> = HashMap::new();
+        for (database, file) in found {
+            files.entry(database).or_default().add(Arc::new(file));
+        }
+        Self {
             db,
             patterns,
-            files: RwLock::default(),
+            files: RwLock::new(files),
             changing: Mutex::new(()),
             updates: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
-        };
-        let mut files: HashMap<String, Files> = HashMap::new();
-        for (database, file) in documents::read_all(&catalog.db) {
-            files.entry(database).or_default().add(Arc::new(file));
+            unreadable,
         }
-        *catalog.files.write() = files;
-        catalog
+    }
+
+    /// Names of documents that could not be read: their files are not there.
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
     }
 
     /// Counts since the server began.
@@ -178,22 +184,24 @@ impl Catalog {
     /// Checks that a file can be made, and deletes the data of the one that it replaces.
     pub(crate) fn prepare(&self, new: &NewFile<'_>, replaces: bool) -> Result<(), RrdError> {
         check_path(new.path)?;
-        match self.file(new.database, new.path) {
-            Ok(_) if !replaces => {
-                return Err(RrdError::Invalid(format!("creating '{}': File exists", new.path)));
-            }
-            Ok(file) => self.delete_rows(&file)?,
-            Err(_) => {}
+        let known = self.file(new.database, new.path).ok();
+        if known.is_some() && !replaces {
+            return Err(RrdError::Invalid(format!("creating '{}': File exists", new.path)));
         }
-        let files = self.files.read();
-        let other = files.get(new.database).and_then(|files| files.by_identity.get(&new.identity));
-        match other.filter(|other| ***other != *new.path) {
-            Some(other) => Err(RrdError::Invalid(format!(
+        if let Some(other) = self.other_of(new) {
+            return Err(RrdError::Invalid(format!(
                 "{} would have the measurement and labels of {other}: give the patterns a {{name}} for what differs",
                 new.path
-            ))),
-            None => Ok(()),
+            )));
         }
+        known.map_or(Ok(()), |file| self.delete_rows(&file))
+    }
+
+    /// The path of another file that has the measurement and labels of one that is made.
+    fn other_of(&self, new: &NewFile<'_>) -> Option<Arc<str>> {
+        let path = self.files.read().get(new.database)?.by_identity.get(&new.identity).cloned()?;
+        // It may have gone with its database.
+        (*path != *new.path && self.file(new.database, &path).is_ok()).then_some(path)
     }
 
     /// Stores the document of a file that was prepared, and makes it known.
@@ -223,6 +231,9 @@ impl Catalog {
 impl Files {
     fn add(&mut self, file: Arc<File>) {
         let path: Arc<str> = file.path.as_str().into();
+        if let Some(before) = self.by_path.get(&path) {
+            self.by_identity.remove(&before.identity);
+        }
         self.by_identity.insert(file.identity.clone(), path.clone());
         if !self.definitions.iter().any(|known| Arc::ptr_eq(known, &file.definition)) {
             self.definitions.push(file.definition.clone());

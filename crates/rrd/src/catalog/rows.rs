@@ -1,8 +1,8 @@
 //! Reading a file's series.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use model::{Cell, MatchOp, Matcher, TimeRange};
+use model::{Cell, METRIC_NAME, MatchOp, Matcher, TimeRange, metric_name};
 use query::plan::{Scan, Selector, TableColumns};
 use query::{Budget, Frame, FrameColumn, Plan};
 
@@ -147,12 +147,30 @@ impl Catalog {
 
     /// Deletes all rows of a file.
     pub(super) fn delete_rows(&self, file: &File) -> Result<(), RrdError> {
-        let name = format!("{}(_.*)?", regex::escape(&file.identity.measurement));
-        let mut matchers = vec![Matcher::new(model::METRIC_NAME, MatchOp::Regex, name)];
-        matchers.extend(file.identity.labels.iter().map(|(name, value)| Matcher::new(name, MatchOp::Equal, value)));
+        let matchers = self.own_series(file)?;
         *file.last_update.lock() = None;
         let deleted = self.db.delete(&file.database, &[matchers], &TimeRange::ALL);
         deleted.map(drop).map_err(|error| RrdError::Refused(error.to_string()))
+    }
+
+    /// What the series of a file satisfy, and no others: other files may have its labels and more, or a measurement that begins as its own does.
+    fn own_series(&self, file: &File) -> Result<Vec<Matcher>, RrdError> {
+        let identity = &file.identity;
+        let imported = file.definition.sources.iter().map(|source| source.name.clone());
+        let fields = imported.chain(Self::reading_fields(file)).chain([STATE_FIELD.to_owned()]);
+        let names = fields.map(|field| regex::escape(&metric_name(&identity.measurement, &field)));
+        let names: BTreeSet<String> = names.collect();
+        let names = names.into_iter().collect::<Vec<_>>().join("|");
+        let mut matchers = vec![Matcher::new(METRIC_NAME, MatchOp::Regex, names)];
+        matchers.extend(identity.labels.iter().map(|(name, value)| Matcher::new(name, MatchOp::Equal, value)));
+        let found =
+            self.db.series(&file.database, std::slice::from_ref(&matchers), TimeRange::ALL, 0, &self.own_budget())?;
+        let is_other =
+            |name: &&str| ![METRIC_NAME, ARCHIVE_LABEL].contains(name) && identity.labels.get(name).is_none();
+        let others: BTreeSet<&str> =
+            found.iter().flat_map(|labels| labels.iter().map(|(name, _)| name).filter(is_other)).collect();
+        matchers.extend(others.into_iter().map(|name| Matcher::new(name, MatchOp::Equal, "")));
+        Ok(matchers)
     }
 }
 

@@ -57,32 +57,47 @@ impl Pending {
         self.lines.len()
     }
 
-    /// Writes what waits; returns what was refused.
+    /// Writes what waits; returns all that was refused.
     pub fn flush(&mut self, writer: &dyn Writer) -> Vec<Refusal> {
-        if self.is_empty() {
-            return Vec::new();
-        }
         let (lines, of_lines) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.of_lines));
-        match writer.write(lines.as_bytes()) {
-            Ok(refused) => {
-                if refused.total > 0 {
-                    of_lines.iter().for_each(|(file, _)| file.forget_last_update());
-                }
-                let refusal = |(line, reason): (u32, String)| {
-                    let (_, number) = of_lines.get((line as usize).checked_sub(1)?)?;
-                    Some(Refusal { number: *number, reason })
-                };
-                refused.lines.into_iter().filter_map(refusal).collect()
-            }
-            Err(error) => {
-                let reason = error.to_string();
-                let refusal = |(file, number): (Arc<File>, u64)| {
-                    file.forget_last_update();
-                    Refusal { number, reason: reason.clone() }
-                };
-                of_lines.into_iter().map(refusal).collect()
-            }
-        }
+        let mut refusals = Vec::new();
+        write_lines(writer, &lines, &of_lines, &mut refusals);
+        refusals
+    }
+}
+
+/// Writes lines, each of which is of a file and has a number of the caller's. Writers tell the first refusals alone: if there are more, both halves
+/// are written again, which changes nothing of what is there.
+fn write_lines(writer: &dyn Writer, lines: &str, of_lines: &[(Arc<File>, u64)], refusals: &mut Vec<Refusal>) {
+    if of_lines.is_empty() {
+        return;
+    }
+    let refused = writer.write(lines.as_bytes()).unwrap_or_else(|error| {
+        let reason = error.to_string();
+        let all = (1..).zip(of_lines).map(|(line, _)| (line, reason.clone()));
+        Refused { total: of_lines.len() as u64, lines: all.collect() }
+    });
+    if refused.total == 0 {
+        return;
+    }
+    of_lines.iter().for_each(|(file, _)| file.forget_last_update());
+    if refused.total > refused.lines.len() as u64 && of_lines.len() > 1 {
+        let (first, second) = of_lines.split_at(of_lines.len() / 2);
+        let bytes = lines.split_inclusive('\n').take(first.len()).map(str::len).sum();
+        let (of_first, of_second) = lines.split_at_checked(bytes).unwrap_or_default();
+        write_lines(writer, of_first, first, refusals);
+        write_lines(writer, of_second, second, refusals);
+        return;
+    }
+    let known = refused.lines.into_iter().filter_map(|(line, reason)| {
+        let (_, number) = of_lines.get((line as usize).checked_sub(1)?)?;
+        Some(Refusal { number: *number, reason })
+    });
+    let before = refusals.len();
+    refusals.extend(known);
+    if refusals.len() == before {
+        let reason = "it was refused".to_owned();
+        refusals.extend(of_lines.iter().map(|(_, number)| Refusal { number: *number, reason: reason.clone() }));
     }
 }
 

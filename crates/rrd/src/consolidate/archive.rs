@@ -78,14 +78,14 @@ pub(super) fn add_points(rrd: &mut Rrd, points: &[f64], elapsed: &Elapsed, sink:
 fn add_point(state: &mut RowState, definition: &ArchiveDefinition, point: f64, (division, elapsed): (&Division, u64)) {
     if division.rows == 0 {
         if point.is_nan() {
-            state.unknown_points += elapsed;
+            state.unknown_points = state.unknown_points.saturating_add(elapsed);
         } else {
             state.value = accumulated(definition.function, state.value, point, elapsed);
         }
         return;
     }
     if point.is_nan() {
-        state.unknown_points += division.to_first;
+        state.unknown_points = state.unknown_points.saturating_add(division.to_first);
     }
     state.secondary = point;
     state.primary = if state.unknown_points as f64 > definition.points as f64 * definition.xff {

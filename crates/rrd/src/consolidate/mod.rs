@@ -106,7 +106,7 @@ impl Updater {
         if interval.steps == 0 {
             for (state, rate) in rrd.states.iter_mut().zip(&self.rates) {
                 if rate.is_nan() {
-                    state.unknown_s += interval.whole.floor() as u64;
+                    state.unknown_s = state.unknown_s.saturating_add(interval.whole.floor() as u64);
                 } else {
                     state.value = if state.value.is_nan() { *rate } else { state.value + rate };
                 }

@@ -6,7 +6,7 @@
 use super::compute;
 use super::{
     Archive, ArchiveDefinition, Consolidation, FORECASTS, Moment, ReadFile, Reading, RowState, Rrd, Source, SourceKind,
-    SourceState, check_definition,
+    SourceState, check_definition, check_last_update,
 };
 use crate::RrdError;
 
@@ -117,7 +117,8 @@ pub fn read_binary(bytes: &[u8]) -> Result<ReadFile, RrdError> {
     let definitions: Vec<ArchiveDefinition> = archives.iter().map(|archive| archive.definition).collect();
     check_definition(step_s, &sources, &definitions)?;
     let seconds = input.word()? as i64;
-    let micros = if version >= 3 { input.word()? as u32 } else { 0 };
+    let micros = if version >= 3 { u32::try_from(input.word()?).unwrap_or(u32::MAX) } else { 0 };
+    check_last_update(Moment { seconds, micros })?;
     let mut states = Vec::with_capacity(sources.len());
     for source in &sources {
         states.push(read_source_state(&mut input, source.kind)?);

@@ -28,6 +28,9 @@ pub const SOURCES_MAX: usize = 1_024;
 /// Archives that a file may have.
 pub const ARCHIVES_MAX: usize = 1_024;
 
+/// Seconds of the last update that a file may name: sums beyond it could overflow.
+const LAST_UPDATE_S_MAX: i64 = 1 << 40;
+
 /// Bytes of a data source's name.
 const NAME_BYTES_MAX: usize = 19;
 
@@ -173,7 +176,7 @@ impl Moment {
 }
 
 /// A data source.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Source {
     /// Its name.
     pub name: String,
@@ -187,6 +190,18 @@ pub struct Source {
     pub max: f64,
     /// The expression of a computed source; empty for others.
     pub expression: String,
+}
+
+impl PartialEq for Source {
+    /// Two limits that are not there are the same.
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = |one: f64, other: f64| one.to_bits() == other.to_bits() || one.is_nan() && other.is_nan();
+        self.name == other.name
+            && (self.kind, self.heartbeat_s) == (other.kind, other.heartbeat_s)
+            && is_same(self.min, other.min)
+            && is_same(self.max, other.max)
+            && self.expression == other.expression
+    }
 }
 
 /// A reading of a source.
@@ -364,6 +379,15 @@ impl Rrd {
     pub fn width_s(&self, archive: &ArchiveDefinition) -> i64 {
         (self.step_s * archive.points) as i64
     }
+}
+
+/// Checks the time of the last update that a file names.
+pub(crate) fn check_last_update(time: Moment) -> Result<(), RrdError> {
+    if (0..LAST_UPDATE_S_MAX).contains(&time.seconds) && time.micros < 1_000_000 {
+        return Ok(());
+    }
+    let Moment { seconds, micros } = time;
+    Err(RrdError::Invalid(format!("the time of the last update, {seconds} s and {micros} µs, is none: it is damaged")))
 }
 
 /// A file as it was read, and what of it was left out.

@@ -5,7 +5,7 @@ use quick_xml::events::Event;
 
 use super::{
     Archive, ArchiveDefinition, Consolidation, FORECASTS, Moment, ROWS_BYTES_MAX, ReadFile, Reading, RowState, Rrd,
-    SOURCES_MAX, Source, SourceKind, SourceState, check_definition,
+    SOURCES_MAX, Source, SourceKind, SourceState, check_definition, check_last_update,
 };
 use crate::{RrdError, number};
 
@@ -168,6 +168,7 @@ impl Document {
         }
         let definitions: Vec<ArchiveDefinition> = rrd.archives.iter().map(|archive| archive.definition).collect();
         check_definition(rrd.step_s, &rrd.sources, &definitions)?;
+        check_last_update(rrd.last_update)?;
         Ok(ReadFile { rrd, notes })
     }
 }
