@@ -270,6 +270,16 @@ impl Db {
         self.store.latest_now_ns()
     }
 
+    /// The time that what deletes by age goes by: no later than there is evidence for.
+    pub fn trusted_now_ns(&self) -> i64 {
+        self.store.trusted_now_ns()
+    }
+
+    /// The sequence id of the last record that was written, by whatever protocol: what is written from now on has later ones.
+    pub fn last_sequence(&self) -> u64 {
+        self.store.last_sequence()
+    }
+
     /// The clock that all of it goes by.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.platform.clock.clone()

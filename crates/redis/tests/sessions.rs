@@ -15,6 +15,7 @@ use thalweg_redis::{Access, Flow, Limits, NewSeriesGate, Right, Service, Session
 struct Account {
     db: Arc<Db>,
     is_signed_in: bool,
+    may_make_series: bool,
 }
 
 impl Access for Account {
@@ -27,6 +28,10 @@ impl Access for Account {
         if self.is_signed_in { Ok(()) } else { Err("wrong".to_owned()) }
     }
 
+    fn sign_out(&mut self) {
+        self.is_signed_in = false;
+    }
+
     fn check(&self, _: Right, database: &str) -> Result<(), String> {
         if database == "redis15" { Err("not this one".to_owned()) } else { Ok(()) }
     }
@@ -36,7 +41,8 @@ impl Access for Account {
     }
 
     fn series_gate(&self, _: &str) -> NewSeriesGate {
-        Box::new(|_| Ok(()))
+        let may_make_series = self.may_make_series;
+        Box::new(move |_| if may_make_series { Ok(()) } else { Err("no more series".to_owned()) })
     }
 
     fn hold_bytes(&mut self, _: usize) -> Result<(), String> {
@@ -76,7 +82,7 @@ impl World {
         let db = Arc::new(Db::open(self.simulation.platform(), DbOptions::new("/data")).unwrap());
         let service = Service::new(db.clone(), Limits { ahead_ms_max: u64::MAX, ..Limits::default() });
         self.session = Some(service.session());
-        self.account = Some(Account { db: db.clone(), is_signed_in: true });
+        self.account = Some(Account { db: db.clone(), is_signed_in: true, may_make_series: true });
         self.service = Some(service);
         self.db = Some(db);
     }
@@ -559,6 +565,122 @@ fn other_languages_see_keys_as_series() {
     // A database that was dropped has no keys.
     assert!(world.db().drop_database("redis1").unwrap());
     check(&mut world, "> DBSIZE\n 0");
+}
+
+#[test]
+fn what_is_not_stored_is_not_answered_as_if_it_was() {
+    let mut world = World::new();
+    world.ask("TS.ADD late 5000 1");
+    world.account.as_mut().unwrap().may_make_series = false;
+    // The late sample has the ones before it appended, which needs a series.
+    let replies = world.ask("TS.ADD new 1000 1\nTS.ADD late 4000 1\nTS.ADD late 6000 1");
+    assert!(replies.lines().all(|reply| reply.starts_with("!ERR")), "{replies}");
+    assert!(world.ask("TS.CREATE made RETENTION 5000").starts_with("!ERR"));
+    check(&mut world, "> KEYS *\n > TS.RANGE late - +\n [late]\n [[5000 1]]");
+    world.account.as_mut().unwrap().may_make_series = true;
+    check(
+        &mut world,
+        "> TS.ADD new 1000 1\n > TS.ADD late 4000 1\n > TS.CREATE made RETENTION 5000\n 1000\n 4000\n OK",
+    );
+    // A time that no sample may have makes no key.
+    assert!(world.ask("TS.ADD never -1 1 RETENTION 7\nTS.ADD never 9223372036854775807 1").starts_with('!'));
+    world.crash();
+    check(&mut world, "> KEYS *\n > TS.RANGE late - +\n [late made new]\n [[4000 1] [5000 1]]");
+    let info = world.ask("TS.INFO made");
+    assert!(info.contains("retentionTime 5000"), "{info}");
+}
+
+#[test]
+fn samples_of_other_protocols_are_read_at_once() {
+    let mut world = World::new();
+    check(
+        &mut world,
+        "> TS.ADD a 1000 1 LABELS room 1\n > TS.ADD old 1000 1 RETENTION 5000\n > TS.GET a\n 1000\n 1000\n [1000 1]",
+    );
+    let lines =
+        "ts,key=a,room=1 value=5 2000000000\nts,key=new,room=2 value=7 3000000000\nts,key=old value=2 9000000000";
+    world.db().write_lines("redis", lines.as_bytes()).unwrap();
+    check(
+        &mut world,
+        "> TS.GET a
+         > TS.MGET FILTER room=1
+         > TS.GET new
+         > TS.RANGE new - +
+         > TS.QUERYINDEX room=2
+         > TS.RANGE old - +
+         [2000 5]
+         [[a [] [2000 5]]]
+         [3000 7]
+         [[3000 7]]
+         [new]
+         [[9000 2]]",
+    );
+    let matchers = [vec![model::Matcher::new("key", model::MatchOp::Equal, "a")]];
+    let range = model::TimeRange::new(1_500_000_000, i64::MAX);
+    world.db().delete("redis", &matchers, &range).unwrap();
+    check(&mut world, "> TS.GET a\n > TS.GET none\n [1000 1]\n !TSDB: the key does not exist");
+}
+
+#[test]
+fn a_sample_that_is_written_again_has_one_value_whatever_labels_its_key_had() {
+    let mut world = World::new();
+    for (key, before, after) in [("a", 1, 9), ("b", 9, 1)] {
+        world.ask(&format!(
+            "TS.ADD {key} 1000 1 LABELS room {before}\nTS.ADD {key} 2000 2\nTS.ALTER {key} LABELS room {after}"
+        ));
+        let replies = world.ask(&format!(
+            "TS.ADD {key} 1000 5 ON_DUPLICATE LAST\nTS.ADD {key} 3000 3\nTS.ADD {key} 2000 9 ON_DUPLICATE SUM"
+        ));
+        assert_eq!(replies, "1000\n3000\n2000");
+        assert_eq!(world.ask(&format!("TS.RANGE {key} - +")), "[[1000 5] [2000 11] [3000 3]]");
+    }
+    world.crash();
+    for key in ["a", "b"] {
+        assert_eq!(world.ask(&format!("TS.ADD {key} 1000 7 ON_DUPLICATE LAST")), "1000");
+        assert_eq!(world.ask(&format!("TS.RANGE {key} - +")), "[[1000 7] [2000 11] [3000 3]]");
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_takes_no_keys() {
+    const YEAR_NS: i64 = 365 * 86_400_000_000_000;
+    let mut world = World::new();
+    check(&mut world, "> TS.ADD a 1 1\n > EXPIRE a 100\n 1\n 1");
+    world.simulation.set_clock_ns(world.simulation.honest_ns() + YEAR_NS);
+    check(&mut world, "> KEYS *\n > TTL a\n [a]\n 100");
+    world.simulation.advance_ns(101_000_000_000);
+    check(&mut world, "> KEYS *\n []");
+}
+
+#[test]
+fn replies_have_bounds() {
+    let mut world = World::new();
+    let adds: Vec<String> = (0..40).map(|number| format!("TS.ADD key:{number} 1 1")).collect();
+    world.ask(&adds.join("\n"));
+    let limits = Limits { ahead_ms_max: u64::MAX, reply_bytes_max: 1_000, ..Limits::default() };
+    world.service = Some(Service::new(world.db.clone().unwrap(), limits));
+    let commands = ["KEYS *"; 20].join("\n");
+    let (replies, _) = world.run(&bytes_of(&format!("MULTI\n{commands}\nTS.ADD key:1 2 2\nEXEC")));
+    assert!(replies.len() < 5_000 && replies.contains("this command was not run"), "{replies}");
+    check(&mut world, "> TS.GET key:1\n [1 1]");
+    let adds: Vec<String> = (2..1_000).map(|time| format!("TS.ADD key:1 {time} 1")).collect();
+    world.ask(&adds.join("\n"));
+    let many = vec!["avg"; 300_000].join(",");
+    let (replies, _) = world.run(&bytes_of(&format!("TS.RANGE key:1 - + AGGREGATION {many} 1")));
+    assert!(replies.starts_with("-ERR") && replies.len() < 1_000, "{}", &replies[..100]);
+}
+
+#[test]
+fn the_settings_that_were_said_last_count_after_a_wrong_clock() {
+    const YEAR_NS: i64 = 365 * 86_400_000_000_000;
+    let mut world = World::new();
+    world.simulation.set_clock_ns(world.simulation.honest_ns() + YEAR_NS);
+    world.ask("TS.CREATE a RETENTION 5000\nTS.CREATE s\nTS.CREATERULE a s AGGREGATION max 10");
+    world.simulation.set_clock_ns(world.simulation.honest_ns());
+    world.ask("TS.ALTER a RETENTION 7000\nDEL s");
+    world.crash();
+    let info = world.ask("TS.INFO a");
+    assert!(info.contains("retentionTime 7000") && info.contains("rules []"), "{info}");
 }
 
 #[derive(Debug, Clone)]

@@ -186,6 +186,7 @@ pub(super) fn reset(executor: &mut Executor<'_>, _: &mut Arguments<'_>) -> Done 
     let session = &mut *executor.session;
     (session.database, session.is_resp3, session.transaction) = (0, false, None);
     session.name.clear();
+    executor.access.sign_out();
     executor.out.set_resp3(false);
     executor.out.simple("RESET");
     Ok(())

@@ -1,13 +1,14 @@
 //! A database with its keys in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use db::TenantMemory;
-use model::METRIC_NAME;
+use model::{Labels, METRIC_NAME};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::CommandError;
+use crate::aggregate::Sample;
 use crate::series::KEY_LABEL;
 use crate::series::catalog::{Catalog, Key, KeySlot, Last};
 use crate::series::rows::{NS_PER_MS, Rows};
@@ -18,6 +19,9 @@ const RENEWAL_MS: i64 = 60_000;
 
 /// Documents that are written again at a time.
 const RENEWED_MAX: usize = 10_000;
+
+/// Keys whose newest samples are looked up one by one; of more, all are.
+const LOOKED_UP_MAX: usize = 64;
 
 /// A database that clients have chosen.
 pub(crate) struct Database {
@@ -33,10 +37,15 @@ pub(crate) struct State {
     number: Option<u32>,
     is_read: bool,
     pub(crate) catalog: Catalog,
+    /// Keys whose settings are to be written: that failed.
+    pub(crate) unsaved: BTreeSet<Arc<str>>,
     /// The first time at which a key goes, milliseconds; the largest if none does.
     next_expiry_ms: i64,
     /// When documents are looked at again that the database's retention would take, milliseconds.
     next_renewal_ms: i64,
+    /// The last record of the log that is known of, and how often others than this protocol have written one.
+    last_sequence: u64,
+    foreign: u64,
     /// Bytes of the catalog that the ledger knows of.
     memory: Arc<TenantMemory>,
     reserved_bytes: u64,
@@ -54,8 +63,11 @@ impl Database {
             number: None,
             is_read: false,
             catalog: Catalog::default(),
+            unsaved: BTreeSet::new(),
             next_expiry_ms: i64::MAX,
             next_renewal_ms: i64::MIN,
+            last_sequence: 0,
+            foreign: 0,
             memory,
             reserved_bytes: 0,
         };
@@ -95,6 +107,7 @@ impl State {
 
     fn clear(&mut self) {
         self.catalog = Catalog::default();
+        self.unsaved.clear();
         self.memory.give_back(self.reserved_bytes);
         (self.reserved_bytes, self.next_expiry_ms, self.is_read) = (0, i64::MAX, false);
     }
@@ -107,21 +120,86 @@ impl State {
             let key = Key { settings, saved_ns: Some(found.saved_ns), ..Key::default() };
             self.put(found.key.into(), key)?;
         }
-        for (labels, (time_ms, value)) in rows.keys()? {
+        self.look_around(rows);
+        self.take_found(rows.keys(None)?)
+    }
+
+    /// Takes in the newest samples of series, and keys that are not known yet.
+    fn take_found(&mut self, found: Vec<(Labels, Sample)>) -> Result<(), CommandError> {
+        let looked_at = self.foreign;
+        for (labels, (time_ms, value)) in found {
             let Some(name) = labels.get(KEY_LABEL) else { continue };
             let last = Last::Sample(time_ms, value);
+            let own = || labels.iter().filter(|(label, _)| *label != KEY_LABEL && *label != METRIC_NAME);
             if let Some(known) = self.catalog.get_mut(name) {
+                let known_labels = known.settings.labels.iter().map(|(label, value)| (&**label, &**value));
+                known.is_divided |= !own().eq(known_labels);
                 if !matches!(known.last, Last::Sample(known_ms, _) if known_ms > time_ms) {
                     known.last = last;
                 }
+                known.looked_at = looked_at;
                 continue;
             }
-            let own = labels.iter().filter(|(label, _)| *label != KEY_LABEL && *label != METRIC_NAME);
-            let labels: BTreeMap<Arc<str>, Arc<str>> = own.map(|(label, value)| (label.into(), value.into())).collect();
+            let labels: BTreeMap<Arc<str>, Arc<str>> =
+                own().map(|(label, value)| (label.into(), value.into())).collect();
             let settings = Settings { labels, ..Settings::default() };
-            self.put(name.into(), Key { settings, last, ..Key::default() })?;
+            self.put(name.into(), Key { settings, last, looked_at, ..Key::default() })?;
         }
         Ok(())
+    }
+
+    /// Notices whether others have written: what is known of newest samples need not be so any more.
+    pub(crate) fn look_around(&mut self, rows: &Rows<'_>) {
+        let last_sequence = rows.db.last_sequence();
+        if last_sequence != self.last_sequence {
+            (self.last_sequence, self.foreign) = (last_sequence, self.foreign + 1);
+        }
+    }
+
+    /// Notes a record with samples of this protocol. If it does not follow the last one, others have written meanwhile.
+    pub(crate) fn note_own(&mut self, sequence: u64) {
+        if sequence <= self.last_sequence {
+            return;
+        }
+        self.foreign += u64::from(sequence > self.last_sequence + 1);
+        self.last_sequence = sequence;
+    }
+
+    /// The name of a key; one that others have made is known from now on.
+    pub(crate) fn find(&mut self, rows: &Rows<'_>, name: &str) -> Result<Arc<str>, CommandError> {
+        if self.catalog.slot(name).is_none() && rows.db.has_database(rows.database) {
+            self.look_around(rows);
+            self.take_found(rows.keys(Some(name))?)?;
+        }
+        self.catalog.name(name).ok_or(super::error::NO_KEY)
+    }
+
+    /// The newest sample of a key, whatever protocol wrote it before others were looked for ([`Self::look_around`]).
+    pub(crate) fn newest(&mut self, rows: &Rows<'_>, name: &str) -> Result<Option<Sample>, CommandError> {
+        let name = self.find(rows, name)?;
+        let looked_at = self.foreign;
+        if let Some(key) = self.catalog.get_mut(&name).filter(|key| key.looked_at != looked_at) {
+            (key.last, key.looked_at) = (Last::Unknown, looked_at);
+        }
+        self.last(rows, &name)
+    }
+
+    /// Looks up the newest samples of some keys, if others may have written them.
+    pub(crate) fn look_up(&mut self, rows: &Rows<'_>, names: &[Arc<str>]) -> Result<(), CommandError> {
+        self.look_around(rows);
+        let looked_at = self.foreign;
+        let is_old = |key: &Key| key.looked_at != looked_at;
+        let old = names.iter().filter(|name| self.catalog.get(name).is_some_and(is_old)).count();
+        if old <= LOOKED_UP_MAX {
+            return names.iter().try_for_each(|name| self.newest(rows, name).map(drop));
+        }
+        let found = rows.keys(None)?;
+        for name in self.catalog.names() {
+            if let Some(key) = self.catalog.get_mut(&name) {
+                (key.last, key.looked_at) = (Last::None, looked_at);
+            }
+        }
+        self.take_found(found)
     }
 
     /// Adds a key, or changes one, once the ledger has room for it.
@@ -137,6 +215,12 @@ impl State {
         self.catalog.put(name, key);
         self.give_back();
         Ok(())
+    }
+
+    /// Removes a key that the database has nothing of.
+    pub(crate) fn forget(&mut self, name: &str) {
+        self.catalog.remove(name);
+        self.give_back();
     }
 
     /// Gives back what the catalog does not take any more.
@@ -162,11 +246,24 @@ impl State {
         }
         self.give_back();
         let documents: Vec<(&str, &Settings)> = changed.iter().map(|(name, settings)| (&**name, settings)).collect();
-        if !documents.is_empty() {
-            let appended = rows.put_documents(&documents, rows.db.latest_now_ns())?;
-            rows.db.commit(&appended)?;
+        if documents.is_empty() {
+            return Ok(());
+        }
+        let saved_ns = self.document_time_ns(rows, documents.iter().map(|(name, _)| *name));
+        let appended = rows.put_documents(&documents, saved_ns)?;
+        rows.db.commit(&appended)?;
+        for (name, _) in &changed {
+            if let Some(key) = self.catalog.get_mut(name) {
+                key.saved_ns = Some(saved_ns);
+            }
         }
         Ok(())
+    }
+
+    /// The time of new documents of some keys: after those that they have, also if the clock was set back, for the newest one counts.
+    pub(crate) fn document_time_ns<'n>(&self, rows: &Rows<'_>, names: impl Iterator<Item = &'n str>) -> i64 {
+        let saved_ns = names.filter_map(|name| self.catalog.get(name)?.saved_ns).max();
+        rows.db.latest_now_ns().max(saved_ns.map_or(i64::MIN, |saved_ns| saved_ns.saturating_add(1)))
     }
 
     /// Changes settings that are no labels; the key with its new settings, which are to be written.

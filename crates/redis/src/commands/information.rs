@@ -34,7 +34,8 @@ pub(super) fn info(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -
     }
     let information = executor.with_rows(|work| {
         let mut state = work.open()?;
-        let last = state.last(work.rows, key)?;
+        state.look_around(work.rows);
+        let last = state.newest(work.rows, key)?;
         let settings = state.catalog.get(key).ok_or(super::error::NO_KEY)?.settings.clone();
         drop(state);
         let oldest_ms = last.map_or(0, |(last_ms, _)| settings.oldest_ms(last_ms)).max(0);

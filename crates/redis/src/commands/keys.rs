@@ -111,8 +111,19 @@ pub(super) fn flush_all(executor: &mut Executor<'_>, arguments: &mut Arguments<'
     Ok(())
 }
 
+/// Bytes of a pattern of names: as many as of a name, of which each may be held against each.
+const PATTERN_BYTES_MAX: usize = 4096;
+
+fn pattern<'a>(arguments: &mut Arguments<'a>) -> Result<&'a [u8], CommandError> {
+    let pattern = arguments.next().ok_or(CommandError::Syntax)?;
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(CommandError::other(format!("ERR a pattern has at most {PATTERN_BYTES_MAX} bytes here")));
+    }
+    Ok(pattern)
+}
+
 pub(super) fn keys(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -> Done {
-    let pattern = arguments.next().unwrap_or_default();
+    let pattern = pattern(arguments)?;
     let names = executor.with_rows(|work| Ok(work.open()?.catalog.names()))?;
     let found: Vec<&Arc<str>> = names.iter().filter(|name| glob_match(pattern, name.as_bytes())).collect();
     executor.out.array(found.len());
@@ -134,7 +145,7 @@ pub(super) fn scan(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -
     let (mut pattern, mut most, mut is_wanted) = (None, 10usize, true);
     while arguments.len() > 0 {
         if arguments.take("MATCH") {
-            pattern = Some(arguments.next().ok_or(CommandError::Syntax)?);
+            pattern = Some(self::pattern(arguments)?);
         } else if arguments.take("COUNT") {
             most = arguments.number("ERR value is not an integer or out of range")?;
             if most == 0 {

@@ -92,6 +92,9 @@ pub trait Access: Send + Sync {
     /// Why not, for people.
     fn sign_in(&mut self, user: &str, password: &str) -> Result<(), String>;
 
+    /// Forgets who has signed in.
+    fn sign_out(&mut self);
+
     /// Lets a command of a database pass.
     ///
     /// # Errors
@@ -338,7 +341,7 @@ impl Executor<'_> {
     }
 
     fn run_transaction(&mut self) -> Result<(), CommandError> {
-        let Some(Transaction { commands, has_failed, .. }) = self.session.transaction.take() else {
+        let Some(Transaction { commands, has_failed, bytes }) = self.session.transaction.take() else {
             return Err(CommandError::series("ERR EXEC without MULTI"));
         };
         if has_failed {
@@ -347,9 +350,25 @@ impl Executor<'_> {
         let database = self.service.database(self.session.database);
         let _alone = database.exclusive.write();
         self.out.array(commands.len());
+        let mut full: Option<String> = None;
         for queued in &commands {
-            if let Err(error) = self.run_command(queued.spec, queued.arguments()) {
+            let begun = self.out.bytes().len();
+            if full.is_none() && begun > self.service.limits.reply_bytes_max {
+                full = Some("ERR the replies of this transaction take too much (reply_bytes_max)".to_owned());
+            }
+            let done = match &full {
+                None => self.run_command(queued.spec, queued.arguments()),
+                Some(why) => Err(CommandError::other(format!("{why}: this command was not run"))),
+            };
+            if let Err(error) = done {
                 self.out.error(&error.to_string());
+            }
+            if full.is_none()
+                && let Err(why) = self.access.hold_bytes(self.out.bytes().len() + bytes)
+            {
+                self.out.truncate(begun);
+                self.out.error(&format!("OOM {why}"));
+                full = Some("OOM there is no memory for more replies".to_owned());
             }
         }
         Ok(())
@@ -375,8 +394,9 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
+    /// The time that keys go by: a clock that jumps takes none.
     fn now_ms(&self) -> i64 {
-        self.rows.db.latest_now_ns() / NS_PER_MS
+        self.rows.db.trusted_now_ns() / NS_PER_MS
     }
 
     /// The keys of the database.

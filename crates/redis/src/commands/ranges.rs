@@ -66,7 +66,10 @@ fn read_range(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>, is_rev
     let key = arguments.key()?;
     let options = OptionsParser::new(arguments, is_reversed, false)?.range;
     let rows = executor.with_rows(|work| {
-        let key = KeyRead::new(work.rows, &mut *work.open()?, key, options.with_latest)?;
+        let mut state = work.open()?;
+        state.look_around(work.rows);
+        let key = KeyRead::new(work.rows, &mut state, key, options.with_latest)?;
+        drop(state);
         key.rows(work, &options)
     })?;
     write_rows(executor.out, &rows);
@@ -94,12 +97,20 @@ fn read_keys(work: &Work<'_>, options: &RangeOptions, keys: &KeyOptions) -> Resu
     let chosen = {
         let mut state = work.open()?;
         let names = state.catalog.select(&keys.filters);
+        let is_timed = |name: &&Arc<str>| {
+            let settings = state.catalog.get(name).map(|key| &key.settings);
+            settings
+                .is_some_and(|settings| settings.retention_ms > 0 || options.with_latest && settings.source.is_some())
+        };
+        let timed: Vec<Arc<str>> = names.iter().filter(is_timed).cloned().collect();
+        state.look_up(work.rows, &timed)?;
         let read = names.iter().map(|name| KeyRead::new(work.rows, &mut state, name, options.with_latest));
         read.collect::<Result<Vec<_>, _>>()?
     };
     let Some((label, reducer)) = &keys.group_by else {
         let mut found = Vec::with_capacity(chosen.len());
         for key in chosen {
+            work.rows.budget.hold_bytes(keys.labels.reply_bytes(&key.labels))?;
             let rows = key.rows(work, options)?;
             if !(rows.is_empty() && keys.leaves_out_empty) {
                 found.push(KeyRows { name: key.name.to_string(), labels: key.labels, sources: Vec::new(), rows });
@@ -203,7 +214,8 @@ pub(super) fn get(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) ->
     }
     let sample = executor.with_rows(|work| {
         let mut state = work.open()?;
-        let last = state.last(work.rows, key)?;
+        state.look_around(work.rows);
+        let last = state.newest(work.rows, key)?;
         let key = KeyRead::new(work.rows, &mut state, key, with_latest)?;
         drop(state);
         key.newest(work.rows, last)
@@ -227,10 +239,14 @@ pub(super) fn mget(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -
     }
     let found = executor.with_rows(|work| {
         let mut state = work.open()?;
+        let names = state.catalog.select(&keys.filters);
+        state.look_up(work.rows, &names)?;
         let mut chosen = Vec::new();
-        for name in state.catalog.select(&keys.filters) {
-            let last = state.last(work.rows, &name)?;
-            chosen.push((KeyRead::new(work.rows, &mut state, &name, with_latest)?, last));
+        for name in names {
+            let last = state.newest(work.rows, &name)?;
+            let key = KeyRead::new(work.rows, &mut state, &name, with_latest)?;
+            work.rows.budget.hold_bytes(keys.labels.reply_bytes(&key.labels))?;
+            chosen.push((key, last));
         }
         drop(state);
         let newest = chosen.into_iter().map(|(key, last)| {

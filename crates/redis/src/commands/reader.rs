@@ -231,8 +231,14 @@ impl KeyOptions {
     }
 }
 
+/// Filters of a command: each is held against every key that the narrowest one chooses.
+const FILTERS_MAX: usize = 1_000;
+
 /// Filters of which one chooses by values.
 pub(super) fn filters(texts: &[String]) -> Result<Vec<Filter>, CommandError> {
+    if texts.len() > FILTERS_MAX {
+        return Err(CommandError::other(format!("TSDB: a command has at most {FILTERS_MAX} filters")));
+    }
     let filters: Option<Vec<Filter>> = texts.iter().map(|text| Filter::parse(text)).collect();
     let filters = filters.ok_or(CommandError::series("TSDB: failed parsing labels"))?;
     if !filters.iter().any(Filter::is_positive) {
@@ -318,11 +324,11 @@ pub(super) struct KeyRead {
 
 impl KeyRead {
     pub(super) fn new(rows: &Rows<'_>, state: &mut State, name: &str, with_latest: bool) -> Result<Self, CommandError> {
-        let shared = state.catalog.name(name).ok_or(NO_KEY)?;
+        let shared = state.find(rows, name)?;
         let settings = state.catalog.get(name).ok_or(NO_KEY)?.settings.clone();
         let oldest_ms = match settings.retention_ms {
             0 => i64::MIN,
-            _ => state.last(rows, name)?.map_or(i64::MIN, |(last_ms, _)| settings.oldest_ms(last_ms)),
+            _ => state.newest(rows, name)?.map_or(i64::MIN, |(last_ms, _)| settings.oldest_ms(last_ms)),
         };
         let source = settings.source.as_ref().filter(|_| with_latest);
         let rule = source.and_then(|source| {
@@ -331,7 +337,7 @@ impl KeyRead {
         });
         let open = match rule {
             None => None,
-            Some((source, rule)) => state.last(rows, &source)?.map(|(last_ms, _)| {
+            Some((source, rule)) => state.newest(rows, &source)?.map(|(last_ms, _)| {
                 let start_ms = rule.buckets().start_of(last_ms);
                 (source, rule, start_ms)
             }),
@@ -379,18 +385,42 @@ impl KeyRead {
     }
 }
 
-/// Bytes that a row takes, with its text in a reply.
+/// Bytes that a row takes, with its text in a reply, and those of each of its values beyond the first.
 const ROW_BYTES: u64 = 96;
+const VALUE_BYTES: u64 = 40;
+
+fn row_bytes(options: &RangeOptions) -> u64 {
+    let values = options.buckets.as_ref().map_or(1, |buckets| buckets.aggregators.len()) as u64;
+    ROW_BYTES + values.saturating_sub(1).saturating_mul(VALUE_BYTES)
+}
+
+/// Bytes of a label in a reply beside its name and its value.
+const LABEL_BYTES: u64 = 32;
+
+impl ShownLabels {
+    /// Bytes that the labels of a key take in a reply.
+    pub(super) fn reply_bytes(&self, labels: &BTreeMap<Arc<str>, Arc<str>>) -> u64 {
+        let bytes = |name: &str, value: Option<&Arc<str>>| {
+            LABEL_BYTES + name.len() as u64 + value.map_or(0, |value| value.len()) as u64
+        };
+        match self {
+            Self::None => 0,
+            Self::All => labels.iter().map(|(name, value)| bytes(name, Some(value))).sum(),
+            Self::These(names) => names.iter().map(|name| bytes(name, labels.get(name.as_str()))).sum(),
+        }
+    }
+}
 
 fn rows_of(work: &Work<'_>, samples: Vec<Sample>, options: &RangeOptions) -> Result<Vec<Row>, CommandError> {
     let budget = work.rows.budget;
+    let row_bytes = row_bytes(options);
     let Some(buckets) = &options.buckets else {
-        budget.hold_bytes(samples.len() as u64 * ROW_BYTES)?;
+        budget.hold_bytes((samples.len() as u64).saturating_mul(row_bytes))?;
         return Ok(samples.into_iter().map(|(time_ms, value)| Row { time_ms, values: vec![value] }).collect());
     };
     let (first, last) = (samples.first(), samples.last());
     let between = first.zip(last).map_or(0, |((first_ms, _), (last_ms, _))| buckets.rows_between(*first_ms, *last_ms));
     let most = if buckets.with_empty { between } else { between.min(samples.len() as u64) };
-    budget.hold_bytes(most.saturating_mul(ROW_BYTES))?;
+    budget.hold_bytes(most.saturating_mul(row_bytes))?;
     Ok(buckets.rows(&samples))
 }

@@ -87,21 +87,27 @@ fn add_one(writer: &mut Writer<'_>, arguments: &mut Arguments<'_>) -> Result<i64
     let key = arguments.key()?;
     let time = TimeArgument::parse(arguments.next().ok_or(CommandError::Syntax)?)?;
     let value = value(arguments.next().ok_or(CommandError::Syntax)?)?;
+    let time_ms = time.ms(writer.now_ms);
     let (slot, on_duplicate) = if arguments.len() == 0 {
-        (ensure(writer, key, Options::default)?, None)
+        (ensure(writer, (key, time_ms), Options::default)?, None)
     } else {
         let options = Options::parse(arguments)?;
         let on_duplicate = options.on_duplicate;
-        (ensure(writer, key, || options)?, on_duplicate)
+        (ensure(writer, (key, time_ms), || options)?, on_duplicate)
     };
-    writer.add(slot, (time.ms(writer.now_ms), value), on_duplicate)
+    writer.add(slot, (time_ms, value), on_duplicate)
 }
 
-/// Where a key is, which is made if it is not there.
-fn ensure(writer: &mut Writer<'_>, key: &str, options: impl FnOnce() -> Options) -> Result<KeySlot, CommandError> {
+/// Where a key is, which is made if it is not there and may have a sample of the time.
+fn ensure(
+    writer: &mut Writer<'_>,
+    (key, time_ms): (&str, i64),
+    options: impl FnOnce() -> Options,
+) -> Result<KeySlot, CommandError> {
     if let Ok(slot) = writer.slot(key) {
         return Ok(slot);
     }
+    writer.check_time(time_ms)?;
     writer.create(key, options().settings(), true)?;
     writer.slot(key)
 }
@@ -168,7 +174,7 @@ fn increment_by(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>, sign
     let time_ms = executor.with_rows(|work| {
         work.write(|writer| {
             let time_ms = options.timestamp.map_or(writer.now_ms, |time| time.ms(writer.now_ms));
-            let slot = ensure(writer, key, || options)?;
+            let slot = ensure(writer, (key, time_ms), || options)?;
             writer.increment(slot, (time_ms, sign * by))
         })
     })?;

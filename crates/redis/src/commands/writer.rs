@@ -30,6 +30,12 @@ pub(crate) struct Writer<'a> {
     pub(crate) appended: &'a mut Vec<Appended>,
     samples: Vec<PendingSample>,
     documents: BTreeSet<Arc<str>>,
+    /// Times that were written again of keys which may have samples in several series.
+    rewritten: Vec<(KeySlot, i64)>,
+    /// Keys that were made.
+    created: Vec<Arc<str>>,
+    /// Why samples that commands have added are not stored.
+    failed: Option<CommandError>,
     /// Times of samples of keys with rules.
     touched: BTreeMap<Arc<str>, BTreeSet<i64>>,
     /// The oldest time that the database keeps.
@@ -50,6 +56,7 @@ impl<'a> Writer<'a> {
         appended: &'a mut Vec<Appended>,
     ) -> Self {
         let now_ns = rows.db.latest_now_ns();
+        let documents = std::mem::take(&mut state.unsaved);
         let retention_ns = rows.db.policy(rows.database).map_or(0, |policy| policy.retention_ns);
         let oldest_ms = if retention_ns > 0 { now_ns.saturating_sub(retention_ns) / NS_PER_MS } else { i64::MIN };
         Self {
@@ -59,7 +66,10 @@ impl<'a> Writer<'a> {
             now_ms: now_ns / NS_PER_MS,
             appended,
             samples: Vec::new(),
-            documents: BTreeSet::new(),
+            documents,
+            rewritten: Vec::new(),
+            created: Vec::new(),
+            failed: None,
             touched: BTreeMap::new(),
             oldest_ms,
         }
@@ -89,6 +99,7 @@ impl<'a> Writer<'a> {
         let needs_document = !has_sample || settings != Settings { labels, ..Settings::default() };
         let name: Arc<str> = name.into();
         self.state.put(name.clone(), Key { settings, last: Last::None, ..Key::default() })?;
+        self.created.push(name.clone());
         if needs_document {
             self.documents.insert(name);
         }
@@ -102,7 +113,7 @@ impl<'a> Writer<'a> {
         change(&mut key.settings);
         if key.settings.labels != labels {
             // Its samples have other labels from now on.
-            key.token = None;
+            (key.token, key.is_divided) = (None, true);
         }
         self.state.put(name.clone(), key)?;
         self.documents.insert(name);
@@ -163,7 +174,8 @@ impl<'a> Writer<'a> {
         self.push(slot, (time_ms, value))
     }
 
-    fn check_time(&self, time_ms: i64) -> Result<(), CommandError> {
+    /// Refuses times that no sample may have.
+    pub(crate) fn check_time(&self, time_ms: i64) -> Result<(), CommandError> {
         let newest_ms = self.now_ms.saturating_add(i64::try_from(self.limits.ahead_ms_max).unwrap_or(i64::MAX));
         if !(0..=TIME_MS_MAX).contains(&time_ms) {
             return Err(CommandError::series("TSDB: invalid timestamp"));
@@ -185,6 +197,7 @@ impl<'a> Writer<'a> {
             return Ok(Some(last.1));
         }
         self.append()?;
+        self.settle_rewritten()?;
         let name = self.state.catalog.name_at(slot).ok_or(NO_KEY)?;
         let found = self.rows.samples(name, time_ms, time_ms)?;
         Ok(found.first().map(|(_, value)| *value))
@@ -195,6 +208,9 @@ impl<'a> Writer<'a> {
         let (has_rules, last) = (!key.settings.rules.is_empty(), key.last);
         if !matches!(key.last, Last::Sample(last_ms, _) if last_ms > time_ms) {
             key.last = Last::Sample(time_ms, value);
+        }
+        if key.is_divided && matches!(last, Last::Sample(last_ms, _) if time_ms <= last_ms) {
+            self.rewritten.push((slot, time_ms));
         }
         if has_rules && let Some(name) = self.state.catalog.name_at(slot) {
             let touched = self.touched.entry(name.clone()).or_default();
@@ -207,9 +223,35 @@ impl<'a> Writer<'a> {
         Ok(time_ms)
     }
 
-    /// Appends what is pending, and what rules make of it.
+    /// Appends what is pending, and what rules make of it. After an error none of the commands may be answered as if it was done.
     pub(crate) fn flush(&mut self) -> Result<(), CommandError> {
+        let done = self.flush_all();
+        if done.is_err() {
+            self.undo();
+        }
+        done
+    }
+
+    /// Forgets what is not stored: keys that were made and have no series. Settings of others are written with what is written next.
+    fn undo(&mut self) {
+        forget_newest(self.state, &std::mem::take(&mut self.samples));
+        for name in std::mem::take(&mut self.created) {
+            let Some(key) = self.state.catalog.get_mut(&name) else { continue };
+            if key.token.is_some() || key.saved_ns.is_some() {
+                key.last = Last::Unknown;
+            } else {
+                self.state.forget(&name);
+            }
+        }
+        self.state.unsaved = std::mem::take(&mut self.documents);
+    }
+
+    fn flush_all(&mut self) -> Result<(), CommandError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         self.append()?;
+        self.settle_rewritten()?;
         let touched = std::mem::take(&mut self.touched);
         for (name, times) in touched {
             for rule in self.key(&name)?.settings.rules.clone() {
@@ -220,36 +262,47 @@ impl<'a> Writer<'a> {
         self.put_documents()
     }
 
+    /// Deletes what keys have in series of labels before at times that were written again, once what was written is sure to stay.
+    fn settle_rewritten(&mut self) -> Result<(), CommandError> {
+        for (slot, time_ms) in std::mem::take(&mut self.rewritten) {
+            self.appended.iter().try_for_each(|appended| self.rows.db.commit(appended))?;
+            let (name, key) = (self.state.catalog.name_at(slot).ok_or(NO_KEY)?, self.key_at(slot)?);
+            self.rows.delete_divided(name, &key.settings, time_ms)?;
+        }
+        Ok(())
+    }
+
     fn put_documents(&mut self) -> Result<(), CommandError> {
-        let names = std::mem::take(&mut self.documents);
+        let names = &self.documents;
         let known = names.iter().filter_map(|name| Some((&**name, &self.state.catalog.get(name)?.settings)));
         let documents: Vec<(&str, &Settings)> = known.collect();
         if documents.is_empty() {
             return Ok(());
         }
-        let now_ns = self.rows.db.latest_now_ns();
+        let now_ns = self.state.document_time_ns(self.rows, documents.iter().map(|(name, _)| *name));
         self.appended.push(self.rows.put_documents(&documents, now_ns)?);
-        for name in &names {
-            if let Some(key) = self.state.catalog.get_mut(name) {
+        for name in std::mem::take(&mut self.documents) {
+            if let Some(key) = self.state.catalog.get_mut(&name) {
                 key.saved_ns = Some(now_ns);
             }
         }
         Ok(())
     }
 
-    /// Appends pending samples. If that fails, nothing is known of their keys' newest ones.
+    /// Appends pending samples. If that fails, nothing is known of their keys' newest ones, and all commands of this writer have failed: some of
+    /// them may have been answered already.
     fn append(&mut self) -> Result<(), CommandError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let samples = std::mem::take(&mut self.samples);
         if samples.is_empty() {
             return Ok(());
         }
         let done = self.append_samples(&samples);
-        if done.is_err() {
-            for sample in &samples {
-                if let Some(key) = self.state.catalog.at_mut(sample.key) {
-                    key.last = Last::Unknown;
-                }
-            }
+        if let Err(error) = &done {
+            forget_newest(self.state, &samples);
+            self.failed = Some(error.clone());
         }
         done
     }
@@ -309,7 +362,10 @@ impl<'a> Writer<'a> {
             appender.sample(token, sample.time_ms.saturating_mul(NS_PER_MS), sample.value)?;
         }
         let done = appender.append(None)?;
+        self.state.note_own(done.sequence);
         if done.beyond_retention + done.folded > 0 {
+            // The others of them are there, and may be read.
+            self.appended.push(done);
             return Err(TOO_OLD);
         }
         let is_stale = |sample: &&PendingSample| {
@@ -362,6 +418,15 @@ impl<'a> Writer<'a> {
             self.follow(source, &rule, &BTreeSet::from([from_ms, to_ms]))?;
         }
         Ok(())
+    }
+}
+
+/// Has the newest samples of the keys of some looked up again.
+fn forget_newest(state: &mut State, samples: &[PendingSample]) {
+    for sample in samples {
+        if let Some(key) = state.catalog.at_mut(sample.key) {
+            key.last = Last::Unknown;
+        }
     }
 }
 

@@ -33,6 +33,10 @@ pub struct Key {
     pub token: Option<Token>,
     /// Its newest sample.
     pub last: Last,
+    /// How often others had written when that was looked up.
+    pub looked_at: u64,
+    /// True if it may have samples in series with labels that it had before.
+    pub is_divided: bool,
     /// When its document was written, nanoseconds since the Unix epoch; `None` if it has none.
     pub saved_ns: Option<i64>,
 }

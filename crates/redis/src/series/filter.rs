@@ -10,7 +10,7 @@ pub struct Filter {
     pub label: String,
     /// True for `!=`.
     pub is_negated: bool,
-    /// Its values; none: that there is no such label.
+    /// Its values, sorted; none: that there is no such label.
     pub values: Vec<String>,
 }
 
@@ -23,11 +23,12 @@ impl Filter {
         if label.is_empty() {
             return None;
         }
-        let values = match rest.strip_prefix('(') {
+        let mut values = match rest.strip_prefix('(') {
             Some(list) => values(list.strip_suffix(')')?)?,
             None if rest.is_empty() => Vec::new(),
             None => vec![unquoted(rest)?],
         };
+        values.sort_unstable();
         Some(Self { label: label.to_owned(), is_negated, values })
     }
 
@@ -42,7 +43,7 @@ impl Filter {
         let holds = if self.values.is_empty() {
             found.is_none()
         } else {
-            found.is_some_and(|value| self.values.iter().any(|wanted| **wanted == **value))
+            found.is_some_and(|value| self.values.binary_search_by(|wanted| wanted.as_str().cmp(value)).is_ok())
         };
         holds != self.is_negated
     }

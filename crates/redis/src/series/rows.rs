@@ -45,6 +45,16 @@ fn matchers(table: &str, key: Option<&str>) -> Vec<Matcher> {
     std::iter::once(of_table).chain(of_key).collect()
 }
 
+/// The samples of all keys, or of one.
+fn scan(key: Option<&str>) -> Scan {
+    let mut scan = Scan::of_table(TABLE);
+    scan.selectors.extend(key.map(|key| {
+        let (name, values) = (KEY_LABEL.to_owned(), vec![key.to_owned()]);
+        Selector { name, op: MatchOp::Equal, values }
+    }));
+    scan
+}
+
 /// The labels of a key's samples.
 fn series_labels(key: &str, settings: &Settings) -> Result<Labels, StoreError> {
     let own = settings.labels.iter().map(|(name, value)| (&**name, &**value));
@@ -71,10 +81,7 @@ impl Rows<'_> {
 
     /// The newest sample of a key.
     pub fn last(&self, key: &str) -> Result<Option<Sample>, QueryError> {
-        let mut scan = Scan::of_table(TABLE);
-        let (name, values) = (KEY_LABEL.to_owned(), vec![key.to_owned()]);
-        scan.selectors.push(Selector { name, op: MatchOp::Equal, values });
-        let frames = self.last_rows(scan)?;
+        let frames = self.last_rows(scan(Some(key)))?;
         Ok(frames.iter().filter_map(last_sample).max_by_key(|(time_ms, _)| *time_ms))
     }
 
@@ -83,9 +90,10 @@ impl Rows<'_> {
         Ok(self.db.run_plan(self.database, &plan, self.budget)?.frames)
     }
 
-    /// The keys that have samples, with their labels and their newest sample; a key whose labels were changed is there several times.
-    pub(crate) fn keys(&self) -> Result<Vec<(Labels, Sample)>, QueryError> {
-        let frames = self.last_rows(Scan::of_table(TABLE))?;
+    /// The keys that have samples, or one of them, with their labels and their newest sample; a key whose labels were changed is there several
+    /// times.
+    pub(crate) fn keys(&self, key: Option<&str>) -> Result<Vec<(Labels, Sample)>, QueryError> {
+        let frames = self.last_rows(scan(key))?;
         Ok(frames.into_iter().filter_map(|frame| last_sample(&frame).map(|sample| (frame.labels, sample))).collect())
     }
 
@@ -131,10 +139,23 @@ impl Rows<'_> {
 
     /// Deletes a key's samples between two times, both included.
     pub(crate) fn delete_samples(&self, key: &str, from_ms: i64, to_ms: i64) -> Result<(), StoreError> {
-        // A sample that another language wrote may have nanoseconds beyond its milliseconds.
-        let end_ns = to_ms.saturating_add(1).saturating_mul(NS_PER_MS).saturating_sub(1);
-        let range = TimeRange::new(from_ms.saturating_mul(NS_PER_MS), end_ns);
+        let range = millisecond_range(from_ms, to_ms);
         self.db.delete(self.database, &[matchers(TABLE, Some(key))], &range).map(drop)
+    }
+
+    /// Deletes what a key has at a time in series with other labels than its own.
+    pub(crate) fn delete_divided(&self, key: &str, settings: &Settings, time_ms: i64) -> Result<(), QueryError> {
+        let own = series_labels(key, settings)?.with(METRIC_NAME, TABLE);
+        let found = self.db.samples(self.database, &matchers(TABLE, Some(key)), (time_ms, time_ms), self.budget)?;
+        let others = found.iter().map(|series| &series.labels).filter(|labels| **labels != own);
+        for labels in others {
+            let equal = labels.iter().map(|(name, value)| Matcher::new(name, MatchOp::Equal, value));
+            let missing = own.iter().filter(|(name, _)| labels.get(name).is_none());
+            let absent = missing.map(|(name, _)| Matcher::new(name, MatchOp::Equal, ""));
+            let matchers: Vec<Matcher> = equal.chain(absent).collect();
+            self.db.delete(self.database, &[matchers], &millisecond_range(time_ms, time_ms))?;
+        }
+        Ok(())
     }
 
     /// Deletes keys with all that they have.
@@ -143,6 +164,12 @@ impl Rows<'_> {
             keys.iter().flat_map(|key| [matchers(TABLE, Some(key)), documents_of(key)]).collect();
         self.db.delete(self.database, &sets, &TimeRange::ALL).map(drop)
     }
+}
+
+/// The time between two milliseconds, both included: a sample that another language wrote may have nanoseconds beyond its milliseconds.
+const fn millisecond_range(from_ms: i64, to_ms: i64) -> TimeRange {
+    let end_ns = to_ms.saturating_add(1).saturating_mul(NS_PER_MS).saturating_sub(1);
+    TimeRange { start_ns: from_ms.saturating_mul(NS_PER_MS), end_ns }
 }
 
 /// The sample of a frame's first row.

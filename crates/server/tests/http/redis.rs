@@ -73,6 +73,8 @@ fn clients_of_redis_may_do_what_their_accounts_may() {
     assert_eq!(client.ask(&format!("AUTH {narrowed}")), "+OK");
     assert_eq!(client.ask("SELECT 0"), "+OK");
     assert!(client.ask("TS.GET a").starts_with("-NOPERM the rights of this account are narrowed by labels"));
+    assert_eq!(client.ask("RESET"), "+RESET");
+    assert_eq!(client.ask("TS.GET a"), "-NOAUTH Authentication required.");
     let mut alice = Client::new(&guarded.server);
     assert!(alice.ask("HELLO 3").starts_with("-NOAUTH"));
     assert_eq!(alice.ask("HELLO 3 AUTH alice pass"), "%7");

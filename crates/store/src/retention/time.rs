@@ -23,6 +23,11 @@ impl Store {
         self.retention.trusted_time.unbounded_ns(now).max(now.wall_ns)
     }
 
+    /// The sequence id of the last record of the log: what is written from now on has later ones.
+    pub fn last_sequence(&self) -> u64 {
+        self.log.last_sequence()
+    }
+
     /// How often the wall clock jumped since the folder was opened.
     pub fn clock_jumps(&self) -> u64 {
         self.retention.trusted_time.jumps_total()

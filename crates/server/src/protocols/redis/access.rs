@@ -30,8 +30,9 @@ pub(super) struct Account {
 impl Account {
     /// The owner of the client's certificate, if it has one; else the client signs in.
     pub(super) fn new(state: Arc<State>, peer: Peer) -> Self {
-        let client = state.connected_caller(&peer).map(|caller| state.sign_in.client(&caller));
-        Self { state, peer, client, replies: None }
+        let mut account = Self { state, peer, client: None, replies: None };
+        redis::Access::sign_out(&mut account);
+        account
     }
 
     fn scope(&self) -> Option<Arc<Scope>> {
@@ -78,6 +79,10 @@ impl redis::Access for Account {
         self.state.sign_in.audit.note(self.state.db.now_ns(), Event::SignedIn, actor, "redis");
         self.client = Some(self.state.sign_in.client(&caller));
         Ok(())
+    }
+
+    fn sign_out(&mut self) {
+        self.client = self.state.connected_caller(&self.peer).map(|caller| self.state.sign_in.client(&caller));
     }
 
     fn check(&self, right: redis::Right, database: &str) -> Result<(), String> {
