@@ -47,7 +47,7 @@ impl World {
 
     fn last_s(&self, path: &str) -> i64 {
         let catalog = self.catalog();
-        catalog.last_update(&*catalog.file("default", path).unwrap()).unwrap().seconds - BEGIN.seconds
+        catalog.last_update(&catalog.file("default", path).unwrap()).unwrap().seconds - BEGIN.seconds
     }
 }
 

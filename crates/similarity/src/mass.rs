@@ -70,53 +70,70 @@ impl Mass {
         &self.pattern
     }
 
-    /// The distance to every window of a series, by where it begins; infinity where there is none.
-    pub fn distances(&mut self, series: &[f64]) -> Vec<f64> {
+    /// The distance to every window of a series, by where it begins; infinity where there is none. `check` is asked whether to go on.
+    ///
+    /// # Errors
+    /// What `check` gives.
+    pub fn distances<E>(&mut self, series: &[f64], check: &dyn Fn() -> Result<(), E>) -> Result<Vec<f64>, E> {
         let width = self.pattern.width();
+        check()?;
         let moments = moments_of_windows(series, width);
-        if width < WIDTH_MIN || moments.len() < width / 4 || self.pattern.is_constant() && self.pattern.is_normalised()
-        {
-            return series.windows(width).map(|window| self.pattern.distance(window, f64::INFINITY)).collect();
+        if self.pattern.is_constant() && self.pattern.is_normalised() {
+            let distance = |moments: &Moments| {
+                if moments.is_defined() { constant_distance(true, moments.is_constant(), width) } else { f64::INFINITY }
+            };
+            return Ok(moments.iter().map(distance).collect());
         }
+        let mut direct = Direct { check, left: 0 };
         let mut distances = Vec::with_capacity(moments.len());
+        if width < WIDTH_MIN || moments.len() < width / 4 {
+            for window in series.windows(width) {
+                direct.note(width)?;
+                distances.push(self.pattern.distance(window, f64::INFINITY));
+            }
+            return Ok(distances);
+        }
         // A block's first windows lie in the one before: so many of its products are whole.
         let whole = self.block - width + 1;
         for (number, of_windows) in moments.chunks(whole).enumerate() {
             let first = number * whole;
+            check()?;
             let error = self.multiply(series.get(first..).unwrap_or_default());
             let products = self.values.get(width - 1..).unwrap_or_default();
             for (offset, (moments, product)) in of_windows.iter().zip(products).enumerate() {
-                let window = || series.get(first + offset..first + offset + width).unwrap_or_default();
-                distances.push(self.distance(*moments, *product, error, window));
+                let distance = match self.distance(*moments, *product, error) {
+                    Some(distance) => distance,
+                    None => {
+                        direct.note(width)?;
+                        let window = series.get(first + offset..first + offset + width).unwrap_or_default();
+                        self.pattern.distance(window, f64::INFINITY)
+                    }
+                };
+                distances.push(distance);
             }
         }
-        distances
+        Ok(distances)
     }
 
-    /// The distance to a window, given the product and how far off that may be.
-    fn distance<'s>(&self, moments: Moments, product: f64, error: f64, window: impl Fn() -> &'s [f64]) -> f64 {
+    /// The distance to a window, given the product and how far off that may be; `None` if it has to be computed directly.
+    fn distance(&self, moments: Moments, product: f64, error: f64) -> Option<f64> {
         let count = self.pattern.width() as f64;
         let Moments { mean, deviation } = moments;
         if !moments.is_defined() {
-            return f64::INFINITY;
+            return Some(f64::INFINITY);
         }
         if !self.pattern.is_normalised() {
             let of_pattern = self.pattern.squares() - count * self.shift * self.shift;
             let of_window = count * (deviation * deviation + (mean - self.shift).powi(2));
             let squared = of_pattern + of_window - 2.0 * product;
             let rounding = error + 1e-15 * (self.pattern.squares() + of_window);
-            if squared < rounding / CORRELATION_ERROR {
-                return self.pattern.distance(window(), f64::INFINITY);
-            }
-            return squared.sqrt();
+            return (squared >= rounding / CORRELATION_ERROR).then(|| squared.sqrt());
         }
         if moments.is_constant() {
-            return constant_distance(false, true, self.pattern.width());
+            return Some(constant_distance(false, true, self.pattern.width()));
         }
-        if error > CORRELATION_ERROR * count * deviation {
-            return self.pattern.distance(window(), f64::INFINITY);
-        }
-        crate::distance_of(product / (count * deviation), self.pattern.width())
+        let is_good = error <= CORRELATION_ERROR * count * deviation;
+        is_good.then(|| crate::distance_of(product / (count * deviation), self.pattern.width()))
     }
 
     /// Leaves the products of the pattern with the windows that end in a block of a series; returns how far off they may be.
@@ -146,6 +163,27 @@ impl Mass {
     }
 }
 
+/// Values that are compared directly until it is asked whether to go on.
+const DIRECT_VALUES: usize = 1 << 22;
+
+/// Counts values that are compared directly: that takes long where there are many.
+pub(crate) struct Direct<'c, E> {
+    pub(crate) check: &'c dyn Fn() -> Result<(), E>,
+    pub(crate) left: usize,
+}
+
+impl<E> Direct<'_, E> {
+    /// Notes that so many are compared next.
+    pub(crate) fn note(&mut self, values: usize) -> Result<(), E> {
+        if let Some(left) = self.left.checked_sub(values) {
+            self.left = left;
+            return Ok(());
+        }
+        self.left = DIRECT_VALUES;
+        (self.check)()
+    }
+}
+
 /// Values that are transformed at once.
 const fn block_of(width: usize, series_values: usize) -> usize {
     let (wide, least) = ((width * BLOCK_WIDTHS).next_power_of_two(), BLOCK_MIN);
@@ -168,9 +206,13 @@ mod tests {
 
     use super::*;
 
+    fn distances(pattern: &Pattern, series: &[f64]) -> Vec<f64> {
+        Mass::new(pattern.clone(), series.len()).distances(series, &|| Ok::<_, ()>(())).unwrap()
+    }
+
     fn check(series: &[f64], pattern: &[f64], is_normalised: bool) {
         let Some(pattern) = Pattern::new(pattern, is_normalised) else { return };
-        let found = Mass::new(pattern.clone(), series.len()).distances(series);
+        let found = distances(&pattern, series);
         let expected: Vec<f64> =
             series.windows(pattern.width()).map(|window| pattern.distance(window, f64::INFINITY)).collect();
         assert_eq!(found.len(), expected.len());
@@ -209,6 +251,22 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_long_can_be_stopped() {
+        let series: Vec<f64> = (0..24_000).map(|place| f64::from(place * place % 1009)).collect();
+        let pattern = Pattern::new(&series[..20_000], true).unwrap();
+        let asked = std::cell::Cell::new(0);
+        let check = || {
+            asked.set(asked.get() + 1);
+            if asked.get() < 3 { Ok(()) } else { Err("stopped") }
+        };
+        assert_eq!(Mass::new(pattern, series.len()).distances(&series, &check), Err("stopped"));
+        // A constant pattern needs no look at the values of each window.
+        let flat = Pattern::new(&vec![7.0; 20_000], true).unwrap();
+        let found = distances(&flat, &series);
+        assert!(found.len() == 4_001 && found.iter().all(|distance| *distance == 20_000_f64.sqrt()));
+    }
+
+    #[test]
     fn long_series_are_cut_into_blocks() {
         let series: Vec<f64> =
             (0..20_000).map(|place| f64::from(place * place % 1009) + f64::from(place) * 0.01).collect();
@@ -217,6 +275,6 @@ mod tests {
             check(&series, &series[7000..7000 + width], false);
         }
         check(&series[..60], &series[..50], true);
-        assert!(Mass::new(Pattern::new(&series[..100], true).unwrap(), 50).distances(&series[..50]).is_empty());
+        assert!(distances(&Pattern::new(&series[..100], true).unwrap(), &series[..50]).is_empty());
     }
 }

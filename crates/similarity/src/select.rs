@@ -1,6 +1,6 @@
 //! The best of the distances of a series' windows, with a zone around each in which there is no other.
 
-use crate::mass::CORRELATION_ERROR;
+use crate::mass::{CORRELATION_ERROR, Direct};
 use crate::{Best, Match, Pattern};
 
 /// Windows that begin so near to each other, and no farther, are the same finding: a quarter of the width, rounded up, as stumpy has it.
@@ -10,19 +10,24 @@ pub const fn exclusion_zone(width: usize) -> usize {
 
 /// The best windows of a series by their distances, which [`crate::Mass`] gave: at most so many, none of which begins within `zone` of another, and none
 /// farther away than a limit. What rounding might put in another order is computed exactly. Windows in `distances` that are not wanted are infinite;
-/// the search makes the windows that it chose, and those around them, infinite, too.
-pub fn select(
+/// the search makes the windows that it chose, and those around them, infinite, too. `check` is asked whether to go on.
+///
+/// # Errors
+/// What `check` gives.
+pub fn select<E>(
     distances: &mut [f64],
     (series, pattern): (&[f64], &Pattern),
-    (count, zone): (usize, usize),
-    limit: f64,
-) -> Vec<Match<usize>> {
+    ((count, zone), limit): ((usize, usize), f64),
+    check: &dyn Fn() -> Result<(), E>,
+) -> Result<Vec<Match<usize>>, E> {
+    let mut direct = Direct { check, left: 0 };
     let width = pattern.width();
     let scale = if pattern.is_normalised() { 2.0 * width as f64 } else { pattern.squares().max(f64::MIN_POSITIVE) };
     let margin = 8.0 * scale * CORRELATION_ERROR;
     let mut is_exact = vec![false; distances.len()];
     let mut chosen: Vec<Match<usize>> = Vec::new();
     while chosen.len() < count {
+        direct.note(distances.len())?;
         let smallest = distances.iter().copied().fold(f64::INFINITY, f64::min);
         let near = smallest * smallest * (1.0 + 8.0 * CORRELATION_ERROR) + margin;
         if !smallest.is_finite() || smallest * smallest > limit * limit + margin {
@@ -34,6 +39,7 @@ pub fn select(
                 continue;
             }
             if !*is_exact {
+                direct.note(width)?;
                 let window = series.get(index..index + width).unwrap_or_default();
                 (*distance, *is_exact) = (pattern.distance(window, f64::INFINITY), true);
             }
@@ -47,7 +53,7 @@ pub fn select(
         distances.iter_mut().skip(first).take(found.key - first + zone + 1).for_each(|near| *near = f64::INFINITY);
         chosen.push(found);
     }
-    chosen
+    Ok(chosen)
 }
 
 #[cfg(test)]
@@ -77,12 +83,12 @@ mod tests {
                 expected.push(Match { distance, key: index });
                 left.retain(|(_, other)| other.abs_diff(index) > zone);
             }
-            let mut distances = Mass::new(pattern.clone(), series.len()).distances(&series);
-            let found = select(&mut distances, (&series, &pattern), (count, zone), f64::INFINITY);
+            let mut distances = Mass::new(pattern.clone(), series.len()).distances(&series, &|| Ok::<_, ()>(())).unwrap();
+            let found = select(&mut distances, (&series, &pattern), ((count, zone), f64::INFINITY), &|| Ok::<_, ()>(())).unwrap();
             prop_assert_eq!(&found, &expected);
             let limit = expected.get(1).map_or(0.0, |second| second.distance);
-            let mut distances = Mass::new(pattern.clone(), series.len()).distances(&series);
-            let near = select(&mut distances, (&series, &pattern), (count, zone), limit);
+            let mut distances = Mass::new(pattern.clone(), series.len()).distances(&series, &|| Ok::<_, ()>(())).unwrap();
+            let near = select(&mut distances, (&series, &pattern), ((count, zone), limit), &|| Ok::<_, ()>(())).unwrap();
             expected.retain(|found| found.distance <= limit);
             prop_assert_eq!(near, expected);
         }

@@ -53,8 +53,12 @@ impl Question<'_> {
     fn answer(&self) -> Vec<f64> {
         let Self { kind, width, band, pattern, series } = *self;
         match kind {
-            "mass" => Mass::new(Pattern::new(pattern, true).unwrap(), series.len()).distances(series),
-            "raw" => Mass::new(Pattern::new(pattern, false).unwrap(), series.len()).distances(series),
+            "mass" => Mass::new(Pattern::new(pattern, true).unwrap(), series.len())
+                .distances(series, &|| Ok::<_, ()>(()))
+                .unwrap(),
+            "raw" => Mass::new(Pattern::new(pattern, false).unwrap(), series.len())
+                .distances(series, &|| Ok::<_, ()>(()))
+                .unwrap(),
             "pearson" => {
                 let distance = Pattern::new(pattern, true).unwrap().distance(series, f64::INFINITY);
                 vec![correlation_of(distance, pattern.len())]

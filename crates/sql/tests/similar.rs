@@ -247,3 +247,32 @@ fn epochs_are_searched_as_series_are() {
         }
     }
 }
+
+/// Places that may be among the best are held within the budget, however many a search begins with.
+#[test]
+fn candidates_of_a_block_have_a_bound() {
+    let db = MemoryDatabases::new().unwrap();
+    ask(&db, "dns", "CREATE DATABASE dns WITH (interval = '1m', value = int, retention = '100y')").unwrap();
+    let names: Vec<String> = (0..300).map(|name| format!("n{name}")).collect();
+    let mut chance = Chance(5);
+    for minute in 0..600 {
+        let values = EpochColumn::Int(names.iter().map(|_| chance.below(1_000_000) as i64).collect());
+        let names: EpochNames = names.iter().map(String::as_str).collect();
+        db.store
+            .write_epoch("dns", &EpochBatch { time_ns: minute * MINUTE_NS, names: &names, values: &values })
+            .unwrap();
+    }
+    let text = |count: usize, more: &str| {
+        let series = format!("(->> (metric \"dns\") (range 0 {}) {more})", 600 * MINUTE_NS);
+        let reference = format!("(->> (metric \"dns\") (tag \"name\" \"n7\") (range 0 {}))", 3 * MINUTE_NS);
+        format!("(similar {count} {series} {reference} (step 1m))")
+    };
+    let found = ranked(&db, "dns", &text(20, "")).unwrap();
+    assert_eq!(found, ranked(&db, "dns", &text(20, "(limit 1000000)")).unwrap());
+    let within = |count: usize| {
+        let budget = Budget::new(36_000);
+        db.session(&budget).run("dns", &query::parse(&text(count, ""), 0).unwrap()).map(drop)
+    };
+    assert!(within(20).is_ok(), "{:?}", within(20));
+    assert!(matches!(within(10_000), Err(query::QueryError::TooManySamples { .. })), "{:?}", within(10_000));
+}

@@ -14,10 +14,16 @@ use super::similar::{Occurrence, Search};
 use crate::execute::{Context, Run, regular_source};
 use crate::plan::{Measure, Offsets};
 use crate::series::regular::{NAME_TAG, RegularSource};
-use crate::{Plan, QueryError};
+use crate::{Plan, QueryError, SAMPLE_BYTES};
 
 /// Names whose validity is looked up at once.
 const NAMES_AT_ONCE: usize = 4096;
+
+/// Candidates of a block until it is looked which of them are none any more.
+const CANDIDATES: usize = 1 << 14;
+
+/// Samples that a candidate counts as.
+const CANDIDATE_SAMPLES: usize = size_of::<Candidate>().div_ceil(SAMPLE_BYTES);
 
 /// Bytes that a name takes while its values are compared.
 const NAME_BYTES: u64 = 64;
@@ -49,8 +55,25 @@ struct Scan<'a, 'b> {
     blocks: Vec<(u32, Vec<Owner>)>,
     /// The number of the reference's series, if it is one of them.
     own: Option<u64>,
-    /// The best places by the most that they can be away, and those that may be among the best.
-    chosen: Mutex<(Best<Occurrence>, Vec<Candidate>)>,
+    chosen: Mutex<Chosen>,
+}
+
+/// The blocks that were compared, taken together.
+struct Chosen {
+    /// The best places by the most that they can be away.
+    best: Best<Occurrence>,
+    /// Those that may be among the best.
+    candidates: Vec<Candidate>,
+    /// So many of them are charged to the budget.
+    charged: usize,
+}
+
+/// The candidates of a block, by series those that are certainly the best.
+struct Near {
+    list: Vec<Candidate>,
+    of_series: HashMap<u64, Best<u32>>,
+    /// So many are charged to the budget; of more it is looked first which are none.
+    charged: usize,
 }
 
 /// Searches the series of a plan; returns false if they are not such that it can.
@@ -75,15 +98,18 @@ pub(super) fn scan(run: &mut Run<'_>, input: &Plan, search: &Search<'_>) -> Resu
     let (blocks, moved) = owners(context, &names, &plan.range)?;
     let own = search.own_label(NAME_TAG).filter(|name| search.is_own_series(&source.labels(name, true)));
     let own = own.and_then(|own| names.iter().position(|(_, name)| name == own)).map(|place| place as u64);
-    let best = Best::new(search.similar.count);
-    let chosen = Mutex::new((best, Vec::new()));
+    let chosen = Mutex::new(Chosen { best: Best::new(search.similar.count), candidates: Vec::new(), charged: 0 });
     let scan = Scan { context, source, search, names, blocks, own, chosen };
     context.helpers.run(scan.blocks.len(), context.budget, &|place| {
         let Some((block, owners)) = scan.blocks.get(place) else { return Ok(0) };
         scan.block(*block, owners)
     })?;
-    let candidates = std::mem::take(&mut scan.lock().1);
+    let (candidates, charged) = {
+        let mut chosen = scan.lock();
+        (std::mem::take(&mut chosen.candidates), chosen.charged)
+    };
     scan.verify(candidates)?;
+    context.budget.give_back(charged * CANDIDATE_SAMPLES);
     for series in moved {
         scan.whole_series(series)?;
     }
@@ -124,7 +150,7 @@ fn owners(context: &Context<'_>, names: &[(u32, String)], range: &TimeRange) -> 
 }
 
 impl Scan<'_, '_> {
-    fn lock(&self) -> std::sync::MutexGuard<'_, (Best<Occurrence>, Vec<Candidate>)> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Chosen> {
         self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,9 +165,9 @@ impl Scan<'_, '_> {
         let (search, width) = (self.search, self.search.width());
         let per_series = search.similar.per_series.min(search.similar.count);
         let mut sums = Sums::new();
-        let mut of_series: HashMap<u64, Best<u32>> = HashMap::new();
-        let mut near: Vec<Candidate> = Vec::new();
-        let mut samples = 0;
+        self.context.budget.take(CANDIDATES * CANDIDATE_SAMPLES)?;
+        let mut near = Near { list: Vec::new(), of_series: HashMap::new(), charged: CANDIDATES };
+        let (mut samples, mut own_limit) = (0, f64::INFINITY);
         for bin in (0..=search.grid.bins - width).step_by(width) {
             self.context.budget.check()?;
             sums.begin();
@@ -153,7 +179,7 @@ impl Scan<'_, '_> {
                     samples += EpochSlots::COUNT as u64;
                 }
             })?;
-            let limit = search.limit().min(self.lock().0.limit());
+            let limit = search.limit().min(self.lock().best.limit()).min(own_limit);
             for owner in owners {
                 let is_valid = owner.valid_ns.0 <= range.start_ns && owner.valid_ns.1 > range.end_ns;
                 if !is_valid || Some(owner.series) == self.own && search.is_own_bin(bin) {
@@ -161,25 +187,39 @@ impl Scan<'_, '_> {
                 }
                 let Some((least, most)) = self.bounds(&sums, owner.slot) else { continue };
                 if least <= limit {
+                    let of_series = &mut near.of_series;
                     of_series.entry(owner.series).or_insert_with(|| Best::new(per_series)).offer(most, bin as u32);
-                    near.push(Candidate { least, most, occurrence: (owner.series, bin as u32) });
+                    near.list.push(Candidate { least, most, occurrence: (owner.series, bin as u32) });
                 }
             }
-        }
-        near.retain(|candidate| {
-            of_series.get(&candidate.occurrence.0).is_none_or(|best| candidate.least <= best.limit())
-        });
-        let mut found = self.lock();
-        let (best, candidates) = &mut *found;
-        for (series, of_series) in &of_series {
-            for found in of_series.matches() {
-                best.offer(found.distance, (*series, found.key));
+            if near.list.len() + owners.len() > near.charged {
+                own_limit = near.thin(search.similar.count);
+                let wanted = 2 * near.list.len() + owners.len();
+                self.context.budget.take(wanted.saturating_sub(near.charged) * CANDIDATE_SAMPLES)?;
+                near.charged = near.charged.max(wanted);
             }
         }
-        candidates.append(&mut near);
+        self.take_near(near)?;
+        Ok(samples)
+    }
+
+    /// Takes what is left of a block.
+    fn take_near(&self, mut near: Near) -> Result<(), QueryError> {
+        near.thin(self.search.similar.count);
+        let mut found = self.lock();
+        let Chosen { best, candidates, charged } = &mut *found;
+        offer_all(best, &near.of_series);
         let limit = best.limit();
         candidates.retain(|candidate| candidate.least <= limit);
-        Ok(samples)
+        near.list.retain(|candidate| candidate.least <= limit);
+        let wanted = candidates.len() + near.list.len();
+        if wanted > *charged {
+            self.context.budget.take((wanted - *charged) * CANDIDATE_SAMPLES)?;
+            *charged = wanted;
+        }
+        candidates.append(&mut near.list);
+        self.context.budget.give_back(near.charged * CANDIDATE_SAMPLES);
+        Ok(())
     }
 
     /// Bounds of the distance of the stretch in a slot; `None` if it has none.
@@ -213,7 +253,7 @@ impl Scan<'_, '_> {
     /// Reads the candidates that may still be among the best, and offers what they are.
     fn verify(&self, mut candidates: Vec<Candidate>) -> Result<(), QueryError> {
         let search = self.search;
-        let limit = self.lock().0.limit();
+        let limit = self.lock().best.limit();
         candidates.retain(|candidate| candidate.least <= limit);
         candidates.sort_by(|a, b| a.most.total_cmp(&b.most));
         let per_series = search.similar.per_series.min(search.similar.count);
@@ -273,6 +313,30 @@ impl Scan<'_, '_> {
             rows.times_ns.into_iter().zip(rows.cells.into_iter().map(number))
         });
         Ok(grid.fill(values))
+    }
+}
+
+impl Near {
+    /// Leaves out candidates that others of the block keep out; beyond the returned distance none is among so many best.
+    fn thin(&mut self, count: usize) -> f64 {
+        let Self { list, of_series, .. } = self;
+        let mut best = Best::new(count);
+        offer_all(&mut best, of_series);
+        let limit = best.limit();
+        list.retain(|candidate| {
+            let of_series = of_series.get(&candidate.occurrence.0).map_or(f64::INFINITY, Best::limit);
+            candidate.least <= limit.min(of_series)
+        });
+        limit
+    }
+}
+
+/// Offers the best places of each series.
+fn offer_all(best: &mut Best<Occurrence>, of_series: &HashMap<u64, Best<u32>>) {
+    for (series, of_series) in of_series {
+        for found in of_series.matches() {
+            best.offer(found.distance, (*series, found.key));
+        }
     }
 }
 

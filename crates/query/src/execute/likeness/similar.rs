@@ -195,9 +195,10 @@ impl Search<'_> {
     fn every(&self, binned: &Binned, count: usize) -> Result<Vec<Match<usize>>, QueryError> {
         let (width, limit) = (self.width(), self.limit());
         let zone = exclusion_zone(width);
+        let check = || self.budget.check();
         let mut tool = self.tool()?;
         let mut distances = match &mut tool {
-            Tool::Transform(mass) => mass.distances(&binned.values),
+            Tool::Transform(mass) => mass.distances(&binned.values, &check)?,
             Tool::Warping(pattern) => {
                 let mut distances = Vec::with_capacity(binned.values.len());
                 for window in binned.values.windows(width) {
@@ -213,7 +214,7 @@ impl Search<'_> {
         if is_warped {
             return Ok(greedy(&distances, count, zone));
         }
-        Ok(select(&mut distances, (&binned.values, &self.pattern), (count, zone), limit))
+        select(&mut distances, (&binned.values, &self.pattern), ((count, zone), limit), &check)
     }
 
     /// Makes the distances of places infinite that are no answer.
