@@ -181,6 +181,9 @@ typedef uint8_t thalweg_status_t;
 // An open database. All threads may share it.
 typedef struct thalweg_db_t thalweg_db_t;
 
+// All series that are valid in an epoch.
+typedef struct thalweg_epoch_t thalweg_epoch_t;
+
 // Why a call failed. Made where `error` is not null; to be freed by `thalweg_error_free`.
 typedef struct thalweg_error_t thalweg_error_t;
 
@@ -259,6 +262,18 @@ typedef struct {
   // Values that were left out because other ones are there; if there are any the call returns `THALWEG_REJECTED`.
   uint64_t refused;
 } thalweg_epoch_written_t;
+
+// What a series has in an epoch.
+typedef struct {
+  // The series' name. It lives as long as the epoch.
+  thalweg_str_t name;
+  // The value as a float: NaN where there is none.
+  double number;
+  // The value of a database of integers: 0 where there is none, and in databases of floats.
+  int64_t integer;
+  // Whether there is one: `THALWEG_VALUE` or `THALWEG_MISSING`.
+  uint8_t status;
+} thalweg_epoch_value_t;
 
 // A time in which a name has an index.
 typedef struct {
@@ -436,6 +451,27 @@ thalweg_code_t thalweg_epoch_range_i64(const thalweg_db_t *db,
                                        size_t capacity,
                                        size_t *len,
                                        thalweg_error_t **error);
+
+// Reads what all series of a regular database that are valid in the epoch of a time have in it: first those with a value, then those without.
+//
+// Safe from any thread. Free the result by `thalweg_epoch_free`.
+thalweg_code_t thalweg_epoch_read(const thalweg_db_t *db,
+                                  thalweg_str_t database,
+                                  int64_t time_ns,
+                                  thalweg_epoch_t **epoch,
+                                  thalweg_error_t **error);
+
+// How many series there are; 0 for null. Safe from any thread.
+size_t thalweg_epoch_len(const thalweg_epoch_t *epoch);
+
+// The time of the epoch; 0 for null. Safe from any thread.
+int64_t thalweg_epoch_time_ns(const thalweg_epoch_t *epoch);
+
+// What one of the series has; beyond the last one its name is empty. Safe from any thread.
+thalweg_epoch_value_t thalweg_epoch_get(const thalweg_epoch_t *epoch, size_t place);
+
+// Frees an epoch; null is ignored. Once, when no other thread reads it.
+void thalweg_epoch_free(thalweg_epoch_t *epoch);
 
 // Finds when names of a regular database are valid, by name and time: those that match a regular expression as a whole, all if it is empty.
 //

@@ -1,6 +1,6 @@
 //! Epochs of regular databases, and when their names are valid.
 
-use embedded::{EpochColumn, EpochNames, EpochWritten, Error, NameEpochs, NameValidity, TimeRange, refusal};
+use embedded::{EpochColumn, EpochNames, EpochRow, EpochWritten, Error, NameEpochs, NameValidity, TimeRange, refusal};
 
 use crate::database::thalweg_db_t;
 use crate::error::{call, free, object, put, thalweg_code_t, thalweg_error_t};
@@ -46,6 +46,25 @@ pub struct thalweg_validity_t {
     pub from_ns: i64,
     /// The time of the first epoch in which it is no more; `INT64_MAX`: it is valid for good.
     pub to_ns: i64,
+}
+
+/// What a series has in an epoch.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct thalweg_epoch_value_t {
+    /// The series' name. It lives as long as the epoch.
+    pub name: thalweg_str_t,
+    /// The value as a float: NaN where there is none.
+    pub number: f64,
+    /// The value of a database of integers: 0 where there is none, and in databases of floats.
+    pub integer: i64,
+    /// Whether there is one: `THALWEG_VALUE` or `THALWEG_MISSING`.
+    pub status: u8,
+}
+
+/// All series that are valid in an epoch.
+pub struct thalweg_epoch_t {
+    row: EpochRow,
 }
 
 /// Times in which names are valid.
@@ -261,6 +280,77 @@ pub unsafe extern "C" fn thalweg_epoch_range_i64(
     };
     // SAFETY: `error` is null or may be written, as the header demands.
     unsafe { call(error, work) }
+}
+
+/// Reads what all series of a regular database that are valid in the epoch of a time have in it: first those with a value, then those without.
+///
+/// Safe from any thread. Free the result by `thalweg_epoch_free`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_epoch_read(
+    db: *const thalweg_db_t,
+    database: thalweg_str_t,
+    time_ns: i64,
+    epoch: *mut *mut thalweg_epoch_t,
+    error: *mut *mut thalweg_error_t,
+) -> thalweg_code_t {
+    let work = || {
+        // SAFETY: null is looked for; else the place may be written, as the header demands.
+        unsafe { put(epoch, std::ptr::null_mut(), "epoch") }?;
+        // SAFETY: the handle and the text are as the header demands.
+        let (db, database) = unsafe { (object(db, "db")?, database.database()?) };
+        let row = db.engine.epoch(database, time_ns)?;
+        // SAFETY: as above.
+        unsafe { put(epoch, Box::into_raw(Box::new(thalweg_epoch_t { row })), "epoch") }
+    };
+    // SAFETY: `error` is null or may be written, as the header demands.
+    unsafe { call(error, work) }
+}
+
+/// How many series there are; 0 for null. Safe from any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_epoch_len(epoch: *const thalweg_epoch_t) -> usize {
+    // SAFETY: the handle is null or not freed yet, as the header demands.
+    unsafe { epoch.as_ref() }.map_or(0, |epoch| epoch.row.names.len() + epoch.row.missing.len())
+}
+
+/// The time of the epoch; 0 for null. Safe from any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_epoch_time_ns(epoch: *const thalweg_epoch_t) -> i64 {
+    // SAFETY: the handle is null or not freed yet, as the header demands.
+    unsafe { epoch.as_ref() }.map_or(0, |epoch| epoch.row.time_ns)
+}
+
+/// What one of the series has; beyond the last one its name is empty. Safe from any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_epoch_get(epoch: *const thalweg_epoch_t, place: usize) -> thalweg_epoch_value_t {
+    let none = |name: &str| thalweg_epoch_value_t {
+        name: thalweg_str_t::new(name),
+        number: f64::NAN,
+        integer: 0,
+        status: thalweg_status_t::THALWEG_MISSING as u8,
+    };
+    // SAFETY: the handle is null or not freed yet, as the header demands.
+    let Some(thalweg_epoch_t { row }) = (unsafe { epoch.as_ref() }) else { return none("") };
+    let Some(name) = row.names.get(place) else {
+        let missing = place.checked_sub(row.names.len()).and_then(|place| row.missing.get(place));
+        return none(missing.unwrap_or_default());
+    };
+    let (number, integer) = match &row.values {
+        EpochColumn::Int(values) => {
+            let value = values.get(place).copied().unwrap_or_default();
+            (value as f64, value)
+        }
+        EpochColumn::Float(values) => (values.get(place).copied().unwrap_or(f64::NAN), 0),
+    };
+    let status = thalweg_status_t::THALWEG_VALUE as u8;
+    thalweg_epoch_value_t { name: thalweg_str_t::new(name), number, integer, status }
+}
+
+/// Frees an epoch; null is ignored. Once, when no other thread reads it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_epoch_free(epoch: *mut thalweg_epoch_t) {
+    // SAFETY: it comes from `thalweg_epoch_read`, which makes it by `Box::into_raw`.
+    unsafe { free(epoch) };
 }
 
 /// Finds when names of a regular database are valid, by name and time: those that match a regular expression as a whole, all if it is empty.

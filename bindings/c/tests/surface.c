@@ -370,6 +370,17 @@ static void keeps_epochs(thalweg_db_t *db) {
   well(thalweg_epoch_range_f64(db, S("dns"), S("a.it"), 0, LAST, NULL, floats, NULL, 2, &len, &error));
   CHECK(len == 4 && floats[0] == 3 && floats[1] != floats[1]);
   fails(thalweg_epoch_range_i64(db, S("dns"), S("x"), 0, LAST, times, values, statuses, 4, &len, &error), THALWEG_NOT_FOUND, "\"x\"");
+  thalweg_epoch_t *epoch = NULL;
+  well(thalweg_epoch_read(db, S("dns"), begin + minute + 7, &epoch, &error));
+  CHECK(thalweg_epoch_len(epoch) == 2 && thalweg_epoch_time_ns(epoch) == begin + minute);
+  thalweg_epoch_value_t there = thalweg_epoch_get(epoch, 0), missing = thalweg_epoch_get(epoch, 1);
+  CHECK(equals(there.name, "b.it") && there.integer == 6 && there.number == 6 && there.status == THALWEG_VALUE);
+  CHECK(equals(missing.name, "a.it") && missing.number != missing.number && missing.status == THALWEG_MISSING);
+  CHECK(thalweg_epoch_get(epoch, 2).name.len == 0 && thalweg_epoch_get(NULL, 0).name.len == 0 && thalweg_epoch_len(NULL) == 0);
+  thalweg_epoch_free(epoch);
+  thalweg_epoch_free(NULL);
+  fails(thalweg_epoch_read(db, DB, begin, &epoch, &error), THALWEG_INVALID, "is not regular");
+  fails(thalweg_epoch_read(db, S("dns"), begin, NULL, &error), THALWEG_INVALID, "epoch is null");
   thalweg_validities_t *validities = NULL;
   well(thalweg_validities_find(db, S("dns"), S("a.*"), &validities, &error));
   CHECK(thalweg_validities_len(validities) == 2);

@@ -1,6 +1,6 @@
 //! Epochs of regular databases, and the names of their series.
 
-use db::{EpochBatch, EpochCell, EpochColumn, EpochNames, EpochValue, EpochWritten, NameRows, NameValidity};
+use db::{EpochBatch, EpochCell, EpochColumn, EpochNames, EpochRow, EpochValue, EpochWritten, NameRows, NameValidity};
 use model::TimeRange;
 
 use crate::engine::Engine;
@@ -60,6 +60,12 @@ impl Engine {
             rows.ok_or_else(|| Error::new(Code::NotFound, format!("the database {database} has no series {name:?}")))?;
         let is_float = db.regular(database).is_some_and(|definition| definition.kind == db::EpochKind::Float);
         Ok(epochs_of(rows, is_float))
+    }
+
+    /// What all series that are valid in the epoch of a time have in it.
+    pub fn epoch(&self, database: &str, time_ns: i64) -> Result<EpochRow, Error> {
+        let (db, budget) = self.query_start()?;
+        Ok(db.epoch(database, time_ns, &budget)?)
     }
 
     /// When names are valid, by name and time; those that match a pattern, if there is one.

@@ -17,7 +17,7 @@ mod rows;
 mod rrd;
 
 pub use batches::Batches;
-pub use db::{EpochWritten, NameValidity};
+pub use db::{EpochRow, EpochWritten, NameValidity};
 pub use engine::{ColumnRoles, DEFAULT_DATABASE, Engine, Query, WriteSummary};
 pub use epochs::{CellStatus, NameEpochs, refusal};
 pub use error::{Code, Error};

@@ -33,6 +33,9 @@ type Written = (u64, u64);
 /// A name, its index, and the times from and to which it has that, nanoseconds.
 type Validity = (String, u32, i64, Option<i64>);
 
+/// The time of an epoch, names and their values, names without one.
+type EpochOf<'py> = (i64, Vec<String>, Bound<'py, PyAny>, Vec<String>);
+
 #[pymethods]
 impl Database {
     /// Opens a folder, or makes one. Options are a JSON object.
@@ -173,6 +176,21 @@ impl Database {
             EpochColumn::Float(values) => values.into_pyobject(py)?,
         };
         Ok((found.times_ns, values, statuses.into_iter().collect()))
+    }
+
+    /// All series in the epoch of a time: its time, names and values, and names of those without a value.
+    fn read_epoch<'py>(&self, py: Python<'py>, database: &str, time_ns: i64) -> PyResult<EpochOf<'py>> {
+        let found: Result<_, Error> = py.detach(|| {
+            let row = self.engine.epoch(database, time_ns)?;
+            let texts = |names: &EpochNames| names.iter().map(str::to_owned).collect::<Vec<String>>();
+            Ok((row.time_ns, texts(&row.names), row.values, texts(&row.missing)))
+        });
+        let (time_ns, names, values, missing) = found.map_err(|error| raised(py, &error))?;
+        let values = match values {
+            EpochColumn::Int(values) => values.into_pyobject(py)?,
+            EpochColumn::Float(values) => values.into_pyobject(py)?,
+        };
+        Ok((time_ns, names, values, missing))
     }
 
     /// Names with their indexes and the times from and to which they are valid.

@@ -87,6 +87,12 @@ class Database:
         statuses = [STATUSES[code] for code in codes]
         return times, [value if code == 0 else None for value, code in zip(values, codes)], statuses
 
+    def epoch(self, time, *, database):
+        """All series of a regular database that are valid in the epoch of a time: (the epoch's time in nanoseconds, values by name). The value of
+        one for which nothing was written is None, unless the database has another one for that."""
+        time_ns, names, values, missing = self._database.read_epoch(database, _ns(time))
+        return time_ns, {**dict(zip(names, values)), **dict.fromkeys(missing)}
+
     def validity(self, pattern=None, *, database):
         """When names of a regular database are valid, by name and time, those that match a regular expression: dictionaries of name, index, from_ns
         and to_ns, which is None for a name that is valid for good."""
