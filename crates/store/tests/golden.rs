@@ -10,10 +10,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use index::compile;
-use model::{Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
+use model::{EpochColumn, EpochNames, Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
 use platform::Platform;
 use support::{Content, Row, apply, batch, read_all};
-use thalweg_store::{DatabasePolicy, Sent, Store, StoreOptions};
+use thalweg_store::{
+    DatabasePolicy, EpochBatch, EpochCell, EpochRows, EpochValue, NamesRead, RegularDefinition, Sent, Store,
+    StoreOptions,
+};
 
 const VERSION: &str = "v6";
 
@@ -86,6 +89,69 @@ fn send(store: &Store, rows: &[Row], sent: Sent) {
 /// What is deleted of the first host in folders from version 2 on.
 fn deleted() -> TimeRange {
     TimeRange::new(1_700_000_000_000_000_000, 1_700_000_005_000_000_000)
+}
+
+/// The version of regular databases.
+const EPOCHS_VERSION: &str = "v1";
+
+const INTERVAL_NS: i64 = 300_000_000_000;
+
+/// Epochs of more names than a block has: whole ones, one in two parts, one that is written again; a name that goes and comes back.
+fn write_epochs(directory: &Path) {
+    let store = Store::open(Platform::real(), options(directory)).unwrap();
+    store.define_regular("dns", &RegularDefinition::new(INTERVAL_NS)).unwrap();
+    let write = |epoch: i64, names: std::ops::Range<i64>, add: i64| {
+        let values = EpochColumn::Int(names.clone().map(|name| epoch_value(name, epoch) + add).collect());
+        let names: Vec<String> = names.map(|name| format!("n{name}")).collect();
+        let names: EpochNames = names.iter().map(String::as_str).collect();
+        let time_ns = epoch * INTERVAL_NS + 5;
+        store.write_epoch("dns", &EpochBatch { time_ns, names: &names, values: &values }).unwrap();
+    };
+    write(100, 0..3000, 0);
+    write(101, 0..1500, 0);
+    write(101, 1500..3000, 0);
+    write(102, 0..3000, 7);
+    write(102, 0..3000, 0);
+    store.remove_names("dns", &["n7"].into_iter().collect(), 103 * INTERVAL_NS).unwrap();
+    write(103, 8..3000, 0);
+    write(104, 7..8, 0);
+}
+
+const fn epoch_value(name: i64, epoch: i64) -> i64 {
+    name * name % 1009 + epoch * (name % 3)
+}
+
+#[test]
+fn regular_databases_of_older_versions_open() {
+    let folder = |version: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden_epochs").join(version);
+    let newest = folder(EPOCHS_VERSION);
+    if std::env::var_os("THALWEG_GOLDEN").is_some_and(|value| value == "write") && !newest.exists() {
+        write_epochs(&newest);
+        let _ = fs::remove_file(newest.join("LOCK"));
+    }
+    let versions: Vec<PathBuf> = fs::read_dir(folder("")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(versions.contains(&newest), "no golden folder of this version");
+    for version in versions {
+        let scratch = std::env::temp_dir().join(format!("thalweg-golden-epochs-{}", std::process::id()));
+        copy(&version, &scratch);
+        let store = Store::open(Platform::real(), options(&scratch)).unwrap();
+        let read = |name: &str| -> Vec<EpochCell> {
+            let names = [store.name_number("dns", name).unwrap().unwrap()];
+            let read = NamesRead { names: &names, range: TimeRange::ALL, rows: EpochRows::All };
+            store.read_names("dns", &read).unwrap().remove(0).cells
+        };
+        let value = |name: i64, epoch| EpochCell::Value(EpochValue::Int(epoch_value(name, epoch)));
+        for name in [8, 1499, 1500, 2999] {
+            let expected = [100, 101, 102, 103].map(|epoch| value(name, epoch));
+            assert_eq!(read(&format!("n{name}"))[..4], expected, "n{name}");
+        }
+        let expected = [value(7, 100), value(7, 101), value(7, 102), EpochCell::Undefined, value(7, 104)];
+        assert_eq!(read("n7"), expected);
+        let validity = store.name_validity("dns", &[store.name_number("dns", "n7").unwrap().unwrap()]).unwrap();
+        assert_eq!((validity.len(), validity[0].to_ns, validity[1].to_ns), (2, Some(103 * INTERVAL_NS), None));
+        drop(store);
+        fs::remove_dir_all(&scratch).unwrap();
+    }
 }
 
 /// Zeros do not matter to git; the lock and spare files do not belong to the folder.
