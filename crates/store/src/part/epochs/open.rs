@@ -70,7 +70,7 @@ pub(crate) fn open(files: &dyn Files, directory: &Path, state: &mut State) -> Re
     Ok(opened)
 }
 
-/// What is to be noted of a file that was opened.
+/// Notes to make of a file that was opened.
 #[derive(Default)]
 struct OpenedFile {
     ended: Option<EpochEdit>,
