@@ -1,9 +1,9 @@
 //! Series as files of RRDtool.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
+use platform::{OpenMode, Platform};
 use rrd::RrdError;
 use rrd::catalog::export_series;
 use rrd::file::{Definition, write_binary, write_xml};
@@ -48,9 +48,10 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         let code = if error.kind() == ErrorKind::AlreadyExists { Code::Invalid } else { Code::Io };
         Error::new(code, format!("{}: {error}", path.display()))
     };
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(|error| {
-        let _ = std::fs::remove_file(path);
+    let files = Platform::real().files;
+    let file = files.open(path, OpenMode::CreateNew).map_err(failed)?;
+    file.write_all_at(bytes, 0).and_then(|()| file.sync_data()).map_err(|error| {
+        let _ = files.remove(path);
         failed(error)
     })
 }

@@ -448,6 +448,12 @@ fn transactions_run_whole() {
          !ERR unknown command 'NOTHING', with args beginning with:
          !EXECABORT Transaction discarded because of previous errors.
          > MULTI
+         > SELECT 1
+         > EXEC
+         OK
+         !ERR SELECT is not taken inside MULTI: choose the database before it
+         !EXECABORT Transaction discarded because of previous errors.
+         > MULTI
          > TS.ADD a 2 2
          > DISCARD
          > TS.GET a
