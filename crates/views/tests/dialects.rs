@@ -103,7 +103,7 @@ fn the_statements_of_the_guide_run() {
             _ => {}
         }
     }
-    assert_eq!(blocks, 4);
+    assert_eq!(blocks, 5);
 }
 
 #[test]
