@@ -7,7 +7,7 @@ use super::windows::window_calls;
 use crate::syntax::parse::Parsed;
 
 /// The columns that a view shows as they are: their names, and what they are in the view's query.
-enum Shown<'a> {
+enum ViewColumns<'a> {
     /// All, by their own names.
     All,
     Some(Vec<(&'a str, &'a Expr)>),
@@ -37,10 +37,10 @@ pub(crate) fn narrowed_query(
     if !shows_rows(select, parsed) {
         return None;
     }
-    let shown = shown_columns(select, names)?;
+    let shown = view_columns(select, names)?;
     let mut added: Vec<Expr> = Vec::new();
     for conjunct in conjuncts(condition) {
-        added.extend(Translation { shown: &shown, qualifier }.of(conjunct));
+        added.extend(Translation { columns: &shown, qualifier }.translated(conjunct));
     }
     if added.is_empty() {
         return None;
@@ -78,9 +78,9 @@ fn shows_rows(select: &Select, parsed: &Parsed) -> bool {
         && window_calls(select).is_empty()
 }
 
-fn shown_columns<'a>(select: &'a Select, names: &[&'a str]) -> Option<Shown<'a>> {
+fn view_columns<'a>(select: &'a Select, names: &[&'a str]) -> Option<ViewColumns<'a>> {
     if let [SelectItem::Wildcard(_)] = select.projection.as_slice() {
-        return names.is_empty().then_some(Shown::All);
+        return names.is_empty().then_some(ViewColumns::All);
     }
     let mut shown = Vec::new();
     for (place, item) in select.projection.iter().enumerate() {
@@ -100,7 +100,7 @@ fn shown_columns<'a>(select: &'a Select, names: &[&'a str]) -> Option<Shown<'a>>
             shown.push((name, expression));
         }
     }
-    Some(Shown::Some(shown))
+    Some(ViewColumns::Some(shown))
 }
 
 /// The conditions that must all hold.
@@ -114,14 +114,14 @@ fn conjuncts(condition: &Expr) -> Vec<&Expr> {
 
 /// Expressions over a view's columns as expressions over those of its query.
 struct Translation<'a> {
-    shown: &'a Shown<'a>,
+    columns: &'a ViewColumns<'a>,
     qualifier: &'a str,
 }
 
 impl Translation<'_> {
     /// `None` if there is something in it that the view's query may not have, or that is not the same there.
-    fn of(&self, expression: &Expr) -> Option<Expr> {
-        let boxed = |expression: &Expr| self.of(expression).map(Box::new);
+    fn translated(&self, expression: &Expr) -> Option<Expr> {
+        let boxed = |expression: &Expr| self.translated(expression).map(Box::new);
         Some(match expression {
             Expr::Identifier(name) => self.column(name)?,
             Expr::CompoundIdentifier(parts) => match parts.as_slice() {
@@ -141,7 +141,7 @@ impl Translation<'_> {
                 Expr::Between { expr: boxed(expr)?, negated: *negated, low: boxed(low)?, high: boxed(high)? }
             }
             Expr::InList { expr, list, negated } => {
-                let list = list.iter().map(|item| self.of(item)).collect::<Option<Vec<_>>>()?;
+                let list = list.iter().map(|item| self.translated(item)).collect::<Option<Vec<_>>>()?;
                 Expr::InList { expr: boxed(expr)?, list, negated: *negated }
             }
             Expr::Function(call) => {
@@ -157,7 +157,7 @@ impl Translation<'_> {
     }
 
     fn column(&self, name: &Ident) -> Option<Expr> {
-        let Shown::Some(columns) = self.shown else { return Some(Expr::Identifier(name.clone())) };
+        let ViewColumns::Some(columns) = self.columns else { return Some(Expr::Identifier(name.clone())) };
         let exact: Vec<&Expr> = columns.iter().filter(|(shown, _)| *shown == name.value).map(|(_, of)| *of).collect();
         match exact.as_slice() {
             [of] => Some((*of).clone()),
