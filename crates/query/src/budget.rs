@@ -1,7 +1,7 @@
 //! What one query may use.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use access::grant::Right;
 use access::scope::Scope;
@@ -182,6 +182,8 @@ pub struct Budget {
     memory: Option<QueryMemory>,
     /// The rights of its sender.
     scope: Option<Arc<Scope>>,
+    /// Narrower rights than those, while a view is read whose maker had these.
+    narrowed: RwLock<Option<Arc<Scope>>>,
     /// Tables that its sender must not read, whatever their labels.
     hidden: Vec<HiddenTable>,
     /// How much its sender may write.
@@ -222,6 +224,7 @@ impl Budget {
             last_ns: AtomicI64::new(TimeRange::EMPTY.end_ns),
             memory,
             scope: None,
+            narrowed: RwLock::new(None),
             hidden: Vec::new(),
             write_limits: None,
             schedule: OnceLock::new(),
@@ -261,7 +264,17 @@ impl Budget {
 
     /// What the query may read and change.
     pub fn scope(&self) -> Arc<Scope> {
-        self.scope.clone().unwrap_or_else(Scope::open)
+        self.narrowed_scope().or_else(|| self.scope.clone()).unwrap_or_else(Scope::open)
+    }
+
+    /// Narrower rights than the sender's, if the query has them now.
+    pub(crate) fn narrowed_scope(&self) -> Option<Arc<Scope>> {
+        self.narrowed.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on the query has narrower rights than its sender, or the sender's.
+    pub(crate) fn narrow_scope(&self, scope: Option<Arc<Scope>>) {
+        *self.narrowed.write().unwrap_or_else(PoisonError::into_inner) = scope;
     }
 
     /// The part of a cached answer's key that the sender's rights make: the matchers that narrow them; nothing where they are not narrowed.

@@ -7,6 +7,7 @@
 //! * `series`: what PromQL reads: `source`s, the one over a store, the one over a `regular` database, windows from summaries, groups within a budget (`selection`)
 //! * `session`: what SQL, InfluxQL and plans may read and change; the one over a store, and (`session/testing`) one in memory for tests
 //! * `views`: materialised views: definitions, states, how they are read
+//! * `sketch`: what is about known of many values, and can be put together
 //! * `value`, `time`: values, types and times of SQL and InfluxQL · `statistics`: of numbers, for aggregates
 //! * `arrow`: frames as record batches · `lines`: rows as line protocol
 //! * `budget`, `threads`, `trace`: limits, helping threads, measurements
@@ -19,6 +20,7 @@ pub mod plan;
 mod result;
 mod series;
 mod session;
+pub mod sketch;
 pub mod statistics;
 mod threads;
 pub mod time;

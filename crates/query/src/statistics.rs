@@ -3,8 +3,44 @@
 /// The variance; of a sample rather than a population if one value is left `without`. `None` with too few values.
 pub fn variance(values: &[f64], without: usize) -> Option<f64> {
     let divisor = values.len().checked_sub(without).filter(|divisor| *divisor > 0)?;
+    Some(squared_deviations(values) / divisor as f64)
+}
+
+/// The sum of the squared deviations of values from their mean.
+pub fn squared_deviations(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
-    Some(values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / divisor as f64)
+    values.iter().map(|value| (value - mean).powi(2)).sum()
+}
+
+/// How many values there are, their mean, and the sum of their squared deviations from it. Those of two sets of values make those of both (Chan,
+/// Golub and `LeVeque`, "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ValueMoments {
+    /// How many.
+    pub count: f64,
+    /// Their mean.
+    pub mean: f64,
+    /// The sum of their squared deviations from the mean.
+    pub squares: f64,
+}
+
+impl ValueMoments {
+    /// Of values of which the sum is known; `None` without values.
+    pub fn of_sum(count: f64, sum: f64, squares: f64) -> Option<Self> {
+        (count > 0.0).then(|| Self { count, mean: sum / count, squares })
+    }
+
+    /// Adds those of other values.
+    pub fn merge(&mut self, other: &Self) {
+        if self.count == 0.0 {
+            *self = *other;
+        } else if other.count > 0.0 {
+            let (count, distance) = (self.count + other.count, other.mean - self.mean);
+            self.mean += distance * other.count / count;
+            self.squares += other.squares + distance.powi(2) * self.count * other.count / count;
+            self.count = count;
+        }
+    }
 }
 
 /// The value below which this share of sorted values lies, between two values in proportion; `None` without values.
@@ -26,5 +62,23 @@ mod tests {
             assert!((found - expected).abs() < 1e-12, "{share}: {found}");
         }
         assert!(quantile(&[], 0.5).is_none());
+    }
+
+    #[test]
+    fn moments_of_parts_are_those_of_all() {
+        // A mean that is large beside the deviations: sums of squares would lose them.
+        let values: Vec<f64> = (0..100).map(|number| 1e9 + f64::from(number * number % 37)).collect();
+        for size in [1, 7, 50, 100] {
+            let mut merged = ValueMoments::default();
+            for part in values.chunks(size) {
+                let (count, sum) = (part.len() as f64, part.iter().sum());
+                merged.merge(&ValueMoments::of_sum(count, sum, squared_deviations(part)).unwrap());
+            }
+            merged.merge(&ValueMoments::default());
+            let expected = squared_deviations(&values);
+            assert!((merged.squares - expected).abs() < expected * 1e-6, "{size}: {merged:?} {expected}");
+            assert!((merged.count - 100.0).abs() < 1e-9);
+        }
+        assert_eq!(ValueMoments::of_sum(0.0, 0.0, 0.0), None);
     }
 }

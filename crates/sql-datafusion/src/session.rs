@@ -46,6 +46,11 @@ impl Statement {
             if let Some(schema) = session.table(&query.database, reference.table())? {
                 let table = Table::new(&schema, query.time_name, requests.clone(), budget.clone());
                 planner.register_table(reference, Arc::new(table)).map_err(|error| of_datafusion(&error))?;
+            } else if session.stored_query(&query.database, reference.table())?.is_some() {
+                return Err(SqlQueryError::Statement(format!(
+                    "a statement beyond the built-in SQL reads no views such as {:?}: write the view's query into it",
+                    reference.table()
+                )));
             }
         }
         let now = DateTime::from_timestamp_nanos(query.now_ns);

@@ -3,15 +3,15 @@
 //! A measurement is a table of its time, its tags and its fields; a Prometheus metric is one of its time, its labels and `value`.
 //!
 //! * `syntax`: [`parse()`] turns text into the grammar's tree, and takes the clauses out that only time-series databases have ·
-//!   `settings`: those of databases · `accounts`: statements about users · `triggers`, `views`: about triggers and materialised views · `spelling`: other spellings of statements · `cursor`: their tokens · `access`: which
+//!   `settings`: those of databases · `accounts`: statements about users · `triggers`, `views`: about triggers and materialised views · `view_texts`: those that make views of plain SQL, as they were written · `spelling`: other spellings of statements · `cursor`: their tokens · `access`: which
 //!   statements only read, and which the audit log has
 //! * `statement`: which kind a statement is · `session`, `settings`: statements about the session · `change`, `insert`, `conflict`: statements
-//!   that write · `accepted`: statements that do nothing here · `views`: those about materialised views · `likeness`: tables of what is alike · `row_program`: conditions and columns of single rows, for triggers · `copy`: COPY in text, CSV, binary and
+//!   that write · `accepted`: statements that do nothing here · `views`: those about materialised views · `stored_queries`: views of plain SQL, and what they show · `likeness`: tables of what is alike · `row_program`: conditions and columns of single rows, for triggers · `copy`: COPY in text, CSV, binary and
 //!   Parquet
 //! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables, `types` as clients know them
 //! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is
 //!   done on rows · `windows`: row numbers · `folds`: aggregates of rows that stand for folded ones · `table_rows`: rows as they were read ·
-//!   `own_rows`: tables as their own transaction sees them · `type_tree`: a question of asyncpg
+//!   `own_rows`: tables as their own transaction sees them · `narrow`: conditions that become a view's · `type_tree`: a question of asyncpg
 //! * `context`: the connection that statements come from · `pending`: the writes of its transaction · `settings`: those of its session
 //! * `scope`: the columns that a name may mean · `expression`: names to columns, values of rows
 //! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer · `fuzzing`: entries for fuzzers

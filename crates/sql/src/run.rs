@@ -38,6 +38,10 @@ pub(crate) struct Run<'a> {
     pub(crate) plans: Vec<Plan>,
     pub(crate) ctes: Vec<(String, Arc<Relation>)>,
     pub(crate) depth: usize,
+    /// The views of plain SQL whose queries this is within, the outermost first.
+    pub(crate) views: Vec<String>,
+    /// Operators and levels of parentheses of the statement and of these views.
+    pub(crate) operators: usize,
 }
 
 impl Subqueries for Run<'_> {
@@ -105,6 +109,7 @@ impl Run<'_> {
 
     /// A table's columns; `None` if there is no such table.
     pub(crate) fn table(&self, name: &str) -> Result<Option<TableSchema>, SqlError> {
+        self.refuse_stored_query(name)?;
         let stored = self.session.table(&self.environment.database, name)?;
         Ok(self.with_pending_columns(name, stored))
     }

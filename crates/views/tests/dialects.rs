@@ -103,7 +103,7 @@ fn the_statements_of_the_guide_run() {
             _ => {}
         }
     }
-    assert_eq!(blocks, 4);
+    assert_eq!(blocks, 5);
 }
 
 #[test]
@@ -151,6 +151,94 @@ fn time(ns: i64) -> String {
     sql::format_rfc3339_us(ns)
 }
 
+/// What SQL makes of deviations: views answer for wider windows, and views of views are made of counts, sums and squares.
+#[test]
+fn deviations_of_several_windows_are_those_of_all_rows() {
+    let mut world = World::new();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, stddev(usage) AS dev, var_pop(cores) AS var, count(*) AS n FROM cpu GROUP BY bucket, host");
+    world.ask(
+        "CREATE MATERIALIZED VIEW parts AS SELECT time_bucket('1 minute', time) AS bucket, count(usage) AS n, sum(usage) AS total, squared_deviations(usage) AS sq FROM cpu GROUP BY 1",
+    );
+    world.ask(
+        "CREATE MATERIALIZED VIEW wide AS SELECT time_bucket('30 minutes', bucket) AS bucket, stddev_samp(n, total, sq) AS dev, variance(n, total, sq) AS var FROM parts GROUP BY 1",
+    );
+    world.settle();
+    let query = "SELECT time_bucket('30 minutes', time) AS bin, stddev(usage) AS dev, stddev_pop(usage), variance(usage) AS var, var_samp(cores), var_pop(cores) FROM cpu GROUP BY 1 ORDER BY 1";
+    let explained = world.explained(query);
+    assert!(explained.contains("(view \"v\"") && explained.contains("(stored"), "{explained}");
+    let by_view = world.ask(query);
+    world.ask("DROP MATERIALIZED VIEW v");
+    let by_source = world.ask(query);
+    assert!(by_source.len() >= 4);
+    let close = |a: &Value, b: &Value| match (a, b) {
+        (Value::Float(a), Value::Float(b)) => (a - b).abs() <= 1e-9 * b.abs(),
+        (a, b) => a == b,
+    };
+    assert_eq!(by_view.len(), by_source.len());
+    for (a, b) in by_view.iter().zip(&by_source) {
+        assert!(a.iter().zip(b).all(|(a, b)| close(a, b)), "{a:?} {b:?}");
+    }
+    let wide = world.ask("SELECT bucket, dev, var FROM wide ORDER BY bucket");
+    assert_eq!(wide.len(), by_source.len());
+    for (wide, of_source) in wide.iter().zip(&by_source) {
+        let expected = [0, 1, 3].map(|place| &of_source[place]);
+        assert!(wide.iter().zip(expected).all(|(a, b)| close(a, b)), "{wide:?} {of_source:?}");
+    }
+    // The same row by row, where the plan does not group.
+    let by_rows = world.ask("SELECT stddev_samp(n, total, sq), variance(n, total, sq) FROM (SELECT * FROM parts) p");
+    let all = world.ask("SELECT stddev(usage), variance(usage) FROM cpu");
+    assert!(by_rows[0].iter().zip(&all[0]).all(|(a, b)| close(a, b)), "{by_rows:?} {all:?}");
+    assert_eq!(
+        world.ask("SELECT stddev(usage), stddev_pop(usage) FROM cpu WHERE usage = 1.5 AND host = 'nobody'"),
+        [[Value::Null, Value::Null]]
+    );
+}
+
+/// Approximate quantiles: views answer for wider windows what the table gives, by their sketches.
+#[test]
+fn sketches_of_several_windows_are_those_of_all_rows() {
+    let mut world = World::new();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, approx_percentile(0.9, usage) AS p90, count(*) AS n FROM cpu GROUP BY bucket, host");
+    world.ask("CREATE MATERIALIZED VIEW s AS SELECT time_bucket('1 minute', time) AS bucket, quantile_sketch(usage) AS sketch FROM cpu GROUP BY 1");
+    world.ask("CREATE MATERIALIZED VIEW wide AS SELECT time_bucket('30 minutes', bucket) AS bucket, approx_percentile(sketch, 0.9) AS p90 FROM s GROUP BY 1");
+    world.settle();
+    let query = "SELECT time_bucket('30 minutes', time) AS bin, approx_percentile(0.9, usage) AS p90 FROM cpu GROUP BY 1 ORDER BY 1";
+    assert!(world.explained(query).contains("(view \"v\""), "{}", world.explained(query));
+    let by_view = world.ask(query);
+    world.ask("DROP MATERIALIZED VIEW v");
+    assert_eq!(world.ask(query), by_view);
+    assert_eq!(world.ask("SELECT bucket, p90 FROM wide ORDER BY bucket"), by_view);
+    let exact =
+        world.ask("SELECT time_bucket('30 minutes', time) AS bin, quantile(usage, 0.9) FROM cpu GROUP BY 1 ORDER BY 1");
+    for (about, exact) in by_view.iter().zip(&exact) {
+        let (about, exact) = (about[1].number().unwrap(), exact[1].number().unwrap());
+        assert!((about - exact).abs() <= exact * 0.03, "{about} {exact}");
+    }
+    world.ask("CREATE MATERIALIZED VIEW d AS SELECT time_bucket('1 minute', time) AS bucket, host, approx_count_distinct(usage) AS kinds, distinct_sketch(cores) AS sketch, count(*) AS n FROM cpu GROUP BY bucket, host");
+    world.settle();
+    let distinct = "SELECT time_bucket('1 hour', time) AS bin, approx_count_distinct(usage), approx_count_distinct(cores) FROM cpu GROUP BY 1 ORDER BY 1";
+    assert!(world.explained(distinct).contains("(view \"d\""), "{}", world.explained(distinct));
+    let by_view = world.ask(distinct);
+    assert_eq!(by_view[1][2], Value::Int(8));
+    assert_eq!(world.ask("SELECT approx_count_distinct_of_sketches(sketch) FROM d"), [[Value::Int(8)]]);
+    world.ask("DROP MATERIALIZED VIEW d");
+    assert_eq!(world.ask(distinct), by_view);
+    assert_eq!(
+        world.ask("SELECT approx_count_distinct(host), approx_count_distinct(usage) FROM cpu WHERE usage < 9"),
+        [[Value::Int(2), Value::Int(9)]]
+    );
+    assert_eq!(world.ask("SELECT approx_count_distinct(usage) FROM cpu WHERE host = 'nobody'"), [[Value::Int(0)]]);
+    // Row by row, of numbers and of sketches, where the plan does not group.
+    let all = world.ask("SELECT approx_percentile(0.5, usage) FROM (SELECT * FROM cpu) c");
+    assert_eq!(world.ask("SELECT approx_percentile(sketch, 0.5) FROM (SELECT * FROM s) s"), all);
+    assert_eq!(
+        world.ask("SELECT approx_percentile(0.5, quantile_sketch) FROM (SELECT quantile_sketch(usage) FROM cpu) q"),
+        all
+    );
+    let error = world.ask_as(Manner::Postgres, "SELECT approx_percentile(0.5, 'x') FROM cpu").unwrap_err();
+    assert!(error.contains("value and a share") || error.contains("no sketch"), "{error}");
+}
+
 #[test]
 fn what_no_view_can_be_is_refused() {
     let world = World::new();
@@ -182,6 +270,10 @@ fn what_no_view_can_be_is_refused() {
     refused(
         "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time), max(usage) FROM cpu WHERE usage > (SELECT avg(usage) FROM cpu) GROUP BY 1",
         "no queries within it",
+    );
+    refused(
+        "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', cpu.time), max(cpu.usage) FROM cpu JOIN cpu AS h ON cpu.host = h.host GROUP BY 1",
+        "without joins: write what the other table says as tags of the rows, or join the view when it is read",
     );
     refused("DROP MATERIALIZED VIEW v", "does not exist");
     refused("ALTER MATERIALIZED VIEW v SET TTL 1d", "does not exist");

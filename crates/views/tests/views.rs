@@ -64,6 +64,23 @@ fn view(name: &str, width: Interval, plan: &str, fields: &[(&str, ValueType)]) -
     }
 }
 
+/// Numbers that are equal but for what rounding makes of them.
+#[derive(Debug, Clone)]
+enum CellValue {
+    Float(f64),
+    Other(String),
+}
+
+impl PartialEq for CellValue {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Float(a), Self::Float(b)) => a == b || (a - b).abs() <= 1e-9 * (1.0 + a.abs()),
+            (Self::Other(a), Self::Other(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
 /// By host and minute; of all hosts with conditions on rows and groups; of both by the hour, over the first; by windows that are not those of
 /// the view below put together; by calendar months.
 fn definitions() -> Vec<ViewDefinition> {
@@ -116,14 +133,65 @@ fn definitions() -> Vec<ViewDefinition> {
         ),
         zoned,
     ]
+    .into_iter()
+    .chain(composed_definitions())
+    .collect()
+}
+
+/// By host and minute, and of all hosts over these: deviations, and sketches.
+fn composed_definitions() -> Vec<ViewDefinition> {
+    use ValueType::{F64, I64};
+    let spread = view(
+        "spread",
+        Interval::of_ns(60 * SECOND_NS),
+        "(->> (rows-of \"t\") (groupby 1m '((stddev_samp \"v\") (var_pop \"i\") (count \"v\") (sum \"v\") (squares \"v\") (count \"i\") (sum \"i\") (squares \"i\") (count #TS)) \
+         (by '(\"h\"))) (map \"dev\" (column \"stddev_samp v\") \"var\" (column \"var_pop i\") \"n\" (coalesce (column \"count v\") 0) \"s\" (column \"sum v\") \"q\" (column \"squares v\") \
+         \"n_i\" (coalesce (column \"count i\") 0) \"s_i\" (column \"sum i\") \"q_i\" (column \"squares i\") \"rows\" (coalesce (column \"count #TS\") 0)))",
+        &[
+            ("dev", F64),
+            ("var", F64),
+            ("n", I64),
+            ("s", F64),
+            ("q", F64),
+            ("n_i", I64),
+            ("s_i", I64),
+            ("q_i", F64),
+            ("rows", I64),
+        ],
+    );
+    let spread_wide = view(
+        "spread_wide",
+        Interval::of_ns(1200 * SECOND_NS),
+        "(->> (rows-of \"spread\") (groupby 20m '((stddev_samp (parts \"n\" \"s\" \"q\")) (squares (parts \"n\" \"s\" \"q\")) (sum \"n\") (sum \"s\")) (by '())) \
+         (map \"dev\" (column \"stddev_samp (\\\"n\\\" \\\"s\\\" \\\"q\\\")\") \"q\" (column \"squares (\\\"n\\\" \\\"s\\\" \\\"q\\\")\") \"n\" (column \"sum n\") \"s\" (column \"sum s\")))",
+        &[("dev", F64), ("q", F64), ("n", I64), ("s", F64)],
+    );
+    let sketches = view(
+        "sketches",
+        Interval::of_ns(60 * SECOND_NS),
+        "(->> (rows-of \"t\") (groupby 1m '((approx_quantile 0.9 \"v\") (quantile_sketch \"v\") (approx_distinct \"i\") (distinct_sketch \"i\") (count #TS)) (by '(\"h\"))) \
+         (map \"d\" (coalesce (column \"approx_distinct i\") 0) \"ds\" (column \"distinct_sketch i\") \"p90\" (column \"approx_quantile_0.9 v\") \"s\" (column \"quantile_sketch v\") \"rows\" (coalesce (column \"count #TS\") 0)))",
+        &[("d", I64), ("ds", ValueType::String), ("p90", F64), ("s", ValueType::String), ("rows", I64)],
+    );
+    let sketches_wide = view(
+        "sketches_wide",
+        Interval::of_ns(1200 * SECOND_NS),
+        "(->> (rows-of \"sketches\") (groupby 20m '((approx_quantile 0.5 (sketches \"s\")) (quantile_sketch (sketches \"s\")) (approx_distinct (sketches \"ds\"))) (by '())) \
+         (map \"d\" (column \"approx_distinct (\\\"ds\\\")\") \"p50\" (column \"approx_quantile_0.5 (\\\"s\\\")\") \"s\" (column \"quantile_sketch (\\\"s\\\")\")))",
+        &[("d", I64), ("p50", F64), ("s", ValueType::String)],
+    );
+    vec![spread, spread_wide, sketches, sketches_wide]
 }
 
 /// Queries that the view `by_host` answers: its own groups, wider bins, fewer labels, a condition on its label.
-const SOURCE_QUERIES: [&str; 4] = [
+const SOURCE_QUERIES: [&str; 7] = [
     "(->> (rows-of \"t\") (groupby 1m '((sum \"v\") (count \"v\") (max \"i\") (count #TS)) (by '(\"h\"))))",
     "(->> (rows-of \"t\") (groupby 5m '((sum \"v\") (avg \"v\") (max \"i\") (count #TS)) (by '())))",
     "(->> (rows-of \"t\") (tag \"h\" \"h1\") (groupby 2m '((max \"i\") (sum \"v\") (count #TS)) (by '(\"h\"))))",
     "(->> (rows-of \"t\") (tag-not \"h\" \"h0\") (groupby 7m '((avg \"v\") (count #TS)) (by '()) (offset 1m)))",
+    "(->> (rows-of \"t\") (groupby 5m '((stddev_samp \"v\") (var_samp \"i\") (stddev \"v\") (count #TS)) (by '())))",
+    "(->> (rows-of \"t\") (groupby 1m '((stddev_samp \"v\") (var_pop \"i\")) (by '(\"h\"))))",
+    "(->> (rows-of \"t\") (groupby 5m '((approx_quantile 0.5 \"v\") (quantile_sketch \"v\") (approx_distinct \"i\") (count #TS)) (by '())))",
 ];
 
 #[test]
@@ -156,22 +224,25 @@ fn queries_of_a_source_are_answered_by_its_views() {
 }
 
 /// What a plan gives: labels, times, and the columns that have a value.
-fn rows(db: &Db, plan: &Plan, view_use: ViewUse) -> BTreeMap<(String, i64), String> {
+fn rows(db: &Db, plan: &Plan, view_use: ViewUse) -> BTreeMap<(String, i64), Vec<(String, CellValue)>> {
     let budget = Budget::new(10_000_000);
     budget.use_views(view_use);
     let frames: Vec<Frame> = db.run_plan(DATABASE, plan, &budget).unwrap().frames;
     let mut found = BTreeMap::new();
     for frame in frames {
         for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
-            let mut cells: Vec<String> = Vec::new();
+            let mut cells: Vec<(String, CellValue)> = Vec::new();
             for column in &frame.columns {
-                if column.cell(row) != query::Cell::Null {
-                    cells.push(format!("{}={:?}", column.name, column.cell(row)));
-                }
+                let value = match column.cell(row) {
+                    query::Cell::Null => continue,
+                    query::Cell::F64(number) => CellValue::Float(number),
+                    other => CellValue::Other(format!("{other:?}")),
+                };
+                cells.push((column.name.to_string(), value));
             }
-            cells.sort();
+            cells.sort_by(|(a, _), (b, _)| a.cmp(b));
             let labels: Vec<String> = frame.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            let before = found.insert((labels.join(","), *time_ns), cells.join(" "));
+            let before = found.insert((labels.join(","), *time_ns), cells);
             assert_eq!(before, None, "two rows of one window");
         }
     }
@@ -351,7 +422,9 @@ fn what_was_known_of_a_dropped_view_is_not_taken_for_that_of_another_one() {
 #[test]
 fn what_a_pass_read_and_could_not_store_is_read_again() {
     let mut world = World::new();
-    ["uneven", "hourly", "by_host", "all_hosts", "monthly"].iter().for_each(|name| world.drop_view(name));
+    ["uneven", "hourly", "by_host", "all_hosts", "monthly", "spread_wide", "spread", "sketches_wide", "sketches"]
+        .iter()
+        .for_each(|name| world.drop_view(name));
     world.apply(&Step::Settle);
     let now_ns = world.db().now_ns();
     world.write(&[(0, 2_990, Some(9), 9)], now_ns);

@@ -175,6 +175,12 @@ pub(super) const TARGETS: &[Target] = &[
     of_text("flux_run", "Flux, run", &FLUX, FLUX_WORDS),
     of_text("plan", "plans", &PLAN, PLAN_WORDS),
     of_text("plan_run", "plans, run", &PLAN, PLAN_WORDS),
+    of_text(
+        "sketches",
+        "sketches of quantiles and distinct values",
+        &[Seeds::Literals(&["crates/query/tests/sketches.rs"])],
+        &[],
+    ),
     of_text("matcher", "matchers with regular expressions", &[Seeds::Literals(&["crates/index/src/matcher.rs"])], &[]),
     of_text("copy_text", "rows of COPY as text", &[Seeds::Literals(&["crates/sql/src/copy/text.rs"])], &[]),
     of_bytes("parquet", "Parquet files of COPY", 8192, &[]),

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use model::TimeRange;
 use query::QueryError;
 use query::views::{
-    DEPTH_MAX, DeleteHold, PendingRange, RefreshRequest, SourceDelete, View, ViewCatalog, ViewChanges, ViewDefinition,
-    ViewOptions, ViewState, ViewStatus,
+    DEPTH_MAX, DeleteHold, PendingRange, RefreshRequest, SourceDelete, StoredQuery, View, ViewCatalog, ViewChanges,
+    ViewDefinition, ViewOptions, ViewState, ViewStatus,
 };
 use store::{ChangeKind, DatabasePolicy, StoreError};
 
@@ -46,6 +46,22 @@ impl ViewCatalog for Views {
         let from = (database.to_owned(), String::new());
         let of_database = state.views.range(from..).take_while(|((of, _), _)| of == database);
         of_database.map(|(_, view)| view.clone()).collect()
+    }
+
+    fn stored_query(&self, database: &str, name: &str) -> Option<Arc<StoredQuery>> {
+        self.find_query(database, name)
+    }
+
+    fn stored_queries(&self, database: &str) -> Vec<Arc<StoredQuery>> {
+        self.queries_of(database)
+    }
+
+    fn put_stored_query(&self, query: StoredQuery, replaces: bool) -> Result<(), QueryError> {
+        self.put_query(query, replaces)
+    }
+
+    fn remove_stored_query(&self, database: &str, name: &str) -> Result<bool, QueryError> {
+        self.remove_query(database, name)
     }
 
     fn unreadable(&self, database: &str, name: &str) -> Option<String> {
@@ -99,13 +115,10 @@ impl ViewCatalog for Views {
     fn create(&self, definition: ViewDefinition) -> Result<(), QueryError> {
         let _changing = self.changing.lock();
         let ViewDefinition { database, name, .. } = &definition;
-        if self.find(database, name).is_some() {
+        if self.find(database, name).is_some() || self.find_query(database, name).is_some() {
             return Err(QueryError::Invalid(format!("relation {name:?} already exists")));
         }
-        if let Some(UnreadableView { reason, .. }) = self.find_unreadable(database, name) {
-            let message = format!("{name:?} is a view whose definition cannot be read ({reason}): drop it first");
-            return Err(QueryError::Invalid(message));
-        }
+        self.refuse_unreadable(database, name)?;
         super::document::check(&definition)
             .map_err(|reason| QueryError::Invalid(format!("the view {name:?} cannot be stored: {reason}")))?;
         chain::check(&definition, &self.views(database))?;
@@ -264,6 +277,7 @@ impl Views {
             self.store.release_table(database, &view.definition.target);
             self.state.write().remove(&view);
         }
+        self.forget_queries(database)?;
         let mut unreadable = self.state.read().unreadable.clone();
         unreadable.retain(|view| view.database == database);
         unreadable.iter().try_for_each(|view| self.forget_unreadable(view))
@@ -271,7 +285,17 @@ impl Views {
 }
 
 impl Views {
-    fn find_unreadable(&self, database: &str, name: &str) -> Option<UnreadableView> {
+    /// Refuses the name of a view that cannot be read for another one.
+    pub(super) fn refuse_unreadable(&self, database: &str, name: &str) -> Result<(), QueryError> {
+        match self.find_unreadable(database, name) {
+            None => Ok(()),
+            Some(UnreadableView { reason, .. }) => Err(QueryError::Invalid(format!(
+                "{name:?} is a view whose definition cannot be read ({reason}): drop it first"
+            ))),
+        }
+    }
+
+    pub(super) fn find_unreadable(&self, database: &str, name: &str) -> Option<UnreadableView> {
         let state = self.state.read();
         state.unreadable.iter().find(|view| view.database == database && view.name == name).cloned()
     }
@@ -279,8 +303,10 @@ impl Views {
     /// Removes the documents of a view that cannot be read.
     fn forget_unreadable(&self, view: &UnreadableView) -> Result<(), StoreError> {
         let document = document_name(&view.database, &view.name);
-        self.store.remove_document(KIND, &document)?;
-        self.store.remove_document(STATE_KIND, &document)?;
+        self.store.remove_document(view.kind, &document)?;
+        if view.kind == KIND {
+            self.store.remove_document(STATE_KIND, &document)?;
+        }
         if let Some(target) = &view.target {
             self.store.release_table(&view.database, target);
         }
@@ -289,11 +315,11 @@ impl Views {
     }
 
     /// Removes a view that cannot be read with its windows; returns whether there was one.
-    fn remove_unreadable(&self, database: &str, name: &str) -> Result<bool, QueryError> {
+    pub(super) fn remove_unreadable(&self, database: &str, name: &str) -> Result<bool, QueryError> {
         let Some(view) = self.find_unreadable(database, name) else { return Ok(false) };
         self.forget_unreadable(&view).map_err(storage)?;
-        if let Some(target) = &view.target {
-            self.store.drop_table(database, target).map_err(storage)?;
+        if let Some(target) = view.target.filter(|_| view.kind == KIND) {
+            self.store.drop_table(database, &target).map_err(storage)?;
         }
         Ok(true)
     }

@@ -1,11 +1,17 @@
 //! Views as documents of the manifest; `docs/formats/views.md` describes them.
 
-use model::{TimeRange, ValueType};
-use query::views::{Dialect, PendingRange, RefreshPolicy, ViewDefinition, ViewOptions, ViewState, WindowWidth};
+use model::{MatchOp, Matcher, TimeRange, ValueType};
+use query::views::{
+    Dialect, PendingRange, RefreshPolicy, StoredQuery, ViewDefinition, ViewOptions, ViewState, WindowWidth,
+};
 use query::{Interval, Plan};
 use serde_json::{Map, Value, json};
 
 const VERSION: i64 = 1;
+
+/// How the names and groups of a view of plain SQL are read.
+const POSTGRES: &str = "postgres";
+const QUESTDB: &str = "questdb";
 
 /// The names of types in documents.
 const TYPES: [(&str, ValueType); 5] = [
@@ -15,6 +21,10 @@ const TYPES: [(&str, ValueType); 5] = [
     ("bool", ValueType::Bool),
     ("string", ValueType::String),
 ];
+
+/// The operators of matchers in documents.
+const OPERATORS: [(&str, MatchOp); 4] =
+    [("=", MatchOp::Equal), ("!=", MatchOp::NotEqual), ("=~", MatchOp::Regex), ("!~", MatchOp::NotRegex)];
 
 /// A definition as a document.
 pub(super) fn encode(definition: &ViewDefinition) -> Vec<u8> {
@@ -149,6 +159,53 @@ pub(super) fn decode_state(bytes: &[u8]) -> Option<ViewState> {
     Some(ViewState { watermark_ns, pending, frozen_ns }).filter(|_| is_known)
 }
 
+/// A view of plain SQL as a document.
+pub(super) fn encode_query(query: &StoredQuery) -> Vec<u8> {
+    let operator = |op: MatchOp| OPERATORS.iter().find(|(_, known)| *known == op).map_or("=", |(text, _)| text);
+    let matcher = |matcher: &Matcher| json!([matcher.name, operator(matcher.op), matcher.value]);
+    json!({
+        "version": VERSION,
+        "name": query.name,
+        "database": query.database,
+        "statement": query.statement,
+        "manner": if query.is_questdb { QUESTDB } else { POSTGRES },
+        "maker": query.maker,
+        "matchers": query.matchers.iter().map(matcher).collect::<Vec<Value>>(),
+    })
+    .to_string()
+    .into_bytes()
+}
+
+/// A view of plain SQL from a document; the error says what is wrong with it.
+pub(super) fn decode_query(bytes: &[u8]) -> Result<StoredQuery, String> {
+    let document: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if whole(&document, "version")? != VERSION {
+        return Err("it was written by a newer version".to_owned());
+    }
+    let matcher = |matcher: &Value| {
+        let part = |place: usize| matcher.get(place)?.as_str();
+        let (_, op) = OPERATORS.iter().find(|(known, _)| Some(*known) == part(1))?;
+        Some(Matcher::new(part(0)?, *op, part(2)?))
+    };
+    let matchers = document.get("matchers").and_then(Value::as_array);
+    // Without them it would show more than its maker may read.
+    let matchers = matchers.and_then(|matchers| matchers.iter().map(matcher).collect::<Option<Vec<_>>>());
+    let query = StoredQuery {
+        name: text(&document, "name")?,
+        database: text(&document, "database")?,
+        statement: text(&document, "statement")?,
+        is_questdb: match text(&document, "manner")?.as_str() {
+            QUESTDB => true,
+            POSTGRES => false,
+            other => return Err(format!("its names are read as {other:?} has them, which is not known")),
+        },
+        maker: text(&document, "maker")?,
+        matchers: matchers.ok_or("its matchers are no list of names, operators and values")?,
+    };
+    query.check().map_err(|error| error.to_string())?;
+    Ok(query)
+}
+
 fn text(document: &Value, name: &str) -> Result<String, String> {
     let found = document.get(name).and_then(Value::as_str);
     found.map(str::to_owned).ok_or_else(|| format!("it has no text {name}"))
@@ -161,6 +218,29 @@ fn whole(document: &Value, name: &str) -> Result<i64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn views_of_plain_sql_survive_and_lose_no_condition() {
+        let query = StoredQuery {
+            name: "v\"1".to_owned(),
+            database: "d".to_owned(),
+            statement: "CREATE VIEW v AS SELECT 'é'".to_owned(),
+            is_questdb: true,
+            maker: "ann".to_owned(),
+            matchers: vec![Matcher::new("env", MatchOp::NotRegex, "a|\"b\"")],
+        };
+        let bytes = encode_query(&query);
+        assert_eq!(decode_query(&bytes), Ok(query.clone()));
+        let text = String::from_utf8(bytes).unwrap();
+        for (from, to) in
+            [("matchers", "matcher"), ("!~", "~"), ("questdb", "mysql"), ("\"version\":1", "\"version\":2")]
+        {
+            assert!(text.contains(from), "{text}");
+            assert!(decode_query(text.replace(from, to).as_bytes()).is_err(), "{from}");
+        }
+        let long = StoredQuery { name: "x".repeat(300), ..query };
+        assert!(decode_query(&encode_query(&long)).is_err());
+    }
 
     #[test]
     fn definitions_and_states_survive() {

@@ -2,6 +2,7 @@
 //!
 //! * this file: what there is, and up to which moment it is right · [`catalog`]: what queries and statements see
 //! * [`chain`]: which views may read which · [`api`]: what keeps views right works with · [`document`]: documents
+//! * [`stored_queries`]: views of plain SQL
 //! * [`frozen`]: what of a source is gone, and how long rows are kept
 
 mod api;
@@ -9,6 +10,7 @@ mod catalog;
 mod chain;
 mod document;
 mod frozen;
+mod stored_queries;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use access::scope::Scope;
 use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
 use parking_lot::{Mutex, RwLock};
 use query::plan::Selector;
-use query::views::{PendingRange, View, ViewDefinition, ViewState, ViewStatus};
+use query::views::{PendingRange, StoredQuery, View, ViewDefinition, ViewState, ViewStatus};
 use query::{HiddenTable, QueryError};
 use store::{Store, StoreError};
 
@@ -29,6 +31,8 @@ pub use api::{StoredRow, ViewDelete, ViewMark, ViewPiece, ViewWindows};
 const KIND: &str = "view";
 /// The kind of the documents that hold states.
 const STATE_KIND: &str = "view-state";
+/// The kind of the documents that hold views of plain SQL.
+const QUERY_KIND: &str = "stored-query";
 /// Between the names of database and view in that of a document; names have none.
 const BETWEEN: char = '\0';
 
@@ -47,8 +51,10 @@ pub struct UnreadableView {
     pub name: String,
     /// The reason why its document cannot be read.
     pub reason: String,
-    /// The table of its windows, if the document says so.
+    /// The table of its windows, if the document says so; of one of plain SQL the table that its name keeps others from.
     target: Option<String>,
+    /// The kind of its document.
+    kind: &'static str,
 }
 
 /// A delete that is under way.
@@ -64,6 +70,8 @@ struct ActiveDelete {
 #[derive(Default)]
 struct State {
     views: BTreeMap<ViewName, Arc<View>>,
+    /// Views of plain SQL.
+    queries: BTreeMap<ViewName, Arc<StoredQuery>>,
     /// The views that scans of tables read, by database and table.
     targets: BTreeMap<(String, String), String>,
     statuses: BTreeMap<ViewName, ViewStatus>,
@@ -165,10 +173,11 @@ impl Views {
                         let _ = store.reserve_table(database, target);
                     }
                     let (database, name) = (database.to_owned(), name.to_owned());
-                    state.unreadable.push(UnreadableView { database, name, reason, target });
+                    state.unreadable.push(UnreadableView { database, name, reason, target, kind: KIND });
                 }
             }
         }
+        stored_queries::open(store, &mut state);
         Self { store: store.clone(), state: RwLock::new(state), changing: Mutex::new(()), writing: Mutex::new(()), ids }
     }
 

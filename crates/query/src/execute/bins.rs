@@ -2,9 +2,10 @@
 
 use model::{Cell, Column, Folds, Summary, ValueType, Values};
 
-use crate::Frame;
-use crate::plan::Aggregate;
-use crate::statistics;
+use crate::plan::{Aggregate, PartColumns};
+use crate::sketch::{DistinctSketch, QuantileSketch, text_hash};
+use crate::statistics::{self, ValueMoments};
+use crate::{Frame, QueryError};
 
 /// Bins by their start, of one column of one series. Most come in order, or where others are already: they stand in one piece of memory, for a
 /// tree has room for many where there are few.
@@ -98,13 +99,63 @@ pub(super) enum Bin {
         values: Vec<f64>,
         is_bool: bool,
     },
+    /// Of rows that stand for several values each.
+    Parts {
+        moments: ValueMoments,
+        /// The time of the first of them.
+        first_ns: i64,
+    },
+    /// Of sketches.
+    Sketch {
+        sketch: Sketch,
+        /// The time of the first of them.
+        first_ns: i64,
+    },
     Texts {
         count: u64,
         first: (i64, String),
         last: (i64, String),
         min: String,
         max: String,
+        /// The hashes of all values, if an aggregate needs them.
+        hashes: Vec<u64>,
     },
+}
+
+/// A sketch of a bin's values.
+#[derive(Debug, Clone)]
+pub(super) enum Sketch {
+    Quantiles(Box<QuantileSketch>),
+    Distinct(Box<DistinctSketch>),
+}
+
+impl Sketch {
+    /// The sketch that an aggregate is made of, from its text.
+    fn decode(aggregate: Aggregate, text: &str) -> Result<Self, String> {
+        match aggregate.sketch() {
+            Some(Aggregate::DistinctSketch) => Ok(Self::Distinct(Box::new(DistinctSketch::decode(text)?))),
+            _ => Ok(Self::Quantiles(Box::new(QuantileSketch::decode(text)?))),
+        }
+    }
+
+    /// Bins of one column have sketches of one kind.
+    fn merge(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::Quantiles(sketch), Self::Quantiles(other)) => sketch.merge(other),
+            (Self::Distinct(sketch), Self::Distinct(other)) => sketch.merge(other),
+            (Self::Quantiles(_), Self::Distinct(_)) | (Self::Distinct(_), Self::Quantiles(_)) => {}
+        }
+    }
+
+    fn value(&self, aggregate: Aggregate) -> Cell<'static> {
+        match (self, aggregate) {
+            (Self::Quantiles(sketch), Aggregate::ApproxQuantile(share)) => {
+                sketch.quantile(share).map_or(Cell::Null, Cell::F64)
+            }
+            (Self::Distinct(sketch), Aggregate::ApproxDistinct) => Cell::I64(sketch.estimate() as i64),
+            _ => Cell::Null,
+        }
+    }
 }
 
 /// The bins of a column whose rows are in order of time; `start` says where the bin of a time begins.
@@ -139,11 +190,50 @@ pub(super) fn of_column(
             for (row, time_ns) in rows {
                 let Some(text) = values.get(row) else { continue };
                 let count = column.folds.get(row).map_or(1, |fold| fold.count);
-                bins.add(start(time_ns), Bin::of_text(time_ns, text, count));
+                bins.add(start(time_ns), Bin::of_text(time_ns, text, (count, keeps_values)));
             }
             bins
         }
     }
+}
+
+/// The bins of rows that stand for several values each.
+pub(super) fn of_parts(frame: &Frame, parts: &PartColumns, start: &impl Fn(i64) -> i64) -> Bins {
+    let mut bins = Bins::default();
+    let columns = parts.names().map(|name| frame.columns.iter().find(|column| *column.name == *name));
+    for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
+        let [count, sum, squares] = columns.map(|column| column.and_then(|column| column.cell(row).number()));
+        // Where there are values and something of them is missing, nothing is known.
+        let [sum, squares] = [sum, squares].map(|number| number.unwrap_or(f64::NAN));
+        if let Some(moments) = count.and_then(|count| ValueMoments::of_sum(count, sum, squares)) {
+            bins.add(start(*time_ns), Bin::Parts { moments, first_ns: *time_ns });
+        }
+    }
+    bins
+}
+
+/// The bins of a column of sketches.
+pub(super) fn of_sketches(
+    frame: &Frame,
+    (name, aggregate): (&str, Aggregate),
+    start: &impl Fn(i64) -> i64,
+) -> Result<Bins, QueryError> {
+    let mut bins = Bins::default();
+    let Some(column) = frame.columns.iter().find(|column| *column.name == *name) else { return Ok(bins) };
+    for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
+        let text = match column.cell(row) {
+            Cell::Null => continue,
+            Cell::Text(text) => text,
+            other => {
+                let message = format!("the column {name:?} holds a {}, not sketches", other.kind());
+                return Err(QueryError::Execution(message));
+            }
+        };
+        let read = Sketch::decode(aggregate, text);
+        let sketch = read.map_err(|reason| QueryError::Execution(format!("the column {name:?}: {reason}")))?;
+        bins.add(start(*time_ns), Bin::Sketch { sketch, first_ns: *time_ns });
+    }
+    Ok(bins)
 }
 
 /// The bins of rows' times.
@@ -206,9 +296,10 @@ impl Aggregate {
 }
 
 impl Bin {
-    fn of_text(time_ns: i64, text: &str, count: u64) -> Self {
+    fn of_text(time_ns: i64, text: &str, (count, keeps_values): (u64, bool)) -> Self {
         let at = || (time_ns, text.to_owned());
-        Self::Texts { count, first: at(), last: at(), min: text.to_owned(), max: text.to_owned() }
+        let hashes = if keeps_values { vec![text_hash(text)] } else { Vec::new() };
+        Self::Texts { count, first: at(), last: at(), min: text.to_owned(), max: text.to_owned(), hashes }
     }
 
     /// A field has one type in all groups of a table, so that texts and numbers do not meet but where labels are dropped from
@@ -228,10 +319,18 @@ impl Bin {
                 *is_bool &= other_bool;
             }
             (
-                Self::Texts { count, first, last, min, max },
-                Self::Texts { count: more, first: other_first, last: other_last, min: other_min, max: other_max },
+                Self::Texts { count, first, last, min, max, hashes },
+                Self::Texts {
+                    count: more,
+                    first: other_first,
+                    last: other_last,
+                    min: other_min,
+                    max: other_max,
+                    hashes: more_hashes,
+                },
             ) => {
                 *count += more;
+                hashes.extend(more_hashes);
                 if other_first.0 < first.0 {
                     *first = other_first;
                 }
@@ -245,8 +344,18 @@ impl Bin {
                     *max = other_max;
                 }
             }
+            (Self::Parts { moments, first_ns }, Self::Parts { moments: more, first_ns: other_ns }) => {
+                moments.merge(&more);
+                *first_ns = (*first_ns).min(other_ns);
+            }
             (texts @ Self::Texts { .. }, numbers @ Self::Numbers { .. }) => *texts = numbers,
-            (Self::Numbers { .. }, Self::Texts { .. }) => {}
+            (Self::Sketch { sketch, first_ns }, Self::Sketch { sketch: more, first_ns: other_ns }) => {
+                sketch.merge(&more);
+                *first_ns = (*first_ns).min(other_ns);
+            }
+            // Parts and sketches have names that no column has.
+            (Self::Numbers { .. } | Self::Parts { .. } | Self::Sketch { .. }, _)
+            | (Self::Texts { .. }, Self::Parts { .. } | Self::Sketch { .. }) => {}
         }
     }
 
@@ -254,6 +363,7 @@ impl Bin {
         match self {
             Self::Numbers { summary, .. } => summary.first.0,
             Self::Texts { first, .. } => first.0,
+            Self::Parts { first_ns, .. } | Self::Sketch { first_ns, .. } => *first_ns,
         }
     }
 
@@ -264,10 +374,29 @@ impl Bin {
         }
     }
 
+    /// The sketch of its values that an aggregate is, as text; `None` of texts if it is of numbers.
+    pub(super) fn sketch_text(&self, aggregate: Aggregate) -> Option<String> {
+        match (self, aggregate) {
+            (Self::Numbers { values, .. }, Aggregate::DistinctSketch) => {
+                Some(DistinctSketch::of_numbers(values).encode())
+            }
+            (Self::Numbers { values, .. }, _) => Some(QuantileSketch::of_numbers(values).encode()),
+            (Self::Texts { hashes, .. }, Aggregate::DistinctSketch) => Some(DistinctSketch::of_hashes(hashes).encode()),
+            (Self::Sketch { sketch: Sketch::Quantiles(sketch), .. }, _) => Some(sketch.encode()),
+            (Self::Sketch { sketch: Sketch::Distinct(sketch), .. }, _) => Some(sketch.encode()),
+            (Self::Parts { .. } | Self::Texts { .. }, _) => None,
+        }
+    }
+
     pub(super) fn value(&self, aggregate: Aggregate) -> Cell<'_> {
         match self {
             Self::Numbers { summary, values, is_bool } => number_value(aggregate, summary, values, *is_bool),
-            Self::Texts { count, first, last, min, max } => match aggregate {
+            Self::Parts { moments, .. } => {
+                aggregate.of_squares(moments.count, moments.squares).map_or(Cell::Null, Cell::F64)
+            }
+            Self::Sketch { sketch, .. } => sketch.value(aggregate),
+            Self::Texts { count, first, last, min, max, hashes } => match aggregate {
+                Aggregate::ApproxDistinct => Cell::I64(DistinctSketch::of_hashes(hashes).estimate() as i64),
                 Aggregate::Count => Cell::I64(*count as i64),
                 Aggregate::First => Cell::Text(&first.1),
                 Aggregate::Last => Cell::Text(&last.1),
@@ -299,7 +428,20 @@ fn number_value(aggregate: Aggregate, summary: &Summary, values: &[f64], is_bool
             }
             _ => Cell::F64(summary.total()),
         },
-        Aggregate::Stddev => Cell::F64(statistics::variance(values, 0).map_or(f64::NAN, f64::sqrt)),
+        Aggregate::Stddev
+        | Aggregate::StddevSample
+        | Aggregate::Variance
+        | Aggregate::VarianceSample
+        | Aggregate::Squares => {
+            let squares = statistics::squared_deviations(values);
+            aggregate.of_squares(values.len() as f64, squares).map_or(Cell::Null, Cell::F64)
+        }
+        Aggregate::ApproxQuantile(share) => {
+            QuantileSketch::of_numbers(values).quantile(share).map_or(Cell::Null, Cell::F64)
+        }
+        Aggregate::ApproxDistinct => Cell::I64(DistinctSketch::of_numbers(values).estimate() as i64),
+        // Texts, which the bin makes ([`Bin::sketch_text`]).
+        Aggregate::QuantileSketch | Aggregate::DistinctSketch => Cell::Null,
         Aggregate::Quantile(share) => Cell::F64(statistics::quantile(values, share).unwrap_or(f64::NAN)),
     }
 }
@@ -324,7 +466,7 @@ mod tests {
                 let mut more = Bins::default();
                 for start_ns in starts {
                     let text = number.to_string();
-                    more.add(start_ns, Bin::of_text(number, &text, 1));
+                    more.add(start_ns, Bin::of_text(number, &text, (1, false)));
                     let (count, first) = expected.entry(start_ns).or_insert((0, number));
                     (*count, *first) = (*count + 1, number.min(*first));
                 }

@@ -77,7 +77,18 @@ impl<'a> BinsRequest<'a> {
 fn combined(grouping: &Grouping) -> Option<Vec<Aggregate>> {
     let whole = |aggregate: Aggregate| match aggregate {
         Aggregate::Min | Aggregate::Max | Aggregate::Count | Aggregate::First | Aggregate::Last => Some(aggregate),
-        Aggregate::Avg | Aggregate::Sum | Aggregate::Stddev | Aggregate::Quantile(_) => None,
+        Aggregate::Avg
+        | Aggregate::Sum
+        | Aggregate::Quantile(_)
+        | Aggregate::Stddev
+        | Aggregate::StddevSample
+        | Aggregate::Variance
+        | Aggregate::VarianceSample
+        | Aggregate::Squares
+        | Aggregate::ApproxQuantile(_)
+        | Aggregate::QuantileSketch
+        | Aggregate::ApproxDistinct
+        | Aggregate::DistinctSketch => None,
     };
     grouping.aggregates.iter().map(|call| whole(call.aggregate)).collect()
 }

@@ -285,11 +285,33 @@ pub(super) fn parts_of(grouping: &Grouping) -> SummaryParts {
 
 /// Returns whether a group has a column that is aggregated.
 fn has_wanted(group: &SelectedGroup, grouping: &Grouping) -> bool {
-    let is_kept = |field: &str| {
-        grouping.aggregates.iter().any(|call| matches!(&call.input, AggregateInput::Column(name) if name == field))
-    };
+    let is_kept = |field: &str| grouping.aggregates.iter().any(|call| call.reads(field));
     let is_each = grouping.aggregates.iter().any(|call| call.input == AggregateInput::Each);
     is_each || group.columns.iter().any(|column| is_kept(&column.field))
+}
+
+/// The name of the column of bins that an aggregate is made of.
+fn bins_name(call: &AggregateCall) -> String {
+    match &call.input {
+        AggregateInput::Each => String::new(),
+        AggregateInput::Column(column) => column.clone(),
+        AggregateInput::Time => TIME.to_owned(),
+        AggregateInput::Parts(parts) => parts.name(),
+        AggregateInput::Sketches(column) => {
+            format!("({} {column:?})", call.aggregate.sketch().map_or("", Aggregate::name))
+        }
+    }
+}
+
+impl AggregateCall {
+    /// Returns whether it names a field.
+    fn reads(&self, field: &str) -> bool {
+        match &self.input {
+            AggregateInput::Column(name) | AggregateInput::Sketches(name) => name == field,
+            AggregateInput::Parts(parts) => parts.names().contains(&field),
+            AggregateInput::Each | AggregateInput::Time => false,
+        }
+    }
 }
 
 impl Grouping {
@@ -378,6 +400,7 @@ pub(super) fn bin_frame(
             AggregateInput::Each => true,
             AggregateInput::Column(column) => **column == *name,
             AggregateInput::Time => name == TIME,
+            AggregateInput::Parts(_) | AggregateInput::Sketches(_) => false,
         };
         grouping.aggregates.iter().filter(of).any(|call| !call.aggregate.from_summaries())
     };
@@ -385,7 +408,7 @@ pub(super) fn bin_frame(
         grouping.aggregates.iter().any(|call| match &call.input {
             AggregateInput::Each => true,
             AggregateInput::Column(column) => **column == *name,
-            AggregateInput::Time => false,
+            AggregateInput::Time | AggregateInput::Parts(_) | AggregateInput::Sketches(_) => false,
         })
     };
     let start = |time_ns| grouping.bin_start(time_ns);
@@ -397,6 +420,19 @@ pub(super) fn bin_frame(
         frame.columns.iter().filter(|column| is_wanted(&column.name)).map(column).collect();
     if grouping.keeps_times() {
         columns.push((TIME.into(), bins::of_times(frame, &start, keeps_values(TIME))));
+    }
+    for call in &grouping.aggregates {
+        let name = bins_name(call);
+        if columns.iter().any(|(known, _)| **known == *name) {
+            continue;
+        }
+        match &call.input {
+            AggregateInput::Parts(parts) => columns.push((name.into(), bins::of_parts(frame, parts, &start))),
+            AggregateInput::Sketches(of) => {
+                columns.push((name.into(), bins::of_sketches(frame, (of, call.aggregate), &start)?));
+            }
+            AggregateInput::Each | AggregateInput::Column(_) | AggregateInput::Time => {}
+        }
     }
     // A column without nulls has a bin wherever there is a row, and so have the times.
     let is_full = |column: &FrameColumn| column.cells.validity.is_none() && is_wanted(&column.name);
@@ -413,7 +449,7 @@ fn is_inexact(frame: &Frame, grouping: &Grouping) -> bool {
     };
     let is_of = |call: &AggregateCall, column: &FrameColumn| match &call.input {
         AggregateInput::Each => true,
-        AggregateInput::Column(name) => **name == *column.name,
+        AggregateInput::Column(_) | AggregateInput::Parts(_) | AggregateInput::Sketches(_) => call.reads(&column.name),
         AggregateInput::Time => false,
     };
     let misses = |column: &FrameColumn| {
@@ -444,10 +480,14 @@ fn to_frame(series: Binned, grouping: &Grouping) -> Result<Frame, String> {
     let mut columns = Vec::new();
     let make = |name: &str, call: &AggregateCall, bins: Option<&[(i64, Bin)]>| {
         let mut bins = bins.unwrap_or_default().iter().peekable();
-        let cell = |start_ns: &i64| {
-            let bin = bins.next_if(|(bin_ns, _)| bin_ns == start_ns);
-            bin.map_or(Cell::Null, |(_, bin)| bin.value(call.aggregate))
-        };
+        let mut bin = |start_ns: &i64| bins.next_if(|(bin_ns, _)| bin_ns == start_ns).map(|(_, bin)| bin);
+        if call.aggregate.sketch() == Some(call.aggregate) {
+            let texts: Vec<Option<String>> =
+                starts.iter().map(|start_ns| bin(start_ns)?.sketch_text(call.aggregate)).collect();
+            let cells = texts.iter().map(|text| text.as_deref().map_or(Cell::Null, Cell::Text));
+            return FrameColumn::of_cells(name, &cells.collect::<Vec<_>>());
+        }
+        let cell = |start_ns: &i64| bin(start_ns).map_or(Cell::Null, |bin| bin.value(call.aggregate));
         FrameColumn::of_cells(name, &starts.iter().map(cell).collect::<Vec<_>>())
     };
     for (name, bins) in of_columns.iter().filter(|(name, _)| **name != *TIME) {
@@ -462,11 +502,10 @@ fn to_frame(series: Binned, grouping: &Grouping) -> Result<Frame, String> {
         }
     }
     for call in &grouping.aggregates {
-        let of = match &call.input {
-            AggregateInput::Each => continue,
-            AggregateInput::Column(column) => column.as_str(),
-            AggregateInput::Time => TIME,
-        };
+        if call.input == AggregateInput::Each {
+            continue;
+        }
+        let of = bins_name(call);
         let bins = of_columns.iter().find(|(name, _)| **name == *of).map(|(_, bins)| bins.as_slice());
         columns.push(make(&call.column_name(), call, bins)?);
     }

@@ -90,7 +90,8 @@ impl Scan {
         for call in &grouping.aggregates {
             match &call.input {
                 AggregateInput::Each => return self.wanted(),
-                AggregateInput::Column(column) => wanted.push(column.as_str()),
+                AggregateInput::Column(column) | AggregateInput::Sketches(column) => wanted.push(column.as_str()),
+                AggregateInput::Parts(parts) => wanted.extend(parts.names()),
                 AggregateInput::Time => {}
             }
         }

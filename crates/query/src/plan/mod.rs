@@ -212,6 +212,34 @@ pub enum AggregateInput {
     Column(String),
     /// The rows' times, in nanoseconds.
     Time,
+    /// Rows of which each stands for several values, such as a window of a view: for [`Aggregate::of_squares`] alone.
+    Parts(Box<PartColumns>),
+    /// A column of sketches, of which each stands for several values: for [`Aggregate::is_of_sketch`] alone.
+    Sketches(String),
+}
+
+/// The columns of rows that stand for several values each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartColumns {
+    /// How many values.
+    pub count: String,
+    /// Their sum.
+    pub sum: String,
+    /// The sum of their squared deviations from their mean.
+    pub squares: String,
+}
+
+impl PartColumns {
+    /// Their names.
+    pub fn names(&self) -> [&str; 3] {
+        [&self.count, &self.sum, &self.squares]
+    }
+
+    /// What they are called together.
+    pub(crate) fn name(&self) -> String {
+        let [count, sum, squares] = self.names();
+        format!("({count:?} {sum:?} {squares:?})")
+    }
 }
 
 impl AggregateCall {
@@ -227,6 +255,8 @@ impl AggregateCall {
             AggregateInput::Each => self.aggregate.column_name(),
             AggregateInput::Column(column) => format!("{} {column}", self.aggregate.column_name()),
             AggregateInput::Time => format!("{} #TS", self.aggregate.column_name()),
+            AggregateInput::Parts(parts) => format!("{} {}", self.aggregate.column_name(), parts.name()),
+            AggregateInput::Sketches(column) => format!("{} ({column:?})", self.aggregate.column_name()),
         }
     }
 }
@@ -236,8 +266,11 @@ impl Grouping {
     pub(crate) fn columns(&self) -> Option<Vec<&str>> {
         let mut columns = Vec::with_capacity(self.aggregates.len());
         for call in &self.aggregates {
-            let AggregateInput::Column(name) = &call.input else { return None };
-            columns.push(name.as_str());
+            match &call.input {
+                AggregateInput::Column(name) | AggregateInput::Sketches(name) => columns.push(name.as_str()),
+                AggregateInput::Parts(parts) => columns.extend(parts.names()),
+                AggregateInput::Each | AggregateInput::Time => return None,
+            }
         }
         Some(columns)
     }
@@ -262,13 +295,29 @@ pub enum Aggregate {
     Last,
     /// The standard deviation of the values as a whole population.
     Stddev,
+    /// The standard deviation of the values as a sample; nothing of one value.
+    StddevSample,
+    /// The variance of the values as a whole population.
+    Variance,
+    /// The variance of the values as a sample; nothing of one value.
+    VarianceSample,
+    /// The sum of the squared deviations of the values from their mean: what deviations of several bins are made of.
+    Squares,
+    /// About the value below which this share of the values lies (0 to 1), by a sketch.
+    ApproxQuantile(f64),
+    /// That sketch, as text: what approximate quantiles of several bins are made of.
+    QuantileSketch,
+    /// About how many different values there are, by a sketch.
+    ApproxDistinct,
+    /// That sketch, as text.
+    DistinctSketch,
     /// The value below which this share of the values lies (0 to 1), between two values in proportion.
     Quantile(f64),
 }
 
 impl Aggregate {
     /// Those that take nothing.
-    pub const NAMED: [(&'static str, Self); 8] = [
+    pub const NAMED: [(&'static str, Self); 15] = [
         ("min", Self::Min),
         ("max", Self::Max),
         ("avg", Self::Avg),
@@ -277,24 +326,67 @@ impl Aggregate {
         ("first", Self::First),
         ("last", Self::Last),
         ("stddev", Self::Stddev),
+        ("stddev_samp", Self::StddevSample),
+        ("var_pop", Self::Variance),
+        ("var_samp", Self::VarianceSample),
+        ("squares", Self::Squares),
+        ("quantile_sketch", Self::QuantileSketch),
+        ("approx_distinct", Self::ApproxDistinct),
+        ("distinct_sketch", Self::DistinctSketch),
     ];
 
     /// Its name, also that of its column where there are several.
     pub fn name(self) -> &'static str {
-        Self::NAMED.iter().find(|(_, named)| *named == self).map_or("quantile", |(name, _)| name)
+        match self {
+            Self::Quantile(_) => "quantile",
+            Self::ApproxQuantile(_) => "approx_quantile",
+            named => Self::NAMED.iter().find(|(_, known)| *known == named).map_or("", |(name, _)| name),
+        }
     }
 
     /// `max`, `quantile_0.99`.
     pub(crate) fn column_name(self) -> String {
         match self {
-            Self::Quantile(share) => format!("quantile_{share}"),
+            Self::Quantile(share) | Self::ApproxQuantile(share) => format!("{}_{share}", self.name()),
             named => named.name().to_owned(),
         }
     }
 
     /// Returns whether summaries have the answer, so that samples need not be read.
     pub const fn from_summaries(self) -> bool {
-        !matches!(self, Self::Stddev | Self::Quantile(_))
+        !matches!(self, Self::Quantile(_)) && !self.is_of_squares() && !self.is_of_sketch()
+    }
+
+    /// Returns whether it is made of a sketch of the values.
+    pub const fn is_of_sketch(self) -> bool {
+        self.sketch().is_some()
+    }
+
+    /// The sketch that it is made of, or is.
+    pub const fn sketch(self) -> Option<Self> {
+        match self {
+            Self::ApproxQuantile(_) | Self::QuantileSketch => Some(Self::QuantileSketch),
+            Self::ApproxDistinct | Self::DistinctSketch => Some(Self::DistinctSketch),
+            _ => None,
+        }
+    }
+
+    /// Returns whether it is made of the squared deviations of the values from their mean.
+    pub const fn is_of_squares(self) -> bool {
+        matches!(self, Self::Stddev | Self::StddevSample | Self::Variance | Self::VarianceSample | Self::Squares)
+    }
+
+    /// Its value from how many values there are and the sum of their squared deviations; `None` if these are too few, or it is another one.
+    pub fn of_squares(self, count: f64, squares: f64) -> Option<f64> {
+        let by = |divisor: f64| (divisor > 0.0).then(|| squares / divisor);
+        match self {
+            Self::Stddev => by(count).map(f64::sqrt),
+            Self::StddevSample => by(count - 1.0).map(f64::sqrt),
+            Self::Variance => by(count),
+            Self::VarianceSample => by(count - 1.0),
+            Self::Squares => (count > 0.0).then_some(squares),
+            _ => None,
+        }
     }
 }
 

@@ -51,15 +51,20 @@ impl Display for Expression {
 impl Display for AggregateCall {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let name = self.aggregate.name();
-        match (self.aggregate, &self.input) {
-            (Aggregate::Quantile(share), AggregateInput::Each) => write!(out, "(quantile {})", float(share)),
-            (Aggregate::Quantile(share), AggregateInput::Column(of)) => {
-                write!(out, "(quantile {} {})", float(share), quoted(of))
+        let share = match self.aggregate {
+            Aggregate::Quantile(share) | Aggregate::ApproxQuantile(share) => format!(" {}", float(share)),
+            _ => String::new(),
+        };
+        match &self.input {
+            AggregateInput::Each if share.is_empty() => out.write_str(name),
+            AggregateInput::Each => write!(out, "({name}{share})"),
+            AggregateInput::Column(of) => write!(out, "({name}{share} {})", quoted(of)),
+            AggregateInput::Time => write!(out, "({name}{share} #TS)"),
+            AggregateInput::Parts(parts) => {
+                let [count, sum, squares] = parts.names().map(quoted);
+                write!(out, "({name} (parts {count} {sum} {squares}))")
             }
-            (Aggregate::Quantile(share), AggregateInput::Time) => write!(out, "(quantile {} #TS)", float(share)),
-            (_, AggregateInput::Each) => out.write_str(name),
-            (_, AggregateInput::Column(of)) => write!(out, "({name} {})", quoted(of)),
-            (_, AggregateInput::Time) => write!(out, "({name} #TS)"),
+            AggregateInput::Sketches(of) => write!(out, "({name}{share} (sketches {}))", quoted(of)),
         }
     }
 }

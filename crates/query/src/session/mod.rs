@@ -2,6 +2,7 @@
 
 pub(crate) mod regular;
 pub(crate) mod store_session;
+mod stored_queries;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -13,7 +14,7 @@ use store::{EpochValue, NameValidity, TableSchema, TopBy};
 
 use crate::plan::{Scan, Selector};
 use crate::session::regular::RegularSettings;
-use crate::views::{RefreshRequest, View, ViewDefinition, ViewOptions, ViewStatus};
+use crate::views::{RefreshRequest, StoredQuery, View, ViewDefinition, ViewOptions, ViewStatus};
 use crate::{Budget, LastRows, Outcome, Plan, QueryError, Reads};
 
 /// A group of a table: its tags, and the fields that it has.
@@ -166,6 +167,18 @@ pub trait Session: Sync {
 
     /// Has windows of a materialised view computed.
     fn refresh_view(&self, request: &RefreshRequest<'_>) -> Result<(), QueryError>;
+
+    /// The view of plain SQL of a name.
+    fn stored_query(&self, database: &str, name: &str) -> Result<Option<Arc<StoredQuery>>, QueryError>;
+
+    /// The views of plain SQL of a database, by name.
+    fn stored_queries(&self, database: &str) -> Result<Vec<Arc<StoredQuery>>, QueryError>;
+
+    /// Makes a view of plain SQL, in place of one of its name if that is said. Its maker and what the maker may read become part of it.
+    fn put_stored_query(&self, query: StoredQuery, replaces: bool) -> Result<(), QueryError>;
+
+    /// Drops a view of plain SQL; returns whether there was one.
+    fn drop_stored_query(&self, database: &str, name: &str) -> Result<bool, QueryError>;
 
     /// The materialised view of a name.
     fn view(&self, database: &str, name: &str) -> Result<Option<Arc<View>>, QueryError> {

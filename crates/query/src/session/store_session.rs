@@ -14,7 +14,9 @@ use crate::execute::{self, Context};
 use crate::plan::{Scan, Selector};
 use crate::series::regular::{NAME_TAG, RegularSource};
 use crate::series::selection;
-use crate::views::{RefreshRequest, SourceDelete, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus};
+use crate::views::{
+    RefreshRequest, SourceDelete, StoredQuery, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus,
+};
 use crate::{BinCache, Budget, Frame, Helpers, LastRows, Outcome, Plan, QueryError, Reads, ViewUse};
 
 /// Writes for a session: who opened the store knows how lines are read, and watches its disk.
@@ -45,8 +47,8 @@ pub struct SessionHost<'a> {
 
 /// One statement's session over a store, within the statement's budget.
 pub struct StoreSession<'a> {
-    host: SessionHost<'a>,
-    budget: &'a Budget,
+    pub(super) host: SessionHost<'a>,
+    pub(super) budget: &'a Budget,
     /// Counts of what plans read so far.
     reads: Mutex<Reads>,
 }
@@ -76,7 +78,7 @@ impl<'a> StoreSession<'a> {
     }
 
     /// Refuses what the statement's sender may not do. The words are the same whether there is such a database or not.
-    fn require(&self, right: Right, database: &str) -> Result<(), QueryError> {
+    pub(super) fn require(&self, right: Right, database: &str) -> Result<(), QueryError> {
         let scope = self.budget.scope();
         if scope.may(right, database) {
             return Ok(());
@@ -94,7 +96,7 @@ impl<'a> StoreSession<'a> {
     }
 
     /// The views, for those who have a right on a whole database.
-    fn changeable_views(&self, right: Right, database: &str) -> Result<&dyn ViewCatalog, QueryError> {
+    pub(super) fn changeable_views(&self, right: Right, database: &str) -> Result<&dyn ViewCatalog, QueryError> {
         self.require(right, database)?;
         if !self.budget.scope().matchers(right, database).is_empty() {
             let right = right.name();
@@ -103,7 +105,7 @@ impl<'a> StoreSession<'a> {
             );
             return Err(QueryError::Forbidden(message));
         }
-        self.host.views.ok_or_else(|| QueryError::Invalid("there are no materialised views here".to_owned()))
+        self.host.views.ok_or_else(|| QueryError::Invalid("there are no views here".to_owned()))
     }
 
     /// The view that a scan of a table reads, for those who may read the database.
@@ -113,7 +115,7 @@ impl<'a> StoreSession<'a> {
             let Some(reason) = views.unreadable(database, table) else { return Ok(None) };
             let _ = selection::reach(database, &[], self.budget)?;
             return Err(QueryError::Invalid(format!(
-                "the definition of the materialised view {table:?} cannot be read ({reason}): DROP MATERIALIZED VIEW and make it again"
+                "the definition of the view {table:?} cannot be read ({reason}): DROP MATERIALIZED VIEW, or DROP VIEW, and make it again"
             )));
         };
         let (database, _) = selection::reach(database, &[], self.budget)?;
@@ -294,6 +296,7 @@ impl Session for StoreSession<'_> {
         if !self.budget.scope().may(Right::Admin, database) {
             self.require(Right::Create, database)?;
         }
+        self.refuse_view_name(database, &table.name)?;
         let member = |(name, value_type): &(String, ValueType)| {
             (Field { name: name.clone(), value_type: *value_type }, Labels::empty())
         };
@@ -427,6 +430,7 @@ impl Session for StoreSession<'_> {
         }
         // One of the name that cannot be read is an error.
         self.readable_view(&database, &definition.name)?;
+        self.refuse_view_name(&database, &definition.target)?;
         if definition.is_exposed() && self.host.store.table(&database, &definition.name)?.is_some() {
             let message = format!("relation {:?} already exists: a view has a name of its own", definition.name);
             return Err(QueryError::Invalid(message));
@@ -448,6 +452,22 @@ impl Session for StoreSession<'_> {
 
     fn refresh_view(&self, request: &RefreshRequest<'_>) -> Result<(), QueryError> {
         self.changeable_views(Right::Write, request.database)?.request_refresh(request)
+    }
+
+    fn stored_query(&self, database: &str, name: &str) -> Result<Option<Arc<StoredQuery>>, QueryError> {
+        self.readable_query(database, name)
+    }
+
+    fn stored_queries(&self, database: &str) -> Result<Vec<Arc<StoredQuery>>, QueryError> {
+        self.readable_queries(database)
+    }
+
+    fn put_stored_query(&self, query: StoredQuery, replaces: bool) -> Result<(), QueryError> {
+        self.store_query(query, replaces)
+    }
+
+    fn drop_stored_query(&self, database: &str, name: &str) -> Result<bool, QueryError> {
+        self.changeable_views(Right::Write, database)?.remove_stored_query(database, name)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::TimeRange;
 use store::DatabasePolicy;
 
-use super::{View, ViewDefinition, ViewOptions};
+use super::{StoredQuery, View, ViewDefinition, ViewOptions};
 use crate::QueryError;
 
 /// Changes since the moment up to which the stored windows of a database's views are right.
@@ -73,6 +73,24 @@ pub trait ViewCatalog: Sync {
 
     /// The views of a database, by name.
     fn views(&self, database: &str) -> Vec<Arc<View>>;
+
+    /// A view of plain SQL by its name.
+    fn stored_query(&self, database: &str, name: &str) -> Option<Arc<StoredQuery>>;
+
+    /// The views of plain SQL of a database, by name.
+    fn stored_queries(&self, database: &str) -> Vec<Arc<StoredQuery>>;
+
+    /// Adds a view of plain SQL, in place of one of its name if that is said.
+    ///
+    /// # Errors
+    /// If its name is taken, or as every change of the manifest.
+    fn put_stored_query(&self, query: StoredQuery, replaces: bool) -> Result<(), QueryError>;
+
+    /// Removes a view of plain SQL; returns whether there was one.
+    ///
+    /// # Errors
+    /// As every change of the manifest.
+    fn remove_stored_query(&self, database: &str, name: &str) -> Result<bool, QueryError>;
 
     /// Why a view's definition cannot be read; `None` if it can, or if there is no such view.
     fn unreadable(&self, database: &str, name: &str) -> Option<String>;

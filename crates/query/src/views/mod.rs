@@ -5,6 +5,7 @@
 //! the view's plan gives over the source.
 //!
 //! * this file: definitions and states · [`catalog`]: the interface to those who keep them · [`ranges`]: sets of time ranges
+//! * `stored_query`: views of plain SQL, which are queries that are expanded when they are read
 //! * [`stale`]: which stored windows may be wrong · [`expand`]: scans of views in plans · `rewrite`: queries of a source that a view answers
 
 mod catalog;
@@ -12,12 +13,14 @@ mod expand;
 mod ranges;
 mod rewrite;
 mod stale;
+mod stored_query;
 mod validate;
 
 pub use catalog::{DeleteHold, RefreshRequest, SourceDelete, ViewCatalog, ViewChanges, ViewStatus};
 pub(crate) use expand::Expansion;
 pub use ranges::{intersect, merged_to, normalized, subtract};
 pub use stale::DEPTH_MAX;
+pub use stored_query::{NarrowedReads, StoredQuery};
 pub use validate::{FIELD_PREFIX, WIDTH_NS_MIN, is_partial};
 
 use jiff::tz::TimeZone;

@@ -6,8 +6,8 @@ use model::TimeRange;
 use super::ranges::intersect;
 use super::{View, ViewDefinition};
 use crate::plan::{
-    Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Operator, Plan, Scan, Selector, TableColumns,
-    push_down,
+    Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Operator, PartColumns, Plan, Scan, Selector,
+    TableColumns, push_down,
 };
 
 /// A query that groups a table's rows into bins.
@@ -117,10 +117,15 @@ impl<'a> SourceQuery<'a> {
         let mut fields: Vec<String> = Vec::new();
         let mut aggregates: Vec<AggregateCall> = Vec::new();
         for call in calls {
-            if let AggregateInput::Column(field) = &call.input
-                && !fields.contains(field)
-            {
-                fields.push(field.clone());
+            let read: Vec<&str> = match &call.input {
+                AggregateInput::Column(field) | AggregateInput::Sketches(field) => vec![field.as_str()],
+                AggregateInput::Parts(parts) => parts.names().to_vec(),
+                AggregateInput::Each | AggregateInput::Time => Vec::new(),
+            };
+            for field in read {
+                if !fields.iter().any(|known| known == field) {
+                    fields.push(field.to_owned());
+                }
             }
             if !aggregates.contains(&call) {
                 aggregates.push(call);
@@ -169,7 +174,7 @@ impl<'a> SourceQuery<'a> {
         let one = |aggregate: Aggregate| {
             let derived = of(aggregate, call)?;
             let mut expression = Expression::Column(derived.column_name());
-            if call.aggregate == Aggregate::Count {
+            if matches!(call.aggregate, Aggregate::Count | Aggregate::ApproxDistinct) {
                 // A count of nothing is null until a language says otherwise; in the view it is zero.
                 expression = Expression::Apply(Operator::NullIf, vec![expression, Expression::Integer(0)]);
             }
@@ -192,7 +197,29 @@ impl<'a> SourceQuery<'a> {
                 let expression = Expression::Apply(Operator::Divide, operands);
                 Some(Derived { name: call.column_name(), calls: vec![sum, count], expression })
             }
-            Aggregate::First | Aggregate::Last | Aggregate::Stddev | Aggregate::Quantile(_) => None,
+            Aggregate::Stddev
+            | Aggregate::StddevSample
+            | Aggregate::Variance
+            | Aggregate::VarianceSample
+            | Aggregate::Squares => {
+                let part = |aggregate| field(&AggregateCall { aggregate, ..call.clone() });
+                let (count, sum) = (part(Aggregate::Count)?, part(Aggregate::Sum)?);
+                let parts = PartColumns { count, sum, squares: part(Aggregate::Squares)? };
+                let input = AggregateInput::Parts(Box::new(parts));
+                let derived = AggregateCall { aggregate: call.aggregate, input };
+                let expression = Expression::Column(derived.column_name());
+                Some(Derived { name: call.column_name(), calls: vec![derived], expression })
+            }
+            Aggregate::ApproxQuantile(_)
+            | Aggregate::QuantileSketch
+            | Aggregate::ApproxDistinct
+            | Aggregate::DistinctSketch => {
+                let sketches = field(&AggregateCall { aggregate: call.aggregate.sketch()?, ..call.clone() })?;
+                let derived = AggregateCall { aggregate: call.aggregate, input: AggregateInput::Sketches(sketches) };
+                let expression = Expression::Column(derived.column_name());
+                Some(Derived { name: call.column_name(), calls: vec![derived], expression })
+            }
+            Aggregate::First | Aggregate::Last | Aggregate::Quantile(_) => None,
         }
     }
 

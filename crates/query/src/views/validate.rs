@@ -21,6 +21,14 @@ pub fn is_partial(name: &str) -> bool {
     name.starts_with(FIELD_PREFIX)
 }
 
+/// Refuses what is no name of a view.
+pub(super) fn check_name(name: &str) -> Result<(), QueryError> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(['\0', '\n']) {
+        return Err(QueryError::Invalid(format!("a view has a name of 1 to {NAME_BYTES_MAX} bytes without line ends")));
+    }
+    Ok(())
+}
+
 impl ViewDefinition {
     /// Checks that it is a view that can be kept right.
     ///
@@ -29,9 +37,7 @@ impl ViewDefinition {
     pub fn check(&self) -> Result<(), QueryError> {
         let name = &self.name;
         let invalid = |message: String| Err(QueryError::Invalid(message));
-        if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(['\0', '\n']) {
-            return invalid(format!("a view has a name of 1 to {NAME_BYTES_MAX} bytes without line ends"));
-        }
+        check_name(name)?;
         let (Some(scan), Some(grouping)) = (self.scan(), self.grouping()) else {
             return invalid(format!("the view {name:?} groups no rows of a table"));
         };

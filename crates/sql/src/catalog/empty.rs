@@ -64,7 +64,7 @@ const EMPTY_TEXTS: [&str; 18] = [
 const EMPTY_FLAGS: [&str; 5] = ["indisprimary", "indisunique", "indisvalid", "indislive", "opcdefault"];
 
 /// Tables of `pg_catalog` about what Thalweg does not have.
-pub(super) const EMPTY: [&str; 43] = [
+pub(super) const EMPTY: [&str; 42] = [
     "pg_cast",
     "pg_operator",
     "pg_aggregate",
@@ -95,7 +95,6 @@ pub(super) const EMPTY: [&str; 43] = [
     "pg_collation",
     "pg_extension",
     "pg_matviews",
-    "pg_views",
     "pg_tablespace",
     "pg_trigger",
     "pg_policy",

@@ -1,6 +1,7 @@
 //! Tables that say what tables there are: `information_schema` and what clients ask of `pg_catalog`.
 
 mod empty;
+mod relations;
 mod rows;
 pub(crate) mod types;
 
@@ -8,6 +9,7 @@ use query::{SqlType, TableSchema, Value};
 
 pub(crate) use empty::is_empty;
 use empty::{EMPTY, empty};
+use relations::ListedRelation;
 use rows::{relation, text, with_same};
 pub use types::type_number;
 pub(crate) use types::{ARRAY_IN, type_name};
@@ -37,8 +39,11 @@ const CATALOG_NUMBERS: [(&str, i64); 8] = [
     ("pg_tablespace", 1213),
 ];
 
+/// A column's name, its type, and what it is of its table: `time`, `tag`, `field`, or a `column` of a view.
+pub(crate) type CatalogColumn = (String, SqlType, &'static str);
+
 /// A table's columns: name and type, the time first.
-pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<(String, SqlType, &'static str)> {
+pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<CatalogColumn> {
     let mut columns = vec![(time_name.to_owned(), SqlType::Timestamp, "time")];
     columns.extend(schema.tags.iter().map(|tag| (tag.clone(), SqlType::Text, "tag")));
     columns.extend(schema.fields.iter().map(|(name, value_type)| (name.clone(), sql_type(*value_type), "field")));
@@ -86,9 +91,9 @@ impl Run<'_> {
         let (schema, table) = name.rsplit_once('.').map_or((None, name), |(schema, table)| (Some(schema), table));
         let table = table.trim_matches('"');
         if schema != Some("pg_catalog")
-            && let Some((number, _)) = (TABLES_FROM..).zip(self.tables()?).find(|(_, known)| known == table)
+            && let Some(listed) = self.relations()?.into_iter().find(|listed| listed.name == table)
         {
-            return Ok(number);
+            return Ok(listed.number);
         }
         match CATALOG_NUMBERS.iter().find(|(known, _)| *known == table) {
             Some((_, number)) => Ok(*number),
@@ -99,7 +104,7 @@ impl Run<'_> {
 
     /// The names of tables by their numbers.
     pub(crate) fn named_tables(&self) -> Result<LookupAnswers, SqlError> {
-        let tables = (TABLES_FROM..).zip(self.tables()?);
+        let tables = self.relations()?.into_iter().map(|listed| (listed.number, listed.name));
         let catalog = CATALOG_NUMBERS.iter().map(|(name, number)| (*number, (*name).to_owned()));
         Ok(tables.chain(catalog).map(|(number, name)| (vec![Value::Int(number)], Some(Value::text(name)))).collect())
     }
@@ -124,8 +129,10 @@ impl Run<'_> {
             "tables" => {
                 let columns =
                     [("table_catalog", Text), ("table_schema", Text), ("table_name", Text), ("table_type", Text)];
-                let row = |table: String| vec![text(&database), text("public"), text(&table), text("BASE TABLE")];
-                relation(&columns, self.tables()?.into_iter().map(row).collect())
+                let row = |listed: ListedRelation| {
+                    vec![text(&database), text("public"), text(&listed.name), text(listed.kind())]
+                };
+                relation(&columns, self.relations()?.into_iter().map(row).collect())
             }
             "columns" => self.information_columns(&database)?,
             "schemata" => {
@@ -134,7 +141,8 @@ impl Run<'_> {
                 let columns = [("catalog_name", Text), ("schema_name", Text), ("schema_owner", Text)];
                 relation(&columns, names.iter().map(row).collect())
             }
-            "table_constraints" | "key_column_usage" | "views" | "constraint_column_usage" => {
+            "views" => self.information_views()?,
+            "table_constraints" | "key_column_usage" | "constraint_column_usage" => {
                 let columns = ["table_schema", "table_name", "column_name", "constraint_name", "constraint_type"];
                 relation(&columns.map(|name| (name, Text)), Vec::new())
             }
@@ -186,6 +194,7 @@ impl Run<'_> {
                 let row = |table: String| vec![text("public"), text(&table), text("thalweg")];
                 relation(&columns, self.tables()?.into_iter().map(row).collect())
             }
+            "pg_views" => self.pg_views()?,
             "pg_indexes" => {
                 let columns = ["schemaname", "tablename", "indexname", "tablespace", "indexdef"];
                 relation(&columns.map(|name| (name, Text)), Vec::new())
@@ -250,16 +259,16 @@ impl Run<'_> {
             ("column_kind", Text),
         ];
         let mut rows = Vec::new();
-        for table in self.tables()? {
-            let Some(schema) = self.table(&table)? else { continue };
-            for (place, (name, sql_type, kind)) in (1..).zip(columns_of(&schema, self.time_name())) {
+        for listed in self.relations()? {
+            let Some(columns) = self.columns_of_relation(&listed)? else { continue };
+            for (place, (name, sql_type, kind)) in (1..).zip(columns) {
                 let number = type_number(sql_type);
                 let short = TYPES.iter().find(|(known, ..)| *known == number).map_or("text", |(_, short, ..)| short);
                 let nullable = if kind == "time" { "NO" } else { "YES" };
                 rows.push(vec![
                     text(database),
                     text("public"),
-                    text(&table),
+                    text(&listed.name),
                     text(&name),
                     Value::Int(place),
                     Value::Null,
@@ -300,13 +309,13 @@ impl Run<'_> {
             ("reloptions", Text),
             ("relacl", Text),
         ];
-        let row = |(number, table): (i64, String)| {
+        let row = |listed: ListedRelation| {
             let no = Value::Bool(false);
             vec![
-                Value::Int(number),
-                text(&table),
+                Value::Int(listed.number),
+                text(&listed.name),
                 Value::Int(PUBLIC),
-                text("r"),
+                text(listed.short_kind()),
                 Value::Int(10),
                 Value::Float(-1.0),
                 Value::Int(0),
@@ -327,7 +336,6 @@ impl Run<'_> {
                 Value::Null,
             ]
         };
-        let tables = (TABLES_FROM..).zip(self.tables()?);
         let further = [
             ("relpartbound", Value::Null),
             ("relhassubclass", Value::Bool(false)),
@@ -336,7 +344,7 @@ impl Run<'_> {
             ("reltype", Value::Int(0)),
             ("relfilenode", Value::Int(0)),
         ];
-        Ok(with_same(relation(&columns, tables.map(row).collect()), &further))
+        Ok(with_same(relation(&columns, self.relations()?.into_iter().map(row).collect()), &further))
     }
 
     fn pg_attribute(&mut self) -> Result<Relation, SqlError> {
@@ -356,11 +364,11 @@ impl Run<'_> {
             ("attcollation", Int),
         ];
         let mut rows = Vec::new();
-        for (number, table) in (TABLES_FROM..).zip(self.tables()?) {
-            let Some(schema) = self.table(&table)? else { continue };
-            for (place, (name, sql_type, kind)) in (1..).zip(columns_of(&schema, self.time_name())) {
+        for listed in self.relations()? {
+            let Some(columns) = self.columns_of_relation(&listed)? else { continue };
+            for (place, (name, sql_type, kind)) in (1..).zip(columns) {
                 rows.push(vec![
-                    Value::Int(number),
+                    Value::Int(listed.number),
                     text(&name),
                     Value::Int(type_number(sql_type)),
                     Value::Int(place),

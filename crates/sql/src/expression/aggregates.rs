@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use model::ValueType;
 use query::plan::Aggregate;
-use query::statistics;
+use query::sketch::{DistinctSketch, QuantileSketch};
+use query::statistics::{self, ValueMoments};
 use query::{Cell, Interval, SqlType, Summary, Value};
 
 use super::{Bound, Environment, holds, text_of};
@@ -27,8 +28,22 @@ pub(crate) enum AggregateFunction {
     StddevPopulation,
     VarianceSample,
     VariancePopulation,
+    /// The sum of the squared deviations from the mean.
+    SquaredDeviations,
     /// Between values in proportion.
     Quantile(f64),
+    /// By a sketch, of numbers or of sketches.
+    ApproxQuantile(f64),
+    /// That sketch, as text.
+    QuantileSketch,
+    /// About how many different values there are, of values or of sketches.
+    ApproxDistinct {
+        of_sketches: bool,
+    },
+    /// The sketch that it is made of, as text.
+    DistinctSketch {
+        of_sketches: bool,
+    },
     Mode,
     StringAgg,
     BoolAnd,
@@ -42,7 +57,7 @@ pub(crate) enum AggregateFunction {
 }
 
 /// Names and what they mean; those with a share in them are found apart.
-const NAMES: [(&str, AggregateFunction); 27] = [
+const NAMES: [(&str, AggregateFunction); 33] = [
     ("count", AggregateFunction::Count),
     ("sum", AggregateFunction::Sum),
     ("avg", AggregateFunction::Avg),
@@ -62,6 +77,12 @@ const NAMES: [(&str, AggregateFunction); 27] = [
     ("variance", AggregateFunction::VarianceSample),
     ("var_samp", AggregateFunction::VarianceSample),
     ("var_pop", AggregateFunction::VariancePopulation),
+    ("squared_deviations", AggregateFunction::SquaredDeviations),
+    ("quantile_sketch", AggregateFunction::QuantileSketch),
+    ("approx_count_distinct", AggregateFunction::ApproxDistinct { of_sketches: false }),
+    ("distinct_sketch", AggregateFunction::DistinctSketch { of_sketches: false }),
+    ("approx_count_distinct_of_sketches", AggregateFunction::ApproxDistinct { of_sketches: true }),
+    ("distinct_sketch_of_sketches", AggregateFunction::DistinctSketch { of_sketches: true }),
     ("median", AggregateFunction::Quantile(0.5)),
     ("mode", AggregateFunction::Mode),
     ("string_agg", AggregateFunction::StringAgg),
@@ -97,8 +118,25 @@ impl AggregateFunction {
             Self::First => Some(Aggregate::First),
             Self::Last => Some(Aggregate::Last),
             Self::StddevPopulation => Some(Aggregate::Stddev),
+            Self::StddevSample => Some(Aggregate::StddevSample),
+            Self::VariancePopulation => Some(Aggregate::Variance),
+            Self::VarianceSample => Some(Aggregate::VarianceSample),
+            Self::SquaredDeviations => Some(Aggregate::Squares),
             Self::Quantile(share) => Some(Aggregate::Quantile(share)),
+            Self::ApproxQuantile(share) => Some(Aggregate::ApproxQuantile(share)),
+            Self::QuantileSketch => Some(Aggregate::QuantileSketch),
+            Self::ApproxDistinct { .. } => Some(Aggregate::ApproxDistinct),
+            Self::DistinctSketch { .. } => Some(Aggregate::DistinctSketch),
             _ => None,
+        }
+    }
+
+    /// Returns whether values of a type are sketches to it.
+    pub(crate) fn is_of_sketches(self, argument: SqlType) -> bool {
+        match self {
+            Self::ApproxDistinct { of_sketches } | Self::DistinctSketch { of_sketches } => of_sketches,
+            Self::ApproxQuantile(_) | Self::QuantileSketch => argument == SqlType::Text,
+            _ => false,
         }
     }
 
@@ -119,10 +157,10 @@ impl AggregateFunction {
 
     pub(crate) const fn returns(self, argument: SqlType) -> SqlType {
         match self {
-            Self::Count => SqlType::Int,
+            Self::Count | Self::ApproxDistinct { .. } => SqlType::Int,
             Self::Sum if argument.is_integer() => SqlType::Int,
             Self::Sum | Self::Min | Self::Max | Self::First | Self::Last | Self::Mode => argument,
-            Self::StringAgg => SqlType::Text,
+            Self::StringAgg | Self::QuantileSketch | Self::DistinctSketch { .. } => SqlType::Text,
             Self::BoolAnd | Self::BoolOr => SqlType::Bool,
             _ => SqlType::Float,
         }
@@ -137,6 +175,8 @@ pub(crate) struct BoundAggregate {
     pub(crate) argument: Option<Bound>,
     /// The order of rows (`first(value, time)`), or the separator of texts (`string_agg`).
     pub(crate) by: Option<Bound>,
+    /// Where the argument is how many values each row stands for: their sum, and the sum of their squared deviations.
+    pub(crate) parts: Option<Box<(Bound, Bound)>>,
     pub(crate) is_distinct: bool,
     pub(crate) filter: Option<Bound>,
     pub(crate) sql_type: SqlType,
@@ -197,6 +237,9 @@ pub(crate) struct Accumulator {
     extreme: Option<Value>,
     at: Option<(Value, Value)>,
     values: Vec<f64>,
+    moments: ValueMoments,
+    sketch: Option<Box<QuantileSketch>>,
+    distinct: Option<Box<DistinctSketch>>,
     counts: HashMap<Value, i64>,
     distinct_values: HashSet<Value>,
     text: Option<String>,
@@ -225,6 +268,10 @@ impl Accumulator {
         let value = argument.value(row, environment)?;
         if value.is_null() || (call.is_distinct && !self.distinct_values.insert(value.clone())) {
             return Ok(0);
+        }
+        if let Some(parts) = &call.parts {
+            let numbers = [value, parts.0.value(row, environment)?, parts.1.value(row, environment)?];
+            return self.add_parts(numbers.map(|value| value.number()));
         }
         let is_kept = call.is_distinct || call.function == AggregateFunction::Mode && !self.counts.contains_key(&value);
         let kept = if is_kept { 1 + value.text_samples() } else { 0 };
@@ -257,12 +304,63 @@ impl Accumulator {
                 let at = by.or_else(|| origin.time.cloned());
                 self.count_up(origin.series.cloned().unwrap_or(Value::Null), at.as_ref(), &value)?;
             }
+            AggregateFunction::ApproxQuantile(_) | AggregateFunction::QuantileSketch => self.add_to_sketch(&value)?,
+            AggregateFunction::ApproxDistinct { of_sketches } | AggregateFunction::DistinctSketch { of_sketches } => {
+                self.add_distinct(&value, of_sketches)?;
+            }
             _ => match value.number() {
                 Some(number) => self.values.push(number),
                 None => return invalid(format!("a number is wanted, not \"{value}\"")),
             },
         }
         Ok(kept)
+    }
+
+    /// Adds a number, or the numbers of a sketch.
+    fn add_to_sketch(&mut self, value: &Value) -> Result<(), SqlError> {
+        let sketch = self.sketch.get_or_insert_default();
+        match value {
+            Value::Text(text) => match QuantileSketch::decode(text) {
+                Ok(other) => sketch.merge(&other),
+                Err(reason) => return invalid(reason),
+            },
+            value => match value.number() {
+                Some(number) => sketch.add(number),
+                None => return invalid(format!("a number or a sketch is wanted, not \"{value}\"")),
+            },
+        }
+        Ok(())
+    }
+
+    /// Adds a value, or the values of a sketch.
+    fn add_distinct(&mut self, value: &Value, of_sketches: bool) -> Result<(), SqlError> {
+        let sketch = self.distinct.get_or_insert_default();
+        match value {
+            Value::Text(text) if of_sketches => match DistinctSketch::decode(text) {
+                Ok(other) => sketch.merge(&other),
+                Err(reason) => return invalid(reason),
+            },
+            other if of_sketches => return invalid(format!("a sketch is wanted, not \"{other}\"")),
+            Value::Text(text) => sketch.add_text(text),
+            Value::Bool(value) => sketch.add_number(f64::from(u8::from(*value))),
+            value => match value.number() {
+                Some(number) => sketch.add_number(number),
+                None => sketch.add_text(&value.to_string()),
+            },
+        }
+        Ok(())
+    }
+
+    /// Adds a row that stands for several values: how many, their sum, and the sum of their squared deviations.
+    fn add_parts(&mut self, [count, sum, squares]: [Option<f64>; 3]) -> Result<usize, SqlError> {
+        let Some(count) = count else { return invalid("how many values a row stands for is a number") };
+        // Where there are values and something of them is missing, nothing is known.
+        let [sum, squares] = [sum, squares].map(|number| number.unwrap_or(f64::NAN));
+        if let Some(moments) = ValueMoments::of_sum(count, sum, squares) {
+            self.moments.merge(&moments);
+            self.count += 1;
+        }
+        Ok(0)
     }
 
     /// Adds what a value stands for that folding left, to an aggregate that summaries have.
@@ -372,6 +470,9 @@ impl Accumulator {
         let count = self.count as f64;
         match call.function {
             AggregateFunction::Count => Value::Int(self.count),
+            AggregateFunction::ApproxDistinct { .. } => {
+                Value::Int(self.distinct.map_or(0, |sketch| sketch.estimate() as i64))
+            }
             _ if self.count == 0 => Value::Null,
             AggregateFunction::Sum if call.sql_type == SqlType::Interval => Value::Interval(Interval {
                 months: self.months as i32,
@@ -393,10 +494,22 @@ impl Accumulator {
                 best.map_or(Value::Null, |(value, _)| value)
             }
             AggregateFunction::StringAgg => self.text.map_or(Value::Null, Value::text),
-            AggregateFunction::StddevPopulation => float(statistics::variance(&self.values, 0).map(f64::sqrt)),
-            AggregateFunction::StddevSample => float(statistics::variance(&self.values, 1).map(f64::sqrt)),
-            AggregateFunction::VariancePopulation => float(statistics::variance(&self.values, 0)),
-            AggregateFunction::VarianceSample => float(statistics::variance(&self.values, 1)),
+            AggregateFunction::StddevPopulation
+            | AggregateFunction::StddevSample
+            | AggregateFunction::VariancePopulation
+            | AggregateFunction::VarianceSample
+            | AggregateFunction::SquaredDeviations => {
+                let (count, squares) = match call.parts {
+                    Some(_) => (self.moments.count, self.moments.squares),
+                    None => (self.values.len() as f64, statistics::squared_deviations(&self.values)),
+                };
+                float(call.function.in_plan().and_then(|aggregate| aggregate.of_squares(count, squares)))
+            }
+            AggregateFunction::ApproxQuantile(share) => float(self.sketch.and_then(|sketch| sketch.quantile(share))),
+            AggregateFunction::DistinctSketch { .. } => {
+                self.distinct.map_or(Value::Null, |sketch| Value::text(sketch.encode()))
+            }
+            AggregateFunction::QuantileSketch => self.sketch.map_or(Value::Null, |sketch| Value::text(sketch.encode())),
             AggregateFunction::Quantile(share) => {
                 self.values.sort_unstable_by(f64::total_cmp);
                 float(statistics::quantile(&self.values, share))

@@ -1,7 +1,7 @@
 //! Calls of functions and aggregates.
 
 use query::SqlType;
-use query::plan::FillWith;
+use query::plan::{Aggregate, FillWith};
 use sqlparser::ast::{
     AccessExpr, DuplicateTreatment, Expr, Function as Call, FunctionArg, FunctionArgExpr, FunctionArguments, Subscript,
 };
@@ -86,9 +86,15 @@ impl Binder<'_> {
             bound.push(argument.map(|argument| self.expression(argument, None)).transpose()?);
         }
         let is_distinct = matches!(&call.args, FunctionArguments::List(list) if list.duplicate_treatment == Some(DuplicateTreatment::Distinct));
+        let mut parts = None;
         let filter = call.filter.as_ref().map(|filter| self.expression(filter, None)).transpose()?;
         let (function, argument, by) = if AggregateFunction::is_quantile(name) {
-            self.quantile(call, bound)?
+            self.quantile(call, name, bound)?
+        } else if let ([Some(_), Some(_), Some(_)], Some(function)) = (bound.as_slice(), of_squares(name)) {
+            let mut bound = bound.into_iter().flatten();
+            let (count, sum, squares) = (bound.next(), bound.next(), bound.next());
+            parts = sum.zip(squares).map(|(sum, squares)| Box::new((sum.expression, squares.expression)));
+            (function, count, None)
         } else {
             let mut bound = bound.into_iter();
             let (first, second) = (bound.next().flatten(), bound.next().flatten());
@@ -113,6 +119,7 @@ impl Binder<'_> {
             function,
             argument: argument.map(|argument| argument.expression),
             by: by.map(|by| by.expression),
+            parts,
             is_distinct,
             filter: filter.map(|filter| filter.expression),
             sql_type: function.returns(argument_type),
@@ -126,6 +133,7 @@ impl Binder<'_> {
     fn quantile(
         &mut self,
         call: &Call,
+        name: &str,
         arguments: Vec<Option<Typed>>,
     ) -> Result<(AggregateFunction, Option<Typed>, Option<Typed>), SqlError> {
         let mut arguments: Vec<Typed> = arguments.into_iter().flatten().collect();
@@ -138,10 +146,19 @@ impl Binder<'_> {
         };
         let share = arguments.remove(share).expression.value(&[], self.environment)?.number();
         match share.filter(|share| (0.0..=1.0).contains(share)) {
+            Some(share) if name.starts_with("approx_") => {
+                Ok((AggregateFunction::ApproxQuantile(share), arguments.pop(), None))
+            }
             Some(share) => Ok((AggregateFunction::Quantile(share), arguments.pop(), None)),
             None => invalid(format!("the share of a quantile is between 0 and 1: {call}")),
         }
     }
+}
+
+/// The aggregate of a name that is made of squared deviations, which rows that stand for several values each have, too.
+fn of_squares(name: &str) -> Option<AggregateFunction> {
+    let is_of_squares = |function: &AggregateFunction| function.in_plan().is_some_and(Aggregate::is_of_squares);
+    AggregateFunction::find(name).filter(is_of_squares)
 }
 
 /// Returns whether a name is one of an aggregate.

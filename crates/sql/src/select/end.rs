@@ -66,6 +66,7 @@ impl Run<'_> {
         let is_extended = self.parsed.extension(select).is_some();
         let ident = name.0.last().and_then(|part| part.as_ident());
         match ident.filter(|_| !is_extended && name.0.len() == 1) {
+            Some(ident) if self.find_query(&ident.value, ident.quote_style.is_some())?.is_some() => Ok(false),
             Some(ident) => Ok(self.table(&ident.value)?.is_some()),
             None => Ok(false),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::ValueType;
 use query::plan::{Plan, Scan};
 use query::{Frame, ResultRows, SqlType, TableSchema, Value};
-use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, TableAlias, TableFactor, TableWithJoins};
+use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, Select, TableAlias, TableFactor, TableWithJoins};
 
 use super::filter::lower;
 use super::{Rows, RowsWanted};
@@ -55,6 +55,25 @@ impl Run<'_> {
         Ok((source, scope))
     }
 
+    /// What a SELECT reads: of a view of plain SQL not the rows that the SELECT's condition leaves out, as far as the view's query can have it.
+    pub(super) fn read_from(&mut self, select: &Select) -> Result<(Source, Scope), SqlError> {
+        if let ([TableWithJoins { relation, joins }], Some(condition)) = (select.from.as_slice(), &select.selection)
+            && let TableFactor::Table { name, alias, args: None, .. } = relation
+            && joins.is_empty()
+            && alias.as_ref().is_none_or(|alias| alias.columns.is_empty())
+            && let [part] = name.0.as_slice()
+            && let Some(ident) = part.as_ident()
+            && !self.ctes.iter().any(|(name, _)| name.eq_ignore_ascii_case(&ident.value))
+            && let Some(view) = self.find_query(&ident.value, ident.quote_style.is_some())?
+        {
+            let qualifier = alias.as_ref().map_or(ident.value.as_str(), |alias| alias.name.value.as_str());
+            let relation = self.query_rows(&view, Some((condition, qualifier)))?;
+            let scope = scope_of(&relation, Some(qualifier));
+            return Ok((Source::Rows(relation.rows), scope));
+        }
+        self.from(&select.from)
+    }
+
     fn joined(&mut self, table: &TableWithJoins) -> Result<(Source, Scope), SqlError> {
         let (mut source, mut scope) = self.factor(&table.relation)?;
         for join in &table.joins {
@@ -102,6 +121,12 @@ impl Run<'_> {
             return Ok((Source::Rows(relation.rows), scope));
         }
         let quoted = name.0.last().and_then(|part| part.as_ident()).is_some_and(|part| part.quote_style.is_some());
+        if let Some(view) = self.find_query(table, quoted)? {
+            let mut relation = self.query_rows(&view, None)?;
+            rename(alias, relation.columns.iter_mut().map(|column| &mut column.name));
+            let scope = scope_of(&relation, Some(qualifier));
+            return Ok((Source::Rows(relation.rows), scope));
+        }
         let schema = self.schema(table, quoted)?;
         let mut scope = self.scope(&schema, qualifier);
         rename(alias, scope.columns.iter_mut().map(|column| &mut column.name));

@@ -120,7 +120,7 @@ impl Run<'_> {
 /// The values of aggregates when there are no rows: counts are zero, all else is null.
 pub(super) fn of_nothing(grouped: &Grouped) -> Vec<Value> {
     let value = |function: AggregateFunction| match function {
-        AggregateFunction::Count => Value::Int(0),
+        AggregateFunction::Count | AggregateFunction::ApproxDistinct { .. } => Value::Int(0),
         _ => Value::Null,
     };
     grouped.calls.iter().map(|call| value(call.function)).collect()

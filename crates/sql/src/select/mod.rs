@@ -9,6 +9,7 @@ mod from;
 mod group;
 mod join;
 mod latest;
+mod narrow;
 mod nothing;
 pub(crate) mod order;
 mod own_rows;
@@ -22,6 +23,7 @@ pub(crate) mod windows;
 
 pub(crate) use filter::lower;
 pub(crate) use from::{sql_type, table_scope};
+pub(crate) use narrow::narrowed_query;
 pub(crate) use projections::has_aggregate;
 
 use std::collections::HashSet;
@@ -124,7 +126,7 @@ impl Run<'_> {
         }
         check_supported(select)?;
         let extension = self.parsed.extension(select).cloned().unwrap_or_default();
-        let (source, scope) = self.from(&select.from)?;
+        let (source, scope) = self.read_from(select)?;
         let projections = projections(&select.projection, &scope)?;
         let mut keys = group_keys(select, &projections)?;
         if keys.is_empty() && extension.latest_by.is_none() && matches!(source, Source::Table(_)) {

@@ -1,6 +1,6 @@
 //! Groups that the plan can make, mostly from summaries: by tags and by bins of time.
 
-use query::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, Plan, Scan};
+use query::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, PartColumns, Plan, Scan};
 use query::{Column, Frame, FrameColumn, ResultRows, RowColumn, RowShape, Value, Values};
 
 use super::bin_runs::KeyBins;
@@ -84,9 +84,8 @@ fn is_as_computed(call: &AggregateCall) -> bool {
 /// Rows of groups as the plan has them.
 fn as_computed(mut frames: Vec<Frame>, keys: &[PlanKey], calls: &[AggregateCall]) -> ResultRows {
     let names: Vec<String> = calls.iter().map(AggregateCall::column_name).collect();
-    let is_count = |name: &str| {
-        calls.iter().zip(&names).any(|(call, column)| call.aggregate == Aggregate::Count && column == name)
-    };
+    let is_count =
+        |name: &str| calls.iter().zip(&names).any(|(call, column)| is_counted(call.aggregate) && column == name);
     for frame in &mut frames {
         let rows = frame.rows();
         frame
@@ -105,6 +104,11 @@ fn as_computed(mut frames: Vec<Frame>, keys: &[PlanKey], calls: &[AggregateCall]
     let columns = keys.iter().map(key).chain((0..calls.len()).map(RowColumn::Field)).collect();
     let rows = ResultRows::new(frames, RowShape { tags, fields: names, columns });
     if keys.iter().any(|key| matches!(key, PlanKey::Bin)) { rows.in_time_order() } else { rows }
+}
+
+/// Returns whether an aggregate is zero where there are no values.
+const fn is_counted(aggregate: Aggregate) -> bool {
+    matches!(aggregate, Aggregate::Count | Aggregate::ApproxDistinct)
 }
 
 /// There are none where there is no value.
@@ -165,7 +169,7 @@ impl<'a> GroupRows<'a> {
             let value = column.map_or(Value::Null, |column| Value::from(column.cell(place)).signed());
             match (&call.input, value) {
                 (AggregateInput::Time, Value::Int(ns)) if call.aggregate != Aggregate::Count => Value::Timestamp(ns),
-                (_, Value::Null) if call.aggregate == Aggregate::Count => Value::Int(0),
+                (_, Value::Null) if is_counted(call.aggregate) => Value::Int(0),
                 (_, value) => value,
             }
         }));
@@ -197,9 +201,19 @@ fn aggregate_of(call: &BoundAggregate, scope: &Scope) -> Option<AggregateCall> {
         return None;
     }
     let Some(argument) = &call.argument else { return Some(AggregateCall { aggregate, input: AggregateInput::Time }) };
-    let Bound::Column(place) = argument else { return None };
-    let column = scope.columns.get(*place)?;
+    let column = scope.columns.get(argument.column()?)?;
+    if let Some(parts) = &call.parts {
+        let field = |bound: &Bound| {
+            let column = scope.columns.get(bound.column()?)?;
+            (column.role == Role::Field).then(|| column.name.clone())
+        };
+        let parts = PartColumns { count: field(argument)?, sum: field(&parts.0)?, squares: field(&parts.1)? };
+        return Some(AggregateCall { aggregate, input: AggregateInput::Parts(Box::new(parts)) });
+    }
     match column.role {
+        Role::Field if call.function.is_of_sketches(column.sql_type) => {
+            Some(AggregateCall { aggregate, input: AggregateInput::Sketches(column.name.clone()) })
+        }
         Role::Field => Some(AggregateCall::of_column(aggregate, column.name.as_str())),
         Role::Time if !matches!(aggregate, Aggregate::Sum | Aggregate::Avg) => {
             Some(AggregateCall { aggregate, input: AggregateInput::Time })

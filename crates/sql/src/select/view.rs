@@ -7,7 +7,7 @@ use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Function
 use query::time::CalendarBins;
 use query::views::{FIELD_PREFIX, ViewDefinition, WindowWidth};
 use query::{SqlType, TableSchema, Value};
-use sqlparser::ast::{Expr, Query, Select, SetExpr};
+use sqlparser::ast::{Expr, Query, Select, SetExpr, TableFactor, TableWithJoins};
 
 use super::filter::lower;
 use super::from::Source;
@@ -27,6 +27,9 @@ const ANY_WIDTH_NS: i64 = 86_400_000_000_000;
 
 /// So much earlier a view's query is bound again: another minute, hour, day, month and year.
 const EARLIER_NS: i64 = 400 * ANY_WIDTH_NS + 3_661_000_000_001;
+
+/// What a view reads: of a change of another table it would not be known which windows are to be computed again.
+const JOINED: &str = "a materialised view reads one table, or another materialised view, without joins: write what the other table says as tags of the rows, or join the view when it is read";
 
 /// A view's query, bound.
 struct BoundView {
@@ -93,9 +96,14 @@ impl Run<'_> {
         if select.distinct.is_some() || select.from.len() != 1 {
             return invalid("a materialised view reads one table, without DISTINCT");
         }
+        let is_joined = select.from.iter().any(|from| !from.joins.is_empty());
+        let is_table = |from: &TableWithJoins| matches!(from.relation, TableFactor::Table { args: None, .. });
+        if is_joined || !select.from.iter().all(is_table) {
+            return invalid(JOINED);
+        }
         let (source, scope) = self.from(&select.from)?;
         let Source::Table(table) = source else {
-            return invalid("a materialised view reads one table of the database, without joins");
+            return invalid(JOINED);
         };
         let condition = select.selection.as_ref().map(|expression| self.bind(&scope, expression)).transpose()?;
         let projections = projections(&select.projection, &scope)?;
@@ -137,7 +145,7 @@ impl Run<'_> {
         }
         let Some(calls) = aggregates(&bound.grouped, &bound.scope) else {
             return invalid(
-                "a materialised view has count, sum, avg, min, max, first, last, stddev_pop and quantiles of columns, without DISTINCT and FILTER",
+                "a materialised view has count, sum, avg, min, max, first, last, deviations, variances and quantiles of columns, without DISTINCT and FILTER",
             );
         };
         let keys = plan_keys(&bound.grouped, &bound.scope, &self.environment);
@@ -245,17 +253,27 @@ impl Shape<'_> {
         Ok(())
     }
 
-    /// Adds what wider windows are made of: what means are of, and aggregates that are no column as they are.
+    /// Adds what wider windows are made of: what means and deviations are of, and aggregates that are no column as they are.
     fn add_partials(&mut self) {
-        let means = self.aggregates.clone().into_iter().filter(|call| call.aggregate == Aggregate::Avg);
-        let parts: Vec<AggregateCall> = means
-            .flat_map(|call| {
-                [Aggregate::Sum, Aggregate::Count].map(|aggregate| AggregateCall { aggregate, ..call.clone() })
-            })
-            .collect();
-        parts.iter().for_each(|call| self.need(call));
         for call in self.aggregates.clone() {
-            if !call.aggregate.from_summaries() || call.aggregate == Aggregate::Avg {
+            // Of what stands for several values there are counts, sums and squares already.
+            if matches!(call.input, AggregateInput::Parts(_) | AggregateInput::Sketches(_)) {
+                continue;
+            }
+            let parts: &[Aggregate] = match call.aggregate {
+                Aggregate::Avg => &[Aggregate::Sum, Aggregate::Count],
+                Aggregate::ApproxQuantile(_) => &[Aggregate::QuantileSketch],
+                Aggregate::ApproxDistinct => &[Aggregate::DistinctSketch],
+                of if of.is_of_squares() => &[Aggregate::Sum, Aggregate::Count, Aggregate::Squares],
+                _ => &[],
+            };
+            parts.iter().for_each(|aggregate| self.need(&AggregateCall { aggregate: *aggregate, ..call.clone() }));
+        }
+        for call in self.aggregates.clone() {
+            let is_of_parts = matches!(call.input, AggregateInput::Parts(_) | AggregateInput::Sketches(_));
+            let is_part = call.aggregate.from_summaries() && call.aggregate != Aggregate::Avg
+                || matches!(call.aggregate, Aggregate::Squares | Aggregate::QuantileSketch | Aggregate::DistinctSketch);
+            if is_of_parts || !is_part {
                 continue;
             }
             let (expression, value_type) = self.of_call(&call);
@@ -274,14 +292,24 @@ impl Shape<'_> {
                 self.schema.fields.iter().find(|(known, _)| known == name).map_or(ValueType::F64, |(_, of)| *of)
             }
             AggregateInput::Each | AggregateInput::Time => ValueType::I64,
+            AggregateInput::Parts(_) | AggregateInput::Sketches(_) => ValueType::F64,
         };
         match call.aggregate {
-            Aggregate::Count => {
+            Aggregate::Count | Aggregate::ApproxDistinct => {
                 (Expression::Apply(Operator::Coalesce, vec![column, Expression::Integer(0)]), ValueType::I64)
             }
             Aggregate::Sum if matches!(field_type, ValueType::I64 | ValueType::U64) => (column, ValueType::I64),
-            Aggregate::Sum | Aggregate::Avg | Aggregate::Stddev | Aggregate::Quantile(_) => (column, ValueType::F64),
             Aggregate::Min | Aggregate::Max | Aggregate::First | Aggregate::Last => (column, field_type),
+            Aggregate::Sum
+            | Aggregate::Avg
+            | Aggregate::Stddev
+            | Aggregate::StddevSample
+            | Aggregate::Variance
+            | Aggregate::VarianceSample
+            | Aggregate::Squares
+            | Aggregate::ApproxQuantile(_)
+            | Aggregate::Quantile(_) => (column, ValueType::F64),
+            Aggregate::QuantileSketch | Aggregate::DistinctSketch => (column, ValueType::String),
         }
     }
 

@@ -12,6 +12,7 @@ mod returning;
 mod row_program;
 mod session;
 mod settings;
+mod stored_queries;
 pub(crate) mod views;
 
 use std::sync::Arc;
@@ -166,6 +167,8 @@ fn started<'a>(parsed: &'a Parsed, session: &'a dyn Session, client: &'a ClientC
         plans: Vec::new(),
         ctes: Vec::new(),
         depth: 0,
+        views: Vec::new(),
+        operators: parsed.depth,
     }
 }
 
@@ -185,6 +188,9 @@ impl Run<'_> {
         if let Some(answer) = self.server_statement(statement) {
             return answer;
         }
+        if let Some(answer) = self.stored_query_statement(statement)? {
+            return Ok(answer);
+        }
         Ok(match statement {
             Statement::Query(query) => match self.output(query)? {
                 QueryOutput::Table(table) => Answer::Table(table),
@@ -199,8 +205,8 @@ impl Run<'_> {
             }
             Statement::Explain { statement, analyze, .. } => Answer::Rows(self.explain(statement, *analyze)?),
             Statement::ShowTables { .. } => {
-                let tables = self.tables()?;
-                Answer::Rows(Relation::of_texts(&["table_name"], tables.into_iter().map(|table| vec![table])))
+                let names = self.relations()?.into_iter().map(|relation| vec![relation.name]);
+                Answer::Rows(Relation::of_texts(&["table_name"], names))
             }
             Statement::ShowColumns { show_options, .. } => Answer::Rows(self.columns(&shown_table(show_options)?)?),
             Statement::ShowCreate { obj_type: ShowCreateObject::Table, obj_name } => {
@@ -338,12 +344,15 @@ impl Run<'_> {
     }
 
     fn columns(&mut self, table: &str) -> Result<Relation, SqlError> {
-        let schema = self.schema(table, false)?;
+        let columns = match self.find_query(table, false)? {
+            Some(view) => self.query_columns(&view)?,
+            None => columns_of(&self.schema(table, false)?, self.time_name()),
+        };
         let row = |(name, sql_type, kind): (String, crate::SqlType, &str)| {
             let designated = (kind == "time").to_string();
             vec![name, questdb_type(sql_type, kind).to_owned(), designated, kind.to_owned()]
         };
-        let rows = columns_of(&schema, self.time_name()).into_iter().map(row);
+        let rows = columns.into_iter().map(row);
         Ok(Relation::of_texts(&["column", "type", "designated", "kind"], rows))
     }
 }

@@ -13,8 +13,7 @@ impl Run<'_> {
     /// `SHOW name`
     pub(super) fn variable(&mut self, name: &str) -> Result<Answer, SqlError> {
         if name == "tables" {
-            let tables = self.tables()?;
-            let rows = tables.into_iter().map(|table| vec![table]);
+            let rows = self.relations()?.into_iter().map(|relation| vec![relation.name]);
             return Ok(Answer::Rows(Relation::of_texts(&["table_name"], rows)));
         }
         if name == "all" {

@@ -39,7 +39,9 @@ impl Parsed {
             Statement::Drop { object_type: ObjectType::Table | ObjectType::Database, .. }
             | Statement::Delete(_)
             | Statement::Truncate(_) => Some(Event::Deleted),
-            Statement::CreateDatabase { .. } => Some(Event::SettingsChanged),
+            Statement::CreateDatabase { .. }
+            | Statement::CreateView(_)
+            | Statement::Drop { object_type: ObjectType::View, .. } => Some(Event::SettingsChanged),
             Statement::Query(query) if crate::statement::views::is_policy_call(query) => Some(Event::SettingsChanged),
             _ => None,
         }
@@ -84,6 +86,7 @@ fn only_reads(statement: &Statement) -> bool {
         Statement::Copy { to, .. } => *to,
         Statement::ExplainTable { .. }
         | Statement::ShowTables { .. }
+        | Statement::ShowCreate { .. }
         | Statement::ShowColumns { .. }
         | Statement::ShowDatabases { .. }
         | Statement::ShowSchemas { .. }
@@ -136,6 +139,7 @@ mod tests {
             "COPY t TO STDOUT",
             "BEGIN; COMMIT",
             "SHOW MATERIALIZED VIEWS; SHOW CREATE MATERIALIZED VIEW v",
+            "SHOW CREATE VIEW v; SHOW CREATE TABLE t",
             "",
         ] {
             assert!(!changes(text), "{text}");
@@ -154,6 +158,9 @@ mod tests {
             "EXPLAIN DELETE FROM t",
             "SELECT 1 INTO t",
             "DROP MATERIALIZED VIEW v",
+            "CREATE VIEW v AS SELECT 1",
+            "CREATE OR REPLACE VIEW v AS SELECT 1",
+            "DROP VIEW IF EXISTS v",
             "REFRESH MATERIALIZED VIEW v",
             "SELECT remove_retention_policy('v')",
         ] {
@@ -171,6 +178,9 @@ mod tests {
             ("CREATE MATERIALIZED VIEW v AS SELECT 1", Some(Event::SettingsChanged)),
             ("ALTER MATERIALIZED VIEW v SET TTL 1d", Some(Event::SettingsChanged)),
             ("REFRESH MATERIALIZED VIEW v FULL", Some(Event::SettingsChanged)),
+            ("CREATE OR REPLACE VIEW v AS SELECT 1", Some(Event::SettingsChanged)),
+            ("DROP VIEW v", Some(Event::SettingsChanged)),
+            ("SHOW CREATE VIEW v", None),
             ("CALL refresh_continuous_aggregate('v', NULL, NULL)", Some(Event::SettingsChanged)),
             ("SELECT add_retention_policy('v', INTERVAL '1 day')", Some(Event::SettingsChanged)),
         ] {

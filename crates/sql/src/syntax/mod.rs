@@ -9,4 +9,5 @@ pub(crate) mod settings;
 mod spelling;
 pub(crate) mod triggers;
 mod view_options;
+pub(crate) mod view_texts;
 pub(crate) mod views;

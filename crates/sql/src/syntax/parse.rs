@@ -20,12 +20,14 @@ use crate::syntax::questdb;
 use crate::syntax::settings::{self, SettingsByPlace};
 use crate::syntax::spelling;
 use crate::syntax::triggers::{self, TriggerStatement, TriggersByPlace};
+use crate::syntax::view_texts::{ViewTexts, view_texts};
 use crate::syntax::views::{self, ViewStatement, ViewsByPlace};
 
 /// Bytes of a text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Operators of a text: chains of them are trees as deep, and are walked by recursion on threads with two megabytes of stack.
-const OPERATORS_MAX: usize = 256;
+/// Operators of a text, and of it and the views that it reads together: chains of them are trees as deep, and are walked by recursion on threads
+/// with two megabytes of stack.
+pub(crate) const OPERATORS_MAX: usize = 256;
 
 /// Statements and what was taken out of them.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +50,10 @@ pub struct Parsed {
     moves: HashSet<(u64, u64)>,
     /// Statements about materialised views.
     views: ViewsByPlace,
+    /// Statements that make views of plain SQL, as they were written.
+    pub(crate) view_texts: ViewTexts,
+    /// How many operators and levels of parentheses there are, which are walked by recursion.
+    pub(crate) depth: usize,
 }
 
 /// The clauses of SELECTs beyond SQL, by the line and column of each.
@@ -192,16 +198,17 @@ pub fn parse(text: &str) -> Result<Parsed, SqlError> {
     let dialect = PostgreSqlDialect {};
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(|error| SqlError::Syntax(format!("{}{}", error.message, error.location)))?;
-    check_depth(&tokens)?;
+    let depth = check_depth(&tokens)?;
+    let view_texts = view_texts(text, &tokens);
     let (tokens, views) = views::extract(&tokens, &dialect)?;
     let Extracted { tokens, mut parsed } = extract(&tokens, &dialect)?;
     let mut parser = Parser::new(&dialect).with_recursion_limit(DEPTH_MAX).with_tokens_with_locations(tokens);
     parsed.statements = parser.parse_statements().map_err(|error| syntax(&error))?;
-    Ok(Parsed { views, ..parsed })
+    Ok(Parsed { views, view_texts, depth, ..parsed })
 }
 
-/// The parser counts what it recurses through; chains of operators it does not, and they are recursed through later.
-fn check_depth(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
+/// The parser counts what it recurses through; chains of operators it does not, and they are recursed through later. Returns how deep both may be.
+fn check_depth(tokens: &[TokenWithSpan]) -> Result<usize, SqlError> {
     let is_operator = |token: &TokenWithSpan| {
         matches!(
             token.token,
@@ -218,7 +225,16 @@ fn check_depth(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     if count > OPERATORS_MAX {
         return Err(SqlError::Syntax(format!("a statement has at most {OPERATORS_MAX} operators, not {count}")));
     }
-    Ok(())
+    let (mut open, mut open_max) = (0usize, 0usize);
+    for token in tokens {
+        match token.token {
+            Token::LParen => open += 1,
+            Token::RParen => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open_max = open_max.max(open);
+    }
+    Ok(count + open_max)
 }
 
 /// The tokens for the grammar, and the clauses that it does not have.

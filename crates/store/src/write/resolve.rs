@@ -330,7 +330,7 @@ impl Store {
                 match (batch.key_decoder)(batch.text(block.keys[*row].text)) {
                     Ok(identity) if self.is_reserved(to.database, &identity.measurement) => {
                         let table = &identity.measurement;
-                        let reason = format!("{table:?} is a materialised view: write rows to the table that it reads");
+                        let reason = format!("{table:?} is a view: write rows to the table that it reads");
                         vacant.insert(Err(Refusal::for_good(RejectionKind::Unreadable, reason)));
                     }
                     Ok(identity) => {

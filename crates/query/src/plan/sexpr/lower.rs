@@ -6,8 +6,8 @@ use super::expression;
 use super::likeness::is_likeness;
 use super::read::{Fault, Kind, Node};
 use crate::plan::{
-    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, JoinKind, Operator, Plan, Scan,
-    Selector, TableColumns,
+    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, JoinKind, Operator, PartColumns,
+    Plan, Scan, Selector, TableColumns,
 };
 
 /// Steps of a pipe, with what they look like.
@@ -344,7 +344,12 @@ fn grouping(width: &Node, aggregates: &Node, options: &[Node]) -> Result<Groupin
 fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
     let items = if let Kind::List(items) = &node.kind { items.as_slice() } else { &[] };
     let (aggregate, of) = match items {
-        [Node { kind: Kind::Symbol(word), .. }, share, of @ ..] if word == "quantile" => (quantile(node, share)?, of),
+        [Node { kind: Kind::Symbol(word), .. }, share, of @ ..] if word == "quantile" => {
+            (Aggregate::Quantile(share_of(node, share)?), of)
+        }
+        [Node { kind: Kind::Symbol(word), .. }, share, of @ ..] if word == "approx_quantile" => {
+            (Aggregate::ApproxQuantile(share_of(node, share)?), of)
+        }
         [word, of @ ..] => (aggregate(word)?, of),
         [] => (aggregate(node)?, items),
     };
@@ -352,14 +357,41 @@ fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
         [] => AggregateInput::Each,
         [Node { kind: Kind::Text(name), .. }] => AggregateInput::Column(name.clone()),
         [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => AggregateInput::Time,
+        [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_squares() => parts_of(node, parts)?,
+        [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_sketch() => match parts.as_slice() {
+            [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }] if word == "sketches" => {
+                AggregateInput::Sketches(name.clone())
+            }
+            _ => return Err(node.fault("a column of sketches is (sketches \"name\")")),
+        },
         _ => return Err(node.fault("an aggregate is of one field, such as (max \"usage_user\"), or of #TS")),
     };
     Ok(AggregateCall { aggregate, input })
 }
 
+/// `(parts "n" "total" "squares")`
+fn parts_of(node: &Node, parts: &[Node]) -> Result<AggregateInput, Fault> {
+    match parts {
+        [
+            Node { kind: Kind::Symbol(word), .. },
+            Node { kind: Kind::Text(count), .. },
+            Node { kind: Kind::Text(sum), .. },
+            Node { kind: Kind::Text(squares), .. },
+        ] if word == "parts" => {
+            let (count, sum, squares) = (count.clone(), sum.clone(), squares.clone());
+            Ok(AggregateInput::Parts(Box::new(PartColumns { count, sum, squares })))
+        }
+        _ => Err(node.fault("rows that stand for several values are (parts \"count\" \"sum\" \"squares\")")),
+    }
+}
+
 fn unknown_aggregate(node: &Node) -> Fault {
     let known: Vec<&str> = Aggregate::NAMED.iter().map(|(name, _)| *name).collect();
-    node.fault(format!("there are {} and (quantile 0.99), not {}", known.join(", "), node.name()))
+    node.fault(format!(
+        "there are {}, (quantile 0.99) and (approx_quantile 0.99), not {}",
+        known.join(", "),
+        node.name()
+    ))
 }
 
 fn aggregate(node: &Node) -> Result<Aggregate, Fault> {
@@ -369,17 +401,14 @@ fn aggregate(node: &Node) -> Result<Aggregate, Fault> {
     found.ok_or_else(|| unknown_aggregate(node))
 }
 
-fn quantile(node: &Node, share: &Node) -> Result<Aggregate, Fault> {
+/// The share of a quantile.
+fn share_of(node: &Node, share: &Node) -> Result<f64, Fault> {
     let share = match share.kind {
         Kind::Float(number) => number,
         Kind::Integer(number) => number as f64,
         _ => return Err(unknown_aggregate(node)),
     };
-    if (0.0..=1.0).contains(&share) {
-        Ok(Aggregate::Quantile(share))
-    } else {
-        Err(node.fault("the share of a quantile is between 0 and 1"))
-    }
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(node.fault("the share of a quantile is between 0 and 1")) }
 }
 
 fn map_columns(step: &Node, columns: &[Node]) -> Result<Vec<(String, Expression)>, Fault> {

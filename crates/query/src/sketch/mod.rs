@@ -1,0 +1,8 @@
+//! Sketches: what is about known of many values, in little room, and can be put together.
+
+mod distinct;
+mod quantiles;
+
+pub use distinct::DistinctSketch;
+pub(crate) use distinct::text_hash;
+pub use quantiles::QuantileSketch;
