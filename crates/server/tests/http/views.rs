@@ -43,3 +43,26 @@ fn views_are_listed_with_what_they_hold_and_cost() {
     assert_eq!(only_view(&server, "?rows=1")["rows"], 2);
     assert_eq!(server.get("/api/v1/views?rows=many").status, 400);
 }
+
+#[test]
+fn a_view_that_is_not_needed_says_so() {
+    let server = Running::start();
+    server.write("t,h=a,room=x v=1,name=\"one\" 10000000000\nt,h=b,room=x v=2,name=\"two\" 20000000000");
+    let by_all = "h, room, max(v) AS high, avg(v) AS mean FROM t GROUP BY b, h, room";
+    for (name, query, is_needed) in [
+        ("all_labels", by_all, false),
+        ("fewer_labels", "h, max(v) AS high FROM t GROUP BY b, h", true),
+        ("some_rows", "h, room, max(v) AS high FROM t WHERE v > 1 GROUP BY b, h, room", true),
+        ("some_series", "h, room, max(v) AS high FROM t WHERE h = 'a' GROUP BY b, h, room", false),
+        ("quantiles", "h, room, quantile(v, 0.5) AS middle FROM t GROUP BY b, h, room", true),
+        ("texts", "h, room, last(name) AS last_name FROM t GROUP BY b, h, room", true),
+    ] {
+        let made = format!("CREATE MATERIALIZED VIEW {name} AS SELECT time_bucket('1 hour', time) AS b, {query}");
+        let answer = server.post("/sql", made);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        let warning = body["warnings"][0].as_str();
+        assert_eq!(warning.is_none(), is_needed, "{name}: {body}");
+        assert!(warning.is_none_or(|said| said.contains("the view is not needed") && said.contains(name)), "{body}");
+    }
+}
