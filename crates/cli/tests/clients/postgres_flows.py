@@ -108,9 +108,7 @@ def with_psycopg():
         connection.execute("SELECT add_compression_policy('pg', INTERVAL '7 days')")
         assert len(told) == 3 and all("does nothing" in message for message in told), told
         connection.commit()
-        tags = [name for (name,) in connection.execute("SELECT column_name FROM information_schema.columns WHERE table_name = 'pg' AND column_name NOT IN ('time', 'level', 'n', 'note')").fetchall()]
-        by = ", ".join(["hour", *tags])
-        connection.execute(f"CREATE MATERIALIZED VIEW pg_hour AS SELECT time_bucket('1 hour', time) AS {by}, max(level) AS high FROM pg GROUP BY {by}")
+        connection.execute("CREATE MATERIALIZED VIEW pg_hour AS SELECT time_bucket('1 hour', time) AS hour, host, max(level) AS high FROM pg GROUP BY hour, host")
         assert "the view is not needed" in told[-1], told
         connection.execute("DROP MATERIALIZED VIEW pg_hour")
         connection.commit()
