@@ -236,6 +236,8 @@ export interface Rule {
   type: "alerting" | "recording";
   state?: "firing" | "pending" | "inactive";
   alerts?: Alert[];
+  /** Of a recording rule whose results are kept right for the past, too. */
+  materialized?: { pending: { start: string; end: string }[]; lastError: string | null };
 }
 
 export interface RuleGroup {
