@@ -64,11 +64,10 @@ enum Step {
 impl World {
     fn new(text: &str) -> Self {
         let simulation = Simulation::new(5);
-        let network = SimNetwork::new(&simulation, |_| SimAnswer {
-            delay_ms: 1,
-            result: Ok(SimResponse::ok("text/plain", "")),
-        });
-        let mut world = Self { simulation, network, text: text.to_owned(), open: None, begun_ms: 0, outages_ms: Vec::new() };
+        let network =
+            SimNetwork::new(&simulation, |_| SimAnswer { delay_ms: 1, result: Ok(SimResponse::ok("text/plain", "")) });
+        let mut world =
+            Self { simulation, network, text: text.to_owned(), open: None, begun_ms: 0, outages_ms: Vec::new() };
         world.start();
         world.begun_ms = world.db().now_ns() / 1_000_000;
         // The cursor of the log begins with the first pass.
@@ -198,7 +197,12 @@ impl World {
                 continue;
             }
             let expected = self.ask(&rule.config.expr, time_ms);
-            assert_eq!(self.ask(name, time_ms), expected, "{name} at {time_ms}, {} before now", self.db().now_ns() / 1_000_000 - time_ms);
+            assert_eq!(
+                self.ask(name, time_ms),
+                expected,
+                "{name} at {time_ms}, {} before now",
+                self.db().now_ns() / 1_000_000 - time_ms
+            );
             time_ms -= group.interval_ms();
         }
     }
@@ -290,7 +294,8 @@ fn of_what_retention_has_taken_nothing_is_computed_again() {
 fn nothing_is_kept_of_rules_that_are_not_selected_any_more() {
     let mut world = World::new(RULES);
     world.network.run_ms(10_000);
-    let cursors = |world: &World| world.db().log_cursors().iter().filter(|cursor| cursor.name == "rules:default").count();
+    let cursors =
+        |world: &World| world.db().log_cursors().iter().filter(|cursor| cursor.name == "rules:default").count();
     assert_eq!(cursors(&world), 1);
     let groups = parse(Path::new("/r.yml"), RULES, &ReadOptions::default()).unwrap().groups;
     let config = config::parse(Path::new("/p.yml"), "global: {evaluation_interval: 1m}", &|_| None).unwrap();

@@ -53,7 +53,9 @@ pub(super) fn without_views(flags: &ViewsFlags, folder: &Folder) -> Result<Case,
     world.close()?;
     folder.clear(WITHOUT_VIEWS);
     let mut case = Case::new(WITHOUT_VIEWS);
-    case.count("values", used.values).add("cpu_seconds", used.cpu_s).add("values_per_cpu_second", used.values as f64 / used.cpu_s);
+    case.count("values", used.values)
+        .add("cpu_seconds", used.cpu_s)
+        .add("values_per_cpu_second", used.values as f64 / used.cpu_s);
     Ok(case)
 }
 
@@ -64,7 +66,8 @@ pub(super) fn with_views(flags: &ViewsFlags, folder: &Folder, bare: Option<&Case
     let mut generator = data(flags);
     // A view is made of a table's columns.
     let first = world.load(&mut generator, 1, WITH_VIEWS)?;
-    let columns: Vec<String> = FIELDS.iter().map(|field| format!("avg({field}) AS {field}_avg, max({field}) AS {field}_max")).collect();
+    let columns: Vec<String> =
+        FIELDS.iter().map(|field| format!("avg({field}) AS {field}_avg, max({field}) AS {field}_max")).collect();
     for (view, width) in VIEWS {
         let bins = format!("time_bucket('{width}', time) AS bucket, hostname, {}, count(*) AS n", columns.join(", "));
         let made = format!("CREATE MATERIALIZED VIEW {view} AS SELECT {bins} FROM cpu GROUP BY bucket, hostname");

@@ -98,8 +98,7 @@ impl PacedDb {
     pub(super) fn write(&mut self, lines: &str, rows: u64) -> Result<(), String> {
         let last_ns = lines.trim_end().rsplit(' ').next().and_then(|time| time.parse().ok());
         self.clock.advance(last_ns.unwrap_or(i64::MIN));
-        let (written, errors) =
-            self.db.write_lines(DATABASE, lines.as_bytes()).map_err(|error| error.to_string())?;
+        let (written, errors) = self.db.write_lines(DATABASE, lines.as_bytes()).map_err(|error| error.to_string())?;
         if errors.total > 0 || written.rows_written == 0 {
             return Err(format!("{} of {rows} rows were refused", errors.total));
         }

@@ -26,8 +26,10 @@ pub(super) fn run(flags: &ViewsFlags, folder: &Folder) -> Result<Vec<Case>, Stri
     world.load(&mut data, steps, NAME)?;
     let mut cases = Vec::new();
     for (query, labels, view) in QUERIES {
-        let bins = format!("time_bucket('1 hour', time) AS bucket{labels}, max(usage_user) AS high, avg(usage_user) AS mean");
-        let made = format!("CREATE MATERIALIZED VIEW {view} AS SELECT {bins}, count(*) AS n FROM cpu GROUP BY bucket{labels}");
+        let bins =
+            format!("time_bucket('1 hour', time) AS bucket{labels}, max(usage_user) AS high, avg(usage_user) AS mean");
+        let made =
+            format!("CREATE MATERIALIZED VIEW {view} AS SELECT {bins}, count(*) AS n FROM cpu GROUP BY bucket{labels}");
         let filled_s = world.refresh_cpu_s;
         world.ask(&made, ViewUse::All)?;
         world.end_windows(START_NS + steps * i64::from(flags.year_interval_s) * NS_PER_S)?;

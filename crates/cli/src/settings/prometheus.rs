@@ -20,7 +20,11 @@ impl ServeFlags {
         let Some(file) = self.prometheus.clone() else {
             // Not ignored silently: rules run with a configuration alone.
             let is_asked = !materialize_rules.is_empty();
-            return if is_asked { Err("--materialize-rules needs --prometheus, whose rule_files run".to_owned()) } else { Ok(None) };
+            return if is_asked {
+                Err("--materialize-rules needs --prometheus, whose rule_files run".to_owned())
+            } else {
+                Ok(None)
+            };
         };
         let database = database("--prometheus-database", self.prometheus_database.as_deref())?;
         let external_url = self.web_external_url.clone().unwrap_or_else(|| EXTERNAL_URL.to_owned());

@@ -29,8 +29,13 @@ pub(super) fn problems(groups: &[GroupConfig]) -> Vec<Problem> {
     for (place, recording) in rules.iter().enumerate().filter(|(_, recording)| recording.rule.is_materialized) {
         let namesakes = by_name.get(recording.rule.name()).into_iter().flatten();
         let why = if !has_reach(recording.rule) {
-            Some("it does not look a fixed time around each evaluation (@, info, limitk, sort, ranges that are computed), or reads nothing")
-        } else if namesakes.filter(|other| **other != place).any(|other| rules.get(*other).is_some_and(|other| may_share(recording, other))) {
+            Some(
+                "it does not look a fixed time around each evaluation (@, info, limitk, sort, ranges that are computed), or reads nothing",
+            )
+        } else if namesakes
+            .filter(|other| **other != place)
+            .any(|other| rules.get(*other).is_some_and(|other| may_share(recording, other)))
+        {
             Some("another rule gives series of its name: tell them apart by a value of a label of both")
         } else {
             own_results(&rules, &by_name, place)
@@ -100,9 +105,8 @@ fn reads(reader: &Recording<'_>, rules: &[Recording<'_>], by_name: &BTreeMap<&st
             Some(name) => by_name.get(name.as_str()).cloned().unwrap_or_default(),
             None => (0..rules.len()).collect(),
         };
-        let may_read = |place: &usize| {
-            rules.get(*place).is_some_and(|of| of.rule.is_materialized && may_match(matchers, of.rule))
-        };
+        let may_read =
+            |place: &usize| rules.get(*place).is_some_and(|of| of.rule.is_materialized && may_match(matchers, of.rule));
         found.extend(candidates.into_iter().filter(may_read));
     }
     found

@@ -59,8 +59,10 @@ mod tests {
     fn a_document_is_as_it_was_written() {
         let labels: Labels = [("team".to_owned(), "x".to_owned())].into_iter().collect();
         let key = ("g".to_owned(), "job:a".to_owned(), labels);
-        let saved = SavedPast { pending: vec![TimeRange::new(-5, 7), TimeRange::new(90, i64::MAX)], frozen_ns: Some(3) };
-        let rules = BTreeMap::from([(key, saved), ((String::new(), "b".to_owned(), Labels::default()), SavedPast::default())]);
+        let saved =
+            SavedPast { pending: vec![TimeRange::new(-5, 7), TimeRange::new(90, i64::MAX)], frozen_ns: Some(3) };
+        let rules =
+            BTreeMap::from([(key, saved), ((String::new(), "b".to_owned(), Labels::default()), SavedPast::default())]);
         let bytes = encode(&rules);
         let golden = r#"{"rules":[{"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[]},{"frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]]}],"version":1}"#;
         assert_eq!(std::str::from_utf8(&bytes).unwrap(), golden);
@@ -69,7 +71,9 @@ mod tests {
 
     #[test]
     fn what_is_no_such_document_is_refused() {
-        for text in ["", "{}", r#"{"version":2,"rules":[]}"#, r#"{"version":1}"#, r#"{"version":1,"rules":[{"group":"g"}]}"#] {
+        for text in
+            ["", "{}", r#"{"version":2,"rules":[]}"#, r#"{"version":1}"#, r#"{"version":1,"rules":[{"group":"g"}]}"#]
+        {
             assert!(decode(text.as_bytes()).is_err(), "{text}");
         }
     }

@@ -56,9 +56,8 @@ impl KeptRule {
 
     /// Returns whether series of a table may be among those that it reads: their names are the table's, or begin with it.
     fn may_read_table(&self, table: &str) -> bool {
-        let is_of_table = |name: &str| {
-            name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
-        };
+        let is_of_table =
+            |name: &str| name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
         self.names.iter().any(|name| name.as_deref().is_none_or(is_of_table))
     }
 
@@ -95,7 +94,8 @@ impl ReaderIndex {
         }
         for record in records {
             let unseen: Vec<i64> = marks.iter().map(|marks| marks.unseen_through_ms(record.sequence)).collect();
-            let reached = rules.iter().zip(&unseen).map(|(rule, unseen_ms)| unseen_ms.saturating_add(rule.reach.last_ms));
+            let reached =
+                rules.iter().zip(&unseen).map(|(rule, unseen_ms)| unseen_ms.saturating_add(rule.reach.last_ms));
             // Rows of the present change no result that there is.
             let newest_ms = reached.max().unwrap_or(i64::MIN).saturating_add(1);
             for sample in &record.samples {

@@ -100,7 +100,8 @@ impl RuleKeeper {
     }
 
     fn try_pass(&mut self, store: &RuleStore, groups: Vec<Arc<Group>>) -> Result<bool, String> {
-        let is_known = groups.len() == self.groups.len() && groups.iter().zip(&self.groups).all(|(one, other)| Arc::ptr_eq(one, other));
+        let is_known = groups.len() == self.groups.len()
+            && groups.iter().zip(&self.groups).all(|(one, other)| Arc::ptr_eq(one, other));
         if !is_known {
             self.take_groups(store, groups);
         }
@@ -125,9 +126,9 @@ impl RuleKeeper {
 
     /// The rules of other groups than before.
     fn take_groups(&mut self, store: &RuleStore, groups: Vec<Arc<Group>>) {
-        let rules = groups.iter().flat_map(|group| {
-            (0..group.rules.len()).filter_map(|place| KeptRule::new(group, place, &store.db))
-        });
+        let rules = groups
+            .iter()
+            .flat_map(|group| (0..group.rules.len()).filter_map(|place| KeptRule::new(group, place, &store.db)));
         self.rules = rules.collect();
         let now_ms = store.db.now_ns().div_euclid(NS_PER_MS);
         for rule in &self.rules {
@@ -140,7 +141,7 @@ impl RuleKeeper {
 
     /// Opens the cursor, and what was saved with it.
     fn open(&mut self, store: &RuleStore) -> Result<(), String> {
-        let documents = store.db.documents(KIND).into_iter();
+        let documents = store.db.documents(KIND);
         if let Some((_, bytes)) = documents.into_iter().find(|(name, _)| *name == self.database) {
             let reason = |why: String| format!("what is to be computed of rules' results is not readable: {why}");
             self.unseen = document::decode(&bytes).map_err(reason)?;

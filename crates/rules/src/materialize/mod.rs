@@ -45,7 +45,9 @@ impl RulePatterns {
         let pattern = |text: &String| {
             let (group, name) = text.rsplit_once('/').unwrap_or((text, "*"));
             if group.is_empty() || name.is_empty() {
-                return Err(format!("{text:?} is no pattern of rules such as GROUP or GROUP/NAME: * stands for any text"));
+                return Err(format!(
+                    "{text:?} is no pattern of rules such as GROUP or GROUP/NAME: * stands for any text"
+                ));
             }
             Ok(RulePattern { text: text.clone(), group: group.to_owned(), name: name.to_owned() })
         };
@@ -156,9 +158,15 @@ mod tests {
             ("{record: r, expr: 'limitk(1, a)'}", "it does not look a fixed time around each evaluation"),
             ("{record: r, expr: a + r}", "it reads its own results"),
             ("{record: r, expr: 'sum({job=\"x\"})'}", "it reads its own results"),
-            ("{record: r, expr: sum(s)}, {record: s, expr: sum(r offset 1m)}", "it reads its own results, by way of others"),
+            (
+                "{record: r, expr: sum(s)}, {record: s, expr: sum(r offset 1m)}",
+                "it reads its own results, by way of others",
+            ),
             ("{record: r, expr: sum(a)}, {record: r, expr: sum(b)}", "another rule gives series of its name"),
-            ("{record: r, expr: sum(a), labels: {x: '1'}}, {record: r, expr: sum(b), labels: {y: '1'}}", "another rule"),
+            (
+                "{record: r, expr: sum(a), labels: {x: '1'}}, {record: r, expr: sum(b), labels: {y: '1'}}",
+                "another rule",
+            ),
         ] {
             let text = format!("groups:\n- name: g\n  rules: [{rules}]\n");
             let (_, told) = selected(&text, &["g"]);

@@ -92,9 +92,8 @@ impl<'a> Work<'a> {
         let grid = Grid { any_ms, interval_ms };
         let first_ms = grid.first_from(range.start_ns.div_euclid(NS_PER_MS));
         let last_ms = grid.last_until(range.end_ns.div_euclid(NS_PER_MS));
-        let possible_ms = |frozen_ns: i64| {
-            grid.first_from((frozen_ns.div_euclid(NS_PER_MS) + 1).saturating_sub(kept.reach.first_ms))
-        };
+        let possible_ms =
+            |frozen_ns: i64| grid.first_from((frozen_ns.div_euclid(NS_PER_MS) + 1).saturating_sub(kept.reach.first_ms));
         let from_ms = frozen_ns.map_or(first_ms, |frozen_ns| first_ms.max(possible_ms(frozen_ns)));
         if from_ms > last_ms {
             state.counts.refused += (last_ms - first_ms + interval_ms).max(0) as u64 / interval_ms as u64;
@@ -205,7 +204,8 @@ impl<'a> Work<'a> {
         let mut stored = self.store.stored(&matchers, (before_ms, after_ms))?;
         if results.failed.is_empty() && self.has_others(&stored) {
             // Results of another interval: beside those that are computed they would be wrong.
-            let inner = TimeRange::new((before_ms + 1).saturating_mul(NS_PER_MS), (after_ms - 1).saturating_mul(NS_PER_MS));
+            let inner =
+                TimeRange::new((before_ms + 1).saturating_mul(NS_PER_MS), (after_ms - 1).saturating_mul(NS_PER_MS));
             self.store.delete(&matchers, &inner)?;
             stored = self.store.stored(&matchers, (before_ms, after_ms))?;
         }
@@ -246,8 +246,7 @@ impl<'a> Work<'a> {
             return;
         }
         let is_there = |(_, values): &(&Labels, &BTreeMap<i64, RuleValue>)| values.contains_key(&newest_ms);
-        let series: Vec<Labels> =
-            results.values.iter().filter(is_there).map(|(labels, _)| labels.clone()).collect();
+        let series: Vec<Labels> = results.values.iter().filter(is_there).map(|(labels, _)| labels.clone()).collect();
         self.rule.change(|state| state.outputs = state.outputs.with(&series).into());
     }
 }

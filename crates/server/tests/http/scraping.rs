@@ -129,8 +129,12 @@ fn targets_are_for_those_who_may_read_their_database() {
     let text = "scrape_configs:\n- job_name: hidden\n  proxy_url: 'http://u:proxy-password@127.0.0.1:1'\n  \
                 static_configs: [{targets: ['127.0.0.1:1']}]\n";
     std::fs::write(&file, text).unwrap();
-    let settings =
-        PrometheusSettings { file, database: "scraped".to_owned(), external_url: "http://t.example".to_owned(), materialize_rules: RulePatterns::default() };
+    let settings = PrometheusSettings {
+        file,
+        database: "scraped".to_owned(),
+        external_url: "http://t.example".to_owned(),
+        materialize_rules: RulePatterns::default(),
+    };
     let (mode, _) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
     let server = Running::start_with(|settings| {
         settings.prometheus = Some(mode);
@@ -295,7 +299,11 @@ fn results_of_selected_rules_count_late_rows() {
     std::fs::write(folder.join("r.yml"), rules.replace("(load)", "(load @ 5)")).unwrap();
     let refused = server.post("/-/reload", "");
     assert_eq!(refused.status, 500);
-    assert!(refused.body.contains("the rule \"job:load:sum\" of the group \"kept\" is selected by --materialize-rules"), "{}", refused.body);
+    assert!(
+        refused.body.contains("the rule \"job:load:sum\" of the group \"kept\" is selected by --materialize-rules"),
+        "{}",
+        refused.body
+    );
     drop(server);
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -30,7 +30,8 @@ fn views_are_listed_with_what_they_hold_and_cost() {
     let server = Running::start();
     let lines = [10, 20, 7210, 7220].map(|at_s| format!("t,h=h{} v={at_s} {at_s}000000000", at_s % 20));
     server.write(&lines.join("\n"));
-    let made = "CREATE MATERIALIZED VIEW t_hour AS SELECT time_bucket('1 hour', time) AS b, max(v) AS high FROM t GROUP BY b";
+    let made =
+        "CREATE MATERIALIZED VIEW t_hour AS SELECT time_bucket('1 hour', time) AS b, max(v) AS high FROM t GROUP BY b";
     assert_eq!(server.post("/sql", made).status, 200);
     let view = only_view(&server, "?db=default");
     for (name, expected) in
