@@ -77,8 +77,13 @@ impl RuleStore {
     }
 
     /// Evaluates an expression at one moment of the past, of samples that were not folded.
-    pub(crate) fn past_instant(&self, text: &str, time_ms: i64) -> Result<EvaluationResult, QueryError> {
-        let query = InstantQuery { budget: self.past_budget(), may_cache: false, ..InstantQuery::new(text, time_ms) };
+    pub(crate) fn past_instant(
+        &self,
+        text: &str,
+        time_ms: i64,
+        budget: &Arc<Budget>,
+    ) -> Result<EvaluationResult, QueryError> {
+        let query = InstantQuery { budget: budget.clone(), may_cache: false, ..InstantQuery::new(text, time_ms) };
         self.db.instant(&self.database, &query)
     }
 
@@ -87,6 +92,7 @@ impl RuleStore {
         &self,
         text: &str,
         (start_ms, end_ms, step_ms): (i64, i64, i64),
+        budget: &Arc<Budget>,
     ) -> Result<EvaluationResult, QueryError> {
         let query = RangeQuery {
             text: text.to_owned(),
@@ -96,26 +102,31 @@ impl RuleStore {
             lookback_ms: None,
             name_removal: None,
             may_cache: false,
-            budget: self.past_budget(),
+            budget: budget.clone(),
         };
         self.db.range(&self.database, &query)
     }
 
-    fn past_budget(&self) -> Arc<Budget> {
+    /// A budget of queries of the past.
+    pub(crate) fn past_budget(&self) -> Arc<Budget> {
         let budget = self.db.budget(QUERY_SAMPLES_MAX);
         budget.be_strict();
         budget
     }
 
-    /// What is stored of the series that satisfy all matchers, by series and time, from the first to the last millisecond.
+    /// What is stored of the series that satisfy all matchers, by series and time, from the first to the last millisecond. The budget holds so many
+    /// bytes for each value.
     pub(crate) fn stored(
         &self,
         matchers: &[Matcher],
         range_ms: (i64, i64),
-    ) -> Result<BTreeMap<Labels, BTreeMap<i64, StoredValue>>, String> {
-        let found = self.db.samples(&self.database, matchers, range_ms, &self.db.budget(QUERY_SAMPLES_MAX));
+        (budget, value_bytes): (&Budget, u64),
+    ) -> Result<BTreeMap<Labels, BTreeMap<i64, StoredValue>>, QueryError> {
+        let found = self.db.samples(&self.database, matchers, range_ms, budget)?;
+        let count = found.iter().map(|series| series.values.len() + series.histograms.len()).sum::<usize>();
+        budget.hold_bytes(count as u64 * value_bytes)?;
         let mut stored: BTreeMap<Labels, BTreeMap<i64, StoredValue>> = BTreeMap::new();
-        for series in found.map_err(|error| error.to_string())? {
+        for series in found {
             let floats = series.timestamps_ms.iter().zip(&series.values).map(|(time_ms, value)| {
                 let is_stale = model::is_stale_bits(*value);
                 (*time_ms, if is_stale { StoredValue::Stale } else { StoredValue::Float(*value) })

@@ -1,10 +1,11 @@
 //! Results of the past: computing some of them, and what has to be written so that they are as computed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::{Labels, METRIC_NAME, MatchOp, Matcher, TimeRange};
 use promql::ResultValue;
-use query::QueryError;
+use query::{Budget, QueryError};
 
 use super::follow::KeptRule;
 use crate::file::RuleKind;
@@ -17,6 +18,12 @@ const NS_PER_MS: i64 = 1_000_000;
 const STEPS_FIRST: i64 = 64;
 const STEPS_MAX: i64 = 1_024;
 const EMPTY_STEPS_MAX: i64 = 65_536;
+
+/// How long a piece may take, in nanoseconds: as long the rule's next evaluation may have to wait.
+const PIECE_NS_MAX: u64 = 200_000_000;
+
+/// Bytes of a value in a map by series and time, its share of nodes and labels included.
+const VALUE_BYTES: u64 = 160;
 
 /// Values by series and time.
 type ByTime<T> = BTreeMap<Labels, BTreeMap<i64, T>>;
@@ -70,6 +77,8 @@ struct Work<'a> {
     refused: u64,
     /// True if nothing of the range is left after these.
     is_rest: bool,
+    /// The memory of its results, and of what is stored.
+    budget: Arc<Budget>,
 }
 
 /// What was computed.
@@ -105,28 +114,43 @@ impl<'a> Work<'a> {
         let refused = (from_ms - first_ms) as u64 / interval_ms as u64;
         let (steps, is_rest) = ((start_ms, last_ms), start_ms <= from_ms);
         let following_ms = Some(last_ms + interval_ms).filter(|next_ms| *next_ms <= state.marks.last_ms());
-        Some(Self { kept, store, rule, name, grid, range, steps, following_ms, refused, is_rest })
+        Some(Self {
+            kept,
+            store,
+            rule,
+            name,
+            grid,
+            range,
+            steps,
+            following_ms,
+            refused,
+            is_rest,
+            budget: store.past_budget(),
+        })
     }
 
     fn run(&self) -> Result<(), String> {
+        let begun_ns = self.store.db.clock().monotonic_ns();
         let count = (self.steps.1 - self.steps.0) / self.grid.interval_ms + 1;
         let results = match self.by_range() {
-            Ok(results) => results,
-            Err(QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. }) if count > 1 => {
-                self.kept.past.state.lock().piece_steps = (count / 4).max(1);
-                return Ok(());
-            }
+            Err(error) if count > 1 && is_too_much(&error) => return self.retry_with(count / 4),
             // One moment that fails does not take the others with it.
-            Err(_) if count > STEPS_FIRST => {
-                self.kept.past.state.lock().piece_steps = STEPS_FIRST;
-                return Ok(());
-            }
+            Err(_) if count > STEPS_FIRST => return self.retry_with(STEPS_FIRST),
             Err(_) => self.by_moments(),
+            Ok(results) => results,
         };
-        let written = self.store_results(&results)?;
+        let written = match self.store_results(&results) {
+            Err(error) if count > 1 && is_too_much(&error) => return self.retry_with(count / 4),
+            written => written.map_err(|error| error.to_string())?,
+        };
         let is_empty = written == 0 && results.values.is_empty();
+        let elapsed_ns = self.store.db.clock().monotonic_ns().saturating_sub(begun_ns);
         let mut state = self.kept.past.state.lock();
-        state.piece_steps = (count * 2).min(if is_empty { EMPTY_STEPS_MAX } else { STEPS_MAX });
+        state.piece_steps = match (elapsed_ns > PIECE_NS_MAX, is_empty) {
+            (true, _) => (count / 2).max(1),
+            (false, true) => (count * 2).min(EMPTY_STEPS_MAX),
+            (false, false) => (count * 2).min(STEPS_MAX),
+        };
         let start_ns = if self.is_rest { self.range.start_ns } else { self.steps.0.saturating_mul(NS_PER_MS) };
         state.pending.remove(&TimeRange { start_ns, end_ns: self.range.end_ns });
         state.counts.evaluations += count as u64;
@@ -136,6 +160,12 @@ impl<'a> Work<'a> {
             state.counts.refused += self.refused;
         }
         state.error = results.why;
+        Ok(())
+    }
+
+    /// Leaves it for the next piece, which has so many moments.
+    fn retry_with(&self, count: i64) -> Result<(), String> {
+        self.kept.past.state.lock().piece_steps = count.max(1);
         Ok(())
     }
 
@@ -152,10 +182,12 @@ impl<'a> Work<'a> {
     fn by_range(&self) -> Result<Results, QueryError> {
         let last_ms = self.following_ms.unwrap_or(self.steps.1);
         let times = (self.steps.0, last_ms, self.grid.interval_ms);
-        let found = self.store.past_range(&self.rule.config.expr, times)?;
+        let found = self.store.past_range(&self.rule.config.expr, times, &self.budget)?;
         let ResultValue::Matrix(series) = found.value else {
             return Err(QueryError::Invalid("the result is not a vector or scalar".to_owned()));
         };
+        let count = series.iter().map(|(_, points)| points.floats.len() + points.histograms.len()).sum::<usize>();
+        self.budget.hold_bytes(count as u64 * VALUE_BYTES)?;
         let mut results = Results::default();
         for (labels, points) in series {
             let labels = self.recorded().series(&labels).map_err(QueryError::Execution)?;
@@ -173,8 +205,12 @@ impl<'a> Work<'a> {
     fn by_moments(&self) -> Results {
         let mut results = Results::default();
         for time_ms in self.moments() {
-            let found = self.store.past_instant(&self.rule.config.expr, time_ms);
+            let found = self.store.past_instant(&self.rule.config.expr, time_ms, &self.budget);
             let samples = found.map_err(|error| error.to_string()).and_then(vector);
+            let samples = samples.and_then(|samples| {
+                let held = self.budget.hold_bytes(samples.len() as u64 * VALUE_BYTES);
+                held.map(|()| samples).map_err(|error| error.to_string())
+            });
             let labelled = samples.and_then(|samples| {
                 let labelled = samples.into_iter().map(|sample| {
                     let value = sample.histogram.map_or(RuleValue::Float(sample.value), RuleValue::Histogram);
@@ -198,19 +234,20 @@ impl<'a> Work<'a> {
     }
 
     /// Writes what differs; how many samples.
-    fn store_results(&self, results: &Results) -> Result<u64, String> {
+    fn store_results(&self, results: &Results) -> Result<u64, QueryError> {
         let (before_ms, after_ms) = (self.steps.0 - self.grid.interval_ms, self.steps.1 + self.grid.interval_ms);
         let matchers = self.matchers();
-        let mut stored = self.store.stored(&matchers, (before_ms, after_ms))?;
-        if results.failed.is_empty() && self.has_others(&stored) {
+        let stored = || self.store.stored(&matchers, (before_ms, after_ms), (&self.budget, VALUE_BYTES));
+        let mut known = stored()?;
+        if results.failed.is_empty() && self.has_others(&known) {
             // Results of another interval: beside those that are computed they would be wrong.
-            let inner =
-                TimeRange::new((before_ms + 1).saturating_mul(NS_PER_MS), (after_ms - 1).saturating_mul(NS_PER_MS));
-            self.store.delete(&matchers, &inner)?;
-            stored = self.store.stored(&matchers, (before_ms, after_ms))?;
+            let (start_ms, end_ms) = (before_ms + 1, after_ms - 1);
+            let inner = TimeRange::new(start_ms.saturating_mul(NS_PER_MS), end_ms.saturating_mul(NS_PER_MS));
+            self.store.delete(&matchers, &inner).map_err(QueryError::Storage)?;
+            known = stored()?;
         }
-        let samples = self.changes(results, &stored);
-        self.store.write(&samples)?;
+        let samples = self.changes(results, &known);
+        self.store.write(&samples).map_err(QueryError::Storage)?;
         self.note_newest(results);
         Ok(samples.len() as u64)
     }
@@ -291,6 +328,11 @@ impl SeriesChanges<'_> {
         }
         self.computed.contains_key(&before_ms)
     }
+}
+
+/// Returns whether less may go well.
+fn is_too_much(error: &QueryError) -> bool {
+    matches!(error, QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. })
 }
 
 /// Returns whether a result is stored as it was computed.
