@@ -40,7 +40,6 @@ pub(super) struct PacedDb {
 
 /// What a load took.
 pub(super) struct LoadUse {
-    pub(super) rows: u64,
     pub(super) values: u64,
     /// CPU seconds of writing, refreshing, flushing and merging.
     pub(super) cpu_s: f64,
@@ -87,7 +86,6 @@ impl PacedDb {
         self.settle()?;
         self.db.compact(&mut |_| ()).map_err(|error| error.to_string())?;
         Ok(LoadUse {
-            rows,
             values: rows * values_per_row,
             cpu_s: process_cpu_seconds() - begun_s - made_s,
             refresh_cpu_s: self.refresh_cpu_s - refreshed_s,

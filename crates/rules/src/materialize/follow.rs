@@ -39,7 +39,7 @@ impl KeptRule {
         let expression = db.parse(&rule.config.expr).ok()?;
         let settings = EvaluationSettings { lookback_ms: db.lookback_ms(), ..EvaluationSettings::default() };
         let reach = expression.step_read_interval(&settings)?;
-        let selectors = expression.selectors().iter().map(|matchers| index::compile(matchers).ok());
+        let selectors = expression.selectors().into_iter().map(|matchers| index::compile(matchers).ok());
         let selectors = selectors.collect::<Option<_>>()?;
         let names = expression.selectors().into_iter().map(only_name).collect();
         Some(Self { group: group.clone(), place, past, selectors, names, reach })
