@@ -2,8 +2,7 @@
 //!
 //! * [`load`], [`protocols`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`accounts`]: two tenants on one, the cost of TLS and tokens · [`scrape`](mod@scrape): what scraping costs, beside other programs
 //! * [`epochs`]: regular databases, beside other programs · [`similar`](mod@epochs::similar): what is like what in one, beside stumpy
-//! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
-//! * [`views`](mod@views): what it costs to keep materialised views right, and what they spare
+//! * [`storage`]: the engine without a server, an experiment a file; materialised views · [`cache`]: the result cache; [`simulate`]: its policies without a file
 //! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
 
@@ -20,7 +19,6 @@ mod query;
 mod scrape;
 mod simulate;
 mod storage;
-mod views;
 mod wide;
 mod workload;
 
@@ -33,6 +31,7 @@ use serde::Serialize;
 use accounts::{access, tenants};
 use epochs::similar;
 use protocols::{redis, wire};
+use storage::views;
 
 /// The flags of `thalweg bench`.
 #[derive(Debug, Args)]

@@ -70,7 +70,7 @@ pub struct RuleState {
     pub(crate) outputs: Arc<Outputs>,
     /// True once its alerts have been restored: before, nothing may overwrite what they are restored from.
     pub(crate) is_restored: bool,
-    /// What is known of its past, if its results are kept right.
+    /// Its past, if its results are kept right.
     pub(crate) past: Option<Arc<RulePast>>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// The same with further series that were written.
+    /// These and further series that were written.
     pub(crate) fn with(&self, series: &[SeriesLabels]) -> Self {
         let known: HashSet<&SeriesLabels> = self.series.iter().collect();
         let added = series.iter().filter(|labels| !known.contains(labels)).cloned();

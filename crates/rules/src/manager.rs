@@ -87,7 +87,7 @@ impl Manager {
                 own.network.tasks.block(Box::new(move || drop(to.store.sync()))).await;
             }
         }));
-        network.tasks.spawn(Box::pin(keep(shared.clone(), stop.subscribe())));
+        network.tasks.spawn(Box::pin(run_keeper(shared.clone(), stop.subscribe())));
         Self { shared, stop, has_begun: Mutex::new(false) }
     }
 
@@ -215,7 +215,7 @@ impl Shared {
 }
 
 /// Keeps results of the past right, of rules that are selected.
-async fn keep(shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+async fn run_keeper(shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
     let begin = || RuleKeeper::new(&shared.options.database);
     let (mut keeper, mut pause_ms) = (begin(), KEEP_MS);
     loop {

@@ -114,7 +114,7 @@ impl RuleStore {
         budget
     }
 
-    /// What is stored of the series that satisfy all matchers, by series and time, from the first to the last millisecond. The budget holds so many
+    /// Stored values of the series that satisfy all matchers, by series and time, from the first to the last millisecond. The budget holds so many
     /// bytes for each value.
     pub(crate) fn stored(
         &self,
@@ -140,7 +140,7 @@ impl RuleStore {
         Ok(stored)
     }
 
-    /// Deletes what is stored of the series that satisfy all matchers.
+    /// Deletes the stored values of the series that satisfy all matchers.
     pub(crate) fn delete(&self, matchers: &[Matcher], range: &TimeRange) -> Result<(), String> {
         let deleted = self.db.delete(&self.database, &[matchers.to_vec()], range);
         deleted.map(drop).map_err(|error| error.to_string())

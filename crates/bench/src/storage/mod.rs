@@ -13,6 +13,7 @@ mod memory;
 mod reopen;
 pub(crate) mod report;
 mod size;
+pub(crate) mod views;
 mod windows;
 mod year;
 

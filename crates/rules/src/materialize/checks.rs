@@ -18,7 +18,7 @@ struct Recording<'a> {
     selectors: Vec<(Option<String>, Vec<CompiledMatcher>)>,
 }
 
-/// What is the matter with rules that are selected.
+/// Why rules that are selected cannot be kept right.
 pub(super) fn problems(groups: &[GroupConfig]) -> Vec<Problem> {
     let rules: Vec<Recording<'_>> = groups.iter().flat_map(|group| recordings(group)).collect();
     let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();

@@ -22,19 +22,19 @@ const SERIES_MAX: usize = 200_000;
 pub(super) struct KeptRule {
     pub(super) group: Arc<Group>,
     /// Its number in the group.
-    place: usize,
+    number: usize,
     pub(super) past: Arc<RulePast>,
     selectors: Vec<Vec<CompiledMatcher>>,
     /// The names of the metrics of selectors that are one text.
     names: Vec<Option<String>>,
-    /// What the evaluation at time 0 reads.
+    /// The times that the evaluation at time 0 reads.
     pub(super) reach: ReadInterval,
 }
 
 impl KeptRule {
     /// A rule of a group, if it is one that is selected.
-    pub(super) fn new(group: &Arc<Group>, place: usize, db: &Db) -> Option<Self> {
-        let rule = group.rules.get(place)?;
+    pub(super) fn new(group: &Arc<Group>, number: usize, db: &Db) -> Option<Self> {
+        let rule = group.rules.get(number)?;
         let past = rule.past()?;
         let expression = db.parse(&rule.config.expr).ok()?;
         let settings = EvaluationSettings { lookback_ms: db.lookback_ms(), ..EvaluationSettings::default() };
@@ -42,11 +42,11 @@ impl KeptRule {
         let selectors = expression.selectors().into_iter().map(|matchers| index::compile(matchers).ok());
         let selectors = selectors.collect::<Option<_>>()?;
         let names = expression.selectors().into_iter().map(only_name).collect();
-        Some(Self { group: group.clone(), place, past, selectors, names, reach })
+        Some(Self { group: group.clone(), number, past, selectors, names, reach })
     }
 
     pub(super) fn rule(&self) -> Option<&Rule> {
-        self.group.rules.get(self.place)
+        self.group.rules.get(self.number)
     }
 
     fn reads(&self, series: &LogSeries) -> bool {

@@ -8,7 +8,7 @@ use db::{Db, LogCursor, LogRead};
 use super::document::{self, KIND, RuleKey, SavedPast};
 use super::follow::{KeptRule, ReaderIndex};
 use super::past::Ranges;
-use super::piece;
+use super::recompute;
 use crate::group::Group;
 use crate::store::RuleStore;
 
@@ -46,7 +46,7 @@ pub(crate) struct RuleKeeper {
     saved_ns: i64,
     /// The document that is on disk.
     saved: Option<Vec<u8>>,
-    /// What was saved of rules that were not seen since the start.
+    /// Pasts of rules that were saved, and were not seen since the start.
     unseen: BTreeMap<RuleKey, SavedPast>,
     /// True once it is known that nothing is left of a time when rules were selected.
     is_forgotten: bool,
@@ -212,7 +212,7 @@ impl RuleKeeper {
                 }
                 pieces += 1;
                 let Some(rule) = self.rules.get(place) else { continue };
-                match piece::compute_newest(rule, store) {
+                match recompute::compute_newest(rule, store) {
                     Ok(()) => drop(self.pauses.remove(&place)),
                     Err(why) => {
                         rule.past.state.lock().error = Some(why);

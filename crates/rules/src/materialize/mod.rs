@@ -5,14 +5,14 @@
 //! written. The rows of one moment reach as far as the expression looks; expressions of which that is not known are refused.
 //!
 //! * this file: which rules are selected · [`checks`]: which can be · [`past`]: what is known of a rule's evaluations and what is to be done again
-//! * [`follow`]: the log · [`piece`]: computing results of the past · [`keeper`]: passes · [`document`]: what outlives a restart
+//! * [`follow`]: the log · [`recompute`]: computing results of the past · [`keeper`]: passes · [`document`]: what outlives a restart
 
 mod checks;
 mod document;
 mod follow;
 mod keeper;
 pub(crate) mod past;
-mod piece;
+mod recompute;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -108,7 +108,7 @@ pub struct PastCounts {
     pub cpu_ns: u64,
 }
 
-/// What is known and wanted of a rule's past.
+/// The past of a rule, as far as it is known and wanted.
 #[derive(Debug, Default)]
 pub(super) struct PastState {
     pub(super) marks: Marks,
@@ -136,7 +136,7 @@ pub(crate) struct RulePast {
 pub struct PastReport {
     /// Ranges of results that are to be computed again, oldest first; nanoseconds since the Unix epoch.
     pub pending: Vec<TimeRange>,
-    /// What was done since the start.
+    /// Counts since the start.
     pub counts: PastCounts,
     /// Why results could not be computed or stored last, if they could not.
     pub error: Option<String>,

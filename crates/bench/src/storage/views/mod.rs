@@ -1,9 +1,9 @@
 //! `thalweg bench views`: what it costs to keep materialised views right, and what they spare. In process, without HTTP.
 //!
-//! * this file: flags · [`paced_db`]: a database whose time and refreshing the benchmark paces · [`keep`]: a load with and without views, late rows · [`year`]: queries
+//! * this file: flags · [`paced_db`]: a database whose time and refreshing the benchmark paces · [`refresh`]: a load with and without views, late rows · [`year`]: queries
 
-mod keep;
 mod paced_db;
+mod refresh;
 mod year;
 
 use std::process::ExitCode;
@@ -44,7 +44,7 @@ enum Experiment {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ViewsFlags {
-    /// What is measured
+    /// Parts of the benchmark
     #[arg(long, value_enum, value_delimiter = ',', default_value = "keep,late,year")]
     only: Vec<Experiment>,
     /// Hosts that are kept up with; each has ten values in a row
@@ -74,7 +74,7 @@ pub(crate) struct ViewsFlags {
     /// Queries of each kind, of which the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     queries: u32,
-    /// The same seed gives the same data
+    /// Seed of the data
     #[arg(long, default_value_t = 123)]
     seed: u64,
     #[command(flatten)]
@@ -87,15 +87,15 @@ pub(crate) fn run(flags: &ViewsFlags) -> Result<ExitCode, String> {
     let is_wanted = |experiment| flags.only.contains(&experiment);
     let keeps = is_wanted(Experiment::Keep);
     if keeps || is_wanted(Experiment::Late) {
-        let bare = if keeps { Some(keep::without_views(flags, &folder)?) } else { None };
-        let (kept, mut world) = keep::with_views(flags, &folder, bare.as_ref())?;
+        let bare = if keeps { Some(refresh::without_views(flags, &folder)?) } else { None };
+        let (kept, mut world) = refresh::with_views(flags, &folder, bare.as_ref())?;
         report.cases.extend(bare);
         report.cases.push(kept);
         if is_wanted(Experiment::Late) {
-            report.cases.extend(keep::late(flags, &mut world)?);
+            report.cases.extend(refresh::late(flags, &mut world)?);
         }
         world.close()?;
-        folder.clear(keep::WITH_VIEWS);
+        folder.clear(refresh::WITH_VIEWS);
     }
     if is_wanted(Experiment::Year) {
         report.cases.extend(year::run(flags, &folder)?);

@@ -62,7 +62,7 @@ pub(super) fn compute_newest(kept: &KeptRule, store: &RuleStore) -> Result<(), S
 
 /// Results of a range of moments.
 struct Work<'a> {
-    kept: &'a KeptRule,
+    followed: &'a KeptRule,
     store: &'a RuleStore,
     rule: &'a Rule,
     name: &'a str,
@@ -81,7 +81,7 @@ struct Work<'a> {
     budget: Arc<Budget>,
 }
 
-/// What was computed.
+/// Results that were computed.
 #[derive(Default)]
 struct Results {
     values: ByTime<RuleValue>,
@@ -145,7 +145,7 @@ impl<'a> Work<'a> {
         };
         let is_empty = written == 0 && results.values.is_empty();
         let elapsed_ns = self.store.db.clock().monotonic_ns().saturating_sub(begun_ns);
-        let mut state = self.kept.past.state.lock();
+        let mut state = self.followed.past.state.lock();
         state.piece_steps = match (elapsed_ns > PIECE_NS_MAX, is_empty) {
             (true, _) => (count / 2).max(1),
             (false, true) => (count * 2).min(EMPTY_STEPS_MAX),
@@ -165,7 +165,7 @@ impl<'a> Work<'a> {
 
     /// Leaves it for the next piece, which has so many moments.
     fn retry_with(&self, count: i64) -> Result<(), String> {
-        self.kept.past.state.lock().piece_steps = count.max(1);
+        self.followed.past.state.lock().piece_steps = count.max(1);
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl<'a> Work<'a> {
     }
 
     fn recorded(&self) -> Recorded<'_> {
-        Recorded { name: self.name, labels: &self.rule.config.labels, limit: self.kept.group.config.limit }
+        Recorded { name: self.name, labels: &self.rule.config.labels, limit: self.followed.group.config.limit }
     }
 
     fn by_range(&self) -> Result<Results, QueryError> {
@@ -279,7 +279,7 @@ impl<'a> Work<'a> {
     /// Series that the newest evaluation had not: the next one ends them, unless it has them.
     fn note_newest(&self, results: &Results) {
         let newest_ms = self.steps.1;
-        if newest_ms != self.kept.past.state.lock().marks.last_ms() {
+        if newest_ms != self.followed.past.state.lock().marks.last_ms() {
             return;
         }
         let is_there = |(_, values): &(&Labels, &BTreeMap<i64, RuleValue>)| values.contains_key(&newest_ms);
