@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::{Labels as SeriesLabels, METRIC_NAME};
+use model::{Labels as SeriesLabels, METRIC_NAME, MatchOp, Matcher};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, ResultValue, VectorSample};
 use scrape::relabel::Labels;
@@ -357,7 +357,16 @@ impl Group {
             past.evaluates(query_ms, || store.db.log_mark());
         }
         let vector = vector(store.query(&rule.config.expr, query_ms)?)?;
-        let before = rule.change(|state| state.outputs.clone());
+        let before = match (&past, &rule.config.kind) {
+            // The first evaluation after a start ends what was there before.
+            (Some(_), RuleKind::Record(name)) if rule.change(|state| state.evaluated_ms.is_none()) => {
+                let recorded = Recorded { name, labels: &rule.config.labels, limit: 0 };
+                rule.change(|state| state.outputs.clone())
+                    .with(&store.current_series(&recorded.matchers(), query_ms)?)
+                    .into()
+            }
+            _ => rule.change(|state| state.outputs.clone()),
+        };
         let (mut samples, outputs) = match &rule.config.kind {
             RuleKind::Record(name) => {
                 let recorded = Recorded { name, labels: &rule.config.labels, limit: self.config.limit };
@@ -432,6 +441,12 @@ pub(crate) struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
+    /// Matchers of its series.
+    pub(crate) fn matchers(&self) -> Vec<Matcher> {
+        let own = self.labels.iter().map(|(name, value)| Matcher::new(name, MatchOp::Equal, value));
+        std::iter::once(Matcher::new(METRIC_NAME, MatchOp::Equal, self.name)).chain(own).collect()
+    }
+
     /// The samples of a result, and their series. A result at whose place the evaluation before had one of the same labels has its series.
     fn samples(
         &self,

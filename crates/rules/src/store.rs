@@ -18,6 +18,9 @@ const NS_PER_MS: i64 = 1_000_000;
 /// Samples that the query of a rule may hold.
 const QUERY_SAMPLES_MAX: u64 = 50_000_000;
 
+/// Bytes of a value in a map by series and time, its share of nodes and labels included.
+pub(crate) const VALUE_BYTES: u64 = 160;
+
 /// Tokens that are remembered; then all are looked up again.
 const TOKENS_MAX: usize = 500_000;
 
@@ -114,17 +117,16 @@ impl RuleStore {
         budget
     }
 
-    /// Stored values of the series that satisfy all matchers, by series and time, from the first to the last millisecond. The budget holds so many
-    /// bytes for each value.
+    /// Stored values of the series that satisfy all matchers, by series and time, from the first to the last millisecond.
     pub(crate) fn stored(
         &self,
         matchers: &[Matcher],
         range_ms: (i64, i64),
-        (budget, value_bytes): (&Budget, u64),
+        budget: &Budget,
     ) -> Result<BTreeMap<Labels, BTreeMap<i64, StoredValue>>, QueryError> {
         let found = self.db.samples(&self.database, matchers, range_ms, budget)?;
         let count = found.iter().map(|series| series.values.len() + series.histograms.len()).sum::<usize>();
-        budget.hold_bytes(count as u64 * value_bytes)?;
+        budget.hold_bytes(count as u64 * VALUE_BYTES)?;
         let mut stored: BTreeMap<Labels, BTreeMap<i64, StoredValue>> = BTreeMap::new();
         for series in found {
             let floats = series.timestamps_ms.iter().zip(&series.values).map(|(time_ms, value)| {
@@ -138,6 +140,17 @@ impl RuleStore {
             stored.entry(series.labels).or_default().extend(floats.chain(histograms));
         }
         Ok(stored)
+    }
+
+    /// The series that satisfy all matchers and have a value shortly before a time, which counts still.
+    pub(crate) fn current_series(&self, matchers: &[Matcher], time_ms: i64) -> Result<Vec<Labels>, String> {
+        let budget = self.past_budget();
+        let range_ms = (time_ms.saturating_sub(self.db.lookback_ms()), time_ms.saturating_sub(1));
+        let stored = self.stored(matchers, range_ms, &budget).map_err(|error| error.to_string())?;
+        let has_value = |values: &BTreeMap<i64, StoredValue>| {
+            values.last_key_value().is_some_and(|(_, value)| *value != StoredValue::Stale)
+        };
+        Ok(stored.into_iter().filter(|(_, values)| has_value(values)).map(|(labels, _)| labels).collect())
     }
 
     /// Deletes the stored values of the series that satisfy all matchers.

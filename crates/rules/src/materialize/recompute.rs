@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Labels, METRIC_NAME, MatchOp, Matcher, TimeRange};
+use model::{Labels, TimeRange};
 use promql::ResultValue;
 use query::{Budget, QueryError};
 
 use super::follow::KeptRule;
 use crate::file::RuleKind;
 use crate::group::{Recorded, Rule, vector};
-use crate::store::{RuleSample, RuleStore, RuleValue, StoredValue, stored_form};
+use crate::store::{RuleSample, RuleStore, RuleValue, StoredValue, VALUE_BYTES, stored_form};
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -21,9 +21,6 @@ const EMPTY_STEPS_MAX: i64 = 65_536;
 
 /// How long a piece may take, in nanoseconds: as long the rule's next evaluation may have to wait.
 const PIECE_NS_MAX: u64 = 200_000_000;
-
-/// Bytes of a value in a map by series and time, its share of nodes and labels included.
-const VALUE_BYTES: u64 = 160;
 
 /// Values by series and time.
 type ByTime<T> = BTreeMap<Labels, BTreeMap<i64, T>>;
@@ -115,7 +112,7 @@ impl<'a> Work<'a> {
         let (steps, is_rest) = ((start_ms, last_ms), start_ms <= from_ms);
         let following_ms = Some(last_ms + interval_ms).filter(|next_ms| *next_ms <= state.marks.last_ms());
         Some(Self {
-            kept,
+            followed: kept,
             store,
             rule,
             name,
@@ -227,17 +224,11 @@ impl<'a> Work<'a> {
         results
     }
 
-    /// Matchers of the series that are the rule's.
-    fn matchers(&self) -> Vec<Matcher> {
-        let own = self.rule.config.labels.iter().map(|(name, value)| Matcher::new(name, MatchOp::Equal, value));
-        std::iter::once(Matcher::new(METRIC_NAME, MatchOp::Equal, self.name)).chain(own).collect()
-    }
-
     /// Writes what differs; how many samples.
     fn store_results(&self, results: &Results) -> Result<u64, QueryError> {
         let (before_ms, after_ms) = (self.steps.0 - self.grid.interval_ms, self.steps.1 + self.grid.interval_ms);
-        let matchers = self.matchers();
-        let stored = || self.store.stored(&matchers, (before_ms, after_ms), (&self.budget, VALUE_BYTES));
+        let matchers = self.recorded().matchers();
+        let stored = || self.store.stored(&matchers, (before_ms, after_ms), &self.budget);
         let mut known = stored()?;
         if results.failed.is_empty() && self.has_others(&known) {
             // Results of another interval: beside those that are computed they would be wrong.
@@ -276,10 +267,10 @@ impl<'a> Work<'a> {
         samples
     }
 
-    /// Series that the newest evaluation had not: the next one ends them, unless it has them.
+    /// Series of the newest moment that its evaluation had not: the next one ends them, unless it has them.
     fn note_newest(&self, results: &Results) {
         let newest_ms = self.steps.1;
-        if newest_ms != self.followed.past.state.lock().marks.last_ms() {
+        if self.following_ms.is_some() {
             return;
         }
         let is_there = |(_, values): &(&Labels, &BTreeMap<i64, RuleValue>)| values.contains_key(&newest_ms);
