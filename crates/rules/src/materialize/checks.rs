@@ -20,7 +20,7 @@ struct Recording<'a> {
 
 /// Why rules that are selected cannot be kept right.
 pub(super) fn problems(groups: &[GroupConfig]) -> Vec<Problem> {
-    let rules: Vec<Recording<'_>> = groups.iter().flat_map(|group| recordings(group)).collect();
+    let rules: Vec<Recording<'_>> = groups.iter().flat_map(recordings).collect();
     let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (place, recording) in rules.iter().enumerate() {
         by_name.entry(recording.rule.name()).or_default().push(place);

@@ -78,6 +78,14 @@ struct Work<'a> {
     budget: Arc<Budget>,
 }
 
+/// Why results are still to be computed.
+enum Setback {
+    /// So many moments may go well.
+    Fewer(i64),
+    /// They could not be stored.
+    Failed(String),
+}
+
 /// Results that were computed.
 #[derive(Default)]
 struct Results {
@@ -129,16 +137,14 @@ impl<'a> Work<'a> {
     fn run(&self) -> Result<(), String> {
         let begun_ns = self.store.db.clock().monotonic_ns();
         let count = (self.steps.1 - self.steps.0) / self.grid.interval_ms + 1;
-        let results = match self.by_range() {
-            Err(error) if count > 1 && is_too_much(&error) => return self.retry_with(count / 4),
-            // One moment that fails does not take the others with it.
-            Err(_) if count > STEPS_FIRST => return self.retry_with(STEPS_FIRST),
-            Err(_) => self.by_moments(),
-            Ok(results) => results,
-        };
-        let written = match self.store_results(&results) {
-            Err(error) if count > 1 && is_too_much(&error) => return self.retry_with(count / 4),
-            written => written.map_err(|error| error.to_string())?,
+        let (results, written) = match self.try_steps(count) {
+            Ok(done) => done,
+            Err(Setback::Fewer(fewer)) => {
+                // The next piece has so many moments.
+                self.followed.past.state.lock().piece_steps = fewer.max(1);
+                return Ok(());
+            }
+            Err(Setback::Failed(why)) => return Err(why),
         };
         let is_empty = written == 0 && results.values.is_empty();
         let elapsed_ns = self.store.db.clock().monotonic_ns().saturating_sub(begun_ns);
@@ -160,10 +166,20 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Leaves it for the next piece, which has so many moments.
-    fn retry_with(&self, count: i64) -> Result<(), String> {
-        self.followed.past.state.lock().piece_steps = count.max(1);
-        Ok(())
+    /// Computes and writes results of so many moments; how many samples were written.
+    fn try_steps(&self, count: i64) -> Result<(Results, u64), Setback> {
+        let results = match self.by_range() {
+            Err(error) if count > 1 && is_too_much(&error) => return Err(Setback::Fewer(count / 4)),
+            // One moment that fails does not take the others with it.
+            Err(_) if count > STEPS_FIRST => return Err(Setback::Fewer(STEPS_FIRST)),
+            Err(_) => self.by_moments(),
+            Ok(results) => results,
+        };
+        match self.store_results(&results) {
+            Err(error) if count > 1 && is_too_much(&error) => Err(Setback::Fewer(count / 4)),
+            Err(error) => Err(Setback::Failed(error.to_string())),
+            Ok(written) => Ok((results, written)),
+        }
     }
 
     fn moments(&self) -> impl Iterator<Item = i64> {

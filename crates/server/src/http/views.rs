@@ -9,7 +9,7 @@ use db::views::UnreadableView;
 use model::TimeRange;
 use query::plan::{Aggregate, AggregateCall, Grouping, Plan, Scan, TableColumns};
 use query::views::{RefreshPolicy, View, ViewDefinition, ViewStatus};
-use query::{QueryError, ViewUse};
+use query::{Cell, QueryError, ViewUse};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -54,7 +54,7 @@ async fn count_rows(state: &Arc<State>, parts: &RequestParts, listed: &mut [Valu
             let Some(view) = view else { return Ok(None) };
             let outcome = state.db.run_plan(&database, &counts(&view.definition), &budget)?;
             let cells = outcome.frames.iter().flat_map(|frame| &frame.columns).map(|column| column.cell(0));
-            Ok(Some(cells.filter_map(|cell| cell.number()).fold(0.0, f64::max) as u64))
+            Ok(Some(cells.filter_map(Cell::number).fold(0.0, f64::max) as u64))
         };
         Ok((String::new(), views.iter().map(count).collect::<Result<Vec<Option<u64>>, QueryError>>()?))
     };
