@@ -236,6 +236,8 @@ export interface Rule {
   type: "alerting" | "recording";
   state?: "firing" | "pending" | "inactive";
   alerts?: Alert[];
+  /** Of a recording rule whose results are kept right for the past, too. */
+  materialized?: { pending: { start: string; end: string }[]; lastError: string | null };
 }
 
 export interface RuleGroup {
@@ -256,6 +258,38 @@ export interface RuleGroups {
 /** `type`: `alert` or `record`; empty: both. */
 export function rules(type: string, signal?: AbortSignal): Promise<Answer<RuleGroups>> {
   return request("rules", new URLSearchParams(type === "" ? {} : { type }), false, signal);
+}
+
+/** A materialised view; of one whose definition cannot be read there are the name, the database, the state and the error. */
+export interface MaterializedView {
+  name: string;
+  database: string;
+  state: "valid" | "refreshing" | "failing";
+  error: string | null;
+  source?: string;
+  target?: string;
+  dialect?: string;
+  /** Where the windows end that are stored, at the latest. */
+  lag_s?: number;
+  pending?: { start_ns: number; end_ns: number; never_computed: boolean }[];
+  refreshed_ns?: number | null;
+  /** Since the server's start. */
+  rows_written?: number;
+  refreshes?: number;
+  elapsed_s?: number;
+  cpu_s?: number;
+  late_samples_refused?: number;
+  /** Where they were counted. */
+  rows?: number | null;
+}
+
+export interface MaterializedViews {
+  views: MaterializedView[];
+}
+
+/** Counting stored rows reads their summaries: not for every reload of a list. */
+export function materializedViews(countsRows: boolean, signal?: AbortSignal): Promise<Answer<MaterializedViews>> {
+  return request("views", new URLSearchParams(countsRows ? { rows: "1" } : {}), false, signal);
 }
 
 /** `match` is a selector such as `up{job="x"}`; only series it selects are looked at. */

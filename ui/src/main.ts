@@ -16,6 +16,7 @@ const VIEWS: Record<string, { title: string; make: () => Promise<View> }> = {
   discovery: { title: "Service discovery · Thalweg", make: async () => (await import("./targets.ts")).discoveryView() },
   rules: { title: "Rules · Thalweg", make: async () => (await import("./rules.ts")).rulesView() },
   alerts: { title: "Alerts · Thalweg", make: async () => (await import("./rules.ts")).alertsView() },
+  views: { title: "Materialised views · Thalweg", make: async () => (await import("./views.ts")).viewsView() },
 };
 
 function byId<T extends HTMLElement>(id: string): T {

@@ -6,12 +6,18 @@ import { ago, expression, type Group, labelsOf, ListView, milliseconds, type Row
 
 const NOTHING = "There are no rules: the server's prometheus.yml has no rule_files, or it runs none (thalweg serve --prometheus FILE).";
 
+function kindOf(rule: Rule): string {
+  if (rule.type === "alerting") return `alert, ${rule.state ?? "inactive"}`;
+  if (!rule.materialized) return "record";
+  const pending = rule.materialized.pending.length;
+  return `record, kept right${pending > 0 ? ` (${pending} pending)` : ""}`;
+}
+
 function ruleRow(rule: Rule): Row {
-  const state = rule.type === "alerting" ? `alert, ${rule.state ?? "inactive"}` : "record";
-  const error = rule.lastError ?? "";
+  const error = rule.lastError ?? rule.materialized?.lastError ?? "";
   const cells = [
     rule.name,
-    state,
+    kindOf(rule),
     expression(rule.query),
     labelsOf(rule.labels ?? {}),
     rule.health,

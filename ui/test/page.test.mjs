@@ -258,11 +258,36 @@ async function emptyLists(page) {
     ["discovery", "Service discovery", "Nothing is scraped"],
     ["rules", "Rules", "There are no rules"],
     ["alerts", "Alerts", "There are no rules"],
+    ["views", "Materialised views", "no materialised views"],
   ]) {
     await page.goto(`${origin}/#/${view}`);
     await page.getByRole("heading", { name: heading, exact: true }).waitFor({ timeout: WAIT_MS });
     await page.getByText(words).waitFor({ timeout: WAIT_MS });
   }
+}
+
+/** A view of three hours, two of which have rows, and a filter that leaves none. */
+async function viewList(page) {
+  const lines = [10, 20, 7210].map((at_s) => `gauge,river=a level=${at_s} ${at_s}000000000`);
+  const written = await fetch(`${origin}/write`, { method: "POST", body: lines.join("\n") });
+  assert.equal(written.status, 204);
+  const made = "CREATE MATERIALIZED VIEW gauge_hour AS SELECT time_bucket('1 hour', time) AS hour, river, max(level) AS high FROM gauge GROUP BY hour, river";
+  const created = await fetch(`${origin}/sql`, { method: "POST", body: made });
+  assert.equal(created.status, 200, await created.text());
+  await page.goto(`${origin}/#/views`);
+  const row = page.locator("tbody tr", { hasText: "gauge_hour" });
+  await row.locator("td", { hasText: /^valid$/ }).waitFor({ timeout: WAIT_MS });
+  await page.reload();
+  await row.waitFor({ timeout: WAIT_MS });
+  const cells = await row.locator("td").allTextContents();
+  assert.deepEqual(cells.slice(0, 5), ["gauge_hour", "gauge", "sql", "valid", "none"]);
+  assert.deepEqual(cells.slice(7, 9), ["2", "2"], "rows that are stored and were written");
+  assert.match(cells[9], /\d s$/, "the CPU time");
+  await page.getByRole("heading", { name: /^default: 1 view, refreshed with/ }).waitFor({ timeout: WAIT_MS });
+  await page.getByRole("searchbox", { name: "Filter" }).fill("nothing of this name");
+  await counts(row, 0, "the filter leaves no row");
+  const dropped = await fetch(`${origin}/sql`, { method: "POST", body: "DROP MATERIALIZED VIEW gauge_hour" });
+  assert.equal(dropped.status, 200);
 }
 
 /** An alert with a picture of its expression beside it, which stays while the list is drawn again. */
@@ -399,6 +424,7 @@ try {
   await failedQuery(page);
   await anotherDatabase(page);
   await emptyLists(page);
+  await viewList(page);
   await alertPicture(page);
   await noOverflow(page, "1280 px");
   await signInAndOut(page);

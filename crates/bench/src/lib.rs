@@ -2,7 +2,7 @@
 //!
 //! * [`load`], [`protocols`]: writing to a server · [`query`], [`plans`], [`wide`]: asking one · [`hostile`], [`floods`]: attacking one · [`accounts`]: two tenants on one, the cost of TLS and tokens · [`scrape`](mod@scrape): what scraping costs, beside other programs
 //! * [`epochs`]: regular databases, beside other programs · [`similar`](mod@epochs::similar): what is like what in one, beside stumpy
-//! * [`storage`]: the engine without a server, an experiment a file · [`cache`]: the result cache; [`simulate`]: its policies without a file
+//! * [`storage`]: the engine without a server, an experiment a file; materialised views · [`cache`]: the result cache; [`simulate`]: its policies without a file
 //! * [`workload`]: data to write and requests of it · [`measure`]: sending them, latencies, CPU time and memory
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing its report is what a benchmark is for")]
 
@@ -31,6 +31,7 @@ use serde::Serialize;
 use accounts::{access, tenants};
 use epochs::similar;
 use protocols::{redis, wire};
+use storage::views;
 
 /// The flags of `thalweg bench`.
 #[derive(Debug, Args)]
@@ -63,6 +64,8 @@ enum Kind {
     Storage(storage::StorageFlags),
     /// Put a tenant that wants everything beside one that wants little, and measure what the latter has to wait for
     Tenants(tenants::TenantsFlags),
+    /// Keep materialised views right: what that costs, also after late rows, and what a query of a year spares by one
+    Views(views::ViewsFlags),
     /// Ask about many lone series among millions
     Wide(wide::WideFlags),
     /// Write by the binary protocol: hosts and clients in every combination, against a server that throws everything away
@@ -107,6 +110,7 @@ pub fn run(flags: &BenchFlags) -> Result<ExitCode, String> {
         Kind::Similar(flags) => similar::run(flags),
         Kind::Storage(flags) => storage::run(flags),
         Kind::Tenants(flags) => tenants::run(flags),
+        Kind::Views(flags) => views::run(flags),
         Kind::Wide(flags) => wide::run(flags),
         Kind::Wire(flags) => wire::run(flags),
     }

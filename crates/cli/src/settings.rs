@@ -178,6 +178,12 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     prometheus_database: Option<String>,
 
+    /// Recording rules whose results are kept right for the past, too, when rows come late: GROUP or GROUP/NAME, separated by commas, in which `*`
+    /// stands for any text [default: none]
+    #[arg(long, env = "THALWEG_MATERIALIZE_RULES", value_name = "PATTERNS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    materialize_rules: Option<String>,
+
     /// Let `POST /-/reload` read it again, and `POST /-/quit` end the server
     #[arg(long, alias = "web.enable-lifecycle", env = "THALWEG_WEB_ENABLE_LIFECYCLE")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -1,4 +1,4 @@
-//! The experiments of `thalweg bench storage` at tiny sizes: they go through, and say what they measured.
+//! The experiments of `thalweg bench storage` and `thalweg bench views` at tiny sizes: they go through, and say what they measured.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
@@ -89,6 +89,27 @@ fn databases_are_told_in_heads_and_on_disk() {
 fn amplification_is_set_against_the_equations() {
     let arguments = ["amplification", "--groups", "50", "--hours", "24", "--head-mib", "1", "--fast-mib", "1"];
     check(&arguments, 1, &["write_amplification", "requests", "sent_bytes", "one_level_equation_9_bytes"]);
+}
+
+#[test]
+fn views_are_kept_right_and_told_of() {
+    let small = "--hosts 20 --hours 4 --interval-s 60 --rows-per-pass 2000 --year-days 10 --year-hosts 2 --year-interval-s 600 --queries 1";
+    let arguments: Vec<&str> = ["bench", "views", "--json"].into_iter().chain(small.split(' ')).collect();
+    let output = run(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let figure = |case: usize, name: &str| report["cases"][case]["figures"][name].as_f64().unwrap_or(0.0);
+    assert_eq!(report["cases"].as_array().unwrap().len(), 8, "{report:#}");
+    assert_eq!((figure(0, "values"), figure(1, "values")), (48_000.0, 48_000.0), "{report:#}");
+    // A window for each minute and each hour of each host.
+    assert_eq!(report["cases"][1]["figures"]["view_rows"], 20.0 * (240.0 + 4.0), "{report:#}");
+    // All rows of one of twenty hosts, of half of the time.
+    assert_eq!(report["cases"][3]["figures"]["late_rows"], 120.0, "{report:#}");
+    for (case, name) in [(1, "refresh_cpu_seconds"), (2, "right_of_again_percent"), (3, "again_cpu_seconds")] {
+        assert!(figure(case, name) > 0.0, "{name}: {report:#}");
+    }
+    let rows: Vec<f64> = (4..8).map(|case| figure(case, "query_rows")).collect();
+    assert_eq!(rows, [480.0, 480.0, 240.0, 240.0], "{report:#}");
 }
 
 #[test]

@@ -22,6 +22,22 @@ impl Db {
         self.store.durable_sequence()
     }
 
+    /// Sequence id up to which readers see what is written by now, and nothing after it.
+    pub fn log_mark(&self) -> u64 {
+        self.store.mark()
+    }
+
+    /// The time before which rows of a database may be gone: by its retention, or by the TTL of one of the tables that are asked about. `None` if
+    /// all are kept.
+    pub fn gone_before_ns(&self, database: &str, is_asked: &dyn Fn(&str) -> bool) -> Option<i64> {
+        let number = self.store.database_number(database)?;
+        let of_database = Some(self.store.oldest_retained_ns(number)).filter(|oldest_ns| *oldest_ns > i64::MIN);
+        let ttls = self.store.table_ttls(database).into_iter().filter(|(table, _)| is_asked(table));
+        let now_ns = self.store.trusted_now_ns();
+        let of_tables = ttls.map(|(_, ttl_ns)| now_ns.saturating_sub(ttl_ns));
+        of_database.into_iter().chain(of_tables).max()
+    }
+
     /// Notes that a cursor is done with everything up to a sequence id.
     pub fn save_log_cursor(&self, name: &str, sequence: u64) -> Result<(), StoreError> {
         self.store.save_log_cursor(name, sequence)

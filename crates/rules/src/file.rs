@@ -69,6 +69,8 @@ pub struct RuleConfig {
     pub expr: String,
     /// Labels added to results, those of the group among them; templates if it is an alerting rule.
     pub labels: Labels,
+    /// True if its results are kept right for the past, too: no file says so, but a setting ([`crate::materialize`]).
+    pub is_materialized: bool,
 }
 
 impl RuleConfig {
@@ -215,7 +217,7 @@ fn read_rule(fields: &Fields<'_>, group: &Labels, options: &ReadOptions) -> Arc<
     } else {
         RuleKind::Alert(AlertRule { name: alert, for_ms, keep_firing_for_ms, annotations })
     };
-    Arc::new(RuleConfig { kind, expr, labels })
+    Arc::new(RuleConfig { kind, expr, labels, is_materialized: false })
 }
 
 fn check_recording(fields: &Fields<'_>, record: &str, options: &ReadOptions) {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::{Labels as SeriesLabels, METRIC_NAME};
+use model::{Labels as SeriesLabels, METRIC_NAME, MatchOp, Matcher};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, ResultValue, VectorSample};
 use scrape::relabel::Labels;
@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::alert::{Alert, AlertResult, Alerts, SendTimes};
 use crate::file::{ALERT_NAME, AlertRule, GroupConfig, RuleConfig, RuleKind};
+use crate::materialize::past::{PastReport, RulePast};
 use crate::store::{RuleSample, RuleStore, RuleValue};
 use crate::template::{self, Expansion, Template, TextMap};
 
@@ -69,6 +70,8 @@ pub struct RuleState {
     pub(crate) outputs: Arc<Outputs>,
     /// True once its alerts have been restored: before, nothing may overwrite what they are restored from.
     pub(crate) is_restored: bool,
+    /// Its past, if its results are kept right.
+    pub(crate) past: Option<Arc<RulePast>>,
 }
 
 /// The series that an evaluation of a rule wrote. The next one mostly gives the same results in the same order, whose series are known then.
@@ -81,6 +84,13 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
+    /// These and further series that were written.
+    pub(crate) fn with(&self, series: &[SeriesLabels]) -> Self {
+        let known: HashSet<&SeriesLabels> = self.series.iter().collect();
+        let added = series.iter().filter(|labels| !known.contains(labels)).cloned();
+        Self { results: self.results.clone(), series: self.series.iter().cloned().chain(added).collect() }
+    }
+
     /// Samples that end the series which others do not have.
     fn ended(&self, others: &Self, time_ms: i64) -> Vec<RuleSample> {
         if self.series == others.series {
@@ -140,13 +150,23 @@ impl Rule {
             RuleKind::Alert(alert) => (parse(&config.labels), parse(&alert.annotations)),
             RuleKind::Record(_) => (Vec::new(), Vec::new()),
         };
-        let state = RuleState { is_restored, ..RuleState::default() };
+        let past = config.is_materialized.then(Arc::default);
+        let state = RuleState { is_restored, past, ..RuleState::default() };
         Self { labels, annotations, state: Mutex::new(state), config }
     }
 
     /// The rule as it stands.
     pub fn state(&self) -> RuleState {
         self.state.lock().clone()
+    }
+
+    /// How its past is doing, if its results are kept right.
+    pub fn past_report(&self) -> Option<PastReport> {
+        self.past().map(|past| past.report())
+    }
+
+    pub(crate) fn past(&self) -> Option<Arc<RulePast>> {
+        self.state.lock().past.clone()
     }
 
     /// Changes its state.
@@ -234,6 +254,11 @@ impl Group {
         (now_ms - offset_ms).div_euclid(interval_ms) * interval_ms + offset_ms
     }
 
+    /// A time that results of its rules have, and from one to the next, in milliseconds.
+    pub(crate) fn result_grid(&self) -> (i64, i64) {
+        (self.evaluation_ms(0) - self.query_offset_ms(), self.interval_ms())
+    }
+
     /// Names the group in lists that are given page by page.
     pub fn token(&self) -> String {
         let name = format!("{};{}", self.config.file.display(), self.config.name);
@@ -253,7 +278,10 @@ impl Group {
                 |old: &&Rule| old.config.name() == rule.config.name() && old.config.labels == rule.config.labels;
             if let Some(at) = left.iter().position(is_equal) {
                 let state = left.remove(at).state();
-                rule.change(|own| *own = state);
+                rule.change(|own| {
+                    let past = own.past.take().map(|new| state.past.clone().unwrap_or(new));
+                    *own = RuleState { past, ..state };
+                });
             }
         }
         let mut orphans = before.orphans.lock().clone();
@@ -323,8 +351,22 @@ impl Group {
     /// Evaluates one rule and writes its results; how many there are.
     fn evaluate_rule(&self, rule: &Rule, store: &RuleStore, time_ms: i64) -> Result<u64, String> {
         let query_ms = time_ms - self.query_offset_ms();
+        let past = rule.past();
+        let _evaluating = past.as_ref().map(|past| past.evaluating.lock());
+        if let Some(past) = &past {
+            past.evaluates(query_ms, || store.db.log_mark());
+        }
         let vector = vector(store.query(&rule.config.expr, query_ms)?)?;
-        let before = rule.change(|state| state.outputs.clone());
+        let before = match (&past, &rule.config.kind) {
+            // The first evaluation after a start ends what was there before.
+            (Some(_), RuleKind::Record(name)) if rule.change(|state| state.evaluated_ms.is_none()) => {
+                let recorded = Recorded { name, labels: &rule.config.labels, limit: 0 };
+                rule.change(|state| state.outputs.clone())
+                    .with(&store.current_series(&recorded.matchers(), query_ms)?)
+                    .into()
+            }
+            _ => rule.change(|state| state.outputs.clone()),
+        };
         let (mut samples, outputs) = match &rule.config.kind {
             RuleKind::Record(name) => {
                 let recorded = Recorded { name, labels: &rule.config.labels, limit: self.config.limit };
@@ -379,7 +421,7 @@ fn stale(labels: SeriesLabels, time_ms: i64) -> RuleSample {
 }
 
 /// A result as a vector; a scalar is one without labels.
-fn vector(result: EvaluationResult) -> Result<Vec<VectorSample>, String> {
+pub(crate) fn vector(result: EvaluationResult) -> Result<Vec<VectorSample>, String> {
     match result.value {
         ResultValue::Vector(samples) => Ok(samples),
         ResultValue::Scalar { time_ms, value } => {
@@ -399,6 +441,12 @@ pub(crate) struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
+    /// Matchers of its series.
+    pub(crate) fn matchers(&self) -> Vec<Matcher> {
+        let own = self.labels.iter().map(|(name, value)| Matcher::new(name, MatchOp::Equal, value));
+        std::iter::once(Matcher::new(METRIC_NAME, MatchOp::Equal, self.name)).chain(own).collect()
+    }
+
     /// The samples of a result, and their series. A result at whose place the evaluation before had one of the same labels has its series.
     fn samples(
         &self,
@@ -434,7 +482,7 @@ impl Recorded<'_> {
     }
 
     /// The labels of the series of a result.
-    fn series(&self, result: &SeriesLabels) -> Result<SeriesLabels, String> {
+    pub(crate) fn series(&self, result: &SeriesLabels) -> Result<SeriesLabels, String> {
         let is_replaced = |name: &str| name == METRIC_NAME || self.labels.contains_key(name);
         let own = result.iter().filter(|(name, _)| !is_replaced(name));
         let given = self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));

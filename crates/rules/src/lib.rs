@@ -9,6 +9,7 @@
 //! * [`file`](mod@file): rule files, typed and checked · [`template`]: Go's text templates with Prometheus's functions
 //! * [`group`]: evaluation · [`alert`]: states of alerts · `store`: what rules write, and what they query · `restore`: alerts after a restart
 //! * [`manager`]: groups that run, reloads · [`notify`]: alerts to Alertmanagers · `metrics`: the numbers of all of it
+//! * [`materialize`]: rules whose results are kept right for the past, too
 //! * [`backfill`]: what recording rules would have given · [`unit_test`]: promtool's test files
 
 pub mod alert;
@@ -16,6 +17,7 @@ pub mod backfill;
 pub mod file;
 pub mod group;
 pub mod manager;
+pub mod materialize;
 mod metrics;
 pub mod notify;
 mod restore;

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use db::Db;
 use parking_lot::Mutex;
-use platform::network::NetworkPlatform;
+use platform::network::{NetworkPlatform, compute};
 use scrape::config::Config;
 use tokio::sync::watch;
 
 use crate::file::GroupConfig;
 use crate::group::{Group, Surroundings};
+use crate::materialize::RuleKeeper;
 use crate::notify::Notifier;
 use crate::restore;
 use crate::store::{RuleSample, RuleStore, RuleValue};
@@ -21,6 +22,10 @@ const NS_PER_MS: i64 = 1_000_000;
 
 /// How often samples are made durable, for all groups together.
 const SYNC_MS: u64 = 1_000;
+
+/// From one look at what changes results of the past to the next, and where there is more to do at once.
+const KEEP_MS: u64 = 1_000;
+const KEEP_BUSY_MS: u64 = 10;
 
 /// Series of a group that a reload removed end after so many intervals, unless another group writes them.
 const INTERVALS_TO_END: u64 = 2;
@@ -49,6 +54,8 @@ struct Shared {
     options: ManagerOptions,
     notifier: Arc<Notifier>,
     groups: Mutex<BTreeMap<(PathBuf, String), Running>>,
+    /// True while the groups are those of a configuration: not before the first one, and not after the end.
+    is_applied: AtomicBool,
 }
 
 struct Running {
@@ -65,6 +72,7 @@ impl Manager {
             options,
             notifier: Notifier::start(network),
             groups: Mutex::default(),
+            is_applied: AtomicBool::new(false),
         });
         let stop = watch::Sender::new(false);
         let (own, mut stopped) = (shared.clone(), stop.subscribe());
@@ -79,6 +87,7 @@ impl Manager {
                 own.network.tasks.block(Box::new(move || drop(to.store.sync()))).await;
             }
         }));
+        network.tasks.spawn(Box::pin(run_keeper(shared.clone(), stop.subscribe())));
         Self { shared, stop, has_begun: Mutex::new(false) }
     }
 
@@ -104,6 +113,7 @@ impl Manager {
             running.insert(key, next);
         }
         drop(running);
+        self.shared.is_applied.store(true, Ordering::SeqCst);
         before.into_values().for_each(|gone| self.end(gone));
     }
 
@@ -141,7 +151,7 @@ impl Manager {
 
     /// The groups, in order of files and names.
     pub fn groups(&self) -> Vec<Arc<Group>> {
-        self.shared.groups.lock().values().map(|running| running.group.clone()).collect()
+        self.shared.groups()
     }
 
     /// What sends alerts.
@@ -157,6 +167,7 @@ impl Manager {
     /// Ends all groups, without markers: the next start goes on.
     pub fn stop(&self) {
         self.stop.send_replace(true);
+        self.shared.is_applied.store(false, Ordering::SeqCst);
         for running in std::mem::take(&mut *self.shared.groups.lock()).into_values() {
             running.stop.send_replace(true);
         }
@@ -173,6 +184,10 @@ impl Drop for Manager {
 }
 
 impl Shared {
+    fn groups(&self) -> Vec<Arc<Group>> {
+        self.groups.lock().values().map(|running| running.group.clone()).collect()
+    }
+
     fn now_ms(&self) -> i64 {
         self.network.platform.clock.now_ns().div_euclid(NS_PER_MS)
     }
@@ -196,6 +211,31 @@ impl Shared {
         for (rule, alerts) in group.evaluate(&self.store, time_ms) {
             self.notifier.send(&rule, &alerts, &self.options.external_url);
         }
+    }
+}
+
+/// Keeps results of the past right, of rules that are selected.
+async fn run_keeper(shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+    let begin = || RuleKeeper::new(&shared.options.database);
+    let (mut keeper, mut pause_ms) = (begin(), KEEP_MS);
+    loop {
+        tokio::select! {
+            () = shared.network.tasks.sleep_ms(pause_ms) => {}
+            _ = stopped.wait_for(|stopped| *stopped) => return,
+        }
+        let groups = shared.groups();
+        // After the groups: those of the end are none.
+        if !shared.is_applied.load(Ordering::SeqCst) {
+            continue;
+        }
+        let own = shared.clone();
+        let pass = move || {
+            let has_more = keeper.pass(&own.store, groups);
+            (keeper, has_more)
+        };
+        // One that panicked begins anew, where it was saved.
+        let (after, has_more) = compute(&shared.network.tasks, pass).await.unwrap_or_else(|| (begin(), false));
+        (keeper, pause_ms) = (after, if has_more { KEEP_BUSY_MS } else { KEEP_MS });
     }
 }
 

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use db::{Db, InstantQuery};
+use db::{Db, InstantQuery, RangeQuery};
 use model::histogram::{BucketSpan, Counts, HistogramCounts, HistogramLayout};
-use model::{Labels, METRIC_NAME, Matcher, NativeHistogram, STALE_NAN_BITS};
+use model::{Labels, METRIC_NAME, Matcher, NativeHistogram, STALE_NAN_BITS, TimeRange};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, Histogram};
+use query::{Budget, QueryError};
 use scrape::target::{Destination, HistogramSeries, NamedSeries, Rows};
 
 use crate::template::TextMap;
@@ -16,6 +17,9 @@ const NS_PER_MS: i64 = 1_000_000;
 
 /// Samples that the query of a rule may hold.
 const QUERY_SAMPLES_MAX: u64 = 50_000_000;
+
+/// Bytes of a value in a map by series and time, its share of nodes and labels included.
+pub(crate) const VALUE_BYTES: u64 = 160;
 
 /// Tokens that are remembered; then all are looked up again.
 const TOKENS_MAX: usize = 500_000;
@@ -52,6 +56,15 @@ pub(crate) struct RuleSample {
     pub(crate) value: RuleValue,
 }
 
+/// A value that is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum StoredValue {
+    Float(f64),
+    Histogram(NativeHistogram),
+    /// The series has no more values.
+    Stale,
+}
+
 impl RuleStore {
     /// A database that rules query and write to.
     pub fn new(db: Arc<Db>, database: &str) -> Self {
@@ -64,6 +77,91 @@ impl RuleStore {
         let budget = self.db.budget(QUERY_SAMPLES_MAX);
         let query = InstantQuery { budget, ..InstantQuery::new(text, time_ms) };
         self.db.instant(&self.database, &query).map_err(|error| error.to_string())
+    }
+
+    /// Evaluates an expression at one moment of the past, of samples that were not folded.
+    pub(crate) fn past_instant(
+        &self,
+        text: &str,
+        time_ms: i64,
+        budget: &Arc<Budget>,
+    ) -> Result<EvaluationResult, QueryError> {
+        let query = InstantQuery { budget: budget.clone(), may_cache: false, ..InstantQuery::new(text, time_ms) };
+        self.db.instant(&self.database, &query)
+    }
+
+    /// As [`RuleStore::past_instant`], at moments from the first to the last by a step.
+    pub(crate) fn past_range(
+        &self,
+        text: &str,
+        (start_ms, end_ms, step_ms): (i64, i64, i64),
+        budget: &Arc<Budget>,
+    ) -> Result<EvaluationResult, QueryError> {
+        let query = RangeQuery {
+            text: text.to_owned(),
+            start_ms,
+            end_ms,
+            step_ms,
+            lookback_ms: None,
+            name_removal: None,
+            may_cache: false,
+            budget: budget.clone(),
+        };
+        self.db.range(&self.database, &query)
+    }
+
+    /// A budget of queries of the past.
+    pub(crate) fn past_budget(&self) -> Arc<Budget> {
+        let budget = self.db.budget(QUERY_SAMPLES_MAX);
+        budget.be_strict();
+        budget
+    }
+
+    /// Stored values of the series that satisfy all matchers, by series and time, from the first to the last millisecond.
+    pub(crate) fn stored(
+        &self,
+        matchers: &[Matcher],
+        range_ms: (i64, i64),
+        budget: &Budget,
+    ) -> Result<BTreeMap<Labels, BTreeMap<i64, StoredValue>>, QueryError> {
+        let found = self.db.samples(&self.database, matchers, range_ms, budget)?;
+        let count = found.iter().map(|series| series.values.len() + series.histograms.len()).sum::<usize>();
+        budget.hold_bytes(count as u64 * VALUE_BYTES)?;
+        let mut stored: BTreeMap<Labels, BTreeMap<i64, StoredValue>> = BTreeMap::new();
+        for series in found {
+            let floats = series.timestamps_ms.iter().zip(&series.values).map(|(time_ms, value)| {
+                let is_stale = model::is_stale_bits(*value);
+                (*time_ms, if is_stale { StoredValue::Stale } else { StoredValue::Float(*value) })
+            });
+            let histograms = series.histograms.into_iter().map(|(time_ms, histogram)| {
+                let is_stale = model::is_stale_bits(histogram.sum);
+                (time_ms, if is_stale { StoredValue::Stale } else { StoredValue::Histogram(histogram) })
+            });
+            stored.entry(series.labels).or_default().extend(floats.chain(histograms));
+        }
+        Ok(stored)
+    }
+
+    /// The series that satisfy all matchers and have a value shortly before a time, which counts still.
+    pub(crate) fn current_series(&self, matchers: &[Matcher], time_ms: i64) -> Result<Vec<Labels>, String> {
+        let budget = self.past_budget();
+        let range_ms = (time_ms.saturating_sub(self.db.lookback_ms()), time_ms.saturating_sub(1));
+        let stored = self.stored(matchers, range_ms, &budget).map_err(|error| error.to_string())?;
+        let has_value = |values: &BTreeMap<i64, StoredValue>| {
+            values.last_key_value().is_some_and(|(_, value)| *value != StoredValue::Stale)
+        };
+        Ok(stored.into_iter().filter(|(_, values)| has_value(values)).map(|(labels, _)| labels).collect())
+    }
+
+    /// Deletes the stored values of the series that satisfy all matchers.
+    pub(crate) fn delete(&self, matchers: &[Matcher], range: &TimeRange) -> Result<(), String> {
+        let deleted = self.db.delete(&self.database, &[matchers.to_vec()], range);
+        deleted.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// The time before which rows may be gone, by the retention of the database or by the TTL of one of some tables; `None` if none are.
+    pub(crate) fn gone_before_ns(&self, is_read: &dyn Fn(&str) -> bool) -> Option<i64> {
+        self.db.gone_before_ns(&self.database, is_read)
     }
 
     /// Writes samples. They can be queried at once, and are on disk after [`RuleStore::sync`].
@@ -164,7 +262,7 @@ fn stale_histogram() -> NativeHistogram {
 }
 
 /// A computed histogram as it is stored.
-fn stored_form(histogram: &Histogram) -> NativeHistogram {
+pub(crate) fn stored_form(histogram: &Histogram) -> NativeHistogram {
     let (schema, zero_threshold, zero_count, bounds) = histogram.layout();
     let [positive, negative] = histogram.indexed_buckets();
     let counts = |buckets: &[(i32, f64)]| buckets.iter().map(|(_, count)| *count).collect();

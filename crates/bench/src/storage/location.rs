@@ -10,27 +10,29 @@ use indicatif::{ProgressBar, ProgressStyle};
 use platform::{Clock, Platform};
 use store::{Store, StoreError, StoreOptions};
 
+use crate::measure::process::thread_cpu_seconds;
+
 /// Pause of upkeep that found nothing to do.
 const IDLE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
-pub(super) struct DataLocation {
+pub(crate) struct DataLocation {
     /// Where the data goes; must not exist, and stays [default: a temporary folder, removed at the end]
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 /// The experiment's folder.
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     is_permanent: bool,
 }
 
 impl Folder {
-    pub(super) fn new(place: &DataLocation) -> Result<Self, String> {
+    pub(crate) fn new(place: &DataLocation) -> Result<Self, String> {
         let temporary = || std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
         let path = place.data.clone().unwrap_or_else(temporary);
         if path.exists() {
@@ -41,12 +43,12 @@ impl Folder {
     }
 
     /// The data folder of a case.
-    pub(super) fn case(&self, name: &str) -> PathBuf {
+    pub(crate) fn case(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// Takes a case's data away, so that the next has the room.
-    pub(super) fn clear(&self, name: &str) {
+    pub(crate) fn clear(&self, name: &str) {
         if !self.is_permanent {
             // What cannot be removed now goes with the whole folder.
             let _ = std::fs::remove_dir_all(self.case(name));
@@ -64,19 +66,19 @@ impl Drop for Folder {
 }
 
 /// A clock that the data drives: the store sees the time of the newest row.
-pub(super) struct DataClock {
+pub(crate) struct DataClock {
     begun_ns: i64,
     now_ns: AtomicI64,
     start: Instant,
 }
 
 impl DataClock {
-    pub(super) fn new(now_ns: i64) -> Arc<Self> {
+    pub(crate) fn new(now_ns: i64) -> Arc<Self> {
         Arc::new(Self { begun_ns: now_ns, now_ns: AtomicI64::new(now_ns), start: Instant::now() })
     }
 
     /// Time goes on; it never goes back.
-    pub(super) fn advance(&self, now_ns: i64) {
+    pub(crate) fn advance(&self, now_ns: i64) {
         self.now_ns.fetch_max(now_ns, Ordering::Relaxed);
     }
 }
@@ -90,6 +92,10 @@ impl Clock for DataClock {
         // The data's time passes as honestly as the experiment's: a clock that runs ahead of this one is not believed.
         let passed_ns = self.now_ns().saturating_sub(self.begun_ns).unsigned_abs();
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(passed_ns)
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        (thread_cpu_seconds() * 1e9) as u64
     }
 }
 
@@ -166,7 +172,7 @@ pub(super) fn with_upkeep<T>(store: &Store, work: impl FnOnce(&Upkeep) -> Result
 }
 
 /// A bar on the terminal for so many values.
-pub(super) fn bar(values: u64, what: &str) -> ProgressBar {
+pub(crate) fn bar(values: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(values).with_message(what.to_owned());
     if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {per_sec} eta {eta}") {
         bar.set_style(style);

@@ -8,11 +8,12 @@ mod elastic;
 mod fill;
 mod insert;
 mod late;
-mod location;
+pub(crate) mod location;
 mod memory;
 mod reopen;
-mod report;
+pub(crate) mod report;
 mod size;
+pub(crate) mod views;
 mod windows;
 mod year;
 

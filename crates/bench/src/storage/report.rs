@@ -7,29 +7,29 @@ use serde_json::{Map, Value, json};
 use textplots::{Chart, Plot, Shape};
 
 /// A case of an experiment: named figures. Units are the ends of their names.
-pub(super) struct Case {
+pub(crate) struct Case {
     name: String,
     figures: Vec<(String, f64)>,
 }
 
 impl Case {
-    pub(super) fn new(name: impl Into<String>) -> Self {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), figures: Vec::new() }
     }
 
     /// Adds a figure.
-    pub(super) fn add(&mut self, name: impl Into<String>, value: f64) -> &mut Self {
+    pub(crate) fn add(&mut self, name: impl Into<String>, value: f64) -> &mut Self {
         self.figures.push((name.into(), value));
         self
     }
 
     /// Adds a whole number.
-    pub(super) fn count(&mut self, name: impl Into<String>, value: u64) -> &mut Self {
+    pub(crate) fn count(&mut self, name: impl Into<String>, value: u64) -> &mut Self {
         self.add(name, value as f64)
     }
 
     /// A figure that was added.
-    pub(super) fn get(&self, name: &str) -> f64 {
+    pub(crate) fn get(&self, name: &str) -> f64 {
         self.figures.iter().find(|figure| figure.0 == name).map_or(f64::NAN, |figure| figure.1)
     }
 
@@ -42,7 +42,7 @@ impl Case {
 
 /// Figures over time, in the order of their columns.
 #[derive(Default)]
-pub(super) struct Course {
+pub(crate) struct Course {
     pub(super) columns: Vec<&'static str>,
     pub(super) rows: Vec<Vec<f64>>,
 }
@@ -74,20 +74,20 @@ impl Course {
 }
 
 /// What an experiment measured.
-pub(super) struct Report {
-    pub(super) experiment: &'static str,
-    pub(super) cases: Vec<Case>,
+pub(crate) struct Report {
+    pub(crate) experiment: &'static str,
+    pub(crate) cases: Vec<Case>,
     /// Figures over time by the case's name, and which column of them is worth a plot.
-    pub(super) courses: Vec<(String, Course, Option<usize>)>,
+    pub(crate) courses: Vec<(String, Course, Option<usize>)>,
 }
 
 impl Report {
-    pub(super) fn new(experiment: &'static str) -> Self {
+    pub(crate) fn new(experiment: &'static str) -> Self {
         Self { experiment, cases: Vec::new(), courses: Vec::new() }
     }
 
     /// Prints it; the exit code of an experiment that went through.
-    pub(super) fn print(&self, as_json: bool) -> Result<ExitCode, String> {
+    pub(crate) fn print(&self, as_json: bool) -> Result<ExitCode, String> {
         if as_json {
             let courses: Map<String, Value> =
                 self.courses.iter().map(|(name, course, _)| (name.clone(), course.to_json())).collect();

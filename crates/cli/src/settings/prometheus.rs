@@ -4,9 +4,10 @@ use db::DbOptions;
 use ingest::remote_write::ReplicaLabels;
 use ingest::replicas::ReplicaSettings;
 use promql::NameRemoval;
+use rules::materialize::RulePatterns;
 use server::{PrometheusSettings, RoutePrefix, ServerSettings};
 
-use super::{ServeFlags, database, set};
+use super::{ServeFlags, database, list, set};
 
 /// Where the server is reached unless it is said.
 const EXTERNAL_URL: &str = "http://localhost:7780";
@@ -14,10 +15,20 @@ const EXTERNAL_URL: &str = "http://localhost:7780";
 impl ServeFlags {
     /// The `prometheus.yml` that is run, if one is named.
     pub(super) fn prometheus(&self) -> Result<Option<PrometheusSettings>, String> {
-        let Some(file) = self.prometheus.clone() else { return Ok(None) };
+        let patterns = RulePatterns::parse(&list(self.materialize_rules.as_deref()));
+        let materialize_rules = patterns.map_err(|why| format!("--materialize-rules: {why}"))?;
+        let Some(file) = self.prometheus.clone() else {
+            // Not ignored silently: rules run with a configuration alone.
+            let is_asked = !materialize_rules.is_empty();
+            return if is_asked {
+                Err("--materialize-rules needs --prometheus, whose rule_files run".to_owned())
+            } else {
+                Ok(None)
+            };
+        };
         let database = database("--prometheus-database", self.prometheus_database.as_deref())?;
         let external_url = self.web_external_url.clone().unwrap_or_else(|| EXTERNAL_URL.to_owned());
-        Ok(Some(PrometheusSettings { file, database, external_url }))
+        Ok(Some(PrometheusSettings { file, database, external_url, materialize_rules }))
     }
 
     /// When metrics' names are dropped.
@@ -98,6 +109,19 @@ mod tests {
             let found = flags.to_settings().ok().map(|settings| settings.server.web.route_prefix.as_str().to_owned());
             assert_eq!(found.as_deref(), expected, "{url:?} {prefix:?}");
         }
+    }
+
+    #[test]
+    fn rules_are_selected_where_some_run() {
+        let prometheus = |patterns: &str, file: Option<&str>| {
+            let materialize_rules = Some(patterns.to_owned());
+            ServeFlags { materialize_rules, prometheus: file.map(Into::into), ..ServeFlags::default() }.prometheus()
+        };
+        let settings = prometheus("api/job:*, db", Some("prometheus.yml")).unwrap().unwrap();
+        let expected = RulePatterns::parse(&["api/job:*".to_owned(), "db".to_owned()]).unwrap();
+        assert_eq!(settings.materialize_rules, expected);
+        assert!(prometheus("api", None).unwrap_err().contains("needs --prometheus"));
+        assert!(prometheus("/x", Some("prometheus.yml")).unwrap_err().contains("--materialize-rules"));
     }
 
     #[test]

@@ -108,6 +108,10 @@ def with_psycopg():
         connection.execute("SELECT add_compression_policy('pg', INTERVAL '7 days')")
         assert len(told) == 3 and all("does nothing" in message for message in told), told
         connection.commit()
+        connection.execute("CREATE MATERIALIZED VIEW pg_hour AS SELECT time_bucket('1 hour', time) AS hour, host, max(level) AS high FROM pg GROUP BY hour, host")
+        assert "the view is not needed" in told[-1], told
+        connection.execute("DROP MATERIALIZED VIEW pg_hour")
+        connection.commit()
         # Times of a statement.
         connection.execute("SET statement_timeout = '30ms'")
         connection.commit()

@@ -57,6 +57,8 @@ pub struct ViewStatus {
     pub refreshes: u64,
     /// Nanoseconds that this took.
     pub elapsed_ns: u64,
+    /// Nanoseconds of a core that this took, those of threads that helped left out.
+    pub cpu_ns: u64,
     /// True if a statement demanded a refresh that has not ended.
     pub is_requested: bool,
     /// Late samples whose window could not be computed again, because a part of its source is gone.

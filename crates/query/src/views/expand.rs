@@ -76,8 +76,7 @@ impl Expansion<'_> {
         views.sort_by_key(|view| std::cmp::Reverse(view.definition.windows.length_ns_max()));
         let tags = (self.tags)(query.table())?;
         for view in views {
-            let is_less = query.reads_samples() || tags.iter().any(|tag| !view.definition.labels().contains(tag));
-            if !is_less
+            if !query.is_spared_by(&view.definition, &tags)
                 || check_scope(view, self.budget).is_err()
                 || !(self.outlives)(query.table(), &view.definition.target)
             {

@@ -1,7 +1,8 @@
 //! Queries of a table that a view of it answers: bins of which each is made of whole windows of the view, by labels that the view has, of aggregates that
 //! its columns give. The bins at the ends of the range that are not whole, and those of whose source a part is gone, are computed from the table.
 
-use model::TimeRange;
+use model::{TimeRange, ValueType};
+use store::TableSchema;
 
 use super::ranges::intersect;
 use super::{View, ViewDefinition};
@@ -17,6 +18,25 @@ pub(super) struct SourceQuery<'a> {
     grouping: &'a Grouping,
     /// The width of its bins, and how much later than the epoch one begins, nanoseconds.
     bins: (i64, i64),
+}
+
+impl ViewDefinition {
+    /// Returns whether the summaries of its table give the same at the same cost, as long as the table keeps its rows: then no query of the table
+    /// uses the view.
+    pub fn is_in_summaries(&self, table: &TableSchema) -> bool {
+        let pushed = push_down(self.plan.clone());
+        let Plan::Map { input, .. } = &pushed else { return false };
+        let Plan::GroupBy { input, grouping } = &**input else { return false };
+        let Some(query) = SourceQuery::new(input, grouping) else { return false };
+        // Of other columns, and of times, there are no summaries.
+        let is_number = |call: &AggregateCall| match &call.input {
+            AggregateInput::Column(name) => table.fields.iter().any(|(known, value_type)| {
+                known == name && matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64)
+            }),
+            _ => false,
+        };
+        !query.is_spared_by(self, &table.tags) && grouping.aggregates.iter().all(is_number)
+    }
 }
 
 /// What a view gives for the bins of a range.
@@ -64,8 +84,13 @@ impl<'a> SourceQuery<'a> {
     }
 
     /// Returns whether it has an aggregate that reads samples, for want of summaries of it.
-    pub(super) fn reads_samples(&self) -> bool {
+    fn reads_samples(&self) -> bool {
         self.condition.is_some() || self.grouping.aggregates.iter().any(|call| !call.aggregate.from_summaries())
+    }
+
+    /// Returns whether a view spares reading: not if it has all labels of the table, and the table's summaries have all aggregates.
+    pub(super) fn is_spared_by(&self, definition: &ViewDefinition, tags: &[String]) -> bool {
+        self.reads_samples() || tags.iter().any(|tag| !definition.labels().contains(tag))
     }
 
     /// The bins of the whole range, from the beginning of the first on.

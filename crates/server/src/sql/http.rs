@@ -157,7 +157,10 @@ async fn answer(state: &Arc<State>, parts: &RequestParts, access: Access, form: 
             let code = SqlError::Invalid(String::new()).code();
             Ok((failed(&text, (code, &error.message), form).into_bytes(), error.status))
         }
-        Ok(Ran::Given(given)) => Ok((written(&text, given, limit, form)?, StatusCode::OK)),
+        Ok(Ran::Given(given)) => {
+            let answer = Written { text: &text, limit, form, warnings: session.notices.take() };
+            Ok((answer.bytes(given)?, StatusCode::OK))
+        }
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
         Err(error) => {
             let error = (error.code(), error.to_string());
@@ -241,40 +244,52 @@ fn limit_of(parts: &RequestParts) -> Result<RowLimit, ApiError> {
     }
 }
 
-fn written(text: &str, given: Answer, limit: RowLimit, form: Form) -> Result<Vec<u8>, QueryError> {
-    let mut out = String::new();
-    match (form, given) {
-        (Form::Json | Form::QuestDbJson, Answer::Table(mut table)) => {
-            let total = table.rows.order().len();
-            table.rows.limit(limit);
-            push_head(&mut out, text, &table.columns, form);
-            text::push_table(&mut out, &table.rows, form.style());
-            push_total(&mut out, total, form);
-        }
-        (form, given) => {
-            let mut relation = given.relation().unwrap_or_default();
-            let total = relation.rows.len();
-            limit.apply(&mut relation.rows);
-            match form {
-                Form::Arrow => {
-                    let batches = relation.batches();
-                    return query::arrow::stream(&batches.schema(), batches);
-                }
-                Form::Parquet | Form::Objects(ObjectForm::Parquet) => return relation.parquet(),
-                Form::Objects(form) => {
-                    let names: Vec<&str> = relation.columns.iter().map(|column| column.name.as_ref()).collect();
-                    out = objects::text(&names, &relation.rows, form);
-                }
-                Form::Csv | Form::QuestDbCsv => out = text::csv(&relation, form.style()),
-                Form::Json | Form::QuestDbJson => {
-                    push_head(&mut out, text, &relation.columns, form);
-                    text::push_rows(&mut out, &relation.rows, form.style());
-                    push_total(&mut out, total, form);
+/// An answer to be written.
+struct Written<'a> {
+    text: &'a str,
+    limit: RowLimit,
+    form: Form,
+    /// What statements have to say beside their rows.
+    warnings: Vec<String>,
+}
+
+impl Written<'_> {
+    fn bytes(&self, given: Answer) -> Result<Vec<u8>, QueryError> {
+        let Self { text, limit, form, warnings } = self;
+        let mut out = String::new();
+        match (*form, given) {
+            (form @ (Form::Json | Form::QuestDbJson), Answer::Table(mut table)) => {
+                let total = table.rows.order().len();
+                table.rows.limit(*limit);
+                push_head(&mut out, text, &table.columns, form);
+                text::push_table(&mut out, &table.rows, form.style());
+                push_total(&mut out, total, warnings, form);
+            }
+            (form, given) => {
+                let mut relation = given.relation().unwrap_or_default();
+                let total = relation.rows.len();
+                limit.apply(&mut relation.rows);
+                match form {
+                    Form::Arrow => {
+                        let batches = relation.batches();
+                        return query::arrow::stream(&batches.schema(), batches);
+                    }
+                    Form::Parquet | Form::Objects(ObjectForm::Parquet) => return relation.parquet(),
+                    Form::Objects(form) => {
+                        let names: Vec<&str> = relation.columns.iter().map(|column| column.name.as_ref()).collect();
+                        out = objects::text(&names, &relation.rows, form);
+                    }
+                    Form::Csv | Form::QuestDbCsv => out = text::csv(&relation, form.style()),
+                    Form::Json | Form::QuestDbJson => {
+                        push_head(&mut out, text, &relation.columns, form);
+                        text::push_rows(&mut out, &relation.rows, form.style());
+                        push_total(&mut out, total, warnings, form);
+                    }
                 }
             }
         }
+        Ok(out.into_bytes())
     }
-    Ok(out.into_bytes())
 }
 
 /// What JSON has before the rows.
@@ -290,10 +305,14 @@ fn push_head(out: &mut String, text: &str, of: &[Column], form: Form) {
     };
 }
 
-/// The members after the rows.
-fn push_total(out: &mut String, total: usize, form: Form) {
+/// The members after the rows. QuestDB's answers have no warnings.
+fn push_total(out: &mut String, total: usize, warnings: &[String], form: Form) {
     let name = if form == Form::QuestDbJson { "count" } else { "row_count" };
-    let _ = write!(out, r#","{name}":{total}}}"#);
+    let _ = write!(out, r#","{name}":{total}"#);
+    if form == Form::Json && !warnings.is_empty() {
+        let _ = write!(out, r#","warnings":{}"#, json::texts(warnings));
+    }
+    out.push('}');
 }
 
 fn failed(text: &str, (code, message): (&str, &str), form: Form) -> String {

@@ -10,13 +10,14 @@ use model::histogram::{BucketSpan, CounterReset, Counts, HistogramCounts, Histog
 use model::{Exemplar, Labels, MetricKind, MetricMetadata, NativeHistogram};
 use platform::Platform;
 use platform::network::NetworkPlatform;
+use rules::materialize::RulePatterns;
 use thalweg_server::{PrometheusMode, PrometheusSettings};
 
 use crate::harness::Running;
 
 fn start(file: PathBuf) -> Running {
     let (database, external_url) = ("default".to_owned(), "http://t.example".to_owned());
-    let settings = PrometheusSettings { file, database, external_url };
+    let settings = PrometheusSettings { file, database, external_url, materialize_rules: RulePatterns::default() };
     let (mode, warnings) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     Running::start_on(DbOptions::new(Running::new_folder()), |settings| settings.prometheus = Some(mode))

@@ -45,4 +45,5 @@ mod streams;
 mod suite;
 mod tenants;
 mod tls;
+mod views;
 mod writes;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use platform::Platform;
 use platform::network::NetworkPlatform;
+use rules::materialize::RulePatterns;
 use serde_json::Value;
 use thalweg_server::{PrometheusMode, PrometheusSettings};
 
@@ -25,10 +26,17 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 fn start(file: &Path) -> Running {
+    start_keeping(file, &[])
+}
+
+/// With rules whose results are kept right.
+fn start_keeping(file: &Path, patterns: &[&str]) -> Running {
+    let patterns: Vec<String> = patterns.iter().map(|text| (*text).to_owned()).collect();
     let settings = PrometheusSettings {
         file: file.to_owned(),
         database: "default".to_owned(),
         external_url: "http://t.example".to_owned(),
+        materialize_rules: RulePatterns::parse(&patterns).unwrap(),
     };
     let (mode, warnings) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
@@ -121,8 +129,12 @@ fn targets_are_for_those_who_may_read_their_database() {
     let text = "scrape_configs:\n- job_name: hidden\n  proxy_url: 'http://u:proxy-password@127.0.0.1:1'\n  \
                 static_configs: [{targets: ['127.0.0.1:1']}]\n";
     std::fs::write(&file, text).unwrap();
-    let settings =
-        PrometheusSettings { file, database: "scraped".to_owned(), external_url: "http://t.example".to_owned() };
+    let settings = PrometheusSettings {
+        file,
+        database: "scraped".to_owned(),
+        external_url: "http://t.example".to_owned(),
+        materialize_rules: RulePatterns::default(),
+    };
     let (mode, _) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
     let server = Running::start_with(|settings| {
         settings.prometheus = Some(mode);
@@ -252,4 +264,46 @@ fn rules_run_and_alerts_are_sent() {
     std::fs::write(folder.join("r.yml"), rules.replace("vector(2)", "vector(")).unwrap();
     assert_eq!(server.post("/-/reload", "").status, 500);
     assert_eq!(count(""), 3);
+}
+
+#[test]
+fn results_of_selected_rules_count_late_rows() {
+    let folder = folder("materialized");
+    let file = folder.join("prometheus.yml");
+    std::fs::write(&file, "global: {evaluation_interval: 1s}\nrule_files: [r.yml]\n").unwrap();
+    let rules = "groups:\n- name: kept\n  rules: [{record: 'job:load:sum', expr: sum by (job) (load)}]\n- name: left\n  rules: [{record: 'load:sum', expr: sum(load)}]\n";
+    std::fs::write(folder.join("r.yml"), rules).unwrap();
+    let server = start_keeping(&file, &["kept/job:*"]);
+    let shown = || json(&server, "/api/v1/rules")["data"]["groups"].as_array().unwrap().clone();
+    // From here on rows are followed.
+    wait_until("the log is followed", || server.db.log_cursors().iter().any(|cursor| cursor.name == "rules:default"));
+    let now_s = server.db.now_ns() / 1_000_000_000;
+    server.write(&format!("load,job=a value=7 {}000000000", now_s - 3600));
+    let count = |name: &str| {
+        let query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("query", &format!("count_over_time({name}[20m])"))
+            .append_pair("time", &(now_s - 3000).to_string())
+            .finish();
+        let found = json(&server, &format!("/api/v1/query?{query}"));
+        found["data"]["result"][0]["value"][1].as_str().map_or(0, |text| text.parse::<u64>().unwrap())
+    };
+    // A result for each second within five minutes.
+    wait_until("late rows count", || count("job:load:sum") == 300);
+    assert_eq!(count("load:sum"), 0, "of a rule that is not selected");
+    let groups = shown();
+    let kept = &groups[0]["rules"][0]["materialized"];
+    assert_eq!((&kept["lastError"], &kept["failures"]), (&Value::Null, &0.into()), "{kept}");
+    assert!(kept["evaluations"].as_u64() >= Some(300) && kept["samplesWritten"].as_u64() >= Some(300), "{kept}");
+    assert_eq!(groups[1]["rules"][0].get("materialized"), None);
+    // What cannot be kept right does not load.
+    std::fs::write(folder.join("r.yml"), rules.replace("(load)", "(load @ 5)")).unwrap();
+    let refused = server.post("/-/reload", "");
+    assert_eq!(refused.status, 500);
+    assert!(
+        refused.body.contains("the rule \"job:load:sum\" of the group \"kept\" is selected by --materialize-rules"),
+        "{}",
+        refused.body
+    );
+    drop(server);
+    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -219,13 +219,30 @@ impl Run<'_> {
         }
         let definition = self.view_definition(said, query)?;
         let (database, target) = (definition.database.clone(), definition.target.clone());
+        let notice = self.notice_of(&definition)?;
         self.session.create_view(definition)?;
+        notice.into_iter().for_each(|notice| self.client.notices.push(notice));
         let Some(ttl_ns) = said.ttl_ns else { return Ok(()) };
         if let Err(error) = self.session.set_table_ttl(&database, &target, ttl_ns) {
             self.session.drop_view(&database, &said.name)?;
             return Err(error.into());
         }
         Ok(())
+    }
+
+    /// Says of a new view if queries do not need it.
+    fn notice_of(&self, definition: &ViewDefinition) -> Result<Option<String>, SqlError> {
+        let ViewDefinition { database, name, .. } = definition;
+        let source = definition.source();
+        let is_of_view = self.session.views(database)?.iter().any(|view| view.definition.target == source);
+        let table = self.session.table(database, source)?;
+        let is_needless = !is_of_view && table.is_some_and(|table| definition.is_in_summaries(&table));
+        Ok(is_needless.then(|| {
+            format!(
+                "the summaries that the table \"{source}\" has give the same as the view \"{name}\" at the same cost: as long as the table keeps its \
+                 rows the view is not needed"
+            )
+        }))
     }
 
     /// The view of a name as it is written, or without regard to case.

@@ -73,6 +73,13 @@ impl Store {
         self.retention.table_ttls.read().get(&TableName::new(database, table)).map_or(0, |ttl| ttl.ttl_ns)
     }
 
+    /// The tables of a database that keep their rows less long than it does, and how long, in nanoseconds.
+    pub fn table_ttls(&self, database: &str) -> Vec<(String, i64)> {
+        let ttls = self.retention.table_ttls.read();
+        let of_database = ttls.iter().filter(|(name, _)| name.database == database);
+        of_database.map(|(name, ttl)| (name.table.clone(), ttl.ttl_ns)).collect()
+    }
+
     /// Says how long a table keeps its rows, in nanoseconds; 0: as long as its database does. Rows that are past it are gone when this returns,
     /// but for those of a step of a 32nd of that time, or of a minute.
     pub fn set_table_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), StoreError> {

@@ -21,7 +21,7 @@ pub(super) struct WindowBatch {
 
 /// Computes windows and writes what is not stored as it is computed.
 pub(super) fn refresh(db: &Db, view: &View, piece: &WindowBatch, limits: &RefreshLimits) -> Result<(), QueryError> {
-    let begun_ns = db.clock().monotonic_ns();
+    let (begun_ns, cpu_begun_ns) = (db.clock().monotonic_ns(), db.clock().thread_cpu_ns());
     let frozen_ns = db.view_frozen_before_ns(view);
     let mut range = piece.range;
     if view.bins.equal_bins().is_none() {
@@ -42,10 +42,12 @@ pub(super) fn refresh(db: &Db, view: &View, piece: &WindowBatch, limits: &Refres
     let changes = changes(&stored, computed);
     db.replace_view_rows(view, &changes.delete, &changes.write)?;
     let elapsed_ns = db.clock().monotonic_ns().saturating_sub(begun_ns);
+    let cpu_ns = db.clock().thread_cpu_ns().saturating_sub(cpu_begun_ns);
     db.note_view(view, |status| {
         status.rows_written += changes.write.len() as u64;
         status.refreshes += 1;
         status.elapsed_ns += elapsed_ns;
+        status.cpu_ns += cpu_ns;
     });
     Ok(())
 }

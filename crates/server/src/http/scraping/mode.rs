@@ -1,12 +1,13 @@
 //! The configuration in force. A reload takes all of a new one over, or nothing.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use db::Db;
 use platform::network::NetworkPlatform;
 use rules::file::{self, GroupConfig, LoadedRules, ReadOptions};
+use rules::materialize::{self, RulePatterns};
 use rules::{Manager, ManagerOptions};
 use scrape::config::reader::Problem;
 use scrape::config::{self, Config, Loaded, Origin};
@@ -21,6 +22,8 @@ pub struct PrometheusSettings {
     pub database: String,
     /// The address by which the server is reached from outside, for links in alerts.
     pub external_url: String,
+    /// Recording rules whose results are kept right for the past, too.
+    pub materialize_rules: RulePatterns,
 }
 
 /// A configuration that the server runs.
@@ -51,12 +54,13 @@ impl fmt::Debug for PrometheusMode {
 }
 
 /// Reads a configuration with the variables of this process, and its rules.
-fn load(network: &NetworkPlatform, path: &Path) -> Result<(Loaded, LoadedRules), Vec<Problem>> {
+fn load(network: &NetworkPlatform, settings: &PrometheusSettings) -> Result<(Loaded, LoadedRules), Vec<Problem>> {
     let variable = |name: &str| std::env::var(name).ok();
     let files = &*network.platform.files;
-    let loaded = config::load(path, &Origin { files, variable: &variable })?;
+    let loaded = config::load(&settings.file, &Origin { files, variable: &variable })?;
     let options = ReadOptions { names: loaded.config.global.defaults.names, ..ReadOptions::default() };
-    let rules = file::load(files, &loaded.config.rule_files, &options)?;
+    let mut rules = file::load(files, &loaded.config.rule_files, &options)?;
+    rules.warnings.extend(materialize::select(&mut rules.groups, &settings.materialize_rules)?);
     Ok((loaded, rules))
 }
 
@@ -66,7 +70,7 @@ impl PrometheusMode {
         settings: PrometheusSettings,
         network: NetworkPlatform,
     ) -> Result<(Arc<Self>, Vec<Problem>), Vec<Problem>> {
-        let (Loaded { config, mut warnings }, rules) = load(&network, &settings.file)?;
+        let (Loaded { config, mut warnings }, rules) = load(&network, &settings)?;
         warnings.extend(rules.warnings);
         let loaded_ns = network.platform.clock.now_ns();
         let config = Arc::new(config);
@@ -121,7 +125,7 @@ impl PrometheusMode {
 
     /// Reads the file again and takes it over, unless it has errors; also what in it has no effect.
     pub fn reload(&self) -> Result<Vec<Problem>, Vec<Problem>> {
-        let loaded = load(&self.network, &self.settings.file);
+        let loaded = load(&self.network, &self.settings);
         // Reloads come one after another.
         let mut current = self.current();
         current.is_last_reload_successful = loaded.is_ok();

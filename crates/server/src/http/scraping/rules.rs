@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State as From};
 use axum::response::Response;
+use model::TimeRange;
 use rules::alert::{Alert, AlertState};
 use rules::file::{AlertRule, RuleKind};
 use rules::group::{Group, Rule, RuleHealth, RuleState};
+use rules::materialize::PastReport;
 use scrape::relabel::Selector;
 use serde_json::{Value, json};
 
@@ -174,10 +176,29 @@ fn rule_json(rule: &Rule, excludes_alerts: bool) -> Value {
         shown["lastError"] = reason.clone().into();
     }
     match &rule.config.kind {
-        RuleKind::Record(_) => shown["type"] = "recording".into(),
+        RuleKind::Record(_) => {
+            shown["type"] = "recording".into();
+            if let Some(past) = rule.past_report() {
+                shown["materialized"] = past_json(&past);
+            }
+        }
         RuleKind::Alert(alert) => add_alert(&mut shown, alert, &state, excludes_alerts),
     }
     shown
+}
+
+/// How results of the past are doing that are kept right.
+fn past_json(past: &PastReport) -> Value {
+    let range = |range: &TimeRange| json!({ "start": time(range.start_ns), "end": time(range.end_ns) });
+    json!({
+        "pending": past.pending.iter().map(range).collect::<Vec<Value>>(),
+        "evaluations": past.counts.evaluations,
+        "failures": past.counts.failures,
+        "refused": past.counts.refused,
+        "samplesWritten": past.counts.samples,
+        "cpuTime": past.counts.cpu_ns as f64 / 1e9,
+        "lastError": past.error,
+    })
 }
 
 fn add_alert(shown: &mut Value, alert: &AlertRule, state: &RuleState, excludes_alerts: bool) {

@@ -1,0 +1,258 @@
+//! Passes: what the log has, then some of what is to be computed again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use db::{Db, LogCursor, LogRead};
+
+use super::document::{self, KIND, RuleKey, SavedPast};
+use super::follow::{KeptRule, ReaderIndex};
+use super::past::Ranges;
+use super::recompute;
+use crate::group::Group;
+use crate::store::RuleStore;
+
+const NS_PER_MS: i64 = 1_000_000;
+
+/// Samples of the log that a pass reads, and what a batch of it has beyond.
+const LOG_SAMPLES_MAX: usize = 2_000_000;
+
+/// Pieces that a pass computes, and how long it does so, in nanoseconds.
+const PIECES_MAX: usize = 256;
+const PASS_NS_MAX: u64 = 500_000_000;
+
+/// From one save to the next, in nanoseconds.
+const SAVE_INTERVAL_NS: i64 = 5_000_000_000;
+
+/// How far the time before which sources are gone moves between two times that it is written.
+const FROZEN_STEP_NS: i64 = 3_600_000_000_000;
+
+/// How long a rule waits after its results could not be stored, in nanoseconds: twice as long each time, up to the most.
+const PAUSE_NS: u64 = 1_000_000_000;
+const PAUSE_NS_MAX: u64 = 300_000_000_000;
+
+/// Keeps the results of selected rules right, pass by pass.
+pub(crate) struct RuleKeeper {
+    database: String,
+    cursor: Option<LogCursor>,
+    /// The groups that its rules are of.
+    groups: Vec<Arc<Group>>,
+    rules: Vec<KeptRule>,
+    /// For each rule how long it waits, and until when, by the monotonic clock.
+    pauses: BTreeMap<usize, (u64, u64)>,
+    readers: ReaderIndex,
+    /// Sequence id up to which the log was followed.
+    sequence: u64,
+    saved_ns: i64,
+    /// The document that is on disk.
+    saved: Option<Vec<u8>>,
+    /// Pasts of rules that were saved, and were not seen since the start.
+    unseen: BTreeMap<RuleKey, SavedPast>,
+    /// True once it is known that nothing is left of a time when rules were selected.
+    is_forgotten: bool,
+    /// Why the last pass failed, if it did.
+    failure: Option<String>,
+}
+
+/// The name of the cursor of a database's rules.
+fn cursor_name(database: &str) -> String {
+    format!("rules:{database}")
+}
+
+/// Lets go of what was kept for selected rules of a database.
+fn forget(db: &Db, database: &str) -> Result<(), String> {
+    let text = |error: db::StoreError| error.to_string();
+    db.remove_log_cursor(&cursor_name(database)).map_err(text)?;
+    db.remove_document(KIND, database).map(drop).map_err(text)
+}
+
+impl RuleKeeper {
+    pub(crate) fn new(database: &str) -> Self {
+        Self {
+            database: database.to_owned(),
+            cursor: None,
+            groups: Vec::new(),
+            rules: Vec::new(),
+            pauses: BTreeMap::new(),
+            readers: ReaderIndex::default(),
+            sequence: 0,
+            saved_ns: i64::MIN,
+            saved: None,
+            unseen: BTreeMap::new(),
+            is_forgotten: false,
+            failure: None,
+        }
+    }
+
+    /// Makes a pass; returns whether more is to be done at once. Why it failed is told in the state of each rule.
+    pub(crate) fn pass(&mut self, store: &RuleStore, groups: Vec<Arc<Group>>) -> bool {
+        let passed = self.try_pass(store, groups);
+        let failure = std::mem::replace(&mut self.failure, passed.as_ref().err().cloned());
+        for rule in &self.rules {
+            let mut state = rule.past.state.lock();
+            if self.failure.is_some() {
+                state.error.clone_from(&self.failure);
+            } else if failure.is_some() && state.error == failure {
+                state.error = None;
+            }
+        }
+        passed.unwrap_or(false)
+    }
+
+    fn try_pass(&mut self, store: &RuleStore, groups: Vec<Arc<Group>>) -> Result<bool, String> {
+        let is_known = groups.len() == self.groups.len()
+            && groups.iter().zip(&self.groups).all(|(one, other)| Arc::ptr_eq(one, other));
+        if !is_known {
+            self.take_groups(store, groups);
+        }
+        if self.rules.is_empty() {
+            self.cursor = None;
+            if !self.is_forgotten {
+                forget(&store.db, &self.database)?;
+                (self.is_forgotten, self.saved) = (true, None);
+            }
+            return Ok(false);
+        }
+        self.is_forgotten = false;
+        if self.cursor.is_none() {
+            self.open(store)?;
+        }
+        self.restore();
+        let has_more = self.follow()?;
+        let is_working = self.compute(store);
+        self.save(store)?;
+        Ok(has_more || is_working)
+    }
+
+    /// The rules of other groups than before.
+    fn take_groups(&mut self, store: &RuleStore, groups: Vec<Arc<Group>>) {
+        let rules = groups
+            .iter()
+            .flat_map(|group| (0..group.rules.len()).filter_map(|place| KeptRule::new(group, place, &store.db)));
+        self.rules = rules.collect();
+        let now_ms = store.db.now_ns().div_euclid(NS_PER_MS);
+        for rule in &self.rules {
+            rule.past.begin(now_ms);
+        }
+        self.readers = ReaderIndex::default();
+        self.pauses.clear();
+        self.groups = groups;
+    }
+
+    /// Opens the cursor, and what was saved with it.
+    fn open(&mut self, store: &RuleStore) -> Result<(), String> {
+        let documents = store.db.documents(KIND);
+        if let Some((_, bytes)) = documents.into_iter().find(|(name, _)| *name == self.database) {
+            let reason = |why: String| format!("what is to be computed of rules' results is not readable: {why}");
+            self.unseen = document::decode(&bytes).map_err(reason)?;
+        }
+        let cursor = store.db.log_cursor(&cursor_name(&self.database), Some(&self.database));
+        let cursor = cursor.map_err(|error| error.to_string())?;
+        self.sequence = cursor.sequence();
+        self.cursor = Some(cursor);
+        Ok(())
+    }
+
+    /// Gives rules that come for the first time what was saved of them.
+    fn restore(&mut self) {
+        for rule in &self.rules {
+            let mut state = rule.past.state.lock();
+            if std::mem::replace(&mut state.is_restored, true) {
+                continue;
+            }
+            if let Some(saved) = key_of(rule).and_then(|key| self.unseen.remove(&key)) {
+                let known = state.pending.list().to_vec();
+                state.pending = Ranges::new(saved.pending.into_iter().chain(known).collect());
+                state.frozen_ns = state.frozen_ns.max(saved.frozen_ns);
+            }
+        }
+    }
+
+    /// Reads the log; returns whether it has more.
+    fn follow(&mut self) -> Result<bool, String> {
+        let Some(cursor) = &mut self.cursor else { return Ok(false) };
+        let mut samples = 0;
+        while samples < LOG_SAMPLES_MAX {
+            match cursor.read().map_err(|error| error.to_string())? {
+                LogRead::End => {
+                    self.sequence = cursor.sequence();
+                    return Ok(false);
+                }
+                LogRead::Gap(gap) => {
+                    ReaderIndex::gap(&self.rules, &gap.range);
+                    self.sequence = gap.sequences.1;
+                }
+                LogRead::Records(batch) => {
+                    samples += batch.records.iter().map(|record| record.samples.len()).sum::<usize>();
+                    self.readers.take(&self.rules, &batch.records);
+                    self.sequence = batch.last_sequence;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Computes some of what is pending, a piece of each rule after another; returns whether something is left that can be done at once.
+    fn compute(&mut self, store: &RuleStore) -> bool {
+        let clock = store.db.clock();
+        let begun_ns = clock.monotonic_ns();
+        let mut pieces = 0;
+        loop {
+            let is_pending = |rule: &KeptRule| !rule.past.state.lock().pending.list().is_empty();
+            let now_ns = clock.monotonic_ns();
+            let is_waiting = |place: &usize| self.pauses.get(place).is_some_and(|(_, until_ns)| *until_ns > now_ns);
+            let due = self.rules.iter().enumerate().filter(|(place, rule)| is_pending(rule) && !is_waiting(place));
+            let due: Vec<usize> = due.map(|(place, _)| place).collect();
+            if due.is_empty() {
+                return false;
+            }
+            for place in due {
+                if pieces >= PIECES_MAX || clock.monotonic_ns().saturating_sub(begun_ns) > PASS_NS_MAX {
+                    return true;
+                }
+                pieces += 1;
+                let Some(rule) = self.rules.get(place) else { continue };
+                match recompute::compute_newest(rule, store) {
+                    Ok(()) => drop(self.pauses.remove(&place)),
+                    Err(why) => {
+                        rule.past.state.lock().error = Some(why);
+                        let pause_ns = self.pauses.get(&place).map_or(PAUSE_NS, |(last_ns, _)| last_ns * 2);
+                        let pause_ns = pause_ns.min(PAUSE_NS_MAX);
+                        self.pauses.insert(place, (pause_ns, clock.monotonic_ns().saturating_add(pause_ns)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes to disk now and then how far everything is: results first, then what is pending, then up to where the log needs not be read again.
+    fn save(&mut self, store: &RuleStore) -> Result<(), String> {
+        let now_ns = store.db.now_ns();
+        if now_ns.saturating_sub(self.saved_ns) < SAVE_INTERVAL_NS {
+            return Ok(());
+        }
+        let Some(cursor) = &self.cursor else { return Ok(()) };
+        store.sync()?;
+        let text = |error: db::StoreError| error.to_string();
+        let mut rules = self.unseen.clone();
+        for rule in &self.rules {
+            // In steps: what is gone by the clock is known after a restart, too.
+            let frozen_ns = rule.note_frozen(store).map(|ns| ns - ns.rem_euclid(FROZEN_STEP_NS));
+            let saved = SavedPast { pending: rule.past.state.lock().pending.list().to_vec(), frozen_ns };
+            rules.extend(key_of(rule).map(|key| (key, saved)));
+        }
+        let bytes = document::encode(&rules);
+        if self.saved.as_ref() != Some(&bytes) {
+            store.db.put_document(KIND, &self.database, &bytes).map_err(text)?;
+            self.saved = Some(bytes);
+        }
+        cursor.save(self.sequence).map_err(text)?;
+        self.saved_ns = now_ns;
+        Ok(())
+    }
+}
+
+fn key_of(rule: &KeptRule) -> Option<RuleKey> {
+    let config = &rule.rule()?.config;
+    Some((rule.group.config.name.clone(), config.name().to_owned(), config.labels.clone()))
+}

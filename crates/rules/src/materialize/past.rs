@@ -1,0 +1,208 @@
+//! What is known of a rule's evaluations, and which of its results are to be computed again.
+
+use std::collections::VecDeque;
+
+use model::TimeRange;
+use parking_lot::Mutex;
+use query::views::{merged_to, normalized, subtract};
+
+/// Evaluations of a rule of which it is known which rows they saw; of earlier ones nothing is.
+const MARKS_MAX: usize = 256;
+
+/// Ranges of results that are to be computed again; with more the oldest become one.
+const RANGES_MAX: usize = 256;
+
+/// Ranges that are gathered before they are merged.
+const UNMERGED_MAX: usize = 1_024;
+
+/// The last evaluations of a rule, each with the log's sequence id up to which it saw rows.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Marks {
+    /// In order of times, of which the sequence ids are one, too.
+    entries: VecDeque<(i64, u64)>,
+    /// Of evaluations up to this time nothing is known; `None` before the first one.
+    unknown_through_ms: Option<i64>,
+}
+
+impl Marks {
+    /// Notes that before a time nothing is known.
+    fn begin(&mut self, time_ms: i64) {
+        self.unknown_through_ms.get_or_insert(time_ms);
+    }
+
+    fn add(&mut self, time_ms: i64, sequence: u64) {
+        self.begin(time_ms - 1);
+        // A clock that was put back evaluates again.
+        while self.entries.back().is_some_and(|(last_ms, _)| *last_ms >= time_ms) {
+            self.entries.pop_back();
+        }
+        self.entries.push_back((time_ms, sequence));
+        if self.entries.len() > MARKS_MAX
+            && let Some((oldest_ms, _)) = self.entries.pop_front()
+        {
+            self.unknown_through_ms = Some(oldest_ms);
+        }
+    }
+
+    /// The last evaluation that did not see a record.
+    pub(super) fn unseen_through_ms(&self, sequence: u64) -> i64 {
+        let unseen = self.entries.iter().rev().find(|(_, mark)| *mark < sequence);
+        unseen.map(|(time_ms, _)| *time_ms).or(self.unknown_through_ms).unwrap_or(i64::MIN)
+    }
+
+    /// The last evaluation.
+    pub(super) fn last_ms(&self) -> i64 {
+        self.entries.back().map(|(time_ms, _)| *time_ms).or(self.unknown_through_ms).unwrap_or(i64::MIN)
+    }
+}
+
+/// Ranges of results that are to be computed again, by their times.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Ranges(Vec<TimeRange>);
+
+impl Ranges {
+    pub(super) fn new(ranges: Vec<TimeRange>) -> Self {
+        let mut ranges = Self(ranges);
+        ranges.settle();
+        ranges
+    }
+
+    pub(super) fn add(&mut self, range: TimeRange) {
+        // Rows that come one after another are mostly of one range.
+        match self.0.last_mut() {
+            Some(last) if last.overlaps(&range) => *last = last.union(range),
+            _ => self.0.push(range),
+        }
+        if self.0.len() > UNMERGED_MAX {
+            self.settle();
+        }
+    }
+
+    /// Puts them in order and merges those that overlap.
+    pub(super) fn settle(&mut self) {
+        self.0 = merged_to(normalized(std::mem::take(&mut self.0)), RANGES_MAX);
+    }
+
+    pub(super) fn remove(&mut self, done: &TimeRange) {
+        self.0 = subtract(&self.0, &[*done]);
+    }
+
+    /// The ranges, oldest first, once they are settled.
+    pub(super) fn list(&self) -> &[TimeRange] {
+        &self.0
+    }
+}
+
+/// Counts of a rule's past since the start.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PastCounts {
+    /// Moments whose results were computed again.
+    pub evaluations: u64,
+    /// Moments whose results could not be computed, and stayed as they were.
+    pub failures: u64,
+    /// Moments whose results were not computed again, because retention has taken a part of what they are made of.
+    pub refused: u64,
+    /// Samples that were written.
+    pub samples: u64,
+    /// Nanoseconds of a core that all of it took, those of threads that helped left out.
+    pub cpu_ns: u64,
+}
+
+/// The past of a rule, as far as it is known and wanted.
+#[derive(Debug, Default)]
+pub(super) struct PastState {
+    pub(super) marks: Marks,
+    pub(super) pending: Ranges,
+    /// Of what its results are made of a part before this time is gone, or was once.
+    pub(super) frozen_ns: Option<i64>,
+    /// True once what was known before the start is part of this.
+    pub(super) is_restored: bool,
+    /// Moments that are computed together: as many as went well.
+    pub(super) piece_steps: i64,
+    pub(super) counts: PastCounts,
+    pub(super) error: Option<String>,
+}
+
+/// The past of a rule that is selected.
+#[derive(Debug, Default)]
+pub(crate) struct RulePast {
+    /// Held while results are computed and written, so that the newest of the past and the present one come one after another.
+    pub(crate) evaluating: Mutex<()>,
+    pub(super) state: Mutex<PastState>,
+}
+
+/// How the past of a rule is doing.
+#[derive(Debug, Clone, Default)]
+pub struct PastReport {
+    /// Ranges of results that are to be computed again, oldest first; nanoseconds since the Unix epoch.
+    pub pending: Vec<TimeRange>,
+    /// Counts since the start.
+    pub counts: PastCounts,
+    /// Why results could not be computed or stored last, if they could not.
+    pub error: Option<String>,
+}
+
+impl RulePast {
+    /// Notes that the rule is evaluated for a time now. `mark` says up to which sequence id readers see rows, and is asked at the right moment:
+    /// where the mark is not known to those who follow the log, it is of a time after what they have read.
+    pub(crate) fn evaluates(&self, time_ms: i64, mark: impl FnOnce() -> u64) {
+        let mut state = self.state.lock();
+        let sequence = mark();
+        state.marks.add(time_ms, sequence);
+    }
+
+    /// Notes that of evaluations before a time nothing is known, unless one was made since the start.
+    pub(super) fn begin(&self, time_ms: i64) {
+        self.state.lock().marks.begin(time_ms);
+    }
+
+    /// How it is doing.
+    pub(crate) fn report(&self) -> PastReport {
+        let state = self.state.lock();
+        PastReport { pending: state.pending.list().to_vec(), counts: state.counts, error: state.error.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_tell_which_evaluations_saw_a_record() {
+        let mut marks = Marks::default();
+        assert_eq!(marks.unseen_through_ms(7), i64::MIN);
+        marks.begin(90);
+        assert_eq!((marks.unseen_through_ms(1), marks.last_ms()), (90, 90));
+        for (time_ms, sequence) in [(100, 5), (110, 5), (120, 9)] {
+            marks.add(time_ms, sequence);
+        }
+        for (sequence, expected) in [(4, 90), (5, 90), (6, 110), (9, 110), (10, 120)] {
+            assert_eq!(marks.unseen_through_ms(sequence), expected, "{sequence}");
+        }
+        // The clock was put back.
+        marks.add(105, 12);
+        assert_eq!((marks.unseen_through_ms(12), marks.unseen_through_ms(13), marks.last_ms()), (100, 105, 105));
+    }
+
+    #[test]
+    fn of_evaluations_that_are_not_remembered_nothing_is_known() {
+        let mut marks = Marks::default();
+        (0..1_000).for_each(|time| marks.add(time * 10, time as u64));
+        let oldest_ms = marks.entries[0].0;
+        assert_eq!(marks.unseen_through_ms(3), oldest_ms - 10);
+        assert_eq!(marks.unseen_through_ms(999), 9_980);
+    }
+
+    #[test]
+    fn ranges_are_bounded_and_lose_nothing() {
+        let mut ranges = Ranges::default();
+        for at in (0..5_000).rev() {
+            ranges.add(TimeRange::new(at * 100, at * 100 + 10));
+        }
+        ranges.settle();
+        assert!(ranges.list().len() <= RANGES_MAX);
+        assert!((0..5_000).all(|at| ranges.list().iter().any(|range| range.contains(at * 100 + 5))));
+        ranges.remove(&TimeRange::ALL);
+        assert_eq!(ranges.list(), []);
+    }
+}

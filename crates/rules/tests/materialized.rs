@@ -1,0 +1,307 @@
+//! Results of selected rules are what their expressions give over what is stored, however late rows came.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use db::{DatabasePolicy, Db, DbOptions, InstantQuery};
+use platform::network::sim::{SimAnswer, SimNetwork, SimResponse};
+use platform::sim::Simulation;
+use promql::ResultValue;
+use proptest::prelude::*;
+use scrape::config;
+use thalweg_rules::file::{ReadOptions, RuleKind, parse};
+use thalweg_rules::group::{Group, Rule};
+use thalweg_rules::materialize::{PastReport, RulePatterns, select};
+use thalweg_rules::{Manager, ManagerOptions};
+
+const SECOND_NS: i64 = 1_000_000_000;
+const MINUTE_S: i64 = 60;
+
+/// Sums whose series come and go, windows, rules over rules of the same group and of another one, a shift into the future.
+const RULES: &str = r#"
+groups:
+- name: minutes
+  interval: 1m
+  rules:
+  - {record: 'job:load:sum', expr: 'sum by (job) (load{job!="x"})', labels: {origin: rule}}
+  - {record: 'job:load:max', expr: 'max by (job) (max_over_time(load[3m]))'}
+  - {record: 'job:load:high', expr: 'job:load:sum{origin="rule"} > 40'}
+  - {record: 'loads', expr: 'scalar(count(load))'}
+- name: halves
+  interval: 30s
+  rules:
+  - {record: 'jobs:high', expr: 'count(job:load:high offset 1m)'}
+  - {record: 'ahead', expr: 'sum(load offset -1m)'}
+"#;
+
+struct World {
+    simulation: Simulation,
+    network: SimNetwork,
+    text: String,
+    open: Option<(Arc<Db>, Manager)>,
+    /// When the rules ran first.
+    begun_ms: i64,
+    /// When no rule ran.
+    outages_ms: Vec<(i64, i64)>,
+}
+
+/// Job, instance, seconds before now, and the value.
+type Row = (u8, u8, i64, u8);
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(Vec<Row>),
+    Advance(i64),
+    Settle,
+    Reload,
+    Restart,
+    Crash,
+}
+
+impl World {
+    fn new(text: &str) -> Self {
+        let simulation = Simulation::new(5);
+        let network =
+            SimNetwork::new(&simulation, |_| SimAnswer { delay_ms: 1, result: Ok(SimResponse::ok("text/plain", "")) });
+        let mut world =
+            Self { simulation, network, text: text.to_owned(), open: None, begun_ms: 0, outages_ms: Vec::new() };
+        world.start();
+        world.begun_ms = world.db().now_ns() / 1_000_000;
+        // The cursor of the log begins with the first pass.
+        world.network.run_ms(2_000);
+        world
+    }
+
+    fn start(&mut self) {
+        let db = Arc::new(Db::open(self.simulation.platform(), DbOptions::new("/data")).unwrap());
+        let options = ManagerOptions { database: "default".to_owned(), external_url: String::new() };
+        let manager = Manager::start(&self.network.platform(), db.clone(), options);
+        self.open = Some((db, manager));
+        self.apply_rules();
+    }
+
+    fn apply_rules(&self) {
+        let mut groups = parse(Path::new("/r.yml"), &self.text, &ReadOptions::default()).unwrap().groups;
+        let warnings = select(&mut groups, &RulePatterns::parse(&["*".to_owned()]).unwrap()).unwrap();
+        assert_eq!(warnings, []);
+        let config = config::parse(Path::new("/p.yml"), "global: {evaluation_interval: 1m}", &|_| None).unwrap();
+        self.manager().apply(&config.config, groups);
+    }
+
+    fn stop(&mut self) -> Arc<Db> {
+        let (db, manager) = self.open.take().unwrap();
+        manager.stop();
+        self.network.run_ms(1);
+        drop(manager);
+        db
+    }
+
+    fn db(&self) -> &Arc<Db> {
+        &self.open.as_ref().unwrap().0
+    }
+
+    fn manager(&self) -> &Manager {
+        &self.open.as_ref().unwrap().1
+    }
+
+    fn write(&self, rows: &[Row]) {
+        let now_ns = self.db().now_ns();
+        let mut lines = String::new();
+        for (job, instance, ago, value) in rows {
+            let time_ns = now_ns - ago * SECOND_NS;
+            writeln!(lines, "load,job=j{job},instance=i{instance} value={value} {time_ns}").unwrap();
+        }
+        self.db().write_lines("default", lines.as_bytes()).unwrap();
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Write(rows) => self.write(rows),
+            Step::Advance(seconds) => self.network.run_ms(*seconds as u64 * 1_000),
+            Step::Settle => self.settle(),
+            Step::Reload => {
+                // An interval that no file had: other moments, at which nothing was stored.
+                let (now, other) = if self.text.contains("interval: 30s") { ("30s", "20s") } else { ("20s", "30s") };
+                self.text = self.text.replace(&format!("interval: {now}"), &format!("interval: {other}"));
+                self.apply_rules();
+                self.begun_ms = self.db().now_ns() / 1_000_000;
+            }
+            Step::Restart | Step::Crash => {
+                let stopped_ms = self.db().now_ns() / 1_000_000;
+                let db = self.stop();
+                if matches!(step, Step::Restart) {
+                    db.close().unwrap();
+                    drop(db);
+                } else {
+                    drop(db);
+                    self.simulation.crash();
+                }
+                self.start();
+                self.outages_ms.push((stopped_ms, self.db().now_ns() / 1_000_000));
+            }
+        }
+    }
+
+    /// As long as rules of rules of rules need.
+    fn settle(&self) {
+        for _ in 0..60 {
+            self.network.run_ms(3_000);
+            if self.reports().iter().all(|report| report.pending.is_empty()) {
+                break;
+            }
+        }
+        // What was written last is read once more.
+        self.network.run_ms(10_000);
+        let reports = self.reports();
+        assert!(reports.iter().all(|report| report.pending.is_empty() && report.error.is_none()), "{reports:?}");
+    }
+
+    fn reports(&self) -> Vec<PastReport> {
+        let groups = self.manager().groups();
+        groups.iter().flat_map(|group| &group.rules).filter_map(Rule::past_report).collect()
+    }
+
+    fn ask(&self, text: &str, time_ms: i64) -> BTreeMap<String, String> {
+        let query = InstantQuery { may_cache: false, ..InstantQuery::new(text, time_ms) };
+        let text = |labels: &model::Labels| {
+            let own = labels.iter().filter(|(name, _)| !["__name__", "origin"].contains(name));
+            own.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+        };
+        match self.db().instant("default", &query).unwrap().value {
+            ResultValue::Vector(found) => {
+                found.iter().map(|sample| (text(&sample.labels), sample.value.to_string())).collect()
+            }
+            ResultValue::Scalar { value, .. } => BTreeMap::from([(String::new(), value.to_string())]),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Every result since the rules ran is what the expression gives now.
+    fn check(&self) {
+        for group in self.manager().groups() {
+            for rule in &group.rules {
+                self.check_rule(&group, rule);
+            }
+        }
+    }
+
+    fn check_rule(&self, group: &Group, rule: &Rule) {
+        let RuleKind::Record(name) = &rule.config.kind else { panic!("a recording rule") };
+        let Some(mut time_ms) = group.last().time_ms else { return };
+        while time_ms > self.begun_ms {
+            if self.outages_ms.iter().any(|(start_ms, end_ms)| (*start_ms..=*end_ms).contains(&time_ms)) {
+                time_ms -= group.interval_ms();
+                continue;
+            }
+            let expected = self.ask(&rule.config.expr, time_ms);
+            assert_eq!(
+                self.ask(name, time_ms),
+                expected,
+                "{name} at {time_ms}, {} before now",
+                self.db().now_ns() / 1_000_000 - time_ms
+            );
+            time_ms -= group.interval_ms();
+        }
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let row = |ago: std::ops::Range<i64>| (0u8..3, 0u8..3, ago, any::<u8>().prop_map(|value| value % 60));
+    prop_oneof![
+        4 => prop::collection::vec(row(-5..5), 1..6).prop_map(Step::Write),
+        5 => prop::collection::vec(row(0..25 * MINUTE_S), 1..6).prop_map(Step::Write),
+        5 => (1..200i64).prop_map(Step::Advance),
+        2 => Just(Step::Settle),
+        1 => Just(Step::Reload),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Crash),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn results_are_what_the_expressions_give(steps in prop::collection::vec(step(), 1..16)) {
+        let mut world = World::new(RULES);
+        for step in &steps {
+            world.apply(step);
+            if matches!(step, Step::Settle) {
+                world.check();
+            }
+        }
+        world.settle();
+        world.check();
+        drop(world.stop());
+    }
+}
+
+#[test]
+fn what_was_not_there_when_a_rule_was_evaluated_counts_and_ends() {
+    let mut world = World::new(RULES);
+    for _ in 0..10 {
+        world.write(&[(0, 0, 0, 10)]);
+        world.network.run_ms(60_000);
+    }
+    // Rows in time cost nothing, but for the rule that looks ahead: the second one.
+    let evaluated: Vec<bool> = world.reports().iter().map(|report| report.counts.evaluations > 0).collect();
+    assert_eq!(evaluated, [false, true, false, false, false, false], "{:?}", world.reports());
+    // A job that was there for a moment, four minutes ago.
+    world.write(&[(1, 0, 240, 50)]);
+    world.settle();
+    world.check();
+    let now_ms = world.db().now_ns() / 1_000_000;
+    let sum = "count_over_time(job:load:sum{job=\"j1\"}[20m])";
+    let count: f64 = world.ask(sum, now_ms)["job=j1"].parse().unwrap();
+    assert!((4.0..=6.0).contains(&count), "as long as a sample counts: {count}");
+    assert!(world.ask("job:load:high", now_ms - 180_000).contains_key("job=j1"));
+    world.network.run_ms(180_000);
+    world.check();
+    let now_ms = world.db().now_ns() / 1_000_000;
+    assert!(!world.ask("job:load:sum", now_ms).contains_key("job=j1"), "it has ended");
+    drop(world.stop());
+}
+
+#[test]
+fn rows_from_before_a_rule_give_its_results_there() {
+    let mut world = World::new(RULES);
+    world.write(&[(0, 0, 86_400, 7), (0, 1, 86_400 - 30, 8)]);
+    world.settle();
+    let day_ago_ms = world.db().now_ns() / 1_000_000 - 86_400_000;
+    let counted = world.ask("sum(count_over_time(job:load:sum[1h]))", day_ago_ms + 1_800_000);
+    let count: f64 = counted[""].parse().unwrap();
+    assert!((5.0..=6.0).contains(&count), "five minutes and a half: {count}");
+    drop(world.stop());
+}
+
+#[test]
+fn of_what_retention_has_taken_nothing_is_computed_again() {
+    let mut world = World::new(RULES);
+    let day_ns = 86_400 * SECOND_NS;
+    let policy = DatabasePolicy { retention_ns: day_ns, ..world.db().policy("default").unwrap_or_default() };
+    world.db().set_policy("default", &policy).unwrap();
+    // Its first minutes reach over the edge.
+    world.write(&[(0, 0, 86_400 - 120, 7)]);
+    world.settle();
+    let refused: u64 = world.reports().iter().map(|report| report.counts.refused).sum();
+    assert!(refused > 0, "{:?}", world.reports());
+    drop(world.stop());
+}
+
+#[test]
+fn nothing_is_kept_of_rules_that_are_not_selected_any_more() {
+    let mut world = World::new(RULES);
+    world.network.run_ms(10_000);
+    let cursors =
+        |world: &World| world.db().log_cursors().iter().filter(|cursor| cursor.name == "rules:default").count();
+    assert_eq!(cursors(&world), 1);
+    let groups = parse(Path::new("/r.yml"), RULES, &ReadOptions::default()).unwrap().groups;
+    let config = config::parse(Path::new("/p.yml"), "global: {evaluation_interval: 1m}", &|_| None).unwrap();
+    world.manager().apply(&config.config, groups);
+    world.network.run_ms(3_000);
+    assert_eq!((cursors(&world), world.db().documents("materialized-rules").len()), (0, 0));
+    drop(world.stop());
+}

@@ -1,0 +1,69 @@
+//! What the server tells of materialised views.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::Running;
+
+/// The only view of a database, once it is right.
+fn only_view(server: &Running, query: &str) -> Value {
+    let begun = Instant::now();
+    loop {
+        let answer = server.get(&format!("/api/v1/views{query}"));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        let views = body["data"]["views"].as_array().unwrap();
+        if let [view] = views.as_slice()
+            && view["state"] == "valid"
+            && view["refreshes"] != 0
+        {
+            return view.clone();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{body}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn views_are_listed_with_what_they_hold_and_cost() {
+    let server = Running::start();
+    let lines = [10, 20, 7210, 7220].map(|at_s| format!("t,h=h{} v={at_s} {at_s}000000000", at_s % 20));
+    server.write(&lines.join("\n"));
+    let made =
+        "CREATE MATERIALIZED VIEW t_hour AS SELECT time_bucket('1 hour', time) AS b, max(v) AS high FROM t GROUP BY b";
+    assert_eq!(server.post("/sql", made).status, 200);
+    let view = only_view(&server, "?db=default");
+    for (name, expected) in
+        [("name", "t_hour"), ("database", "default"), ("source", "t"), ("target", "t_hour"), ("dialect", "sql")]
+    {
+        assert_eq!(view[name], expected, "{view}");
+    }
+    assert_eq!((&view["rows_written"], &view["rows"]), (&2.into(), &Value::Null), "{view}");
+    assert!(view["cpu_s"].as_f64().unwrap() > 0.0 && view["elapsed_s"].as_f64().unwrap() > 0.0, "{view}");
+    assert_eq!(only_view(&server, "?rows=1")["rows"], 2);
+    assert_eq!(server.get("/api/v1/views?rows=many").status, 400);
+}
+
+#[test]
+fn a_view_that_is_not_needed_says_so() {
+    let server = Running::start();
+    server.write("t,h=a,room=x v=1,name=\"one\" 10000000000\nt,h=b,room=x v=2,name=\"two\" 20000000000");
+    let by_all = "h, room, max(v) AS high, avg(v) AS mean FROM t GROUP BY b, h, room";
+    for (name, query, is_needed) in [
+        ("all_labels", by_all, false),
+        ("fewer_labels", "h, max(v) AS high FROM t GROUP BY b, h", true),
+        ("some_rows", "h, room, max(v) AS high FROM t WHERE v > 1 GROUP BY b, h, room", true),
+        ("some_series", "h, room, max(v) AS high FROM t WHERE h = 'a' GROUP BY b, h, room", false),
+        ("quantiles", "h, room, quantile(v, 0.5) AS middle FROM t GROUP BY b, h, room", true),
+        ("texts", "h, room, last(name) AS last_name FROM t GROUP BY b, h, room", true),
+    ] {
+        let made = format!("CREATE MATERIALIZED VIEW {name} AS SELECT time_bucket('1 hour', time) AS b, {query}");
+        let answer = server.post("/sql", made);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        let warning = body["warnings"][0].as_str();
+        assert_eq!(warning.is_none(), is_needed, "{name}: {body}");
+        assert!(warning.is_none_or(|said| said.contains("the view is not needed") && said.contains(name)), "{body}");
+    }
+}
