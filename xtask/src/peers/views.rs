@@ -108,7 +108,8 @@ struct Compared {
 
 fn compare(view: &Windows, source: &Windows) -> Compared {
     let is_right = |(key, (count, sum)): &(&(String, String), &(f64, f64))| {
-        view.get(*key).is_some_and(|(found, total)| found == count && (total - sum).abs() < 1e-6 * sum.abs().max(1.0))
+        let is_close = |found: f64, expected: f64| (found - expected).abs() < 1e-6 * expected.abs().max(1.0);
+        view.get(*key).is_some_and(|(found, total)| is_close(*found, *count) && is_close(*total, *sum))
     };
     Compared { windows: source.len(), right: source.iter().filter(is_right).count() }
 }

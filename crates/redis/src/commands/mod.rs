@@ -325,7 +325,9 @@ impl Executor<'_> {
     fn queue(&mut self, spec: &'static Spec, arguments: Arguments<'_>) -> Result<(), CommandError> {
         // A transaction has the lock of one database.
         if spec.name == "SELECT" {
-            return Err(CommandError::other("ERR SELECT is not taken inside MULTI: choose the database before it".to_owned()));
+            return Err(CommandError::other(
+                "ERR SELECT is not taken inside MULTI: choose the database before it".to_owned(),
+            ));
         }
         let bytes_max = self.service.limits.transaction_bytes_max;
         let queued = Queued::new(spec, arguments);
