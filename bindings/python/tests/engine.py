@@ -233,8 +233,8 @@ def keeps_epochs(db):
     assert values == [3, None, None, 9]
     assert statuses == ["value", "missing", "undefined", "value"]
     assert db.epochs("a.it", start=at(begin + minute), end=at(begin + minute), database="dns") == ([begin + minute], [None], ["missing"])
-    assert db.epoch(at(begin + 7), database="dns") == (begin, {"a.it": 3, "b.it": 5})
-    assert db.epoch(at(begin + minute), database="dns") == (begin + minute, {"b.it": 6, "c.it": 1, "a.it": None})
+    assert db.epoch(at(begin + 7), database="dns") == (begin, {"a.it": 3, "b.it": 5, "d.it": 8})
+    assert db.epoch(at(begin + minute), database="dns") == (begin + minute, {"b.it": 6, "c.it": 1, "a.it": None, "d.it": None})
     raises("invalid", "is not regular", lambda: db.epoch(at(begin), database="default"))
     first, second = db.validity("a.*", database="dns")
     assert (first["name"], first["from_ns"], first["to_ns"]) == ("a.it", begin, begin + 2 * minute)
