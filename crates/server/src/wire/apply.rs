@@ -49,20 +49,20 @@ pub(super) struct Applier<'a> {
     cells: Vec<u64>,
     /// Those of the batch at hand, so far.
     histograms_bytes: usize,
-    /// Samples of batches since this was taken.
-    samples: u64,
+    /// Samples of batches by database since this was taken.
+    written: Vec<(String, u64)>,
 }
 
 impl<'a> Applier<'a> {
     /// A batch with a row further ahead of the clock than `ahead_ms_max` is refused.
     pub(super) fn new(db: &'a Db, producer: u64, ahead_ms_max: u64) -> Self {
         let (layouts, rows, cells) = (Vec::new(), Rows::default(), Vec::new());
-        Self { db, producer, ahead_ms_max, layouts, rows, cells, histograms_bytes: 0, samples: 0 }
+        Self { db, producer, ahead_ms_max, layouts, rows, cells, histograms_bytes: 0, written: Vec::new() }
     }
 
-    /// Samples that were read since this was asked last.
-    pub(super) fn take_samples(&mut self) -> u64 {
-        std::mem::take(&mut self.samples)
+    /// Samples by database that were read since this was asked last.
+    pub(super) fn take_written(&mut self) -> Vec<(String, u64)> {
+        std::mem::take(&mut self.written)
     }
 
     fn check_ahead(&self, timestamps_ns: &[i64]) -> Result<(), ApplyError> {
@@ -89,6 +89,7 @@ impl<'a> Applier<'a> {
         for block in batch.blocks() {
             self.push_block(&mut appender, &block?)?;
         }
+        self.written.extend(appender.cells_by_database());
         let sent = (self.producer != 0).then_some(Sent { producer: self.producer, sequence: batch.sequence });
         Ok(appender.append(sent)?)
     }
@@ -97,7 +98,6 @@ impl<'a> Applier<'a> {
         let mut rows = std::mem::take(&mut self.rows);
         for stretch in block.stretches() {
             block.read(stretch, &mut rows)?;
-            self.samples += rows.cells.len() as u64;
             self.check_ahead(&rows.timestamps_ns)?;
             self.move_histograms(block, &mut rows)?;
             if rows.present.is_empty() {

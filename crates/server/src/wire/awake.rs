@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use access::grant::Right;
-use access::rate::Counted;
 use access::scope::Scope;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -17,6 +16,7 @@ use super::commit::Notice;
 use super::data::{NEEDS_WRITE, Parked, Session, stopping, tell};
 use super::socket::{self, End};
 use super::turn::{self, Job, Work};
+use super::written::{MessageCounts, Written};
 use super::{PERMIT_BYTES, Planes};
 use crate::listen::socket::Socket;
 use crate::sign_in::Client;
@@ -45,8 +45,8 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
     let (used, buffers) = mpsc::channel(JOBS_MAX);
     let (acks, to_tell) = mpsc::unbounded_channel();
     let (producer, last_sequence) = (session.producer, session.last_sequence);
-    let samples = Arc::new(AtomicU64::new(0));
-    let work = Work { jobs: to_apply, used, acks, producer, last_sequence, samples: samples.clone() };
+    let written_samples = Arc::new(Written::default());
+    let work = Work { jobs: to_apply, used, acks, producer, last_sequence, written: written_samples.clone() };
     let mut writing = tokio::spawn(write(to, to_tell, credit.clone(), patience));
     let client = session.client;
     let mut reader = Reader {
@@ -58,7 +58,8 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
         jobs,
         buffers,
         has_rested: true,
-        samples: samples.clone(),
+        written: written_samples.clone(),
+        counts: MessageCounts::default(),
     };
     let reading = async {
         let (is_silent, written) = tokio::select! {
@@ -69,7 +70,7 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
         (is_silent, written, from, received)
     };
     let ((is_silent, written, from, received), applied) = tokio::join!(reading, turn::apply_all(planes, work));
-    owe_rest(planes, &client, &samples);
+    owe_rest(planes, &client, &written_samples);
     let written = match written {
         Some(written) => written,
         None => writing.await,
@@ -90,13 +91,10 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
 }
 
 /// Counts the samples of the last messages, after which none came that would have waited for them.
-fn owe_rest(planes: &Planes, client: &Client, samples: &AtomicU64) {
-    let (state, samples) = (&planes.state, samples.swap(0, Ordering::Relaxed));
-    if samples == 0 {
-        return;
-    }
+fn owe_rest(planes: &Planes, client: &Client, written: &Written) {
+    let state = &planes.state;
     if let Some(scope) = state.sign_in.scope_now(client, state.db.now_ns()) {
-        state.owe_samples(&scope, &state.own_tenant(), samples);
+        written.owe(state, &scope);
     }
 }
 
@@ -122,7 +120,8 @@ struct Reader<'a> {
     /// No thread waits for the next message.
     has_rested: bool,
     /// Samples of messages that were applied and are not counted yet.
-    samples: Arc<AtomicU64>,
+    written: Arc<Written>,
+    counts: MessageCounts,
 }
 
 impl Reader<'_> {
@@ -182,16 +181,13 @@ impl Reader<'_> {
         Ok(Some(Job::Message { buffer, memory, scope }))
     }
 
-    /// Holds the client back for as long as its account's limits say. What a message holds is known when it is applied: its samples are counted
-    /// before the next one.
+    /// Holds the client back for as long as the limits of its account and of the databases that it writes say.
     async fn wait_for_limits(&mut self, scope: &Scope, bytes: usize) {
-        let samples = self.samples.swap(0, Ordering::Relaxed);
-        for counted in [(Counted::Requests, 1), (Counted::Bytes, bytes as u64), (Counted::Samples, samples)] {
-            let state = self.planes.state.clone();
-            while let Err(error) = state.take(scope, &state.own_tenant(), counted) {
-                self.rest().await;
-                sleep(error.retry_after.unwrap_or_default().clamp(LIMIT_PAUSE_MIN, LIMIT_PAUSE_MAX)).await;
-            }
+        let state = self.planes.state.clone();
+        self.counts.begin(&state, scope, (&self.written, bytes));
+        while let Err(error) = self.counts.take(&state, scope) {
+            self.rest().await;
+            sleep(error.retry_after.unwrap_or_default().clamp(LIMIT_PAUSE_MIN, LIMIT_PAUSE_MAX)).await;
         }
     }
 

@@ -12,6 +12,7 @@
 //! * [`control`]: registering · [`data`]: a connection of the data plane · [`awake`]: one that is not silent
 //! * [`turn`]: its turns on one of few threads · [`apply`]: a batch into the database
 //! * [`commit`]: making durable what many connections appended · [`socket`]: frames within limits of size and time
+//! * [`written`]: what is counted of messages
 
 mod apply;
 mod awake;
@@ -20,6 +21,7 @@ mod control;
 mod data;
 mod socket;
 mod turn;
+mod written;
 
 use std::sync::Arc;
 use std::time::Duration;

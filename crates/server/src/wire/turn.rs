@@ -2,7 +2,7 @@
 //! or until it has had its turn and others wait, who get theirs in the order in which they came.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use access::scope::Scope;
 use tokio::sync::mpsc::{self, UnboundedSender};
@@ -13,6 +13,7 @@ use wire::frame::{HEADER_BYTES, MessageBuffer};
 use super::Planes;
 use super::apply::{Applier, ApplyError};
 use super::commit::{Applied, Notice};
+use super::written::Written;
 
 /// Bytes of messages that a connection has applied in a turn, if others wait for theirs.
 const TURN_BYTES: usize = 4 << 20;
@@ -92,7 +93,7 @@ pub(super) struct Work {
     pub(super) producer: u64,
     pub(super) last_sequence: Option<u64>,
     /// Samples that were applied and that the reader has not counted yet.
-    pub(super) samples: Arc<AtomicU64>,
+    pub(super) written: Arc<Written>,
 }
 
 /// Applies messages in order until there are no more; then the number of the last. `None` if the connection ends.
@@ -137,7 +138,7 @@ impl Work {
                 }
             };
             let outcome = apply((&mut applier, &scope), &buffer, &mut self.last_sequence, discards);
-            self.samples.fetch_add(applier.take_samples(), Ordering::Relaxed);
+            self.written.add(applier.take_written());
             let (reason, message) = match outcome {
                 Ok((record, notice)) => {
                     self.tell(planes, record, notice);

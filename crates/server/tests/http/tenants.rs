@@ -217,3 +217,50 @@ fn a_tenant_with_all_slots_leaves_one_to_the_others() {
     }
     flood.clear();
 }
+
+/// A batch of the binary protocol is counted for the databases of its tokens; one over a limit is held back until there is room.
+#[test]
+fn limits_of_a_database_hold_for_the_binary_protocol() {
+    let server = start(|_| {});
+    // Ten seconds' worth may come at once.
+    limit(&server, "a", r#"{"samples_per_s":1000}"#);
+    let mut client = client::Client::connect(client::Options {
+        control: server.at("--control"),
+        ingest: server.at("--ingest"),
+        ..client::Options::default()
+    })
+    .unwrap();
+    let labels = || model::Labels::from_pairs([("host", "a")]).unwrap();
+    let tokens = client.register_series("a", &[("up", labels())]).unwrap();
+    let until = |wanted: &dyn Fn(&str) -> bool| {
+        let started = Instant::now();
+        while !server.get("/metrics").body.lines().any(wanted) {
+            assert!(started.elapsed() < Duration::from_secs(30), "{}", server.get("/metrics").body);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for batch in 0..4 {
+                let timestamps_ns: Vec<i64> = (0..9_000).map(|row| (batch * 9_000 + row) * 1_000_000).collect();
+                let (tokens, values) = (vec![tokens[0]; 9_000], vec![1.0; 9_000]);
+                let columns = [(client::Values::F64(&values), [].as_slice())];
+                let block = client::Outgoing {
+                    measurement: 0,
+                    slots: &[],
+                    tokens: &tokens,
+                    timestamps_ns: &timestamps_ns,
+                    columns: &columns,
+                };
+                client.send(&[block]).unwrap();
+                assert_eq!(client.flush().unwrap(), []);
+            }
+            drop(client);
+        });
+        until(&|line| {
+            let refused = line.strip_prefix("thalweg_database_refused_total{database=\"a\"} ");
+            refused.is_some_and(|refused| refused != "0")
+        });
+        limit(&server, "a", "{}");
+    });
+    until(&|line| line == "thalweg_database_samples_total{database=\"a\"} 36001");
+}

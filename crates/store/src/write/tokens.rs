@@ -6,6 +6,7 @@
 use codec::COLUMN_VALUES_MAX;
 use index::{DatabaseId, GroupId, MeasurementId, Slot};
 use model::{Field, GroupIdentity, Labels, NativeHistogram, Span, VALUE_FIELD, ValueType};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -256,6 +257,7 @@ impl Store {
             stale: Vec::new(),
             may_write: None,
             allowed: Vec::new(),
+            counted: Vec::new(),
         }
     }
 
@@ -342,6 +344,8 @@ pub struct Appender<'a> {
     may_write: Option<DatabaseCheck<'a>>,
     /// Databases that passed it.
     allowed: Vec<DatabaseId>,
+    /// Cells of measurements, in order of arrival.
+    counted: Vec<(MeasurementId, u64)>,
 }
 
 /// Says by a database's name whether its rows may be written.
@@ -364,6 +368,27 @@ impl<'a> Appender<'a> {
             }
             _ => Err(never_given(token)),
         }
+    }
+
+    fn count(&mut self, measurement: MeasurementId, cells: u64) {
+        match self.counted.last_mut() {
+            Some((last, counted)) if *last == measurement => *counted += cells,
+            _ => self.counted.push((measurement, cells)),
+        }
+    }
+
+    /// Cells of rows whose tokens came from anywhere, by the names of their databases.
+    pub fn cells_by_database(&self) -> BTreeMap<String, u64> {
+        let state = self.store.catalog.read();
+        let mut cells: BTreeMap<String, u64> = BTreeMap::new();
+        for (measurement, counted) in &self.counted {
+            let Some((_, name)) = state.catalog.database_of(*measurement) else { continue };
+            match cells.get_mut(name) {
+                Some(known) => *known += counted,
+                None => drop(cells.insert(name.to_owned(), *counted)),
+            }
+        }
+        cells
     }
 
     /// Adds a sample of a lone series.
@@ -441,6 +466,7 @@ impl<'a> Appender<'a> {
         let mut measurements = std::mem::take(&mut self.measurements);
         self.store.measurements_of(tokens, &mut measurements)?;
         self.check_database(tokens.first().copied().unwrap_or_default(), layout.measurement)?;
+        self.count(layout.measurement, cells.len() as u64);
         let has_texts = layout.columns.iter().any(|(_, kind)| kind.is_elsewhere());
         let mut moved = Vec::new();
         let rows = tokens.iter().zip(timestamps_ns).zip(&measurements).zip(cells.chunks_exact(width));
@@ -481,6 +507,7 @@ impl<'a> Appender<'a> {
                 self.store.group_layout(*measurement, &[target.slot], &[ValueType::F64])?;
                 checked = Some((*measurement, target.slot));
             }
+            self.count(*measurement, 1);
             self.push(target, &[(target.slot, ValueType::F64)], None, *timestamp_ns, std::slice::from_ref(value))?;
         }
         self.measurements = measurements;
