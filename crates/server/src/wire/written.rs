@@ -7,7 +7,7 @@ use access::rate::Counted;
 use access::scope::Scope;
 
 use crate::error::ApiError;
-use crate::scheduler::Tenant;
+use crate::scheduler::tenants::Tenant;
 use crate::sign_in::lock;
 use crate::state::State;
 
