@@ -1,4 +1,4 @@
-//! Views of plain SQL: they are their queries, whoever reads them, after a restart, a crash and in a backup.
+//! A view of plain SQL gives what its query gives: to every reader who may read it, after a restart and a crash, and from a backup.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod scratch;

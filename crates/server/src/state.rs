@@ -185,9 +185,9 @@ impl State {
         self.tenants.take(Asker { scope, tenant }, counted, amount, self.db.now_ns())
     }
 
-    /// Counts samples that a sender wrote already.
-    pub(crate) fn owe_samples(&self, scope: &Scope, tenant: &Tenant, samples: u64) {
-        self.tenants.owe(Asker { scope, tenant }, Counted::Samples, samples, self.db.now_ns());
+    /// Counts what a sender did already.
+    pub(crate) fn owe(&self, scope: &Scope, tenant: &Tenant, (counted, amount): (Counted, u64)) {
+        self.tenants.owe(Asker { scope, tenant }, counted, amount, self.db.now_ns());
     }
 
     /// Lets new series of a sender in, or says why not.

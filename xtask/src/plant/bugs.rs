@@ -16,7 +16,7 @@ pub struct Bug {
 }
 
 /// All of them.
-pub const BUGS: [Bug; 20] = [
+pub const BUGS: [Bug; 21] = [
     Bug {
         name: "lost-sync",
         file: "crates/store/src/compaction/merge/outputs.rs",
@@ -157,5 +157,12 @@ pub const BUGS: [Bug; 20] = [
         find: "*is_lost = sequences.1 > in_parts_through;",
         replace: "*is_lost = sequences.1 > in_parts_through + 1;",
         breaks: "damage to acknowledged records is no torn tail",
+    },
+    Bug {
+        name: "epochs-end-unnoticed",
+        file: "crates/store/src/part/epochs/open.rs",
+        find: "(found < reached).then(",
+        replace: "(found < reached / 2).then(",
+        breaks: "what was acknowledged and is gone from the end of a file of epochs is a loss",
     },
 ];

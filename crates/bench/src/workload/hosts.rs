@@ -201,6 +201,11 @@ const MEASUREMENTS: [Measurement; 9] = [
     },
 ];
 
+/// The fields of `cpu`.
+pub(crate) fn cpu_fields() -> impl Iterator<Item = &'static str> {
+    MEASUREMENTS.iter().take(1).flat_map(|cpu| cpu.fields.iter().map(|(name, _)| *name))
+}
+
 /// A measurement of a host: its spelled-out key and the fields' values.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {

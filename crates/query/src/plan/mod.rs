@@ -235,7 +235,7 @@ impl PartColumns {
         [&self.count, &self.sum, &self.squares]
     }
 
-    /// What they are called together.
+    /// One name for the three columns, as s-expressions have them.
     pub(crate) fn name(&self) -> String {
         let [count, sum, squares] = self.names();
         format!("({count:?} {sum:?} {squares:?})")

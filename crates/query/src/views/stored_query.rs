@@ -118,8 +118,8 @@ mod tests {
         assert_eq!(names(&open), ["team"], "of one who may do everything");
         drop(narrowed);
         assert!(open.scope().is_server_admin);
-        let nobody = Budget::new(1).for_scope(Arc::new(scope));
-        let _narrowed = view(vec![matcher("team")]).narrow(&nobody);
-        assert!(!nobody.scope().may(Right::Read, "d"), "what the maker may read is not the reader's");
+        let restricted = Budget::new(1).for_scope(Arc::new(scope));
+        let _narrowed = view(vec![matcher("team")]).narrow(&restricted);
+        assert!(!restricted.scope().may(Right::Read, "d"), "what the maker may read is not the reader's");
     }
 }

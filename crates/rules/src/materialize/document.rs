@@ -1,4 +1,4 @@
-//! What is to be done again, as a document of the manifest; `docs/formats/materialized-rules.md` describes it.
+//! The time ranges whose results are pending, as a document of the manifest; `docs/formats/materialized-rules.md` describes it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is known of a rule's evaluations, and which of its results are to be computed again.
+//! The evaluations of a rule so far: the log position that each one saw, and the results that later rows make pending.
 
 use std::collections::VecDeque;
 

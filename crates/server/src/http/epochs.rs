@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use access::rate::Counted;
 use axum::extract::{Request, State as From};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -51,7 +52,7 @@ fn write_now(state: &State, mut parts: RequestParts) -> Result<EpochWritten, Api
     let (scope, tenant) = (&parts.caller.scope, &parts.tenant);
     let gate = |count| state.take_new_series(scope, tenant, count);
     let written = state.db.write_epoch_gated(&database, &batch, Some(&gate))?;
-    state.owe_samples(scope, tenant, written.written);
+    state.owe(scope, tenant, (Counted::Samples, written.written));
     Ok(written)
 }
 

@@ -1,5 +1,7 @@
 //! A batch into the database: its columns are read in place, turned into rows, and appended by token.
 
+use std::collections::BTreeMap;
+
 use access::grant::Right;
 use access::scope::Scope;
 use db::{Appended, Appender, Db, GroupLayout, Sent, StoreError};
@@ -7,6 +9,9 @@ use model::{NativeHistogram, ValueType};
 use wire::WireError;
 use wire::data::Batch;
 use wire::rows::{Block, Rows, Run};
+
+use super::written::check_owing;
+use crate::state::State;
 
 /// Layouts that a connection remembers.
 const LAYOUTS_MAX: usize = 64;
@@ -41,6 +46,7 @@ impl From<StoreError> for ApplyError {
 
 /// Applies one connection's batches; keeps its memory from one to the next.
 pub(super) struct Applier<'a> {
+    state: &'a State,
     db: &'a Db,
     producer: u64,
     ahead_ms_max: u64,
@@ -49,20 +55,39 @@ pub(super) struct Applier<'a> {
     cells: Vec<u64>,
     /// Those of the batch at hand, so far.
     histograms_bytes: usize,
-    /// Samples of batches by database since this was taken.
-    written: Vec<(String, u64)>,
+    /// Samples by database of the last batch.
+    written: BTreeMap<String, u64>,
+    checks_limits: bool,
 }
 
 impl<'a> Applier<'a> {
     /// A batch with a row further ahead of the clock than `ahead_ms_max` is refused.
-    pub(super) fn new(db: &'a Db, producer: u64, ahead_ms_max: u64) -> Self {
+    pub(super) fn new(state: &'a State, producer: u64, ahead_ms_max: u64) -> Self {
         let (layouts, rows, cells) = (Vec::new(), Rows::default(), Vec::new());
-        Self { db, producer, ahead_ms_max, layouts, rows, cells, histograms_bytes: 0, written: Vec::new() }
+        let (db, written) = (&*state.db, BTreeMap::new());
+        let histograms_bytes = 0;
+        Self {
+            state,
+            db,
+            producer,
+            ahead_ms_max,
+            layouts,
+            rows,
+            cells,
+            histograms_bytes,
+            written,
+            checks_limits: false,
+        }
     }
 
-    /// Samples by database that were read since this was asked last.
-    pub(super) fn take_written(&mut self) -> Vec<(String, u64)> {
+    /// Samples by database that were read of the last batch, also of one that was refused.
+    pub(super) fn take_written(&mut self) -> BTreeMap<String, u64> {
         std::mem::take(&mut self.written)
+    }
+
+    /// Whether batches of databases that owe something are refused.
+    pub(super) const fn checks_limits(&mut self, checks_limits: bool) {
+        self.checks_limits = checks_limits;
     }
 
     fn check_ahead(&self, timestamps_ns: &[i64]) -> Result<(), ApplyError> {
@@ -86,12 +111,23 @@ impl<'a> Applier<'a> {
         if !scope.may_everywhere(Right::Write) {
             appender.restrict(&may_write);
         }
-        for block in batch.blocks() {
-            self.push_block(&mut appender, &block?)?;
+        let pushed = self.push_blocks(&mut appender, batch);
+        // What was read of a batch that is refused took time, too.
+        self.written = appender.cells_by_database();
+        pushed?;
+        if self.checks_limits
+            && let Err(error) = check_owing(self.state, scope, self.written.keys())
+        {
+            // It will be sent again: what was not written adds nothing to what is owed.
+            self.written.clear();
+            return Err(ApplyError::Unavailable(error.message));
         }
-        self.written.extend(appender.cells_by_database());
         let sent = (self.producer != 0).then_some(Sent { producer: self.producer, sequence: batch.sequence });
         Ok(appender.append(sent)?)
+    }
+
+    fn push_blocks(&mut self, appender: &mut Appender<'_>, batch: &Batch<'_>) -> Result<(), ApplyError> {
+        batch.blocks().try_for_each(|block| self.push_block(appender, &block?))
     }
 
     fn push_block(&mut self, appender: &mut Appender<'_>, block: &Block<'_>) -> Result<(), ApplyError> {

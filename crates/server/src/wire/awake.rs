@@ -16,7 +16,7 @@ use super::commit::Notice;
 use super::data::{NEEDS_WRITE, Parked, Session, stopping, tell};
 use super::socket::{self, End};
 use super::turn::{self, Job, Work};
-use super::written::{MessageCounts, Written};
+use super::written::{Written, check_owing};
 use super::{PERMIT_BYTES, Planes};
 use crate::listen::socket::Socket;
 use crate::sign_in::Client;
@@ -32,6 +32,9 @@ const ACKS_MAX: usize = 256;
 const LIMIT_PAUSE_MIN: Duration = Duration::from_millis(10);
 const LIMIT_PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// How long it waits in all; then its connection ends, which may have no client any more.
+const LIMIT_WAIT_MAX: Duration = Duration::from_mins(5);
+
 /// Bytes of frames that the client may have sent since its greeting.
 type Credit = Arc<AtomicU64>;
 
@@ -45,8 +48,8 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
     let (used, buffers) = mpsc::channel(JOBS_MAX);
     let (acks, to_tell) = mpsc::unbounded_channel();
     let (producer, last_sequence) = (session.producer, session.last_sequence);
-    let written_samples = Arc::new(Written::default());
-    let work = Work { jobs: to_apply, used, acks, producer, last_sequence, written: written_samples.clone() };
+    let last_written = Arc::new(Written::new(session.databases));
+    let work = Work { jobs: to_apply, used, acks, producer, last_sequence, written: last_written.clone() };
     let mut writing = tokio::spawn(write(to, to_tell, credit.clone(), patience));
     let client = session.client;
     let mut reader = Reader {
@@ -58,8 +61,7 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
         jobs,
         buffers,
         has_rested: true,
-        written: written_samples.clone(),
-        counts: MessageCounts::default(),
+        written: last_written.clone(),
     };
     let reading = async {
         let (is_silent, written) = tokio::select! {
@@ -70,14 +72,15 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
         (is_silent, written, from, received)
     };
     let ((is_silent, written, from, received), applied) = tokio::join!(reading, turn::apply_all(planes, work));
-    owe_rest(planes, &client, &written_samples);
     let written = match written {
         Some(written) => written,
         None => writing.await,
     };
     match (written.ok().flatten(), applied) {
         (Some(to), Some(last_sequence)) if is_silent => {
-            let session = Session { client, producer, credit: credit.load(Ordering::Acquire), received, last_sequence };
+            let credit = credit.load(Ordering::Acquire);
+            let databases = last_written.databases();
+            let session = Session { client, producer, credit, received, last_sequence, databases };
             Some(Parked { stream: from.unsplit(to), session })
         }
         (to, _) => {
@@ -87,14 +90,6 @@ pub(super) async fn serve(planes: &Arc<Planes>, parked: Parked) -> Option<Parked
             socket::linger(from).await;
             None
         }
-    }
-}
-
-/// Counts the samples of the last messages, after which none came that would have waited for them.
-fn owe_rest(planes: &Planes, client: &Client, written: &Written) {
-    let state = &planes.state;
-    if let Some(scope) = state.sign_in.scope_now(client, state.db.now_ns()) {
-        written.owe(state, &scope);
     }
 }
 
@@ -119,9 +114,8 @@ struct Reader<'a> {
     buffers: mpsc::Receiver<MessageBuffer>,
     /// No thread waits for the next message.
     has_rested: bool,
-    /// Samples of messages that were applied and are not counted yet.
+    /// The databases whose limits the next message waits for.
     written: Arc<Written>,
-    counts: MessageCounts,
 }
 
 impl Reader<'_> {
@@ -166,7 +160,7 @@ impl Reader<'_> {
         // Rights end with their account, also on connections that are open.
         let scope = sign_in.scope_now(self.client, db.now_ns()).filter(|scope| scope.may_anywhere(Right::Write));
         let Some(scope) = scope else { return Err(Some((Reason::Malformed, NEEDS_WRITE.to_owned()))) };
-        self.wait_for_limits(&scope, bytes).await;
+        self.wait_for_limits(&scope).await?;
         let permits = bytes.div_ceil(PERMIT_BYTES) as u32;
         let memory = match self.planes.memory.clone().try_acquire_many_owned(permits) {
             Ok(memory) => memory,
@@ -181,14 +175,17 @@ impl Reader<'_> {
         Ok(Some(Job::Message { buffer, memory, scope }))
     }
 
-    /// Holds the client back for as long as the limits of its account and of the databases that it writes say.
-    async fn wait_for_limits(&mut self, scope: &Scope, bytes: usize) {
-        let state = self.planes.state.clone();
-        self.counts.begin(&state, scope, (&self.written, bytes));
-        while let Err(error) = self.counts.take(&state, scope) {
+    /// Holds the client back until its account, and the databases that its last message wrote, owe nothing.
+    async fn wait_for_limits(&mut self, scope: &Scope) -> Result<(), Ended> {
+        let (state, begun) = (self.planes.state.clone(), sleep(Duration::ZERO).deadline());
+        while let Err(error) = check_owing(&state, scope, &self.written.databases()) {
+            if begun.elapsed() > LIMIT_WAIT_MAX {
+                return Err(Some((Reason::Unavailable, error.message)));
+            }
             self.rest().await;
             sleep(error.retry_after.unwrap_or_default().clamp(LIMIT_PAUSE_MIN, LIMIT_PAUSE_MAX)).await;
         }
+        Ok(())
     }
 
     /// The next frame's header; `None` if nothing of it comes for a while.

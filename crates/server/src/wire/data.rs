@@ -31,6 +31,8 @@ pub(super) struct Session {
     pub(super) received: u64,
     /// The number of its last batch on this connection.
     pub(super) last_sequence: Option<u64>,
+    /// The databases that its last batch wrote.
+    pub(super) databases: Vec<String>,
 }
 
 /// A connection without a reader: no thread, no buffer, nothing under way.
@@ -55,7 +57,7 @@ pub(super) async fn serve(planes: &Arc<Planes>, mut stream: Socket, peer: Peer) 
         Err(Some(refused)) => return Box::pin(refuse(planes, stream, refused)).await,
     };
     let credit = planes.settings().in_flight_bytes_max as u64;
-    let session = Session { client, producer, credit, received: 0, last_sequence: None };
+    let session = Session { client, producer, credit, received: 0, last_sequence: None, databases: Vec::new() };
     let mut parked = Parked { stream, session };
     let idle = Duration::from_millis(planes.settings().idle_timeout_ms);
     let mut patience = idle;

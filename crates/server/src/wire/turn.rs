@@ -92,7 +92,7 @@ pub(super) struct Work {
     pub(super) acks: UnboundedSender<Notice>,
     pub(super) producer: u64,
     pub(super) last_sequence: Option<u64>,
-    /// Samples that were applied and that the reader has not counted yet.
+    /// The databases that the last message wrote.
     pub(super) written: Arc<Written>,
 }
 
@@ -125,7 +125,7 @@ impl Work {
 
     /// Applies a message and those behind it, until the turn is over. `None` if the connection ends.
     fn turn(mut self, planes: &Planes, first: Job) -> Option<Self> {
-        let mut applier = Applier::new(planes.db(), self.producer, planes.settings().ahead_ms_max);
+        let mut applier = Applier::new(&planes.state, self.producer, planes.settings().ahead_ms_max);
         let discards = planes.settings().ingest_discard;
         let (mut job, mut turn_bytes) = (first, 0);
         loop {
@@ -137,8 +137,10 @@ impl Work {
                     return None;
                 }
             };
+            // The reader waits for limits of databases that it knows. Those of a first message are known here.
+            applier.checks_limits(self.written.databases().is_empty());
             let outcome = apply((&mut applier, &scope), &buffer, &mut self.last_sequence, discards);
-            self.written.add(applier.take_written());
+            self.written.count(&planes.state, &scope, (applier.take_written(), buffer.bytes().len()));
             let (reason, message) = match outcome {
                 Ok((record, notice)) => {
                     self.tell(planes, record, notice);

@@ -1,87 +1,57 @@
-//! The samples of a connection that were applied, by database, until its reader counts them among what databases and accounts may be sent.
+//! Limits of accounts and databases for batches, whose databases are known once they are read: a batch is counted afterwards, and the next one waits until
+//! nothing is owed.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Mutex, PoisonError};
 
 use access::rate::Counted;
 use access::scope::Scope;
 
 use crate::error::ApiError;
-use crate::scheduler::tenants::Tenant;
-use crate::sign_in::lock;
 use crate::state::State;
 
-/// Samples by database that are not counted yet.
+/// What is counted of a message.
+const COUNTED: [Counted; 3] = [Counted::Requests, Counted::Bytes, Counted::Samples];
+
+/// The databases that a connection's last message wrote: its next one waits for their limits. Empty before the first message.
 #[derive(Debug, Default)]
-pub(super) struct Written(Mutex<BTreeMap<String, u64>>);
+pub(super) struct Written(Mutex<Vec<String>>);
 
 impl Written {
-    pub(super) fn add(&self, samples: impl IntoIterator<Item = (String, u64)>) {
-        let mut by_database = lock(&self.0);
-        for (database, samples) in samples {
-            *by_database.entry(database).or_default() += samples;
-        }
+    pub(super) fn new(databases: Vec<String>) -> Self {
+        Self(Mutex::new(databases))
     }
 
-    fn take(&self) -> BTreeMap<String, u64> {
-        std::mem::take(&mut lock(&self.0))
+    pub(super) fn databases(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts what is left of a connection that ends.
-    pub(super) fn owe(&self, state: &State, scope: &Scope) {
-        for (database, samples) in self.take() {
-            state.owe_samples(scope, &state.tenant(&database, scope), samples);
+    /// Counts a message of so many bytes, applied or refused, for the databases of its samples: its bytes for each alike, and as a request for the first.
+    pub(super) fn count(&self, state: &State, scope: &Scope, (samples, bytes): (BTreeMap<String, u64>, usize)) {
+        let share = (bytes as u64).div_ceil(samples.len().max(1) as u64);
+        for (number, (database, samples)) in samples.iter().enumerate() {
+            let tenant = state.tenant(database, scope);
+            let amounts = [u64::from(number == 0), share, *samples];
+            COUNTED.into_iter().zip(amounts).for_each(|count| state.owe(scope, &tenant, count));
         }
+        if samples.is_empty() {
+            let tenant = state.own_tenant();
+            COUNTED.into_iter().zip([1, share]).for_each(|count| state.owe(scope, &tenant, count));
+            return;
+        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = samples.into_keys().collect();
     }
 }
 
-/// What counts of a message, and for whom.
-struct Count {
-    tenant: Arc<Tenant>,
-    counted: Counted,
-    amount: u64,
-}
-
-/// Counts the messages of a connection. What one writes is known once it is applied: its samples are counted before the next one, which itself
-/// counts for the databases that were written last.
-#[derive(Default)]
-pub(super) struct MessageCounts {
-    databases: Vec<String>,
-    /// What the message at hand has still to wait for, the first at the end.
-    pending: Vec<Count>,
-}
-
-impl MessageCounts {
-    /// Begins with a message of so many bytes.
-    pub(super) fn begin(&mut self, state: &State, scope: &Scope, (written, bytes): (&Written, usize)) {
-        let samples = written.take();
-        if !samples.is_empty() {
-            self.databases = samples.keys().cloned().collect();
-        }
-        let of = |database: &String| state.tenant(database, scope);
-        let mut tenants: Vec<Arc<Tenant>> = self.databases.iter().map(of).collect();
-        if tenants.is_empty() {
-            tenants.push(state.own_tenant());
-        }
-        let share = (bytes as u64).div_ceil(tenants.len() as u64);
-        let first = tenants.first().cloned();
-        self.pending.extend(first.map(|tenant| Count { tenant, counted: Counted::Requests, amount: 1 }));
-        let bytes = tenants.into_iter().map(|tenant| Count { tenant, counted: Counted::Bytes, amount: share });
-        self.pending.extend(bytes);
-        let samples = samples.iter().map(|(database, samples)| Count {
-            tenant: of(database),
-            counted: Counted::Samples,
-            amount: *samples,
-        });
-        self.pending.extend(samples);
-    }
-
-    /// Takes what may be taken now; an error says when it may be tried again. What was taken stays so.
-    pub(super) fn take(&mut self, state: &State, scope: &Scope) -> Result<(), ApiError> {
-        while let Some(Count { tenant, counted, amount }) = self.pending.last() {
-            state.take(scope, tenant, (*counted, *amount))?;
-            self.pending.pop();
-        }
-        Ok(())
-    }
+/// Whether an account, or one of some databases, owes something; then when it may be tried again.
+pub(super) fn check_owing<'d>(
+    state: &State,
+    scope: &Scope,
+    databases: impl IntoIterator<Item = &'d String>,
+) -> Result<(), ApiError> {
+    let owes_nothing = |tenant: &crate::scheduler::tenants::Tenant| {
+        COUNTED.into_iter().try_for_each(|counted| state.take(scope, tenant, (counted, 0)))
+    };
+    owes_nothing(&state.own_tenant())?;
+    databases.into_iter().try_for_each(|database| owes_nothing(&state.tenant(database, scope)))
 }

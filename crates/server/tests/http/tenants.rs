@@ -218,49 +218,82 @@ fn a_tenant_with_all_slots_leaves_one_to_the_others() {
     flood.clear();
 }
 
-/// A batch of the binary protocol is counted for the databases of its tokens; one over a limit is held back until there is room.
-#[test]
-fn limits_of_a_database_hold_for_the_binary_protocol() {
-    let server = start(|_| {});
-    // Ten seconds' worth may come at once.
-    limit(&server, "a", r#"{"samples_per_s":1000}"#);
-    let mut client = client::Client::connect(client::Options {
+fn binary_client(server: &Running) -> client::Client {
+    client::Client::connect(client::Options {
         control: server.at("--control"),
         ingest: server.at("--ingest"),
+        reconnect_timeout_ms: 1,
         ..client::Options::default()
     })
-    .unwrap();
-    let labels = || model::Labels::from_pairs([("host", "a")]).unwrap();
-    let tokens = client.register_series("a", &[("up", labels())]).unwrap();
-    let until = |wanted: &dyn Fn(&str) -> bool| {
-        let started = Instant::now();
-        while !server.get("/metrics").body.lines().any(wanted) {
-            assert!(started.elapsed() < Duration::from_secs(30), "{}", server.get("/metrics").body);
-        }
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for batch in 0..4 {
-                let timestamps_ns: Vec<i64> = (0..9_000).map(|row| (batch * 9_000 + row) * 1_000_000).collect();
-                let (tokens, values) = (vec![tokens[0]; 9_000], vec![1.0; 9_000]);
-                let columns = [(client::Values::F64(&values), [].as_slice())];
-                let block = client::Outgoing {
-                    measurement: 0,
-                    slots: &[],
-                    tokens: &tokens,
-                    timestamps_ns: &timestamps_ns,
-                    columns: &columns,
-                };
-                client.send(&[block]).unwrap();
-                assert_eq!(client.flush().unwrap(), []);
-            }
-            drop(client);
+    .unwrap()
+}
+
+fn register(client: &mut client::Client) -> u64 {
+    let labels = model::Labels::from_pairs([("host", "a")]).unwrap();
+    client.register_series("a", &[("up", labels)]).unwrap()[0]
+}
+
+/// Sends a batch of so many samples; the error of its answer, or of the connection.
+fn send_samples(client: &mut client::Client, token: u64, samples: std::ops::Range<i64>) -> Result<(), String> {
+    let timestamps_ns: Vec<i64> = samples.map(|row| row * 1_000_000).collect();
+    let (tokens, values) = (vec![token; timestamps_ns.len()], vec![1.0; timestamps_ns.len()]);
+    let columns = [(client::Values::F64(&values), [].as_slice())];
+    let (measurement, slots) = (0, [].as_slice());
+    let block =
+        client::Outgoing { measurement, slots, tokens: &tokens, timestamps_ns: &timestamps_ns, columns: &columns };
+    client.send(&[block]).map_err(|error| error.to_string())?;
+    let exceptions = client.flush().map_err(|error| error.to_string())?;
+    exceptions.is_empty().then_some(()).ok_or_else(|| format!("{exceptions:?}"))
+}
+
+/// Waits until a line of the metrics is as wanted.
+fn until_metric(server: &Running, wanted: impl Fn(&str) -> bool) {
+    let started = Instant::now();
+    while !server.get("/metrics").body.lines().any(&wanted) {
+        assert!(started.elapsed() < Duration::from_secs(30), "{}", server.get("/metrics").body);
+    }
+}
+
+/// A batch of the binary protocol is counted for the databases of its tokens; after one that goes over a limit the connection is held back until nothing is
+/// owed, also if it was parked in between.
+#[test]
+fn limits_of_a_database_hold_for_the_binary_protocol() {
+    for park_after_ms in [1, 60_000] {
+        let server = start(|settings| settings.park_after_ms = park_after_ms);
+        // Ten seconds' worth may come at once.
+        limit(&server, "a", r#"{"samples_per_s":1000}"#);
+        let mut client = binary_client(&server);
+        let token = register(&mut client);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for batch in 0..4 {
+                    send_samples(&mut client, token, batch * 9_000..(batch + 1) * 9_000).unwrap();
+                }
+            });
+            until_metric(&server, |line| {
+                let refused = line.strip_prefix("thalweg_database_refused_total{database=\"a\"} ");
+                refused.is_some_and(|refused| refused != "0")
+            });
+            limit(&server, "a", "{}");
         });
-        until(&|line| {
-            let refused = line.strip_prefix("thalweg_database_refused_total{database=\"a\"} ");
-            refused.is_some_and(|refused| refused != "0")
-        });
-        limit(&server, "a", "{}");
-    });
-    until(&|line| line == "thalweg_database_samples_total{database=\"a\"} 36001");
+        until_metric(&server, |line| line == "thalweg_database_samples_total{database=\"a\"} 36001");
+    }
+}
+
+/// Nor is a limit lost by another connection: while a database owes something, the first batch of one is refused and may be sent again.
+#[test]
+fn another_connection_of_the_binary_protocol_owes_what_the_last_one_did() {
+    let server = start(|_| {});
+    limit(&server, "a", r#"{"samples_per_s":1}"#);
+    let mut client = binary_client(&server);
+    let token = register(&mut client);
+    send_samples(&mut client, token, 0..1_000).unwrap();
+    drop(client);
+    for _ in 0..3 {
+        let refused = send_samples(&mut binary_client(&server), token, 1_000..2_000).unwrap_err();
+        assert!(refused.contains("samples_per_s") && refused.contains("the database a"), "{refused}");
+    }
+    limit(&server, "a", "{}");
+    send_samples(&mut binary_client(&server), token, 1_000..2_000).unwrap();
+    until_metric(&server, |line| line == "thalweg_database_samples_total{database=\"a\"} 2001");
 }

@@ -8,6 +8,7 @@ use crate::measure::process::thread_cpu_seconds;
 use crate::storage::location::Folder;
 use crate::storage::report::Case;
 use crate::workload::generate::{Generator, START_NS, UseCase};
+use crate::workload::hosts::cpu_fields;
 use crate::workload::walk::Chance;
 
 pub(super) const WITH_VIEWS: &str = "with views";
@@ -15,19 +16,6 @@ const WITHOUT_VIEWS: &str = "without views";
 
 /// The views, and how wide their windows are.
 const VIEWS: [(&str, &str); 2] = [("cpu_minute", "1 minute"), ("cpu_hour", "1 hour")];
-
-const FIELDS: [&str; 10] = [
-    "usage_user",
-    "usage_system",
-    "usage_idle",
-    "usage_nice",
-    "usage_iowait",
-    "usage_irq",
-    "usage_softirq",
-    "usage_steal",
-    "usage_guest",
-    "usage_guest_nice",
-];
 
 const DAY_S: i64 = 86_400;
 
@@ -67,7 +55,7 @@ pub(super) fn with_views(flags: &ViewsFlags, folder: &Folder, bare: Option<&Case
     // A view is made of a table's columns.
     let first = world.load(&mut generator, 1, WITH_VIEWS)?;
     let columns: Vec<String> =
-        FIELDS.iter().map(|field| format!("avg({field}) AS {field}_avg, max({field}) AS {field}_max")).collect();
+        cpu_fields().map(|field| format!("avg({field}) AS {field}_avg, max({field}) AS {field}_max")).collect();
     for (view, width) in VIEWS {
         let bins = format!("time_bucket('{width}', time) AS bucket, hostname, {}, count(*) AS n", columns.join(", "));
         let made = format!("CREATE MATERIALIZED VIEW {view} AS SELECT {bins} FROM cpu GROUP BY bucket, hostname");

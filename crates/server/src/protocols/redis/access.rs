@@ -128,6 +128,6 @@ impl redis::Access for Account {
 
     fn note_samples(&self, database: &str, count: u64) {
         let scope = self.scope_or_none();
-        self.state.owe_samples(&scope, &self.state.tenant(database, &scope), count);
+        self.state.owe(&scope, &self.state.tenant(database, &scope), (Counted::Samples, count));
     }
 }
