@@ -113,6 +113,8 @@ class Client:
         self.sent_bytes = self.credit_bytes = self.message_bytes_max = 0
         self.exceptions = []
         self.control = self.data = None
+        # Since when connections end before anything is acknowledged, and the pause before the next one.
+        self.setback = None
         self._reconnect()
 
     def register_series(self, series, database=""):
@@ -170,6 +172,19 @@ class Client:
                 self._take_in(self.data.receive())
             except OSError:
                 self.data = None
+                self._wait_out()
+
+    def _wait_out(self):
+        """A server may take connections and no batches: each time it is waited for longer, but for the first; raises the last error after `patience`."""
+        if self.setback is None:
+            self.setback = time.monotonic(), 0.01
+            return
+        begun, pause = self.setback
+        if time.monotonic() - begun + pause > self.patience:
+            self.setback = None
+            raise
+        time.sleep(pause)
+        self.setback = begun, min(2 * pause, 1.0)
 
     def _send_all(self):
         while self.unsent:
@@ -216,6 +231,7 @@ class Client:
             self.sequence = max(self.sequence, last)
             self._done(last)
         elif kind == 1:
+            self.setback = None
             self.credit_bytes = max(self.credit_bytes, body.number(8, "Q"))
             for item in body.structs(0):
                 stale = item.numbers(1, "<u8")

@@ -29,6 +29,15 @@ pub struct Client {
     cache: Cache,
     control: Option<Connection>,
     data: Option<Connection>,
+    /// Connections that ended since something was acknowledged.
+    setback: Option<Setback>,
+}
+
+/// Since when connections end before anything is acknowledged, and how long the next one is waited for.
+#[derive(Clone, Copy)]
+struct Setback {
+    since: Instant,
+    pause: Duration,
 }
 
 /// A socket, bare or by TLS.
@@ -102,7 +111,7 @@ impl Client {
     pub async fn connect(options: Options) -> Result<Self, ClientError> {
         let session = Session::new(&options);
         let cache = Cache::new(&options.token);
-        let mut client = Self { options, session, cache, control: None, data: None };
+        let mut client = Self { options, session, cache, control: None, data: None, setback: None };
         client.reconnect().await?;
         Ok(client)
     }
@@ -188,20 +197,42 @@ impl Client {
             return Err(ClientError::Unavailable("not connected".to_owned()));
         };
         let answer = data::decode_answer(connection.receive().await?)?;
-        self.session.answered(answer)
+        self.session.answered(answer)?;
+        self.setback = None;
+        Ok(())
     }
 
     /// Connects again after an error, if that can help.
     async fn recover(&mut self, error: ClientError) -> Result<(), ClientError> {
         self.data = None;
         let done = match error {
-            ClientError::Unavailable(_) => self.reconnect().await,
+            ClientError::Unavailable(message) => {
+                self.wait_out(message).await?;
+                self.reconnect().await
+            }
             other => Err(other),
         };
         if matches!(done, Err(ClientError::RegisterAgain(_))) {
             self.cache.forget();
         }
         done
+    }
+
+    /// Waits longer each time that a connection ends before anything was acknowledged: a server may take connections and no batches. The first time it
+    /// does not wait.
+    async fn wait_out(&mut self, message: String) -> Result<(), ClientError> {
+        let Some(Setback { since, pause }) = self.setback else {
+            self.setback = Some(Setback { since: Instant::now(), pause: PAUSE_MIN });
+            return Ok(());
+        };
+        if since.elapsed() + pause > Duration::from_millis(self.options.reconnect_timeout_ms) {
+            // A later call begins anew.
+            self.setback = None;
+            return Err(ClientError::Unavailable(message));
+        }
+        tokio::time::sleep(pause).await;
+        self.setback = Some(Setback { since, pause: (pause * 2).min(PAUSE_MAX) });
+        Ok(())
     }
 
     /// Tries until the server answers or patience ends.
