@@ -6,13 +6,13 @@ use std::path::Path;
 use platform::{OpenMode, Platform};
 use rrd::RrdError;
 use rrd::catalog::export_series;
-use rrd::file::{Definition, write_binary, write_xml};
+use rrd::file::{Definition, write_binary, write_xml, xml_bytes_max};
 
 use crate::engine::Engine;
 use crate::error::{Code, Error};
 
-/// Bytes that a value takes in a file, at most: those of XML.
-const CELL_BYTES_MAX: u64 = 32;
+/// Bytes that a value takes in a file.
+const CELL_BYTES: u64 = 8;
 
 /// A file of RRDtool that is to be made of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,8 @@ impl Engine {
         let matchers = promql::parse_selector(export.selector)?;
         let rrd = export_series((&db, database), &matchers, &definition, &budget)?;
         let cells: usize = rrd.archives.iter().map(|archive| archive.values.len()).sum();
-        budget.hold_bytes(cells as u64 * CELL_BYTES_MAX)?;
         let is_xml = export.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("xml"));
+        budget.hold_bytes(if is_xml { xml_bytes_max(&rrd) } else { cells as u64 * CELL_BYTES })?;
         let bytes = if is_xml { write_xml(&rrd).into_bytes() } else { write_binary(&rrd)? };
         write_new(export.path, &bytes)
     }

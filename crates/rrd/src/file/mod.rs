@@ -15,7 +15,7 @@ pub(crate) use binary::head_bytes;
 pub use binary::{read_binary, write_binary};
 pub use definition::Definition;
 pub use xml_reader::read_xml;
-pub use xml_writer::write_xml;
+pub use xml_writer::{write_xml, xml_bytes_max};
 
 use crate::RrdError;
 

@@ -8,6 +8,16 @@ use crate::number::scientific;
 /// Digits after the point of a value: enough to read the same float.
 const DIGITS: usize = 17;
 
+/// Bytes of memory that [`write_xml`] takes at most: twice those of the text, which grows by doubling.
+pub fn xml_bytes_max(rrd: &Rrd) -> u64 {
+    /// A row's time and marks, a value and its marks, and everything else of an archive for a source.
+    const BYTES: [usize; 3] = [48, 32, 512];
+    let sources = rrd.sources.len();
+    let of_archive = |rows: usize| rows * (BYTES[0] + sources * BYTES[1]) + (sources + 1) * BYTES[2];
+    let archives = rrd.archives.iter().map(|archive| of_archive(archive.definition.rows as usize));
+    2 * (archives.sum::<usize>() + (sources + 2) * BYTES[2]) as u64
+}
+
 /// Writes a file as XML.
 pub fn write_xml(rrd: &Rrd) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n");

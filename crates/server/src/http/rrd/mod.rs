@@ -16,7 +16,7 @@ use query::QueryError;
 use rrd::RrdError;
 use rrd::catalog::{Destination, export_series};
 use rrd::fetch::{FetchRequest, Fetched};
-use rrd::file::{Consolidation, Definition, write_binary, write_xml};
+use rrd::file::{Consolidation, Definition, write_binary, write_xml, xml_bytes_max};
 use rrd::pattern::Patterns;
 use rrd::protocol::Host;
 use rrd::time::{Times, parse_range};
@@ -251,7 +251,7 @@ pub(crate) async fn export(From(state): From<Arc<State>>, request: Request) -> R
             _ => return Err(RrdError::invalid("a file is made of one selector: there is more than one match[]")),
         };
         let cells: usize = rrd.archives.iter().map(|archive| archive.values.len()).sum();
-        budget.hold_bytes(cells as u64 * if is_xml { 32 } else { 8 })?;
+        budget.hold_bytes(if is_xml { xml_bytes_max(&rrd) } else { cells as u64 * 8 })?;
         if is_xml { Ok(write_xml(&rrd).into_bytes()) } else { write_binary(&rrd) }
     };
     let bytes = read(&state, parts, "rrd export", work).await?;
