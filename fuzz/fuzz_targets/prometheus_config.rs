@@ -5,7 +5,8 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use scrape::config::{self, DnsType};
-use scrape::discovery::{dns, ec2};
+use scrape::aws;
+use scrape::discovery::dns;
 
 fuzz_target!(|input: &[u8]| {
     let Some((kind, body)) = input.split_first() else { return };
@@ -18,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
         }
         b'x' => {
             if let Ok(text) = std::str::from_utf8(body) {
-                let _ = ec2::xml::parse(text);
+                let _ = aws::xml::parse(text);
             }
         }
         _ => {

@@ -147,8 +147,8 @@ fn warn_of_abandoned_receivers(db: &Db, mode: Option<&PrometheusMode>) {
 }
 
 fn tell_disabled(mode: &PrometheusMode) {
-    for (job, reason) in mode.disabled_jobs() {
-        log::warn(&format!("the job {job:?} does not run: {reason}"));
+    for (part, reason) in mode.config().disabled() {
+        log::error(&format!("{part} does not run: {reason}"));
     }
 }
 

@@ -7,6 +7,7 @@ use platform::network::{ClientOptions, HttpClient, HttpError, HttpRequest, HttpR
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::aws::Signer;
 use crate::config::{Credentials, HttpConfig, Oauth2Config, ProxyConfig, Source, TlsConfig};
 
 /// What requests are sent by.
@@ -25,6 +26,8 @@ pub struct Client {
     unix_socket: Option<PathBuf>,
     connected: Mutex<Option<(ClientOptions, Arc<dyn HttpClient>)>>,
     token: Mutex<Option<Token>>,
+    /// Signs requests, if they are to be signed.
+    signer: Option<Signer>,
 }
 
 #[derive(Clone)]
@@ -43,6 +46,10 @@ impl Client {
             unix_socket: None,
             connected: Mutex::default(),
             token: Mutex::default(),
+            signer: match &config.credentials {
+                Credentials::Sigv4(signing) => Some(Signer::new(network, signing)),
+                _ => None,
+            },
         }
     }
 
@@ -65,6 +72,9 @@ impl Client {
                 let value = self.read(value).map_err(HttpError::Failed)?;
                 request = request.with_header(&header.name, value);
             }
+        }
+        if let Some(signer) = &self.signer {
+            request = signer.sign(request).await.map_err(|reason| HttpError::Failed(format!("sigv4: {reason}")))?;
         }
         self.connect().map_err(HttpError::Failed)?.send(request).await
     }
@@ -120,7 +130,8 @@ impl Client {
             Credentials::Authorization { kind, credentials: Some(credentials) } => {
                 Ok(Some(format!("{kind} {}", self.read(credentials)?)))
             }
-            Credentials::None | Credentials::Authorization { .. } => Ok(None),
+            Credentials::None | Credentials::Authorization { .. } | Credentials::Sigv4(_) => Ok(None),
+            Credentials::NotBuiltIn(reason) => Err(reason.clone()),
             Credentials::Oauth2(config) => Ok(Some(format!("Bearer {}", self.oauth2_token(config).await?))),
         }
     }

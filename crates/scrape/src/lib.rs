@@ -8,8 +8,9 @@
 //!
 //! * [`config`]: a `prometheus.yml`, typed · [`relabel`]: labels changed by rules · [`discovery`]: where targets are found
 //! * [`forward`]: samples sent on by `remote_write`
-//! * `scraper`: all jobs · `pool`: the targets of one · [`target`]: one target and its scrapes · `client`: requests with credentials
+//! * `scraper`: all jobs · `pool`: the targets of one · [`target`]: one target and its scrapes · `client`: requests with credentials · [`aws`]: requests signed for AWS
 
+pub mod aws;
 mod client;
 pub mod config;
 pub mod discovery;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use platform::Platform;
 use thalweg_scrape::config;
 
-/// The fields of the documentation, by section; sections' names are among them. `sigv4`, `azuread` and `google_iam` are left out: a file with one is refused.
-const FIELDS: [&str; 13] = [
+/// The fields of the documentation, by section; sections' names are among them.
+const FIELDS: [&str; 15] = [
     "global scrape_configs scrape_config_files rule_files alerting remote_write remote_read storage tracing otlp runtime",
     "scrape_interval scrape_timeout scrape_protocols evaluation_interval rule_query_offset external_labels query_log_file \
      scrape_failure_log_file body_size_limit sample_limit label_limit label_name_length_limit label_value_length_limit target_limit \
@@ -24,6 +24,9 @@ const FIELDS: [&str; 13] = [
     "consul_sd_configs server path_prefix token datacenter namespace partition services filter health_filter tags node_meta \
      tag_separator allow_stale docker_sd_configs host host_networking_host match_first_network filters name",
     "ec2_sd_configs region endpoint access_key secret_key profile role_arn external_id",
+    "sigv4 use_fips_sts_endpoint session_name tags service_name azuread cloud oauth tenant_id scope managed_identity workload_identity \
+     token_file_path sdk google_iam",
+    "client_certificate_key_file client_certificate_key_id signature_algorithm iss audience claims",
     "kubernetes_sd_configs api_server role kubeconfig_file namespaces own_namespace selectors label field attach_metadata node deployment \
      job cronjob",
     "source_labels separator target_label regex modulus replacement action",
@@ -44,7 +47,7 @@ fn examples() -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn examples_load_and_only_jobs_with_other_discoveries_do_not_run() {
+fn examples_load_and_only_parts_that_are_not_built_in_do_not_run() {
     let files = Platform::real().files;
     for (path, _) in examples() {
         let origin = config::Origin { files: &*files, variable: &|_| None };
@@ -60,6 +63,11 @@ fn examples_load_and_only_jobs_with_other_discoveries_do_not_run() {
                 job.disabled
             );
         }
+        for remote in &loaded.config.remote_write {
+            let reason = remote.http.not_built_in();
+            assert_eq!(reason.is_some(), remote.url.contains("elsewhere"), "{}: {reason:?}", remote.url);
+        }
+        assert!(!loaded.config.redacted.contains("secret: secret"), "{}", loaded.config.redacted);
     }
 }
 

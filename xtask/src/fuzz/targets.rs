@@ -81,7 +81,7 @@ pub(super) const TARGETS: &[Target] = &[
             "prometheus.yml, answers of DNS and EC2",
             &[
                 Seeds::Files { folder: "crates/scrape/tests/configs", extension: "yml", skip: 0 },
-                Seeds::Literals(&["crates/scrape/src/config/tests.rs", "crates/scrape/src/discovery/ec2"]),
+                Seeds::Literals(&["crates/scrape/src/config/tests.rs", "crates/scrape/src/discovery/ec2.rs"]),
             ],
             &["crates/scrape/src/config"],
         )

@@ -40,11 +40,8 @@ fn check(file: &Path, is_syntax_only: bool) -> bool {
         }
     };
     warnings.iter().for_each(|warning| say!("  warning: {warning}"));
-    let mut failures: Vec<String> = config
-        .scrape_configs
-        .iter()
-        .filter_map(|job| Some(format!("the job {:?} does not run: {}", job.job_name, job.disabled.as_ref()?)))
-        .collect();
+    let disabled = config.disabled().into_iter();
+    let mut failures: Vec<String> = disabled.map(|(part, reason)| format!("{part} does not run: {reason}")).collect();
     if !is_syntax_only {
         let missing = config.named_files().into_iter().filter(|path| !path.exists());
         failures.extend(missing.map(|path| format!("{} does not exist", path.display())));

@@ -29,7 +29,7 @@ pub struct AlertmanagerConfig {
     pub http: HttpConfig,
     /// Where they are found.
     pub discoveries: Vec<Discovery>,
-    /// Why they cannot be found, if they cannot.
+    /// Why they cannot be found or asked, if they cannot.
     pub disabled: Option<String>,
     /// Steps for Alertmanagers.
     pub relabel: Vec<Rule>,
@@ -49,25 +49,17 @@ fn read_alertmanager(fields: &Fields<'_>, names: NameScheme) -> AlertmanagerConf
     if version != "v2" {
         fields.reading.error(fields.position_of("api_version"), format!("api_version {version:?}: only v2 is there"));
     }
-    refuse_sigv4(fields);
-    let (discoveries, disabled) = discovery::read(fields, names);
+    let (discoveries, not_found) = discovery::read(fields, names);
+    let http = HttpConfig::read_with_clouds(fields);
+    let disabled = not_found.or_else(|| http.not_built_in().map(str::to_owned));
     AlertmanagerConfig {
         scheme: read_scheme(fields),
         path_prefix: fields.text_or("path_prefix", ""),
         timeout_ms: fields.duration_ms("timeout").unwrap_or(10_000),
-        http: HttpConfig::read(fields),
+        http,
         discoveries,
         disabled,
         relabel: read_rules(fields, "relabel_configs", names),
         alert_relabel: read_rules(fields, "alert_relabel_configs", names),
-    }
-}
-
-/// Signing requests for AWS is not built in: sent without, they would be refused.
-pub(super) fn refuse_sigv4(fields: &Fields<'_>) {
-    for name in ["sigv4", "azuread", "google_iam"] {
-        if fields.node(name).is_some() {
-            fields.reading.error(fields.position_of(name), format!("{name} is not built in"));
-        }
     }
 }

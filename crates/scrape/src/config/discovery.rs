@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::cloud::AwsIdentity;
 use super::http::HttpConfig;
 use super::reader::Fields;
 use super::relabel::read_labels;
@@ -197,16 +198,10 @@ pub struct KubernetesDiscovery {
 /// `ec2_sd_configs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ec2Discovery {
-    /// The region; empty: that of the environment.
-    pub region: String,
+    /// The region, and the keys that it is asked with.
+    pub identity: AwsIdentity,
     /// The API's address, if it is not the region's.
     pub endpoint: String,
-    /// The key's name; without one, that of the environment.
-    pub access_key: String,
-    /// The key.
-    pub secret_key: Option<Source>,
-    /// The profile of Amazon's shared files that has the key; empty: none.
-    pub profile: String,
     /// The port of targets.
     pub port: u16,
     /// Filters of machines.
@@ -470,18 +465,9 @@ fn read_kubernetes(fields: &Fields<'_>) -> Option<KubernetesDiscovery> {
 
 #[allow(clippy::unnecessary_wraps, reason = "the form of readers of maps")]
 fn read_ec2(fields: &Fields<'_>) -> Option<Ec2Discovery> {
-    if let Some(node) = fields.node("secret_key") {
-        node.is_secret.set(true);
-    }
-    for name in ["role_arn", "external_id"] {
-        fields.without_effect(name, "keys come from access_key and secret_key, a profile, or the environment");
-    }
     Some(Ec2Discovery {
-        region: fields.text_or("region", ""),
+        identity: AwsIdentity::read(fields),
         endpoint: fields.text_or("endpoint", ""),
-        access_key: fields.text_or("access_key", ""),
-        secret_key: fields.text("secret_key").filter(|key| !key.is_empty()).map(Source::Inline),
-        profile: fields.text_or("profile", ""),
         port: port(fields, 80),
         filters: filters(fields),
         refresh_ms: refresh_ms(fields, 60_000),

@@ -1,5 +1,6 @@
 //! How HTTP requests are made: credentials, TLS, proxies. Scraping, discovery, Alertmanagers and forwarding have these fields in common.
 
+use super::cloud::{self, Sigv4Config};
 use super::reader::Fields;
 use super::secret::Source;
 
@@ -57,6 +58,10 @@ pub enum Credentials {
     },
     /// A token of OAuth 2.0.
     Oauth2(Box<Oauth2Config>),
+    /// A signature of AWS.
+    Sigv4(Box<Sigv4Config>),
+    /// A way that is not built in, with an error that says so: requests would be refused without it.
+    NotBuiltIn(String),
 }
 
 /// A client of OAuth 2.0 that fetches its own tokens.
@@ -152,19 +157,37 @@ impl HttpConfig {
     pub fn sources(&self) -> Vec<&Source> {
         let mut sources: Vec<&Source> = self.tls.sources().collect();
         match &self.credentials {
-            Credentials::None => {}
+            Credentials::None | Credentials::NotBuiltIn(_) => {}
             Credentials::Basic { username, password } => sources.extend(username.iter().chain(password)),
             Credentials::Authorization { credentials, .. } => sources.extend(credentials),
             Credentials::Oauth2(oauth2) => sources.extend(oauth2.client_secret.iter().chain(oauth2.tls.sources())),
+            Credentials::Sigv4(signing) => sources.extend(&signing.identity.secret_key),
         }
         sources.extend(self.headers.iter().flat_map(|header| &header.values));
         sources
     }
 
+    /// Why requests cannot be made, if they cannot.
+    pub fn not_built_in(&self) -> Option<&str> {
+        match &self.credentials {
+            Credentials::NotBuiltIn(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
     /// Takes its fields out of those of a section.
     pub fn read(fields: &Fields<'_>) -> Self {
+        Self::read_with(fields, Vec::new())
+    }
+
+    /// As [`HttpConfig::read`], in a section that may sign in as clouds have it.
+    pub(super) fn read_with_clouds(fields: &Fields<'_>) -> Self {
+        Self::read_with(fields, cloud::read_credentials(fields))
+    }
+
+    fn read_with(fields: &Fields<'_>, further: Vec<Credentials>) -> Self {
         Self {
-            credentials: read_credentials(fields),
+            credentials: read_credentials(fields, further),
             tls: fields.map("tls_config", read_tls).unwrap_or_default(),
             follow_redirects: fields.flag_or("follow_redirects", true),
             enable_http2: fields.flag_or("enable_http2", true),
@@ -175,8 +198,8 @@ impl HttpConfig {
     }
 }
 
-fn read_credentials(fields: &Fields<'_>) -> Credentials {
-    let mut ways = Vec::new();
+fn read_credentials(fields: &Fields<'_>, further: Vec<Credentials>) -> Credentials {
+    let mut ways = further;
     if let Some(basic) = fields.map("basic_auth", |basic| Credentials::Basic {
         username: Source::of_two(basic, "username", "username_file"),
         password: Source::secret(basic, "password", "password_file"),
@@ -197,23 +220,35 @@ fn read_credentials(fields: &Fields<'_>) -> Credentials {
     if let Some(token) = Source::secret(fields, "bearer_token", "bearer_token_file") {
         ways.push(Credentials::Authorization { kind: "Bearer".to_owned(), credentials: Some(token) });
     }
-    ways.extend(fields.map("oauth2", |oauth2| Credentials::Oauth2(Box::new(read_oauth2(oauth2)))));
+    ways.extend(fields.map("oauth2", read_oauth2));
     if ways.len() > 1 {
-        let message =
-            "at most one of basic_auth, authorization, bearer_token, bearer_token_file and oauth2 may be there";
+        let message = "at most one of basic_auth, authorization, bearer_token, bearer_token_file, oauth2, sigv4, azuread and google_iam may be there";
         fields.reading.error(fields.position, message);
     }
     ways.into_iter().next().unwrap_or(Credentials::None)
 }
 
-fn read_oauth2(fields: &Fields<'_>) -> Oauth2Config {
-    let grant_type = fields.text_or("grant_type", "client_credentials");
-    if grant_type != "client_credentials" {
-        let position = fields.position_of("grant_type");
-        fields
-            .reading
-            .error(position, format!("grant_type {grant_type:?} is not supported: only client_credentials is"));
+/// The grant by which a client signs its own assertion (RFC 7523).
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+fn read_oauth2(fields: &Fields<'_>) -> Credentials {
+    let grant_type = fields.parsed("grant_type", |text| match text {
+        "" | "client_credentials" => Ok(false),
+        JWT_BEARER => Ok(true),
+        _ => Err(format!("grant_type: expected client_credentials or {JWT_BEARER}, found {text:?}")),
+    });
+    let client = read_oauth2_client(fields);
+    if grant_type != Some(true) {
+        return Credentials::Oauth2(Box::new(client));
     }
+    Source::secret(fields, "client_certificate_key", "client_certificate_key_file");
+    for name in ["client_certificate_key_id", "signature_algorithm", "iss", "audience", "claims"] {
+        fields.node(name);
+    }
+    Credentials::NotBuiltIn(format!("oauth2's grant_type {JWT_BEARER} is not built in: client_credentials is"))
+}
+
+fn read_oauth2_client(fields: &Fields<'_>) -> Oauth2Config {
     Oauth2Config {
         client_id: fields.required("client_id"),
         client_secret: Source::secret(fields, "client_secret", "client_secret_file"),

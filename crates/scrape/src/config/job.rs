@@ -40,7 +40,7 @@ pub struct ScrapeConfig {
     pub http: HttpConfig,
     /// Where targets are found.
     pub discoveries: Vec<Discovery>,
-    /// Why the job does not run, if it cannot: a discovery that is not built in.
+    /// Why the job does not run, if it cannot: a discovery or a way to sign in that is not built in.
     pub disabled: Option<String>,
     /// Steps for targets.
     pub relabel: Vec<Rule>,
@@ -67,7 +67,9 @@ impl ScrapeConfig {
     pub(super) fn read(fields: &Fields<'_>, global: &GlobalConfig) -> Self {
         let settings = ScrapeDefaults::read(fields, &global.defaults);
         let names = settings.names;
-        let (discoveries, disabled) = discovery::read(fields, names);
+        let (discoveries, not_found) = discovery::read(fields, names);
+        let http = HttpConfig::read(fields);
+        let disabled = not_found.or_else(|| http.not_built_in().map(str::to_owned));
         let mut config = Self {
             job_name: fields.required("job_name"),
             interval_ms: global.scrape_interval_ms,
@@ -83,7 +85,7 @@ impl ScrapeConfig {
             track_timestamps_staleness: fields.flag_or("track_timestamps_staleness", false),
             enable_compression: fields.flag_or("enable_compression", true),
             fallback_protocol: fields.parsed("fallback_scrape_protocol", ScrapeProtocol::parse),
-            http: HttpConfig::read(fields),
+            http,
             discoveries,
             disabled,
             relabel: read_rules(fields, "relabel_configs", names),

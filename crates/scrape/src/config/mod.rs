@@ -2,9 +2,10 @@
 //!
 //! * `yaml`: trees with positions · `reader`: from trees to values · `units`: durations and sizes · `glob`: paths with stars
 //! * `global`, `job`: scraping · `discovery`: where targets are found · `relabel`: steps and labels
-//! * `http`, `secret`: requests and what they sign in with · `alerting`, `remote`: where alerts and samples go
+//! * `http`, `cloud`, `secret`: requests and what they sign in with · `alerting`, `remote`: where alerts and samples go
 
 mod alerting;
+mod cloud;
 mod discovery;
 pub mod glob;
 mod global;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use platform::{Files, read_file};
 
 pub use alerting::{AlertingConfig, AlertmanagerConfig};
+pub use cloud::{AwsIdentity, Sigv4Config};
 pub use discovery::{
     ConsulDiscovery, Discovery, DnsDiscovery, DnsType, DockerDiscovery, Ec2Discovery, FileDiscovery, Filter,
     HttpDiscovery, KubernetesDiscovery, KubernetesRole, KubernetesSelector,
@@ -80,6 +82,20 @@ pub struct Origin<'a> {
 }
 
 impl Config {
+    /// Parts that do not run, and why: jobs, Alertmanagers and receivers whose discovery or way to sign in is not built in.
+    pub fn disabled(&self) -> Vec<(String, String)> {
+        let jobs = self.scrape_configs.iter().map(|job| (format!("the job {:?}", job.job_name), job.disabled.clone()));
+        let managers = self.alerting.alertmanagers.iter();
+        let managers = managers.map(|managers| ("a section of alertmanagers".to_owned(), managers.disabled.clone()));
+        let receivers = self.remote_write.iter();
+        let receivers = receivers.map(|remote| {
+            let url = crate::forward::without_credentials(&remote.url);
+            (format!("the remote_write to {url}"), remote.http.not_built_in().map(str::to_owned))
+        });
+        let all = jobs.chain(managers).chain(receivers);
+        all.filter_map(|(part, reason)| Some((part, reason?))).collect()
+    }
+
     /// Files that it names alone, without stars: secrets, certificates, rules.
     pub fn named_files(&self) -> Vec<PathBuf> {
         let rules = self.rule_files.iter().filter(|path| !path.to_string_lossy().contains(['*', '?', '[']));

@@ -1,6 +1,5 @@
 //! `remote_write`, where samples are forwarded, and the sections that have little or no meaning here.
 
-use super::alerting::refuse_sigv4;
 use super::http::HttpConfig;
 use super::reader::Fields;
 use super::relabel::read_rules;
@@ -77,7 +76,6 @@ impl Default for QueueConfig {
 }
 
 pub(super) fn read_remote_write(fields: &Fields<'_>, names: NameScheme) -> RemoteWriteConfig {
-    refuse_sigv4(fields);
     fields.flag("round_robin_dns");
     fields.without_effect("round_robin_dns", "each connection asks for the address anew");
     let version = fields.parsed("protobuf_message", |text| match text {
@@ -99,7 +97,7 @@ pub(super) fn read_remote_write(fields: &Fields<'_>, names: NameScheme) -> Remot
             node.is_secret.set(true);
             fields.reading.text(node)
         }),
-        http: HttpConfig::read(fields),
+        http: HttpConfig::read_with_clouds(fields),
         relabel: read_rules(fields, "write_relabel_configs", names),
         version: version.unwrap_or(1),
         send_exemplars: fields.flag_or("send_exemplars", false),
@@ -133,8 +131,7 @@ pub(super) fn read_remote_read(fields: &Fields<'_>) {
     for name in ["name", "remote_timeout", "read_recent", "filter_external_labels", "headers", "required_matchers"] {
         fields.node(name);
     }
-    HttpConfig::read(fields);
-    refuse_sigv4(fields);
+    HttpConfig::read_with_clouds(fields);
 }
 
 /// `otlp`: how OpenTelemetry's metrics are named and labelled.

@@ -104,7 +104,17 @@ fn wrong_files_are_refused() {
         ("scrape_configs:\n- job_name: a\n  file_sd_configs:\n  - files: ['a*/b.yml']\n", "at most one star"),
         ("scrape_configs:\n- job_name: a\n  kubernetes_sd_configs:\n  - role: pods\n", "4:11: role: expected"),
         ("scrape_configs:\n- job_name: a\n  relabel_configs:\n  - regex: (\n", "4:5: "),
-        ("remote_write:\n- url: http://x\n  sigv4: {region: x}\n", "3:3: sigv4 is not built in"),
+        (
+            "remote_write:\n- url: http://x\n  sigv4: {access_key: x}\n",
+            "3:10: access_key and secret_key belong together",
+        ),
+        ("remote_write:\n- url: http://x\n  sigv4: {session_name: x}\n", "role_arn is missing"),
+        ("remote_write:\n- url: http://x\n  azuread: {cloud: AzurePublic}\n", "exactly one of oauth"),
+        (
+            "remote_write:\n- url: http://x\n  sigv4: {region: x}\n  basic_auth: {username: y}\n",
+            "at most one of basic_auth",
+        ),
+        ("scrape_configs:\n- job_name: a\n  sigv4: {region: x}\n", "sigv4"),
         ("global:\n  scrape_protocols: [PrometheusText0.0.4, PrometheusText0.0.4]\n", "one is there twice"),
         ("a: b: c\n", "1:"),
     ] {

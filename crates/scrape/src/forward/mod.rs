@@ -72,6 +72,9 @@ impl Forwarder {
         let mut before = std::mem::take(&mut *queues);
         let external_labels: &Labels = &config.global.external_labels;
         for (remote, name) in config.remote_write.iter().zip(receivers(config)) {
+            if remote.http.not_built_in().is_some() {
+                continue;
+            }
             let queue = match before.remove(&name) {
                 Some(known) if known.is_of(remote, external_labels) => known,
                 known => {
@@ -144,7 +147,8 @@ fn name_of(remote: &RemoteWriteConfig) -> String {
     let account = match &remote.http.credentials {
         Credentials::Basic { username, .. } => username.as_ref().map(place_of),
         Credentials::Oauth2(client) => Some(client.client_id.clone()),
-        Credentials::None | Credentials::Authorization { .. } => None,
+        Credentials::Sigv4(signing) => Some(format!("{}{}", signing.identity.access_key, signing.identity.role_arn)),
+        Credentials::None | Credentials::Authorization { .. } | Credentials::NotBuiltIn(_) => None,
     };
     let user = user_of(&remote.url);
     let hash = xxh3_64(format!("{:?}", (&url, user, account, &remote.headers, headers, rules)).as_bytes());
@@ -168,7 +172,7 @@ fn user_of(url: &str) -> &str {
 }
 
 /// An address without the user and the password in it.
-fn without_credentials(url: &str) -> String {
+pub(crate) fn without_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let host_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(host_end);

@@ -26,6 +26,11 @@ pub(crate) fn render(mode: &PrometheusMode, out: &mut String) {
             "Jobs that do not run because their discovery is not built in.",
             disabled as f64,
         ),
+        (
+            "thalweg_config_parts_disabled",
+            "Jobs, Alertmanagers and receivers of remote_write that do not run because something of them is not built in.",
+            mode.config().disabled().len() as f64,
+        ),
     ] {
         family(out, name, "gauge", help);
         // Writing to a string cannot fail.

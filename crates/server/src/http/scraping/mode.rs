@@ -116,13 +116,6 @@ impl PrometheusMode {
         self.current().config.clone()
     }
 
-    /// Jobs that do not run, and why.
-    pub fn disabled_jobs(&self) -> Vec<(String, String)> {
-        let config = self.config();
-        let jobs = config.scrape_configs.iter();
-        jobs.filter_map(|job| Some((job.job_name.clone(), job.disabled.clone()?))).collect()
-    }
-
     /// Reads the file again and takes it over, unless it has errors; also what in it has no effect.
     pub fn reload(&self) -> Result<Vec<Problem>, Vec<Problem>> {
         let loaded = load(&self.network, &self.settings);

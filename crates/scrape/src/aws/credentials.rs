@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use platform::{Files, read_file};
 
 use super::signature::Keys;
-use crate::config::Ec2Discovery;
+use crate::config::AwsIdentity;
 
 /// Bytes of a file of profiles.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -26,13 +26,13 @@ impl Surroundings<'_> {
     }
 
     /// Keys of the configuration come first, then those of its profile, of the environment, and of the profile `AWS_PROFILE` or `default`.
-    pub(super) fn keys(&self, config: &Ec2Discovery) -> Result<Keys, String> {
-        if let Some(secret) = config.secret_key.as_ref().filter(|_| !config.access_key.is_empty()) {
+    pub(super) fn keys(&self, identity: &AwsIdentity) -> Result<Keys, String> {
+        if let Some(secret) = identity.secret_key.as_ref().filter(|_| !identity.access_key.is_empty()) {
             let secret_key = secret.read(self.files)?;
-            return Ok(Keys { access_key: config.access_key.clone(), secret_key, session_token: None });
+            return Ok(Keys { access_key: identity.access_key.clone(), secret_key, session_token: None });
         }
-        if !config.profile.is_empty() {
-            return self.keys_of_profile(&config.profile);
+        if !identity.profile.is_empty() {
+            return self.keys_of_profile(&identity.profile);
         }
         let found = self.variable("AWS_ACCESS_KEY_ID").zip(self.variable("AWS_SECRET_ACCESS_KEY"));
         if let Some((access_key, secret_key)) = found {
@@ -45,13 +45,13 @@ impl Surroundings<'_> {
     }
 
     /// The region of the configuration, of the environment, or of the profile.
-    pub(super) fn region(&self, config: &Ec2Discovery) -> Result<String, String> {
+    pub(super) fn region(&self, identity: &AwsIdentity) -> Result<String, String> {
         let of_profile = || {
-            let profile = Some(config.profile.clone()).filter(|profile| !profile.is_empty());
+            let profile = Some(identity.profile.clone()).filter(|profile| !profile.is_empty());
             let profile = profile.or_else(|| self.variable("AWS_PROFILE")).unwrap_or(DEFAULT_PROFILE.to_owned());
             self.setting(&profile, "region")
         };
-        Some(config.region.clone())
+        Some(identity.region.clone())
             .filter(|region| !region.is_empty())
             .or_else(|| self.variable("AWS_REGION"))
             .or_else(|| self.variable("AWS_DEFAULT_REGION"))
@@ -114,24 +114,10 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::config::{HttpConfig, Source};
-
-    fn config() -> Ec2Discovery {
-        Ec2Discovery {
-            region: String::new(),
-            endpoint: String::new(),
-            access_key: String::new(),
-            secret_key: None,
-            profile: String::new(),
-            port: 80,
-            filters: Vec::new(),
-            refresh_ms: 60_000,
-            http: HttpConfig::default(),
-        }
-    }
+    use crate::config::Source;
 
     /// The name of the key and the region that a configuration gets in an environment, or why it gets none.
-    fn found(config: &Ec2Discovery, environment: &[(&str, &str)]) -> (Result<String, String>, Result<String, String>) {
+    fn found(identity: &AwsIdentity, environment: &[(&str, &str)]) -> (Result<String, String>, Result<String, String>) {
         let files = platform::sim::Simulation::new(1).platform().files;
         let credentials = "# keys\n[default]\naws_access_key_id = D\naws_secret_access_key=d\n\n[team]\n\
                            aws_access_key_id=T\naws_secret_access_key = t=1\naws_session_token = token\n[half]\naws_access_key_id=H\n";
@@ -142,10 +128,10 @@ mod tests {
         let variables: HashMap<&str, &str> = environment.iter().copied().collect();
         let variable = |name: &str| variables.get(name).map(|value| (*value).to_owned());
         let surroundings = Surroundings { files: &*files, variable: &variable };
-        let keys = surroundings.keys(config);
+        let keys = surroundings.keys(identity);
         (
             keys.map(|keys| format!("{} {} {:?}", keys.access_key, keys.secret_key, keys.session_token)),
-            surroundings.region(config),
+            surroundings.region(identity),
         )
     }
 
@@ -154,8 +140,8 @@ mod tests {
         let ok = |text: &str| Ok(text.to_owned());
         let home = ("HOME", "/home");
         let environment = [home, ("AWS_ACCESS_KEY_ID", "E"), ("AWS_SECRET_ACCESS_KEY", "e"), ("AWS_REGION", "eu-e")];
-        let team = Ec2Discovery { profile: "team".to_owned(), ..config() };
-        let own = Ec2Discovery {
+        let team = AwsIdentity { profile: "team".to_owned(), ..AwsIdentity::default() };
+        let own = AwsIdentity {
             access_key: "O".to_owned(),
             secret_key: Some(Source::Inline("o".to_owned())),
             region: "eu-o".to_owned(),
@@ -164,10 +150,13 @@ mod tests {
         assert_eq!(found(&own, &environment), (ok("O o None"), ok("eu-o")));
         assert_eq!(found(&team, &[home]), (ok("T t=1 Some(\"token\")"), ok("eu-t")));
         assert_eq!(found(&team, &environment).0, ok("T t=1 Some(\"token\")"));
-        assert_eq!(found(&config(), &environment), (ok("E e None"), ok("eu-e")));
-        assert_eq!(found(&config(), &[home]), (ok("D d None"), ok("eu-d")));
-        assert_eq!(found(&config(), &[home, ("AWS_PROFILE", "team")]), (ok("T t=1 Some(\"token\")"), ok("eu-t")));
-        let half = Ec2Discovery { profile: "half".to_owned(), ..config() };
+        assert_eq!(found(&AwsIdentity::default(), &environment), (ok("E e None"), ok("eu-e")));
+        assert_eq!(found(&AwsIdentity::default(), &[home]), (ok("D d None"), ok("eu-d")));
+        assert_eq!(
+            found(&AwsIdentity::default(), &[home, ("AWS_PROFILE", "team")]),
+            (ok("T t=1 Some(\"token\")"), ok("eu-t"))
+        );
+        let half = AwsIdentity { profile: "half".to_owned(), ..AwsIdentity::default() };
         let (keys, region) = found(&half, &[home]);
         assert_eq!(
             keys,
@@ -175,7 +164,7 @@ mod tests {
                 .to_owned())
         );
         assert!(region.unwrap_err().contains("AWS_REGION"));
-        let (keys, _) = found(&config(), &[("HOME", "/nowhere")]);
+        let (keys, _) = found(&AwsIdentity::default(), &[("HOME", "/nowhere")]);
         assert!(keys.unwrap_err().contains("no access_key and secret_key, no profile"));
     }
 }

@@ -1,54 +1,42 @@
 //! `ec2_sd_configs`: machines of Amazon's EC2, asked by its query API.
-//!
-//! * `credentials`: which key and region · `signature`: requests signed with a key · `xml`: its answers
-
-mod credentials;
-mod signature;
-pub mod xml;
 
 use platform::network::{HttpRequest, NetworkPlatform};
 
 use super::http::fetch;
 use super::{Found, Sink, TargetGroup, join_host_port, labels_of, sanitized};
+use crate::aws::{self, xml, xml::Element};
 use crate::client::Client;
-use crate::config::Ec2Discovery;
+use crate::config::{Credentials, Ec2Discovery, HttpConfig, Sigv4Config};
 use crate::relabel::Labels;
-use credentials::Surroundings;
-use signature::{Keys, Signing};
-use xml::Element;
 
 const API_VERSION: &str = "2016-11-15";
 
+/// The service's name in signatures.
+const SERVICE: &str = "ec2";
+
 pub(super) async fn run(config: &Ec2Discovery, network: &NetworkPlatform, sink: &Sink) {
-    let client = Client::new(network, &config.http);
+    let signing = Sigv4Config { identity: config.identity.clone(), service: SERVICE.to_owned() };
+    let http = HttpConfig { credentials: Credentials::Sigv4(Box::new(signing)), ..config.http.clone() };
+    let client = Client::new(network, &http);
     loop {
         sink(look(config, network, &client).await);
         network.tasks.sleep_ms(config.refresh_ms).await;
     }
 }
 
-/// Where machines are asked for, and with what.
-struct Access {
-    region: String,
-    url: String,
-    keys: Keys,
-}
-
-fn access(config: &Ec2Discovery, network: &NetworkPlatform) -> Result<Access, String> {
-    let surroundings =
-        Surroundings { files: &*network.platform.files, variable: &|name: &str| std::env::var(name).ok() };
-    let (region, keys) = (surroundings.region(config)?, surroundings.keys(config)?);
-    let url = match config.endpoint.as_str() {
+/// Where machines of a region are asked for.
+fn address(config: &Ec2Discovery, region: &str) -> String {
+    match config.endpoint.as_str() {
         "" => format!("https://ec2.{region}.amazonaws.com/"),
         endpoint if endpoint.contains("://") => format!("{}/", endpoint.trim_end_matches('/')),
         endpoint => format!("https://{endpoint}/"),
-    };
-    Ok(Access { region, url, keys })
+    }
 }
 
 async fn look(config: &Ec2Discovery, network: &NetworkPlatform, client: &Client) -> Found {
-    let access = access(config, network)?;
-    let zones = ask(network, client, &access, &[("Action", "DescribeAvailabilityZones".to_owned())]).await?;
+    let region = aws::region(network, &config.identity)?;
+    let url = address(config, &region);
+    let zones = ask(network, client, &url, &[("Action", "DescribeAvailabilityZones".to_owned())]).await?;
     let mut targets = Vec::new();
     let mut next = String::new();
     loop {
@@ -58,10 +46,10 @@ async fn look(config: &Ec2Discovery, network: &NetworkPlatform, client: &Client)
         }
         let filters = filters(config);
         parameters.extend(filters.iter().map(|(name, value)| (name.as_str(), value.clone())));
-        let answer = ask(network, client, &access, &parameters).await?;
+        let answer = ask(network, client, &url, &parameters).await?;
         for reservation in answer.items("reservationSet") {
             for instance in reservation.items("instancesSet") {
-                targets.extend(target(config, &access.region, &zones, reservation, instance));
+                targets.extend(target(config, &region, &zones, reservation, instance));
             }
         }
         answer.text("nextToken").clone_into(&mut next);
@@ -69,7 +57,7 @@ async fn look(config: &Ec2Discovery, network: &NetworkPlatform, client: &Client)
             break;
         }
     }
-    Ok(vec![TargetGroup { source: access.region, targets, ..TargetGroup::default() }])
+    Ok(vec![TargetGroup { source: region, targets, ..TargetGroup::default() }])
 }
 
 fn filters(config: &Ec2Discovery) -> Vec<(String, String)> {
@@ -86,23 +74,17 @@ fn filters(config: &Ec2Discovery) -> Vec<(String, String)> {
 async fn ask(
     network: &NetworkPlatform,
     client: &Client,
-    access: &Access,
+    url: &str,
     parameters: &[(&str, String)],
 ) -> Result<Element, String> {
-    let request = {
+    let body = {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("Version", API_VERSION);
         form.extend_pairs(parameters);
-        let request = HttpRequest {
-            method: "POST",
-            url: access.url.clone(),
-            headers: Vec::new(),
-            body: form.finish().into_bytes(),
-        };
-        let request = request.with_header("Content-Type", "application/x-www-form-urlencoded; charset=utf-8");
-        let signing = Signing { keys: &access.keys, region: &access.region, now_ns: network.platform.clock.now_ns() };
-        signing.sign(request)?
+        form.finish().into_bytes()
     };
+    let request = HttpRequest { method: "POST", url: url.to_owned(), headers: Vec::new(), body }
+        .with_header("Content-Type", "application/x-www-form-urlencoded; charset=utf-8");
     let answer = fetch(client, network, request).await?;
     let text = std::str::from_utf8(&answer.body).map_err(|_| "the answer is not UTF-8".to_owned())?;
     xml::parse(text)
@@ -183,7 +165,7 @@ mod tests {
     use platform::network::sim::{SimAnswer, SimNetwork, SimResponse};
 
     use super::*;
-    use crate::config::{Filter, HttpConfig, Source};
+    use crate::config::{AwsIdentity, Filter, Source};
 
     const ZONES: &str = "<r><availabilityZoneInfo><item><zoneName>eu-a</zoneName><zoneId>euc1-az2</zoneId></item></availabilityZoneInfo></r>";
 
@@ -197,6 +179,9 @@ mod tests {
 <networkInterfaceSet><item><subnetId>s-1</subnetId><ipv6AddressesSet><item><ipv6Address>::1</ipv6Address></item></ipv6AddressesSet></item></networkInterfaceSet>
 </item><item><instanceId>i-2</instanceId></item></instancesSet></item></reservationSet></DescribeInstancesResponse>";
 
+    const ROLE: &str = "<AssumeRoleResponse><AssumeRoleResult><Credentials><AccessKeyId>ROLE</AccessKeyId><SecretAccessKey>s</SecretAccessKey>
+<SessionToken>token</SessionToken><Expiration>2100-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>";
+
     #[test]
     fn machines_become_targets() {
         let simulation = platform::sim::Simulation::new(1);
@@ -204,17 +189,30 @@ mod tests {
         let log = requests.clone();
         let network = SimNetwork::new(&simulation, move |request| {
             let body = String::from_utf8_lossy(&request.body).into_owned();
-            assert!(request.header("Authorization").unwrap().starts_with("AWS4-HMAC-SHA256 Credential=KEY/2023"));
-            let answer = if body.contains("DescribeInstances") { INSTANCES } else { ZONES };
+            let authorization = request.header("Authorization").unwrap();
+            let asks_for_role = request.url == "https://sts.eu.amazonaws.com/";
+            let (key, service) = if asks_for_role { ("KEY", "sts") } else { ("ROLE", "ec2") };
+            assert!(authorization.starts_with(&format!("AWS4-HMAC-SHA256 Credential={key}/2023")), "{authorization}");
+            assert!(authorization.contains(&format!("/eu/{service}/aws4_request")), "{authorization}");
+            assert_eq!(request.header("X-Amz-Security-Token"), (!asks_for_role).then_some("token"));
+            let answer = match () {
+                () if asks_for_role => ROLE,
+                () if body.contains("DescribeInstances") => INSTANCES,
+                () => ZONES,
+            };
             log.lock().unwrap().push(body);
             SimAnswer { delay_ms: 1, result: Ok(SimResponse::ok("text/xml", answer)) }
         });
         let config = Ec2Discovery {
-            region: "eu".to_owned(),
+            identity: AwsIdentity {
+                region: "eu".to_owned(),
+                access_key: "KEY".to_owned(),
+                secret_key: Some(Source::Inline("SECRET".to_owned())),
+                role_arn: "arn:aws:iam::1:role/look".to_owned(),
+                external_id: "x".to_owned(),
+                ..AwsIdentity::default()
+            },
             endpoint: String::new(),
-            access_key: "KEY".to_owned(),
-            secret_key: Some(Source::Inline("SECRET".to_owned())),
-            profile: String::new(),
             port: 9100,
             filters: vec![Filter { name: "tag:role".to_owned(), values: vec!["web".to_owned()] }],
             refresh_ms: 60_000,
@@ -242,6 +240,11 @@ mod tests {
             assert_eq!(target[name], value, "{name}");
         }
         assert!(!target.contains_key("__meta_ec2_public_dns_name"));
-        assert!(requests.lock().unwrap()[1].contains("Filter.1.Name=tag%3Arole&Filter.1.Value.1=web"));
+        let requests = requests.lock().unwrap();
+        assert_eq!(requests.len(), 3, "the role's keys serve several requests: {requests:?}");
+        assert!(
+            requests[0].contains("RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Flook&RoleSessionName=thalweg&ExternalId=x")
+        );
+        assert!(requests[2].contains("Filter.1.Name=tag%3Arole&Filter.1.Value.1=web"));
     }
 }
