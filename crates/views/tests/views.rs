@@ -184,7 +184,7 @@ fn composed_definitions() -> Vec<ViewDefinition> {
 }
 
 /// Queries that the view `by_host` answers: its own groups, wider bins, fewer labels, a condition on its label.
-const SOURCE_QUERIES: [&str; 7] = [
+const SOURCE_QUERIES: [&str; 10] = [
     "(->> (rows-of \"t\") (groupby 1m '((sum \"v\") (count \"v\") (max \"i\") (count #TS)) (by '(\"h\"))))",
     "(->> (rows-of \"t\") (groupby 5m '((sum \"v\") (avg \"v\") (max \"i\") (count #TS)) (by '())))",
     "(->> (rows-of \"t\") (tag \"h\" \"h1\") (groupby 2m '((max \"i\") (sum \"v\") (count #TS)) (by '(\"h\"))))",
@@ -192,6 +192,9 @@ const SOURCE_QUERIES: [&str; 7] = [
     "(->> (rows-of \"t\") (groupby 5m '((stddev_samp \"v\") (var_samp \"i\") (stddev \"v\") (count #TS)) (by '())))",
     "(->> (rows-of \"t\") (groupby 1m '((stddev_samp \"v\") (var_pop \"i\")) (by '(\"h\"))))",
     "(->> (rows-of \"t\") (groupby 5m '((approx_quantile 0.5 \"v\") (quantile_sketch \"v\") (approx_distinct \"i\") (count #TS)) (by '())))",
+    "(->> (table \"t\" '(\"v\")) (groupby 1m '((sum \"v\") (count \"v\")) (by '(\"h\"))))",
+    "(->> (table \"t\" '(\"v\")) (groupby 5m '((avg \"v\")) (by '())) (limit 3))",
+    "(->> (table \"t\" '(\"i\" \"v\")) (tag \"h\" \"h1\") (groupby 3m '((max \"i\") (avg \"v\")) (by '(\"h\"))))",
 ];
 
 #[test]
@@ -217,6 +220,8 @@ fn queries_of_a_source_are_answered_by_its_views() {
         "(->> (rows-of \"t\") (groupby 90s '((max \"i\")) (by '(\"h\"))))",
         "(->> (rows-of \"t\") (groupby 2m '((max \"i\")) (by '(\"h\")) (offset 30s)))",
         "(->> (rows-of \"t\") (groupby 1m '((min \"i\")) (by '(\"h\"))))",
+        // Rows that have a value of `v` are not counted in the view.
+        "(->> (table \"t\" '(\"v\")) (groupby 5m '((sum \"v\") (count #TS)) (by '())))",
         "(->> (rows-of \"t\") (where (> (column \"i\") 0)) (groupby 1m '((max \"i\")) (by '(\"h\"))))",
     ] {
         assert!(!reads_view(text, ViewUse::All), "{text}");
@@ -343,7 +348,11 @@ impl World {
         for range in [TimeRange::ALL, TimeRange::new(early, late), TimeRange::new(early, i64::MAX)] {
             for text in SOURCE_QUERIES {
                 let mut plan = query::parse(text, 0).unwrap();
-                let Plan::GroupBy { input, .. } = &mut plan else { panic!("{text}") };
+                let grouped = match &mut plan {
+                    Plan::Limit { input, .. } => &mut **input,
+                    grouped => grouped,
+                };
+                let Plan::GroupBy { input, .. } = grouped else { panic!("{text}") };
                 let Plan::Scan(scan) = &mut **input else { panic!("{text}") };
                 scan.range = range;
                 let [by_view, by_source] =

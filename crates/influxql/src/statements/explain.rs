@@ -33,7 +33,11 @@ fn describe(
 ) -> Result<(), QueryError> {
     let indent = "  ".repeat(depth);
     if let Some(plans) = plan_aggregates::plans(session, selection)? {
-        lines.extend(plans.iter().map(|(_, name, plan)| format!("{indent}AGGREGATES OF {name}: {plan}")));
+        for (database, name, plan) in &plans {
+            // With the views that answer it.
+            let plan = session.expanded(database, plan)?;
+            lines.push(format!("{indent}AGGREGATES OF {name}: {plan}"));
+        }
         return Ok(());
     }
     for source in &selection.sources {

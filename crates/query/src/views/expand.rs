@@ -105,7 +105,8 @@ impl Expansion<'_> {
             parts.push(ViewPart { range, plan: query.of_range(&range) });
         }
         let name = view.definition.name.clone();
-        Ok(Plan::View(Box::new(ViewRead { name, columns, parts, every_row: true })))
+        let every_row = query.is_of_every_row();
+        Ok(Plan::View(Box::new(ViewRead { name, columns, parts, every_row })))
     }
 
     fn scan(&self, scan: Scan, depth: usize) -> Result<Plan, QueryError> {

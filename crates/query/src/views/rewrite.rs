@@ -68,7 +68,9 @@ impl<'a> SourceQuery<'a> {
             },
             _ => return None,
         };
-        let is_of_rows = scan.is_of_every_row() && scan.tokens.is_empty() && grouping.by.is_some();
+        // Rows are those of the table, or those that have a value of the fields that are named.
+        let is_of_rows = scan.table.as_ref().is_some_and(|table| table.every_row || !table.fields.is_empty());
+        let is_of_rows = is_of_rows && scan.tokens.is_empty() && grouping.by.is_some();
         let width_ns = grouping.width_ns.filter(|width_ns| *width_ns > 0 && is_of_rows)?;
         Some(Self { scan, condition, grouping, bins: (width_ns, grouping.offset_ns) })
     }
@@ -76,6 +78,11 @@ impl<'a> SourceQuery<'a> {
     /// The table.
     pub(super) fn table(&self) -> &str {
         self.scan.table.as_ref().map_or("", |table| &table.name)
+    }
+
+    /// Returns whether its rows are all of the table, and not those alone that have a value of certain fields.
+    pub(super) fn is_of_every_row(&self) -> bool {
+        self.scan.is_of_every_row()
     }
 
     /// The labels by which its rows are put together.
@@ -171,7 +178,8 @@ impl<'a> SourceQuery<'a> {
         let (Plan::Map { input, .. }, true) = (&pushed, definition.is_exposed()) else { return None };
         let Plan::GroupBy { input, grouping } = &**input else { return None };
         let of_view = SourceQuery::new(input, grouping)?;
-        let is_same = of_view.table() == self.table()
+        let is_same = of_view.is_of_every_row()
+            && of_view.table() == self.table()
             && *of_view.range() == TimeRange::ALL
             && of_view.condition == self.condition
             && of_view.scan.selectors.iter().all(|selector| self.scan.selectors.contains(selector));
@@ -190,6 +198,10 @@ impl<'a> SourceQuery<'a> {
 
     /// An aggregate as it is made of a view's columns.
     fn derive(&self, call: &AggregateCall, definition: &ViewDefinition, is_same_groups: bool) -> Option<Derived> {
+        let is_of_rows = matches!(call.input, AggregateInput::Each | AggregateInput::Time);
+        if is_of_rows && !self.is_of_every_row() {
+            return None;
+        }
         let field = |call: &AggregateCall| {
             let name = call.column_name();
             let columns = definition.columns().iter();

@@ -566,4 +566,18 @@ fn a_query_of_a_table_uses_its_view_unless_that_is_forbidden() {
     let by_view = rows(&sql(wide, ""));
     assert!(by_view.is_some());
     assert_eq!(by_view, rows(&sql(wide, "&noviews=1")));
+    // In InfluxQL, too.
+    let influx = |text: &str, more: &str| {
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("q", text).finish();
+        let answer = server.get(&format!("/query?db=default&{query}{more}"));
+        assert_eq!(answer.status, 200, "{text}: {}", answer.body);
+        answer.body
+    };
+    let wide = "SELECT sum(v) FROM t WHERE time >= 30s AND time < 500s GROUP BY time(2m)";
+    let explain = format!("EXPLAIN {wide}");
+    assert!(influx(&explain, "").contains(made), "{}", influx(&explain, ""));
+    assert!(!influx(&explain, "&noviews=1").contains(made));
+    let by_view = influx(wide, "");
+    assert!(by_view.contains("21540"), "{by_view}");
+    assert_eq!(by_view, influx(wide, "&noviews=1"));
 }
