@@ -203,7 +203,7 @@ fn what_is_asked_wrong_is_told() {
         ("SELECT rank() OVER () FROM nowhere", &utc, "nowhere"),
         ("SELECT frobnicate(a) FROM cpu", &utc, "frobnicate"),
         ("SELECT rank() OVER (ORDER BY time) FROM cpu", &zone, "SET TIME ZONE 'UTC'"),
-        ("CREATE VIEW v AS SELECT 1", &utc, "not in the built-in SQL"),
+        ("CREATE SEQUENCE s", &utc, "not in the built-in SQL"),
         ("SELECT rank() OVER (), b FROM cpu RIGHT JOIN limits USING (region)", &utc, "write ON"),
         ("SELECT rank() OVER () FROM cpu SAMPLE BY 1m", &utc, "not in the built-in SQL"),
     ] {

@@ -174,6 +174,8 @@ fn a_day_of_scraping() {
         let passed_ms = day.simulation.platform().clock.now_ns() / 1_000_000 - START_MS;
         day.network.run_ms((until_ms - passed_ms) as u64);
     }
+    // Scrapes that began before the end have their answers by then: the slowest take a second and more.
+    day.network.run_ms((MINUTE_MS / 2) as u64);
     let pools = scraper.pools();
     let active = pools[0].active();
     assert_eq!(active.len(), targets);
@@ -216,7 +218,7 @@ fn check_samples(day: &Day) {
             good.map(|(time_ms, _)| (*time_ms, ((time_ms - START_MS) / MINUTE_MS) as f64)).collect();
         assert_eq!(steady[&number], expected, "target {number}");
     }
-    assert!(offsets.len() > day.targets / 4, "scrapes are spread over the minute: {offsets:?}");
+    assert!(offsets.len() > (day.targets / 4).min(55), "scrapes are spread over the minute: {offsets:?}");
     let counts = day.series("count_over_time(more_total{series=\"3\"}[25h])", end_ms);
     assert_eq!(counts.len(), day.targets);
     assert!(day.series("more_total{series=\"4\"}[25h]", end_ms).is_empty(), "they were dropped");
