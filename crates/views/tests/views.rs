@@ -467,7 +467,7 @@ fn rows_of_a_dropped_view_make_no_table() {
 
 /// Cases of the property: more by `THALWEG_VIEW_CASES`.
 fn cases() -> u32 {
-    std::env::var("THALWEG_VIEW_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
+    std::env::var("THALWEG_VIEW_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(40)
 }
 
 proptest! {
