@@ -28,6 +28,9 @@ const USAGE: &str = "Usage:
                                                            wide selections from many lone series, side by side
   cargo xtask view-peers [--peers thalweg,questdb,influxdb] [--thalweg FILE] [--hosts N] [--hours N] [--cache FOLDER] [--json]
                                                            keeping a view of a minute, side by side, and what it says after late rows
+  cargo xtask epoch-peers [--peers thalweg,rrdtool,sqlite,duckdb,redis] [--thalweg FILE] [--series N] [--epochs N] [--cache FOLDER]
+                          [--json]
+                                                           epochs of counters in each: what writing a value costs, its bytes, reading a name
   cargo xtask cache-peers [--workloads full,small,medium,large] [--units MINUTES,…] [--margins PERCENT,…] [--cache-percent N]
       [--counted all|file] [--requests N] [--warm-requests N] [--database-delay-ms N] [--clients N] [--days N] [--cache FOLDER] [--thalweg FILE] [--json]
                                                            the same requests to InfluxDB alone, through this project's result
@@ -80,6 +83,9 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Some((command, options)) if command == "view-peers" => {
             xtask::peers::views::command(&root, options, &mut |text| println!("{text}"))
+        }
+        Some((command, options)) if command == "epoch-peers" => {
+            xtask::peers::epochs::command(&root, options, &mut |text| println!("{text}"))
         }
         Some((command, options)) if command == "cache-peers" => {
             xtask::peers::caches::command(&root, options, &mut |text| println!("{text}"))

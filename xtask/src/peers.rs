@@ -2,6 +2,7 @@
 //! machine, one after the other.
 
 pub mod caches;
+pub mod epochs;
 pub mod influxql;
 mod install;
 mod measure;
