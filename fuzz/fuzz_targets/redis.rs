@@ -25,6 +25,8 @@ impl Access for Everybody {
         Err("nobody signs in here".to_owned())
     }
 
+    fn sign_out(&mut self) {}
+
     fn check(&self, _: Right, _: &str) -> Result<(), String> {
         Ok(())
     }
