@@ -43,6 +43,9 @@ impl Default for DistinctSketch {
 }
 
 impl DistinctSketch {
+    /// Bytes of memory that each has; of its text there are no more.
+    pub const MEMORY_BYTES: usize = REGISTERS + 64;
+
     /// Of some numbers.
     pub fn of_numbers(numbers: &[f64]) -> Self {
         let mut sketch = Self::default();
@@ -94,6 +97,11 @@ impl DistinctSketch {
         let raw = 0.7213 / (1.0 + 1.079 / count) * count * count / sum;
         let estimate = if raw <= 2.5 * count && empty > 0 { count * (count / empty as f64).ln() } else { raw };
         estimate.round() as u64
+    }
+
+    /// Bytes that the text of the sketch of so many values has at most.
+    pub(crate) fn text_bytes_max(values: usize) -> usize {
+        values.saturating_mul(8).saturating_add(super::TEXT_BYTES).min(Self::MEMORY_BYTES)
     }
 
     /// As text: the same values give the same text.

@@ -6,7 +6,7 @@ use model::ValueType;
 use query::plan::Aggregate;
 use query::sketch::{DistinctSketch, QuantileSketch};
 use query::statistics::{self, ValueMoments};
-use query::{Cell, Interval, SqlType, Summary, Value};
+use query::{Cell, Interval, SAMPLE_BYTES, SqlType, Summary, Value};
 
 use super::{Bound, Environment, holds, text_of};
 use crate::error::{SqlError, invalid};
@@ -155,6 +155,16 @@ impl AggregateFunction {
         matches!(self, Self::First | Self::Last)
     }
 
+    /// The samples that a group takes for its sketch, whatever is in it.
+    pub(crate) const fn sketch_samples(self) -> usize {
+        match self {
+            Self::ApproxDistinct { .. } | Self::DistinctSketch { .. } => {
+                DistinctSketch::MEMORY_BYTES.div_ceil(SAMPLE_BYTES)
+            }
+            _ => 0,
+        }
+    }
+
     pub(crate) const fn returns(self, argument: SqlType) -> SqlType {
         match self {
             Self::Count | Self::ApproxDistinct { .. } => SqlType::Int,
@@ -247,8 +257,8 @@ pub(crate) struct Accumulator {
 }
 
 impl Accumulator {
-    /// Adds a row. Returns what it keeps for itself, in
-    /// samples: values that it has to hold to find duplicates.
+    /// Adds a row. Returns what it keeps for itself, in samples: values that it has to hold to find duplicates, and what a sketch of quantiles
+    /// grows by.
     pub(crate) fn add(
         &mut self,
         call: &BoundAggregate,
@@ -274,7 +284,7 @@ impl Accumulator {
             return self.add_parts(numbers.map(|value| value.number()));
         }
         let is_kept = call.is_distinct || call.function == AggregateFunction::Mode && !self.counts.contains_key(&value);
-        let kept = if is_kept { 1 + value.text_samples() } else { 0 };
+        let mut kept = if is_kept { 1 + value.text_samples() } else { 0 };
         let by = call.by.as_ref().map(|by| by.value(row, environment)).transpose()?;
         let first = self.count == 0;
         self.count += 1;
@@ -304,7 +314,9 @@ impl Accumulator {
                 let at = by.or_else(|| origin.time.cloned());
                 self.count_up(origin.series.cloned().unwrap_or(Value::Null), at.as_ref(), &value)?;
             }
-            AggregateFunction::ApproxQuantile(_) | AggregateFunction::QuantileSketch => self.add_to_sketch(&value)?,
+            AggregateFunction::ApproxQuantile(_) | AggregateFunction::QuantileSketch => {
+                kept += self.add_to_sketch(&value)?;
+            }
             AggregateFunction::ApproxDistinct { of_sketches } | AggregateFunction::DistinctSketch { of_sketches } => {
                 self.add_distinct(&value, of_sketches)?;
             }
@@ -316,8 +328,9 @@ impl Accumulator {
         Ok(kept)
     }
 
-    /// Adds a number, or the numbers of a sketch.
-    fn add_to_sketch(&mut self, value: &Value) -> Result<(), SqlError> {
+    /// Adds a number, or the numbers of a sketch; returns the samples by which its own one grew.
+    fn add_to_sketch(&mut self, value: &Value) -> Result<usize, SqlError> {
+        let before = self.sketch.as_ref().map_or(0, |sketch| sketch.memory_bytes());
         let sketch = self.sketch.get_or_insert_default();
         match value {
             Value::Text(text) => match QuantileSketch::decode(text) {
@@ -329,7 +342,7 @@ impl Accumulator {
                 None => return invalid(format!("a number or a sketch is wanted, not \"{value}\"")),
             },
         }
-        Ok(())
+        Ok(sketch.memory_bytes().saturating_sub(before).div_ceil(SAMPLE_BYTES))
     }
 
     /// Adds a value, or the values of a sketch.

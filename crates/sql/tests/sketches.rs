@@ -1,0 +1,67 @@
+//! Sketches in SQL: their memory is the query's, and the same values give the same sketch whichever way they are read.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::fmt::Write;
+
+use query::testing::MemoryDatabases;
+use query::{Budget, QueryError};
+use thalweg_sql::{self as sql, ClientContext, SqlError, Value};
+
+const SECOND_NS: i64 = 1_000_000_000;
+const ROWS: i64 = 400;
+
+fn ask(db: &MemoryDatabases, budget: &Budget, text: &str) -> Result<Vec<Vec<Value>>, SqlError> {
+    let client = ClientContext::new("default", 0);
+    let answer = sql::run(&sql::parse(text)?, 0, &db.session(budget), &client)?;
+    Ok(answer.relation().map(|relation| relation.rows).unwrap_or_default())
+}
+
+/// A row a second: a host of its own, a number, and small texts of sketches, which are large when they are read.
+fn fixture() -> MemoryDatabases {
+    let db = MemoryDatabases::new().unwrap();
+    let bins: Vec<String> = (0..500).map(|bin| format!("{}:1", i32::from(bin > 0))).collect();
+    let mut lines = String::new();
+    for row in 0..ROWS {
+        writeln!(
+            lines,
+            "t,host=h{row},region=r{} n={row}i,s=\"word {}\",d=\"d1s|{row}:1\",q=\"q1|0||0|{}|0|0\",ok=true {}",
+            row % 2,
+            row % 7,
+            bins.join(","),
+            row * SECOND_NS
+        )
+        .unwrap();
+    }
+    let (_, errors) = db.write_lines("default", lines.as_bytes()).unwrap();
+    assert!(errors.is_empty(), "{errors:?}");
+    db
+}
+
+#[test]
+fn sketches_are_taken_out_of_the_budget() {
+    let db = fixture();
+    // A sketch of distinct values has 4 KiB, that of these quantiles more.
+    let of_one = 256;
+    for (text, rows) in [
+        ("SELECT time_bucket('1 second', time), approx_count_distinct_of_sketches(d) FROM t GROUP BY 1", ROWS),
+        ("SELECT host, distinct_sketch_of_sketches(d) FROM t GROUP BY host", ROWS),
+        ("SELECT host, approx_count_distinct(n) FROM (SELECT host, n FROM t) t GROUP BY host", ROWS),
+        ("SELECT host, approx_percentile(q, 0.5) FROM (SELECT host, q FROM t) t GROUP BY host", ROWS),
+        ("SELECT host, approx_percentile(q, 0.5) FROM t GROUP BY host", ROWS),
+    ] {
+        let error = ask(&db, &Budget::new(of_one * rows as u64), text).unwrap_err();
+        assert!(matches!(error, SqlError::Query(QueryError::TooManySamples { .. })), "{text}: {error}");
+        let budget = Budget::new(10_000_000);
+        assert_eq!(ask(&db, &budget, text).unwrap().len() as i64, rows, "{text}");
+    }
+    // Those that become one are given back.
+    for text in [
+        "SELECT region, approx_count_distinct_of_sketches(d) FROM t GROUP BY region ORDER BY 1",
+        "SELECT time_bucket('1 hour', time), distinct_sketch_of_sketches(d), region FROM t GROUP BY 1, 3 ORDER BY 3",
+        "SELECT region, approx_percentile(q, 0.5) FROM t GROUP BY region ORDER BY 1",
+    ] {
+        let budget = Budget::new(10_000_000);
+        assert_eq!(ask(&db, &budget, text).unwrap().len(), 2, "{text}");
+        assert!(budget.samples() < 5_000, "{text}: {}", budget.samples());
+    }
+}
