@@ -65,3 +65,29 @@ fn sketches_are_taken_out_of_the_budget() {
         assert!(budget.samples() < 5_000, "{text}: {}", budget.samples());
     }
 }
+
+#[test]
+fn aggregates_of_numbers_are_of_numbers() {
+    let db = fixture();
+    let budget = Budget::new(10_000_000);
+    for (call, expected) in [
+        ("stddev(s)", "function stddev(text) does not exist"),
+        ("variance(s)", "function variance(text) does not exist"),
+        ("squared_deviations(region)", "function squared_deviations(text) does not exist"),
+        ("quantile(s, 0.5)", "function quantile(text) does not exist"),
+        ("stddev(ok)", "function stddev(boolean) does not exist"),
+        ("stddev(time)", "function stddev(timestamp with time zone) does not exist"),
+        ("median(time)", "function median(timestamp with time zone) does not exist"),
+        ("approx_percentile(0.5, time)", "does not exist"),
+        ("quantile_sketch(ok)", "function quantile_sketch(boolean) does not exist"),
+        ("stddev(n, s, n)", "function stddev(text) does not exist"),
+        ("stddev(DISTINCT n, n, n)", "leave out DISTINCT"),
+        ("max(n, n, n)", "takes fewer than 3"),
+    ] {
+        for from in ["t", "(SELECT * FROM t) t"] {
+            let error = ask(&db, &budget, &format!("SELECT {call} FROM {from}")).unwrap_err();
+            assert!(error.to_string().contains(expected), "{call}: {error}");
+        }
+    }
+    assert_eq!(ask(&db, &budget, "SELECT stddev(DISTINCT n) > 1 FROM t").unwrap(), [[Value::Bool(true)]]);
+}

@@ -140,6 +140,23 @@ impl AggregateFunction {
         }
     }
 
+    /// Returns whether it is of numbers alone, or of what is made of them.
+    pub(crate) const fn is_of_numbers(self) -> bool {
+        matches!(
+            self,
+            Self::Sum
+                | Self::Avg
+                | Self::StddevSample
+                | Self::StddevPopulation
+                | Self::VarianceSample
+                | Self::VariancePopulation
+                | Self::SquaredDeviations
+                | Self::Quantile(_)
+                | Self::ApproxQuantile(_)
+                | Self::QuantileSketch
+        )
+    }
+
     /// Returns whether it needs to know which series a row is of, and when.
     pub(crate) const fn is_of_series(self) -> bool {
         matches!(self, Self::Increase | Self::Rate | Self::Derivative)
