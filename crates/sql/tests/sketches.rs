@@ -67,6 +67,30 @@ fn sketches_are_taken_out_of_the_budget() {
 }
 
 #[test]
+fn times_are_counted_the_same_on_every_way() {
+    let db = fixture();
+    let budget = Budget::new(10_000_000);
+    // Less than what a float of nanoseconds tells apart.
+    let near: String = (0..200).map(|row| format!("near x=1 {}\n", 1_700_000_000 * SECOND_NS + row)).collect();
+    db.write_lines("default", near.as_bytes()).unwrap();
+    for table in ["t", "near"] {
+        let way = |from: &str, call: &str| {
+            let rows = ask(&db, &budget, &format!("SELECT {call} FROM {from}")).unwrap();
+            rows[0][0].clone()
+        };
+        let nested = format!("(SELECT time, time::timestamp AS local FROM {table}) t");
+        let sketch = way(table, "distinct_sketch(time)");
+        assert_eq!(sketch, way(&nested, "distinct_sketch(time)"), "{table}");
+        assert_eq!(sketch, way(&nested, "distinct_sketch(local)"), "{table}");
+        let count = way(table, "approx_count_distinct(time)");
+        let Value::Int(about) = count else { panic!("{table}: {count:?}") };
+        let exact = if table == "t" { ROWS } else { 200 };
+        assert!((about - exact).abs() * 20 <= exact, "{table}: {about}");
+        assert_eq!(way(&nested, "approx_count_distinct(time)"), count, "{table}");
+    }
+}
+
+#[test]
 fn aggregates_of_numbers_are_of_numbers() {
     let db = fixture();
     let budget = Budget::new(10_000_000);

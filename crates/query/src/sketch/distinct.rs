@@ -59,6 +59,11 @@ impl DistinctSketch {
         self.add_hash(xxh3_64(&number.to_bits().to_le_bytes()));
     }
 
+    /// Adds a time, to the nanosecond.
+    pub fn add_time(&mut self, ns: i64) {
+        self.add_hash(xxh3_64(&ns.to_le_bytes()));
+    }
+
     /// Adds a text.
     pub fn add_text(&mut self, text: &str) {
         self.add_hash(text_hash(text));

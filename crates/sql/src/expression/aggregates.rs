@@ -373,9 +373,10 @@ impl Accumulator {
             other if of_sketches => return invalid(format!("a sketch is wanted, not \"{other}\"")),
             Value::Text(text) => sketch.add_text(text),
             Value::Bool(value) => sketch.add_number(f64::from(u8::from(*value))),
-            value => match value.number() {
-                Some(number) => sketch.add_number(number),
-                None => sketch.add_text(&value.to_string()),
+            value => match (value.number(), value.time_ns()) {
+                (Some(number), _) => sketch.add_number(number),
+                (None, Some(ns)) => sketch.add_time(ns),
+                (None, None) => sketch.add_text(&value.to_string()),
             },
         }
         Ok(())
