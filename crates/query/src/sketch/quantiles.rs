@@ -78,11 +78,12 @@ impl QuantileSketch {
     /// Adds a number.
     pub fn add(&mut self, number: f64) {
         if number.is_nan() {
-            self.nan += 1;
+            self.nan = self.nan.saturating_add(1);
         } else if number == 0.0 {
-            self.zero += 1;
+            self.zero = self.zero.saturating_add(1);
         } else if number.is_infinite() {
-            *(if number > 0.0 { &mut self.positive_infinite } else { &mut self.negative_infinite }) += 1;
+            let count = if number > 0.0 { &mut self.positive_infinite } else { &mut self.negative_infinite };
+            *count = count.saturating_add(1);
         } else {
             let bins = if number > 0.0 { &mut self.positive } else { &mut self.negative };
             add_to(bins, index_of(number.abs()), 1);
