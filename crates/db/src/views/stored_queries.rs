@@ -34,11 +34,15 @@ impl Views {
         state.queries.get(&(database.to_owned(), name.to_owned())).cloned()
     }
 
-    pub(super) fn queries_of(&self, database: &str) -> Vec<Arc<StoredQuery>> {
+    /// The first view of a name without regard to the case of ASCII letters; none is copied.
+    pub(super) fn find_query_of_any_case(&self, database: &str, name: &str) -> Option<Arc<StoredQuery>> {
         let state = self.state.read();
-        let from = (database.to_owned(), String::new());
-        let of_database = state.queries.range(from..).take_while(|((of, _), _)| of == database);
-        of_database.map(|(_, query)| query.clone()).collect()
+        let mut of_database = of_database(&state, database);
+        of_database.find(|query| query.name.eq_ignore_ascii_case(name)).cloned()
+    }
+
+    pub(super) fn queries_of(&self, database: &str) -> Vec<Arc<StoredQuery>> {
+        of_database(&self.state.read(), database).cloned().collect()
     }
 
     pub(super) fn put_query(&self, query: StoredQuery, replaces: bool) -> Result<(), QueryError> {

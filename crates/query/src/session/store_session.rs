@@ -458,6 +458,10 @@ impl Session for StoreSession<'_> {
         self.readable_query(database, name)
     }
 
+    fn stored_query_of_any_case(&self, database: &str, name: &str) -> Result<Option<Arc<StoredQuery>>, QueryError> {
+        self.readable_query_of_any_case(database, name)
+    }
+
     fn stored_queries(&self, database: &str) -> Result<Vec<Arc<StoredQuery>>, QueryError> {
         self.readable_queries(database)
     }

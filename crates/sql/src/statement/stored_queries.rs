@@ -145,8 +145,7 @@ impl Run<'_> {
         if let Some(exact) = self.session.stored_query(database, name)? {
             return Ok(Some(exact));
         }
-        let views = if quoted { Vec::new() } else { self.session.stored_queries(database)? };
-        let same = views.into_iter().find(|view| view.name.eq_ignore_ascii_case(name));
+        let same = if quoted { None } else { self.session.stored_query_of_any_case(database, name)? };
         Ok(if same.is_some() && self.session.table(database, name)?.is_some() { None } else { same })
     }
 
