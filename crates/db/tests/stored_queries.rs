@@ -22,12 +22,13 @@ struct Asker<'a> {
     db: &'a Db,
     manner: Manner,
     grants: Option<&'a [&'a str]>,
+    database: &'a str,
 }
 
 impl Asker<'_> {
     fn try_ask(&self, text: &str) -> Result<Vec<Vec<Value>>, String> {
         let parsed = sql::parse(text).map_err(|error| format!("{text}: {error}"))?;
-        let mut client = ClientContext::new("default", START_NS + 86_400 * SECOND_NS);
+        let mut client = ClientContext::new(self.database, START_NS + 86_400 * SECOND_NS);
         client.manner = self.manner;
         let mut rows = Vec::new();
         for place in 0..parsed.statements.len() {
@@ -62,7 +63,7 @@ impl Asker<'_> {
 }
 
 fn everything(db: &Db) -> Asker<'_> {
-    Asker { db, manner: Manner::Postgres, grants: None }
+    Asker { db, manner: Manner::Postgres, grants: None, database: "default" }
 }
 
 fn fill(db: &Db) {
@@ -320,4 +321,21 @@ fn views_survive_restarts_and_crashes_and_go_with_their_database() {
     drop(db);
     let db = Db::open(simulation.platform(), DbOptions::new("/data")).unwrap();
     assert_eq!(everything(&db).texts("SELECT count(*) FROM pg_views"), ["0"]);
+}
+
+#[test]
+fn parameters_become_part_of_the_views_query() {
+    let (_simulation, db) = world();
+    everything(&db).ask("CREATE VIEW v AS SELECT time AS at, host AS machine, usage FROM cpu");
+    let mut client = ClientContext::new("default", START_NS);
+    client.parameters = vec![Value::text("b"), Value::Float(57.0)];
+    let ask = |text: &str| {
+        let budget = Arc::new(Budget::new(1_000_000));
+        let answer = db.sql(&sql::parse(text).unwrap(), 0, &client, &budget).unwrap();
+        answer.relation().map(|relation| relation.rows).unwrap_or_default()
+    };
+    let query = "SELECT usage FROM v WHERE machine = $1 AND usage > $2 ORDER BY usage";
+    assert_eq!(ask(query), [[Value::Float(58.0)], [Value::Float(59.0)]]);
+    let plan = format!("{:?}", ask(&format!("EXPLAIN {query}")));
+    assert!(plan.contains("(tag") && plan.contains("57"), "{plan}");
 }

@@ -197,7 +197,8 @@ impl Run<'_> {
             parsed: &parsed,
             environment: Arc::new(environment),
             client: self.client,
-            parameters: &[],
+            // Conditions of the query around may have them; the view's own statement has none.
+            parameters: if narrowed.is_some() { self.parameters } else { &[] },
             parameter_types: Vec::new(),
             manner,
             describes: self.describes,
