@@ -324,6 +324,32 @@ fn views_survive_restarts_and_crashes_and_go_with_their_database() {
 }
 
 #[test]
+fn names_of_other_relations_are_refused() {
+    let (simulation, db) = world();
+    let asker = everything(&db);
+    for name in ["pg_class", "PG_class", "pg_anything"] {
+        asker.refused(&format!("CREATE VIEW {name} AS SELECT 1 AS x"), "are the catalog's");
+    }
+    asker.ask("CREATE DATABASE dns WITH (interval = '1m')");
+    let regular = Asker { database: "dns", ..everything(&db) };
+    regular.refused("CREATE VIEW dns AS SELECT 1 AS x", "it is a table");
+    regular.refused("CREATE OR REPLACE VIEW dns AS SELECT 1 AS x", "it is a table");
+    regular.ask("CREATE VIEW other AS SELECT count(*) AS n FROM dns; SELECT n FROM other");
+    asker.ask("CREATE DATABASE late");
+    Asker { database: "late", ..everything(&db) }.ask("CREATE VIEW late AS SELECT 1 AS x");
+    asker.refused("ALTER DATABASE late SET interval = '1m'", "it is a view");
+    // One that there is already does not come before the catalog.
+    let document = serde_json::json!({ "version": 1, "name": "pg_class", "database": "default", "statement":
+        "CREATE VIEW pg_class AS SELECT 'none' AS relname", "manner": "postgres", "maker": "", "matchers": [] });
+    db.put_document("stored-query", "default\0pg_class", document.to_string().as_bytes()).unwrap();
+    drop(db);
+    let db = Db::open(simulation.platform(), DbOptions::new("/data")).unwrap();
+    let asker = everything(&db);
+    assert_eq!(asker.texts("SELECT viewname FROM pg_views"), ["pg_class"]);
+    assert_eq!(asker.texts("SELECT relname FROM pg_class WHERE relname = 'cpu'"), ["cpu"]);
+}
+
+#[test]
 fn parameters_become_part_of_the_views_query() {
     let (_simulation, db) = world();
     everything(&db).ask("CREATE VIEW v AS SELECT time AS at, host AS machine, usage FROM cpu");

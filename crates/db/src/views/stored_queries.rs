@@ -61,6 +61,10 @@ impl Views {
         if !is_known && count >= VIEWS_MAX {
             return Err(QueryError::Invalid(format!("there are {VIEWS_MAX} views already: drop some")));
         }
+        if self.store.regular(&database).is_some() && name == database {
+            // The only table of a regular database, which is no measurement of the store.
+            return taken(": it is a table");
+        }
         // First, so that no row makes a table of the name meanwhile.
         self.store.reserve_table(&database, &name).map_err(storage)?;
         let written = match self.store.table(&database, &name) {

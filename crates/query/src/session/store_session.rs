@@ -348,6 +348,8 @@ impl Session for StoreSession<'_> {
             return Err(QueryError::Invalid(message.to_owned()));
         }
         if let Some(definition) = definition.filter(|definition| known.as_ref() != Some(definition)) {
+            // Its table will have its name.
+            self.refuse_view_name(database, database)?;
             self.host.store.define_regular(database, &definition).map_err(storage)?;
         }
         self.host.writer.make_database(database)?;

@@ -43,6 +43,12 @@ impl StoreSession<'_> {
         query.matchers = scope.matchers(Right::Read, &query.database);
         query.maker = scope.name.to_string();
         query.check()?;
+        if StoredQuery::is_catalog_name(&query.name) {
+            return Err(QueryError::Invalid(format!(
+                "the view {:?} cannot have this name: those that begin with pg_ are the catalog's",
+                query.name
+            )));
+        }
         views.put_stored_query(query, replaces)
     }
 

@@ -30,6 +30,11 @@ pub struct StoredQuery {
 }
 
 impl StoredQuery {
+    /// Returns whether a name is one of the catalog's: a view of it could not be read by that name alone.
+    pub fn is_catalog_name(name: &str) -> bool {
+        name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("pg_"))
+    }
+
     /// Checks what a store takes.
     ///
     /// # Errors
