@@ -324,6 +324,35 @@ fn views_survive_restarts_and_crashes_and_go_with_their_database() {
 }
 
 #[test]
+fn views_have_bounded_room() {
+    let (_simulation, db) = world();
+    let asker = everything(&db);
+    let statement =
+        |name: &str, bytes: usize| format!("CREATE VIEW {name} AS SELECT 1 AS x /* {} */", "x".repeat(bytes));
+    asker.refused(&statement("v", 70_000), "65536 are possible");
+    let fill = |asker: &Asker<'_>| {
+        let made = (0..100).take_while(|number| asker.try_ask(&statement(&format!("v{number}"), 64_000)).is_ok());
+        made.count()
+    };
+    assert_eq!(fill(&asker), 16);
+    asker.refused(&statement("v", 64_000), "the views of the database default would take");
+    asker.ask(&statement("v", 8_000));
+    asker.ask(&statement("v", 8_000).replace("CREATE", "CREATE OR REPLACE"));
+    for database in ["d1", "d2", "d3"] {
+        asker.ask(&format!("CREATE DATABASE {database}"));
+    }
+    for database in ["d1", "d2"] {
+        assert_eq!(fill(&Asker { database, ..everything(&db) }), 16, "{database}");
+    }
+    asker.ask("CREATE DATABASE d4");
+    let last = Asker { database: "d3", ..everything(&db) };
+    assert_eq!(fill(&last), 16);
+    let beyond = Asker { database: "d4", ..everything(&db) };
+    beyond.ask(&statement("v", 60_000));
+    beyond.refused(&statement("w", 60_000), "the views of all databases would take");
+}
+
+#[test]
 fn names_of_other_relations_are_refused() {
     let (simulation, db) = world();
     let asker = everything(&db);
