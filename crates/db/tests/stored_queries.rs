@@ -323,6 +323,46 @@ fn views_survive_restarts_and_crashes_and_go_with_their_database() {
     assert_eq!(everything(&db).texts("SELECT count(*) FROM pg_views"), ["0"]);
 }
 
+/// Views that read views several times each multiply at every level.
+#[test]
+fn what_a_statement_expands_is_bounded_and_can_be_stopped() {
+    let (_simulation, db) = world();
+    let asker = everything(&db);
+    let six = |name: &str| vec![format!("SELECT x FROM {name}"); 6].join(" UNION ALL ");
+    asker.ask("CREATE VIEW e0 AS SELECT 1 AS x");
+    for level in 1..=3 {
+        asker.ask(&format!("CREATE VIEW e{level} AS {}", six(&format!("e{}", level - 1))));
+    }
+    assert_eq!(asker.texts("SELECT count(*) FROM e3"), ["216"]);
+    asker.refused(&format!("CREATE VIEW e4 AS {}", six("e3")), "expands views at most 1000 times");
+    asker.refused(&six("e3"), "expands views at most 1000 times");
+    // Each statement counts for itself, and a list of all views counts each of them.
+    assert_eq!(asker.texts("SELECT count(*) FROM e3; SELECT count(*) FROM e3; SELECT count(*) FROM e3"), ["216"]);
+    let columns = "SELECT count(*) FROM information_schema.columns WHERE table_name LIKE 'e_'";
+    assert_eq!(asker.texts(columns), ["4"]);
+    // Within a view those of views are not looked for: each would list all of them again.
+    asker.ask("CREATE VIEW listed AS SELECT table_name FROM information_schema.columns");
+    assert_eq!(asker.texts("SELECT count(*) FROM listed WHERE table_name LIKE 'e_'"), ["0"]);
+    assert_eq!(asker.texts("SELECT count(*) FROM listed WHERE table_name = 'cpu'"), ["5"]);
+    // What is long is read seldom.
+    let long = "x".repeat(50_000);
+    asker.ask(&format!("CREATE VIEW long0 AS SELECT 1 AS x /* {long} */"));
+    let thirteen = |name: &str| vec![format!("SELECT x FROM {name}"); 13].join(" UNION ALL ");
+    asker.ask(&format!("CREATE VIEW long1 AS {}", thirteen("long0")));
+    asker.refused(&thirteen("long1"), "8388608 bytes");
+    // No row is read of these, and they stop all the same.
+    let client = ClientContext::new("default", START_NS);
+    for text in ["SELECT * FROM e0", "SELECT * FROM information_schema.columns"] {
+        let parsed = sql::parse(text).unwrap();
+        let budget = Arc::new(Budget::new(1_000_000));
+        assert!(db.describe_sql(&parsed, 0, &client, &budget).is_ok(), "{text}");
+        budget.stop(query::Stop::Cancelled);
+        let error = db.describe_sql(&parsed, 0, &client, &budget).err();
+        let stopped = sql::SqlError::Query(query::QueryError::Stopped(query::Stop::Cancelled));
+        assert_eq!(error.map(|error| error.to_string()), Some(stopped.to_string()), "{text}");
+    }
+}
+
 #[test]
 fn views_have_bounded_room() {
     let (_simulation, db) = world();
@@ -376,6 +416,46 @@ fn names_of_other_relations_are_refused() {
     let asker = everything(&db);
     assert_eq!(asker.texts("SELECT viewname FROM pg_views"), ["pg_class"]);
     assert_eq!(asker.texts("SELECT relname FROM pg_class WHERE relname = 'cpu'"), ["cpu"]);
+}
+
+/// What a view's statement names is not told to accounts that must not see the statement.
+#[test]
+fn plans_and_errors_hide_statements_from_narrowed_accounts() {
+    let (_simulation, db) = world();
+    let as_one = |grants: &'static [&'static str]| Asker { grants: Some(grants), ..everything(&db) };
+    let all = everything(&db);
+    let (lines, time) = ("secret,host=a,env=prod hush=7", START_NS);
+    db.write_lines("default", format!("{lines} {time}").as_bytes()).unwrap();
+    all.ask("CREATE VIEW v AS SELECT host, hush AS x FROM secret WHERE hush > 5; CREATE VIEW w AS SELECT x FROM v");
+    let reader = as_one(&["read:default{env=\"prod\"}"]);
+    let maker = as_one(&["write:default", "read:default{env=\"prod\"}"]);
+    let hides = |asker: &Asker<'_>, text: &str| {
+        let told = match asker.try_ask(text) {
+            Ok(_) => asker.texts(text).join("\n"),
+            Err(error) => error,
+        };
+        assert!(!told.contains("hush") && !told.contains("secret"), "{text}: {told}");
+        told
+    };
+    assert_eq!(reader.texts("SELECT x FROM w"), ["7"]);
+    for text in [
+        "EXPLAIN SELECT * FROM v",
+        "EXPLAIN ANALYZE SELECT * FROM w WHERE x > 1",
+        "EXPLAIN SELECT * FROM cpu WHERE usage > (SELECT max(x) FROM v)",
+        "SELECT column_name FROM information_schema.columns WHERE table_name = 'v'",
+    ] {
+        hides(&reader, text);
+    }
+    assert!(all.texts("EXPLAIN SELECT * FROM w").join("\n").contains("secret"));
+    assert!(reader.texts("EXPLAIN SELECT * FROM cpu").join("\n").contains("cpu"), "no view is read");
+    maker.ask("CREATE VIEW mine AS SELECT x FROM w");
+    all.ask("DROP TABLE secret");
+    all.refused("SELECT * FROM w", "secret");
+    for text in ["SELECT * FROM v", "SELECT * FROM w", "SELECT * FROM mine", "EXPLAIN SELECT * FROM w"] {
+        assert!(hides(&reader, text).contains("cannot be read"), "{text}");
+    }
+    assert!(hides(&maker, "CREATE VIEW again AS SELECT x FROM w").contains("cannot be read"));
+    maker.refused("CREATE VIEW again AS SELECT nothing FROM cpu", "nothing");
 }
 
 #[test]
