@@ -54,6 +54,17 @@ fn sketches_are_taken_out_of_the_budget() {
         let budget = Budget::new(10_000_000);
         assert_eq!(ask(&db, &budget, text).unwrap().len() as i64, rows, "{text}");
     }
+    // What is made of all values keeps them.
+    let peak = |text: &str| {
+        let budget = Budget::new(10_000_000);
+        assert_eq!(ask(&db, &budget, text).unwrap().len(), 1, "{text}");
+        budget.samples_peak()
+    };
+    let kept = ROWS as u64 / 2;
+    assert!(peak("SELECT approx_percentile(0.5, n) FROM t") >= kept);
+    assert!(peak("SELECT approx_count_distinct(s) FROM t") >= kept);
+    let of_rows = |call: &str| peak(&format!("SELECT {call} FROM (SELECT n FROM t) t"));
+    assert!(of_rows("stddev(n)") >= of_rows("count(n)") + kept);
     // Those that become one are given back.
     for text in [
         "SELECT region, approx_count_distinct_of_sketches(d) FROM t GROUP BY region ORDER BY 1",
@@ -71,7 +82,8 @@ fn times_are_counted_the_same_on_every_way() {
     let db = fixture();
     let budget = Budget::new(10_000_000);
     // Less than what a float of nanoseconds tells apart.
-    let near: String = (0..200).map(|row| format!("near x=1 {}\n", 1_700_000_000 * SECOND_NS + row)).collect();
+    let mut near = String::new();
+    (0..200).for_each(|row| writeln!(near, "near x=1 {}", 1_700_000_000 * SECOND_NS + row).unwrap());
     db.write_lines("default", near.as_bytes()).unwrap();
     for table in ["t", "near"] {
         let way = |from: &str, call: &str| {

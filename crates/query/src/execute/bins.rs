@@ -15,8 +15,8 @@ pub(super) struct Bins {
     sorted: Vec<(i64, Bin)>,
     /// As they came, some of them twice: what belongs between others is put there many at once.
     late: Vec<(i64, Bin)>,
-    /// The samples that their sketches take out of a budget.
-    sketch_samples: usize,
+    /// The samples that their sketches and the values that they keep take out of a budget.
+    held_samples: usize,
 }
 
 impl Bins {
@@ -52,16 +52,16 @@ impl Bins {
         };
         match self.sorted.get_mut(place) {
             Some((known_ns, known)) if *known_ns == start_ns => {
-                let before = known.sketch_samples();
+                let before = known.held_samples();
                 known.merge(bin);
-                self.sketch_samples = (self.sketch_samples + known.sketch_samples()).saturating_sub(before);
+                self.held_samples = (self.held_samples + known.held_samples()).saturating_sub(before);
             }
             None => {
-                self.sketch_samples += bin.sketch_samples();
+                self.held_samples += bin.held_samples();
                 self.sorted.push((start_ns, bin));
             }
             Some(_) => {
-                self.sketch_samples += bin.sketch_samples();
+                self.held_samples += bin.held_samples();
                 self.late.push((start_ns, bin));
                 if self.late.len() >= Self::LATE_MIN.max(self.sorted.len() / 4) {
                     self.settle();
@@ -78,15 +78,15 @@ impl Bins {
         }
         let mut all = std::mem::take(&mut self.sorted);
         all.append(&mut self.late);
-        self.sketch_samples = 0;
+        self.held_samples = 0;
         // What is equal stays in the order in which it came.
         all.sort_by_key(|(start_ns, _)| *start_ns);
         all.into_iter().for_each(|(start_ns, bin)| self.add(start_ns, bin));
     }
 
-    /// The samples that their sketches take out of a budget.
-    pub(super) const fn sketch_samples(&self) -> usize {
-        self.sketch_samples
+    /// The samples that their sketches and the values that they keep take out of a budget.
+    pub(super) const fn held_samples(&self) -> usize {
+        self.held_samples
     }
 
     /// The samples that a sketch takes at most that is added at the end.
@@ -254,7 +254,7 @@ pub(super) fn of_parts(frame: &Frame, parts: &PartColumns, start: &impl Fn(i64) 
     bins
 }
 
-/// The bins of a column of sketches, which are taken out of a budget: the caller gives back what [`Bins::sketch_samples`] says.
+/// The bins of a column of sketches, which are taken out of a budget: the caller gives back what [`Bins::held_samples`] says.
 pub(super) fn of_sketches(
     frame: &Frame,
     (name, aggregate): (&str, Aggregate),
@@ -275,11 +275,26 @@ pub(super) fn of_sketches(
         let read = Sketch::decode(aggregate, text);
         let sketch = read.map_err(|reason| QueryError::Execution(format!("the column {name:?}: {reason}")))?;
         let start_ns = start(*time_ns);
-        let (wanted, before) = (bins.samples_wanted(start_ns, &sketch), bins.sketch_samples);
+        let (wanted, before) = (bins.samples_wanted(start_ns, &sketch), bins.held_samples);
         budget.take(wanted)?;
         bins.add(start_ns, Bin::Sketch { sketch, first_ns: *time_ns });
-        budget.give_back((wanted + before).saturating_sub(bins.sketch_samples));
+        budget.give_back((wanted + before).saturating_sub(bins.held_samples));
     }
+    Ok(bins)
+}
+
+/// The bins of a column of so many rows, whose values are taken out of a budget before they are made if bins keep them.
+pub(super) fn within_budget(
+    rows: usize,
+    keeps: bool,
+    budget: &Budget,
+    make: impl FnOnce() -> Bins,
+) -> Result<Bins, QueryError> {
+    // Half as many, and a part of one for each bin.
+    let wanted = if keeps { rows } else { 0 };
+    budget.take(wanted)?;
+    let bins = make();
+    budget.give_back(wanted.saturating_sub(bins.held_samples()));
     Ok(bins)
 }
 
@@ -414,8 +429,13 @@ impl Bin {
         }
     }
 
-    fn sketch_samples(&self) -> usize {
-        if let Self::Sketch { sketch, .. } = self { sketch.samples() } else { 0 }
+    fn held_samples(&self) -> usize {
+        match self {
+            Self::Sketch { sketch, .. } => sketch.samples(),
+            Self::Numbers { values, .. } => samples_of(size_of_val(values.as_slice())),
+            Self::Texts { hashes, .. } => samples_of(size_of_val(hashes.as_slice())),
+            Self::Parts { .. } => 0,
+        }
     }
 
     /// The samples of the text of the sketch that an aggregate makes of it, at most.

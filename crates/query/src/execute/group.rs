@@ -104,7 +104,7 @@ impl Run<'_> {
         let mut frames = Vec::with_capacity(binned.len());
         let budget = self.context.budget;
         for series in binned {
-            let held = series.columns.iter().map(|(_, bins)| bins.sketch_samples()).sum();
+            let held = series.columns.iter().map(|(_, bins)| bins.held_samples()).sum();
             let asked = series.sketch_text_samples_max(grouping);
             budget.take(asked)?;
             let frame = to_frame(series, grouping).map_err(QueryError::Execution)?;
@@ -235,9 +235,9 @@ impl<'a> Gathered<'a> {
         series.rows.into_iter().for_each(|(start_ns, first_ns)| rows::add_row(&mut target.rows, start_ns, first_ns));
         for (name, bins) in series.columns {
             let target = target.column(&name);
-            let held = target.sketch_samples() + bins.sketch_samples();
+            let held = target.held_samples() + bins.held_samples();
             target.merge(bins);
-            budget.give_back(held.saturating_sub(target.sketch_samples()));
+            budget.give_back(held.saturating_sub(target.held_samples()));
         }
     }
 
@@ -436,13 +436,16 @@ pub(super) fn bin_frame(
     };
     let start = |time_ns| grouping.bin_start(time_ns);
     let column = |column: &FrameColumn| {
-        let bins = bins::of_column(&frame.timestamps_ns, &column.cells, &start, keeps_values(&column.name));
-        (column.name.clone(), bins)
+        let keeps = keeps_values(&column.name);
+        let bins = || bins::of_column(&frame.timestamps_ns, &column.cells, &start, keeps);
+        Ok((column.name.clone(), bins::within_budget(frame.rows(), keeps, budget, bins)?))
     };
     let mut columns: Vec<(Arc<str>, Bins)> =
-        frame.columns.iter().filter(|column| is_wanted(&column.name)).map(column).collect();
+        frame.columns.iter().filter(|column| is_wanted(&column.name)).map(column).collect::<Result<_, QueryError>>()?;
     if grouping.keeps_times() {
-        columns.push((TIME.into(), bins::of_times(frame, &start, keeps_values(TIME))));
+        let keeps = keeps_values(TIME);
+        let bins = || bins::of_times(frame, &start, keeps);
+        columns.push((TIME.into(), bins::within_budget(frame.rows(), keeps, budget, bins)?));
     }
     for call in &grouping.aggregates {
         let name = bins_name(call);

@@ -337,12 +337,16 @@ impl Accumulator {
             AggregateFunction::ApproxDistinct { of_sketches } | AggregateFunction::DistinctSketch { of_sketches } => {
                 self.add_distinct(&value, of_sketches)?;
             }
-            _ => match value.number() {
-                Some(number) => self.values.push(number),
-                None => return invalid(format!("a number is wanted, not \"{value}\"")),
-            },
+            _ => kept += self.keep_number(&value)?,
         }
         Ok(kept)
+    }
+
+    /// Keeps a number; returns the samples that it takes. Two have room in one.
+    fn keep_number(&mut self, value: &Value) -> Result<usize, SqlError> {
+        let Some(number) = value.number() else { return invalid(format!("a number is wanted, not \"{value}\"")) };
+        self.values.push(number);
+        Ok(self.values.len() % 2)
     }
 
     /// Adds a number, or the numbers of a sketch; returns the samples by which its own one grew.
