@@ -10,7 +10,7 @@ use access::scope::Scope;
 use crate::error::ApiError;
 use crate::state::State;
 
-/// What is counted of a message.
+/// A message counts as one request, by its bytes and by its samples.
 const COUNTED: [Counted; 3] = [Counted::Requests, Counted::Bytes, Counted::Samples];
 
 /// The databases that a connection's last message wrote: its next one waits for their limits. Empty before the first message.
