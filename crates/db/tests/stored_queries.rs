@@ -22,12 +22,13 @@ struct Asker<'a> {
     db: &'a Db,
     manner: Manner,
     grants: Option<&'a [&'a str]>,
+    database: &'a str,
 }
 
 impl Asker<'_> {
     fn try_ask(&self, text: &str) -> Result<Vec<Vec<Value>>, String> {
         let parsed = sql::parse(text).map_err(|error| format!("{text}: {error}"))?;
-        let mut client = ClientContext::new("default", START_NS + 86_400 * SECOND_NS);
+        let mut client = ClientContext::new(self.database, START_NS + 86_400 * SECOND_NS);
         client.manner = self.manner;
         let mut rows = Vec::new();
         for place in 0..parsed.statements.len() {
@@ -62,7 +63,7 @@ impl Asker<'_> {
 }
 
 fn everything(db: &Db) -> Asker<'_> {
-    Asker { db, manner: Manner::Postgres, grants: None }
+    Asker { db, manner: Manner::Postgres, grants: None, database: "default" }
 }
 
 fn fill(db: &Db) {
@@ -320,4 +321,156 @@ fn views_survive_restarts_and_crashes_and_go_with_their_database() {
     drop(db);
     let db = Db::open(simulation.platform(), DbOptions::new("/data")).unwrap();
     assert_eq!(everything(&db).texts("SELECT count(*) FROM pg_views"), ["0"]);
+}
+
+/// Views that read views several times each multiply at every level.
+#[test]
+fn what_a_statement_expands_is_bounded_and_can_be_stopped() {
+    let (_simulation, db) = world();
+    let asker = everything(&db);
+    let six = |name: &str| vec![format!("SELECT x FROM {name}"); 6].join(" UNION ALL ");
+    asker.ask("CREATE VIEW e0 AS SELECT 1 AS x");
+    for level in 1..=3 {
+        asker.ask(&format!("CREATE VIEW e{level} AS {}", six(&format!("e{}", level - 1))));
+    }
+    assert_eq!(asker.texts("SELECT count(*) FROM e3"), ["216"]);
+    asker.refused(&format!("CREATE VIEW e4 AS {}", six("e3")), "expands views at most 1000 times");
+    asker.refused(&six("e3"), "expands views at most 1000 times");
+    // Each statement counts for itself, and a list of all views counts each of them.
+    assert_eq!(asker.texts("SELECT count(*) FROM e3; SELECT count(*) FROM e3; SELECT count(*) FROM e3"), ["216"]);
+    let columns = "SELECT count(*) FROM information_schema.columns WHERE table_name LIKE 'e_'";
+    assert_eq!(asker.texts(columns), ["4"]);
+    // Within a view those of views are not looked for: each would list all of them again.
+    asker.ask("CREATE VIEW listed AS SELECT table_name FROM information_schema.columns");
+    assert_eq!(asker.texts("SELECT count(*) FROM listed WHERE table_name LIKE 'e_'"), ["0"]);
+    assert_eq!(asker.texts("SELECT count(*) FROM listed WHERE table_name = 'cpu'"), ["5"]);
+    // What is long is read seldom.
+    let long = "x".repeat(50_000);
+    asker.ask(&format!("CREATE VIEW long0 AS SELECT 1 AS x /* {long} */"));
+    let thirteen = |name: &str| vec![format!("SELECT x FROM {name}"); 13].join(" UNION ALL ");
+    asker.ask(&format!("CREATE VIEW long1 AS {}", thirteen("long0")));
+    asker.refused(&thirteen("long1"), "8388608 bytes");
+    // No row is read of these, and they stop all the same.
+    let client = ClientContext::new("default", START_NS);
+    for text in ["SELECT * FROM e0", "SELECT * FROM information_schema.columns"] {
+        let parsed = sql::parse(text).unwrap();
+        let budget = Arc::new(Budget::new(1_000_000));
+        assert!(db.describe_sql(&parsed, 0, &client, &budget).is_ok(), "{text}");
+        budget.stop(query::Stop::Cancelled);
+        let error = db.describe_sql(&parsed, 0, &client, &budget).err();
+        let stopped = sql::SqlError::Query(query::QueryError::Stopped(query::Stop::Cancelled));
+        assert_eq!(error.map(|error| error.to_string()), Some(stopped.to_string()), "{text}");
+    }
+}
+
+#[test]
+fn views_have_bounded_room() {
+    let (_simulation, db) = world();
+    let asker = everything(&db);
+    let statement =
+        |name: &str, bytes: usize| format!("CREATE VIEW {name} AS SELECT 1 AS x /* {} */", "x".repeat(bytes));
+    asker.refused(&statement("v", 70_000), "65536 are possible");
+    let fill = |asker: &Asker<'_>| {
+        let made = (0..100).take_while(|number| asker.try_ask(&statement(&format!("v{number}"), 64_000)).is_ok());
+        made.count()
+    };
+    assert_eq!(fill(&asker), 16);
+    asker.refused(&statement("v", 64_000), "the views of the database default would take");
+    asker.ask(&statement("v", 8_000));
+    asker.ask(&statement("v", 8_000).replace("CREATE", "CREATE OR REPLACE"));
+    for database in ["d1", "d2", "d3"] {
+        asker.ask(&format!("CREATE DATABASE {database}"));
+    }
+    for database in ["d1", "d2"] {
+        assert_eq!(fill(&Asker { database, ..everything(&db) }), 16, "{database}");
+    }
+    asker.ask("CREATE DATABASE d4");
+    let last = Asker { database: "d3", ..everything(&db) };
+    assert_eq!(fill(&last), 16);
+    let beyond = Asker { database: "d4", ..everything(&db) };
+    beyond.ask(&statement("v", 60_000));
+    beyond.refused(&statement("w", 60_000), "the views of all databases would take");
+}
+
+#[test]
+fn names_of_other_relations_are_refused() {
+    let (simulation, db) = world();
+    let asker = everything(&db);
+    for name in ["pg_class", "PG_class", "pg_anything"] {
+        asker.refused(&format!("CREATE VIEW {name} AS SELECT 1 AS x"), "are the catalog's");
+    }
+    asker.ask("CREATE DATABASE dns WITH (interval = '1m')");
+    let regular = Asker { database: "dns", ..everything(&db) };
+    regular.refused("CREATE VIEW dns AS SELECT 1 AS x", "it is a table");
+    regular.refused("CREATE OR REPLACE VIEW dns AS SELECT 1 AS x", "it is a table");
+    regular.ask("CREATE VIEW other AS SELECT count(*) AS n FROM dns; SELECT n FROM other");
+    asker.ask("CREATE DATABASE late");
+    Asker { database: "late", ..everything(&db) }.ask("CREATE VIEW late AS SELECT 1 AS x");
+    asker.refused("ALTER DATABASE late SET interval = '1m'", "it is a view");
+    // One that there is already does not come before the catalog.
+    let document = serde_json::json!({ "version": 1, "name": "pg_class", "database": "default", "statement":
+        "CREATE VIEW pg_class AS SELECT 'none' AS relname", "manner": "postgres", "maker": "", "matchers": [] });
+    db.put_document("stored-query", "default\0pg_class", document.to_string().as_bytes()).unwrap();
+    drop(db);
+    let db = Db::open(simulation.platform(), DbOptions::new("/data")).unwrap();
+    let asker = everything(&db);
+    assert_eq!(asker.texts("SELECT viewname FROM pg_views"), ["pg_class"]);
+    assert_eq!(asker.texts("SELECT relname FROM pg_class WHERE relname = 'cpu'"), ["cpu"]);
+}
+
+/// What a view's statement names is not told to accounts that must not see the statement.
+#[test]
+fn plans_and_errors_hide_statements_from_narrowed_accounts() {
+    let (_simulation, db) = world();
+    let as_one = |grants: &'static [&'static str]| Asker { grants: Some(grants), ..everything(&db) };
+    let all = everything(&db);
+    let (lines, time) = ("secret,host=a,env=prod hush=7", START_NS);
+    db.write_lines("default", format!("{lines} {time}").as_bytes()).unwrap();
+    all.ask("CREATE VIEW v AS SELECT host, hush AS x FROM secret WHERE hush > 5; CREATE VIEW w AS SELECT x FROM v");
+    let reader = as_one(&["read:default{env=\"prod\"}"]);
+    let maker = as_one(&["write:default", "read:default{env=\"prod\"}"]);
+    let hides = |asker: &Asker<'_>, text: &str| {
+        let told = match asker.try_ask(text) {
+            Ok(_) => asker.texts(text).join("\n"),
+            Err(error) => error,
+        };
+        assert!(!told.contains("hush") && !told.contains("secret"), "{text}: {told}");
+        told
+    };
+    assert_eq!(reader.texts("SELECT x FROM w"), ["7"]);
+    for text in [
+        "EXPLAIN SELECT * FROM v",
+        "EXPLAIN ANALYZE SELECT * FROM w WHERE x > 1",
+        "EXPLAIN SELECT * FROM cpu WHERE usage > (SELECT max(x) FROM v)",
+        "SELECT column_name FROM information_schema.columns WHERE table_name = 'v'",
+    ] {
+        hides(&reader, text);
+    }
+    assert!(all.texts("EXPLAIN SELECT * FROM w").join("\n").contains("secret"));
+    assert!(reader.texts("EXPLAIN SELECT * FROM cpu").join("\n").contains("cpu"), "no view is read");
+    maker.ask("CREATE VIEW mine AS SELECT x FROM w");
+    all.ask("DROP TABLE secret");
+    all.refused("SELECT * FROM w", "secret");
+    for text in ["SELECT * FROM v", "SELECT * FROM w", "SELECT * FROM mine", "EXPLAIN SELECT * FROM w"] {
+        assert!(hides(&reader, text).contains("cannot be read"), "{text}");
+    }
+    assert!(hides(&maker, "CREATE VIEW again AS SELECT x FROM w").contains("cannot be read"));
+    maker.refused("CREATE VIEW again AS SELECT nothing FROM cpu", "nothing");
+}
+
+#[test]
+fn parameters_become_part_of_the_views_query() {
+    let (_simulation, db) = world();
+    everything(&db).ask("CREATE VIEW v AS SELECT time AS at, host AS machine, usage FROM cpu");
+    let mut client = ClientContext::new("default", START_NS);
+    client.parameters = vec![Value::text("b"), Value::Float(57.0)];
+    let ask = |text: &str| {
+        let budget = Arc::new(Budget::new(1_000_000));
+        let answer = db.sql(&sql::parse(text).unwrap(), 0, &client, &budget).unwrap();
+        answer.relation().map(|relation| relation.rows).unwrap_or_default()
+    };
+    let query = "SELECT usage FROM v WHERE machine = $1 AND usage > $2 ORDER BY usage";
+    assert_eq!(ask(query), [[Value::Float(58.0)], [Value::Float(59.0)]]);
+    let plan = format!("{:?}", ask(&format!("EXPLAIN {query}")));
+    assert!(plan.contains("(tag") && plan.contains("57"), "{plan}");
 }

@@ -45,6 +45,22 @@ impl SqlError {
     }
 }
 
+impl SqlError {
+    /// Returns whether it comes of the statement and of what there is, not of limits, rights or storage.
+    pub(crate) const fn is_of_statement(&self) -> bool {
+        match self {
+            Self::Syntax(_)
+            | Self::UnknownColumn(_)
+            | Self::UnknownTable(_)
+            | Self::UnknownFunction(_)
+            | Self::Invalid(_)
+            | Self::Unsupported(_)
+            | Self::Refused(..) => true,
+            Self::Query(error) => matches!(error, QueryError::Invalid(_) | QueryError::Forbidden(_)),
+        }
+    }
+}
+
 impl From<QueryError> for SqlError {
     fn from(error: QueryError) -> Self {
         Self::Query(error)

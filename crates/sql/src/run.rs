@@ -42,6 +42,12 @@ pub(crate) struct Run<'a> {
     pub(crate) views: Vec<String>,
     /// Operators and levels of parentheses of the statement and of these views.
     pub(crate) operators: usize,
+    /// How often views of plain SQL were expanded for the statement so far, at any depth.
+    pub(crate) expansions: usize,
+    /// Bytes of the statements of these views, each as often as it was expanded.
+    pub(crate) expanded_bytes: usize,
+    /// True if the statement's sender may not see how views are made, as it is known once one is expanded.
+    pub(crate) hides_views: bool,
 }
 
 impl Subqueries for Run<'_> {

@@ -83,6 +83,7 @@ pub use upkeep::backup::{
 pub use upkeep::check::{CheckReport, check};
 pub use upkeep::compact::CompactReport;
 pub use upkeep::damage::Damage;
+pub use upkeep::documents::DOCUMENT_BYTES_MAX;
 #[doc(hidden)]
 pub use upkeep::fuzzing;
 pub use upkeep::health::{CheckStatus, Health, HealthCheck, Loss};

@@ -239,6 +239,34 @@ fn sketches_of_several_windows_are_those_of_all_rows() {
     assert!(error.contains("value and a share") || error.contains("no sketch"), "{error}");
 }
 
+/// A view that shows zero where an aggregate is of nothing is none of that aggregate: zero is not what there was.
+#[test]
+fn what_is_zero_where_there_is_nothing_answers_for_counts_alone() {
+    let mut world = World::new();
+    let now_ns = world.db.now_ns();
+    let mut lines = String::new();
+    for minute in 0..180 {
+        let n = if minute % 3 == 0 { ",n=-5i" } else { "" };
+        writeln!(lines, "cold,host=a other=1{n} {}", now_ns - minute * 60 * SECOND_NS).unwrap();
+    }
+    world.db.write_lines("default", lines.as_bytes()).unwrap();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, coalesce(max(n), 0) AS most, coalesce(min(n), 0) AS least, coalesce(last(n), 0) AS newest, approx_count_distinct(n) AS kinds, count(n) AS known, count(*) AS rows FROM cold GROUP BY 1, 2");
+    world.settle();
+    let queries =
+        ["max(n), min(n)", "last(n)", "max(n), count(n)", "approx_count_distinct(n), count(*)"].map(|calls| {
+            format!("SELECT time_bucket('30 minutes', time) AS bin, host, {calls} FROM cold GROUP BY 1, 2 ORDER BY 1")
+        });
+    let by_view: Vec<_> = queries.iter().map(|query| world.ask(query)).collect();
+    let counts = world.explained(&queries[3]);
+    assert!(counts.contains("(view \"v\""), "counts are zero of nothing: {counts}");
+    world.ask("DROP MATERIALIZED VIEW v");
+    for (query, by_view) in queries.iter().zip(by_view) {
+        let by_table = world.ask(query);
+        assert!(by_table.len() >= 6);
+        assert_eq!(by_view, by_table, "{query}");
+    }
+}
+
 #[test]
 fn what_no_view_can_be_is_refused() {
     let world = World::new();

@@ -52,6 +52,10 @@ impl ViewCatalog for Views {
         self.find_query(database, name)
     }
 
+    fn stored_query_of_any_case(&self, database: &str, name: &str) -> Option<Arc<StoredQuery>> {
+        self.find_query_of_any_case(database, name)
+    }
+
     fn stored_queries(&self, database: &str) -> Vec<Arc<StoredQuery>> {
         self.queries_of(database)
     }

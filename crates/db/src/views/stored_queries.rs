@@ -4,9 +4,15 @@ use std::sync::Arc;
 
 use query::QueryError;
 use query::views::StoredQuery;
-use store::{Store, StoreError};
+use store::{DOCUMENT_BYTES_MAX, Store, StoreError};
 
 use super::{BETWEEN, QUERY_KIND, State, UnreadableView, VIEWS_MAX, Views, document, document_name, storage};
+
+/// Bytes that the documents of the views of a database have together, with their names.
+const DATABASE_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that those of all databases have together: half of what there is for all documents, of which accounts need some.
+const ALL_BYTES_MAX: usize = 4 << 20;
 
 /// Adds the views that the documents of a folder say.
 pub(super) fn open(store: &Store, state: &mut State) {
@@ -25,6 +31,12 @@ pub(super) fn open(store: &Store, state: &mut State) {
     }
 }
 
+/// The views of a database, by name.
+fn of_database<'a>(state: &'a State, database: &'a str) -> impl Iterator<Item = &'a Arc<StoredQuery>> {
+    let from = (database.to_owned(), String::new());
+    state.queries.range(from..).take_while(move |((of, _), _)| of == database).map(|(_, query)| query)
+}
+
 impl Views {
     pub(super) fn find_query(&self, database: &str, name: &str) -> Option<Arc<StoredQuery>> {
         let state = self.state.read();
@@ -34,11 +46,15 @@ impl Views {
         state.queries.get(&(database.to_owned(), name.to_owned())).cloned()
     }
 
-    pub(super) fn queries_of(&self, database: &str) -> Vec<Arc<StoredQuery>> {
+    /// The first view of a name without regard to the case of ASCII letters; none is copied.
+    pub(super) fn find_query_of_any_case(&self, database: &str, name: &str) -> Option<Arc<StoredQuery>> {
         let state = self.state.read();
-        let from = (database.to_owned(), String::new());
-        let of_database = state.queries.range(from..).take_while(|((of, _), _)| of == database);
-        of_database.map(|(_, query)| query.clone()).collect()
+        let mut of_database = of_database(&state, database);
+        of_database.find(|query| query.name.eq_ignore_ascii_case(name)).cloned()
+    }
+
+    pub(super) fn queries_of(&self, database: &str) -> Vec<Arc<StoredQuery>> {
+        of_database(&self.state.read(), database).cloned().collect()
     }
 
     pub(super) fn put_query(&self, query: StoredQuery, replaces: bool) -> Result<(), QueryError> {
@@ -46,6 +62,7 @@ impl Views {
         let (database, name) = (query.database.clone(), query.name.clone());
         let taken = |what: &str| Err(QueryError::Invalid(format!("relation {name:?} already exists{what}")));
         self.refuse_unreadable(&database, &name)?;
+        let encoded = self.checked_document(&query)?;
         let is_known = self.find_query(&database, &name).is_some();
         if is_known && !replaces {
             return taken("");
@@ -57,12 +74,16 @@ impl Views {
         if !is_known && count >= VIEWS_MAX {
             return Err(QueryError::Invalid(format!("there are {VIEWS_MAX} views already: drop some")));
         }
+        if self.store.regular(&database).is_some() && name == database {
+            // The only table of a regular database, which is no measurement of the store.
+            return taken(": it is a table");
+        }
         // First, so that no row makes a table of the name meanwhile.
         self.store.reserve_table(&database, &name).map_err(storage)?;
         let written = match self.store.table(&database, &name) {
             Ok(None) => {
                 let document = document_name(&database, &name);
-                self.store.put_document(QUERY_KIND, &document, &document::encode_query(&query)).map_err(storage)
+                self.store.put_document(QUERY_KIND, &document, &encoded).map_err(storage)
             }
             Ok(Some(_)) => taken(": it is a table"),
             Err(error) => Err(storage(error)),
@@ -75,6 +96,41 @@ impl Views {
         }
         self.state.write().queries.insert((database, name), Arc::new(query));
         Ok(())
+    }
+
+    /// The document of a view; refuses one that is too large, or is too large with the others.
+    fn checked_document(&self, query: &StoredQuery) -> Result<Vec<u8>, QueryError> {
+        let StoredQuery { database, name, .. } = query;
+        let encoded = document::encode_query(query);
+        let bytes = encoded.len();
+        if bytes > DOCUMENT_BYTES_MAX {
+            return Err(QueryError::Invalid(format!(
+                "the view {name:?} takes {bytes} bytes with its statement: {DOCUMENT_BYTES_MAX} are possible"
+            )));
+        }
+        let own = document_name(database, name);
+        let (mut in_all, mut of_database) = (bytes + own.len(), bytes + own.len());
+        for (document, known) in self.store.documents(QUERY_KIND) {
+            if document == own {
+                continue;
+            }
+            let size = document.len() + known.len();
+            in_all += size;
+            if document.split_once(BETWEEN).is_some_and(|(of, _)| of == database) {
+                of_database += size;
+            }
+        }
+        if of_database > DATABASE_BYTES_MAX {
+            return Err(QueryError::Invalid(format!(
+                "the views of the database {database} would take {of_database} bytes with their statements, with {name:?}: {DATABASE_BYTES_MAX} are possible: drop some"
+            )));
+        }
+        if in_all > ALL_BYTES_MAX {
+            return Err(QueryError::Invalid(format!(
+                "the views of all databases would take {in_all} bytes with their statements, with {name:?}: {ALL_BYTES_MAX} are possible: drop some"
+            )));
+        }
+        Ok(encoded)
     }
 
     pub(super) fn remove_query(&self, database: &str, name: &str) -> Result<bool, QueryError> {

@@ -5,7 +5,7 @@ use model::{Cell, Column, Folds, Summary, ValueType, Values};
 use crate::plan::{Aggregate, PartColumns};
 use crate::sketch::{DistinctSketch, QuantileSketch, text_hash};
 use crate::statistics::{self, ValueMoments};
-use crate::{Frame, QueryError};
+use crate::{Budget, Frame, QueryError, SAMPLE_BYTES};
 
 /// Bins by their start, of one column of one series. Most come in order, or where others are already: they stand in one piece of memory, for a
 /// tree has room for many where there are few.
@@ -15,6 +15,8 @@ pub(super) struct Bins {
     sorted: Vec<(i64, Bin)>,
     /// As they came, some of them twice: what belongs between others is put there many at once.
     late: Vec<(i64, Bin)>,
+    /// The samples that their sketches and the values that they keep take out of a budget.
+    held_samples: usize,
 }
 
 impl Bins {
@@ -49,9 +51,17 @@ impl Bins {
             _ => self.sorted.partition_point(is_earlier),
         };
         match self.sorted.get_mut(place) {
-            Some((known_ns, known)) if *known_ns == start_ns => known.merge(bin),
-            None => self.sorted.push((start_ns, bin)),
+            Some((known_ns, known)) if *known_ns == start_ns => {
+                let before = known.held_samples();
+                known.merge(bin);
+                self.held_samples = (self.held_samples + known.held_samples()).saturating_sub(before);
+            }
+            None => {
+                self.held_samples += bin.held_samples();
+                self.sorted.push((start_ns, bin));
+            }
             Some(_) => {
+                self.held_samples += bin.held_samples();
                 self.late.push((start_ns, bin));
                 if self.late.len() >= Self::LATE_MIN.max(self.sorted.len() / 4) {
                     self.settle();
@@ -68,9 +78,28 @@ impl Bins {
         }
         let mut all = std::mem::take(&mut self.sorted);
         all.append(&mut self.late);
+        self.held_samples = 0;
         // What is equal stays in the order in which it came.
         all.sort_by_key(|(start_ns, _)| *start_ns);
         all.into_iter().for_each(|(start_ns, bin)| self.add(start_ns, bin));
+    }
+
+    /// The samples that their sketches and the values that they keep take out of a budget.
+    pub(super) const fn held_samples(&self) -> usize {
+        self.held_samples
+    }
+
+    /// The samples that a sketch takes at most that is added at the end.
+    fn samples_wanted(&self, start_ns: i64, sketch: &Sketch) -> usize {
+        match (self.sorted.last(), sketch) {
+            (Some((known_ns, Bin::Sketch { sketch: known, .. })), sketch) if *known_ns == start_ns => {
+                match (known, sketch) {
+                    (Sketch::Quantiles(known), Sketch::Quantiles(more)) => samples_of(known.merge_bytes(more)) + 1,
+                    _ => 0,
+                }
+            }
+            (_, sketch) => sketch.samples(),
+        }
     }
 
     /// All of them, in order.
@@ -138,6 +167,14 @@ impl Sketch {
         }
     }
 
+    /// The samples that it takes out of a budget.
+    fn samples(&self) -> usize {
+        samples_of(match self {
+            Self::Quantiles(sketch) => sketch.memory_bytes(),
+            Self::Distinct(_) => DistinctSketch::MEMORY_BYTES,
+        })
+    }
+
     /// Bins of one column have sketches of one kind.
     fn merge(&mut self, other: &Self) {
         match (self, other) {
@@ -156,6 +193,11 @@ impl Sketch {
             _ => Cell::Null,
         }
     }
+}
+
+/// Bytes as samples.
+const fn samples_of(bytes: usize) -> usize {
+    bytes.div_ceil(SAMPLE_BYTES)
 }
 
 /// The bins of a column whose rows are in order of time; `start` says where the bin of a time begins.
@@ -212,11 +254,12 @@ pub(super) fn of_parts(frame: &Frame, parts: &PartColumns, start: &impl Fn(i64) 
     bins
 }
 
-/// The bins of a column of sketches.
+/// The bins of a column of sketches, which are taken out of a budget: the caller gives back what [`Bins::held_samples`] says.
 pub(super) fn of_sketches(
     frame: &Frame,
     (name, aggregate): (&str, Aggregate),
     start: &impl Fn(i64) -> i64,
+    budget: &Budget,
 ) -> Result<Bins, QueryError> {
     let mut bins = Bins::default();
     let Some(column) = frame.columns.iter().find(|column| *column.name == *name) else { return Ok(bins) };
@@ -231,8 +274,27 @@ pub(super) fn of_sketches(
         };
         let read = Sketch::decode(aggregate, text);
         let sketch = read.map_err(|reason| QueryError::Execution(format!("the column {name:?}: {reason}")))?;
-        bins.add(start(*time_ns), Bin::Sketch { sketch, first_ns: *time_ns });
+        let start_ns = start(*time_ns);
+        let (wanted, before) = (bins.samples_wanted(start_ns, &sketch), bins.held_samples);
+        budget.take(wanted)?;
+        bins.add(start_ns, Bin::Sketch { sketch, first_ns: *time_ns });
+        budget.give_back((wanted + before).saturating_sub(bins.held_samples));
     }
+    Ok(bins)
+}
+
+/// The bins of a column of so many rows, whose values are taken out of a budget before they are made if bins keep them.
+pub(super) fn within_budget(
+    rows: usize,
+    keeps: bool,
+    budget: &Budget,
+    make: impl FnOnce() -> Bins,
+) -> Result<Bins, QueryError> {
+    // Half as many, and a part of one for each bin.
+    let wanted = if keeps { rows } else { 0 };
+    budget.take(wanted)?;
+    let bins = make();
+    budget.give_back(wanted.saturating_sub(bins.held_samples()));
     Ok(bins)
 }
 
@@ -365,6 +427,28 @@ impl Bin {
             Self::Texts { first, .. } => first.0,
             Self::Parts { first_ns, .. } | Self::Sketch { first_ns, .. } => *first_ns,
         }
+    }
+
+    fn held_samples(&self) -> usize {
+        match self {
+            Self::Sketch { sketch, .. } => sketch.samples(),
+            Self::Numbers { values, .. } => samples_of(size_of_val(values.as_slice())),
+            Self::Texts { hashes, .. } => samples_of(size_of_val(hashes.as_slice())),
+            Self::Parts { .. } => 0,
+        }
+    }
+
+    /// The samples of the text of the sketch that an aggregate makes of it, at most.
+    pub(super) fn text_samples_max(&self, aggregate: Aggregate) -> usize {
+        let is_distinct = aggregate == Aggregate::DistinctSketch;
+        samples_of(match self {
+            Self::Numbers { values, .. } if is_distinct => DistinctSketch::text_bytes_max(values.len()),
+            Self::Numbers { values, .. } => QuantileSketch::text_bytes_max(values.len()),
+            Self::Texts { hashes, .. } if is_distinct => DistinctSketch::text_bytes_max(hashes.len()),
+            Self::Sketch { sketch: Sketch::Quantiles(sketch), .. } => sketch.own_text_bytes_max(),
+            Self::Sketch { sketch: Sketch::Distinct(_), .. } => DistinctSketch::MEMORY_BYTES,
+            Self::Parts { .. } | Self::Texts { .. } => 0,
+        })
     }
 
     /// Sorts the collected values, for quantiles.

@@ -83,14 +83,14 @@ impl Run<'_> {
         grouping: &Grouping,
         bin: &BinGroup<'_>,
     ) -> Result<Vec<Frame>, QueryError> {
-        let mut gathered = Gathered::new(grouping);
+        let mut gathered = Gathered::new(grouping, self.context.budget);
         self.of_groups(scan, wanted, bin)?.into_iter().flatten().for_each(|binned| gathered.add(binned));
         self.finish(gathered.binned, grouping)
     }
 
     /// Groups rows.
     pub(super) fn group_frames(&mut self, frames: Vec<Frame>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
-        let mut gathered = Gathered::new(grouping);
+        let mut gathered = Gathered::new(grouping, self.context.budget);
         for frame in frames {
             self.context.budget.check()?;
             let frame = frame.in_time_order();
@@ -102,9 +102,15 @@ impl Run<'_> {
 
     pub(super) fn finish(&mut self, binned: Vec<Binned>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let mut frames = Vec::with_capacity(binned.len());
+        let budget = self.context.budget;
         for series in binned {
+            let held = series.columns.iter().map(|(_, bins)| bins.held_samples()).sum();
+            let asked = series.sketch_text_samples_max(grouping);
+            budget.take(asked)?;
             let frame = to_frame(series, grouping).map_err(QueryError::Execution)?;
-            self.context.budget.take(frame.samples())?;
+            budget.give_back(held);
+            budget.take(frame.samples().saturating_sub(asked))?;
+            budget.give_back(asked.saturating_sub(frame.samples()));
             frames.push(frame);
         }
         Ok(frames)
@@ -207,6 +213,7 @@ impl Reader<'_> {
 /// Series as they come: those that agree in the labels by which rows are grouped become one.
 pub(super) struct Gathered<'a> {
     pub(super) grouping: &'a Grouping,
+    budget: &'a Budget,
     pub(super) binned: Vec<Binned>,
     /// By the labels by which rows are grouped, one after the other.
     indexes: HashMap<Vec<u8>, usize>,
@@ -215,18 +222,22 @@ pub(super) struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    pub(super) fn new(grouping: &'a Grouping) -> Self {
-        Self { grouping, binned: Vec::new(), indexes: HashMap::new(), key: Vec::new() }
+    pub(super) fn new(grouping: &'a Grouping, budget: &'a Budget) -> Self {
+        Self { grouping, budget, binned: Vec::new(), indexes: HashMap::new(), key: Vec::new() }
     }
 
     pub(super) fn add(&mut self, series: Binned) {
         if self.grouping.by.is_none() {
             return self.binned.push(series);
         }
+        let budget = self.budget;
         let Some(target) = self.target(&series.labels) else { return };
         series.rows.into_iter().for_each(|(start_ns, first_ns)| rows::add_row(&mut target.rows, start_ns, first_ns));
         for (name, bins) in series.columns {
-            target.column(&name).merge(bins);
+            let target = target.column(&name);
+            let held = target.held_samples() + bins.held_samples();
+            target.merge(bins);
+            budget.give_back(held.saturating_sub(target.held_samples()));
         }
     }
 
@@ -255,6 +266,18 @@ impl Binned {
     /// Returns whether there is no bin.
     pub(super) fn is_empty(&self) -> bool {
         self.columns.is_empty() && self.rows.is_empty()
+    }
+
+    /// The samples of the texts of sketches that aggregates make of it, at most.
+    fn sketch_text_samples_max(&self, grouping: &Grouping) -> usize {
+        let sketches = grouping.aggregates.iter().filter(|call| call.aggregate.sketch() == Some(call.aggregate));
+        let of_call = |call: &AggregateCall| -> usize {
+            let name = bins_name(call);
+            let is_of = |known: &str| if call.input == AggregateInput::Each { known != TIME } else { known == name };
+            let columns = self.columns.iter().filter(|(known, _)| is_of(known));
+            columns.flat_map(|(_, bins)| bins.iter()).map(|(_, bin)| bin.text_samples_max(call.aggregate)).sum()
+        };
+        sketches.map(of_call).sum()
     }
 
     /// The bins of a column.
@@ -413,13 +436,16 @@ pub(super) fn bin_frame(
     };
     let start = |time_ns| grouping.bin_start(time_ns);
     let column = |column: &FrameColumn| {
-        let bins = bins::of_column(&frame.timestamps_ns, &column.cells, &start, keeps_values(&column.name));
-        (column.name.clone(), bins)
+        let keeps = keeps_values(&column.name);
+        let bins = || bins::of_column(&frame.timestamps_ns, &column.cells, &start, keeps);
+        Ok((column.name.clone(), bins::within_budget(frame.rows(), keeps, budget, bins)?))
     };
     let mut columns: Vec<(Arc<str>, Bins)> =
-        frame.columns.iter().filter(|column| is_wanted(&column.name)).map(column).collect();
+        frame.columns.iter().filter(|column| is_wanted(&column.name)).map(column).collect::<Result<_, QueryError>>()?;
     if grouping.keeps_times() {
-        columns.push((TIME.into(), bins::of_times(frame, &start, keeps_values(TIME))));
+        let keeps = keeps_values(TIME);
+        let bins = || bins::of_times(frame, &start, keeps);
+        columns.push((TIME.into(), bins::within_budget(frame.rows(), keeps, budget, bins)?));
     }
     for call in &grouping.aggregates {
         let name = bins_name(call);
@@ -429,7 +455,7 @@ pub(super) fn bin_frame(
         match &call.input {
             AggregateInput::Parts(parts) => columns.push((name.into(), bins::of_parts(frame, parts, &start))),
             AggregateInput::Sketches(of) => {
-                columns.push((name.into(), bins::of_sketches(frame, (of, call.aggregate), &start)?));
+                columns.push((name.into(), bins::of_sketches(frame, (of, call.aggregate), &start, budget)?));
             }
             AggregateInput::Each | AggregateInput::Column(_) | AggregateInput::Time => {}
         }

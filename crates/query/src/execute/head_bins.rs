@@ -46,7 +46,7 @@ impl Run<'_> {
         let found: Vec<bool> = groups.iter().enumerate().map(is_found).collect();
         let others = groups.iter().zip(&found).filter(|(_, found)| !**found).map(|(group, _)| group.clone());
         let mut others = self.of_chosen(&others.collect::<Vec<_>>(), &narrowing, bin)?.into_iter();
-        let mut gathered = Gathered::new(grouping);
+        let mut gathered = Gathered::new(grouping, self.context.budget);
         for (index, (group, found)) in groups.iter().zip(found).enumerate() {
             if index % GROUPS_PER_CHECK == 0 {
                 self.context.budget.check()?;

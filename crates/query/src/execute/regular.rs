@@ -56,7 +56,7 @@ impl Run<'_> {
     ) -> Result<Vec<Frame>, QueryError> {
         let budget = self.context.budget;
         let (scan, condition) = scan;
-        let mut gathered = Gathered::new(grouping);
+        let mut gathered = Gathered::new(grouping, budget);
         self.each_regular((source, scan), condition, &mut |frame| {
             gathered.add(bin_frame(&frame, grouping, scan.is_of_every_row(), budget)?);
             budget.give_back(frame.samples());

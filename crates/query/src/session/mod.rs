@@ -171,6 +171,9 @@ pub trait Session: Sync {
     /// The view of plain SQL of a name.
     fn stored_query(&self, database: &str, name: &str) -> Result<Option<Arc<StoredQuery>>, QueryError>;
 
+    /// The view of plain SQL of a name without regard to the case of ASCII letters; of several the first.
+    fn stored_query_of_any_case(&self, database: &str, name: &str) -> Result<Option<Arc<StoredQuery>>, QueryError>;
+
     /// The views of plain SQL of a database, by name.
     fn stored_queries(&self, database: &str) -> Result<Vec<Arc<StoredQuery>>, QueryError>;
 

@@ -348,6 +348,8 @@ impl Session for StoreSession<'_> {
             return Err(QueryError::Invalid(message.to_owned()));
         }
         if let Some(definition) = definition.filter(|definition| known.as_ref() != Some(definition)) {
+            // Its table will have its name.
+            self.refuse_view_name(database, database)?;
             self.host.store.define_regular(database, &definition).map_err(storage)?;
         }
         self.host.writer.make_database(database)?;
@@ -456,6 +458,10 @@ impl Session for StoreSession<'_> {
 
     fn stored_query(&self, database: &str, name: &str) -> Result<Option<Arc<StoredQuery>>, QueryError> {
         self.readable_query(database, name)
+    }
+
+    fn stored_query_of_any_case(&self, database: &str, name: &str) -> Result<Option<Arc<StoredQuery>>, QueryError> {
+        self.readable_query_of_any_case(database, name)
     }
 
     fn stored_queries(&self, database: &str) -> Result<Vec<Arc<StoredQuery>>, QueryError> {

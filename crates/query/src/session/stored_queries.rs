@@ -24,6 +24,18 @@ impl StoreSession<'_> {
         Ok(views.stored_queries(database))
     }
 
+    /// The view of a name without regard to case, for those who may read the database.
+    pub(super) fn readable_query_of_any_case(
+        &self,
+        database: &str,
+        name: &str,
+    ) -> Result<Option<Arc<StoredQuery>>, QueryError> {
+        let found = self.host.views.and_then(|views| views.stored_query_of_any_case(database, name));
+        let Some(found) = found else { return Ok(None) };
+        let (reached, _) = selection::reach(database, &[], self.budget)?;
+        Ok((reached == database).then_some(found))
+    }
+
     pub(super) fn store_query(&self, mut query: StoredQuery, replaces: bool) -> Result<(), QueryError> {
         let views = self.changeable_views(Right::Write, &query.database)?;
         self.require(Right::Read, &query.database)?;
@@ -31,6 +43,12 @@ impl StoreSession<'_> {
         query.matchers = scope.matchers(Right::Read, &query.database);
         query.maker = scope.name.to_string();
         query.check()?;
+        if StoredQuery::is_catalog_name(&query.name) {
+            return Err(QueryError::Invalid(format!(
+                "the view {:?} cannot have this name: those that begin with pg_ are the catalog's",
+                query.name
+            )));
+        }
         views.put_stored_query(query, replaces)
     }
 

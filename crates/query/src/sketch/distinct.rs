@@ -43,6 +43,9 @@ impl Default for DistinctSketch {
 }
 
 impl DistinctSketch {
+    /// Bytes of memory that each has; of its text there are no more.
+    pub const MEMORY_BYTES: usize = REGISTERS + 64;
+
     /// Of some numbers.
     pub fn of_numbers(numbers: &[f64]) -> Self {
         let mut sketch = Self::default();
@@ -54,6 +57,11 @@ impl DistinctSketch {
     pub fn add_number(&mut self, number: f64) {
         let number = if number.is_nan() { f64::NAN } else { number + 0.0 };
         self.add_hash(xxh3_64(&number.to_bits().to_le_bytes()));
+    }
+
+    /// Adds a time, to the nanosecond.
+    pub fn add_time(&mut self, ns: i64) {
+        self.add_hash(xxh3_64(&ns.to_le_bytes()));
     }
 
     /// Adds a text.
@@ -94,6 +102,11 @@ impl DistinctSketch {
         let raw = 0.7213 / (1.0 + 1.079 / count) * count * count / sum;
         let estimate = if raw <= 2.5 * count && empty > 0 { count * (count / empty as f64).ln() } else { raw };
         estimate.round() as u64
+    }
+
+    /// Bytes that the text of the sketch of so many values has at most.
+    pub(crate) fn text_bytes_max(values: usize) -> usize {
+        values.saturating_mul(8).saturating_add(super::TEXT_BYTES).min(Self::MEMORY_BYTES)
     }
 
     /// As text: the same values give the same text.

@@ -19,6 +19,12 @@ const INDEX_MAX: i64 = 40_000;
 /// The first word of a text.
 const VERSION: &str = "q1";
 
+/// Bytes of memory that a bin has at most, with what a tree leaves empty.
+const BIN_BYTES: usize = 48;
+
+/// Bytes that a bin has in a text, at most.
+const BIN_TEXT_BYTES: usize = 28;
+
 /// Counts of numbers by their size.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QuantileSketch {
@@ -72,11 +78,12 @@ impl QuantileSketch {
     /// Adds a number.
     pub fn add(&mut self, number: f64) {
         if number.is_nan() {
-            self.nan += 1;
+            self.nan = self.nan.saturating_add(1);
         } else if number == 0.0 {
-            self.zero += 1;
+            self.zero = self.zero.saturating_add(1);
         } else if number.is_infinite() {
-            *(if number > 0.0 { &mut self.positive_infinite } else { &mut self.negative_infinite }) += 1;
+            let count = if number > 0.0 { &mut self.positive_infinite } else { &mut self.negative_infinite };
+            *count = count.saturating_add(1);
         } else {
             let bins = if number > 0.0 { &mut self.positive } else { &mut self.negative };
             add_to(bins, index_of(number.abs()), 1);
@@ -92,6 +99,30 @@ impl QuantileSketch {
         for (bins, more) in [(&mut self.negative, &other.negative), (&mut self.positive, &other.positive)] {
             more.iter().for_each(|(index, count)| add_to(bins, *index, *count));
         }
+    }
+
+    /// Bytes of memory that it has, about.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + (self.negative.len() + self.positive.len()) * BIN_BYTES
+    }
+
+    /// Bytes of memory that merging another one takes at most.
+    pub(crate) fn merge_bytes(&self, other: &Self) -> usize {
+        let bins = [(&self.negative, &other.negative), (&self.positive, &other.positive)];
+        let new = |(known, more): (&BTreeMap<i64, u64>, &BTreeMap<i64, u64>)| {
+            more.keys().filter(|index| !known.contains_key(*index)).count()
+        };
+        bins.into_iter().map(new).sum::<usize>() * BIN_BYTES
+    }
+
+    /// Bytes that its text has at most.
+    pub(crate) fn own_text_bytes_max(&self) -> usize {
+        super::TEXT_BYTES + (self.negative.len() + self.positive.len()) * BIN_TEXT_BYTES
+    }
+
+    /// Bytes that the text of the sketch of so many numbers has at most.
+    pub(crate) fn text_bytes_max(numbers: usize) -> usize {
+        super::TEXT_BYTES + numbers.min(2 * BINS_MAX as usize) * BIN_TEXT_BYTES
     }
 
     /// How many numbers there are.

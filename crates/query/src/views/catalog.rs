@@ -79,6 +79,9 @@ pub trait ViewCatalog: Sync {
     /// A view of plain SQL by its name.
     fn stored_query(&self, database: &str, name: &str) -> Option<Arc<StoredQuery>>;
 
+    /// A view of plain SQL by its name without regard to the case of ASCII letters; of several the first.
+    fn stored_query_of_any_case(&self, database: &str, name: &str) -> Option<Arc<StoredQuery>>;
+
     /// The views of plain SQL of a database, by name.
     fn stored_queries(&self, database: &str) -> Vec<Arc<StoredQuery>>;
 

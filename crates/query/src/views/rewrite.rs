@@ -184,7 +184,7 @@ impl<'a> SourceQuery<'a> {
             && of_view.condition == self.condition
             && of_view.scan.selectors.iter().all(|selector| self.scan.selectors.contains(selector));
         // A window whose columns are all null has no row in the view: a count is never null.
-        let has_counts = definition.columns().iter().any(|(_, expression)| is_count(expression));
+        let has_counts = definition.columns().iter().any(|(_, expression)| column_or_zero(expression).is_some());
         let has_label = |label: &String| definition.labels().contains(label);
         let own = self.scan.selectors.iter().filter(|selector| !of_view.scan.selectors.contains(selector));
         let own: Vec<Selector> = own.cloned().collect();
@@ -205,7 +205,10 @@ impl<'a> SourceQuery<'a> {
         let field = |call: &AggregateCall| {
             let name = call.column_name();
             let columns = definition.columns().iter();
-            columns.clone().find(|(_, expression)| column_of(expression) == Some(&name)).map(|(field, _)| field.clone())
+            columns
+                .clone()
+                .find(|(_, expression)| column_of(expression, call.aggregate) == Some(&name))
+                .map(|(field, _)| field.clone())
         };
         let of = |aggregate: Aggregate, from: &AggregateCall| Some(AggregateCall::of_column(aggregate, field(from)?));
         let one = |aggregate: Aggregate| {
@@ -291,20 +294,23 @@ fn bin_start(time_ns: i64, (width_ns, offset_ns): (i64, i64)) -> i64 {
     i64::try_from(start_ns).unwrap_or(i64::MIN)
 }
 
-/// The aggregate's column that an expression is, nulls of counts aside.
-fn column_of(expression: &Expression) -> Option<&String> {
+/// The aggregate's column that an expression is; of counts also what is zero where there is none, which they are of nothing. Another aggregate
+/// of nothing is not zero.
+fn column_of(expression: &Expression, aggregate: Aggregate) -> Option<&String> {
+    let is_count = matches!(aggregate, Aggregate::Count | Aggregate::ApproxDistinct);
     match expression {
         Expression::Column(name) => Some(name),
-        Expression::Apply(Operator::Coalesce, operands) => match operands.as_slice() {
-            [Expression::Column(name), Expression::Integer(0)] => Some(name),
-            _ => None,
-        },
-        _ => None,
+        other => column_or_zero(other).filter(|_| is_count),
     }
 }
 
-fn is_count(expression: &Expression) -> bool {
-    matches!(expression, Expression::Apply(Operator::Coalesce, _)) && column_of(expression).is_some()
+/// The column of a `coalesce(column, 0)`, which is never null.
+fn column_or_zero(expression: &Expression) -> Option<&String> {
+    let Expression::Apply(Operator::Coalesce, operands) = expression else { return None };
+    match operands.as_slice() {
+        [Expression::Column(name), Expression::Integer(0)] => Some(name),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

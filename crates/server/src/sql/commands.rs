@@ -111,7 +111,7 @@ impl Connection {
                 self.session().cursors.clear();
                 Ok(done("CLOSE CURSOR ALL"))
             }
-            SessionCommand::Prepare(prepared) => self.prepare(client, store, prepared),
+            SessionCommand::Prepare(prepared) => self.prepare(client, store, prepared).await,
             SessionCommand::Execute(name, arguments) => {
                 self.execute(client, store, Execution { name, arguments, format }).await
             }
@@ -175,7 +175,10 @@ impl Connection {
         Ok(done("DECLARE CURSOR"))
     }
 
-    fn prepare<C: ClientInfo>(&self, client: &C, store: &Store, prepared: Prepared) -> PgWireResult<Response> {
+    async fn prepare<C>(&self, client: &C, store: &Store, prepared: Prepared) -> PgWireResult<Response>
+    where
+        C: ClientInfo + Send + Sync,
+    {
         let Prepared { name, types, statement } = prepared;
         if store.get_statement(&name).is_some() {
             return Err(failed("42P05", format!("prepared statement \"{name}\" already exists")));
@@ -187,7 +190,7 @@ impl Connection {
         }
         let statements = Statements::new(&text, statement);
         let given = types.into_iter().map(|kind| Some(inferred(kind))).collect();
-        let types = self.parameter_types(client, &statements, given)?;
+        let types = self.parameter_types(client, &statements, given).await?;
         store.put_statement(Arc::new(StoredStatement::new(name, statements, types)));
         Ok(done("PREPARE"))
     }
@@ -239,17 +242,22 @@ impl Connection {
     }
 
     /// The columns that a command will give.
-    pub(super) fn command_columns<C: ClientInfo>(
+    pub(super) async fn command_columns<C>(
         &self,
         client: &C,
         store: &Store,
         command: &SessionCommand,
-    ) -> PgWireResult<Vec<Column>> {
+    ) -> PgWireResult<Vec<Column>>
+    where
+        C: ClientInfo + Send + Sync,
+    {
         match command {
             SessionCommand::Fetch(Fetch { is_move: true, .. }) => Ok(Vec::new()),
             SessionCommand::Fetch(fetch) => Ok(self.session().cursor(&fetch.name)?.columns.clone()),
             SessionCommand::Execute(name, _) => match store.get_statement(name) {
-                Some(Entry::Value(prepared)) => self.columns(client, &prepared.statement, &prepared.parameter_types),
+                Some(Entry::Value(prepared)) => {
+                    self.columns(client, &prepared.statement, &prepared.parameter_types).await
+                }
                 _ => Err(PgWireError::StatementNotFound(name.clone())),
             },
             _ => Ok(Vec::new()),

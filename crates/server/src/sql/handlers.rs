@@ -129,14 +129,19 @@ impl Connection {
     }
 
     /// The columns of what a client asks about: of a command, or of a statement.
-    fn described<C>(&self, client: &C, statements: &Statements, types: &[Option<Type>]) -> PgWireResult<Vec<Column>>
+    async fn described<C>(
+        &self,
+        client: &C,
+        statements: &Statements,
+        types: &[Option<Type>],
+    ) -> PgWireResult<Vec<Column>>
     where
-        C: ClientInfo + ClientPortalStore,
+        C: ClientInfo + ClientPortalStore + Send + Sync,
         C::PortalStore: PortalStore,
     {
         match sql::session_command(&statements.parsed, 0).map_err(|error| error_of(&error))? {
-            Some(command) => self.command_columns(client, store_of(client)?, &command),
-            None => self.columns(client, statements, types),
+            Some(command) => self.command_columns(client, store_of(client)?, &command).await,
+            None => self.columns(client, statements, types).await,
         }
     }
 
@@ -259,7 +264,7 @@ impl ExtendedQueryHandler for Connection {
                 let command = sql::session_command(&statements.parsed, 0).map_err(|error| error_of(&error))?;
                 check_transaction(client, command.as_ref())?;
                 let given = message.type_oids.iter().map(|number| given_type(*number)).collect();
-                let types = self.parameter_types(client, &statements, given)?;
+                let types = self.parameter_types(client, &statements, given).await?;
                 client.portal_store().put_statement(Arc::new(StoredStatement::new(name, statements, types)));
             }
             None => client.portal_store().put_empty_statement(&name),
@@ -311,7 +316,7 @@ impl ExtendedQueryHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let columns = self.described(client, &target.statement, &target.parameter_types)?;
+        let columns = self.described(client, &target.statement, &target.parameter_types).await?;
         let parameters = target.parameter_types.iter().map(|kind| kind.clone().unwrap_or(Type::TEXT)).collect();
         Ok(DescribeStatementResponse::new(parameters, fields(&columns, &Format::UnifiedText)?))
     }
@@ -327,7 +332,7 @@ impl ExtendedQueryHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let columns = self.described(client, &target.statement.statement, &target.statement.parameter_types)?;
+        let columns = self.described(client, &target.statement.statement, &target.statement.parameter_types).await?;
         if columns.is_empty() {
             return Ok(DescribePortalResponse::new(Vec::new()));
         }

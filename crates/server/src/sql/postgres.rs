@@ -12,7 +12,8 @@ use pgwire::api::{ClientInfo, ConnectionManager, METADATA_DATABASE, METADATA_USE
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
-use sql::{Answer, ChangedSettings, ClientContext, Column, Manner, Notices, PendingWrites, Value};
+use query::Budget;
+use sql::{Answer, ChangedSettings, ClientContext, Column, Manner, Notices, PendingWrites, SqlError, Value};
 use tokio::sync::watch;
 
 use super::encryption::{self, Begun};
@@ -280,23 +281,37 @@ impl Connection {
     }
 
     /// The columns that a statement will give.
-    pub(super) fn columns(
+    pub(super) async fn columns(
         &self,
-        client: &impl ClientInfo,
+        client: &(impl ClientInfo + Sync),
         statements: &Statements,
         types: &[Option<Type>],
     ) -> PgWireResult<Vec<Column>> {
         let parameters = (0..statements.parameters).map(|place| sample_of(types.get(place).and_then(Option::as_ref)));
         let context = self.context(client, parameters.collect())?;
-        let budget = self.state.budget_of(&context.database, &self.caller().scope);
-        let described = self.state.db.describe_sql(&statements.parsed, 0, &context, &budget);
-        described.map_err(|error| error_of(&error))
+        let parsed = statements.parsed.clone();
+        let columns = self.describe(statements, context, move |state, context, budget| {
+            state.db.describe_sql(&parsed, 0, context, budget)
+        });
+        columns.await
+    }
+
+    /// Finds out about a statement what is known without running it: where queries run, for it may read views, whose queries are read then.
+    async fn describe<T: Send + 'static>(
+        &self,
+        statements: &Statements,
+        context: ClientContext,
+        work: impl FnOnce(&State, &ClientContext, &Arc<Budget>) -> Result<T, SqlError> + Send + 'static,
+    ) -> PgWireResult<T> {
+        let described = super::watch(&self.state, statements.text.to_string(), (context, self.caller()), work);
+        let described = described.await.map_err(|error| failed("57014", error.message))?;
+        described.map(|described| described.answer).map_err(|error| error_of(&error))
     }
 
     /// The types of a statement's parameters: those that the client gives, else what their use says, else text.
-    pub(super) fn parameter_types(
+    pub(super) async fn parameter_types(
         &self,
-        client: &impl ClientInfo,
+        client: &(impl ClientInfo + Sync),
         statements: &Statements,
         mut given: Vec<Option<Type>>,
     ) -> PgWireResult<Vec<Option<Type>>> {
@@ -305,9 +320,11 @@ impl Connection {
             return Ok(given);
         }
         let context = self.context(client, given.iter().map(|kind| sample_of(kind.as_ref())).collect())?;
-        let budget = self.state.budget_of(&context.database, &self.caller().scope);
-        let used = self.state.db.sql_parameter_types(&statements.parsed, 0, &context, &budget);
-        let used = used.into_iter().map(|kind| kind.map_or(Type::TEXT, inferred));
+        let parsed = statements.parsed.clone();
+        let used = self.describe(statements, context, move |state, context, budget| {
+            Ok(state.db.sql_parameter_types(&parsed, 0, context, budget))
+        });
+        let used = used.await?.into_iter().map(|kind| kind.map_or(Type::TEXT, inferred));
         Ok(given.into_iter().zip(used).map(|(given, used)| given.or(Some(used))).collect())
     }
 }

@@ -366,3 +366,16 @@ fn a_query_ends_statements_that_no_sync_followed() {
     raw.send(b'Q', b"SELECT v FROM t\0");
     assert_eq!(raw.kinds(), b"12CEZ");
 }
+
+/// Describing a statement reads the queries of the views that it names, which takes time: it is one of the queries that have their turn.
+#[test]
+fn describing_a_statement_is_a_query() {
+    let server = start();
+    on_a_runtime(&server, "", async |client| {
+        check(&client, &[("CREATE VIEW v AS SELECT 1 AS x", "")]).await;
+        let prepared = client.prepare("SELECT x FROM v WHERE x = $1").await.unwrap();
+        assert_eq!((prepared.params().len(), prepared.columns()[0].name()), (1, "x"));
+    });
+    // The view's statement, the types of the parameters, and the columns.
+    server.wait_for_metric("thalweg_queries_total{kind=\"sql\",outcome=\"answered\"} 3");
+}

@@ -42,13 +42,15 @@ impl Run<'_> {
         Ok(numbered.map(|(number, (name, view))| ListedRelation { number, name, view }).collect())
     }
 
-    /// The columns of a table or view; `None` if it cannot be read now.
+    /// The columns of a table or view; `None` if it cannot be read now. Within a view those of views are not listed: one that lists columns would
+    /// be expanded for each view, and so would each of these.
     pub(super) fn columns_of_relation(
         &mut self,
         listed: &ListedRelation,
     ) -> Result<Option<Vec<CatalogColumn>>, SqlError> {
         Ok(match &listed.view {
-            Some(view) => self.query_columns(view).ok(),
+            Some(_) if !self.views.is_empty() => None,
+            Some(view) => self.listed_query_columns(view)?,
             None => self.table(&listed.name)?.map(|schema| columns_of(&schema, self.time_name())),
         })
     }

@@ -6,7 +6,7 @@ use model::ValueType;
 use query::plan::Aggregate;
 use query::sketch::{DistinctSketch, QuantileSketch};
 use query::statistics::{self, ValueMoments};
-use query::{Cell, Interval, SqlType, Summary, Value};
+use query::{Cell, Interval, SAMPLE_BYTES, SqlType, Summary, Value};
 
 use super::{Bound, Environment, holds, text_of};
 use crate::error::{SqlError, invalid};
@@ -140,6 +140,23 @@ impl AggregateFunction {
         }
     }
 
+    /// Returns whether it is of numbers alone, or of what is made of them.
+    pub(crate) const fn is_of_numbers(self) -> bool {
+        matches!(
+            self,
+            Self::Sum
+                | Self::Avg
+                | Self::StddevSample
+                | Self::StddevPopulation
+                | Self::VarianceSample
+                | Self::VariancePopulation
+                | Self::SquaredDeviations
+                | Self::Quantile(_)
+                | Self::ApproxQuantile(_)
+                | Self::QuantileSketch
+        )
+    }
+
     /// Returns whether it needs to know which series a row is of, and when.
     pub(crate) const fn is_of_series(self) -> bool {
         matches!(self, Self::Increase | Self::Rate | Self::Derivative)
@@ -153,6 +170,16 @@ impl AggregateFunction {
     /// Returns whether rows' times matter to it.
     pub(crate) const fn is_by_time(self) -> bool {
         matches!(self, Self::First | Self::Last)
+    }
+
+    /// The samples that a group takes for its sketch, whatever is in it.
+    pub(crate) const fn sketch_samples(self) -> usize {
+        match self {
+            Self::ApproxDistinct { .. } | Self::DistinctSketch { .. } => {
+                DistinctSketch::MEMORY_BYTES.div_ceil(SAMPLE_BYTES)
+            }
+            _ => 0,
+        }
     }
 
     pub(crate) const fn returns(self, argument: SqlType) -> SqlType {
@@ -247,8 +274,8 @@ pub(crate) struct Accumulator {
 }
 
 impl Accumulator {
-    /// Adds a row. Returns what it keeps for itself, in
-    /// samples: values that it has to hold to find duplicates.
+    /// Adds a row. Returns what it keeps for itself, in samples: values that it has to hold to find duplicates, and what a sketch of quantiles
+    /// grows by.
     pub(crate) fn add(
         &mut self,
         call: &BoundAggregate,
@@ -274,7 +301,7 @@ impl Accumulator {
             return self.add_parts(numbers.map(|value| value.number()));
         }
         let is_kept = call.is_distinct || call.function == AggregateFunction::Mode && !self.counts.contains_key(&value);
-        let kept = if is_kept { 1 + value.text_samples() } else { 0 };
+        let mut kept = if is_kept { 1 + value.text_samples() } else { 0 };
         let by = call.by.as_ref().map(|by| by.value(row, environment)).transpose()?;
         let first = self.count == 0;
         self.count += 1;
@@ -304,20 +331,27 @@ impl Accumulator {
                 let at = by.or_else(|| origin.time.cloned());
                 self.count_up(origin.series.cloned().unwrap_or(Value::Null), at.as_ref(), &value)?;
             }
-            AggregateFunction::ApproxQuantile(_) | AggregateFunction::QuantileSketch => self.add_to_sketch(&value)?,
+            AggregateFunction::ApproxQuantile(_) | AggregateFunction::QuantileSketch => {
+                kept += self.add_to_sketch(&value)?;
+            }
             AggregateFunction::ApproxDistinct { of_sketches } | AggregateFunction::DistinctSketch { of_sketches } => {
                 self.add_distinct(&value, of_sketches)?;
             }
-            _ => match value.number() {
-                Some(number) => self.values.push(number),
-                None => return invalid(format!("a number is wanted, not \"{value}\"")),
-            },
+            _ => kept += self.keep_number(&value)?,
         }
         Ok(kept)
     }
 
-    /// Adds a number, or the numbers of a sketch.
-    fn add_to_sketch(&mut self, value: &Value) -> Result<(), SqlError> {
+    /// Keeps a number; returns the samples that it takes. Two have room in one.
+    fn keep_number(&mut self, value: &Value) -> Result<usize, SqlError> {
+        let Some(number) = value.number() else { return invalid(format!("a number is wanted, not \"{value}\"")) };
+        self.values.push(number);
+        Ok(self.values.len() % 2)
+    }
+
+    /// Adds a number, or the numbers of a sketch; returns the samples by which its own one grew.
+    fn add_to_sketch(&mut self, value: &Value) -> Result<usize, SqlError> {
+        let before = self.sketch.as_ref().map_or(0, |sketch| sketch.memory_bytes());
         let sketch = self.sketch.get_or_insert_default();
         match value {
             Value::Text(text) => match QuantileSketch::decode(text) {
@@ -329,7 +363,7 @@ impl Accumulator {
                 None => return invalid(format!("a number or a sketch is wanted, not \"{value}\"")),
             },
         }
-        Ok(())
+        Ok(sketch.memory_bytes().saturating_sub(before).div_ceil(SAMPLE_BYTES))
     }
 
     /// Adds a value, or the values of a sketch.
@@ -343,9 +377,10 @@ impl Accumulator {
             other if of_sketches => return invalid(format!("a sketch is wanted, not \"{other}\"")),
             Value::Text(text) => sketch.add_text(text),
             Value::Bool(value) => sketch.add_number(f64::from(u8::from(*value))),
-            value => match value.number() {
-                Some(number) => sketch.add_number(number),
-                None => sketch.add_text(&value.to_string()),
+            value => match (value.number(), value.time_ns()) {
+                (Some(number), _) => sketch.add_number(number),
+                (None, Some(ns)) => sketch.add_time(ns),
+                (None, None) => sketch.add_text(&value.to_string()),
             },
         }
         Ok(())

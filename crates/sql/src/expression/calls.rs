@@ -9,7 +9,7 @@ use sqlparser::ast::{
 use super::arrays::ELEMENT;
 use super::build::apply;
 use super::{AggregateFunction, Binder, Bound, BoundAggregate, Grouped, Typed, functions};
-use crate::error::{SqlError, invalid, unsupported};
+use crate::error::{SqlError, invalid, refused, unsupported};
 
 impl Binder<'_> {
     /// `array[n]`
@@ -86,6 +86,11 @@ impl Binder<'_> {
             bound.push(argument.map(|argument| self.expression(argument, None)).transpose()?);
         }
         let is_distinct = matches!(&call.args, FunctionArguments::List(list) if list.duplicate_treatment == Some(DuplicateTreatment::Distinct));
+        if is_distinct && bound.len() > 2 {
+            return invalid(format!(
+                "{name}(DISTINCT …) takes one value, not rows that stand for several: leave out DISTINCT"
+            ));
+        }
         let mut parts = None;
         let filter = call.filter.as_ref().map(|filter| self.expression(filter, None)).transpose()?;
         let (function, argument, by) = if AggregateFunction::is_quantile(name) {
@@ -93,9 +98,15 @@ impl Binder<'_> {
         } else if let ([Some(_), Some(_), Some(_)], Some(function)) = (bound.as_slice(), of_squares(name)) {
             let mut bound = bound.into_iter().flatten();
             let (count, sum, squares) = (bound.next(), bound.next(), bound.next());
+            for of in [&sum, &squares].into_iter().flatten() {
+                refuse_type(name, function, of.sql_type)?;
+            }
             parts = sum.zip(squares).map(|(sum, squares)| Box::new((sum.expression, squares.expression)));
             (function, count, None)
         } else {
+            if bound.len() > 2 {
+                return invalid(format!("{name} takes fewer than {} values: {call}", bound.len()));
+            }
             let mut bound = bound.into_iter();
             let (first, second) = (bound.next().flatten(), bound.next().flatten());
             let Some(function) = AggregateFunction::find(name) else {
@@ -107,14 +118,7 @@ impl Binder<'_> {
             (function, first, second)
         };
         let argument_type = argument.as_ref().map_or(SqlType::Int, |argument| argument.sql_type);
-        if matches!(function, AggregateFunction::Sum | AggregateFunction::Avg)
-            && matches!(
-                argument_type,
-                SqlType::Text | SqlType::Bool | SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date
-            )
-        {
-            return Err(SqlError::UnknownFunction(format!("function {name}({}) does not exist", argument_type.name())));
-        }
+        refuse_type(name, function, argument_type)?;
         grouped.calls.push(BoundAggregate {
             function,
             argument: argument.map(|argument| argument.expression),
@@ -159,6 +163,23 @@ impl Binder<'_> {
 fn of_squares(name: &str) -> Option<AggregateFunction> {
     let is_of_squares = |function: &AggregateFunction| function.in_plan().is_some_and(Aggregate::is_of_squares);
     AggregateFunction::find(name).filter(is_of_squares)
+}
+
+/// Postgres's code for a function that does not exist for the types of its arguments.
+const UNDEFINED_FUNCTION: &str = "42883";
+
+/// Refuses an aggregate of numbers for what is no number; not for another engine, which would read texts as numbers.
+fn refuse_type(name: &str, function: AggregateFunction, argument: SqlType) -> Result<(), SqlError> {
+    let is_refused = match argument {
+        SqlType::Text => !function.is_of_sketches(argument),
+        SqlType::Bool | SqlType::Timestamp | SqlType::LocalTimestamp | SqlType::Date => true,
+        SqlType::Interval => !matches!(function, AggregateFunction::Sum | AggregateFunction::Avg),
+        _ => false,
+    };
+    if is_refused && function.is_of_numbers() {
+        return refused(UNDEFINED_FUNCTION, format!("function {name}({}) does not exist", argument.name()));
+    }
+    Ok(())
 }
 
 /// Returns whether a name is one of an aggregate.

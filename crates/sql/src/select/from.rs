@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use model::ValueType;
 use query::plan::{Plan, Scan};
+use query::views::StoredQuery;
 use query::{Frame, ResultRows, SqlType, TableSchema, Value};
 use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, Select, TableAlias, TableFactor, TableWithJoins};
 
@@ -63,6 +64,8 @@ impl Run<'_> {
             && alias.as_ref().is_none_or(|alias| alias.columns.is_empty())
             && let [part] = name.0.as_slice()
             && let Some(ident) = part.as_ident()
+            // The catalog's tables come before views.
+            && !StoredQuery::is_catalog_name(&ident.value)
             && !self.ctes.iter().any(|(name, _)| name.eq_ignore_ascii_case(&ident.value))
             && let Some(view) = self.find_query(&ident.value, ident.quote_style.is_some())?
         {

@@ -79,7 +79,8 @@ impl Run<'_> {
                 Some(place) => *place,
                 None => {
                     let texts = key.iter().map(Value::text_samples).sum::<usize>();
-                    self.charge(key.len() + grouped.calls.len() + texts)?;
+                    let sketches = grouped.calls.iter().map(|call| call.function.sketch_samples()).sum::<usize>();
+                    self.charge(key.len() + grouped.calls.len() + texts + sketches)?;
                     groups.push((key.clone(), vec![Accumulator::default(); grouped.calls.len()]));
                     places.insert(key, groups.len() - 1);
                     groups.len() - 1

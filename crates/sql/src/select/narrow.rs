@@ -128,8 +128,7 @@ impl Translation<'_> {
                 [table, name] if table.value.eq_ignore_ascii_case(self.qualifier) => self.column(name)?,
                 _ => return None,
             },
-            Expr::Value(value) if !matches!(value.value, sqlparser::ast::Value::Placeholder(_)) => expression.clone(),
-            Expr::TypedString(_) | Expr::Interval(_) => expression.clone(),
+            Expr::Value(_) | Expr::TypedString(_) | Expr::Interval(_) => expression.clone(),
             Expr::Nested(inner) => Expr::Nested(boxed(inner)?),
             Expr::BinaryOp { left, op, right } => {
                 Expr::BinaryOp { left: boxed(left)?, op: op.clone(), right: boxed(right)? }

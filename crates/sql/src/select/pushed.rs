@@ -215,7 +215,8 @@ fn aggregate_of(call: &BoundAggregate, scope: &Scope) -> Option<AggregateCall> {
             Some(AggregateCall { aggregate, input: AggregateInput::Sketches(column.name.clone()) })
         }
         Role::Field => Some(AggregateCall::of_column(aggregate, column.name.as_str())),
-        Role::Time if !matches!(aggregate, Aggregate::Sum | Aggregate::Avg) => {
+        // A plan knows times as floats, which are the same for several times.
+        Role::Time if !call.function.is_of_numbers() && !aggregate.is_of_sketch() => {
             Some(AggregateCall { aggregate, input: AggregateInput::Time })
         }
         _ => None,

@@ -18,6 +18,12 @@ use crate::select::narrowed_query;
 use crate::syntax::parse::{OPERATORS_MAX, parse, position};
 use crate::syntax::view_texts::query_of;
 
+/// How often a statement expands views, those within views counted.
+const EXPANSIONS_MAX: usize = 1_000;
+
+/// Bytes of the statements of views that are read for a statement: of a view as often as it is expanded.
+const EXPANDED_BYTES_MAX: usize = 8 << 20;
+
 /// Postgres's code for a relation of another kind than the statement is for.
 const WRONG_OBJECT: &str = "42809";
 
@@ -79,7 +85,8 @@ impl Run<'_> {
         let describes = std::mem::replace(&mut self.describes, true);
         // Those of this statement are the view's.
         let operators = std::mem::take(&mut self.operators);
-        let shown = self.query_rows(&query, None);
+        self.hides_views = self.hides_statements();
+        let shown = self.read_query(&query, None, Origin::Sender);
         (self.describes, self.operators) = (describes, operators);
         let mut names: Vec<String> = shown?.columns.into_iter().map(|column| column.name).collect();
         names.sort_unstable();
@@ -145,8 +152,7 @@ impl Run<'_> {
         if let Some(exact) = self.session.stored_query(database, name)? {
             return Ok(Some(exact));
         }
-        let views = if quoted { Vec::new() } else { self.session.stored_queries(database)? };
-        let same = views.into_iter().find(|view| view.name.eq_ignore_ascii_case(name));
+        let same = if quoted { None } else { self.session.stored_query_of_any_case(database, name)? };
         Ok(if same.is_some() && self.session.table(database, name)?.is_some() { None } else { same })
     }
 
@@ -167,7 +173,17 @@ impl Run<'_> {
         view: &StoredQuery,
         around: Option<(&Expr, &str)>,
     ) -> Result<Relation, SqlError> {
+        if self.views.is_empty() {
+            // Before the rights are narrowed to those of the view's maker.
+            self.hides_views = self.hides_statements();
+        }
+        self.read_query(view, around, Origin::Database)
+    }
+
+    /// Counts one more expansion of a view; refuses circles, depth, and more expansions than a statement may have.
+    fn count_expansion(&mut self, view: &StoredQuery) -> Result<(), SqlError> {
         let name = &view.name;
+        self.session.budget().check()?;
         if self.views.contains(name) {
             let way: Vec<String> = self.views.iter().map(|name| format!("\"{name}\"")).collect();
             return invalid(format!("the view \"{name}\" would read itself, by way of {}", way.join(", ")));
@@ -175,6 +191,29 @@ impl Run<'_> {
         if self.views.len() >= DEPTH_MAX {
             return invalid(format!("views read views at most {DEPTH_MAX} deep: \"{name}\" is deeper"));
         }
+        if self.expansions >= EXPANSIONS_MAX {
+            return invalid(format!(
+                "a statement expands views at most {EXPANSIONS_MAX} times, those within views counted: \"{name}\" is one more; read each view once, in a WITH"
+            ));
+        }
+        self.expansions += 1;
+        self.expanded_bytes += view.statement.len();
+        if self.expanded_bytes > EXPANDED_BYTES_MAX {
+            return invalid(format!(
+                "the statements of the views that a statement reads have more than {EXPANDED_BYTES_MAX} bytes, each as often as it is read, with \"{name}\": read each view once, in a WITH"
+            ));
+        }
+        Ok(())
+    }
+
+    fn read_query(
+        &mut self,
+        view: &StoredQuery,
+        around: Option<(&Expr, &str)>,
+        origin: Origin,
+    ) -> Result<Relation, SqlError> {
+        let name = &view.name;
+        self.count_expansion(view)?;
         let parsed = parse(&view.statement)?;
         let Some(Statement::CreateView(create)) = parsed.statements.first() else {
             return invalid(format!("the view \"{name}\" cannot be read: its statement makes no view"));
@@ -198,7 +237,8 @@ impl Run<'_> {
             parsed: &parsed,
             environment: Arc::new(environment),
             client: self.client,
-            parameters: &[],
+            // Conditions of the query around may have them; the view's own statement has none.
+            parameters: if narrowed.is_some() { self.parameters } else { &[] },
             parameter_types: Vec::new(),
             manner,
             describes: self.describes,
@@ -207,10 +247,15 @@ impl Run<'_> {
             depth: self.depth,
             views,
             operators,
+            expansions: self.expansions,
+            expanded_bytes: self.expanded_bytes,
+            hides_views: self.hides_views,
         };
         let shown = run.query(narrowed.as_ref().unwrap_or(&create.query));
+        (self.expansions, self.expanded_bytes) = (run.expansions, run.expanded_bytes);
         self.plans.extend(run.plans);
-        let mut relation = shown.map_err(|error| within(name, error))?;
+        let is_hidden = self.hides_views && origin == Origin::Database;
+        let mut relation = shown.map_err(|error| within(name, error, is_hidden))?;
         if names.len() > relation.columns.len() {
             return invalid(format!(
                 "the view \"{name}\" names {} columns, and its query has {}",
@@ -220,6 +265,22 @@ impl Run<'_> {
         }
         relation.columns.iter_mut().zip(names).for_each(|(column, name)| name.clone_into(&mut column.name));
         Ok(relation)
+    }
+
+    /// The columns of a view in a list of all; `None` if its query cannot be read now. Each counts its expansions for itself.
+    pub(crate) fn listed_query_columns(&mut self, view: &StoredQuery) -> Result<Option<Vec<CatalogColumn>>, SqlError> {
+        let before = (std::mem::take(&mut self.expansions), std::mem::take(&mut self.expanded_bytes));
+        let budget = self.session.budget();
+        let held = budget.samples();
+        let columns = self.query_columns(view);
+        // Nothing is left of what describing took.
+        budget.give_back(budget.samples().saturating_sub(held) as usize);
+        (self.expansions, self.expanded_bytes) = before;
+        match columns {
+            Ok(columns) => Ok(Some(columns)),
+            Err(error) if error.is_of_statement() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The columns of a view.
@@ -247,14 +308,34 @@ fn name_of(name: &ObjectName) -> String {
     name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.clone()).unwrap_or_default()
 }
 
-/// An error of a view's query, as one of the query that reads it.
-fn within(view: &str, error: SqlError) -> SqlError {
-    let told = |message: String| format!("in the view \"{view}\": {message}");
+/// Where the statement that makes a view comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// From the sender of the statement that runs, which makes the view.
+    Sender,
+    /// From the database.
+    Database,
+}
+
+/// An error of a view's query, as one of the query that reads it. Where it is hidden how views are made, the message would say that.
+fn within(view: &str, error: SqlError, is_hidden: bool) -> SqlError {
+    let told = |message: String| {
+        if is_hidden {
+            return format!(
+                "the view \"{view}\" cannot be read: the reason is shown to those who may read its whole database"
+            );
+        }
+        format!("in the view \"{view}\": {message}")
+    };
     match error {
         SqlError::UnknownTable(message) => SqlError::UnknownTable(told(message)),
         SqlError::UnknownColumn(message) => SqlError::UnknownColumn(told(message)),
         SqlError::Refused(code, message) => SqlError::Refused(code, told(message)),
         SqlError::Query(QueryError::Invalid(message)) => SqlError::Query(QueryError::Invalid(told(message))),
+        SqlError::Query(QueryError::Execution(message)) => SqlError::Query(QueryError::Execution(told(message))),
+        SqlError::Query(QueryError::Forbidden(message)) if is_hidden => {
+            SqlError::Query(QueryError::Forbidden(told(message)))
+        }
         SqlError::Query(error) => SqlError::Query(error),
         // Not for another engine, which would be asked for the query around.
         error => SqlError::Invalid(told(error.to_string())),

@@ -7,7 +7,7 @@ use crate::manifest::Edit;
 use crate::{Store, StoreError};
 
 /// Bytes that a document may have.
-const DOCUMENT_BYTES_MAX: usize = 64 << 10;
+pub const DOCUMENT_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes that all documents may have: the manifest is written anew with all of them.
 const DOCUMENTS_BYTES_MAX: usize = 8 << 20;

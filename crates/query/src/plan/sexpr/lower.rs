@@ -356,7 +356,12 @@ fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
     let input = match of {
         [] => AggregateInput::Each,
         [Node { kind: Kind::Text(name), .. }] => AggregateInput::Column(name.clone()),
-        [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => AggregateInput::Time,
+        [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => {
+            if aggregate.is_of_sketch() {
+                return Err(node.fault("sketches are of fields, not of #TS"));
+            }
+            AggregateInput::Time
+        }
         [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_squares() => parts_of(node, parts)?,
         [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_sketch() => match parts.as_slice() {
             [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }] if word == "sketches" => {
