@@ -305,3 +305,55 @@ fn nothing_is_kept_of_rules_that_are_not_selected_any_more() {
     assert_eq!((cursors(&world), world.db().documents("materialized-rules").len()), (0, 0));
     drop(world.stop());
 }
+
+/// All memory that queries may have but for some.
+fn take_memory(db: &Db, left_bytes: u64) -> Vec<Arc<query::Budget>> {
+    let left = db.budget(1);
+    left.hold_bytes(left_bytes).unwrap();
+    let mut taken = Vec::new();
+    for bytes in (6..40).rev().map(|shift| 1u64 << shift) {
+        // One query alone may not have all that is left.
+        loop {
+            let budget = db.budget(1);
+            if budget.hold_bytes(bytes).is_err() {
+                break;
+            }
+            taken.push(budget);
+        }
+    }
+    taken
+}
+
+/// Enough to read the log, of which one reader gets four fifths, and too little for a query of many samples.
+const LOG_BYTES: u64 = 6 << 20;
+
+#[test]
+fn what_there_is_no_memory_for_is_computed_later() {
+    // All samples of a window are held.
+    let rule = "{record: 'load:median', expr: 'quantile_over_time(0.5, load[10m])'}";
+    let mut world = World::new(&format!("groups:\n- name: minutes\n  interval: 1m\n  rules: [{rule}]\n"));
+    for _ in 0..10 {
+        world.write(&[(0, 0, 0, 10)]);
+        world.network.run_ms(60_000);
+    }
+    world.settle();
+    let without_ms = world.db().now_ns() / 1_000_000;
+    let memory = take_memory(world.db(), LOG_BYTES);
+    // As many samples within a window as there is no memory for.
+    let start_ns = world.db().now_ns() - 600 * SECOND_NS;
+    for piece in 0..20i64 {
+        let line =
+            |at: i64| format!("load,job=j1,instance=i0 value={at} {}\n", start_ns + (piece * 20_000 + at) * 1_000_000);
+        world.db().write_lines("default", (0..20_000).map(line).collect::<String>().as_bytes()).unwrap();
+    }
+    world.network.run_ms(20_000);
+    let is_waiting = |report: &PastReport| !report.pending.is_empty() && report.error.is_some();
+    assert!(is_waiting(&world.reports()[0]), "{:?}", world.reports());
+    assert!(world.reports().iter().all(|report| report.counts.failures == 0), "{:?}", world.reports());
+    drop(memory);
+    // Evaluations of that time were missed.
+    world.outages_ms.push((without_ms, world.db().now_ns() / 1_000_000));
+    world.settle();
+    world.check();
+    drop(world.stop());
+}
