@@ -357,3 +357,19 @@ fn what_there_is_no_memory_for_is_computed_later() {
     world.check();
     drop(world.stop());
 }
+
+#[test]
+fn series_from_before_a_start_end_even_if_the_first_evaluation_fails() {
+    let mut world = World::new(RULES);
+    world.write(&[(0, 0, 0, 10), (1, 0, 0, 10)]);
+    world.network.run_ms(280_000);
+    world.apply(&Step::Restart);
+    let memory = take_memory(world.db(), 0);
+    world.network.run_ms(61_000);
+    drop(memory);
+    world.network.run_ms(61_000);
+    let now_ms = world.db().now_ns() / 1_000_000;
+    assert_eq!(world.ask("count(count_over_time(job:load:sum[4m]))", now_ms)[""], "2");
+    assert_eq!(world.ask("job:load:sum", now_ms), BTreeMap::new());
+    drop(world.stop());
+}
