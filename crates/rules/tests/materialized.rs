@@ -373,3 +373,20 @@ fn series_from_before_a_start_end_even_if_the_first_evaluation_fails() {
     assert_eq!(world.ask("job:load:sum", now_ms), BTreeMap::new());
     drop(world.stop());
 }
+
+/// The sequence id up to which the log needs not be read again.
+fn followed(db: &Db) -> u64 {
+    db.log_cursors().iter().find(|cursor| cursor.name == "rules:default").unwrap().sequence
+}
+
+#[test]
+fn a_clock_that_is_put_back_holds_nothing_up() {
+    let mut world = World::new(RULES);
+    world.network.run_ms(12_000);
+    world.simulation.set_clock_ns(world.simulation.honest_ns() - 3_600 * SECOND_NS);
+    world.write(&[(0, 0, 0, 1)]);
+    let written = world.db().last_sequence();
+    world.network.run_ms(12_000);
+    assert!(followed(world.db()) >= written, "{} {written}", followed(world.db()));
+    drop(world.stop());
+}

@@ -22,7 +22,7 @@ const PIECES_MAX: usize = 256;
 const PASS_NS_MAX: u64 = 500_000_000;
 
 /// From one save to the next, in nanoseconds.
-const SAVE_INTERVAL_NS: i64 = 5_000_000_000;
+const SAVE_INTERVAL_NS: u64 = 5_000_000_000;
 
 /// How far the time before which sources are gone moves between two times that it is written.
 const FROZEN_STEP_NS: i64 = 3_600_000_000_000;
@@ -43,7 +43,8 @@ pub(crate) struct RuleKeeper {
     readers: ReaderIndex,
     /// Sequence id up to which the log was followed.
     sequence: u64,
-    saved_ns: i64,
+    /// When all was saved last, by the monotonic clock; `None` before the first time.
+    saved_ns: Option<u64>,
     /// The document that is on disk.
     saved: Option<Vec<u8>>,
     /// Pasts of rules that were saved, and were not seen since the start.
@@ -76,7 +77,7 @@ impl RuleKeeper {
             pauses: BTreeMap::new(),
             readers: ReaderIndex::default(),
             sequence: 0,
-            saved_ns: i64::MIN,
+            saved_ns: None,
             saved: None,
             unseen: BTreeMap::new(),
             is_forgotten: false,
@@ -227,8 +228,8 @@ impl RuleKeeper {
 
     /// Writes to disk now and then how far everything is: results first, then what is pending, then up to where the log needs not be read again.
     fn save(&mut self, store: &RuleStore) -> Result<(), String> {
-        let now_ns = store.db.now_ns();
-        if now_ns.saturating_sub(self.saved_ns) < SAVE_INTERVAL_NS {
+        let now_ns = store.db.clock().monotonic_ns();
+        if self.saved_ns.is_some_and(|saved_ns| now_ns.saturating_sub(saved_ns) < SAVE_INTERVAL_NS) {
             return Ok(());
         }
         let Some(cursor) = &self.cursor else { return Ok(()) };
@@ -247,7 +248,7 @@ impl RuleKeeper {
             self.saved = Some(bytes);
         }
         cursor.save(self.sequence).map_err(text)?;
-        self.saved_ns = now_ns;
+        self.saved_ns = Some(now_ns);
         Ok(())
     }
 }
