@@ -306,6 +306,16 @@ fn nothing_is_kept_of_rules_that_are_not_selected_any_more() {
     drop(world.stop());
 }
 
+/// The documents of what is pending.
+fn documents(db: &Db) -> Vec<(String, Arc<[u8]>)> {
+    db.documents("materialized-rules")
+}
+
+/// The sequence id up to which the log needs not be read again.
+fn followed(db: &Db) -> u64 {
+    db.log_cursors().iter().find(|cursor| cursor.name == "rules:default").unwrap().sequence
+}
+
 /// All memory that queries may have but for some.
 fn take_memory(db: &Db, left_bytes: u64) -> Vec<Arc<query::Budget>> {
     let left = db.budget(1);
@@ -374,9 +384,42 @@ fn series_from_before_a_start_end_even_if_the_first_evaluation_fails() {
     drop(world.stop());
 }
 
-/// The sequence id up to which the log needs not be read again.
-fn followed(db: &Db) -> u64 {
-    db.log_cursors().iter().find(|cursor| cursor.name == "rules:default").unwrap().sequence
+#[test]
+fn many_rules_are_remembered_each_by_itself() {
+    let rule = |at| format!("  - {{record: 'a_rule_with_a_rather_long_name_{at}', expr: 'sum(load)'}}\n");
+    let rules: String = (0..800).map(rule).collect();
+    let mut world = World::new(&format!("groups:\n- name: many\n  interval: 1h\n  rules:\n{rules}"));
+    world.write(&[(0, 0, 0, 1)]);
+    let written = world.db().last_sequence();
+    world.network.run_ms(12_000);
+    assert_eq!(world.reports().iter().filter_map(|report| report.error.as_ref()).next(), None);
+    assert!(followed(world.db()) >= written);
+    let bytes: usize = documents(world.db()).iter().map(|(_, bytes)| bytes.len()).sum();
+    assert_eq!((documents(world.db()).len(), bytes > 64 << 10), (800, true), "more than one document holds");
+    // Those of rules that are not there any more go.
+    world.text = RULES.to_owned();
+    world.apply(&Step::Restart);
+    world.network.run_ms(12_000);
+    assert_eq!(documents(world.db()).len(), 6);
+    drop(world.stop());
+}
+
+#[test]
+fn what_earlier_versions_remembered_is_computed() {
+    let mut world = World::new(RULES);
+    world.network.run_ms(120_000);
+    let now_ns = world.db().now_ns();
+    let pending = format!("[[{},{}]]", now_ns - 60 * SECOND_NS, now_ns - 1);
+    let rule = format!(r#"{{"group":"minutes","name":"loads","labels":{{}},"pending":{pending},"frozen_ns":null}}"#);
+    let old = format!(r#"{{"version":1,"rules":[{rule}]}}"#);
+    world.db().put_document("materialized-rules", "default", old.as_bytes()).unwrap();
+    world.apply(&Step::Restart);
+    world.settle();
+    let evaluated: Vec<bool> = world.reports().iter().map(|report| report.counts.evaluations > 0).collect();
+    assert_eq!(evaluated.iter().filter(|evaluated| **evaluated).count(), 1, "{:?}", world.reports());
+    let names: Vec<String> = documents(world.db()).into_iter().map(|(name, _)| name).collect();
+    assert!(names.len() == 6 && names.iter().all(|name| name.starts_with("default/")), "{names:?}");
+    drop(world.stop());
 }
 
 #[test]
