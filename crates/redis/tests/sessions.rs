@@ -689,6 +689,49 @@ fn the_settings_that_were_said_last_count_after_a_wrong_clock() {
     assert!(info.contains("retentionTime 7000") && info.contains("rules []"), "{info}");
 }
 
+/// All memory that requests may have.
+fn take_request_memory(db: &Db) -> Vec<(Arc<db::TenantMemory>, u64)> {
+    let mut taken = Vec::new();
+    for bytes in (0..40).rev().map(|shift| 1u64 << shift) {
+        // One tenant alone may not have all that is left.
+        loop {
+            let tenant = db.request_memory().tenant();
+            if !tenant.take(bytes, 0) {
+                break;
+            }
+            taken.push((tenant, bytes));
+        }
+    }
+    taken
+}
+
+#[test]
+fn a_key_that_there_is_no_memory_to_look_up_goes_on_from_its_newest_sample() {
+    let mut world = World::new();
+    let adds: Vec<String> = (0..100).map(|number| format!("TS.ADD k{number:02} 1 5 LABELS g 1")).collect();
+    world.ask(&adds.join("\n"));
+    // Others make a key, which there is no memory for, and write one of the known ones.
+    world.db().write_lines("redis", b"ts,g=1,key=a value=1 1000000\nts,g=1,key=k07 value=8 3000000").unwrap();
+    let memory = take_request_memory(world.db());
+    let refused = world.ask("TS.MGET FILTER g=1");
+    assert!(refused.starts_with("!OOM the keys of this database"), "{refused}");
+    memory.iter().for_each(|(tenant, bytes)| tenant.give_back(*bytes));
+    for number in [0, 7, 50, 99] {
+        world.ask(&format!("TS.INCRBY k{number:02} 1 TIMESTAMP 4\nTS.ADD k{number:02} 1 6"));
+    }
+    check(
+        &mut world,
+        "> TS.RANGE k00 - +
+         > TS.RANGE k07 - +
+         > TS.RANGE k50 - +
+         > TS.RANGE k99 - +
+         [[1 5] [4 6]]
+         [[1 5] [3 8] [4 9]]
+         [[1 5] [4 6]]
+         [[1 5] [4 6]]",
+    );
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Add(i64, i32, &'static str),

@@ -194,12 +194,23 @@ impl State {
             return names.iter().try_for_each(|name| self.newest(rows, name).map(drop));
         }
         let found = rows.keys(None)?;
-        for name in self.catalog.names() {
-            if let Some(key) = self.catalog.get_mut(&name) {
-                (key.last, key.looked_at) = (Last::None, looked_at);
-            }
+        let all = self.catalog.names();
+        // Until all is taken in nothing is known of a key: one that is said to have no samples would begin anew.
+        self.for_each(&all, |key| key.last = Last::Unknown);
+        let taken = self.take_found(found);
+        let is_whole = taken.is_ok();
+        self.for_each(&all, |key| match (is_whole, key.last) {
+            (false, _) => key.last = Last::Unknown,
+            (true, Last::Unknown) => (key.last, key.looked_at) = (Last::None, looked_at),
+            (true, _) => {}
+        });
+        taken
+    }
+
+    fn for_each(&mut self, names: &[Arc<str>], mut change: impl FnMut(&mut Key)) {
+        for name in names {
+            self.catalog.get_mut(name).into_iter().for_each(&mut change);
         }
-        self.take_found(found)
     }
 
     /// Adds a key, or changes one, once the ledger has room for it.
