@@ -732,6 +732,38 @@ fn a_key_that_there_is_no_memory_to_look_up_goes_on_from_its_newest_sample() {
     );
 }
 
+#[test]
+fn many_keys_that_expire_at_once_are_gone_at_once() {
+    let mut world = World::new();
+    let count = 4_200;
+    let key = |number: usize| format!("k{number:04}");
+    let adds: Vec<String> = (0..count).map(|number| format!("TS.ADD {} 1 1", key(number))).collect();
+    world.ask(&adds.join("\n"));
+    let expire: Vec<String> = (0..count).map(|number| format!("EXPIRE {} 100", key(number))).collect();
+    world.ask(&format!("TS.ADD stays 1 1\n{}", expire.join("\n")));
+    let stored = |world: &World| {
+        format!("{:?}", world.db().instant("redis", &db::InstantQuery::new("count(ts)", 2)).unwrap().value)
+    };
+    assert!(stored(&world).contains("4201"), "{}", stored(&world));
+    world.simulation.advance_ns(101_000_000_000);
+    let before = world.db().last_sequence();
+    // Some are left on disk; clients see nothing of them, and a new one of their name has nothing of the old one.
+    check(&mut world, "> DBSIZE\n 1");
+    assert!(world.db().last_sequence() - before < 64, "a delete of many keys is a few records");
+    assert!(!stored(&world).contains(" 1.0"), "{}", stored(&world));
+    let last = key(count - 1);
+    check(&mut world, &format!("> TS.ADD {last} 2 7\n 2"));
+    check(
+        &mut world,
+        &format!(
+            "> KEYS *\n > TS.RANGE {last} - +\n > TS.GET k4198\n [{last} stays]\n [[2 7]]\n !TSDB: the key does not exist"
+        ),
+    );
+    assert!(stored(&world).contains(" 2.0"), "{}", stored(&world));
+    world.crash();
+    check(&mut world, &format!("> KEYS *\n > TS.RANGE {last} - +\n [{last} stays]\n [[2 7]]"));
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Add(i64, i32, &'static str),

@@ -23,6 +23,9 @@ const RENEWED_MAX: usize = 10_000;
 /// Keys whose newest samples are looked up one by one; of more, all are.
 const LOOKED_UP_MAX: usize = 64;
 
+/// Keys whose time has come that are deleted at a time: other commands wait meanwhile.
+const DELETED_MAX: usize = 4_096;
+
 /// A database that clients have chosen.
 pub(crate) struct Database {
     pub(crate) name: String,
@@ -39,6 +42,8 @@ pub(crate) struct State {
     pub(crate) catalog: Catalog,
     /// Keys whose settings are to be written: that failed.
     pub(crate) unsaved: BTreeSet<Arc<str>>,
+    /// Keys whose time has come, and that the database has rows of still: clients see nothing of them.
+    going: BTreeSet<Arc<str>>,
     /// The first time at which a key goes, milliseconds; the largest if none does.
     next_expiry_ms: i64,
     /// When documents are looked at again that the database's retention would take, milliseconds.
@@ -64,6 +69,7 @@ impl Database {
             is_read: false,
             catalog: Catalog::default(),
             unsaved: BTreeSet::new(),
+            going: BTreeSet::new(),
             next_expiry_ms: i64::MAX,
             next_renewal_ms: i64::MIN,
             last_sequence: 0,
@@ -85,6 +91,7 @@ impl Database {
         if state.next_expiry_ms <= now_ms {
             state.expire(rows, now_ms)?;
         }
+        state.delete_going(rows);
         if state.next_renewal_ms <= now_ms {
             state.renew(rows, now_ms)?;
         }
@@ -108,6 +115,7 @@ impl State {
     fn clear(&mut self) {
         self.catalog = Catalog::default();
         self.unsaved.clear();
+        self.going.clear();
         self.memory.give_back(self.reserved_bytes);
         (self.reserved_bytes, self.next_expiry_ms, self.is_read) = (0, i64::MAX, false);
     }
@@ -117,8 +125,9 @@ impl State {
             let settings = found.settings.map_err(|error| {
                 CommandError::other(format!("ERR the document of the key {:?} cannot be read: {error}", found.key))
             })?;
+            let name: Arc<str> = found.key.into();
             let key = Key { settings, saved_ns: Some(found.saved_ns), ..Key::default() };
-            self.put(found.key.into(), key)?;
+            self.put(name, key)?;
         }
         self.look_around(rows);
         self.take_found(rows.keys(None)?)
@@ -128,7 +137,7 @@ impl State {
     fn take_found(&mut self, found: Vec<(Labels, Sample)>) -> Result<(), CommandError> {
         let looked_at = self.foreign;
         for (labels, (time_ms, value)) in found {
-            let Some(name) = labels.get(KEY_LABEL) else { continue };
+            let Some(name) = labels.get(KEY_LABEL).filter(|name| !self.going.contains(*name)) else { continue };
             let last = Last::Sample(time_ms, value);
             let own = || labels.iter().filter(|(label, _)| *label != KEY_LABEL && *label != METRIC_NAME);
             if let Some(known) = self.catalog.get_mut(name) {
@@ -245,6 +254,11 @@ impl State {
     pub(crate) fn delete(&mut self, rows: &Rows<'_>, names: &[Arc<str>]) -> Result<(), CommandError> {
         let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
         rows.delete_keys(&texts)?;
+        self.take_out(rows, names)
+    }
+
+    /// Takes keys out of memory, and the rules that lead to them or from them.
+    fn take_out(&mut self, rows: &Rows<'_>, names: &[Arc<str>]) -> Result<(), CommandError> {
         let mut changed = Vec::new();
         for name in names {
             let Some(key) = self.catalog.remove(name) else { continue };
@@ -260,10 +274,13 @@ impl State {
         if documents.is_empty() {
             return Ok(());
         }
+        // What cannot be written now is written with what is written next.
+        self.unsaved.extend(changed.iter().map(|(name, _)| name.clone()));
         let saved_ns = self.document_time_ns(rows, documents.iter().map(|(name, _)| *name));
         let appended = rows.put_documents(&documents, saved_ns)?;
         rows.db.commit(&appended)?;
         for (name, _) in &changed {
+            self.unsaved.remove(name);
             if let Some(key) = self.catalog.get_mut(name) {
                 key.saved_ns = Some(saved_ns);
             }
@@ -321,10 +338,29 @@ impl State {
         let names: Vec<Arc<str>> =
             self.catalog.iter().filter(|(_, key)| over(key)).map(|(name, _)| name.clone()).collect();
         if !names.is_empty() {
-            self.delete(rows, &names)?;
+            self.going.extend(names.iter().cloned());
+            self.take_out(rows, &names)?;
         }
         let left = self.catalog.iter().filter_map(|(_, key)| key.settings.expires_ms);
         self.next_expiry_ms = left.min().unwrap_or(i64::MAX);
+        Ok(())
+    }
+
+    /// Deletes what the database has of some keys whose time has come. If that fails a later command does it.
+    fn delete_going(&mut self, rows: &Rows<'_>) {
+        let some: Vec<Arc<str>> = self.going.iter().take(DELETED_MAX).cloned().collect();
+        let texts: Vec<&str> = some.iter().map(|name| &**name).collect();
+        if !texts.is_empty() && rows.delete_keys(&texts).is_ok() {
+            some.iter().for_each(|name| _ = self.going.remove(name));
+        }
+    }
+
+    /// Deletes what the database has of a key of that name whose time has come, before there is another one.
+    pub(crate) fn make_room(&mut self, rows: &Rows<'_>, name: &str) -> Result<(), CommandError> {
+        if self.going.contains(name) {
+            rows.delete_keys(&[name])?;
+            self.going.remove(name);
+        }
         Ok(())
     }
 

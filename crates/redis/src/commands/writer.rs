@@ -97,6 +97,7 @@ impl<'a> Writer<'a> {
     pub(crate) fn create(&mut self, name: &str, settings: Settings, has_sample: bool) -> Result<(), CommandError> {
         let labels = settings.labels.clone();
         let needs_document = !has_sample || settings != Settings { labels, ..Settings::default() };
+        self.state.make_room(self.rows, name)?;
         let name: Arc<str> = name.into();
         self.state.put(name.clone(), Key { settings, last: Last::None, ..Key::default() })?;
         self.created.push(name.clone());
