@@ -16,6 +16,7 @@ struct Account {
     db: Arc<Db>,
     is_signed_in: bool,
     may_make_series: bool,
+    samples_max: u64,
 }
 
 impl Access for Account {
@@ -37,7 +38,7 @@ impl Access for Account {
     }
 
     fn budget(&self, _: &str) -> Arc<Budget> {
-        self.db.budget(1_000_000)
+        self.db.budget(self.samples_max)
     }
 
     fn series_gate(&self, _: &str) -> NewSeriesGate {
@@ -82,7 +83,8 @@ impl World {
         let db = Arc::new(Db::open(self.simulation.platform(), DbOptions::new("/data")).unwrap());
         let service = Service::new(db.clone(), Limits { ahead_ms_max: u64::MAX, ..Limits::default() });
         self.session = Some(service.session());
-        self.account = Some(Account { db: db.clone(), is_signed_in: true, may_make_series: true });
+        self.account =
+            Some(Account { db: db.clone(), is_signed_in: true, may_make_series: true, samples_max: 1_000_000 });
         self.service = Some(service);
         self.db = Some(db);
     }
@@ -730,6 +732,31 @@ fn a_key_that_there_is_no_memory_to_look_up_goes_on_from_its_newest_sample() {
          [[1 5] [4 6]]
          [[1 5] [4 6]]",
     );
+}
+
+#[test]
+fn buckets_that_could_not_be_computed_are_computed_later() {
+    for restarts in [false, true] {
+        let mut world = World::new();
+        world.ask("TS.CREATE s\nTS.CREATE d\nTS.CREATE n\nTS.CREATERULE s d AGGREGATION sum 100\nTS.CREATERULE s n AGGREGATION count 10");
+        // A bucket has more samples than a command may read.
+        world.account.as_mut().unwrap().samples_max = 4;
+        let adds: Vec<String> = (10..18).map(|time| format!("TS.ADD s {time} 1")).collect();
+        world.ask(&adds.join("\n"));
+        check(&mut world, "> TS.ADD s 100 1\n > TS.ADD s 205 1\n 100\n 205");
+        check(&mut world, "> TS.GET d\n > TS.GET d\n [100 1]\n [100 1]");
+        if restarts {
+            world.crash();
+            check(&mut world, "> PING\n > DBSIZE\n PONG\n 3");
+        } else {
+            world.account.as_mut().unwrap().samples_max = 1_000_000;
+            check(&mut world, "> TS.RANGE d - +\n [[100 1]]");
+            world.simulation.advance_ns(60_000_000_000);
+        }
+        check(&mut world, "> TS.RANGE d - +\n > TS.RANGE n - +\n [[0 8] [100 1]]\n [[10 8] [100 1]]");
+        world.crash();
+        check(&mut world, "> TS.RANGE d - +\n [[0 8] [100 1]]");
+    }
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use db::TenantMemory;
 use model::{Labels, METRIC_NAME};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::CommandError;
+use super::behind::Behind;
 use crate::aggregate::Sample;
 use crate::series::KEY_LABEL;
 use crate::series::catalog::{Catalog, Key, KeySlot, Last};
@@ -32,6 +34,8 @@ pub(crate) struct Database {
     state: Mutex<State>,
     /// Held alone by a transaction, so that no other request comes between its commands.
     pub(crate) exclusive: RwLock<()>,
+    /// True if buckets of rules are still to be computed, or it is not known yet.
+    pub(crate) is_behind: AtomicBool,
 }
 
 /// The keys of a database.
@@ -42,6 +46,8 @@ pub(crate) struct State {
     pub(crate) catalog: Catalog,
     /// Keys whose settings are to be written: that failed.
     pub(crate) unsaved: BTreeSet<Arc<str>>,
+    /// Buckets of rules that are still to be computed.
+    pub(crate) behind: Behind,
     /// Keys whose time has come, and that the database has rows of still: clients see nothing of them.
     going: BTreeSet<Arc<str>>,
     /// The first time at which a key goes, milliseconds; the largest if none does.
@@ -69,6 +75,7 @@ impl Database {
             is_read: false,
             catalog: Catalog::default(),
             unsaved: BTreeSet::new(),
+            behind: Behind::default(),
             going: BTreeSet::new(),
             next_expiry_ms: i64::MAX,
             next_renewal_ms: i64::MIN,
@@ -77,7 +84,7 @@ impl Database {
             memory,
             reserved_bytes: 0,
         };
-        Self { name, state: Mutex::new(state), exclusive: RwLock::new(()) }
+        Self { name, state: Mutex::new(state), exclusive: RwLock::new(()), is_behind: AtomicBool::new(true) }
     }
 
     /// The keys, read from the database if they were not; keys whose time has come are gone.
@@ -95,6 +102,7 @@ impl Database {
         if state.next_renewal_ms <= now_ms {
             state.renew(rows, now_ms)?;
         }
+        self.is_behind.store(!state.behind.is_empty(), Ordering::Relaxed);
         Ok(state)
     }
 }
@@ -116,6 +124,7 @@ impl State {
         self.catalog = Catalog::default();
         self.unsaved.clear();
         self.going.clear();
+        self.behind = Behind::default();
         self.memory.give_back(self.reserved_bytes);
         (self.reserved_bytes, self.next_expiry_ms, self.is_read) = (0, i64::MAX, false);
     }
@@ -126,6 +135,9 @@ impl State {
                 CommandError::other(format!("ERR the document of the key {:?} cannot be read: {error}", found.key))
             })?;
             let name: Arc<str> = found.key.into();
+            if settings.rules.iter().any(|rule| !rule.pending_ms.is_empty()) {
+                self.behind.insert(name.clone());
+            }
             let key = Key { settings, saved_ns: Some(found.saved_ns), ..Key::default() };
             self.put(name, key)?;
         }
@@ -295,7 +307,11 @@ impl State {
     }
 
     /// Changes settings that are no labels; the key with its new settings, which are to be written.
-    fn change(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Settings)) -> Option<(Arc<str>, Settings)> {
+    pub(crate) fn change(
+        &mut self,
+        name: &Arc<str>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Option<(Arc<str>, Settings)> {
         let mut key = self.catalog.remove(name)?;
         change(&mut key.settings);
         let settings = key.settings.clone();
