@@ -272,6 +272,74 @@ fn duplicates_are_resolved_by_policies() {
 }
 
 #[test]
+fn keys_are_read_side_by_side() {
+    let mut world = World::new();
+    world.ask("TS.ADD a 1000 10\nTS.ADD a 1100 20\nTS.ADD a 2000 12\nTS.ADD b 1000 5\nTS.ADD b 3000 25");
+    check(
+        &mut world,
+        "> TS.NRANGE 2 a b - +
+         > TS.NREVRANGE 3 b a b 1050 + COUNT 2
+         > TS.NRANGE 2 a b - + FILTER_BY_VALUE 0 10
+         > TS.NRANGE 2 a b - + AGGREGATION avg,max sum 1000
+         > TS.NRANGE 2 a b - + AGGREGATION count count 1000 BUCKETTIMESTAMP end EMPTY
+         > TS.NRANGE 1 b 5000 +
+         > TS.NRANGE 1 a 1100 + ALIGN start AGGREGATION min 500
+         [[1000 [10 5]] [1100 [20 NaN]] [2000 [12 NaN]] [3000 [NaN 25]]]
+         [[3000 [25 NaN 25]] [2000 [NaN 12 NaN]]]
+         [[1000 [10 5]]]
+         [[1000 [15 20 5]] [2000 [12 12 NaN]] [3000 [NaN NaN 25]]]
+         [[2000 [2 1]] [3000 [1 0]] [4000 [NaN 1]]]
+         []
+         [[1100 [20]] [1600 [12]]]",
+    );
+    for wrong in [
+        "TS.NRANGE 0 a - +",
+        "TS.NRANGE x a - +",
+        "TS.NRANGE 3 a b - +",
+        "TS.NRANGE 9 a b - +",
+        "TS.NRANGE 2 a none - +",
+        "TS.NRANGE 2 a b - + AGGREGATION avg 1000",
+        "TS.NRANGE 2 a b - + AGGREGATION avg sum max 1000",
+        "TS.NRANGE 1 a - + WITHLABELS",
+        "TS.NRANGE 1 a -",
+    ] {
+        let reply = world.ask(wrong);
+        assert!(reply.starts_with('!'), "{wrong}: {reply}");
+    }
+}
+
+#[test]
+fn samples_are_read_from_a_cursor_on() {
+    let mut world = World::new();
+    world.ask("TS.ADD a 100 1\nTS.ADD a 200 2\nTS.ADD a 300 3\nTS.CREATE empty");
+    check(
+        &mut world,
+        "> TS.READ a 0
+         > TS.READ a - MAX_COUNT 2
+         > TS.READ a 201 max_count 2
+         > TS.READ a +
+         > TS.READ a $
+         > TS.READ a 301
+         > TS.READ empty +
+         > TS.READ none $
+         [[100 1] [200 2] [300 3]]
+         [[100 1] [200 2]]
+         [[300 3]]
+         [[300 3]]
+         []
+         []
+         []
+         []",
+    );
+    for wrong in
+        ["TS.READ a -1", "TS.READ a x", "TS.READ a 0 MAX_COUNT 0", "TS.READ a 0 COUNT 1", "TS.READ a $ BLOCK 1000 1"]
+    {
+        let reply = world.ask(wrong);
+        assert!(reply.starts_with('!'), "{wrong}: {reply}");
+    }
+}
+
+#[test]
 fn keys_are_chosen_by_labels() {
     check(
         &mut World::new(),

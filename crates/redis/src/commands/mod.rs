@@ -3,7 +3,7 @@
 //!
 //! * [`database`]: the keys of a database in memory · [`writer`]: writing samples · [`reader`]: reading them · [`behind`]: buckets of rules
 //!   that are computed later
-//! * `connection`, `keys`: Redis's own commands · `samples`, `ranges`, `rules`, `information`: those of `RedisTimeSeries`
+//! * `connection`, `keys`: Redis's own commands · `samples`, `ranges`, `pivot`, `rules`, `information`: those of `RedisTimeSeries`
 
 mod arguments;
 mod behind;
@@ -14,6 +14,7 @@ mod error;
 mod glob;
 mod information;
 mod keys;
+mod pivot;
 mod ranges;
 mod reader;
 mod rules;
