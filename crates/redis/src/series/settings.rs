@@ -131,9 +131,9 @@ impl Rule {
     /// Takes out the first bucket that is to be computed.
     pub fn next_pending(&mut self) -> Option<i64> {
         let (start_ms, end_ms) = *self.pending_ms.first()?;
-        let next_ms = start_ms.saturating_add(self.bucket_ms.max(1));
-        match self.pending_ms.first_mut() {
-            Some(range) if next_ms <= end_ms => range.0 = next_ms,
+        let next_ms = start_ms.checked_add(self.bucket_ms.max(1)).filter(|next_ms| *next_ms <= end_ms);
+        match (next_ms, self.pending_ms.first_mut()) {
+            (Some(next_ms), Some(range)) => range.0 = next_ms,
             _ => drop(self.pending_ms.remove(0)),
         }
         Some(start_ms)
