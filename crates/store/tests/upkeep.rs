@@ -147,7 +147,8 @@ fn a_restored_folder_is_written_on_and_is_another_one() {
 fn a_delete_of_many_sets_takes_what_they_select_and_costs_as_one() {
     let simulation = Simulation::new(9);
     let shards = 2;
-    let store = open(&simulation, StoreOptions { shards, ..options("data") });
+    let with_shards = || StoreOptions { shards, ..options("data") };
+    let store = open(&simulation, with_shards());
     let mut content = Content::new();
     write(&simulation, &store, &mut content, 0..60);
     let hosts: BTreeSet<String> = content.keys().map(|(host, _)| host.clone()).collect();
@@ -160,9 +161,9 @@ fn a_delete_of_many_sets_takes_what_they_select_and_costs_as_one() {
     content.retain(|(host, _), _| !chosen.contains(&host));
     assert!(!content.is_empty());
     assert_eq!(read_all(&store, TimeRange::ALL), content);
-    assert!(store.last_sequence() - before <= shards as u64, "{} after {before}", store.last_sequence());
+    assert!(store.last_sequence() - before <= u64::from(shards), "{} after {before}", store.last_sequence());
     drop(store);
-    assert_eq!(read_all(&open(&simulation, options("data")), TimeRange::ALL), content);
+    assert_eq!(read_all(&open(&simulation, with_shards()), TimeRange::ALL), content);
 }
 
 #[test]
