@@ -392,7 +392,7 @@ fn many_rules_are_remembered_each_by_itself() {
     world.write(&[(0, 0, 0, 1)]);
     let written = world.db().last_sequence();
     world.network.run_ms(12_000);
-    assert_eq!(world.reports().iter().filter_map(|report| report.error.as_ref()).next(), None);
+    assert_eq!(world.reports().iter().find_map(|report| report.error.as_ref()), None);
     assert!(followed(world.db()) >= written);
     let bytes: usize = documents(world.db()).iter().map(|(_, bytes)| bytes.len()).sum();
     assert_eq!((documents(world.db()).len(), bytes > 64 << 10), (800, true), "more than one document holds");
