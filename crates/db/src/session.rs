@@ -1,5 +1,6 @@
 //! The session of a statement in SQL, InfluxQL or a plan: this process's databases within the statement's budget.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ingest::admission::refuse_ahead;
@@ -35,6 +36,15 @@ impl Db {
     /// Stores a document, in place of one of its kind and name; it is on disk when this returns.
     pub fn put_document(&self, kind: &str, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         self.store.put_document(kind, name, bytes)
+    }
+
+    /// Stores documents of a kind, by name, and removes those without bytes: all of it or nothing; it is on disk when this returns.
+    pub fn change_documents(
+        &self,
+        kind: &str,
+        changes: &BTreeMap<String, Option<Arc<[u8]>>>,
+    ) -> Result<(), StoreError> {
+        self.store.change_documents(kind, changes)
     }
 
     /// Removes a document; returns whether there was one.

@@ -156,16 +156,12 @@ impl Db {
         matcher_sets: &[Vec<Matcher>],
         range: &TimeRange,
     ) -> Result<Deleted, StoreError> {
-        let mut total = Deleted::default();
+        let compiled = matcher_sets.iter().map(|matchers| index::compile(matchers)).collect::<Result<Vec<_>, _>>();
+        let compiled = compiled.map_err(|error| StoreError::Invalid(error.to_string()))?;
         let delete = SourceDelete { database, table: None, range: *range };
         let hold = self.views.before_delete(&delete).map_err(|error| StoreError::Invalid(error.to_string()))?;
-        for matchers in matcher_sets {
-            let compiled = index::compile(matchers).map_err(|error| StoreError::Invalid(error.to_string()))?;
-            let deleted = self.store.delete(database, &compiled, range)?;
-            total.groups += deleted.groups;
-            total.series += deleted.series;
-        }
+        let deleted = self.store.delete_sets(database, &compiled, range);
         drop(hold);
-        Ok(total)
+        deleted
     }
 }

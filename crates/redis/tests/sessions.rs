@@ -16,6 +16,7 @@ struct Account {
     db: Arc<Db>,
     is_signed_in: bool,
     may_make_series: bool,
+    samples_max: u64,
 }
 
 impl Access for Account {
@@ -37,7 +38,7 @@ impl Access for Account {
     }
 
     fn budget(&self, _: &str) -> Arc<Budget> {
-        self.db.budget(1_000_000)
+        self.db.budget(self.samples_max)
     }
 
     fn series_gate(&self, _: &str) -> NewSeriesGate {
@@ -82,7 +83,8 @@ impl World {
         let db = Arc::new(Db::open(self.simulation.platform(), DbOptions::new("/data")).unwrap());
         let service = Service::new(db.clone(), Limits { ahead_ms_max: u64::MAX, ..Limits::default() });
         self.session = Some(service.session());
-        self.account = Some(Account { db: db.clone(), is_signed_in: true, may_make_series: true });
+        self.account =
+            Some(Account { db: db.clone(), is_signed_in: true, may_make_series: true, samples_max: 1_000_000 });
         self.service = Some(service);
         self.db = Some(db);
     }
@@ -267,6 +269,74 @@ fn duplicates_are_resolved_by_policies() {
          !TSDB: Timestamp is older than retention
          [[200 1]]",
     );
+}
+
+#[test]
+fn keys_are_read_side_by_side() {
+    let mut world = World::new();
+    world.ask("TS.ADD a 1000 10\nTS.ADD a 1100 20\nTS.ADD a 2000 12\nTS.ADD b 1000 5\nTS.ADD b 3000 25");
+    check(
+        &mut world,
+        "> TS.NRANGE 2 a b - +
+         > TS.NREVRANGE 3 b a b 1050 + COUNT 2
+         > TS.NRANGE 2 a b - + FILTER_BY_VALUE 0 10
+         > TS.NRANGE 2 a b - + AGGREGATION avg,max sum 1000
+         > TS.NRANGE 2 a b - + AGGREGATION count count 1000 BUCKETTIMESTAMP end EMPTY
+         > TS.NRANGE 1 b 5000 +
+         > TS.NRANGE 1 a 1100 + ALIGN start AGGREGATION min 500
+         [[1000 [10 5]] [1100 [20 NaN]] [2000 [12 NaN]] [3000 [NaN 25]]]
+         [[3000 [25 NaN 25]] [2000 [NaN 12 NaN]]]
+         [[1000 [10 5]]]
+         [[1000 [15 20 5]] [2000 [12 12 NaN]] [3000 [NaN NaN 25]]]
+         [[2000 [2 1]] [3000 [1 0]] [4000 [NaN 1]]]
+         []
+         [[1100 [20]] [1600 [12]]]",
+    );
+    for wrong in [
+        "TS.NRANGE 0 a - +",
+        "TS.NRANGE x a - +",
+        "TS.NRANGE 3 a b - +",
+        "TS.NRANGE 9 a b - +",
+        "TS.NRANGE 2 a none - +",
+        "TS.NRANGE 2 a b - + AGGREGATION avg 1000",
+        "TS.NRANGE 2 a b - + AGGREGATION avg sum max 1000",
+        "TS.NRANGE 1 a - + WITHLABELS",
+        "TS.NRANGE 1 a -",
+    ] {
+        let reply = world.ask(wrong);
+        assert!(reply.starts_with('!'), "{wrong}: {reply}");
+    }
+}
+
+#[test]
+fn samples_are_read_from_a_cursor_on() {
+    let mut world = World::new();
+    world.ask("TS.ADD a 100 1\nTS.ADD a 200 2\nTS.ADD a 300 3\nTS.CREATE empty");
+    check(
+        &mut world,
+        "> TS.READ a 0
+         > TS.READ a - MAX_COUNT 2
+         > TS.READ a 201 max_count 2
+         > TS.READ a +
+         > TS.READ a $
+         > TS.READ a 301
+         > TS.READ empty +
+         > TS.READ none $
+         [[100 1] [200 2] [300 3]]
+         [[100 1] [200 2]]
+         [[300 3]]
+         [[300 3]]
+         []
+         []
+         []
+         []",
+    );
+    for wrong in
+        ["TS.READ a -1", "TS.READ a x", "TS.READ a 0 MAX_COUNT 0", "TS.READ a 0 COUNT 1", "TS.READ a $ BLOCK 1000 1"]
+    {
+        let reply = world.ask(wrong);
+        assert!(reply.starts_with('!'), "{wrong}: {reply}");
+    }
 }
 
 #[test]
@@ -687,6 +757,106 @@ fn the_settings_that_were_said_last_count_after_a_wrong_clock() {
     world.crash();
     let info = world.ask("TS.INFO a");
     assert!(info.contains("retentionTime 7000") && info.contains("rules []"), "{info}");
+}
+
+/// All memory that requests may have.
+fn take_request_memory(db: &Db) -> Vec<(Arc<db::TenantMemory>, u64)> {
+    let mut taken = Vec::new();
+    for bytes in (0..40).rev().map(|shift| 1u64 << shift) {
+        // One tenant alone may not have all that is left.
+        loop {
+            let tenant = db.request_memory().tenant();
+            if !tenant.take(bytes, 0) {
+                break;
+            }
+            taken.push((tenant, bytes));
+        }
+    }
+    taken
+}
+
+#[test]
+fn a_key_that_there_is_no_memory_to_look_up_goes_on_from_its_newest_sample() {
+    let mut world = World::new();
+    let adds: Vec<String> = (0..100).map(|number| format!("TS.ADD k{number:02} 1 5 LABELS g 1")).collect();
+    world.ask(&adds.join("\n"));
+    // Others make a key, which there is no memory for, and write one of the known ones.
+    world.db().write_lines("redis", b"ts,g=1,key=a value=1 1000000\nts,g=1,key=k07 value=8 3000000").unwrap();
+    let memory = take_request_memory(world.db());
+    let refused = world.ask("TS.MGET FILTER g=1");
+    assert!(refused.starts_with("!OOM the keys of this database"), "{refused}");
+    memory.iter().for_each(|(tenant, bytes)| tenant.give_back(*bytes));
+    for number in [0, 7, 50, 99] {
+        world.ask(&format!("TS.INCRBY k{number:02} 1 TIMESTAMP 4\nTS.ADD k{number:02} 1 6"));
+    }
+    check(
+        &mut world,
+        "> TS.RANGE k00 - +
+         > TS.RANGE k07 - +
+         > TS.RANGE k50 - +
+         > TS.RANGE k99 - +
+         [[1 5] [4 6]]
+         [[1 5] [3 8] [4 9]]
+         [[1 5] [4 6]]
+         [[1 5] [4 6]]",
+    );
+}
+
+#[test]
+fn buckets_that_could_not_be_computed_are_computed_later() {
+    for restarts in [false, true] {
+        let mut world = World::new();
+        world.ask("TS.CREATE s\nTS.CREATE d\nTS.CREATE n\nTS.CREATERULE s d AGGREGATION sum 100\nTS.CREATERULE s n AGGREGATION count 10");
+        // A bucket has more samples than a command may read.
+        world.account.as_mut().unwrap().samples_max = 4;
+        let adds: Vec<String> = (10..18).map(|time| format!("TS.ADD s {time} 1")).collect();
+        world.ask(&adds.join("\n"));
+        check(&mut world, "> TS.ADD s 100 1\n > TS.ADD s 205 1\n 100\n 205");
+        check(&mut world, "> TS.GET d\n > TS.GET d\n [100 1]\n [100 1]");
+        if restarts {
+            world.crash();
+            check(&mut world, "> PING\n > DBSIZE\n PONG\n 3");
+        } else {
+            world.account.as_mut().unwrap().samples_max = 1_000_000;
+            check(&mut world, "> TS.RANGE d - +\n [[100 1]]");
+            world.simulation.advance_ns(60_000_000_000);
+        }
+        check(&mut world, "> TS.RANGE d - +\n > TS.RANGE n - +\n [[0 8] [100 1]]\n [[10 8] [100 1]]");
+        world.crash();
+        check(&mut world, "> TS.RANGE d - +\n [[0 8] [100 1]]");
+    }
+}
+
+#[test]
+fn many_keys_that_expire_at_once_are_gone_at_once() {
+    let mut world = World::new();
+    let count = 4_200;
+    let key = |number: usize| format!("k{number:04}");
+    let adds: Vec<String> = (0..count).map(|number| format!("TS.ADD {} 1 1", key(number))).collect();
+    world.ask(&adds.join("\n"));
+    let expire: Vec<String> = (0..count).map(|number| format!("EXPIRE {} 100", key(number))).collect();
+    world.ask(&format!("TS.ADD stays 1 1\n{}", expire.join("\n")));
+    let stored = |world: &World| {
+        format!("{:?}", world.db().instant("redis", &db::InstantQuery::new("count(ts)", 2)).unwrap().value)
+    };
+    assert!(stored(&world).contains("4201"), "{}", stored(&world));
+    world.simulation.advance_ns(101_000_000_000);
+    let before = world.db().last_sequence();
+    // Some are left on disk; clients see nothing of them, and a new one of their name has nothing of the old one.
+    check(&mut world, "> DBSIZE\n 1");
+    assert!(world.db().last_sequence() - before < 64, "a delete of many keys is a few records");
+    assert!(!stored(&world).contains(" 1.0"), "{}", stored(&world));
+    let last = key(count - 1);
+    check(&mut world, &format!("> TS.ADD {last} 2 7\n 2"));
+    check(
+        &mut world,
+        &format!(
+            "> KEYS *\n > TS.RANGE {last} - +\n > TS.GET k4198\n [{last} stays]\n [[2 7]]\n !TSDB: the key does not exist"
+        ),
+    );
+    assert!(stored(&world).contains(" 2.0"), "{}", stored(&world));
+    world.crash();
+    check(&mut world, &format!("> KEYS *\n > TS.RANGE {last} - +\n [{last} stays]\n [[2 7]]"));
 }
 
 #[derive(Debug, Clone)]

@@ -157,12 +157,67 @@ fn times_and_counts_of_damaged_files_do_no_harm() {
 }
 
 #[test]
-fn documents_that_cannot_be_read_are_named() {
+fn documents_that_cannot_be_read_are_named_and_nothing_takes_their_place() {
     let world = World::new("unreadable");
+    let catalog = world.catalog();
+    let file = catalog.create("default", "a/if.rrd", definition(), (BEGIN, false)).unwrap();
+    world.update(&catalog, &file, 60);
+    assert_eq!(catalog.unreadable(), []);
+    let name = "[\"default\",\"a/if.rrd\"]";
+    let document =
+        |name: &str| world.db.documents("rrd").into_iter().find(|(known, _)| known == name).map(|found| found.1);
+    let good = String::from_utf8(document(name).unwrap().to_vec()).unwrap();
+    let definition_name = world.db.documents("rrd-definition")[0].0.clone();
+    for (bad, why) in [
+        ("{".to_owned(), "EOF"),
+        ("{}".to_owned(), "number of a database"),
+        (good.replace(&definition_name, "0"), "its definition 0 is not there"),
+        (good.replace("\"base\":[", "\"base\":[\"x\","), "time after which readings count"),
+        (good.replace("\"labels\"", "\"label\""), "measurement and labels"),
+    ] {
+        world.db.put_document("rrd", name, bad.as_bytes()).unwrap();
+        let catalog = world.catalog();
+        let told = catalog.unreadable();
+        assert!(told.len() == 1 && told[0].0 == name && told[0].1.contains(why), "{told:?} {bad}");
+        let to = |identity, path| Destination { database: "default", path, identity, replaces: true };
+        let rrd = definition().empty_file(BEGIN);
+        let same = catalog.patterns().identity("a/if.rrd");
+        for refused in [
+            catalog.create("default", "a/if.rrd", definition(), (BEGIN, true)).unwrap_err(),
+            catalog.import(&rrd, &to(None, "a/if.rrd"), &world).unwrap_err(),
+            // Its rows are not those of another file.
+            catalog.import(&rrd, &to(Some(same), "b/if.rrd"), &world).unwrap_err(),
+            catalog.file("default", "a/if.rrd").unwrap_err(),
+        ] {
+            let refused = refused.to_string();
+            assert!(refused.contains("a/if.rrd in the manifest cannot be read") && refused.contains(why), "{refused}");
+        }
+        assert_eq!(*document(name).unwrap(), *bad.as_bytes(), "it is left alone");
+    }
+    world.db.put_document("rrd", name, good.as_bytes()).unwrap();
+    assert_eq!(world.last_s("a/if.rrd"), 60);
+    // A document that is removed makes room for a new file.
+    world.db.put_document("rrd", name, b"{}").unwrap();
+    let catalog = world.catalog();
+    assert!(catalog.remove("default", "a/if.rrd").unwrap());
+    assert!(catalog.unreadable().is_empty() && document(name).is_none());
+    catalog.create("default", "a/if.rrd", definition(), (BEGIN, false)).unwrap();
+    // One of a database that was dropped is in nothing's way.
+    world.db.put_document("rrd", "[\"gone\",\"a/if.rrd\"]", b"{}").unwrap();
+    assert_eq!(world.catalog().unreadable(), []);
+}
+
+#[test]
+fn a_damaged_definition_is_written_again_for_a_new_file() {
+    let world = World::new("definition");
     world.catalog().create("default", "a/if.rrd", definition(), (BEGIN, false)).unwrap();
-    assert_eq!(world.catalog().unreadable(), [""; 0]);
-    world.db.put_document("rrd", "[\"default\",\"b/if.rrd\"]", b"{}").unwrap();
-    assert_eq!(world.catalog().unreadable(), ["[\"default\",\"b/if.rrd\"]"]);
+    let (name, good) = world.db.documents("rrd-definition").remove(0);
+    world.db.put_document("rrd-definition", &name, b"{}").unwrap();
+    let catalog = world.catalog();
+    assert!(catalog.unreadable()[0].1.contains(&format!("its definition {name}")), "{:?}", catalog.unreadable());
+    catalog.create("default", "b/if.rrd", definition(), (BEGIN, false)).unwrap();
+    assert_eq!(world.db.documents("rrd-definition"), [(name, good)]);
+    assert_eq!(world.catalog().unreadable(), []);
 }
 
 /// A client with so many bytes for answers.

@@ -70,6 +70,8 @@ pub struct RuleState {
     pub(crate) outputs: Arc<Outputs>,
     /// True once its alerts have been restored: before, nothing may overwrite what they are restored from.
     pub(crate) is_restored: bool,
+    /// True once series that are there from before the start, and that the rule does not give any more, have ended.
+    pub(crate) is_rid_of_old: bool,
     /// Its past, if its results are kept right.
     pub(crate) past: Option<Arc<RulePast>>,
 }
@@ -357,16 +359,15 @@ impl Group {
             past.evaluates(query_ms, || store.db.log_mark());
         }
         let vector = vector(store.query(&rule.config.expr, query_ms)?)?;
-        let before = match (&past, &rule.config.kind) {
-            // The first evaluation after a start ends what was there before.
-            (Some(_), RuleKind::Record(name)) if rule.change(|state| state.evaluated_ms.is_none()) => {
-                let recorded = Recorded { name, labels: &rule.config.labels, limit: 0 };
-                rule.change(|state| state.outputs.clone())
-                    .with(&store.current_series(&recorded.matchers(), query_ms)?)
-                    .into()
+        let (mut before, is_rid_of_old) = rule.change(|state| (state.outputs.clone(), state.is_rid_of_old));
+        // The first evaluation after a start ends what was there before; if that cannot be read, a later one does.
+        let mut ends_old = false;
+        if let (Some(_), RuleKind::Record(name), false) = (&past, &rule.config.kind, is_rid_of_old) {
+            let recorded = Recorded { name, labels: &rule.config.labels, limit: 0 };
+            if let Ok(old) = store.current_series(&recorded.matchers(), query_ms) {
+                (before, ends_old) = (before.with(&old).into(), true);
             }
-            _ => rule.change(|state| state.outputs.clone()),
-        };
+        }
         let (mut samples, outputs) = match &rule.config.kind {
             RuleKind::Record(name) => {
                 let recorded = Recorded { name, labels: &rule.config.labels, limit: self.config.limit };
@@ -389,7 +390,10 @@ impl Group {
         let count = samples.len() as u64;
         samples.extend(before.ended(&outputs, query_ms));
         store.write(&samples)?;
-        rule.change(|state| state.outputs = Arc::new(outputs));
+        rule.change(|state| {
+            state.outputs = Arc::new(outputs);
+            state.is_rid_of_old |= ends_old;
+        });
         Ok(count)
     }
 

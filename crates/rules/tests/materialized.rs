@@ -305,3 +305,131 @@ fn nothing_is_kept_of_rules_that_are_not_selected_any_more() {
     assert_eq!((cursors(&world), world.db().documents("materialized-rules").len()), (0, 0));
     drop(world.stop());
 }
+
+/// The documents of what is pending.
+fn documents(db: &Db) -> Vec<(String, Arc<[u8]>)> {
+    db.documents("materialized-rules")
+}
+
+/// The sequence id up to which the log needs not be read again.
+fn followed(db: &Db) -> u64 {
+    db.log_cursors().iter().find(|cursor| cursor.name == "rules:default").unwrap().sequence
+}
+
+/// All memory that queries may have but for some.
+fn take_memory(db: &Db, left_bytes: u64) -> Vec<Arc<query::Budget>> {
+    let left = db.budget(1);
+    left.hold_bytes(left_bytes).unwrap();
+    let mut taken = Vec::new();
+    for bytes in (6..40).rev().map(|shift| 1u64 << shift) {
+        // One query alone may not have all that is left.
+        loop {
+            let budget = db.budget(1);
+            if budget.hold_bytes(bytes).is_err() {
+                break;
+            }
+            taken.push(budget);
+        }
+    }
+    taken
+}
+
+/// Enough to read the log, of which one reader gets four fifths, and too little for a query of many samples.
+const LOG_BYTES: u64 = 6 << 20;
+
+#[test]
+fn what_there_is_no_memory_for_is_computed_later() {
+    // All samples of a window are held.
+    let rule = "{record: 'load:median', expr: 'quantile_over_time(0.5, load[10m])'}";
+    let mut world = World::new(&format!("groups:\n- name: minutes\n  interval: 1m\n  rules: [{rule}]\n"));
+    for _ in 0..10 {
+        world.write(&[(0, 0, 0, 10)]);
+        world.network.run_ms(60_000);
+    }
+    world.settle();
+    let without_ms = world.db().now_ns() / 1_000_000;
+    let memory = take_memory(world.db(), LOG_BYTES);
+    // As many samples within a window as there is no memory for.
+    let start_ns = world.db().now_ns() - 600 * SECOND_NS;
+    for piece in 0..20i64 {
+        let line =
+            |at: i64| format!("load,job=j1,instance=i0 value={at} {}\n", start_ns + (piece * 20_000 + at) * 1_000_000);
+        world.db().write_lines("default", (0..20_000).map(line).collect::<String>().as_bytes()).unwrap();
+    }
+    world.network.run_ms(20_000);
+    let is_waiting = |report: &PastReport| !report.pending.is_empty() && report.error.is_some();
+    assert!(is_waiting(&world.reports()[0]), "{:?}", world.reports());
+    assert!(world.reports().iter().all(|report| report.counts.failures == 0), "{:?}", world.reports());
+    drop(memory);
+    // Evaluations of that time were missed.
+    world.outages_ms.push((without_ms, world.db().now_ns() / 1_000_000));
+    world.settle();
+    world.check();
+    drop(world.stop());
+}
+
+#[test]
+fn series_from_before_a_start_end_even_if_the_first_evaluation_fails() {
+    let mut world = World::new(RULES);
+    world.write(&[(0, 0, 0, 10), (1, 0, 0, 10)]);
+    world.network.run_ms(280_000);
+    world.apply(&Step::Restart);
+    let memory = take_memory(world.db(), 0);
+    world.network.run_ms(61_000);
+    drop(memory);
+    world.network.run_ms(61_000);
+    let now_ms = world.db().now_ns() / 1_000_000;
+    assert_eq!(world.ask("count(count_over_time(job:load:sum[4m]))", now_ms)[""], "2");
+    assert_eq!(world.ask("job:load:sum", now_ms), BTreeMap::new());
+    drop(world.stop());
+}
+
+#[test]
+fn many_rules_are_remembered_each_by_itself() {
+    let rule = |at| format!("  - {{record: 'a_rule_with_a_rather_long_name_{at}', expr: 'sum(load)'}}\n");
+    let rules: String = (0..800).map(rule).collect();
+    let mut world = World::new(&format!("groups:\n- name: many\n  interval: 1h\n  rules:\n{rules}"));
+    world.write(&[(0, 0, 0, 1)]);
+    let written = world.db().last_sequence();
+    world.network.run_ms(12_000);
+    assert_eq!(world.reports().iter().find_map(|report| report.error.as_ref()), None);
+    assert!(followed(world.db()) >= written);
+    let bytes: usize = documents(world.db()).iter().map(|(_, bytes)| bytes.len()).sum();
+    assert_eq!((documents(world.db()).len(), bytes > 64 << 10), (800, true), "more than one document holds");
+    // Those of rules that are not there any more go.
+    world.text = RULES.to_owned();
+    world.apply(&Step::Restart);
+    world.network.run_ms(12_000);
+    assert_eq!(documents(world.db()).len(), 6);
+    drop(world.stop());
+}
+
+#[test]
+fn what_earlier_versions_remembered_is_computed() {
+    let mut world = World::new(RULES);
+    world.network.run_ms(120_000);
+    let now_ns = world.db().now_ns();
+    let pending = format!("[[{},{}]]", now_ns - 60 * SECOND_NS, now_ns - 1);
+    let rule = format!(r#"{{"group":"minutes","name":"loads","labels":{{}},"pending":{pending},"frozen_ns":null}}"#);
+    let old = format!(r#"{{"version":1,"rules":[{rule}]}}"#);
+    world.db().put_document("materialized-rules", "default", old.as_bytes()).unwrap();
+    world.apply(&Step::Restart);
+    world.settle();
+    let evaluated: Vec<bool> = world.reports().iter().map(|report| report.counts.evaluations > 0).collect();
+    assert_eq!(evaluated.iter().filter(|evaluated| **evaluated).count(), 1, "{:?}", world.reports());
+    let names: Vec<String> = documents(world.db()).into_iter().map(|(name, _)| name).collect();
+    assert!(names.len() == 6 && names.iter().all(|name| name.starts_with("default/")), "{names:?}");
+    drop(world.stop());
+}
+
+#[test]
+fn a_clock_that_is_put_back_holds_nothing_up() {
+    let mut world = World::new(RULES);
+    world.network.run_ms(12_000);
+    world.simulation.set_clock_ns(world.simulation.honest_ns() - 3_600 * SECOND_NS);
+    world.write(&[(0, 0, 0, 1)]);
+    let written = world.db().last_sequence();
+    world.network.run_ms(12_000);
+    assert!(followed(world.db()) >= written, "{} {written}", followed(world.db()));
+    drop(world.stop());
+}

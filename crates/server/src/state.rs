@@ -111,8 +111,10 @@ impl State {
     pub(crate) fn rrd_files(&self) -> &Catalog {
         self.rrd_files.get_or_init(|| {
             let catalog = Catalog::open(self.db.clone(), self.settings.web.rrd.patterns.clone());
-            for name in catalog.unreadable() {
-                self.tell(|| format!("rrd: the document {name} cannot be read: its file is not there, its rows are"));
+            for (name, why) in catalog.unreadable() {
+                self.tell(|| {
+                    format!("rrd: the document {name} cannot be read ({why}): its file is not there, its rows are")
+                });
             }
             catalog
         })

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -141,6 +141,29 @@ fn a_restored_folder_is_written_on_and_is_another_one() {
     let other = open(&simulation, options("other"));
     let again = backup(&other, &*target(&simulation));
     assert_eq!(again.files_copied, again.files, "its files are not taken for those of the first");
+}
+
+#[test]
+fn a_delete_of_many_sets_takes_what_they_select_and_costs_as_one() {
+    let simulation = Simulation::new(9);
+    let shards = 2;
+    let with_shards = || StoreOptions { shards, ..options("data") };
+    let store = open(&simulation, with_shards());
+    let mut content = Content::new();
+    write(&simulation, &store, &mut content, 0..60);
+    let hosts: BTreeSet<String> = content.keys().map(|(host, _)| host.clone()).collect();
+    let chosen: Vec<&String> = hosts.iter().skip(1).collect();
+    let set = |host: &&String| compile(&[Matcher::new("host", MatchOp::Equal, host.as_str())]).unwrap();
+    let sets: Vec<_> = chosen.iter().map(set).collect();
+    let before = store.last_sequence();
+    let deleted = store.delete_sets("default", &sets, &TimeRange::ALL).unwrap();
+    assert!(chosen.len() > 1 && deleted.groups >= chosen.len() as u64, "{deleted:?}");
+    content.retain(|(host, _), _| !chosen.contains(&host));
+    assert!(!content.is_empty());
+    assert_eq!(read_all(&store, TimeRange::ALL), content);
+    assert!(store.last_sequence() - before <= u64::from(shards), "{} after {before}", store.last_sequence());
+    drop(store);
+    assert_eq!(read_all(&open(&simulation, with_shards()), TimeRange::ALL), content);
 }
 
 #[test]

@@ -226,6 +226,11 @@ impl Annotations {
         self.warn(span, format!("incompatible bucket layout encountered for binary operator {operator}"));
     }
 
+    /// A series that others were to be compared with has no value in some bin, or one that is no number.
+    pub(crate) fn gaps_in_reference(&self, labels: &impl std::fmt::Display, span: Span) {
+        self.warn(span, format!("nothing was compared with the reference series {labels}, which has gaps"));
+    }
+
     pub(crate) fn sort_in_range_query(&self, span: Span) {
         let text = "sort is ineffective for range queries since results are always ordered by labels";
         self.warn(span, text.to_owned());

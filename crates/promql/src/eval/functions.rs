@@ -83,7 +83,7 @@ impl<'q> Evaluator<'q> {
                 [input, labels @ ..],
             ) => self.sort(function, input, labels, span, steps),
             (Function::Similar | Function::Correlated, [count, input, reference, bin_s]) => {
-                self.similar([count, input, reference, bin_s], function == Function::Correlated, steps)
+                self.similar([count, input, reference, bin_s], (function == Function::Correlated, span), steps)
             }
             (Function::Info, [input, labels @ ..]) => self.info(input, labels.first(), steps),
             _ => {

@@ -9,6 +9,7 @@ use crate::eval::evaluator::Evaluator;
 use crate::eval::rows::{Row, Steps, Vector};
 use crate::range::selectors::{RangeSeries, RangeVector};
 use crate::syntax::ast::Expr;
+use crate::syntax::span::Span;
 
 /// Series that are chosen at each step.
 const COUNT_MAX: f64 = 10_000.0;
@@ -17,13 +18,20 @@ const COUNT_MAX: f64 = 10_000.0;
 const BINS_MIN: i64 = 3;
 const BINS_MAX: i64 = 1 << 20;
 
+/// The window of a series that others are compared with.
+struct Reference<'s> {
+    series: &'s RangeSeries,
+    pattern: Pattern,
+    end_ms: i64,
+}
+
 impl<'q> Evaluator<'q> {
     /// `similar(k, series[range], reference[range], step)`: at each step the k series with the smallest distances, which are the values; or the largest
     /// correlations. The seconds of the last argument are the width of a bin.
     pub(crate) fn similar(
         &self,
         [count, input, reference, width]: [&Expr; 4],
-        is_correlation: bool,
+        (is_correlation, span): (bool, Span),
         steps: Steps,
     ) -> Result<Vector<'q>, QueryError> {
         let (counts, widths) = (self.scalar(count, steps)?, self.scalar(width, steps)?);
@@ -43,7 +51,8 @@ impl<'q> Evaluator<'q> {
             self.budget.check()?;
             let Some(count) = chosen(counts.get(step).copied().unwrap_or(f64::NAN))? else { continue };
             let bins = Bins::new(&input, widths.get(step).copied().unwrap_or(f64::NAN))?;
-            let found = self.nearest((&input, &reference), (step, count), bins, is_correlation)?;
+            let Some(own) = self.reference(&reference, step, bins, span)? else { continue };
+            let found = self.nearest((&input, own), (step, count), bins, is_correlation)?;
             for (index, value) in found {
                 if let Some(row) = rows.get_mut(index) {
                     row.push_float(step, value);
@@ -55,34 +64,49 @@ impl<'q> Evaluator<'q> {
         Ok(vector)
     }
 
-    /// The series of one step, and their values.
-    fn nearest(
+    /// The one series of a step that others are compared with. Nothing is like one that has gaps.
+    fn reference<'s>(
         &self,
-        (input, reference): (&RangeVector<'_>, &RangeVector<'_>),
-        (step, count): (usize, usize),
+        range: &'s RangeVector<'_>,
+        step: usize,
         bins: Bins,
-        is_correlation: bool,
-    ) -> Result<Vec<(usize, f64)>, QueryError> {
-        let (end_ms, own_ms) = (input.bounds.ends.at(step), reference.bounds.ends.at(step));
-        let mut own: Option<(&RangeSeries, Pattern)> = None;
-        for series in &reference.series {
-            let values = bins.values(series, own_ms);
-            if let Some((known, _)) = &own {
-                if values.iter().any(|value| !value.is_nan()) {
-                    let labels = [&known.labels, &series.labels];
+        span: Span,
+    ) -> Result<Option<Reference<'s>>, QueryError> {
+        let end_ms = range.bounds.ends.at(step);
+        let mut own: Option<Reference<'s>> = None;
+        for series in &range.series {
+            let values = bins.values(series, end_ms);
+            if values.iter().all(|value| value.is_nan()) {
+                continue;
+            }
+            match (Pattern::new(&values, true), &own) {
+                (None, _) => self.annotations.gaps_in_reference(&series.labels, span),
+                (Some(_), Some(known)) => {
+                    let labels = [&known.series.labels, &series.labels];
                     return failed(format!(
                         "the reference is one series; {} and {} are selected",
                         labels[0], labels[1]
                     ));
                 }
-            } else if let Some(pattern) = Pattern::new(&values, true) {
-                own = Some((series, pattern));
+                (Some(pattern), None) => own = Some(Reference { series, pattern, end_ms }),
             }
         }
-        // Without a reference nothing is like it.
-        let Some((own, pattern)) = own.filter(|(_, pattern)| !(is_correlation && pattern.is_constant())) else {
+        Ok(own)
+    }
+
+    /// The series of one step, and their values.
+    fn nearest(
+        &self,
+        (input, own): (&RangeVector<'_>, Reference<'_>),
+        (step, count): (usize, usize),
+        bins: Bins,
+        is_correlation: bool,
+    ) -> Result<Vec<(usize, f64)>, QueryError> {
+        let end_ms = input.bounds.ends.at(step);
+        let Reference { series: own, pattern, end_ms: own_ms } = own;
+        if is_correlation && pattern.is_constant() {
             return Ok(Vec::new());
-        };
+        }
         let mut best = Best::new(count);
         for (index, series) in input.series.iter().enumerate() {
             self.budget.check()?;

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use db::TenantMemory;
 use model::{Labels, METRIC_NAME};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::CommandError;
+use super::behind::Behind;
 use crate::aggregate::Sample;
 use crate::series::KEY_LABEL;
 use crate::series::catalog::{Catalog, Key, KeySlot, Last};
@@ -23,12 +25,17 @@ const RENEWED_MAX: usize = 10_000;
 /// Keys whose newest samples are looked up one by one; of more, all are.
 const LOOKED_UP_MAX: usize = 64;
 
+/// Keys whose time has come that are deleted at a time: other commands wait meanwhile.
+const DELETED_MAX: usize = 4_096;
+
 /// A database that clients have chosen.
 pub(crate) struct Database {
     pub(crate) name: String,
     state: Mutex<State>,
     /// Held alone by a transaction, so that no other request comes between its commands.
     pub(crate) exclusive: RwLock<()>,
+    /// True if buckets of rules are still to be computed, or it is not known yet.
+    pub(crate) is_behind: AtomicBool,
 }
 
 /// The keys of a database.
@@ -39,6 +46,10 @@ pub(crate) struct State {
     pub(crate) catalog: Catalog,
     /// Keys whose settings are to be written: that failed.
     pub(crate) unsaved: BTreeSet<Arc<str>>,
+    /// Buckets of rules that are still to be computed.
+    pub(crate) behind: Behind,
+    /// Keys whose time has come, and that the database has rows of still: clients see nothing of them.
+    going: BTreeSet<Arc<str>>,
     /// The first time at which a key goes, milliseconds; the largest if none does.
     next_expiry_ms: i64,
     /// When documents are looked at again that the database's retention would take, milliseconds.
@@ -64,6 +75,8 @@ impl Database {
             is_read: false,
             catalog: Catalog::default(),
             unsaved: BTreeSet::new(),
+            behind: Behind::default(),
+            going: BTreeSet::new(),
             next_expiry_ms: i64::MAX,
             next_renewal_ms: i64::MIN,
             last_sequence: 0,
@@ -71,7 +84,7 @@ impl Database {
             memory,
             reserved_bytes: 0,
         };
-        Self { name, state: Mutex::new(state), exclusive: RwLock::new(()) }
+        Self { name, state: Mutex::new(state), exclusive: RwLock::new(()), is_behind: AtomicBool::new(true) }
     }
 
     /// The keys, read from the database if they were not; keys whose time has come are gone.
@@ -85,9 +98,11 @@ impl Database {
         if state.next_expiry_ms <= now_ms {
             state.expire(rows, now_ms)?;
         }
+        state.delete_going(rows);
         if state.next_renewal_ms <= now_ms {
             state.renew(rows, now_ms)?;
         }
+        self.is_behind.store(!state.behind.is_empty(), Ordering::Relaxed);
         Ok(state)
     }
 }
@@ -108,6 +123,8 @@ impl State {
     fn clear(&mut self) {
         self.catalog = Catalog::default();
         self.unsaved.clear();
+        self.going.clear();
+        self.behind = Behind::default();
         self.memory.give_back(self.reserved_bytes);
         (self.reserved_bytes, self.next_expiry_ms, self.is_read) = (0, i64::MAX, false);
     }
@@ -117,8 +134,12 @@ impl State {
             let settings = found.settings.map_err(|error| {
                 CommandError::other(format!("ERR the document of the key {:?} cannot be read: {error}", found.key))
             })?;
+            let name: Arc<str> = found.key.into();
+            if settings.rules.iter().any(|rule| !rule.pending_ms.is_empty()) {
+                self.behind.insert(name.clone());
+            }
             let key = Key { settings, saved_ns: Some(found.saved_ns), ..Key::default() };
-            self.put(found.key.into(), key)?;
+            self.put(name, key)?;
         }
         self.look_around(rows);
         self.take_found(rows.keys(None)?)
@@ -128,7 +149,7 @@ impl State {
     fn take_found(&mut self, found: Vec<(Labels, Sample)>) -> Result<(), CommandError> {
         let looked_at = self.foreign;
         for (labels, (time_ms, value)) in found {
-            let Some(name) = labels.get(KEY_LABEL) else { continue };
+            let Some(name) = labels.get(KEY_LABEL).filter(|name| !self.going.contains(*name)) else { continue };
             let last = Last::Sample(time_ms, value);
             let own = || labels.iter().filter(|(label, _)| *label != KEY_LABEL && *label != METRIC_NAME);
             if let Some(known) = self.catalog.get_mut(name) {
@@ -194,12 +215,23 @@ impl State {
             return names.iter().try_for_each(|name| self.newest(rows, name).map(drop));
         }
         let found = rows.keys(None)?;
-        for name in self.catalog.names() {
-            if let Some(key) = self.catalog.get_mut(&name) {
-                (key.last, key.looked_at) = (Last::None, looked_at);
-            }
+        let all = self.catalog.names();
+        // Until all is taken in nothing is known of a key: one that is said to have no samples would begin anew.
+        self.for_each(&all, |key| key.last = Last::Unknown);
+        let taken = self.take_found(found);
+        let is_whole = taken.is_ok();
+        self.for_each(&all, |key| match (is_whole, key.last) {
+            (false, _) => key.last = Last::Unknown,
+            (true, Last::Unknown) => (key.last, key.looked_at) = (Last::None, looked_at),
+            (true, _) => {}
+        });
+        taken
+    }
+
+    fn for_each(&mut self, names: &[Arc<str>], mut change: impl FnMut(&mut Key)) {
+        for name in names {
+            self.catalog.get_mut(name).into_iter().for_each(&mut change);
         }
-        self.take_found(found)
     }
 
     /// Adds a key, or changes one, once the ledger has room for it.
@@ -234,6 +266,11 @@ impl State {
     pub(crate) fn delete(&mut self, rows: &Rows<'_>, names: &[Arc<str>]) -> Result<(), CommandError> {
         let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
         rows.delete_keys(&texts)?;
+        self.take_out(rows, names)
+    }
+
+    /// Takes keys out of memory, and the rules that lead to them or from them.
+    fn take_out(&mut self, rows: &Rows<'_>, names: &[Arc<str>]) -> Result<(), CommandError> {
         let mut changed = Vec::new();
         for name in names {
             let Some(key) = self.catalog.remove(name) else { continue };
@@ -249,10 +286,13 @@ impl State {
         if documents.is_empty() {
             return Ok(());
         }
+        // What cannot be written now is written with what is written next.
+        self.unsaved.extend(changed.iter().map(|(name, _)| name.clone()));
         let saved_ns = self.document_time_ns(rows, documents.iter().map(|(name, _)| *name));
         let appended = rows.put_documents(&documents, saved_ns)?;
         rows.db.commit(&appended)?;
         for (name, _) in &changed {
+            self.unsaved.remove(name);
             if let Some(key) = self.catalog.get_mut(name) {
                 key.saved_ns = Some(saved_ns);
             }
@@ -267,7 +307,11 @@ impl State {
     }
 
     /// Changes settings that are no labels; the key with its new settings, which are to be written.
-    fn change(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Settings)) -> Option<(Arc<str>, Settings)> {
+    pub(crate) fn change(
+        &mut self,
+        name: &Arc<str>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Option<(Arc<str>, Settings)> {
         let mut key = self.catalog.remove(name)?;
         change(&mut key.settings);
         let settings = key.settings.clone();
@@ -310,10 +354,29 @@ impl State {
         let names: Vec<Arc<str>> =
             self.catalog.iter().filter(|(_, key)| over(key)).map(|(name, _)| name.clone()).collect();
         if !names.is_empty() {
-            self.delete(rows, &names)?;
+            self.going.extend(names.iter().cloned());
+            self.take_out(rows, &names)?;
         }
         let left = self.catalog.iter().filter_map(|(_, key)| key.settings.expires_ms);
         self.next_expiry_ms = left.min().unwrap_or(i64::MAX);
+        Ok(())
+    }
+
+    /// Deletes what the database has of some keys whose time has come. If that fails a later command does it.
+    fn delete_going(&mut self, rows: &Rows<'_>) {
+        let some: Vec<Arc<str>> = self.going.iter().take(DELETED_MAX).cloned().collect();
+        let texts: Vec<&str> = some.iter().map(|name| &**name).collect();
+        if !texts.is_empty() && rows.delete_keys(&texts).is_ok() {
+            some.iter().for_each(|name| _ = self.going.remove(name));
+        }
+    }
+
+    /// Deletes what the database has of a key of that name whose time has come, before there is another one.
+    pub(crate) fn make_room(&mut self, rows: &Rows<'_>, name: &str) -> Result<(), CommandError> {
+        if self.going.contains(name) {
+            rows.delete_keys(&[name])?;
+            self.going.remove(name);
+        }
         Ok(())
     }
 

@@ -1,10 +1,12 @@
 //! What clients may ask for. The table of commands is in [`table`]; each is a function that reads its arguments, does the work and writes
 //! the reply. Samples that a pipeline adds are checked one by one and appended together; a reply goes out when they are on disk.
 //!
-//! * [`database`]: the keys of a database in memory · [`writer`]: writing samples · [`reader`]: reading them
-//! * `connection`, `keys`: Redis's own commands · `samples`, `ranges`, `rules`, `information`: those of `RedisTimeSeries`
+//! * [`database`]: the keys of a database in memory · [`writer`]: writing samples · [`reader`]: reading them · [`behind`]: buckets of rules
+//!   that are computed later
+//! * `connection`, `keys`: Redis's own commands · `samples`, `ranges`, `pivot`, `rules`, `information`: those of `RedisTimeSeries`
 
 mod arguments;
+mod behind;
 mod connection;
 mod create;
 mod database;
@@ -12,6 +14,7 @@ mod error;
 mod glob;
 mod information;
 mod keys;
+mod pivot;
 mod ranges;
 mod reader;
 mod rules;
@@ -386,6 +389,12 @@ impl Executor<'_> {
         let Self { service, access, appended, .. } = self;
         let (access, budget) = (&**access, access.budget(&database.name));
         let gate = access.series_gate(&database.name);
+        if database.is_behind.load(Ordering::Relaxed) {
+            // Not what the command may read.
+            let budget = access.budget(&database.name);
+            let rows = Rows { db: &service.db, database: &database.name, budget: &budget, gate: &*gate };
+            Work { rows: &rows, database: &database, limits: &service.limits, appended }.catch_up();
+        }
         let rows = Rows { db: &service.db, database: &database.name, budget: &budget, gate: &*gate };
         work(&mut Work { rows: &rows, database: &database, limits: &service.limits, appended })
     }
@@ -416,8 +425,26 @@ impl Work<'_> {
         let mut writer = Writer::new(self.rows, &mut state, self.limits, self.appended);
         let done = write(&mut writer);
         // What was done before an error stays.
-        writer.flush()?;
-        done
+        let flushed = writer.flush();
+        self.database.is_behind.store(!state.behind.is_empty(), Ordering::Relaxed);
+        flushed.and(done)
+    }
+
+    /// Computes buckets of rules that could not be computed before, once it is time to. What fails is tried again later.
+    fn catch_up(&mut self) {
+        let Ok(mut state) = self.database.open(self.rows, self.now_ms()) else { return };
+        let now_ns = self.rows.db.clock().monotonic_ns();
+        if !state.behind.is_due(now_ns) {
+            return;
+        }
+        state.look_around(self.rows);
+        let mut writer = Writer::new(self.rows, &mut state, self.limits, self.appended);
+        let caught_up = writer.catch_up();
+        match writer.flush().and(caught_up) {
+            Ok(()) => state.behind.succeed(),
+            Err(_) => state.behind.fail(now_ns),
+        }
+        self.database.is_behind.store(!state.behind.is_empty(), Ordering::Relaxed);
     }
 }
 

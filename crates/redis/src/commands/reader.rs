@@ -48,6 +48,22 @@ pub(super) struct RangeOptions {
     pub(super) buckets: Option<Buckets>,
 }
 
+impl RangeOptions {
+    /// All samples between two times, both included.
+    pub(super) const fn between(from_ms: i64, to_ms: i64) -> Self {
+        Self {
+            from_ms,
+            to_ms,
+            is_reversed: false,
+            with_latest: false,
+            times_ms: None,
+            values: None,
+            count: None,
+            buckets: None,
+        }
+    }
+}
+
 /// Which keys a command reads, and how they are shown.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct KeyOptions {
@@ -91,6 +107,10 @@ fn is_word(bytes: &[u8]) -> bool {
 pub(super) struct OptionsParser {
     pub(super) range: RangeOptions,
     pub(super) keys: Option<KeyOptions>,
+    /// The aggregators of each of several named keys.
+    pub(super) aggregators: Vec<Vec<Aggregator>>,
+    /// How many lists of aggregators there are; `None`: one for all keys.
+    lists: Option<usize>,
     has_all_before: bool,
     has_all_after: bool,
     align: Option<Align>,
@@ -102,20 +122,29 @@ impl OptionsParser {
         is_reversed: bool,
         chooses_keys: bool,
     ) -> Result<Self, CommandError> {
+        Self::read(arguments, is_reversed, chooses_keys.then(KeyOptions::default), None)
+    }
+
+    /// Options of so many named keys, each of which has its own aggregators.
+    pub(super) fn of_keys_side_by_side(
+        arguments: &mut Arguments<'_>,
+        is_reversed: bool,
+        count: usize,
+    ) -> Result<Self, CommandError> {
+        Self::read(arguments, is_reversed, None, Some(count))
+    }
+
+    fn read(
+        arguments: &mut Arguments<'_>,
+        is_reversed: bool,
+        keys: Option<KeyOptions>,
+        lists: Option<usize>,
+    ) -> Result<Self, CommandError> {
         let has_all_before = arguments.peek() == Some(b"-");
         let (from_ms, to_ms) = time_range(arguments)?;
-        let range = RangeOptions {
-            from_ms,
-            to_ms,
-            is_reversed,
-            with_latest: false,
-            times_ms: None,
-            values: None,
-            count: None,
-            buckets: None,
-        };
-        let keys = chooses_keys.then(KeyOptions::default);
-        let mut parser = Self { range, keys, has_all_before, has_all_after: to_ms == TIME_MS_MAX, align: None };
+        let range = RangeOptions { is_reversed, ..RangeOptions::between(from_ms, to_ms) };
+        let (has_all_after, aggregators) = (to_ms == TIME_MS_MAX, Vec::new());
+        let mut parser = Self { range, keys, aggregators, lists, has_all_before, has_all_after, align: None };
         while arguments.len() > 0 {
             parser.one(arguments)?;
         }
@@ -137,7 +166,10 @@ impl OptionsParser {
         } else if arguments.take("ALIGN") {
             self.align = Some(align(arguments)?);
         } else if arguments.take("AGGREGATION") {
-            range.buckets = Some(aggregation(arguments)?);
+            let lists = (0..self.lists.unwrap_or(1)).map(|_| aggregators(arguments.text()?));
+            let lists = lists.collect::<Result<Vec<_>, _>>()?;
+            range.buckets = Some(aggregation(arguments, lists.first().cloned().unwrap_or_default())?);
+            self.aggregators = lists;
         } else {
             return self.of_keys(arguments);
         }
@@ -292,8 +324,7 @@ pub(super) fn bucket_width(arguments: &mut Arguments<'_>) -> Result<i64, Command
     Ok(width_ms)
 }
 
-fn aggregation(arguments: &mut Arguments<'_>) -> Result<Buckets, CommandError> {
-    let aggregators = aggregators(arguments.text()?)?;
+fn aggregation(arguments: &mut Arguments<'_>, aggregators: Vec<Aggregator>) -> Result<Buckets, CommandError> {
     let width_ms = bucket_width(arguments)?;
     let mut buckets = Buckets { aggregators, width_ms, align_ms: 0, time: BucketTime::Start, with_empty: false };
     loop {
@@ -386,8 +417,8 @@ impl KeyRead {
 }
 
 /// Bytes that a row takes, with its text in a reply, and those of each of its values beyond the first.
-const ROW_BYTES: u64 = 96;
-const VALUE_BYTES: u64 = 40;
+pub(super) const ROW_BYTES: u64 = 96;
+pub(super) const VALUE_BYTES: u64 = 40;
 
 fn row_bytes(options: &RangeOptions) -> u64 {
     let values = options.buckets.as_ref().map_or(1, |buckets| buckets.aggregators.len()) as u64;

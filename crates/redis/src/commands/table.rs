@@ -1,7 +1,7 @@
 //! The commands, by name.
 
 use super::arguments::Arguments;
-use super::{CommandError, Executor, connection, information, keys, ranges, rules, samples};
+use super::{CommandError, Executor, connection, information, keys, pivot, ranges, rules, samples};
 
 /// What a command needs of its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ const FIRST: (i64, i64, i64) = (1, 1, 1);
 const ALL: (i64, i64, i64) = (1, -1, 1);
 
 /// All commands, in order of their names.
-pub(super) const COMMANDS: [Spec; 58] = [
+pub(super) const COMMANDS: [Spec; 61] = [
     Spec::new("AUTH", -2, Need::Nothing, NO_KEYS, connection::auth),
     Spec::new("CLIENT", -2, Need::Nothing, NO_KEYS, connection::client),
     Spec::new("COMMAND", -1, Need::Account, NO_KEYS, connection::command),
@@ -109,9 +109,12 @@ pub(super) const COMMANDS: [Spec; 58] = [
     Spec::new("TS.MGET", -3, Need::Read, NO_KEYS, ranges::mget),
     Spec::new("TS.MRANGE", -4, Need::Read, NO_KEYS, ranges::mrange),
     Spec::new("TS.MREVRANGE", -4, Need::Read, NO_KEYS, ranges::mrevrange),
+    Spec::new("TS.NRANGE", -5, Need::Read, NO_KEYS, pivot::nrange),
+    Spec::new("TS.NREVRANGE", -5, Need::Read, NO_KEYS, pivot::nrevrange),
     Spec::new("TS.QUERYINDEX", -2, Need::Read, NO_KEYS, information::query_index),
     Spec::new("TS.QUERYLABELS", -2, Need::Read, NO_KEYS, information::query_labels),
     Spec::new("TS.RANGE", -4, Need::Read, FIRST, ranges::range),
+    Spec::new("TS.READ", -3, Need::Read, FIRST, ranges::read),
     Spec::new("TS.REVRANGE", -4, Need::Read, FIRST, ranges::revrange),
     Spec::new("TTL", 2, Need::Read, FIRST, keys::ttl),
     Spec::new("TOUCH", -2, Need::Read, ALL, keys::exists),
@@ -125,6 +128,6 @@ pub(super) const COMMANDS: [Spec; 58] = [
 
 /// A command by its name, in any case.
 pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
-    static TABLE: [Spec; 58] = COMMANDS;
+    static TABLE: [Spec; 61] = COMMANDS;
     TABLE.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
 }

@@ -38,9 +38,21 @@ pub(crate) struct Writer<'a> {
     failed: Option<CommandError>,
     /// Times of samples of keys with rules.
     touched: BTreeMap<Arc<str>, BTreeSet<i64>>,
+    /// Buckets of rules among the samples that are not appended yet.
+    buckets: Vec<PendingBucket>,
     /// The oldest time that the database keeps.
     oldest_ms: i64,
 }
+
+/// A bucket of a rule: the keys that the rule leads from and to, and its beginning.
+struct PendingBucket {
+    source: Arc<str>,
+    to: Arc<str>,
+    start_ms: i64,
+}
+
+/// Buckets that could not be computed before that are tried at a time.
+const CAUGHT_UP_MAX: usize = 256;
 
 const BLOCKED: CommandError =
     CommandError::series("TSDB: Error at upsert, update is not supported when DUPLICATE_POLICY is set to BLOCK mode");
@@ -71,6 +83,7 @@ impl<'a> Writer<'a> {
             created: Vec::new(),
             failed: None,
             touched: BTreeMap::new(),
+            buckets: Vec::new(),
             oldest_ms,
         }
     }
@@ -97,6 +110,7 @@ impl<'a> Writer<'a> {
     pub(crate) fn create(&mut self, name: &str, settings: Settings, has_sample: bool) -> Result<(), CommandError> {
         let labels = settings.labels.clone();
         let needs_document = !has_sample || settings != Settings { labels, ..Settings::default() };
+        self.state.make_room(self.rows, name)?;
         let name: Arc<str> = name.into();
         self.state.put(name.clone(), Key { settings, last: Last::None, ..Key::default() })?;
         self.created.push(name.clone());
@@ -255,7 +269,7 @@ impl<'a> Writer<'a> {
         let touched = std::mem::take(&mut self.touched);
         for (name, times) in touched {
             for rule in self.key(&name)?.settings.rules.clone() {
-                self.follow(&name, &rule, &times)?;
+                self.follow(&name, &rule, &times);
             }
         }
         self.append()?;
@@ -300,9 +314,13 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let done = self.append_samples(&samples);
+        let buckets = std::mem::take(&mut self.buckets);
         if let Err(error) = &done {
             forget_newest(self.state, &samples);
             self.failed = Some(error.clone());
+            if *error != TOO_OLD {
+                buckets.iter().for_each(|bucket| self.put_off(&bucket.source, &bucket.to, &[bucket.start_ms]));
+            }
         }
         done
     }
@@ -381,17 +399,81 @@ impl<'a> Writer<'a> {
         Ok(stale)
     }
 
-    /// Writes the buckets of a rule that are over, of times that were written.
-    fn follow(&mut self, source: &str, rule: &Rule, times: &BTreeSet<i64>) -> Result<(), CommandError> {
-        let Some((last_ms, _)) = self.state.last(self.rows, source)? else { return Ok(()) };
+    /// Writes the buckets of a rule that are over, of times that were written. Those that cannot be computed now are computed later: the samples
+    /// are stored.
+    fn follow(&mut self, source: &str, rule: &Rule, times: &BTreeSet<i64>) {
         let buckets = rule.buckets();
-        let open_ms = buckets.start_of(last_ms);
+        let open_ms = match self.state.last(self.rows, source) {
+            Ok(None) => return,
+            Ok(Some((last_ms, _))) => Some(buckets.start_of(last_ms)),
+            Err(_) => None,
+        };
         let starts: BTreeSet<i64> = times.iter().map(|time_ms| buckets.start_of(*time_ms)).collect();
-        let from_ms = rule.from_ms.unwrap_or(i64::MIN);
-        for start_ms in starts.into_iter().filter(|start_ms| (from_ms..open_ms).contains(start_ms)) {
-            self.write_bucket(source, rule, start_ms)?;
+        let range = rule.from_ms.unwrap_or(i64::MIN)..open_ms.unwrap_or(i64::MAX);
+        let mut left = Vec::new();
+        for start_ms in starts.into_iter().filter(|start_ms| range.contains(start_ms)) {
+            if open_ms.is_none() || self.write_bucket(source, rule, start_ms).is_err() {
+                left.push(start_ms);
+            }
         }
-        Ok(())
+        self.put_off(source, &rule.to, &left);
+    }
+
+    /// Has buckets of a rule computed later, also after a restart.
+    fn put_off(&mut self, source: &str, to: &str, starts_ms: &[i64]) {
+        let Some(name) = self.state.catalog.name(source).filter(|_| !starts_ms.is_empty()) else { return };
+        self.state.change(&name, |settings| {
+            for rule in settings.rules.iter_mut().filter(|rule| *rule.to == *to) {
+                starts_ms.iter().for_each(|start_ms| rule.put_off(*start_ms));
+            }
+        });
+        self.documents.insert(name.clone());
+        self.state.behind.insert(name);
+    }
+
+    /// Writes some of the buckets that could not be computed before. After an error all others were tried, too.
+    pub(crate) fn catch_up(&mut self) -> Result<(), CommandError> {
+        let (mut left, mut done) = (CAUGHT_UP_MAX, Ok(()));
+        for source in self.state.behind.sources() {
+            if left == 0 {
+                break;
+            }
+            let rules = self.state.catalog.get(&source).map_or_else(Vec::new, |key| key.settings.rules.clone());
+            let mut is_behind = false;
+            for mut rule in rules.into_iter().filter(|rule| !rule.pending_ms.is_empty()) {
+                done = self.catch_up_rule(&source, &mut rule, &mut left).and(done);
+                is_behind |= !rule.pending_ms.is_empty();
+                self.state.change(&source, |settings| {
+                    let known = settings.rules.iter_mut().filter(|known| known.to == rule.to);
+                    known.for_each(|known| known.pending_ms.clone_from(&rule.pending_ms));
+                });
+                self.documents.insert(source.clone());
+            }
+            if !is_behind {
+                self.state.behind.remove(&source);
+            }
+        }
+        done
+    }
+
+    fn catch_up_rule(&mut self, source: &str, rule: &mut Rule, left: &mut usize) -> Result<(), CommandError> {
+        // A bucket that is open again is written when it is over.
+        let last = self.state.newest(self.rows, source)?;
+        let open_ms = last.map_or(i64::MIN, |(last_ms, _)| rule.buckets().start_of(last_ms));
+        let (mut failed, mut done) = (Vec::new(), Ok(()));
+        while *left > 0
+            && let Some(start_ms) = rule.next_pending()
+        {
+            *left -= 1;
+            if start_ms < open_ms
+                && let Err(error) = self.write_bucket(source, rule, start_ms)
+            {
+                failed.push(start_ms);
+                done = Err(error);
+            }
+        }
+        failed.into_iter().for_each(|start_ms| rule.put_off(start_ms));
+        done
     }
 
     fn write_bucket(&mut self, source: &str, rule: &Rule, start_ms: i64) -> Result<(), CommandError> {
@@ -399,6 +481,7 @@ impl<'a> Writer<'a> {
         let Some(to) = self.state.catalog.slot(&rule.to) else { return Ok(()) };
         // What is known of the newest sample is used by the next push.
         self.state.last_at(self.rows, to)?;
+        self.buckets.push(PendingBucket { source: source.into(), to: rule.to.clone(), start_ms });
         self.push(to, sample).map(drop)
     }
 
@@ -415,7 +498,7 @@ impl<'a> Writer<'a> {
                 key.last = Last::Unknown;
             }
             self.save_document(&rule.to)?;
-            self.follow(source, &rule, &BTreeSet::from([from_ms, to_ms]))?;
+            self.follow(source, &rule, &BTreeSet::from([from_ms, to_ms]));
         }
         Ok(())
     }

@@ -73,12 +73,29 @@ pub struct Rule {
     pub align_ms: i64,
     /// Buckets before this one were over when the rule was made, and are not computed: milliseconds.
     pub from_ms: Option<i64>,
+    /// Buckets that could not be computed when they were over, and are to be: the beginnings of the first and the last one of ranges, in
+    /// order, milliseconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_ms: Vec<(i64, i64)>,
 }
+
+/// Ranges of buckets that a rule remembers as pending; of more the two that are closest become one.
+const PENDING_MAX: usize = 16;
+
+/// Bytes of a rule in memory, whatever is pending, about.
+const RULE_BYTES: usize = 128 + PENDING_MAX * size_of::<(i64, i64)>();
 
 impl Rule {
     /// A rule that begins with the bucket of a time; with the first sample if there is none.
     pub fn new(to: Arc<str>, aggregator: Aggregator, (bucket_ms, align_ms): (i64, i64), last_ms: Option<i64>) -> Self {
-        let rule = Self { to, aggregator: aggregator.name().to_owned(), bucket_ms, align_ms, from_ms: None };
+        let rule = Self {
+            to,
+            aggregator: aggregator.name().to_owned(),
+            bucket_ms,
+            align_ms,
+            from_ms: None,
+            pending_ms: Vec::new(),
+        };
         let from_ms = last_ms.map(|last_ms| rule.buckets().start_of(last_ms));
         Self { from_ms, ..rule }
     }
@@ -86,6 +103,40 @@ impl Rule {
     /// The aggregator.
     pub fn aggregator(&self) -> Aggregator {
         Aggregator::from_name(&self.aggregator).unwrap_or(Aggregator::Avg)
+    }
+
+    /// Notes that the bucket that begins at a time is to be computed.
+    pub fn put_off(&mut self, start_ms: i64) {
+        let at = self.pending_ms.partition_point(|(first_ms, _)| *first_ms <= start_ms);
+        self.pending_ms.insert(at, (start_ms, start_ms));
+        let width_ms = self.bucket_ms.max(1);
+        self.pending_ms.dedup_by(|next, range| {
+            let touches = next.0 <= range.1.saturating_add(width_ms);
+            if touches {
+                range.1 = range.1.max(next.1);
+            }
+            touches
+        });
+        while self.pending_ms.len() > PENDING_MAX {
+            let gaps = self.pending_ms.iter().zip(self.pending_ms.iter().skip(1));
+            let gaps = gaps.map(|((_, end_ms), (start_ms, _))| start_ms.saturating_sub(*end_ms)).enumerate();
+            let Some((place, _)) = gaps.min_by_key(|(_, gap_ms)| *gap_ms) else { return };
+            let (_, end_ms) = self.pending_ms.remove(place + 1);
+            if let Some(range) = self.pending_ms.get_mut(place) {
+                range.1 = end_ms;
+            }
+        }
+    }
+
+    /// Takes out the first bucket that is to be computed.
+    pub fn next_pending(&mut self) -> Option<i64> {
+        let (start_ms, end_ms) = *self.pending_ms.first()?;
+        let next_ms = start_ms.checked_add(self.bucket_ms.max(1)).filter(|next_ms| *next_ms <= end_ms);
+        match (next_ms, self.pending_ms.first_mut()) {
+            (Some(next_ms), Some(range)) => range.0 = next_ms,
+            _ => drop(self.pending_ms.remove(0)),
+        }
+        Some(start_ms)
     }
 
     /// The rule's buckets.
@@ -160,7 +211,7 @@ impl Settings {
     /// Bytes in memory, about.
     pub fn size_bytes(&self) -> u64 {
         let labels: usize = self.labels.iter().map(|(name, value)| 96 + name.len() + value.len()).sum();
-        (size_of::<Self>() + labels + self.rules.len() * 128) as u64
+        (size_of::<Self>() + labels + self.rules.len() * RULE_BYTES) as u64
     }
 }
 
@@ -173,6 +224,22 @@ mod tests {
         let resolved = |name: &str| DuplicatePolicy::from_name(name).unwrap().resolve(3.0, 5.0);
         let names = ["BLOCK", "first", "last", "min", "max", "sum"];
         assert_eq!(names.map(resolved), [None, Some(3.0), Some(5.0), Some(3.0), Some(5.0), Some(8.0)]);
+    }
+
+    #[test]
+    fn buckets_that_are_put_off_are_all_found_again() {
+        let mut rule = Rule::new("to".into(), Aggregator::Sum, (10, 0), None);
+        let mut starts: Vec<i64> = (0..40).map(|at| at * at * 10).collect();
+        starts.iter().rev().for_each(|start_ms| rule.put_off(*start_ms));
+        rule.put_off(20);
+        assert_eq!(rule.pending_ms.len(), PENDING_MAX);
+        let found: Vec<i64> = std::iter::from_fn(|| rule.next_pending()).collect();
+        assert!(found.is_sorted_by(|one, next| one < next) && found.iter().all(|start_ms| start_ms % 10 == 0));
+        starts.push(20);
+        assert!(starts.iter().all(|start_ms| found.contains(start_ms)), "{found:?}");
+        assert_eq!(rule.pending_ms, []);
+        rule.put_off(i64::MAX);
+        assert_eq!((rule.next_pending(), rule.next_pending()), (Some(i64::MAX), None));
     }
 
     #[test]

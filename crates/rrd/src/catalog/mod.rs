@@ -26,7 +26,8 @@ use query::Budget;
 
 use crate::RrdError;
 use crate::file::{Definition, Moment};
-use crate::pattern::{Identity, Patterns};
+use crate::pattern::{Identity, Patterns, default_identity};
+use documents::Unreadable;
 
 pub use export::export_series;
 pub use file::File;
@@ -58,7 +59,7 @@ pub struct Catalog {
     changing: Mutex<()>,
     updates: AtomicU64,
     flushes: AtomicU64,
-    unreadable: Vec<String>,
+    unreadable: RwLock<Vec<Unreadable>>,
 }
 
 /// Counts since the server began.
@@ -92,9 +93,9 @@ pub(crate) struct ImportedRows {
 impl Catalog {
     /// Reads the documents of a database.
     pub fn open(db: Arc<Db>, patterns: Patterns) -> Self {
-        let (found, unreadable) = documents::read_all(&db);
+        let found = documents::read_all(&db);
         let mut files: HashMap<String, Files> = HashMap::new();
-        for (database, file) in found {
+        for (database, file) in found.files {
             files.entry(database).or_default().add(Arc::new(file));
         }
         Self {
@@ -104,13 +105,34 @@ impl Catalog {
             changing: Mutex::new(()),
             updates: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
-            unreadable,
+            unreadable: RwLock::new(found.unreadable),
         }
     }
 
-    /// Names of documents that could not be read: their files are not there.
-    pub fn unreadable(&self) -> &[String] {
-        &self.unreadable
+    /// Names of documents that could not be read, and why: their files are not there, and none is made in their place.
+    pub fn unreadable(&self) -> Vec<(String, String)> {
+        self.unreadable.read().iter().map(|document| (document.name.clone(), document.why.clone())).collect()
+    }
+
+    /// Refuses a path whose document could not be read: what it says of the rows would be lost.
+    fn check_readable(&self, database: &str, path: &str) -> Result<(), RrdError> {
+        let unreadable = self.unreadable.read();
+        let Some(document) = unreadable.iter().find(|document| self.is_of(document, database, Some(path))) else {
+            return Ok(());
+        };
+        Err(RrdError::Invalid(format!(
+            "the document of {path} in the manifest cannot be read ({}): start the version that wrote it or restore a backup; \
+             /api/v1/rrd/remove removes the document, not the rows, which a new file of that path goes on with unless they are deleted",
+            document.why
+        )))
+    }
+
+    /// Returns whether a document is of a database that is still there, and of a path if one is given.
+    fn is_of(&self, document: &Unreadable, database: &str, path: Option<&str>) -> bool {
+        let of = document.file.as_ref().filter(|(of, ..)| of == database);
+        of.is_some_and(|(_, number, of)| {
+            path.is_none_or(|path| path == of) && self.db.database_number(database) == Some(*number)
+        })
     }
 
     /// Counts since the server began.
@@ -144,7 +166,12 @@ impl Catalog {
         let found = self.files.read().get(database).and_then(|files| files.by_path.get(path).cloned());
         // A database that was dropped took its files with it, even if there is another one of its name.
         let found = found.filter(|file| self.db.database_number(database) == Some(file.database_number));
-        found.ok_or_else(|| RrdError::NotFound(path.to_owned()))
+        match found {
+            Some(file) => Ok(file),
+            None => {
+                Err(self.check_readable(database, path).err().unwrap_or_else(|| RrdError::NotFound(path.to_owned())))
+            }
+        }
     }
 
     /// The paths below a folder, sorted; all for an empty one.
@@ -184,6 +211,7 @@ impl Catalog {
     /// Checks that a file can be made, and deletes the data of the one that it replaces.
     pub(crate) fn prepare(&self, new: &NewFile<'_>, replaces: bool) -> Result<(), RrdError> {
         check_path(new.path)?;
+        self.check_readable(new.database, new.path)?;
         let known = self.file(new.database, new.path).ok();
         if known.is_some() && !replaces {
             return Err(RrdError::Invalid(format!("creating '{}': File exists", new.path)));
@@ -194,7 +222,20 @@ impl Catalog {
                 new.path
             )));
         }
+        if let Some(path) = self.unreadable_of(new) {
+            self.check_readable(new.database, &path)?;
+        }
         known.map_or(Ok(()), |file| self.delete_rows(&file))
+    }
+
+    /// The path of a file whose document cannot be read, and which may have the measurement and labels of one that is made.
+    fn unreadable_of(&self, new: &NewFile<'_>) -> Option<String> {
+        let unreadable = self.unreadable.read();
+        let of_database = unreadable.iter().filter(|document| self.is_of(document, new.database, None));
+        let mut paths = of_database.filter_map(|document| document.file.as_ref().map(|(_, _, path)| path));
+        paths
+            .find(|path| self.patterns.identity(path) == new.identity || default_identity(path) == new.identity)
+            .cloned()
     }
 
     /// The path of another file that has the measurement and labels of one that is made.
@@ -214,12 +255,18 @@ impl Catalog {
         Ok(file)
     }
 
-    /// Removes a file with its data; returns whether there was one.
+    /// Removes a file with its data; returns whether there was one. Of a file whose document cannot be read the document goes alone: it is not
+    /// known which rows are its own.
     pub fn remove(&self, database: &str, path: &str) -> Result<bool, RrdError> {
         let _changing = self.changing.lock();
+        if self.check_readable(database, path).is_err() {
+            documents::remove(&self.db, database, path)?;
+            self.unreadable.write().retain(|document| !self.is_of(document, database, Some(path)));
+            return Ok(true);
+        }
         let Ok(file) = self.file(database, path) else { return Ok(false) };
         self.delete_rows(&file)?;
-        documents::remove(&self.db, &file)?;
+        documents::remove(&self.db, database, path)?;
         if let Some(files) = self.files.write().get_mut(database) {
             files.by_path.remove(path);
             files.by_identity.remove(&file.identity);

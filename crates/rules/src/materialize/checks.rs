@@ -1,6 +1,7 @@
 //! Which rules' results can be kept right.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use index::CompiledMatcher;
 use model::{METRIC_NAME, MatchOp, Matcher};
@@ -8,6 +9,7 @@ use promql::{EvaluationSettings, Expression};
 use scrape::config::reader::Problem;
 use scrape::config::yaml::Position;
 
+use super::document;
 use crate::file::{GroupConfig, RuleConfig, RuleKind};
 
 /// A recording rule of a group.
@@ -20,6 +22,10 @@ struct Recording<'a> {
 
 /// Why rules that are selected cannot be kept right.
 pub(super) fn problems(groups: &[GroupConfig]) -> Vec<Problem> {
+    let too_large = problems_of_size(groups);
+    if !too_large.is_empty() {
+        return too_large;
+    }
     let rules: Vec<Recording<'_>> = groups.iter().flat_map(recordings).collect();
     let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (place, recording) in rules.iter().enumerate() {
@@ -40,15 +46,45 @@ pub(super) fn problems(groups: &[GroupConfig]) -> Vec<Problem> {
         } else {
             own_results(&rules, &by_name, place)
         };
-        problems.extend(why.map(|why| problem(recording, why)));
+        problems.extend(why.map(|why| problem(recording.group, recording.rule, why)));
     }
     problems
 }
 
-fn problem(recording: &Recording<'_>, why: &str) -> Problem {
-    let (group, name) = (&recording.group.name, recording.rule.name());
+/// Why what is to be remembered of rules that are selected would not fit on disk.
+fn problems_of_size(groups: &[GroupConfig]) -> Vec<Problem> {
+    let (mut problems, mut count, mut total_bytes) = (Vec::new(), 0u64, 0);
+    for group in groups {
+        for rule in group.rules.iter().filter(|rule| rule.is_materialized) {
+            let key = (group.name.clone(), rule.name().to_owned(), rule.labels.clone());
+            let (bytes, with_name) = document::bytes_max(&key);
+            if bytes > document::RULE_BYTES_MAX {
+                let why = format!(
+                    "its group, name and labels are too long: with what is remembered of it they take {bytes} bytes of {} at most",
+                    document::RULE_BYTES_MAX
+                );
+                problems.push(problem(group, rule, &why));
+            }
+            (count, total_bytes) = (count + 1, total_bytes + with_name);
+        }
+    }
+    if total_bytes > document::BYTES_MAX {
+        let message = format!(
+            "--materialize-rules selects {count} recording rules; what is remembered of them takes up to {total_bytes} bytes of {} at most: \
+             select fewer",
+            document::BYTES_MAX
+        );
+        problems.push(Problem { file: PathBuf::from("rule_files"), position: Position::default(), message });
+    }
+    problems
+}
+
+fn problem(group: &GroupConfig, rule: &RuleConfig, why: &str) -> Problem {
+    let name = rule.name();
+    let file = group.file.clone();
+    let group = &group.name;
     let message = format!("the rule {name:?} of the group {group:?} is selected by --materialize-rules, but {why}");
-    Problem { file: recording.group.file.clone(), position: Position::default(), message }
+    Problem { file, position: Position::default(), message }
 }
 
 fn recordings(group: &GroupConfig) -> impl Iterator<Item = Recording<'_>> {

@@ -1,14 +1,35 @@
-//! The time ranges whose results are pending, as a document of the manifest; `docs/formats/materialized-rules.md` describes it.
+//! The time ranges whose results are pending, as documents of the manifest, one for each rule; `docs/formats/materialized-rules.md`
+//! describes them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use db::Db;
 use model::TimeRange;
+use query::views::merged_to;
 use scrape::relabel::Labels;
 use serde_json::{Value, json};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::past::RANGES_MAX;
 
 pub(super) const KIND: &str = "materialized-rules";
 
-const VERSION: i64 = 1;
+/// A document of one rule; before there was one of all rules of a database.
+const VERSION: i64 = 2;
+const VERSION_OF_ALL: i64 = 1;
+
+/// Bytes that the documents of a database's rules may have, their names included: half of what all documents may have.
+pub(super) const BYTES_MAX: usize = 4 << 20;
+
+/// Bytes that a rule's document may have with one range. With as many ranges as there may be it fits a document still.
+pub(super) const RULE_BYTES_MAX: usize = 32 << 10;
+
+/// Bytes that the kind and the name of a document have at most.
+const NAME_BYTES_MAX: usize = 320;
+
+/// Documents by name.
+pub(super) type Documents = BTreeMap<String, Arc<[u8]>>;
 
 /// A rule by its group, its name and its labels.
 pub(super) type RuleKey = (String, String, Labels);
@@ -20,21 +41,80 @@ pub(super) struct SavedPast {
     pub(super) frozen_ns: Option<i64>,
 }
 
-pub(super) fn encode(rules: &BTreeMap<RuleKey, SavedPast>) -> Vec<u8> {
-    let entry = |((group, name, labels), saved): (&RuleKey, &SavedPast)| {
-        let pending: Vec<Value> = saved.pending.iter().map(|range| json!([range.start_ns, range.end_ns])).collect();
-        json!({ "group": group, "name": name, "labels": labels, "pending": pending, "frozen_ns": saved.frozen_ns })
-    };
-    json!({ "version": VERSION, "rules": rules.iter().map(entry).collect::<Vec<Value>>() }).to_string().into_bytes()
+/// The name of a rule's document.
+fn name_of(database: &str, (group, name, labels): &RuleKey) -> String {
+    let key = json!([group, name, labels]).to_string();
+    format!("{database}/{:032x}", xxh3_128(key.as_bytes()))
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<BTreeMap<RuleKey, SavedPast>, String> {
-    let document: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    if document["version"].as_i64() != Some(VERSION) {
-        return Err("it was written by a newer version".to_owned());
+/// Returns whether a document is one of a database: of one of its rules, or of all as it was before.
+fn is_of(database: &str, name: &str) -> bool {
+    let hash = name.strip_prefix(database).and_then(|rest| rest.strip_prefix('/'));
+    let is_hash = |text: &str| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name == database || hash.is_some_and(is_hash)
+}
+
+/// The documents of a database.
+pub(super) fn documents(db: &Db, database: &str) -> Documents {
+    db.documents(KIND).into_iter().filter(|(name, _)| is_of(database, name)).collect()
+}
+
+/// Changes the documents of a database from some to others, all at once.
+pub(super) fn change(db: &Db, from: &Documents, to: &Documents) -> Result<(), db::StoreError> {
+    let gone = from.keys().filter(|name| !to.contains_key(*name)).map(|name| (name.clone(), None));
+    let new = to.iter().filter(|(name, bytes)| from.get(*name) != Some(*bytes));
+    let changes: BTreeMap<_, _> = new.map(|(name, bytes)| (name.clone(), Some(bytes.clone()))).chain(gone).collect();
+    if changes.is_empty() { Ok(()) } else { db.change_documents(KIND, &changes) }
+}
+
+/// The documents of rules, with so many ranges each at most: of more the oldest become one.
+pub(super) fn encode_all(database: &str, rules: &BTreeMap<RuleKey, SavedPast>, ranges_max: usize) -> Documents {
+    rules.iter().map(|(key, saved)| (name_of(database, key), encode(key, saved, ranges_max).into())).collect()
+}
+
+/// Bytes that documents have, their names included.
+pub(super) fn bytes_of(documents: &Documents) -> usize {
+    documents.iter().map(|(name, bytes)| KIND.len() + name.len() + bytes.len()).sum()
+}
+
+/// Bytes that the document of a rule may take, however far its ranges have to be merged, without its name and with it.
+pub(super) fn bytes_max(key: &RuleKey) -> (usize, usize) {
+    let widest = SavedPast { pending: vec![TimeRange::ALL], frozen_ns: Some(i64::MIN) };
+    let bytes = encode(key, &widest, 1).len();
+    (bytes, bytes + NAME_BYTES_MAX)
+}
+
+fn encode((group, name, labels): &RuleKey, saved: &SavedPast, ranges_max: usize) -> Vec<u8> {
+    let pending = merged_to(saved.pending.clone(), ranges_max.min(RANGES_MAX));
+    let pending: Vec<Value> = pending.iter().map(|range| json!([range.start_ns, range.end_ns])).collect();
+    let document = json!({
+        "version": VERSION, "group": group, "name": name, "labels": labels, "pending": pending, "frozen_ns": saved.frozen_ns,
+    });
+    document.to_string().into_bytes()
+}
+
+/// What the documents of a database say.
+pub(super) fn decode_all(documents: &Documents) -> Result<BTreeMap<RuleKey, SavedPast>, String> {
+    let mut rules: BTreeMap<RuleKey, SavedPast> = BTreeMap::new();
+    for bytes in documents.values() {
+        for (key, saved) in decode(bytes)? {
+            let known = rules.entry(key).or_default();
+            known.pending.extend(saved.pending);
+            known.frozen_ns = known.frozen_ns.max(saved.frozen_ns);
+        }
     }
-    let rules = document["rules"].as_array().ok_or("it has no rules")?;
-    rules.iter().map(decode_rule).collect()
+    Ok(rules)
+}
+
+fn decode(bytes: &[u8]) -> Result<Vec<(RuleKey, SavedPast)>, String> {
+    let document: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    match document["version"].as_i64() {
+        Some(VERSION) => decode_rule(&document).map(|rule| vec![rule]),
+        Some(VERSION_OF_ALL) => {
+            document["rules"].as_array().ok_or("it has no rules")?.iter().map(decode_rule).collect()
+        }
+        _ => Err("it was written by a newer version".to_owned()),
+    }
 }
 
 fn decode_rule(entry: &Value) -> Result<(RuleKey, SavedPast), String> {
@@ -55,25 +135,75 @@ fn decode_rule(entry: &Value) -> Result<(RuleKey, SavedPast), String> {
 mod tests {
     use super::*;
 
+    fn key(group: &str, name: &str, labels: &[(&str, &str)]) -> RuleKey {
+        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        (group.to_owned(), name.to_owned(), labels)
+    }
+
+    fn rules() -> BTreeMap<RuleKey, SavedPast> {
+        let pending = vec![TimeRange::new(-5, 7), TimeRange::new(90, i64::MAX)];
+        BTreeMap::from([
+            (key("g", "job:a", &[("team", "x")]), SavedPast { pending, frozen_ns: Some(3) }),
+            (key("", "b", &[]), SavedPast::default()),
+        ])
+    }
+
     #[test]
-    fn a_document_is_as_it_was_written() {
-        let labels: Labels = [("team".to_owned(), "x".to_owned())].into_iter().collect();
-        let key = ("g".to_owned(), "job:a".to_owned(), labels);
-        let saved =
-            SavedPast { pending: vec![TimeRange::new(-5, 7), TimeRange::new(90, i64::MAX)], frozen_ns: Some(3) };
-        let rules =
-            BTreeMap::from([(key, saved), ((String::new(), "b".to_owned(), Labels::default()), SavedPast::default())]);
-        let bytes = encode(&rules);
-        let golden = r#"{"rules":[{"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[]},{"frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]]}],"version":1}"#;
-        assert_eq!(std::str::from_utf8(&bytes).unwrap(), golden);
-        assert_eq!(decode(&bytes).unwrap(), rules);
+    fn documents_are_as_they_were_written() {
+        let documents = encode_all("d", &rules(), RANGES_MAX);
+        let golden = [
+            (
+                "d/08d3b027e5f3522e2c1aa5737958cfa8",
+                r#"{"frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]],"version":2}"#,
+            ),
+            (
+                "d/ab541c76c2dd7742e8d82ea26e6577e0",
+                r#"{"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[],"version":2}"#,
+            ),
+        ];
+        let shown: Vec<(&str, &str)> =
+            documents.iter().map(|(name, bytes)| (name.as_str(), std::str::from_utf8(bytes).unwrap())).collect();
+        assert_eq!(shown, golden);
+        assert_eq!(decode_all(&documents).unwrap(), rules());
+        assert!(documents.keys().all(|name| is_of("d", name) && !is_of("", name) && !is_of("e", name)));
+        assert!(is_of("d", "d") && !is_of("d", "d/e"));
+    }
+
+    #[test]
+    fn the_document_of_all_rules_is_read_still_beside_those_of_rules() {
+        let old = r#"{"rules":[{"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[]},{"frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]]}],"version":1}"#;
+        let mut documents = Documents::from([("d".to_owned(), old.as_bytes().into())]);
+        assert_eq!(decode_all(&documents).unwrap(), rules());
+        let newer = SavedPast { pending: vec![TimeRange::new(20, 30)], frozen_ns: None };
+        documents.extend(encode_all("d", &BTreeMap::from([(key("", "b", &[]), newer.clone())]), RANGES_MAX));
+        assert_eq!(decode_all(&documents).unwrap()[&key("", "b", &[])], newer);
+    }
+
+    #[test]
+    fn as_many_ranges_as_there_may_be_fit_a_document() {
+        let pending: Vec<TimeRange> = (0..RANGES_MAX as i64)
+            .map(|at| TimeRange { start_ns: i64::MIN + 10 * at, end_ns: i64::MIN + 10 * at + 5 })
+            .collect();
+        let saved = SavedPast { pending, frozen_ns: Some(i64::MIN) };
+        let long = key("g", &"n".repeat(RULE_BYTES_MAX - 300), &[]);
+        let (bytes, with_name) = bytes_max(&long);
+        assert!(bytes <= RULE_BYTES_MAX && encode(&long, &saved, RANGES_MAX).len() <= 64 << 10);
+        let one = encode_all(&"d".repeat(255), &BTreeMap::from([(long, saved)]), 1);
+        assert!(bytes_of(&one) <= with_name);
+        let merged = decode_all(&one).unwrap().into_values().next().unwrap().pending;
+        assert_eq!(merged, [TimeRange { start_ns: i64::MIN, end_ns: i64::MIN + 2_555 }]);
     }
 
     #[test]
     fn what_is_no_such_document_is_refused() {
-        for text in
-            ["", "{}", r#"{"version":2,"rules":[]}"#, r#"{"version":1}"#, r#"{"version":1,"rules":[{"group":"g"}]}"#]
-        {
+        for text in [
+            "",
+            "{}",
+            r#"{"version":3,"rules":[]}"#,
+            r#"{"version":1}"#,
+            r#"{"version":1,"rules":[{"group":"g"}]}"#,
+            r#"{"version":2}"#,
+        ] {
             assert!(decode(text.as_bytes()).is_err(), "{text}");
         }
     }

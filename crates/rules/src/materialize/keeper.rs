@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use db::{Db, LogCursor, LogRead};
 
-use super::document::{self, KIND, RuleKey, SavedPast};
+use super::document::{self, Documents, RuleKey, SavedPast};
 use super::follow::{KeptRule, ReaderIndex};
-use super::past::Ranges;
+use super::past::{RANGES_MAX, Ranges};
 use super::recompute;
 use crate::group::Group;
 use crate::store::RuleStore;
@@ -22,7 +22,7 @@ const PIECES_MAX: usize = 256;
 const PASS_NS_MAX: u64 = 500_000_000;
 
 /// From one save to the next, in nanoseconds.
-const SAVE_INTERVAL_NS: i64 = 5_000_000_000;
+const SAVE_INTERVAL_NS: u64 = 5_000_000_000;
 
 /// How far the time before which sources are gone moves between two times that it is written.
 const FROZEN_STEP_NS: i64 = 3_600_000_000_000;
@@ -43,10 +43,11 @@ pub(crate) struct RuleKeeper {
     readers: ReaderIndex,
     /// Sequence id up to which the log was followed.
     sequence: u64,
-    saved_ns: i64,
-    /// The document that is on disk.
-    saved: Option<Vec<u8>>,
-    /// Pasts of rules that were saved, and were not seen since the start.
+    /// When all was saved last, by the monotonic clock; `None` before the first time.
+    saved_ns: Option<u64>,
+    /// The documents that are on disk.
+    saved: Documents,
+    /// Pasts of rules that were saved before the start, until the rules are there.
     unseen: BTreeMap<RuleKey, SavedPast>,
     /// True once it is known that nothing is left of a time when rules were selected.
     is_forgotten: bool,
@@ -63,7 +64,7 @@ fn cursor_name(database: &str) -> String {
 fn forget(db: &Db, database: &str) -> Result<(), String> {
     let text = |error: db::StoreError| error.to_string();
     db.remove_log_cursor(&cursor_name(database)).map_err(text)?;
-    db.remove_document(KIND, database).map(drop).map_err(text)
+    document::change(db, &document::documents(db, database), &Documents::new()).map_err(text)
 }
 
 impl RuleKeeper {
@@ -76,8 +77,8 @@ impl RuleKeeper {
             pauses: BTreeMap::new(),
             readers: ReaderIndex::default(),
             sequence: 0,
-            saved_ns: i64::MIN,
-            saved: None,
+            saved_ns: None,
+            saved: Documents::new(),
             unseen: BTreeMap::new(),
             is_forgotten: false,
             failure: None,
@@ -109,7 +110,7 @@ impl RuleKeeper {
             self.cursor = None;
             if !self.is_forgotten {
                 forget(&store.db, &self.database)?;
-                (self.is_forgotten, self.saved) = (true, None);
+                (self.is_forgotten, self.saved) = (true, Documents::new());
             }
             return Ok(false);
         }
@@ -141,11 +142,9 @@ impl RuleKeeper {
 
     /// Opens the cursor, and what was saved with it.
     fn open(&mut self, store: &RuleStore) -> Result<(), String> {
-        let documents = store.db.documents(KIND);
-        if let Some((_, bytes)) = documents.into_iter().find(|(name, _)| *name == self.database) {
-            let reason = |why: String| format!("what is to be computed of rules' results is not readable: {why}");
-            self.unseen = document::decode(&bytes).map_err(reason)?;
-        }
+        self.saved = document::documents(&store.db, &self.database);
+        let reason = |why: String| format!("what is to be computed of rules' results is not readable: {why}");
+        self.unseen = document::decode_all(&self.saved).map_err(reason)?;
         let cursor = store.db.log_cursor(&cursor_name(&self.database), Some(&self.database));
         let cursor = cursor.map_err(|error| error.to_string())?;
         self.sequence = cursor.sequence();
@@ -153,7 +152,7 @@ impl RuleKeeper {
         Ok(())
     }
 
-    /// Gives rules that come for the first time what was saved of them.
+    /// Gives rules that come for the first time what was saved of them. What was saved of others, which the configuration has not, goes.
     fn restore(&mut self) {
         for rule in &self.rules {
             let mut state = rule.past.state.lock();
@@ -166,6 +165,7 @@ impl RuleKeeper {
                 state.frozen_ns = state.frozen_ns.max(saved.frozen_ns);
             }
         }
+        self.unseen.clear();
     }
 
     /// Reads the log; returns whether it has more.
@@ -227,28 +227,46 @@ impl RuleKeeper {
 
     /// Writes to disk now and then how far everything is: results first, then what is pending, then up to where the log needs not be read again.
     fn save(&mut self, store: &RuleStore) -> Result<(), String> {
-        let now_ns = store.db.now_ns();
-        if now_ns.saturating_sub(self.saved_ns) < SAVE_INTERVAL_NS {
+        let now_ns = store.db.clock().monotonic_ns();
+        if self.saved_ns.is_some_and(|saved_ns| now_ns.saturating_sub(saved_ns) < SAVE_INTERVAL_NS) {
             return Ok(());
         }
         let Some(cursor) = &self.cursor else { return Ok(()) };
         store.sync()?;
-        let text = |error: db::StoreError| error.to_string();
-        let mut rules = self.unseen.clone();
+        let mut rules = BTreeMap::new();
         for rule in &self.rules {
             // In steps: what is gone by the clock is known after a restart, too.
             let frozen_ns = rule.note_frozen(store).map(|ns| ns - ns.rem_euclid(FROZEN_STEP_NS));
             let saved = SavedPast { pending: rule.past.state.lock().pending.list().to_vec(), frozen_ns };
             rules.extend(key_of(rule).map(|key| (key, saved)));
         }
-        let bytes = document::encode(&rules);
-        if self.saved.as_ref() != Some(&bytes) {
-            store.db.put_document(KIND, &self.database, &bytes).map_err(text)?;
-            self.saved = Some(bytes);
-        }
-        cursor.save(self.sequence).map_err(text)?;
-        self.saved_ns = now_ns;
+        self.saved = save_all(&store.db, &self.database, (&self.saved, &rules))?;
+        cursor.save(self.sequence).map_err(|error| error.to_string())?;
+        self.saved_ns = Some(now_ns);
         Ok(())
+    }
+}
+
+/// Writes the documents of all rules; what is on disk then. Where there is no room for all ranges the oldest of a rule become
+/// one, which costs work and no results.
+fn save_all(
+    db: &Db,
+    database: &str,
+    (before, rules): (&Documents, &BTreeMap<RuleKey, SavedPast>),
+) -> Result<Documents, String> {
+    let mut ranges_max = RANGES_MAX;
+    loop {
+        let documents = document::encode_all(database, rules, ranges_max);
+        let is_last = ranges_max == 1;
+        if is_last || document::bytes_of(&documents) <= document::BYTES_MAX {
+            match document::change(db, before, &documents) {
+                Ok(()) => return Ok(documents),
+                // Other documents have the room.
+                Err(db::StoreError::Invalid(_)) if !is_last => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        ranges_max /= 2;
     }
 }
 

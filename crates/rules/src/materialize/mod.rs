@@ -151,6 +151,20 @@ mod tests {
     }
 
     #[test]
+    fn more_rules_than_can_be_remembered_are_refused() {
+        let rules = |count: usize, length: usize| {
+            let rule = |at| format!("  - {{record: 'r{at}{}', expr: sum(a)}}\n", "x".repeat(length));
+            format!("groups:\n- name: g\n  rules:\n{}", (0..count).map(rule).collect::<String>())
+        };
+        assert_eq!(selected(&rules(2_000, 0), &["*"]).1, "");
+        let (_, told) = selected(&rules(12_000, 0), &["*"]);
+        assert!(told.starts_with("--materialize-rules selects 12000 recording rules"), "{told}");
+        assert_eq!(selected(&rules(12_000, 0), &["g/r11*"]).1, "", "others do not count");
+        let (_, told) = selected(&rules(1, 40_000), &["*"]);
+        assert!(told.contains("its group, name and labels are too long"), "{told}");
+    }
+
+    #[test]
     fn rules_that_cannot_be_kept_right_are_refused() {
         for (rules, expected) in [
             ("{record: r, expr: a @ 5}", "it does not look a fixed time around each evaluation"),

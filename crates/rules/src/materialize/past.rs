@@ -10,7 +10,7 @@ use query::views::{merged_to, normalized, subtract};
 const MARKS_MAX: usize = 256;
 
 /// Ranges of results that are to be computed again; with more the oldest become one.
-const RANGES_MAX: usize = 256;
+pub(super) const RANGES_MAX: usize = 256;
 
 /// Ranges that are gathered before they are merged.
 const UNMERGED_MAX: usize = 1_024;
@@ -93,6 +93,56 @@ impl Ranges {
     }
 }
 
+/// Pieces that a rule fails at one after another before it goes on with older ones.
+const TRIES: u32 = 3;
+
+/// How long a range is passed over at most, in nanoseconds.
+const PASSED_NS_MAX: u64 = 600_000_000_000;
+
+/// Doublings of what is passed over.
+const DOUBLINGS_MAX: u32 = 20;
+
+/// Ranges of results that failed several times, for reasons that may pass: older ones come first for a while.
+#[derive(Debug, Default)]
+pub(super) struct PassedOver {
+    /// Pieces that failed since one went well.
+    failures: u32,
+    /// Each with the time until which it is passed over, nanoseconds of the monotonic clock. A failure adds one at most, and rules
+    /// pause after each.
+    ranges: Vec<(TimeRange, u64)>,
+}
+
+impl PassedOver {
+    /// The newest of pending ranges that is not passed over; where all are, none is any more.
+    pub(super) fn newest_of(&mut self, pending: &[TimeRange], now_ns: u64) -> Option<TimeRange> {
+        self.ranges.retain(|(_, until_ns)| *until_ns > now_ns);
+        let passed = normalized(self.ranges.iter().map(|(range, _)| *range).collect());
+        let left = subtract(pending, &passed).last().copied();
+        if left.is_none() {
+            self.ranges.clear();
+        }
+        left.or_else(|| pending.last().copied())
+    }
+
+    /// Notes that a piece at the end of a range failed. After several failures it is passed over, after each further one twice as much, so
+    /// that a wide range that cannot be read is soon behind.
+    pub(super) fn note_failure(&mut self, range: &TimeRange, piece_ns: i64, now_ns: u64) {
+        self.failures = self.failures.saturating_add(1);
+        let Some(further) = self.failures.checked_sub(TRIES) else { return };
+        let width_ns = piece_ns.saturating_mul(1 << further.min(DOUBLINGS_MAX));
+        let start_ns = range.end_ns.saturating_sub(width_ns).saturating_add(1).max(range.start_ns);
+        self.ranges.push((TimeRange { start_ns, end_ns: range.end_ns }, now_ns.saturating_add(PASSED_NS_MAX)));
+    }
+
+    pub(super) const fn note_success(&mut self) {
+        self.failures = 0;
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+}
+
 /// Counts of a rule's past since the start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PastCounts {
@@ -113,6 +163,7 @@ pub struct PastCounts {
 pub(super) struct PastState {
     pub(super) marks: Marks,
     pub(super) pending: Ranges,
+    pub(super) passed_over: PassedOver,
     /// Of what its results are made of a part before this time is gone, or was once.
     pub(super) frozen_ns: Option<i64>,
     /// True once what was known before the start is part of this.
@@ -191,6 +242,32 @@ mod tests {
         let oldest_ms = marks.entries[0].0;
         assert_eq!(marks.unseen_through_ms(3), oldest_ms - 10);
         assert_eq!(marks.unseen_through_ms(999), 9_980);
+    }
+
+    #[test]
+    fn what_fails_again_and_again_does_not_hold_up_what_is_older() {
+        let pending = [TimeRange::new(0, 99), TimeRange::new(200, 299)];
+        let mut passed_over = PassedOver::default();
+        for _ in 0..2 {
+            assert_eq!(passed_over.newest_of(&pending, 0), Some(pending[1]));
+            passed_over.note_failure(&pending[1], 10, 0);
+        }
+        assert!(passed_over.is_empty());
+        let mut newest = Vec::new();
+        for _ in 0..5 {
+            let range = passed_over.newest_of(&pending, 0).unwrap();
+            newest.push((range.start_ns, range.end_ns));
+            passed_over.note_failure(&range, 10, 0);
+        }
+        assert_eq!(newest, [(200, 299), (200, 289), (200, 269), (200, 229), (0, 99)], "10, 20, 40, 80");
+        assert_eq!(passed_over.newest_of(&pending, 0), Some(pending[1]), "nothing else is left");
+        // What goes well lets others be tried as often as at first.
+        passed_over.note_failure(&pending[1], 10, 0);
+        passed_over.note_success();
+        assert_eq!(passed_over.newest_of(&pending, 1).map(|range| range.end_ns), Some(99));
+        passed_over.note_failure(&pending[0], 10, 1);
+        assert_eq!(passed_over.newest_of(&pending, 1), Some(pending[0]));
+        assert_eq!(passed_over.newest_of(&pending, PASSED_NS_MAX), Some(pending[1]), "its time is over");
     }
 
     #[test]

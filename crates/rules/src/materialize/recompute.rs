@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{Labels, TimeRange};
-use promql::ResultValue;
+use promql::{ResultValue, VectorSample};
 use query::{Budget, QueryError};
 
 use super::follow::KeptRule;
+use super::past::PastState;
 use crate::file::RuleKind;
 use crate::group::{Recorded, Rule, vector};
 use crate::store::{RuleSample, RuleStore, RuleValue, StoredValue, VALUE_BYTES, stored_form};
@@ -46,7 +47,7 @@ impl Grid {
 /// Computes the newest results of a rule that are to be computed again, and writes what differs.
 ///
 /// # Errors
-/// If they could not be stored: they are still to be computed.
+/// If they could not be computed or stored for a reason that may pass: they are still to be computed.
 pub(super) fn compute_newest(kept: &KeptRule, store: &RuleStore) -> Result<(), String> {
     let Some(rule) = kept.rule() else { return Ok(()) };
     let _evaluating = kept.past.evaluating.lock();
@@ -79,11 +80,29 @@ struct Work<'a> {
 }
 
 /// Why results are still to be computed.
+#[derive(Debug, PartialEq)]
 enum Setback {
     /// So many moments may go well.
     Fewer(i64),
-    /// They could not be stored.
+    /// They could not be computed or stored for a reason that may pass.
     Failed(String),
+}
+
+impl Setback {
+    /// What an error of computing so many moments holds up; nothing if it would be the same again, which is then a moment's result.
+    fn of(error: &QueryError, count: i64) -> Option<Self> {
+        match error {
+            QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. } if count > 1 => {
+                Some(Self::Fewer(count / 4))
+            }
+            QueryError::Execution(_) | QueryError::Invalid(_) | QueryError::TooManySamples { .. } => None,
+            QueryError::TooMuchMemory { .. }
+            | QueryError::Storage(_)
+            | QueryError::OverQuota(_)
+            | QueryError::Forbidden(_)
+            | QueryError::Stopped(_) => Some(Self::Failed(error.to_string())),
+        }
+    }
 }
 
 /// Results that were computed.
@@ -101,7 +120,9 @@ impl<'a> Work<'a> {
         let RuleKind::Record(name) = &rule.config.kind else { return None };
         let frozen_ns = kept.note_frozen(store);
         let mut state = kept.past.state.lock();
-        let range = state.pending.list().last().copied()?;
+        let now_ns = store.db.clock().monotonic_ns();
+        let PastState { pending, passed_over, .. } = &mut *state;
+        let range = passed_over.newest_of(pending.list(), now_ns)?;
         let (any_ms, interval_ms) = kept.group.result_grid();
         let grid = Grid { any_ms, interval_ms };
         let first_ms = grid.first_from(range.start_ns.div_euclid(NS_PER_MS));
@@ -144,7 +165,12 @@ impl<'a> Work<'a> {
                 self.followed.past.state.lock().piece_steps = fewer.max(1);
                 return Ok(());
             }
-            Err(Setback::Failed(why)) => return Err(why),
+            Err(Setback::Failed(why)) => {
+                let piece_ns = count.saturating_mul(self.grid.interval_ms).saturating_mul(NS_PER_MS);
+                let now_ns = self.store.db.clock().monotonic_ns();
+                self.followed.past.state.lock().passed_over.note_failure(&self.range, piece_ns, now_ns);
+                return Err(why);
+            }
         };
         let is_empty = written == 0 && results.values.is_empty();
         let elapsed_ns = self.store.db.clock().monotonic_ns().saturating_sub(begun_ns);
@@ -162,24 +188,31 @@ impl<'a> Work<'a> {
         if self.is_rest {
             state.counts.refused += self.refused;
         }
-        state.error = results.why;
+        state.passed_over.note_success();
+        // What is passed over says so as long as it is.
+        if results.why.is_some() || state.passed_over.is_empty() {
+            state.error = results.why;
+        }
         Ok(())
     }
 
     /// Computes and writes results of so many moments; how many samples were written.
     fn try_steps(&self, count: i64) -> Result<(Results, u64), Setback> {
         let results = match self.by_range() {
-            Err(error) if count > 1 && is_too_much(&error) => return Err(Setback::Fewer(count / 4)),
-            // One moment that fails does not take the others with it.
-            Err(_) if count > STEPS_FIRST => return Err(Setback::Fewer(STEPS_FIRST)),
-            Err(_) => self.by_moments(),
             Ok(results) => results,
+            Err(error) => match Setback::of(&error, count) {
+                Some(setback) => return Err(setback),
+                // One moment that fails does not take the others with it.
+                None if count > STEPS_FIRST => return Err(Setback::Fewer(STEPS_FIRST)),
+                None => self.by_moments(count)?,
+            },
         };
-        match self.store_results(&results) {
-            Err(error) if count > 1 && is_too_much(&error) => Err(Setback::Fewer(count / 4)),
-            Err(error) => Err(Setback::Failed(error.to_string())),
-            Ok(written) => Ok((results, written)),
-        }
+        let stored = self.store_results(&results);
+        let written = stored.map_err(|error| {
+            let setback = Setback::of(&error, count);
+            setback.unwrap_or_else(|| Setback::Failed(error.to_string()))
+        })?;
+        Ok((results, written))
     }
 
     fn moments(&self) -> impl Iterator<Item = i64> {
@@ -215,29 +248,38 @@ impl<'a> Work<'a> {
         Ok(results)
     }
 
-    fn by_moments(&self) -> Results {
+    /// Computes one moment after another; those whose error would be the same again have none.
+    fn by_moments(&self, count: i64) -> Result<Results, Setback> {
         let mut results = Results::default();
         for time_ms in self.moments() {
-            let found = self.store.past_instant(&self.rule.config.expr, time_ms, &self.budget);
-            let samples = found.map_err(|error| error.to_string()).and_then(vector);
-            let samples = samples.and_then(|samples| {
-                let held = self.budget.hold_bytes(samples.len() as u64 * VALUE_BYTES);
-                held.map(|()| samples).map_err(|error| error.to_string())
-            });
-            let labelled = samples.and_then(|samples| {
-                let labelled = samples.into_iter().map(|sample| {
-                    let value = sample.histogram.map_or(RuleValue::Float(sample.value), RuleValue::Histogram);
-                    Ok((self.recorded().series(&sample.labels)?, value))
-                });
-                labelled.collect::<Result<Vec<_>, String>>()
-            });
-            match labelled {
-                Ok(found) => found.into_iter().for_each(|(labels, value)| results.add(&labels, time_ms, value)),
-                Err(why) => results.fail(time_ms, why),
+            match self.at_moment(time_ms) {
+                Ok(Ok(samples)) => {
+                    let held = self.budget.hold_bytes(samples.len() as u64 * VALUE_BYTES);
+                    held.map_err(|error| {
+                        Setback::of(&error, count).unwrap_or_else(|| Setback::Failed(error.to_string()))
+                    })?;
+                    samples.into_iter().for_each(|(labels, value)| results.add(&labels, time_ms, value));
+                }
+                Ok(Err(why)) => results.fail(time_ms, why),
+                Err(error) => match Setback::of(&error, 1) {
+                    Some(setback) => return Err(setback),
+                    None => results.fail(time_ms, error.to_string()),
+                },
             }
         }
         results.hold_limit(self.recorded().limit);
-        results
+        Ok(results)
+    }
+
+    /// The results at a moment, or why they are none.
+    fn at_moment(&self, time_ms: i64) -> Result<Result<Vec<(Labels, RuleValue)>, String>, QueryError> {
+        // A budget of its own: what other moments took must not make this one too large.
+        let found = self.store.past_instant(&self.rule.config.expr, time_ms, &self.store.past_budget())?;
+        let labelled = |sample: VectorSample| {
+            let value = sample.histogram.map_or(RuleValue::Float(sample.value), RuleValue::Histogram);
+            Ok((self.recorded().series(&sample.labels)?, value))
+        };
+        Ok(vector(found).and_then(|samples| samples.into_iter().map(labelled).collect()))
     }
 
     /// Writes what differs; how many samples.
@@ -337,11 +379,6 @@ impl SeriesChanges<'_> {
     }
 }
 
-/// Returns whether less may go well.
-fn is_too_much(error: &QueryError) -> bool {
-    matches!(error, QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. })
-}
-
 /// Returns whether a result is stored as it was computed.
 fn is_same(stored: &StoredValue, computed: &RuleValue) -> bool {
     match (stored, computed) {
@@ -396,6 +433,26 @@ mod tests {
         for (time_ms, last, first) in [(7, 7, 7), (8, 7, 17), (16, 7, 17), (-4, -13, -3), (-3, -3, -3)] {
             assert_eq!((grid.last_until(time_ms), grid.first_from(time_ms)), (last, first), "{time_ms}");
         }
+    }
+
+    #[test]
+    fn errors_that_may_pass_are_no_results() {
+        let failed = |error: &QueryError| Some(Setback::Failed(error.to_string()));
+        let text = || "why".to_owned();
+        for error in [QueryError::Execution(text()), QueryError::Invalid(text())] {
+            assert_eq!([1, 64].map(|count| Setback::of(&error, count)), [None, None], "{error:?}");
+        }
+        for error in [
+            QueryError::Storage(text()),
+            QueryError::OverQuota(text()),
+            QueryError::Forbidden(text()),
+            QueryError::Stopped(query::Stop::Timeout),
+        ] {
+            assert_eq!([1, 64].map(|count| Setback::of(&error, count)), [failed(&error), failed(&error)], "{error:?}");
+        }
+        let (memory, samples) = (QueryError::TooMuchMemory { limit_bytes: 1 }, QueryError::TooManySamples { limit: 1 });
+        assert_eq!([&memory, &samples].map(|error| Setback::of(error, 64)), [16, 16].map(|n| Some(Setback::Fewer(n))));
+        assert_eq!([&memory, &samples].map(|error| Setback::of(error, 1)), [failed(&memory), None]);
     }
 
     #[test]

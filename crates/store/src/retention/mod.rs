@@ -37,11 +37,14 @@ pub struct Deleted {
     pub series: u64,
 }
 
+/// Which columns of which measurements a delete masks; none stands for all.
+type MaskedColumns = BTreeMap<MeasurementId, BTreeSet<Slot>>;
+
 /// The groups of one shard that a delete masks, and which of their columns.
 #[derive(Default)]
 struct Masked {
     groups: RoaringBitmap,
-    columns: BTreeMap<MeasurementId, BTreeSet<Slot>>,
+    columns: MaskedColumns,
 }
 
 /// How long rows stay, and where.
@@ -253,34 +256,67 @@ impl Store {
         matchers: &[CompiledMatcher],
         range: &TimeRange,
     ) -> Result<Deleted, StoreError> {
+        self.delete_sets(database, &[matchers.to_vec()], range)
+    }
+
+    /// As [`Store::delete`], for all series that satisfy one of several sets of matchers. A delete flushes a shard: sets that mask the same
+    /// columns cost one, however many they are.
+    pub fn delete_sets(
+        &self,
+        database: &str,
+        matcher_sets: &[Vec<CompiledMatcher>],
+        range: &TimeRange,
+    ) -> Result<Deleted, StoreError> {
         let Some(id) = self.catalog.read().catalog.database(database) else {
             return Ok(Deleted::default());
         };
-        let selected = self.select(database, matchers)?;
-        let by_name = matchers.iter().any(|matcher| matcher.name() == model::METRIC_NAME);
         let mut deleted = Deleted::default();
-        let mut masked: Vec<Masked> = Vec::new();
-        masked.resize_with(self.shards.len(), Masked::default);
-        for group in &selected {
-            let Some(masked) = masked.get_mut(group.shard) else {
+        let mut by_columns: Vec<BTreeMap<MaskedColumns, RoaringBitmap>> = vec![BTreeMap::new(); self.shards.len()];
+        for matchers in matcher_sets {
+            for (of_shard, masked) in by_columns.iter_mut().zip(self.masked(database, matchers, &mut deleted)?) {
+                if !masked.groups.is_empty() {
+                    *of_shard.entry(masked.columns).or_default() |= masked.groups;
+                }
+            }
+        }
+        for (shard, of_shard) in self.shards.iter().zip(&by_columns) {
+            for groups in of_shard.values() {
+                check_folds_whole(&shard.parts_and_deletes().0, groups, range)?;
+            }
+        }
+        for (shard, of_shard) in self.shards.iter().zip(by_columns) {
+            for (columns, groups) in of_shard {
+                let columns =
+                    columns.into_iter().map(|(measurement, slots)| (measurement, slots.into_iter().collect()));
+                let columns = columns.collect();
+                self.delete_in(shard, &Delete { sequence: 0, database: id, range: *range, groups, columns })?;
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// What the series that satisfy matchers are in each shard.
+    fn masked(
+        &self,
+        database: &str,
+        matchers: &[CompiledMatcher],
+        deleted: &mut Deleted,
+    ) -> Result<Vec<Masked>, StoreError> {
+        let by_name = matchers.iter().any(|matcher| matcher.name() == model::METRIC_NAME);
+        let mut all: Vec<Masked> = Vec::new();
+        all.resize_with(self.shards.len(), Masked::default);
+        for group in &self.select(database, matchers)? {
+            let Some(masked) = all.get_mut(group.shard) else {
                 continue;
             };
             deleted.groups += u64::from(masked.groups.insert(group.key.group));
             deleted.series += group.columns.len() as u64;
-            let columns = masked.columns.entry(group.key.measurement).or_default();
-            columns.extend(group.columns.iter().map(|column| column.slot));
+            if by_name {
+                let columns = masked.columns.entry(group.key.measurement).or_default();
+                columns.extend(group.columns.iter().map(|column| column.slot));
+            }
         }
-        for (shard, masked) in self.shards.iter().zip(&masked) {
-            check_folds_whole(&shard.parts_and_deletes().0, &masked.groups, range)?;
-        }
-        for (shard, masked) in self.shards.iter().zip(masked).filter(|(_, masked)| !masked.groups.is_empty()) {
-            let columns = if by_name { masked.columns } else { BTreeMap::new() };
-            let columns = columns.into_iter().map(|(measurement, slots)| (measurement, slots.into_iter().collect()));
-            let delete =
-                Delete { sequence: 0, database: id, range: *range, groups: masked.groups, columns: columns.collect() };
-            self.delete_in(shard, &delete)?;
-        }
-        Ok(deleted)
+        Ok(all)
     }
 
     /// Flushes a shard and masks rows in what is then on disk: rows that come meanwhile are younger than the delete.
