@@ -58,7 +58,7 @@ pub(super) fn remove(db: &Db, database: &str, path: &str) -> Result<(), RrdError
 
 /// What the documents say.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct StoredDocuments {
     /// The files of all databases.
     pub(super) files: Vec<(String, File)>,
     /// Documents that cannot be read.
@@ -76,14 +76,14 @@ pub(super) struct Unreadable {
 }
 
 /// Reads all documents. Those of databases that were dropped are left out.
-pub(super) fn read_all(db: &Db) -> Found {
+pub(super) fn read_all(db: &Db) -> StoredDocuments {
     let definition = |(name, bytes): (String, Arc<[u8]>)| {
         let document = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
         let read = document.and_then(|document| Definition::from_json(&document).map_err(|error| error.to_string()));
         (name, read.map(Arc::new))
     };
     let definitions: Definitions = db.documents(DEFINITION).into_iter().map(definition).collect();
-    let mut found = Found::default();
+    let mut found = StoredDocuments::default();
     for (name, bytes) in db.documents(FILE) {
         let Some([database, path]) = serde_json::from_str::<Json>(&name).ok().and_then(|name| two_texts(&name)) else {
             let why = "its name is no database and path".to_owned();

@@ -90,7 +90,7 @@ enum Setback {
 
 impl Setback {
     /// What an error of computing so many moments holds up; nothing if it would be the same again, which is then a moment's result.
-    fn of(error: &QueryError, count: i64) -> Option<Self> {
+    fn from_error(error: &QueryError, count: i64) -> Option<Self> {
         match error {
             QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. } if count > 1 => {
                 Some(Self::Fewer(count / 4))
@@ -200,7 +200,7 @@ impl<'a> Work<'a> {
     fn try_steps(&self, count: i64) -> Result<(Results, u64), Setback> {
         let results = match self.by_range() {
             Ok(results) => results,
-            Err(error) => match Setback::of(&error, count) {
+            Err(error) => match Setback::from_error(&error, count) {
                 Some(setback) => return Err(setback),
                 // One moment that fails does not take the others with it.
                 None if count > STEPS_FIRST => return Err(Setback::Fewer(STEPS_FIRST)),
@@ -209,7 +209,7 @@ impl<'a> Work<'a> {
         };
         let stored = self.store_results(&results);
         let written = stored.map_err(|error| {
-            let setback = Setback::of(&error, count);
+            let setback = Setback::from_error(&error, count);
             setback.unwrap_or_else(|| Setback::Failed(error.to_string()))
         })?;
         Ok((results, written))
@@ -256,12 +256,12 @@ impl<'a> Work<'a> {
                 Ok(Ok(samples)) => {
                     let held = self.budget.hold_bytes(samples.len() as u64 * VALUE_BYTES);
                     held.map_err(|error| {
-                        Setback::of(&error, count).unwrap_or_else(|| Setback::Failed(error.to_string()))
+                        Setback::from_error(&error, count).unwrap_or_else(|| Setback::Failed(error.to_string()))
                     })?;
                     samples.into_iter().for_each(|(labels, value)| results.add(&labels, time_ms, value));
                 }
                 Ok(Err(why)) => results.fail(time_ms, why),
-                Err(error) => match Setback::of(&error, 1) {
+                Err(error) => match Setback::from_error(&error, 1) {
                     Some(setback) => return Err(setback),
                     None => results.fail(time_ms, error.to_string()),
                 },
@@ -440,7 +440,7 @@ mod tests {
         let failed = |error: &QueryError| Some(Setback::Failed(error.to_string()));
         let text = || "why".to_owned();
         for error in [QueryError::Execution(text()), QueryError::Invalid(text())] {
-            assert_eq!([1, 64].map(|count| Setback::of(&error, count)), [None, None], "{error:?}");
+            assert_eq!([1, 64].map(|count| Setback::from_error(&error, count)), [None, None], "{error:?}");
         }
         for error in [
             QueryError::Storage(text()),
@@ -448,11 +448,18 @@ mod tests {
             QueryError::Forbidden(text()),
             QueryError::Stopped(query::Stop::Timeout),
         ] {
-            assert_eq!([1, 64].map(|count| Setback::of(&error, count)), [failed(&error), failed(&error)], "{error:?}");
+            assert_eq!(
+                [1, 64].map(|count| Setback::from_error(&error, count)),
+                [failed(&error), failed(&error)],
+                "{error:?}"
+            );
         }
         let (memory, samples) = (QueryError::TooMuchMemory { limit_bytes: 1 }, QueryError::TooManySamples { limit: 1 });
-        assert_eq!([&memory, &samples].map(|error| Setback::of(error, 64)), [16, 16].map(|n| Some(Setback::Fewer(n))));
-        assert_eq!([&memory, &samples].map(|error| Setback::of(error, 1)), [failed(&memory), None]);
+        assert_eq!(
+            [&memory, &samples].map(|error| Setback::from_error(error, 64)),
+            [16, 16].map(|n| Some(Setback::Fewer(n)))
+        );
+        assert_eq!([&memory, &samples].map(|error| Setback::from_error(error, 1)), [failed(&memory), None]);
     }
 
     #[test]
