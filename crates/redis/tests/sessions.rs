@@ -628,28 +628,6 @@ fn settings_outlive_the_retention_of_their_database() {
 }
 
 #[test]
-fn samples_beyond_the_retention_of_their_key_are_deleted() {
-    const HOUR_MS: i64 = 3_600_000;
-    let mut world = World::new();
-    let (day, hours) = (24 * HOUR_MS, |hours: i64| hours * HOUR_MS);
-    for time_ms in [hours(1), day - 1, day, day + hours(3)] {
-        world.ask(&format!("TS.ADD short {time_ms} 1 RETENTION {}\nTS.ADD whole {time_ms} 1", hours(3)));
-    }
-    let count = |world: &World, key: &str| {
-        let found = world.promql("redis", &format!("count_over_time(ts{{key=\"{key}\"}}[30h])"), day + hours(3));
-        found.join("")
-    };
-    assert!(count(&world, "short").contains("4.0"), "they are not deleted at once");
-    world.simulation.advance_ns(hours(2) * 1_000_000);
-    assert_eq!(world.ask("DBSIZE"), "2");
-    assert!(count(&world, "short").contains("2.0"), "{}", count(&world, "short"));
-    assert!(count(&world, "whole").contains("4.0"));
-    check(&mut world, &format!("> TS.RANGE short - +\n [[{day} 1] [{} 1]]", day + hours(3)));
-    world.crash();
-    assert!(count(&world, "short").contains("2.0"));
-}
-
-#[test]
 fn other_languages_see_keys_as_series() {
     let mut world = World::new();
     let (_, _) = world.run(&bytes_of("TS.ADD temp:1 60000 1.5 LABELS room 1\nTS.ADD temp:2 60000 2.5 LABELS room 2"));

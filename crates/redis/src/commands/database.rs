@@ -10,7 +10,6 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::CommandError;
 use super::behind::Behind;
-use super::trim::Trims;
 use crate::aggregate::Sample;
 use crate::series::KEY_LABEL;
 use crate::series::catalog::{Catalog, Key, KeySlot, Last};
@@ -51,8 +50,6 @@ pub(crate) struct State {
     pub(crate) behind: Behind,
     /// Keys whose time has come, and that the database has rows of still: clients see nothing of them.
     going: BTreeSet<Arc<str>>,
-    /// Samples older than their keys' retention that are to be deleted.
-    pub(super) trims: Trims,
     /// The first time at which a key goes, milliseconds; the largest if none does.
     next_expiry_ms: i64,
     /// When documents are looked at again that the database's retention would take, milliseconds.
@@ -80,7 +77,6 @@ impl Database {
             unsaved: BTreeSet::new(),
             behind: Behind::default(),
             going: BTreeSet::new(),
-            trims: Trims::default(),
             next_expiry_ms: i64::MAX,
             next_renewal_ms: i64::MIN,
             last_sequence: 0,
@@ -103,7 +99,6 @@ impl Database {
             state.expire(rows, now_ms)?;
         }
         state.delete_going(rows);
-        state.trim(rows, now_ms);
         if state.next_renewal_ms <= now_ms {
             state.renew(rows, now_ms)?;
         }
@@ -129,7 +124,6 @@ impl State {
         self.catalog = Catalog::default();
         self.unsaved.clear();
         self.going.clear();
-        self.trims = Trims::default();
         self.behind = Behind::default();
         self.memory.give_back(self.reserved_bytes);
         (self.reserved_bytes, self.next_expiry_ms, self.is_read) = (0, i64::MAX, false);

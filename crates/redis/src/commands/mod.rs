@@ -1,7 +1,7 @@
 //! What clients may ask for. The table of commands is in [`table`]; each is a function that reads its arguments, does the work and writes
 //! the reply. Samples that a pipeline adds are checked one by one and appended together; a reply goes out when they are on disk.
 //!
-//! * [`database`]: the keys of a database in memory · [`writer`]: writing samples · [`reader`]: reading them · [`trim`]: samples beyond retention · [`behind`]: buckets of rules
+//! * [`database`]: the keys of a database in memory · [`writer`]: writing samples · [`reader`]: reading them · [`behind`]: buckets of rules
 //!   that are computed later
 //! * `connection`, `keys`: Redis's own commands · `samples`, `ranges`, `pivot`, `rules`, `information`: those of `RedisTimeSeries`
 
@@ -21,7 +21,6 @@ mod rules;
 mod samples;
 mod session;
 mod table;
-mod trim;
 mod writer;
 
 use std::collections::HashMap;

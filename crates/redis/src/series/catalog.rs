@@ -39,8 +39,6 @@ pub struct Key {
     pub is_divided: bool,
     /// When its document was written, nanoseconds since the Unix epoch; `None` if it has none.
     pub saved_ns: Option<i64>,
-    /// Its samples before this time were deleted, milliseconds since the Unix epoch.
-    pub trimmed_before_ms: i64,
 }
 
 /// Where a key is, as long as it is not removed: what a run of samples finds once and uses many times.

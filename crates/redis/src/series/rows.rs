@@ -158,13 +158,6 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Deletes the samples of keys before a time.
-    pub(crate) fn delete_before(&self, keys: &[&str], before_ms: i64) -> Result<(), StoreError> {
-        let samples: Vec<Vec<Matcher>> = keys.iter().map(|key| matchers(TABLE, Some(key))).collect();
-        let range = TimeRange::new(i64::MIN, before_ms.saturating_mul(NS_PER_MS).saturating_sub(1));
-        self.db.delete(self.database, &samples, &range).map(drop)
-    }
-
     /// Deletes keys with all that they have.
     pub(crate) fn delete_keys(&self, keys: &[&str]) -> Result<(), StoreError> {
         let samples: Vec<Vec<Matcher>> = keys.iter().map(|key| matchers(TABLE, Some(key))).collect();
