@@ -113,7 +113,7 @@ class Client:
         self.sent_bytes = self.credit_bytes = self.message_bytes_max = 0
         self.exceptions = []
         self.control = self.data = None
-        # Since when connections end before anything is acknowledged, and the pause before the next one.
+        # How long connections were waited for that ended before anything was acknowledged, and the pause before the next one.
         self.setback = None
         self._reconnect()
 
@@ -163,9 +163,9 @@ class Client:
 
     def _until(self, is_done):
         while True:
+            if self.data is None:
+                self._reconnect()
             try:
-                if self.data is None:
-                    self._reconnect()
                 self._send_all()
                 if is_done():
                     return
@@ -177,14 +177,14 @@ class Client:
     def _wait_out(self):
         """A server may take connections and no batches: each time it is waited for longer, but for the first; raises the last error after `patience`."""
         if self.setback is None:
-            self.setback = time.monotonic(), 0.01
+            self.setback = 0.0, 0.01
             return
-        begun, pause = self.setback
-        if time.monotonic() - begun + pause > self.patience:
+        waited, pause = self.setback
+        if waited + pause > self.patience:
             self.setback = None
             raise
         time.sleep(pause)
-        self.setback = begun, min(2 * pause, 1.0)
+        self.setback = waited + pause, min(2 * pause, 1.0)
 
     def _send_all(self):
         while self.unsent:

@@ -33,10 +33,10 @@ pub struct Client {
     setback: Option<Setback>,
 }
 
-/// Since when connections end before anything is acknowledged, and how long the next one is waited for.
+/// How long connections were waited for that ended before anything was acknowledged, and how long the next one is.
 #[derive(Clone, Copy)]
 struct Setback {
-    since: Instant,
+    waited: Duration,
     pause: Duration,
 }
 
@@ -208,7 +208,12 @@ impl Client {
         let done = match error {
             ClientError::Unavailable(message) => {
                 self.wait_out(message).await?;
-                self.reconnect().await
+                let done = self.reconnect().await;
+                if done.is_err() {
+                    // That was waited for long enough: a later call begins anew.
+                    self.setback = None;
+                }
+                done
             }
             other => Err(other),
         };
@@ -221,17 +226,17 @@ impl Client {
     /// Waits longer each time that a connection ends before anything was acknowledged: a server may take connections and no batches. The first time it
     /// does not wait.
     async fn wait_out(&mut self, message: String) -> Result<(), ClientError> {
-        let Some(Setback { since, pause }) = self.setback else {
-            self.setback = Some(Setback { since: Instant::now(), pause: PAUSE_MIN });
+        let Some(Setback { waited, pause }) = self.setback else {
+            self.setback = Some(Setback { waited: Duration::ZERO, pause: PAUSE_MIN });
             return Ok(());
         };
-        if since.elapsed() + pause > Duration::from_millis(self.options.reconnect_timeout_ms) {
+        if waited + pause > Duration::from_millis(self.options.reconnect_timeout_ms) {
             // A later call begins anew.
             self.setback = None;
             return Err(ClientError::Unavailable(message));
         }
         tokio::time::sleep(pause).await;
-        self.setback = Some(Setback { since, pause: (pause * 2).min(PAUSE_MAX) });
+        self.setback = Some(Setback { waited: waited + pause, pause: (pause * 2).min(PAUSE_MAX) });
         Ok(())
     }
 

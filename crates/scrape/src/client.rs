@@ -47,7 +47,7 @@ impl Client {
             connected: Mutex::default(),
             token: Mutex::default(),
             signer: match &config.credentials {
-                Credentials::Sigv4(signing) => Some(Signer::new(network, signing)),
+                Credentials::Sigv4(signing) => Some(Signer::new(network, signing, &config.proxy)),
                 _ => None,
             },
         }
@@ -185,7 +185,7 @@ fn token_request(config: &Oauth2Config, secret: &str) -> HttpRequest {
         .with_header("Content-Type", "application/x-www-form-urlencoded")
 }
 
-fn proxy_options(proxy: &ProxyConfig) -> ClientOptions {
+pub(crate) fn proxy_options(proxy: &ProxyConfig) -> ClientOptions {
     ClientOptions {
         proxy_url: proxy.url.clone(),
         no_proxy: proxy.except.clone(),

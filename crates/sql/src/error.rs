@@ -56,7 +56,9 @@ impl SqlError {
             | Self::Invalid(_)
             | Self::Unsupported(_)
             | Self::Refused(..) => true,
-            Self::Query(error) => matches!(error, QueryError::Invalid(_) | QueryError::Forbidden(_)),
+            Self::Query(error) => {
+                matches!(error, QueryError::Invalid(_) | QueryError::Forbidden(_) | QueryError::Execution(_))
+            }
         }
     }
 }

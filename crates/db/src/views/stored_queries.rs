@@ -11,8 +11,8 @@ use super::{BETWEEN, QUERY_KIND, State, UnreadableView, VIEWS_MAX, Views, docume
 /// Bytes that the documents of the views of a database have together, with their names.
 const DATABASE_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that those of all databases have together: half of what there is for all documents, of which accounts need some.
-const ALL_BYTES_MAX: usize = 4 << 20;
+/// Bytes that those of all databases have together: of 8 MiB for all documents, of which rules may have as much, and accounts need some.
+const ALL_BYTES_MAX: usize = 3 << 20;
 
 /// Adds the views that the documents of a folder say.
 pub(super) fn open(store: &Store, state: &mut State) {

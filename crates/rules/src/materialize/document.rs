@@ -19,8 +19,8 @@ pub(super) const KIND: &str = "materialized-rules";
 const VERSION: i64 = 2;
 const VERSION_OF_ALL: i64 = 1;
 
-/// Bytes that the documents of a database's rules may have, their names included: half of what all documents may have.
-pub(super) const BYTES_MAX: usize = 4 << 20;
+/// Bytes that the documents of a database's rules may have, their names included: so that accounts and others have room beside these and views.
+pub(super) const BYTES_MAX: usize = 3 << 20;
 
 /// Bytes that a rule's document may have with one range. With as many ranges as there may be it fits a document still.
 pub(super) const RULE_BYTES_MAX: usize = 32 << 10;

@@ -92,7 +92,10 @@ impl Setback {
     /// What an error of computing so many moments holds up; nothing if it would be the same again, which is then a moment's result.
     fn from_error(error: &QueryError, count: i64) -> Option<Self> {
         match error {
-            QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. } if count > 1 => {
+            // What cannot be read for one moment does not hold up the others.
+            QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. } | QueryError::Storage(_)
+                if count > 1 =>
+            {
                 Some(Self::Fewer(count / 4))
             }
             QueryError::Execution(_) | QueryError::Invalid(_) | QueryError::TooManySamples { .. } => None,
@@ -442,18 +445,18 @@ mod tests {
         for error in [QueryError::Execution(text()), QueryError::Invalid(text())] {
             assert_eq!([1, 64].map(|count| Setback::from_error(&error, count)), [None, None], "{error:?}");
         }
-        for error in [
-            QueryError::Storage(text()),
-            QueryError::OverQuota(text()),
-            QueryError::Forbidden(text()),
-            QueryError::Stopped(query::Stop::Timeout),
-        ] {
+        for error in
+            [QueryError::OverQuota(text()), QueryError::Forbidden(text()), QueryError::Stopped(query::Stop::Timeout)]
+        {
             assert_eq!(
                 [1, 64].map(|count| Setback::from_error(&error, count)),
                 [failed(&error), failed(&error)],
                 "{error:?}"
             );
         }
+        let storage = QueryError::Storage(text());
+        let halted = [Setback::Fewer(16), Setback::Failed(storage.to_string())].map(Some);
+        assert_eq!([64, 1].map(|count| Setback::from_error(&storage, count)), halted);
         let (memory, samples) = (QueryError::TooMuchMemory { limit_bytes: 1 }, QueryError::TooManySamples { limit: 1 });
         assert_eq!(
             [&memory, &samples].map(|error| Setback::from_error(error, 64)),

@@ -6,10 +6,12 @@ mod credentials;
 mod signature;
 pub mod xml;
 
-use parking_lot::Mutex;
 use platform::network::{ClientOptions, HttpRequest, NetworkPlatform};
 
-use crate::config::{AwsIdentity, Sigv4Config};
+use tokio::sync::Mutex;
+
+use crate::client::proxy_options;
+use crate::config::{AwsIdentity, ProxyConfig, Sigv4Config};
 use credentials::Surroundings;
 use signature::{Keys, Signing};
 
@@ -26,6 +28,9 @@ const SESSION_NAME: &str = "thalweg";
 pub(crate) struct Signer {
     network: NetworkPlatform,
     config: Sigv4Config,
+    /// How the role is asked for: as requests are.
+    proxy: ProxyConfig,
+    /// Held while the keys are fetched, so that requests that come together fetch them once.
     role: Mutex<Option<RoleKeys>>,
 }
 
@@ -39,8 +44,9 @@ struct RoleKeys {
 }
 
 impl Signer {
-    pub(crate) fn new(network: &NetworkPlatform, config: &Sigv4Config) -> Self {
-        Self { network: network.clone(), config: config.clone(), role: Mutex::default() }
+    pub(crate) fn new(network: &NetworkPlatform, config: &Sigv4Config, proxy: &ProxyConfig) -> Self {
+        let (network, config, proxy) = (network.clone(), config.clone(), proxy.clone());
+        Self { network, config, proxy, role: Mutex::default() }
     }
 
     /// The request with its signature. Keys are looked up for each request, so that new ones need no reload.
@@ -56,15 +62,16 @@ impl Signer {
 
     /// The keys of the role: those of its session, as long as that lasts.
     async fn role_keys(&self, region: &str, own: Keys) -> Result<Keys, String> {
+        let mut role = self.role.lock().await;
         let now_ns = self.network.platform.clock.now_ns();
-        let known = self.role.lock().clone();
-        if let Some(known) = known.filter(|known| known.ends_ns > now_ns && known.access_key == own.access_key) {
-            return Ok(known.keys);
+        let is_good = |known: &&RoleKeys| known.ends_ns > now_ns && known.access_key == own.access_key;
+        if let Some(known) = role.as_ref().filter(is_good) {
+            return Ok(known.keys.clone());
         }
         let taken_on = self.assume_role(region, &own).await;
         let (keys, ends_ns) = taken_on.map_err(|reason| format!("role {}: {reason}", self.config.identity.role_arn))?;
         let ends_ns = ends_ns.saturating_sub(KEYS_MARGIN_NS);
-        *self.role.lock() = Some(RoleKeys { keys: keys.clone(), ends_ns, access_key: own.access_key });
+        *role = Some(RoleKeys { keys: keys.clone(), ends_ns, access_key: own.access_key });
         Ok(keys)
     }
 
@@ -72,7 +79,7 @@ impl Signer {
         let request = role_request(&self.config.identity, region);
         let now_ns = self.network.platform.clock.now_ns();
         let request = Signing { keys: own, region, service: "sts", now_ns }.sign(request)?;
-        let options = ClientOptions { follow_redirects: true, enable_http2: true, ..ClientOptions::default() };
+        let options = ClientOptions { follow_redirects: true, enable_http2: true, ..proxy_options(&self.proxy) };
         let client = self.network.network.client(&options)?;
         let mut response = client.send(request).await.map_err(|error| error.to_string())?;
         let body = response.read_body(ANSWER_BYTES_MAX).await.map_err(|error| error.to_string())?;
@@ -85,6 +92,11 @@ impl Signer {
         }
         keys_of(&xml::parse(text)?)
     }
+}
+
+/// The domain of a region's services.
+pub(crate) fn domain(region: &str) -> &'static str {
+    if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
 /// The region that a configuration names, or that of the surroundings.
@@ -110,7 +122,7 @@ fn role_request(identity: &AwsIdentity, region: &str) -> HttpRequest {
         form.append_pair(&format!("Tags.member.{number}.Key"), key);
         form.append_pair(&format!("Tags.member.{number}.Value"), value);
     }
-    let url = format!("https://{prefix}.{region}.amazonaws.com/");
+    let url = format!("https://{prefix}.{region}.{}/", domain(region));
     HttpRequest { method: "POST", url, headers: Vec::new(), body: form.finish().into_bytes() }
         .with_header("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
 }

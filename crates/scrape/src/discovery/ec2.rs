@@ -27,7 +27,7 @@ pub(super) async fn run(config: &Ec2Discovery, network: &NetworkPlatform, sink: 
 /// Where machines of a region are asked for.
 fn address(config: &Ec2Discovery, region: &str) -> String {
     match config.endpoint.as_str() {
-        "" => format!("https://ec2.{region}.amazonaws.com/"),
+        "" => format!("https://ec2.{region}.{}/", aws::domain(region)),
         endpoint if endpoint.contains("://") => format!("{}/", endpoint.trim_end_matches('/')),
         endpoint => format!("https://{endpoint}/"),
     }

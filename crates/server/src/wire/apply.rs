@@ -10,7 +10,7 @@ use wire::WireError;
 use wire::data::Batch;
 use wire::rows::{Block, Rows, Run};
 
-use super::written::check_owing;
+use super::written::check_owing_of;
 use crate::state::State;
 
 /// Layouts that a connection remembers.
@@ -57,7 +57,10 @@ pub(super) struct Applier<'a> {
     histograms_bytes: usize,
     /// Samples by database of the last batch.
     written: BTreeMap<String, u64>,
-    checks_limits: bool,
+    /// Databases for whose limits the batch at hand has waited.
+    waited_for: Vec<String>,
+    /// True if the last batch was refused because its databases owe something.
+    is_owing: bool,
 }
 
 impl<'a> Applier<'a> {
@@ -76,18 +79,21 @@ impl<'a> Applier<'a> {
             cells,
             histograms_bytes,
             written,
-            checks_limits: false,
+            waited_for: Vec::new(),
+            is_owing: false,
         }
     }
 
-    /// Samples by database that were read of the last batch, also of one that was refused.
-    pub(super) fn take_written(&mut self) -> BTreeMap<String, u64> {
-        std::mem::take(&mut self.written)
+    /// Samples by database that were read of the last batch, also of one that was refused; `None` of one that limits refused: it will be sent again,
+    /// and what was not written adds nothing to what is owed.
+    pub(super) fn take_written(&mut self) -> Option<BTreeMap<String, u64>> {
+        let written = std::mem::take(&mut self.written);
+        (!std::mem::take(&mut self.is_owing)).then_some(written)
     }
 
-    /// Whether batches of databases that owe something are refused.
-    pub(super) const fn checks_limits(&mut self, checks_limits: bool) {
-        self.checks_limits = checks_limits;
+    /// Names the databases for whose limits the next batch has waited: of others it is refused if they owe something.
+    pub(super) fn has_waited_for(&mut self, databases: Vec<String>) {
+        self.waited_for = databases;
     }
 
     fn check_ahead(&self, timestamps_ns: &[i64]) -> Result<(), ApplyError> {
@@ -115,11 +121,9 @@ impl<'a> Applier<'a> {
         // What was read of a batch that is refused took time, too.
         self.written = appender.cells_by_database();
         pushed?;
-        if self.checks_limits
-            && let Err(error) = check_owing(self.state, scope, self.written.keys())
-        {
-            // It will be sent again: what was not written adds nothing to what is owed.
-            self.written.clear();
+        let others = self.written.keys().filter(|database| !self.waited_for.contains(database));
+        if let Err(error) = check_owing_of(self.state, scope, others) {
+            self.is_owing = true;
             return Err(ApplyError::Unavailable(error.message));
         }
         let sent = (self.producer != 0).then_some(Sent { producer: self.producer, sequence: batch.sequence });

@@ -137,10 +137,12 @@ impl Work {
                     return None;
                 }
             };
-            // The reader waits for limits of databases that it knows. Those of a first message are known here.
-            applier.checks_limits(self.written.databases().is_empty());
+            // The reader waits for limits of databases that it knows. Further ones are known here.
+            applier.has_waited_for(self.written.databases());
             let outcome = apply((&mut applier, &scope), &buffer, &mut self.last_sequence, discards);
-            self.written.count(&planes.state, &scope, (applier.take_written(), buffer.bytes().len()));
+            if let Some(samples) = applier.take_written() {
+                self.written.count(&planes.state, &scope, (samples, buffer.bytes().len()));
+            }
             let (reason, message) = match outcome {
                 Ok((record, notice)) => {
                     self.tell(planes, record, notice);

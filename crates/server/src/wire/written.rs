@@ -8,12 +8,16 @@ use access::rate::Counted;
 use access::scope::Scope;
 
 use crate::error::ApiError;
+use crate::scheduler::tenants::Tenant;
 use crate::state::State;
 
 /// A message counts as one request, by its bytes and by its samples.
 const COUNTED: [Counted; 3] = [Counted::Requests, Counted::Bytes, Counted::Samples];
 
-/// The databases that a connection's last message wrote: its next one waits for their limits. Empty before the first message.
+/// Databases that a connection waits for; of further ones the limits are looked at once a message is read.
+const DATABASES_MAX: usize = 64;
+
+/// The databases that a connection's messages wrote: its next one waits for their limits.
 #[derive(Debug, Default)]
 pub(super) struct Written(Mutex<Vec<String>>);
 
@@ -39,19 +43,31 @@ impl Written {
             COUNTED.into_iter().zip([1, share]).for_each(|count| state.owe(scope, &tenant, count));
             return;
         }
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = samples.into_keys().collect();
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for database in samples.into_keys().filter(|database| !known.contains(database)).collect::<Vec<_>>() {
+            if known.len() >= DATABASES_MAX {
+                known.remove(0);
+            }
+            known.push(database);
+        }
     }
 }
 
 /// Whether an account, or one of some databases, owes something; then when it may be tried again.
-pub(super) fn check_owing<'d>(
+pub(super) fn check_owing(state: &State, scope: &Scope, databases: &[String]) -> Result<(), ApiError> {
+    check_tenant(state, scope, &state.own_tenant())?;
+    check_owing_of(state, scope, databases)
+}
+
+/// As [`check_owing`], of some databases alone.
+pub(super) fn check_owing_of<'d>(
     state: &State,
     scope: &Scope,
     databases: impl IntoIterator<Item = &'d String>,
 ) -> Result<(), ApiError> {
-    let owes_nothing = |tenant: &crate::scheduler::tenants::Tenant| {
-        COUNTED.into_iter().try_for_each(|counted| state.take(scope, tenant, (counted, 0)))
-    };
-    owes_nothing(&state.own_tenant())?;
-    databases.into_iter().try_for_each(|database| owes_nothing(&state.tenant(database, scope)))
+    databases.into_iter().try_for_each(|database| check_tenant(state, scope, &state.tenant(database, scope)))
+}
+
+fn check_tenant(state: &State, scope: &Scope, tenant: &Tenant) -> Result<(), ApiError> {
+    COUNTED.into_iter().try_for_each(|counted| state.take(scope, tenant, (counted, 0)))
 }
