@@ -212,7 +212,8 @@ fn settle(oracle: &mut Oracle, store: &Store, epoch: i64, cells: &[(&str, i64)])
     }
     let mut whole = oracle.clone();
     whole.write(epoch, cells);
-    let all = [oracle.clone(), with_names, whole];
+    // All of it first: where nothing was written before, a reader of the oracle cannot tell its names without values from those with some.
+    let all = [whole, with_names, oracle.clone()];
     let found = all.iter().find(|candidate| candidate.difference(store).is_none());
     *oracle = found.unwrap_or_else(|| panic!("{:?}", oracle.difference(store))).clone();
 }
