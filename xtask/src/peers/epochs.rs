@@ -13,7 +13,7 @@ use super::process::Processes;
 use super::server::{Peer, Server, free_address};
 use super::{cache_folder, install, machine, number, pairs, program};
 
-/// What is measured where no option says otherwise, in this order.
+/// The peers that are measured unless an option names some, in this order.
 const PEERS: [&str; 5] = ["thalweg", "rrdtool", "sqlite", "duckdb", "redis"];
 
 const HELP: &str =
