@@ -3,21 +3,17 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
+use platform::Files;
 use platform::network::{ClientOptions, HttpClient, HttpError, HttpRequest, HttpResponse, NetworkPlatform, TlsOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::aws::Signer;
-use crate::config::{Credentials, HttpConfig, Oauth2Config, ProxyConfig, Source, TlsConfig};
+use crate::config::{Credentials, HttpConfig, ProxyConfig, Source, TlsConfig};
+use crate::tokens::TokenSource;
 
 /// What requests are sent by.
 pub const USER_AGENT: &str = concat!("Thalweg/", env!("CARGO_PKG_VERSION"));
-
-/// Bytes of a response with a token.
-const TOKEN_BYTES_MAX: usize = 1 << 20;
-
-/// A token is fetched anew so long before it ends.
-const TOKEN_MARGIN_NS: i64 = 10_000_000_000;
 
 /// A client for one `http_config`.
 pub struct Client {
@@ -25,16 +21,10 @@ pub struct Client {
     config: HttpConfig,
     unix_socket: Option<PathBuf>,
     connected: Mutex<Option<(ClientOptions, Arc<dyn HttpClient>)>>,
-    token: Mutex<Option<Token>>,
+    /// Fetches tokens, if requests sign in with such.
+    tokens: Option<TokenSource>,
     /// Signs requests, if they are to be signed.
     signer: Option<Signer>,
-}
-
-#[derive(Clone)]
-struct Token {
-    text: String,
-    ends_ns: i64,
-    secret: String,
 }
 
 impl Client {
@@ -45,7 +35,7 @@ impl Client {
             config: config.clone(),
             unix_socket: None,
             connected: Mutex::default(),
-            token: Mutex::default(),
+            tokens: TokenSource::new(network, config),
             signer: match &config.credentials {
                 Credentials::Sigv4(signing) => Some(Signer::new(network, signing, &config.proxy)),
                 _ => None,
@@ -87,7 +77,7 @@ impl Client {
     fn connect(&self) -> Result<Arc<dyn HttpClient>, String> {
         let HttpConfig { tls, follow_redirects, enable_http2, keep_alive, proxy, .. } = &self.config;
         let options = ClientOptions {
-            tls: self.tls(tls)?,
+            tls: tls_options(&*self.network.platform.files, tls)?,
             follow_redirects: *follow_redirects,
             enable_http2: *enable_http2,
             keep_alive: *keep_alive,
@@ -105,20 +95,6 @@ impl Client {
         Ok(client)
     }
 
-    fn tls(&self, config: &TlsConfig) -> Result<TlsOptions, String> {
-        let read = |source: &Option<Source>| source.as_ref().map(|source| self.read(source)).transpose();
-        let (certificate, key) = (read(&config.cert)?, read(&config.key)?);
-        let identity = certificate.zip(key).map(|(certificate, key)| format!("{certificate}\n{key}\n").into_bytes());
-        Ok(TlsOptions {
-            ca: read(&config.ca)?.map(String::into_bytes),
-            identity,
-            server_name: config.server_name.clone(),
-            insecure_skip_verify: config.insecure_skip_verify,
-            version_min: config.version_min,
-            version_max: config.version_max,
-        })
-    }
-
     async fn authorization(&self) -> Result<Option<String>, String> {
         match &self.config.credentials {
             Credentials::Basic { username, password } => {
@@ -130,59 +106,33 @@ impl Client {
             Credentials::Authorization { kind, credentials: Some(credentials) } => {
                 Ok(Some(format!("{kind} {}", self.read(credentials)?)))
             }
-            Credentials::None | Credentials::Authorization { .. } | Credentials::Sigv4(_) => Ok(None),
             Credentials::NotBuiltIn(reason) => Err(reason.clone()),
-            Credentials::Oauth2(config) => Ok(Some(format!("Bearer {}", self.oauth2_token(config).await?))),
+            Credentials::None
+            | Credentials::Authorization { .. }
+            | Credentials::Sigv4(_)
+            | Credentials::Oauth2(_)
+            | Credentials::Azure(_)
+            | Credentials::Google(_) => match &self.tokens {
+                Some(tokens) => Ok(Some(format!("Bearer {}", tokens.token().await?))),
+                None => Ok(None),
+            },
         }
-    }
-
-    async fn oauth2_token(&self, config: &Oauth2Config) -> Result<String, String> {
-        let secret = config.client_secret.as_ref().map_or(Ok(String::new()), |source| self.read(source))?;
-        let now_ns = self.network.platform.clock.now_ns();
-        let cached = self.token.lock().clone();
-        if let Some(token) = cached.filter(|token| token.ends_ns > now_ns && token.secret == secret) {
-            return Ok(token.text);
-        }
-        let request = token_request(config, &secret);
-        let options = ClientOptions {
-            tls: self.tls(&config.tls)?,
-            follow_redirects: true,
-            enable_http2: true,
-            ..proxy_options(&config.proxy)
-        };
-        let client = self.network.network.client(&options)?;
-        let failed = |reason: String| format!("oauth2: {reason}");
-        let mut response = client.send(request).await.map_err(|error| failed(error.to_string()))?;
-        let body = response.read_body(TOKEN_BYTES_MAX).await.map_err(|error| failed(error.to_string()))?;
-        if response.status != 200 {
-            return Err(failed(format!("the token's server answered with status {}", response.status)));
-        }
-        let json: serde_json::Value = serde_json::from_slice(&body).map_err(|error| failed(error.to_string()))?;
-        let text = json["access_token"].as_str().ok_or_else(|| failed("the answer has no access_token".to_owned()))?;
-        let lifetime_ns = json["expires_in"].as_i64().map_or(i64::MAX, |seconds| seconds.saturating_mul(1_000_000_000));
-        let ends_ns = now_ns.saturating_add(lifetime_ns).saturating_sub(TOKEN_MARGIN_NS);
-        *self.token.lock() = Some(Token { text: text.to_owned(), ends_ns, secret });
-        Ok(text.to_owned())
     }
 }
 
-fn token_request(config: &Oauth2Config, secret: &str) -> HttpRequest {
-    let mut form = form_urlencoded::Serializer::new(String::new());
-    form.append_pair("grant_type", "client_credentials");
-    if !config.scopes.is_empty() {
-        form.append_pair("scope", &config.scopes.join(" "));
-    }
-    for (name, value) in &config.endpoint_params {
-        form.append_pair(name, value);
-    }
-    let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-    let pair = format!("{}:{}", encode(&config.client_id), encode(secret));
-    let body = form.finish().into_bytes();
-    let request = HttpRequest { method: "POST", url: config.token_url.clone(), headers: Vec::new(), body };
-    request
-        .with_header("User-Agent", USER_AGENT)
-        .with_header("Authorization", format!("Basic {}", STANDARD.encode(pair)))
-        .with_header("Content-Type", "application/x-www-form-urlencoded")
+/// Options of TLS, with certificates as they are in their files now.
+pub(crate) fn tls_options(files: &dyn Files, config: &TlsConfig) -> Result<TlsOptions, String> {
+    let read = |source: &Option<Source>| source.as_ref().map(|source| source.read(files)).transpose();
+    let (certificate, key) = (read(&config.cert)?, read(&config.key)?);
+    let identity = certificate.zip(key).map(|(certificate, key)| format!("{certificate}\n{key}\n").into_bytes());
+    Ok(TlsOptions {
+        ca: read(&config.ca)?.map(String::into_bytes),
+        identity,
+        server_name: config.server_name.clone(),
+        insecure_skip_verify: config.insecure_skip_verify,
+        version_min: config.version_min,
+        version_max: config.version_max,
+    })
 }
 
 pub(crate) fn proxy_options(proxy: &ProxyConfig) -> ClientOptions {

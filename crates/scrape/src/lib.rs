@@ -9,6 +9,7 @@
 //! * [`config`]: a `prometheus.yml`, typed · [`relabel`]: labels changed by rules · [`discovery`]: where targets are found
 //! * [`forward`]: samples sent on by `remote_write`
 //! * `scraper`: all jobs · `pool`: the targets of one · [`target`]: one target and its scrapes · `client`: requests with credentials · [`aws`]: requests signed for AWS
+//! * `tokens`: tokens that requests sign in with
 
 pub mod aws;
 mod client;
@@ -19,6 +20,7 @@ mod pool;
 pub mod relabel;
 mod scraper;
 pub mod target;
+mod tokens;
 
 pub use client::{Client, USER_AGENT};
 pub use forward::Forwarder;

@@ -25,7 +25,7 @@ const FIELDS: [&str; 15] = [
      tag_separator allow_stale docker_sd_configs host host_networking_host match_first_network filters name",
     "ec2_sd_configs region endpoint access_key secret_key profile role_arn external_id",
     "sigv4 use_fips_sts_endpoint session_name tags service_name azuread cloud oauth tenant_id scope managed_identity workload_identity \
-     token_file_path sdk google_iam",
+     token_file_path sdk certificate certificate_path certificate_key_path certificate_password send_certificate_chain google_iam",
     "client_certificate_key_file client_certificate_key_id signature_algorithm iss audience claims",
     "kubernetes_sd_configs api_server role kubeconfig_file namespaces own_namespace selectors label field attach_metadata node deployment \
      job cronjob",

@@ -264,3 +264,28 @@ async fn messages_are_exchanged() {
     let answer = network.network.exchange(address, Transport::Tcp, b"abc".to_vec()).await;
     assert_eq!(answer.unwrap(), b"cb");
 }
+
+/// Tokens of OAuth 2.0, by a secret and by a signed statement, are fetched once and sent with each scrape.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_fetched_and_sent() {
+    let json = |text: &str| Response { content_type: "application/json", encoding: "identity", body: text.into() };
+    let (login, fetched) = serve(json(r#"{"access_token": "T0KEN", "expires_in": "3600"}"#)).await;
+    let text = Response { content_type: "text/plain", encoding: "identity", body: b"a 1\n".to_vec() };
+    let (target, scraped) = serve(text).await;
+    let key = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/keys/pkcs8.pem");
+    let jobs = [
+        "",
+        &format!("grant_type: 'urn:ietf:params:oauth:grant-type:jwt-bearer', client_certificate_key_file: '{key}', "),
+    ];
+    let jobs = jobs.iter().enumerate().map(|(number, further)| {
+        format!(
+            "- job_name: j{number}\n  static_configs: [{{targets: ['{target}']}}]\n  oauth2: {{client_id: c, client_secret: s, {further}token_url: 'http://{login}/token'}}\n"
+        )
+    });
+    let setup = Setup::start("tokens", &jobs.collect::<String>());
+    assert_eq!(wait_for(&setup.db, "count(count_over_time(a[1m]) > 1) == 2").await, 2.0);
+    setup.end();
+    assert_eq!(fetched.lock().unwrap().len(), 2);
+    let scraped = scraped.lock().unwrap();
+    assert!(scraped.iter().all(|head| head.contains("authorization: bearer t0ken")), "{scraped:?}");
+}

@@ -1,6 +1,6 @@
 //! How HTTP requests are made: credentials, TLS, proxies. Scraping, discovery, Alertmanagers and forwarding have these fields in common.
 
-use super::cloud::{self, Sigv4Config};
+use super::cloud::{self, AzureConfig, GoogleConfig, Sigv4Config};
 use super::reader::Fields;
 use super::secret::Source;
 
@@ -60,6 +60,10 @@ pub enum Credentials {
     Oauth2(Box<Oauth2Config>),
     /// A signature of AWS.
     Sigv4(Box<Sigv4Config>),
+    /// A token of an identity at Azure.
+    Azure(Box<AzureConfig>),
+    /// A token of an identity at Google Cloud.
+    Google(GoogleConfig),
     /// A way that is not built in, with an error that says so: requests would be refused without it.
     NotBuiltIn(String),
 }
@@ -71,6 +75,8 @@ pub struct Oauth2Config {
     pub client_id: String,
     /// Its secret.
     pub client_secret: Option<Source>,
+    /// The statement that it signs instead of showing a secret.
+    pub assertion: Option<Box<AssertionConfig>>,
     /// What the token is for.
     pub scopes: Vec<String>,
     /// Where tokens are fetched.
@@ -81,6 +87,48 @@ pub struct Oauth2Config {
     pub tls: TlsConfig,
     /// Proxies to it.
     pub proxy: ProxyConfig,
+}
+
+/// The statement that a client of OAuth 2.0 signs itself (RFC 7523).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssertionConfig {
+    /// The key, as PEM.
+    pub key: Option<Source>,
+    /// The key's name in the statement's header; empty: none.
+    pub key_id: String,
+    /// How it is signed.
+    pub algorithm: AssertionAlgorithm,
+    /// Who states; empty: the client.
+    pub issuer: String,
+    /// For whom; empty: the address of tokens.
+    pub audience: String,
+    /// Further claims.
+    pub claims: serde_json::Map<String, serde_json::Value>,
+}
+
+/// How a statement is signed (RFC 7518, section 3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AssertionAlgorithm {
+    /// RSA, PKCS #1, SHA-256.
+    Rs256,
+    /// RSA, PKCS #1, SHA-384.
+    Rs384,
+    /// RSA, PKCS #1, SHA-512.
+    Rs512,
+    /// RSA, PSS, SHA-256.
+    Ps256,
+}
+
+impl AssertionAlgorithm {
+    /// Its name in headers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rs256 => "RS256",
+            Self::Rs384 => "RS384",
+            Self::Rs512 => "RS512",
+            Self::Ps256 => "PS256",
+        }
+    }
 }
 
 /// TLS.
@@ -157,10 +205,13 @@ impl HttpConfig {
     pub fn sources(&self) -> Vec<&Source> {
         let mut sources: Vec<&Source> = self.tls.sources().collect();
         match &self.credentials {
-            Credentials::None | Credentials::NotBuiltIn(_) => {}
+            Credentials::None | Credentials::NotBuiltIn(_) | Credentials::Azure(_) | Credentials::Google(_) => {}
             Credentials::Basic { username, password } => sources.extend(username.iter().chain(password)),
             Credentials::Authorization { credentials, .. } => sources.extend(credentials),
-            Credentials::Oauth2(oauth2) => sources.extend(oauth2.client_secret.iter().chain(oauth2.tls.sources())),
+            Credentials::Oauth2(oauth2) => {
+                let key = oauth2.assertion.iter().filter_map(|assertion| assertion.key.as_ref());
+                sources.extend(oauth2.client_secret.iter().chain(key).chain(oauth2.tls.sources()));
+            }
             Credentials::Sigv4(signing) => sources.extend(&signing.identity.secret_key),
         }
         sources.extend(self.headers.iter().flat_map(|header| &header.values));
@@ -228,8 +279,8 @@ fn read_credentials(fields: &Fields<'_>, further: Vec<Credentials>) -> Credentia
     ways.into_iter().next().unwrap_or(Credentials::None)
 }
 
-/// The grant by which a client signs its own assertion (RFC 7523).
-const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+/// The grant by which a client shows a statement that it has signed (RFC 7523, section 2.1).
+pub(crate) const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 fn read_oauth2(fields: &Fields<'_>) -> Credentials {
     let grant_type = fields.parsed("grant_type", |text| match text {
@@ -237,26 +288,47 @@ fn read_oauth2(fields: &Fields<'_>) -> Credentials {
         JWT_BEARER => Ok(true),
         _ => Err(format!("grant_type: expected client_credentials or {JWT_BEARER}, found {text:?}")),
     });
-    let client = read_oauth2_client(fields);
-    if grant_type != Some(true) {
-        return Credentials::Oauth2(Box::new(client));
-    }
-    Source::secret(fields, "client_certificate_key", "client_certificate_key_file");
-    for name in ["client_certificate_key_id", "signature_algorithm", "iss", "audience", "claims"] {
-        fields.node(name);
-    }
-    Credentials::NotBuiltIn(format!("oauth2's grant_type {JWT_BEARER} is not built in: client_credentials is"))
-}
-
-fn read_oauth2_client(fields: &Fields<'_>) -> Oauth2Config {
-    Oauth2Config {
+    let client = Oauth2Config {
         client_id: fields.required("client_id"),
         client_secret: Source::secret(fields, "client_secret", "client_secret_file"),
+        assertion: (grant_type == Some(true)).then(|| Box::new(read_assertion(fields))),
         scopes: fields.texts("scopes"),
         token_url: fields.required("token_url"),
         endpoint_params: fields.text_pairs("endpoint_params"),
         tls: fields.map("tls_config", read_tls).unwrap_or_default(),
         proxy: read_proxy(fields),
+    };
+    let is_taken = |name: &str| match name {
+        "scope" => !client.scopes.is_empty(),
+        "assertion" => client.assertion.is_some(),
+        _ => false,
+    };
+    if let Some((name, _)) = client.endpoint_params.iter().find(|(name, _)| is_taken(name)) {
+        let message = format!("endpoint_params: {name} is set by other fields");
+        fields.reading.error(fields.position_of("endpoint_params"), message);
+    }
+    Credentials::Oauth2(Box::new(client))
+}
+
+fn read_assertion(fields: &Fields<'_>) -> AssertionConfig {
+    let algorithm = fields.parsed("signature_algorithm", |text| match text {
+        "" | "RS256" => Ok(AssertionAlgorithm::Rs256),
+        "RS384" => Ok(AssertionAlgorithm::Rs384),
+        "RS512" => Ok(AssertionAlgorithm::Rs512),
+        _ => Err(format!("signature_algorithm: expected RS256, RS384 or RS512, found {text:?}")),
+    });
+    let key = Source::secret(fields, "client_certificate_key", "client_certificate_key_file");
+    if key.is_none() {
+        let message = format!("grant_type {JWT_BEARER} needs client_certificate_key or client_certificate_key_file");
+        fields.reading.error(fields.position_of("grant_type"), message);
+    }
+    AssertionConfig {
+        key,
+        key_id: fields.text_or("client_certificate_key_id", ""),
+        algorithm: algorithm.unwrap_or(AssertionAlgorithm::Rs256),
+        issuer: fields.text_or("iss", ""),
+        audience: fields.text_or("audience", ""),
+        claims: fields.pairs("claims", |node| Some(node.json())).into_iter().collect(),
     }
 }
 

@@ -27,13 +27,16 @@ use std::path::{Path, PathBuf};
 use platform::{Files, read_file};
 
 pub use alerting::{AlertingConfig, AlertmanagerConfig};
-pub use cloud::{AwsIdentity, Sigv4Config};
+pub use cloud::{AwsIdentity, AzureCertificate, AzureConfig, AzureIdentity, GoogleConfig, Sigv4Config};
 pub use discovery::{
     ConsulDiscovery, Discovery, DnsDiscovery, DnsType, DockerDiscovery, Ec2Discovery, FileDiscovery, Filter,
     HttpDiscovery, KubernetesDiscovery, KubernetesRole, KubernetesSelector,
 };
 pub use global::{GlobalConfig, NameEscaping, ScrapeDefaults, ScrapeLimits, ScrapeProtocol};
-pub use http::{Credentials, HeaderConfig, HttpConfig, Oauth2Config, ProxyConfig, TlsConfig};
+pub(crate) use http::JWT_BEARER;
+pub use http::{
+    AssertionAlgorithm, AssertionConfig, Credentials, HeaderConfig, HttpConfig, Oauth2Config, ProxyConfig, TlsConfig,
+};
 pub use job::{AgentConfig, ScrapeConfig};
 pub use relabel::{read_labels, read_rules};
 pub use remote::{OtlpConfig, QueueConfig, RemoteWriteConfig};

@@ -115,6 +115,14 @@ fn wrong_files_are_refused() {
             "at most one of basic_auth",
         ),
         ("scrape_configs:\n- job_name: a\n  sigv4: {region: x}\n", "sigv4"),
+        (
+            "scrape_configs:\n- job_name: a\n  oauth2: {grant_type: 'urn:ietf:params:oauth:grant-type:jwt-bearer', client_id: a, token_url: 'http://x'}\n",
+            "needs client_certificate_key",
+        ),
+        (
+            "scrape_configs:\n- job_name: a\n  oauth2: {client_id: a, token_url: 'http://x', scopes: [s], endpoint_params: {scope: t}}\n",
+            "endpoint_params: scope is set",
+        ),
         ("global:\n  scrape_protocols: [PrometheusText0.0.4, PrometheusText0.0.4]\n", "one is there twice"),
         ("a: b: c\n", "1:"),
     ] {

@@ -80,6 +80,20 @@ impl Node {
         }
     }
 
+    /// Its content as JSON. What stands without quotes may be a number, a truth value or nothing.
+    pub fn json(&self) -> serde_json::Value {
+        match &self.value {
+            _ if self.is_null() => serde_json::Value::Null,
+            Value::Text(text, true) => {
+                let plain = serde_json::from_str(text).ok().filter(|value: &serde_json::Value| !value.is_string());
+                plain.unwrap_or_else(|| text.as_str().into())
+            }
+            Value::Text(text, false) => text.as_str().into(),
+            Value::List(nodes) => nodes.iter().map(Self::json).collect(),
+            Value::Map(pairs) => pairs.iter().map(|(key, node)| (key.name.clone(), node.json())).collect(),
+        }
+    }
+
     /// Its kind, for messages.
     pub fn kind(&self) -> &'static str {
         match &self.value {

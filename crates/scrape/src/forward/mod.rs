@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 use platform::network::NetworkPlatform;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::config::{Config, Credentials, RemoteWriteConfig, Source};
+use crate::config::{AzureIdentity, Config, Credentials, RemoteWriteConfig, Source};
 use crate::relabel::Labels;
 use queue::Queue;
 
@@ -149,11 +149,22 @@ fn name_of(remote: &RemoteWriteConfig) -> String {
         Credentials::Oauth2(client) => Some(client.client_id.clone()),
         // Keys are changed now and then, which makes it no other receiver.
         Credentials::Sigv4(signing) => Some(signing.identity.role_arn.clone()),
+        Credentials::Azure(config) => account_of(&config.identity),
+        Credentials::Google(config) => config.credentials_file.as_ref().map(|path| path.display().to_string()),
         Credentials::None | Credentials::Authorization { .. } | Credentials::NotBuiltIn(_) => None,
     };
     let user = user_of(&remote.url);
     let hash = xxh3_64(format!("{:?}", (&url, user, account, &remote.headers, headers, rules)).as_bytes());
     format!("{url}#{:08x}", hash >> 32)
+}
+
+/// Who signs in at Azure, if the configuration says.
+fn account_of(identity: &AzureIdentity) -> Option<String> {
+    match identity {
+        AzureIdentity::Managed { client_id } | AzureIdentity::Workload { client_id, .. } => Some(client_id.clone()),
+        AzureIdentity::Certificate(certificate) => Some(certificate.client_id.clone()),
+        AzureIdentity::Environment { .. } => None,
+    }
 }
 
 /// A text of a configuration, or where it is: what a file holds may change.
