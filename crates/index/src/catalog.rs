@@ -138,6 +138,11 @@ impl Catalog {
         })
     }
 
+    /// Returns whether a field has labels of its own.
+    pub fn has_labels(&self, measurement: MeasurementId, slot: Slot) -> bool {
+        self.measurements.get(measurement as usize).is_some_and(|known| !self.packed_labels(known, slot).is_empty())
+    }
+
     /// How many fields each measurement has, by its number: their slots are below that.
     pub fn field_counts(&self) -> Vec<u32> {
         self.measurements.iter().map(|measurement| measurement.types.len() as u32).collect()

@@ -3,13 +3,13 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use model::TimeRange;
+use model::{Field, Labels, TimeRange, ValueType};
 use platform::sim::Simulation;
 use platform::{DiskSpace, File, Files, LockError, Mapped, OpenMode, Platform};
 use support::{Row, batch, read_all};
@@ -365,4 +365,46 @@ fn nothing_acknowledged_is_missed() {
         let missed = |number: &i64| !all.contains(number) && !gaps.iter().any(|gap| gap.range.contains(*number));
         assert_eq!((0..next).filter(missed).collect::<Vec<_>>(), Vec::<i64>::new(), "seed {seed}: {gaps:?}");
     }
+}
+
+/// How many samples each row has, by its time and tags, as a cursor reads them.
+fn samples_of_rows(mut cursor: LogCursor) -> (BTreeMap<(i64, Labels), u32>, usize) {
+    let (mut rows, mut read) = (BTreeMap::new(), 0);
+    while let LogRead::Records(batch) = cursor.read().unwrap() {
+        for record in &batch.records {
+            read += record.samples.len();
+            for (number, sample) in record.samples.iter().enumerate() {
+                let samples = record.samples_of_rows.get(number).copied().unwrap_or(1);
+                *rows.entry((sample.timestamp_ns, sample.series.tags.clone())).or_default() += samples;
+            }
+        }
+    }
+    (rows, read)
+}
+
+#[test]
+fn a_cursor_of_rows_reads_each_row_and_tags_that_columns_have() {
+    let simulation = Simulation::new(1);
+    let store = open(&simulation, 1 << 30);
+    (1..100).for_each(|number| write(&store, number));
+    let labels = |name: &str, value: &str| Labels::from_pairs([(name, value)]).unwrap();
+    let column = |name: &str, labels: Labels| (Field { name: name.to_owned(), value_type: ValueType::F64 }, labels);
+    let groups = [labels("host", "x"), labels("host", "y")];
+    let columns = [column("f", Labels::empty()), column("f", labels("core", "1")), column("g", labels("core", "1"))];
+    for columns in [&columns[..1], &columns[..]] {
+        let (tokens, layout) = store.register_groups("default", "wide", &groups, columns).unwrap();
+        let mut appender = store.appender();
+        for (number, token) in (1_000..).zip(tokens) {
+            appender.row(token, &layout, number * columns.len() as i64, &vec![0; columns.len()]).unwrap();
+        }
+        let sequenced = appender.append(None).unwrap();
+        store.commit(&sequenced).unwrap();
+    }
+    let cursor = |database| LogCursor::open_after(&store, database, 0);
+    let (rows, read) = samples_of_rows(cursor(None).of_rows());
+    let (expected, all) = samples_of_rows(cursor(None));
+    assert_eq!(rows, expected);
+    assert_eq!(rows.len(), 99 + 2 + 4);
+    assert_eq!((read, all), (99 + 2 + 2 * 3, 2 * 99 + 2 + 2 * 3));
+    assert!(samples_of_rows(cursor(Some("other")).of_rows()).0.is_empty());
 }

@@ -106,6 +106,13 @@ struct Followed {
 /// A series, and the numbers of the views that read its table with the labels of their rows.
 type SeriesReaders = (Arc<LogSeries>, Vec<(usize, Labels)>);
 
+/// A row of a table in the log.
+struct SourceRow {
+    time_ns: i64,
+    /// How many samples it has.
+    samples: u64,
+}
+
 /// Follows the log for the views of a database.
 pub(super) struct Follower {
     views: Vec<Followed>,
@@ -126,7 +133,8 @@ impl Follower {
 
     /// Takes the rows of a record.
     pub(super) fn record(&mut self, record: &LogRecord) {
-        for sample in &record.samples {
+        for (number, sample) in record.samples.iter().enumerate() {
+            let samples = record.samples_of_rows.get(number).map_or(1, |samples| u64::from(*samples));
             let address = Arc::as_ptr(&sample.series) as usize;
             let views = &self.views;
             let (_, readers) = self.series.entry(address).or_insert_with(|| {
@@ -136,7 +144,8 @@ impl Follower {
             });
             for (number, labels) in readers {
                 if let Some(view) = self.views.get_mut(*number) {
-                    view.take(labels, sample.timestamp_ns, self.count_max);
+                    let row = SourceRow { time_ns: sample.timestamp_ns, samples };
+                    view.take(labels, row, self.count_max);
                 }
             }
         }
@@ -177,12 +186,12 @@ impl Followed {
     }
 
     /// Takes a row's time.
-    fn take(&mut self, labels: &Labels, time_ns: i64, count_max: usize) {
-        let start_ns = self.chain.iter().fold(time_ns, |time_ns, view| view.bins.start_of(time_ns));
+    fn take(&mut self, labels: &Labels, row: SourceRow, count_max: usize) {
+        let start_ns = self.chain.iter().fold(row.time_ns, |time_ns, view| view.bins.start_of(time_ns));
         if start_ns >= self.watermark_ns() {
             self.later_rows = self.later_rows.union(TimeRange::new(start_ns, start_ns));
         } else if start_ns < self.frozen_ns {
-            self.dirty.late_samples_refused += 1;
+            self.dirty.late_samples_refused += row.samples;
         } else if let Some(view) = self.chain.last() {
             self.dirty.add(view, labels, start_ns, count_max);
         }

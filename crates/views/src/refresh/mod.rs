@@ -171,7 +171,7 @@ fn cursor_name(database: &str) -> String {
 impl Pass<'_> {
     fn run(&mut self, name: &str) -> Result<bool, QueryError> {
         if self.database.cursor.is_none() {
-            self.database.cursor = Some(self.db.log_cursor(&cursor_name(name), Some(name))?);
+            self.database.cursor = Some(self.db.log_cursor(&cursor_name(name), Some(name))?.of_rows());
         }
         // The mark first: then every view is listed that was there at the mark.
         let Some(mark) = self.db.mark_views()? else { return Ok(true) };

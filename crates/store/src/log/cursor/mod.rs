@@ -113,6 +113,8 @@ pub struct LogCursor {
     store: Arc<Store>,
     name: Option<String>,
     database: Option<String>,
+    /// True if of each row one sample is read.
+    rows_alone: bool,
     /// The memory of its records.
     memory: Arc<TenantMemory>,
     /// Sequence id of the last record that was read.
@@ -144,11 +146,20 @@ impl LogCursor {
             store: store.clone(),
             name: None,
             database: database.map(ToOwned::to_owned),
+            rows_alone: false,
             memory: store.memory.queries().tenant(),
             sequence,
             offset: Offset::default(),
             has_new_catalog: true,
         }
+    }
+
+    /// Has it read one sample of each row, for readers who want to know which rows changed:
+    /// [`LogRecord::samples_of_rows`] says how many there are.
+    #[must_use]
+    pub const fn of_rows(mut self) -> Self {
+        self.rows_alone = true;
+        self
     }
 
     /// Sequence id of the last record that was read.
@@ -252,7 +263,8 @@ impl LogCursor {
         let decoded = record::decode(raw.kind, payload).map_err(|error| {
             StoreError::corrupt(path, error.offset as u64, format!("record {}: {}", raw.sequence, error.what))
         })?;
-        self.store.log_record(raw.sequence, &decoded, rows::Wanted { database: self.database.as_deref() })
+        let wanted = rows::Wanted { database: self.database.as_deref(), rows_alone: self.rows_alone };
+        self.store.log_record(raw.sequence, &decoded, wanted)
     }
 
     /// Goes on after a segment's records.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use index::{Catalog, DatabaseId, GroupId, Slot};
+use index::{Catalog, DatabaseId, GroupId, MeasurementId, Slot};
 use model::{Exemplar, Labels, METRIC_NAME, NativeHistogram, ValueType};
 use tracing_mutex::parkinglot::Mutex;
 
@@ -70,6 +70,8 @@ pub struct LogRecord {
     pub sequence: u64,
     /// Samples, those of a series in the order in which they were written.
     pub samples: Vec<LogSample>,
+    /// Of a cursor of rows: how many samples each of `samples` stands for, those of its row.
+    pub samples_of_rows: Vec<u32>,
     /// Exemplars by the labels of their series.
     pub exemplars: Vec<(Labels, Exemplar)>,
     /// Since when series count, by their labels, in nanoseconds since the Unix epoch.
@@ -77,7 +79,14 @@ pub struct LogRecord {
 }
 
 /// Labels of series that cursors read.
-pub(crate) struct LogSeriesCache(Mutex<Generations<u64, Option<Arc<LogSeries>>>>);
+pub(crate) struct LogSeriesCache(Mutex<Generations<u64, Option<Cached>>>);
+
+/// A series, and the measurement whose slots its group has.
+#[derive(Clone)]
+struct Cached {
+    series: Arc<LogSeries>,
+    measurement: MeasurementId,
+}
 
 impl LogSeriesCache {
     /// For a store that may take so many bytes.
@@ -100,6 +109,8 @@ impl LogSeriesCache {
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) database: Option<&'a str>,
+    /// One sample of each row: all that readers need who want to know which rows changed.
+    pub(super) rows_alone: bool,
 }
 
 impl Wanted<'_> {
@@ -121,7 +132,11 @@ impl Store {
             Record::Rows(shards, _) => {
                 for rows in shards {
                     for block in &rows.blocks {
-                        self.push_block(rows, block, wanted, &mut out.samples)?;
+                        if wanted.rows_alone {
+                            self.push_rows(rows, block, wanted, &mut out)?;
+                        } else {
+                            self.push_block(rows, block, wanted, &mut out.samples)?;
+                        }
                     }
                 }
             }
@@ -138,36 +153,80 @@ impl Store {
         wanted: Wanted<'_>,
         out: &mut Vec<LogSample>,
     ) -> Result<(), StoreError> {
-        for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
-            for ((slot, value_type), cell) in block.columns.iter().zip(block.row(row)) {
-                let Some(series) = self.log_series(rows.shard, *group, *slot)? else { continue };
-                if !wanted.has(&series.database) {
-                    // All columns of a row are of one database.
-                    break;
-                }
-                if let Some(value) = value_of(*value_type, *cell, &rows.text) {
-                    out.push(LogSample { series, timestamp_ns: *timestamp_ns, value });
-                }
+        (0..block.groups.len()).try_for_each(|row| self.push_row(rows, (block, row), wanted, out))
+    }
+
+    fn push_row(
+        &self,
+        rows: &ShardRows,
+        (block, row): (&RowBlock, usize),
+        wanted: Wanted<'_>,
+        out: &mut Vec<LogSample>,
+    ) -> Result<(), StoreError> {
+        let (Some(group), Some(timestamp_ns)) = (block.groups.get(row), block.timestamps_ns.get(row)) else {
+            return Ok(());
+        };
+        for ((slot, value_type), cell) in block.columns.iter().zip(block.row(row)) {
+            let Some(Cached { series, .. }) = self.log_series(rows.shard, *group, *slot)? else { continue };
+            if !wanted.has(&series.database) {
+                // All columns of a row are of one database.
+                break;
+            }
+            if let Some(value) = value_of(*value_type, *cell, &rows.text) {
+                out.push(LogSample { series, timestamp_ns: *timestamp_ns, value });
             }
         }
         Ok(())
     }
 
+    /// The first sample of each row, and of rows whose columns have labels of their own all: they have other tags.
+    fn push_rows(
+        &self,
+        rows: &ShardRows,
+        block: &RowBlock,
+        wanted: Wanted<'_>,
+        out: &mut LogRecord,
+    ) -> Result<(), StoreError> {
+        let mut labelled: Option<(MeasurementId, bool)> = None;
+        let Some((slot, value_type)) = block.columns.first() else { return Ok(()) };
+        for (row, (group, timestamp_ns)) in block.groups.iter().zip(&block.timestamps_ns).enumerate() {
+            let first = self.log_series(rows.shard, *group, *slot)?.zip(block.row(row).first());
+            let Some((Cached { series, measurement }, cell)) = first.filter(|(of, _)| wanted.has(&of.series.database))
+            else {
+                continue;
+            };
+            if labelled.is_none_or(|(known, _)| known != measurement) {
+                let catalog = self.catalog.read();
+                let has_labels = |(slot, _): &(Slot, ValueType)| catalog.catalog.has_labels(measurement, *slot);
+                labelled = Some((measurement, block.columns.iter().any(has_labels)));
+            }
+            if labelled.is_some_and(|(_, has_labels)| has_labels) {
+                self.push_row(rows, (block, row), wanted, &mut out.samples)?;
+            } else if let Some(value) = value_of(*value_type, *cell, &rows.text) {
+                out.samples.push(LogSample { series, timestamp_ns: *timestamp_ns, value });
+                out.samples_of_rows.resize(out.samples.len() - 1, 1);
+                out.samples_of_rows.push(block.columns.len() as u32);
+            }
+            out.samples_of_rows.resize(out.samples.len(), 1);
+        }
+        Ok(())
+    }
+
     /// A series by its group and slot; `None` if it left the index: its rows are gone.
-    fn log_series(&self, shard: usize, group: GroupId, slot: Slot) -> Result<Option<Arc<LogSeries>>, StoreError> {
+    fn log_series(&self, shard: usize, group: GroupId, slot: Slot) -> Result<Option<Cached>, StoreError> {
         let key = Target { shard, group, slot }.pack();
         if let Some(known) = key.and_then(|key| self.caches.log_series().0.lock().get(key)) {
             return Ok(known);
         }
-        let found = self.find_log_series(shard, group, slot)?.map(Arc::new);
-        let bytes = found.as_ref().map_or(0, |series| series.size_bytes());
+        let found = self.find_log_series(shard, group, slot)?;
+        let bytes = found.as_ref().map_or(0, |found| found.series.size_bytes());
         if let Some(key) = key {
             self.caches.log_series().0.lock().insert(key, found.clone(), bytes);
         }
         Ok(found)
     }
 
-    fn find_log_series(&self, shard: usize, group: GroupId, slot: Slot) -> Result<Option<LogSeries>, StoreError> {
+    fn find_log_series(&self, shard: usize, group: GroupId, slot: Slot) -> Result<Option<Cached>, StoreError> {
         let Some(shard) = self.shards.get(shard) else { return Ok(None) };
         let found = shard.groups.read().groups.get(group).map_err(StoreError::index(&self.options.directory))?;
         let Some(group) = found else { return Ok(None) };
@@ -176,7 +235,9 @@ impl Store {
         let Some(database) = database_name(&catalog.catalog, group.database) else { return Ok(None) };
         let tags = field.labels.iter().fold(group.labels, |labels, (name, value)| labels.with(name, value));
         let labels = tags.with(METRIC_NAME, &field.metric());
-        Ok(Some(LogSeries { database, labels, table: field.measurement.into(), tags, field: field.name.into() }))
+        let (table, field) = (field.measurement.into(), field.name.into());
+        let series = Arc::new(LogSeries { database, labels, table, tags, field });
+        Ok(Some(Cached { series, measurement: group.measurement }))
     }
 
     fn push_exemplars(&self, entries: &[Entry], wanted: Wanted<'_>, out: &mut LogRecord) {
