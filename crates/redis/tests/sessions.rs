@@ -340,6 +340,43 @@ fn samples_are_read_from_a_cursor_on() {
 }
 
 #[test]
+fn what_is_more_than_a_command_may_hold_is_read_in_pieces() {
+    let mut world = World::new();
+    let adds: Vec<String> = (0..3_000).map(|number| format!("TS.ADD a {} {number}", number * 1_000)).collect();
+    world.ask(&adds.join("\n"));
+    world.ask("TS.ALTER a LABELS other 1");
+    let adds: Vec<String> = (3_000..4_000).map(|number| format!("TS.ADD a {} {number}", number * 1_000)).collect();
+    world.ask(&adds.join("\n"));
+    world.account.as_mut().unwrap().samples_max = 3_000;
+    let all = world.ask("TS.RANGE a - +");
+    assert!(all.starts_with('!'), "{all}");
+    check(
+        &mut world,
+        "> TS.RANGE a - + COUNT 2
+         [[0 0] [1000 1]]
+         > TS.REVRANGE a - + COUNT 2
+         [[3999000 3999] [3998000 3998]]
+         > TS.RANGE a 2998001 + COUNT 3
+         [[2999000 2999] [3000000 3000] [3001000 3001]]
+         > TS.REVRANGE a - 3000000 COUNT 2
+         [[3000000 3000] [2999000 2999]]
+         > TS.RANGE a - + COUNT 2 AGGREGATION count,sum 10000
+         [[0 10 45] [10000 10 145]]
+         > TS.REVRANGE a - + COUNT 2 AGGREGATION count 12000
+         [[3996000 4] [3984000 12]]
+         > TS.RANGE a - + FILTER_BY_VALUE 50 51 COUNT 1
+         [[50000 50]]
+         > TS.READ a 5000 MAX_COUNT 1
+         [[5000 5]]",
+    );
+    let info = world.ask("TS.INFO a");
+    assert!(info.contains("totalSamples 4000") && info.contains("firstTimestamp 0"), "{info}");
+    check(&mut world, "> TS.DEL a 1000 3500000\n 3500");
+    let info = world.ask("TS.INFO a");
+    assert!(info.contains("totalSamples 500 "), "{info}");
+}
+
+#[test]
 fn keys_are_chosen_by_labels() {
     check(
         &mut World::new(),
