@@ -331,12 +331,90 @@ fn samples_are_read_from_a_cursor_on() {
          []
          []",
     );
-    for wrong in
-        ["TS.READ a -1", "TS.READ a x", "TS.READ a 0 MAX_COUNT 0", "TS.READ a 0 COUNT 1", "TS.READ a $ BLOCK 1000 1"]
-    {
+    for wrong in [
+        "TS.READ a -1",
+        "TS.READ a x",
+        "TS.READ a 0 MAX_COUNT 0",
+        "TS.READ a 0 COUNT 1",
+        "TS.READ a $ BLOCK 1000",
+        "TS.READ a $ BLOCK -1 1",
+        "TS.READ a $ BLOCK 1000 0",
+    ] {
         let reply = world.ask(wrong);
         assert!(reply.starts_with('!'), "{wrong}: {reply}");
     }
+}
+
+/// Runs requests in a session of their own; the replies, and whether the client waits.
+fn run_in(world: &mut World, session: &mut Option<Session>, lines: &str) -> (String, bool) {
+    let own = session.take().unwrap_or_else(|| world.service.as_ref().unwrap().session());
+    let others = world.session.replace(own);
+    let (replies, flow) = world.run(&bytes_of(lines));
+    *session = std::mem::replace(&mut world.session, others);
+    let waits = session.as_ref().unwrap().waiting().is_some();
+    assert_eq!(flow == Flow::Wait, waits);
+    (replies, waits)
+}
+
+fn is_woken(session: Option<&Session>) -> bool {
+    let context = std::task::Context::from_waker(std::task::Waker::noop());
+    session.unwrap().waiting().unwrap().poll_written(&context).is_ready()
+}
+
+#[test]
+fn clients_wait_for_samples() {
+    let mut world = World::new();
+    world.ask("TS.ADD a 100 1\nTS.CREATE s\nTS.CREATERULE a s AGGREGATION sum 100");
+    let mut client = None;
+    // There are enough; there are none within a transaction.
+    let (replies, waits) =
+        run_in(&mut world, &mut client, "TS.READ a 0 BLOCK 1000 1\nMULTI\nTS.READ a $ BLOCK 0 1\nEXEC");
+    assert!(!waits && replies.ends_with("*1\r\n*0\r\n"), "{replies}");
+    // What comes before is answered at once, what comes after when the wait is over.
+    let (replies, waits) = run_in(&mut world, &mut client, "PING\nTS.READ a $ BLOCK 1000 2 MAX_COUNT 1\nECHO x");
+    assert_eq!((replies.as_str(), waits), ("+PONG\r\n", true));
+    assert_eq!(client.as_ref().unwrap().waiting().unwrap().done(), 1);
+    assert!(!is_woken(client.as_ref()));
+    let rest = "TS.READ a $ BLOCK 1000 2 MAX_COUNT 1\nECHO x";
+    world.ask("TS.ADD a 150 1\nTS.ADD b 150 1");
+    assert!(is_woken(client.as_ref()) && !is_woken(client.as_ref()));
+    assert_eq!(run_in(&mut world, &mut client, rest), (String::new(), true));
+    world.ask("TS.ADD a 160 2");
+    assert!(is_woken(client.as_ref()));
+    let (replies, waits) = run_in(&mut world, &mut client, rest);
+    assert_eq!((replies.as_str(), waits), ("*1\r\n*2\r\n:150\r\n+1\r\n$1\r\nx\r\n", false));
+    // Buckets of rules are waited for as others are, and so are keys that are not there.
+    let asked = ["TS.READ s $ BLOCK 0 1", "TS.READ new - BLOCK 60000 3"];
+    let mut clients = asked.map(|asked| {
+        let mut client = None;
+        assert_eq!(run_in(&mut world, &mut client, asked), (String::new(), true));
+        client
+    });
+    world.ask("TS.ADD a 200 1\nTS.ADD new 5 1\nTS.ADD new 6 1");
+    assert!(clients.iter().all(|client| is_woken(client.as_ref())));
+    assert!(run_in(&mut world, &mut clients[0], asked[0]).0.contains(":100"));
+    assert!(run_in(&mut world, &mut clients[1], asked[1]).1);
+    // Its time is up: what there is counts, and a transaction that follows is one as always.
+    world.simulation.advance_ns(61_000_000_000);
+    let (replies, waits) = run_in(&mut world, &mut clients[1], asked[1]);
+    assert!(!waits && replies.starts_with("*2\r\n"), "{replies}");
+    assert!(run_in(&mut world, &mut clients[0], "TS.READ s $ BLOCK 0 1").1);
+}
+
+#[test]
+fn waiting_has_bounds() {
+    let mut world = World::new();
+    world.ask("TS.ADD a 100 1");
+    let most = Limits::default().waiting_max;
+    let mut clients: Vec<Option<Session>> = (0..most).map(|_| None).collect();
+    for client in &mut clients {
+        assert!(run_in(&mut world, client, "TS.READ a $ BLOCK 0 1").1);
+    }
+    let (replies, waits) = run_in(&mut world, &mut None, "TS.READ a $ BLOCK 0 1");
+    assert!(!waits && replies.contains("waiting_max"), "{replies}");
+    // A client that goes makes room.
+    clients.pop();
+    assert!(run_in(&mut world, &mut None, "TS.READ a $ BLOCK 0 1").1);
 }
 
 #[test]

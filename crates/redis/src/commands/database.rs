@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use db::TenantMemory;
 use model::{Labels, METRIC_NAME};
@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::CommandError;
 use super::behind::Behind;
+use super::waiting::Waiters;
 use crate::aggregate::Sample;
 use crate::series::KEY_LABEL;
 use crate::series::catalog::{Catalog, Key, KeySlot, Last};
@@ -36,6 +37,8 @@ pub(crate) struct Database {
     pub(crate) exclusive: RwLock<()>,
     /// True if buckets of rules are still to be computed, or it is not known yet.
     pub(crate) is_behind: AtomicBool,
+    /// Clients that wait for samples.
+    pub(crate) waiters: Arc<Waiters>,
 }
 
 /// The keys of a database.
@@ -60,6 +63,8 @@ pub(crate) struct State {
     /// Bytes of the catalog that the ledger knows of.
     memory: Arc<TenantMemory>,
     reserved_bytes: u64,
+    /// Clients that wait for samples.
+    pub(super) waiters: Arc<Waiters>,
 }
 
 impl Drop for State {
@@ -69,7 +74,8 @@ impl Drop for State {
 }
 
 impl Database {
-    pub(crate) fn new(name: String, memory: Arc<TenantMemory>) -> Self {
+    pub(crate) fn new(name: String, memory: Arc<TenantMemory>, waiting: Arc<AtomicUsize>) -> Self {
+        let waiters = Arc::new(Waiters::new(waiting));
         let state = State {
             number: None,
             is_read: false,
@@ -83,8 +89,10 @@ impl Database {
             foreign: 0,
             memory,
             reserved_bytes: 0,
+            waiters: waiters.clone(),
         };
-        Self { name, state: Mutex::new(state), exclusive: RwLock::new(()), is_behind: AtomicBool::new(true) }
+        let is_behind = AtomicBool::new(true);
+        Self { name, state: Mutex::new(state), exclusive: RwLock::new(()), is_behind, waiters }
     }
 
     /// The keys, read from the database if they were not; keys whose time has come are gone.

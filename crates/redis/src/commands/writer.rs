@@ -314,6 +314,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let done = self.append_samples(&samples);
+        self.wake(&samples);
         let buckets = std::mem::take(&mut self.buckets);
         if let Err(error) = &done {
             forget_newest(self.state, &samples);
@@ -323,6 +324,16 @@ impl<'a> Writer<'a> {
             }
         }
         done
+    }
+
+    /// Wakes the clients that wait for samples of keys.
+    fn wake(&self, samples: &[PendingSample]) {
+        if self.state.waiters.is_empty() {
+            return;
+        }
+        let keys: BTreeSet<KeySlot> = samples.iter().map(|sample| sample.key).collect();
+        let names = keys.into_iter().filter_map(|slot| self.state.catalog.name_at(slot));
+        names.for_each(|name| self.state.waiters.wake(name));
     }
 
     fn append_samples(&mut self, samples: &[PendingSample]) -> Result<(), CommandError> {
