@@ -742,6 +742,83 @@ fn settings_outlive_the_retention_of_their_database() {
     assert!(info.contains("duplicatePolicy max"), "{info}");
 }
 
+const HOUR_MS: i64 = 3_600_000;
+
+/// How many samples of a key the database has.
+fn stored(world: &World, key: &str, time_ms: i64) -> String {
+    let found = world.promql("redis", &format!("count_over_time(ts{{key=\"{key}\"}}[9999h])"), time_ms).join("");
+    let count = found.rsplit_once(".0").map(|(before, _)| before.rsplit(|c: char| !c.is_ascii_digit()).next());
+    count.flatten().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn samples_beyond_the_retention_of_their_key_give_back_their_room() {
+    let mut world = World::new();
+    let (day, hours) = (24 * HOUR_MS, |hours: i64| hours * HOUR_MS);
+    for time_ms in [hours(1), day - 1, day, day + hours(3)] {
+        world.ask(&format!("TS.ADD short {time_ms} 1 RETENTION {}\nTS.ADD whole {time_ms} 1", hours(3)));
+    }
+    assert_eq!(stored(&world, "short", day + hours(3)), "4", "they do not go at once");
+    world.simulation.advance_ns(2 * HOUR_MS * 1_000_000);
+    assert_eq!(world.ask("DBSIZE"), "2");
+    let counts = |world: &World| ["short", "whole"].map(|key| stored(world, key, day + hours(3)));
+    assert_eq!(counts(&world), ["2", "4"]);
+    check(&mut world, &format!("> TS.RANGE short - +\n [[{day} 1] [{} 1]]", day + hours(3)));
+    world.crash();
+    assert_eq!(counts(&world), ["2", "4"]);
+    // The second look after a start finds nothing to do: no record is written, and nothing is flushed.
+    assert_eq!(world.ask("DBSIZE"), "2");
+    let before = world.db().last_sequence();
+    world.simulation.advance_ns(2 * HOUR_MS * 1_000_000);
+    assert_eq!(world.ask("DBSIZE"), "2");
+    assert_eq!(world.db().last_sequence(), before);
+}
+
+#[test]
+fn a_sample_that_is_ahead_of_the_clock_takes_no_others_along() {
+    let mut world = World::new();
+    let now_ms = world.db().now_ns() / 1_000_000;
+    let times = [now_ms - 5 * HOUR_MS, now_ms - HOUR_MS, now_ms + 9_000 * HOUR_MS];
+    times.iter().for_each(|time_ms| _ = world.ask(&format!("TS.ADD a {time_ms} 1 RETENTION {}", 3 * HOUR_MS)));
+    world.simulation.advance_ns(HOUR_MS * 1_000_000);
+    assert_eq!(world.ask("DBSIZE"), "1");
+    // What the clock says is too old is gone; what the sample that is ahead says is not.
+    assert_eq!(stored(&world, "a", times[2]), "2");
+}
+
+#[test]
+fn buckets_outlive_the_samples_that_they_were_made_of() {
+    let mut world = World::new();
+    let hours = |hours: i64| hours * HOUR_MS;
+    let pass = |world: &mut World| {
+        world.simulation.advance_ns(2 * HOUR_MS * 1_000_000);
+        world.ask("DBSIZE");
+    };
+    world.ask(&format!("TS.CREATE s RETENTION {}\nTS.CREATE d", hours(3)));
+    world.ask(&format!("TS.CREATERULE s d AGGREGATION sum {}", hours(24)));
+    (1..24).for_each(|hour| _ = world.ask(&format!("TS.ADD s {} 1", hours(hour))));
+    pass(&mut world);
+    assert_eq!(stored(&world, "s", hours(40)), "23", "the bucket is open");
+    world.ask(&format!("TS.ADD s {} 1", hours(25)));
+    check(&mut world, "> TS.GET d\n [0 23]");
+    pass(&mut world);
+    assert_eq!(stored(&world, "s", hours(40)), "24", "late samples may still come into the bucket");
+    world.ask(&format!("TS.ADD s {} 1", hours(23) + 1));
+    world.ask(&format!("TS.ADD s {} 1", hours(30)));
+    check(&mut world, "> TS.GET d\n [0 24]");
+    pass(&mut world);
+    assert_eq!(stored(&world, "s", hours(40)), "2");
+    for _ in 0..2 {
+        // The newest samples go, so that older ones may come again: of their bucket too little is left to compute it.
+        world.ask(&format!("TS.DEL s {} +\nTS.ADD s {} 1", hours(24), hours(23) + 2));
+        world.ask(&format!("TS.ADD s {} 1\nTS.ADD s {} 1", hours(25), hours(30)));
+        check(&mut world, "> TS.RANGE d - +\n [[0 24]]");
+        world.ask("TS.DEL s 0 5");
+        check(&mut world, "> TS.RANGE d - +\n [[0 24]]");
+        world.crash();
+    }
+}
+
 #[test]
 fn other_languages_see_keys_as_series() {
     let mut world = World::new();

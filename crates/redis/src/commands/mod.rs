@@ -1,8 +1,9 @@
 //! What clients may ask for. The table of commands is in [`table`]; each is a function that reads its arguments, does the work and writes
 //! the reply. Samples that a pipeline adds are checked one by one and appended together; a reply goes out when they are on disk.
 //!
-//! * [`database`]: the keys of a database in memory · [`writer`]: writing samples · [`reader`]: reading them · [`behind`]: buckets of rules
-//!   that are computed later · [`waiting`]: clients that wait for samples
+//! * [`database`]: the keys of a database in memory · [`writer`]: writing samples · [`reader`]: reading them · [`trim`]: samples beyond
+//!   retention · [`behind`]: buckets of rules that are computed later · [`pause`]: when what failed is tried again · [`waiting`]: clients
+//!   that wait for samples
 //! * `connection`, `keys`: Redis's own commands · `samples`, `ranges`, `read`, `pivot`, `rules`, `information`: those of `RedisTimeSeries`
 
 mod arguments;
@@ -14,6 +15,7 @@ mod error;
 mod glob;
 mod information;
 mod keys;
+mod pause;
 mod pivot;
 mod ranges;
 mod read;
@@ -22,6 +24,7 @@ mod rules;
 mod samples;
 mod session;
 mod table;
+mod trim;
 mod waiting;
 mod writer;
 
@@ -466,8 +469,8 @@ impl Work<'_> {
         let mut writer = Writer::new(self.rows, &mut state, self.limits, self.appended);
         let caught_up = writer.catch_up();
         match writer.flush().and(caught_up) {
-            Ok(()) => state.behind.succeed(),
-            Err(_) => state.behind.fail(now_ns),
+            Ok(()) => state.behind.pause.succeed(),
+            Err(_) => state.behind.pause.fail(now_ns),
         }
         self.database.is_behind.store(!state.behind.is_empty(), Ordering::Relaxed);
     }

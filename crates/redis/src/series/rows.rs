@@ -215,6 +215,14 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// Deletes the samples of keys before a time, which their retention does not keep; returns the time before which they are gone.
+    pub(crate) fn trim(&self, keys: &[&str], before_ms: i64) -> Result<i64, StoreError> {
+        let samples: Vec<Vec<Matcher>> =
+            keys.iter().map(|key| vec![Matcher::new(KEY_LABEL, MatchOp::Equal, *key)]).collect();
+        let gone_ns = self.db.trim_series((self.database, TABLE), &samples, before_ms.saturating_mul(NS_PER_MS))?;
+        Ok(gone_ns.div_euclid(NS_PER_MS))
+    }
+
     /// Deletes keys with all that they have.
     pub(crate) fn delete_keys(&self, keys: &[&str]) -> Result<(), StoreError> {
         let samples: Vec<Vec<Matcher>> = keys.iter().map(|key| matchers(TABLE, Some(key))).collect();
