@@ -21,7 +21,7 @@ pub struct Session {
     pub(super) library: (String, String),
     /// Commands since MULTI.
     pub(super) transaction: Option<Transaction>,
-    /// What it waits for.
+    /// The samples that its client waits for.
     pub(super) waiting: Option<Waiting>,
 }
 
@@ -74,7 +74,7 @@ impl Session {
         self.transaction.as_ref().map_or(0, |transaction| transaction.bytes)
     }
 
-    /// What its client waits for, if it does.
+    /// The samples that its client waits for, if it does.
     pub const fn waiting(&self) -> Option<&Waiting> {
         self.waiting.as_ref()
     }

@@ -79,6 +79,8 @@ struct Connection {
     /// Bytes that came and belong to no request that has run.
     input: Vec<u8>,
     out: ReplyWriter,
+    /// The log's last record when requests were last run: a client that waits looks again after a later one.
+    looked_at: u64,
     /// The memory of the input and the replies.
     share: Share,
 }
@@ -95,6 +97,7 @@ impl Connection {
             broken: None,
             input: Vec::new(),
             out: ReplyWriter::default(),
+            looked_at: 0,
             share: port.state.bodies.share(&port.state.own_tenant()),
         }
     }
@@ -259,7 +262,8 @@ async fn run_requests(port: &Arc<Port>, mut connection: Box<Connection>) -> Opti
         }
     }
     let (service, tenant) = (port.service.clone(), connection.account.tenant());
-    let ran = port.state.work_of(&tenant, move |_| {
+    let ran = port.state.work_of(&tenant, move |state| {
+        connection.looked_at = state.db.last_sequence();
         if !is_parsed {
             connection.parse();
         }

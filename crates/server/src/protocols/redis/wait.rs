@@ -28,7 +28,6 @@ pub(super) enum Ended {
 pub(super) async fn wait(port: &Port, socket: &mut Socket, connection: &mut Connection) -> Ended {
     let db = &port.state.db;
     let clock = db.clock();
-    let sequence = db.last_sequence();
     let input_bytes_max = connection.input.len().saturating_add(INPUT_BYTES_MAX);
     loop {
         let Some(waiting) = connection.session.waiting() else { return Ended::Again };
@@ -36,7 +35,7 @@ pub(super) async fn wait(port: &Port, socket: &mut Socket, connection: &mut Conn
         tokio::select! {
             () = poll_fn(|context| waiting.poll_written(context)) => return Ended::Again,
             () = sleep(left.min(OTHERS_PERIOD)) => {
-                if left <= OTHERS_PERIOD || db.last_sequence() != sequence {
+                if left <= OTHERS_PERIOD || db.last_sequence() != connection.looked_at {
                     return Ended::Again;
                 }
             }
