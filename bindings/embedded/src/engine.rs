@@ -167,8 +167,7 @@ impl Engine {
     /// that is open for writing has everything already.
     pub fn refresh(&self) -> Result<(), Error> {
         let Some(options) = &self.reopened_with else { return self.db().map(drop) };
-        self.db()?;
-        let fresh = Arc::new(Db::open_read_only(Platform::real(), options.clone())?);
+        let fresh = Arc::new(self.db()?.open_read_only_again(Platform::real(), options.clone())?);
         let mut db = self.db.write();
         if db.is_none() {
             return Err(Error::new(Code::Closed, "the database is closed"));

@@ -12,6 +12,7 @@ use support::{Folder, PROGRAM, text};
 struct Server {
     child: Child,
     port: String,
+    http: String,
     _folder: Folder,
 }
 
@@ -34,9 +35,9 @@ fn start(name: &str) -> Server {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut last_word = || lines.next().unwrap().unwrap().rsplit(' ').next().unwrap().to_owned();
-    let (_, address) = (last_word(), last_word());
-    let port = address.rsplit(':').next().unwrap().to_owned();
-    Server { child, port, _folder: folder }
+    let [http, port] =
+        [last_word(), last_word()].map(|address| address.trim_end_matches('/').rsplit(':').next().unwrap().to_owned());
+    Server { child, port, http, _folder: folder }
 }
 
 /// Returns whether a test runs: its program is there. Where all are required it has to be.
@@ -120,6 +121,29 @@ fn redis_pys_own_tests_of_time_series_pass() {
         assert!(output.status.success(), "{printed}{}", text(&output.stderr));
         assert!(printed.contains(" passed") && !printed.contains(" failed"), "{printed}");
     }
+}
+
+#[test]
+fn clients_wait_for_samples_without_threads() {
+    let python = std::env::var("REDIS_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    if !is_there("redis-py's source (REDIS_PY)", redis_py().is_some()) {
+        return;
+    }
+    let mut server = start("redis-wait");
+    let mut client = Command::new(python)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/redis_wait.py"))
+        .args([&server.port, &server.http, &server.child.id().to_string()])
+        .env("PYTHONPATH", redis_py().unwrap())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A client waits when the server is told to end: that ends both.
+    let line = BufReader::new(client.stdout.take().unwrap()).lines().next();
+    assert_eq!(line.map(Result::unwrap).as_deref(), Some("waiting"));
+    assert!(runs("kill", &["-TERM", &server.child.id().to_string()]));
+    assert!(server.child.wait().unwrap().success());
+    assert!(client.wait().unwrap().success());
 }
 
 #[test]

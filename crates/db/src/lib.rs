@@ -135,10 +135,11 @@ fn results(
 }
 
 /// What a folder is opened for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Opening {
+#[derive(Clone, Copy)]
+enum Opening<'a> {
     Writing,
-    ReadOnly,
+    /// With what was open before, if anything was.
+    ReadOnly(Option<&'a Store>),
 }
 
 /// An open database; shared by all threads.
@@ -154,6 +155,7 @@ pub struct Db {
     worker: Worker,
     /// True if it is open for reading only.
     is_read_only: bool,
+    is_one_file: bool,
     /// Threads that help with long queries, for all of them together.
     helpers: query::Helpers,
     /// Answers that are kept, if any are.
@@ -177,15 +179,25 @@ impl Db {
     /// read while another one has it open for writing; what that writes from now on is seen by opening it again.
     pub fn open_read_only(platform: Platform, options: DbOptions) -> Result<Self, StoreError> {
         let options = DbOptions { result_cache_flash_bytes_max: 0, ..options };
-        Self::open_with(platform, options, Opening::ReadOnly)
+        Self::open_with(platform, options, Opening::ReadOnly(None))
     }
 
-    fn open_with(platform: Platform, options: DbOptions, opening: Opening) -> Result<Self, StoreError> {
+    /// As [`Db::open_read_only`], after this opening of the same folder for reading only: parts and index segments that it has open are not read
+    /// again, as far as they are still there. A database in one file is read whole.
+    pub fn open_read_only_again(&self, platform: Platform, options: DbOptions) -> Result<Self, StoreError> {
+        let options = DbOptions { result_cache_flash_bytes_max: 0, ..options };
+        let previous = (self.is_read_only && !self.is_one_file).then_some(&*self.store);
+        Self::open_with(platform, options, Opening::ReadOnly(previous))
+    }
+
+    fn open_with(platform: Platform, options: DbOptions, opening: Opening<'_>) -> Result<Self, StoreError> {
         let data = options.store.directory.clone();
         let snapshots = container::companion(&*platform.files, &data, "snapshots");
+        let files = platform.files.clone();
         let platform = platform
             .with_data(&data)
             .map_err(|error| StoreError::Io { action: format!("look at {}", data.display()), error })?;
+        let is_one_file = !Arc::ptr_eq(&files, &platform.files);
         let mut secret = [0; KEY_SECRET_BYTES];
         platform
             .random
@@ -198,7 +210,10 @@ impl Db {
         let store_options = StoreOptions { journal_is_saved: keeps_on_flash, ..options.store };
         let store = Arc::new(match opening {
             Opening::Writing => Store::open(platform.clone(), store_options)?,
-            Opening::ReadOnly => Store::open_read_only(&platform, &store_options)?,
+            Opening::ReadOnly(previous) => {
+                let previous = previous.filter(|_| !is_one_file);
+                Store::open_read_only_after(&platform, &store_options, previous)?
+            }
         });
         let results =
             results(memory_bytes_max, flash_bytes_max, options.result_cache_file, &platform, &store)?.map(Arc::new);
@@ -206,7 +221,7 @@ impl Db {
         let views = Arc::new(Views::open(&store));
         let worker = match opening {
             Opening::Writing => Worker::start(&store, results.as_ref(), &watch, &platform.clock),
-            Opening::ReadOnly => Ok(Worker::idle(&store)),
+            Opening::ReadOnly(_) => Ok(Worker::idle(&store)),
         };
         let worker =
             worker.map_err(|error| StoreError::Io { action: "start the background thread".to_owned(), error })?;
@@ -224,7 +239,8 @@ impl Db {
             },
             watch,
             worker,
-            is_read_only: opening == Opening::ReadOnly,
+            is_read_only: matches!(opening, Opening::ReadOnly(_)),
+            is_one_file,
             helpers: query::Helpers::new(options.query_helpers),
             results,
             views,

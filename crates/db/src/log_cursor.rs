@@ -27,15 +27,16 @@ impl Db {
         self.store.mark()
     }
 
-    /// The time before which rows of a database may be gone: by its retention, or by the TTL of one of the tables that are asked about. `None` if
-    /// all are kept.
+    /// The time before which rows of a database may be gone: by its retention, or by the TTL or the series' own retention of one of the tables
+    /// that are asked about. `None` if all are kept.
     pub fn gone_before_ns(&self, database: &str, is_asked: &dyn Fn(&str) -> bool) -> Option<i64> {
         let number = self.store.database_number(database)?;
         let of_database = Some(self.store.oldest_retained_ns(number)).filter(|oldest_ns| *oldest_ns > i64::MIN);
         let ttls = self.store.table_ttls(database).into_iter().filter(|(table, _)| is_asked(table));
         let now_ns = self.store.trusted_now_ns();
         let of_tables = ttls.map(|(_, ttl_ns)| now_ns.saturating_sub(ttl_ns));
-        of_database.into_iter().chain(of_tables).max()
+        let trims = self.store.trimmed_tables(database).into_iter().filter(|(table, _)| is_asked(table));
+        of_database.into_iter().chain(of_tables).chain(trims.map(|(_, before_ns)| before_ns)).max()
     }
 
     /// Notes that a cursor is done with everything up to a sequence id.

@@ -164,4 +164,18 @@ impl Db {
         drop(hold);
         deleted
     }
+
+    /// Deletes the rows before a time of a table whose tags satisfy one of the sets of matchers: they are past keeping. Unlike after
+    /// [`Db::delete`], views and results of rules that were made of them stay. Nothing after the trusted time goes, nor what a view still has to
+    /// read. Returns the time before which rows are gone: it may be earlier than the one that was asked for.
+    pub fn trim_series(
+        &self,
+        (database, table): (&str, &str),
+        matcher_sets: &[Vec<Matcher>],
+        before_ns: i64,
+    ) -> Result<i64, StoreError> {
+        let compiled = matcher_sets.iter().map(|matchers| index::compile(matchers)).collect::<Result<Vec<_>, _>>();
+        let compiled = compiled.map_err(|error| StoreError::Invalid(error.to_string()))?;
+        self.views.trim_series((database, table), &compiled, before_ns)
+    }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use model::{MatchOp, Matcher};
 use proptest::prelude::*;
 use query::{Budget, Cell};
 use sql::{ClientContext, Value};
@@ -392,6 +393,43 @@ fn what_a_fold_cannot_place_is_refused() {
     delete(start_ns + WIDTH_NS, start_ns + HOUR_NS).unwrap();
     let left: i64 = (0..240).filter(|number| !(10..120).contains(number)).sum();
     assert_eq!(count(&db, ""), expected(132, left as f64 + 15.0));
+    db.close().unwrap();
+}
+
+/// What series lose that are kept less long than others is whole folds, and is known of as long as the table is there.
+#[test]
+fn series_are_trimmed_to_whole_folds() {
+    let (db, folder) = scratch::open("folds-trimmed");
+    let folding = thalweg_db::DatabasePolicy { folds: vec![(DAY_NS, WIDTH_NS)], ..Default::default() };
+    db.set_policy("folded", &folding).unwrap();
+    let start_ns = (db.now_ns() / DAY_NS - 4) * DAY_NS;
+    let lines = format!("{}t,h=b v=1 {start_ns}\nu,h=a v=1 {start_ns}", hours_of_lines(start_ns, 1));
+    db.write_lines("folded", lines.as_bytes()).unwrap();
+    db.compact(&mut |_| {}).unwrap();
+    let gone = |db: &Db, table: &str| db.gone_before_ns("folded", &|asked| asked == table);
+    let trim = |db: &Db, before_ns: i64| {
+        let series = [vec![Matcher::new("h", MatchOp::Equal, "a")]];
+        db.trim_series(("folded", "t"), &series, before_ns).unwrap()
+    };
+    assert_eq!((trim(&db, start_ns), gone(&db, "t")), (start_ns, None), "there is nothing before");
+    assert_eq!(trim(&db, start_ns + WIDTH_NS + 90 * SECOND_NS), start_ns + WIDTH_NS);
+    let expected = format!("Int(111) {}", float((10..120).sum::<i64>() as f64 + 1.0));
+    assert_eq!(count(&db, ""), expected);
+    assert_eq!([gone(&db, "t"), gone(&db, "u")], [Some(start_ns + WIDTH_NS), None]);
+    db.compact(&mut |_| {}).unwrap();
+    // An earlier time is no news.
+    assert_eq!(trim(&db, start_ns + WIDTH_NS), start_ns + WIDTH_NS);
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(platform::Platform::real(), thalweg_db::DbOptions::new(&folder.0)).unwrap();
+    assert_eq!((count(&db, ""), gone(&db, "t")), (expected, Some(start_ns + WIDTH_NS)));
+    // Nothing of the future goes.
+    assert!(trim(&db, i64::MAX) <= db.now_ns());
+    assert!(count(&db, "").starts_with("Int(1) "), "{}", count(&db, ""));
+    let query = influxql::Query::parse("DROP MEASUREMENT t", &BTreeMap::new()).unwrap();
+    let session = influxql::RequestContext { database: Some("folded"), read_only: false };
+    db.run_influxql(&query, 0, &session, &Budget::new(1_000)).unwrap();
+    assert_eq!(gone(&db, "t"), None);
     db.close().unwrap();
 }
 

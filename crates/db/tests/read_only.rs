@@ -1,12 +1,15 @@
 //! Folders that are open for reading only: one process writes, others read, and what they read is whole.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::expect_used, reason = "tests")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
 
 use model::{MatchOp, Matcher};
-use platform::Platform;
+use platform::sim::Simulation;
+use platform::{DiskSpace, File, Files, LockError, Mapped, OpenMode, Platform};
 use query::Budget;
 use sql::ClientContext;
 use thalweg_db::{Db, DbOptions, StoreError, WriteError};
@@ -55,10 +58,13 @@ fn acknowledged(folder: &Path) -> usize {
 
 /// Opens the folder again and again: each time everything that was acknowledged before is there, and what is there has no holes.
 fn read(folder: &Path) {
-    let mut before = 0;
+    let (mut before, mut previous) = (0, None::<Db>);
     for round in 0..ROUNDS {
         let least = acknowledged(folder);
-        let db = Db::open_read_only(Platform::real(), options(folder)).unwrap();
+        let db = match previous.take().filter(|_| round % 5 > 0) {
+            Some(previous) => previous.open_read_only_again(Platform::real(), options(folder)).unwrap(),
+            None => Db::open_read_only(Platform::real(), options(folder)).unwrap(),
+        };
         let found = values(&db);
         let expected: Vec<f64> = (0..found.len()).map(|number| number as f64).collect();
         assert!(found == expected, "round {round}: {} rows, and not in order", found.len());
@@ -67,8 +73,9 @@ fn read(folder: &Path) {
         assert_eq!(values(&db).len(), found.len());
         assert!(is_refused(&db, "default"));
         before = found.len();
-        db.close().unwrap();
+        previous = Some(db);
     }
+    previous.unwrap().close().unwrap();
 }
 
 #[test]
@@ -181,4 +188,106 @@ fn nothing_of_the_folder_is_changed() {
     assert!(changed.is_empty(), "{:?}", changed.iter().map(|(path, _)| path).collect::<Vec<_>>());
     assert_eq!(before.len(), after.len());
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Files that note which of them are read.
+struct NotedFiles {
+    below: Arc<dyn Files>,
+    read: Mutex<BTreeSet<PathBuf>>,
+}
+
+impl NotedFiles {
+    fn note(&self, path: &Path) {
+        self.read.lock().unwrap().insert(path.to_owned());
+    }
+
+    /// The files of a folder that were read since they were asked for last.
+    fn take(&self) -> [BTreeSet<PathBuf>; 2] {
+        let read = std::mem::take(&mut *self.read.lock().unwrap());
+        ["/data/parts", "/data/index"]
+            .map(|folder| read.iter().filter(|path| path.parent() == Some(Path::new(folder))).cloned().collect())
+    }
+}
+
+impl Files for NotedFiles {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.below.create_directory(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        self.below.list(directory)
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.note(path);
+        self.below.open(path, mode)
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Mapped> {
+        self.note(path);
+        self.below.map(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.below.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.below.remove(path)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.below.sync_directory(directory)
+    }
+
+    fn disk_space(&self, directory: &Path) -> io::Result<DiskSpace> {
+        self.below.disk_space(directory)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Send + Sync>, LockError> {
+        self.below.lock(path)
+    }
+}
+
+#[test]
+fn what_is_open_is_not_read_again() {
+    let simulation = Simulation::new(5);
+    let options = || DbOptions::new("/data");
+    let writer = Db::open(simulation.platform(), options()).unwrap();
+    let mut rows = 0;
+    let mut write = || {
+        // New series each time: their groups are a new segment.
+        let line = format!("n v={rows} {}\nt{rows},host=a x=1 1000000", rows * 1_000_000);
+        writer.write_lines("default", line.as_bytes()).unwrap();
+        writer.flush().unwrap();
+        rows += 1;
+    };
+    (0..3).for_each(|_| write());
+    let files = Arc::new(NotedFiles { below: simulation.platform().files, read: Mutex::default() });
+    let platform = || Platform { files: files.clone(), ..simulation.platform() };
+    let first = Db::open_read_only(platform(), options()).unwrap();
+    let [parts, segments] = files.take();
+    assert!(parts.len() >= 3 && !segments.is_empty(), "{parts:?} {segments:?}");
+    let second = first.open_read_only_again(platform(), options()).unwrap();
+    let [parts_again, segments_again] = files.take();
+    assert_eq!(parts_again, BTreeSet::new());
+    // Segments of groups are kept, lists of names are not.
+    let lists = segments_again;
+    assert!(lists.len() < segments.len() && lists.is_subset(&segments), "{lists:?} of {segments:?}");
+    drop(first);
+    assert_eq!(values(&second), [0.0, 1.0, 2.0]);
+    write();
+    let third = second.open_read_only_again(platform(), options()).unwrap();
+    let [new_parts, _] = files.take();
+    assert!(!new_parts.is_empty() && new_parts.is_disjoint(&parts), "{new_parts:?} beside {parts:?}");
+    assert_eq!(values(&third), [0.0, 1.0, 2.0, 3.0]);
+    assert_eq!(values(&second), [0.0, 1.0, 2.0], "what is open stays as it was");
+    // Another folder of the same path has other files of the same names.
+    writer.close().unwrap();
+    let elsewhere = Simulation::new(6);
+    let other = Db::open(elsewhere.platform(), options()).unwrap();
+    other.write_lines("default", b"n v=7 1000000").unwrap();
+    other.flush().unwrap();
+    let fourth = third.open_read_only_again(elsewhere.platform(), options()).unwrap();
+    assert_eq!(values(&fourth), [7.0]);
 }

@@ -105,8 +105,13 @@ impl Groups {
 
     /// The groups of segments, in any order. Nothing is read of them. The seed is used if there are none.
     pub fn open(segments: Vec<Segment>, seed: u64) -> Result<Self, IndexError> {
-        let mut groups = Self::with_hash_seed(segments.first().map_or(seed, Segment::seed));
-        groups.segments = segments.into_iter().map(Arc::new).collect();
+        Self::open_shared(segments.into_iter().map(Arc::new).collect(), seed)
+    }
+
+    /// As [`Groups::open`], of segments that others may have, too.
+    pub fn open_shared(segments: Vec<Arc<Segment>>, seed: u64) -> Result<Self, IndexError> {
+        let mut groups = Self::with_hash_seed(segments.first().map_or(seed, |segment| segment.seed()));
+        groups.segments = segments;
         groups.segments.sort_by_key(|segment| (segment.first(), segment.end()));
         let mut end = 0;
         let mut present = RoaringBitmap::new();

@@ -425,6 +425,11 @@ impl Budget {
         self.is_folded.load(Ordering::Relaxed)
     }
 
+    /// How many samples may be held at once.
+    pub const fn samples_max(&self) -> u64 {
+        self.samples_max
+    }
+
     /// Samples that were taken so far, also those that were given back: how much work it was.
     pub fn samples_taken(&self) -> u64 {
         self.samples_taken.load(Ordering::Relaxed)

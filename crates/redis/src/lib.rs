@@ -16,4 +16,4 @@ pub mod fuzzing;
 pub mod protocol;
 pub mod series;
 
-pub use commands::{Access, CommandError, Flow, Limits, NewSeriesGate, Ran, Right, Service, Session};
+pub use commands::{Access, CommandError, Flow, Limits, NewSeriesGate, Ran, Right, Service, Session, Waiting};

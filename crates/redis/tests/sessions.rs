@@ -331,12 +331,127 @@ fn samples_are_read_from_a_cursor_on() {
          []
          []",
     );
-    for wrong in
-        ["TS.READ a -1", "TS.READ a x", "TS.READ a 0 MAX_COUNT 0", "TS.READ a 0 COUNT 1", "TS.READ a $ BLOCK 1000 1"]
-    {
+    for wrong in [
+        "TS.READ a -1",
+        "TS.READ a x",
+        "TS.READ a 0 MAX_COUNT 0",
+        "TS.READ a 0 COUNT 1",
+        "TS.READ a $ BLOCK 1000",
+        "TS.READ a $ BLOCK -1 1",
+        "TS.READ a $ BLOCK 1000 0",
+    ] {
         let reply = world.ask(wrong);
         assert!(reply.starts_with('!'), "{wrong}: {reply}");
     }
+}
+
+/// Runs requests in a session of their own; the replies, and whether the client waits.
+fn run_in(world: &mut World, session: &mut Option<Session>, lines: &str) -> (String, bool) {
+    let own = session.take().unwrap_or_else(|| world.service.as_ref().unwrap().session());
+    let others = world.session.replace(own);
+    let (replies, flow) = world.run(&bytes_of(lines));
+    *session = std::mem::replace(&mut world.session, others);
+    let waits = session.as_ref().unwrap().waiting().is_some();
+    assert_eq!(flow == Flow::Wait, waits);
+    (replies, waits)
+}
+
+fn is_woken(session: Option<&Session>) -> bool {
+    let context = std::task::Context::from_waker(std::task::Waker::noop());
+    session.unwrap().waiting().unwrap().poll_written(&context).is_ready()
+}
+
+#[test]
+fn clients_wait_for_samples() {
+    let mut world = World::new();
+    world.ask("TS.ADD a 100 1\nTS.CREATE s\nTS.CREATERULE a s AGGREGATION sum 100");
+    let mut client = None;
+    // There are enough; there are none within a transaction.
+    let (replies, waits) =
+        run_in(&mut world, &mut client, "TS.READ a 0 BLOCK 1000 1\nMULTI\nTS.READ a $ BLOCK 0 1\nEXEC");
+    assert!(!waits && replies.ends_with("*1\r\n*0\r\n"), "{replies}");
+    // What comes before is answered at once, what comes after when the wait is over.
+    let (replies, waits) = run_in(&mut world, &mut client, "PING\nTS.READ a $ BLOCK 1000 2 MAX_COUNT 1\nECHO x");
+    assert_eq!((replies.as_str(), waits), ("+PONG\r\n", true));
+    assert_eq!(client.as_ref().unwrap().waiting().unwrap().done(), 1);
+    assert!(!is_woken(client.as_ref()));
+    let rest = "TS.READ a $ BLOCK 1000 2 MAX_COUNT 1\nECHO x";
+    world.ask("TS.ADD a 150 1\nTS.ADD b 150 1");
+    assert!(is_woken(client.as_ref()) && !is_woken(client.as_ref()));
+    assert_eq!(run_in(&mut world, &mut client, rest), (String::new(), true));
+    world.ask("TS.ADD a 160 2");
+    assert!(is_woken(client.as_ref()));
+    let (replies, waits) = run_in(&mut world, &mut client, rest);
+    assert_eq!((replies.as_str(), waits), ("*1\r\n*2\r\n:150\r\n+1\r\n$1\r\nx\r\n", false));
+    // Buckets of rules are waited for as others are, and so are keys that are not there.
+    let asked = ["TS.READ s $ BLOCK 0 1", "TS.READ new - BLOCK 60000 3"];
+    let mut clients = asked.map(|asked| {
+        let mut client = None;
+        assert_eq!(run_in(&mut world, &mut client, asked), (String::new(), true));
+        client
+    });
+    world.ask("TS.ADD a 200 1\nTS.ADD new 5 1\nTS.ADD new 6 1");
+    assert!(clients.iter().all(|client| is_woken(client.as_ref())));
+    assert!(run_in(&mut world, &mut clients[0], asked[0]).0.contains(":100"));
+    assert!(run_in(&mut world, &mut clients[1], asked[1]).1);
+    // Its time is up: what there is counts, and a transaction that follows is one as always.
+    world.simulation.advance_ns(61_000_000_000);
+    let (replies, waits) = run_in(&mut world, &mut clients[1], asked[1]);
+    assert!(!waits && replies.starts_with("*2\r\n"), "{replies}");
+    assert!(run_in(&mut world, &mut clients[0], "TS.READ s $ BLOCK 0 1").1);
+}
+
+#[test]
+fn waiting_has_bounds() {
+    let mut world = World::new();
+    world.ask("TS.ADD a 100 1");
+    let most = Limits::default().waiting_max;
+    let mut clients: Vec<Option<Session>> = (0..most).map(|_| None).collect();
+    for client in &mut clients {
+        assert!(run_in(&mut world, client, "TS.READ a $ BLOCK 0 1").1);
+    }
+    let (replies, waits) = run_in(&mut world, &mut None, "TS.READ a $ BLOCK 0 1");
+    assert!(!waits && replies.contains("waiting_max"), "{replies}");
+    // A client that goes makes room.
+    clients.pop();
+    assert!(run_in(&mut world, &mut None, "TS.READ a $ BLOCK 0 1").1);
+}
+
+#[test]
+fn what_is_more_than_a_command_may_hold_is_read_in_pieces() {
+    let mut world = World::new();
+    let adds: Vec<String> = (0..3_000).map(|number| format!("TS.ADD a {} {number}", number * 1_000)).collect();
+    world.ask(&adds.join("\n"));
+    world.ask("TS.ALTER a LABELS other 1");
+    let adds: Vec<String> = (3_000..4_000).map(|number| format!("TS.ADD a {} {number}", number * 1_000)).collect();
+    world.ask(&adds.join("\n"));
+    world.account.as_mut().unwrap().samples_max = 3_000;
+    let all = world.ask("TS.RANGE a - +");
+    assert!(all.starts_with('!'), "{all}");
+    check(
+        &mut world,
+        "> TS.RANGE a - + COUNT 2
+         [[0 0] [1000 1]]
+         > TS.REVRANGE a - + COUNT 2
+         [[3999000 3999] [3998000 3998]]
+         > TS.RANGE a 2998001 + COUNT 3
+         [[2999000 2999] [3000000 3000] [3001000 3001]]
+         > TS.REVRANGE a - 3000000 COUNT 2
+         [[3000000 3000] [2999000 2999]]
+         > TS.RANGE a - + COUNT 2 AGGREGATION count,sum 10000
+         [[0 10 45] [10000 10 145]]
+         > TS.REVRANGE a - + COUNT 2 AGGREGATION count 12000
+         [[3996000 4] [3984000 12]]
+         > TS.RANGE a - + FILTER_BY_VALUE 50 51 COUNT 1
+         [[50000 50]]
+         > TS.READ a 5000 MAX_COUNT 1
+         [[5000 5]]",
+    );
+    let info = world.ask("TS.INFO a");
+    assert!(info.contains("totalSamples 4000") && info.contains("firstTimestamp 0"), "{info}");
+    check(&mut world, "> TS.DEL a 1000 3500000\n 3500");
+    let info = world.ask("TS.INFO a");
+    assert!(info.contains("totalSamples 500 "), "{info}");
 }
 
 #[test]
@@ -625,6 +740,83 @@ fn settings_outlive_the_retention_of_their_database() {
     check(&mut world, "> TS.ADD a 1 1\n !TSDB: Timestamp is older than retention");
     let info = world.ask("TS.INFO a");
     assert!(info.contains("duplicatePolicy max"), "{info}");
+}
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// How many samples of a key the database has.
+fn stored(world: &World, key: &str, time_ms: i64) -> String {
+    let found = world.promql("redis", &format!("count_over_time(ts{{key=\"{key}\"}}[9999h])"), time_ms).join("");
+    let count = found.rsplit_once(".0").map(|(before, _)| before.rsplit(|c: char| !c.is_ascii_digit()).next());
+    count.flatten().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn samples_beyond_the_retention_of_their_key_give_back_their_room() {
+    let mut world = World::new();
+    let (day, hours) = (24 * HOUR_MS, |hours: i64| hours * HOUR_MS);
+    for time_ms in [hours(1), day - 1, day, day + hours(3)] {
+        world.ask(&format!("TS.ADD short {time_ms} 1 RETENTION {}\nTS.ADD whole {time_ms} 1", hours(3)));
+    }
+    assert_eq!(stored(&world, "short", day + hours(3)), "4", "they do not go at once");
+    world.simulation.advance_ns(2 * HOUR_MS * 1_000_000);
+    assert_eq!(world.ask("DBSIZE"), "2");
+    let counts = |world: &World| ["short", "whole"].map(|key| stored(world, key, day + hours(3)));
+    assert_eq!(counts(&world), ["2", "4"]);
+    check(&mut world, &format!("> TS.RANGE short - +\n [[{day} 1] [{} 1]]", day + hours(3)));
+    world.crash();
+    assert_eq!(counts(&world), ["2", "4"]);
+    // The second look after a start finds nothing to do: no record is written, and nothing is flushed.
+    assert_eq!(world.ask("DBSIZE"), "2");
+    let before = world.db().last_sequence();
+    world.simulation.advance_ns(2 * HOUR_MS * 1_000_000);
+    assert_eq!(world.ask("DBSIZE"), "2");
+    assert_eq!(world.db().last_sequence(), before);
+}
+
+#[test]
+fn a_sample_that_is_ahead_of_the_clock_takes_no_others_along() {
+    let mut world = World::new();
+    let now_ms = world.db().now_ns() / 1_000_000;
+    let times = [now_ms - 5 * HOUR_MS, now_ms - HOUR_MS, now_ms + 9_000 * HOUR_MS];
+    times.iter().for_each(|time_ms| _ = world.ask(&format!("TS.ADD a {time_ms} 1 RETENTION {}", 3 * HOUR_MS)));
+    world.simulation.advance_ns(HOUR_MS * 1_000_000);
+    assert_eq!(world.ask("DBSIZE"), "1");
+    // What the clock says is too old is gone; what the sample that is ahead says is not.
+    assert_eq!(stored(&world, "a", times[2]), "2");
+}
+
+#[test]
+fn buckets_outlive_the_samples_that_they_were_made_of() {
+    let mut world = World::new();
+    let hours = |hours: i64| hours * HOUR_MS;
+    let pass = |world: &mut World| {
+        world.simulation.advance_ns(2 * HOUR_MS * 1_000_000);
+        world.ask("DBSIZE");
+    };
+    world.ask(&format!("TS.CREATE s RETENTION {}\nTS.CREATE d", hours(3)));
+    world.ask(&format!("TS.CREATERULE s d AGGREGATION sum {}", hours(24)));
+    (1..24).for_each(|hour| _ = world.ask(&format!("TS.ADD s {} 1", hours(hour))));
+    pass(&mut world);
+    assert_eq!(stored(&world, "s", hours(40)), "23", "the bucket is open");
+    world.ask(&format!("TS.ADD s {} 1", hours(25)));
+    check(&mut world, "> TS.GET d\n [0 23]");
+    pass(&mut world);
+    assert_eq!(stored(&world, "s", hours(40)), "24", "late samples may still come into the bucket");
+    world.ask(&format!("TS.ADD s {} 1", hours(23) + 1));
+    world.ask(&format!("TS.ADD s {} 1", hours(30)));
+    check(&mut world, "> TS.GET d\n [0 24]");
+    pass(&mut world);
+    assert_eq!(stored(&world, "s", hours(40)), "2");
+    for _ in 0..2 {
+        // The newest samples go, so that older ones may come again: of their bucket too little is left to compute it.
+        world.ask(&format!("TS.DEL s {} +\nTS.ADD s {} 1", hours(24), hours(23) + 2));
+        world.ask(&format!("TS.ADD s {} 1\nTS.ADD s {} 1", hours(25), hours(30)));
+        check(&mut world, "> TS.RANGE d - +\n [[0 24]]");
+        world.ask("TS.DEL s 0 5");
+        check(&mut world, "> TS.RANGE d - +\n [[0 24]]");
+        world.crash();
+    }
 }
 
 #[test]

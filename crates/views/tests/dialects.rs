@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use db::{DatabasePolicy, Db, DbOptions};
+use model::{MatchOp, Matcher};
 use platform::sim::Simulation;
 use query::Budget;
 use sql::{ClientContext, Manner, Value};
@@ -389,6 +390,41 @@ fn a_view_outlives_its_source() {
     world.settle();
     let after = world.ask("SELECT bucket, host, s FROM v ORDER BY bucket, host");
     assert_eq!(first, &after[..before.len() - 10], "windows of what was gone are not computed again");
+}
+
+#[test]
+fn a_view_outlives_series_that_are_kept_less_long() {
+    const HOUR_NS: i64 = 3_600 * SECOND_NS;
+    let mut world = World::new();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, sum(usage) AS s FROM cpu GROUP BY 1, 2");
+    let trim = |world: &World, before_ns: i64| {
+        let series = [vec![Matcher::new("host", MatchOp::Equal, "a")]];
+        world.db.trim_series(("default", "cpu"), &series, before_ns).unwrap()
+    };
+    let counts = |world: &World| world.ask("SELECT host, count(usage) FROM cpu GROUP BY host ORDER BY host");
+    let windows = |world: &World| world.ask("SELECT bucket, host, s FROM v ORDER BY bucket, host");
+    let (now_ns, all) = (world.db.now_ns(), counts(&world));
+    assert_eq!(trim(&world, now_ns - HOUR_NS), i64::MIN, "the view still has to read all");
+    assert_eq!(counts(&world), all);
+    world.settle();
+    let before = windows(&world);
+    assert_eq!(trim(&world, now_ns - HOUR_NS), now_ns - HOUR_NS);
+    let left = counts(&world);
+    assert!(left[0] == [Value::Text("a".into()), Value::Int(1_201)] && left[1] == all[1], "{left:?}");
+    // Of the others, too, late rows come too late for windows that cannot be made again.
+    let late = format!("cpu,host=b usage=1000 {}", now_ns - 5_000 * SECOND_NS);
+    world.db.write_lines("default", late.as_bytes()).unwrap();
+    world.settle();
+    assert_eq!(windows(&world), before);
+    assert_eq!(world.ask("SELECT late_samples_refused FROM materialized_views()"), [[Value::Int(1)]]);
+    world.ask_as(Manner::QuestDb, "REFRESH MATERIALIZED VIEW v FULL").unwrap();
+    world.settle();
+    assert_eq!(windows(&world), before);
+    // What a window that is not over is made of stays, and so does what is ahead of the clock.
+    let gone_ns = trim(&world, i64::MAX);
+    assert!(gone_ns <= now_ns - 60 * SECOND_NS && gone_ns > now_ns - HOUR_NS, "{}", now_ns - gone_ns);
+    assert!(counts(&world)[0] != left[0]);
+    assert_eq!(windows(&world), before);
 }
 
 #[test]

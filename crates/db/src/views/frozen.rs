@@ -1,5 +1,8 @@
 //! Retention and TTLs: how much of a view's source is gone by now, and whether source and view are kept long enough.
 
+use std::sync::Arc;
+
+use index::CompiledMatcher;
 use query::QueryError;
 use query::views::{View, ViewCatalog, ViewDefinition};
 use store::{DatabasePolicy, StoreError};
@@ -64,6 +67,40 @@ impl Views {
         }
         Ok(())
     }
+}
+
+impl Views {
+    /// Deletes the rows before a time of series of a table, which are past keeping, as far as no view still has to read them. No view is made
+    /// meanwhile: it would store windows of a part of them.
+    pub(crate) fn trim_series(
+        &self,
+        (database, table): (&str, &str),
+        matcher_sets: &[Vec<CompiledMatcher>],
+        before_ns: i64,
+    ) -> Result<i64, StoreError> {
+        let _changing = self.changing.lock();
+        let mut views = self.views(database);
+        views.retain(|view| view.definition.source() == table);
+        let now_ns = self.store.trusted_now_ns();
+        let needed_ns = views.iter().map(|view| needed_from_ns(view, now_ns)).min().unwrap_or(i64::MAX);
+        let before_ns = before_ns.min(needed_ns);
+        if before_ns == i64::MIN {
+            return Ok(before_ns);
+        }
+        self.store.trim_series((database, table), matcher_sets, before_ns, &mut |before_ns| {
+            let freeze = |view: &Arc<View>| {
+                self.change_locked(view, true, |state| state.frozen_ns = state.frozen_ns.max(before_ns))
+            };
+            let mut outdated = views.iter().filter(|view| view.state.frozen_ns < before_ns);
+            outdated.try_for_each(freeze).map_err(|error| StoreError::Invalid(error.to_string()))
+        })
+    }
+}
+
+/// The first of the source's rows that windows of a view are still to be made of.
+fn needed_from_ns(view: &View, now_ns: i64) -> i64 {
+    let pending = view.state.pending.iter().map(|pending| pending.range.start_ns);
+    pending.fold(now_ns.saturating_sub(view.definition.age_ns_max()), i64::min)
 }
 
 impl Db {

@@ -209,6 +209,16 @@ impl Views {
         change: impl FnOnce(&mut ViewState),
     ) -> Result<(), QueryError> {
         let _changing = self.changing.lock();
+        self.change_locked(view, is_durable, change)
+    }
+
+    /// As [`Self::change_state`], while `changing` is held.
+    fn change_locked(
+        &self,
+        view: &View,
+        is_durable: bool,
+        change: impl FnOnce(&mut ViewState),
+    ) -> Result<(), QueryError> {
         let Some(view) = self.current(view) else { return Ok(()) };
         let mut changed = View::clone(&view);
         change(&mut changed.state);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use db::TenantMemory;
 use model::{Labels, METRIC_NAME};
@@ -10,6 +10,9 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::CommandError;
 use super::behind::Behind;
+use super::pause::Pause;
+use super::trim::Trims;
+use super::waiting::Waiters;
 use crate::aggregate::Sample;
 use crate::series::KEY_LABEL;
 use crate::series::catalog::{Catalog, Key, KeySlot, Last};
@@ -36,6 +39,8 @@ pub(crate) struct Database {
     pub(crate) exclusive: RwLock<()>,
     /// True if buckets of rules are still to be computed, or it is not known yet.
     pub(crate) is_behind: AtomicBool,
+    /// Clients that wait for samples.
+    pub(crate) waiters: Arc<Waiters>,
 }
 
 /// The keys of a database.
@@ -50,6 +55,10 @@ pub(crate) struct State {
     pub(crate) behind: Behind,
     /// Keys whose time has come, and that the database has rows of still: clients see nothing of them.
     going: BTreeSet<Arc<str>>,
+    /// After a delete of them that failed.
+    going_pause: Pause,
+    /// Keys with samples that are older than their retention.
+    pub(super) trims: Trims,
     /// The first time at which a key goes, milliseconds; the largest if none does.
     next_expiry_ms: i64,
     /// When documents are looked at again that the database's retention would take, milliseconds.
@@ -60,6 +69,8 @@ pub(crate) struct State {
     /// Bytes of the catalog that the ledger knows of.
     memory: Arc<TenantMemory>,
     reserved_bytes: u64,
+    /// Clients that wait for samples.
+    pub(super) waiters: Arc<Waiters>,
 }
 
 impl Drop for State {
@@ -69,7 +80,8 @@ impl Drop for State {
 }
 
 impl Database {
-    pub(crate) fn new(name: String, memory: Arc<TenantMemory>) -> Self {
+    pub(crate) fn new(name: String, memory: Arc<TenantMemory>, waiting: Arc<AtomicUsize>) -> Self {
+        let waiters = Arc::new(Waiters::new(waiting));
         let state = State {
             number: None,
             is_read: false,
@@ -77,14 +89,18 @@ impl Database {
             unsaved: BTreeSet::new(),
             behind: Behind::default(),
             going: BTreeSet::new(),
+            going_pause: Pause::default(),
+            trims: Trims::default(),
             next_expiry_ms: i64::MAX,
             next_renewal_ms: i64::MIN,
             last_sequence: 0,
             foreign: 0,
             memory,
             reserved_bytes: 0,
+            waiters: waiters.clone(),
         };
-        Self { name, state: Mutex::new(state), exclusive: RwLock::new(()), is_behind: AtomicBool::new(true) }
+        let is_behind = AtomicBool::new(true);
+        Self { name, state: Mutex::new(state), exclusive: RwLock::new(()), is_behind, waiters }
     }
 
     /// The keys, read from the database if they were not; keys whose time has come are gone.
@@ -99,6 +115,7 @@ impl Database {
             state.expire(rows, now_ms)?;
         }
         state.delete_going(rows);
+        state.trim(rows, now_ms);
         if state.next_renewal_ms <= now_ms {
             state.renew(rows, now_ms)?;
         }
@@ -124,6 +141,8 @@ impl State {
         self.catalog = Catalog::default();
         self.unsaved.clear();
         self.going.clear();
+        self.going_pause = Pause::default();
+        self.trims = Trims::default();
         self.behind = Behind::default();
         self.memory.give_back(self.reserved_bytes);
         (self.reserved_bytes, self.next_expiry_ms, self.is_read) = (0, i64::MAX, false);
@@ -282,6 +301,11 @@ impl State {
             }
         }
         self.give_back();
+        self.save(rows, &changed)
+    }
+
+    /// Writes settings that were changed; they are on disk when this returns.
+    pub(super) fn save(&mut self, rows: &Rows<'_>, changed: &[(Arc<str>, Settings)]) -> Result<(), CommandError> {
         let documents: Vec<(&str, &Settings)> = changed.iter().map(|(name, settings)| (&**name, settings)).collect();
         if documents.is_empty() {
             return Ok(());
@@ -291,7 +315,7 @@ impl State {
         let saved_ns = self.document_time_ns(rows, documents.iter().map(|(name, _)| *name));
         let appended = rows.put_documents(&documents, saved_ns)?;
         rows.db.commit(&appended)?;
-        for (name, _) in &changed {
+        for (name, _) in changed {
             self.unsaved.remove(name);
             if let Some(key) = self.catalog.get_mut(name) {
                 key.saved_ns = Some(saved_ns);
@@ -364,11 +388,21 @@ impl State {
 
     /// Deletes what the database has of some keys whose time has come. If that fails a later command does it.
     fn delete_going(&mut self, rows: &Rows<'_>) {
+        if self.going.is_empty() {
+            return;
+        }
+        let now_ns = rows.db.clock().monotonic_ns();
+        if !self.going_pause.is_over(now_ns) {
+            return;
+        }
         let some: Vec<Arc<str>> = self.going.iter().take(DELETED_MAX).cloned().collect();
         let texts: Vec<&str> = some.iter().map(|name| &**name).collect();
-        if !texts.is_empty() && rows.delete_keys(&texts).is_ok() {
-            some.iter().for_each(|name| _ = self.going.remove(name));
+        if rows.delete_keys(&texts).is_err() {
+            self.going_pause.fail(now_ns);
+            return;
         }
+        self.going_pause.succeed();
+        some.iter().for_each(|name| _ = self.going.remove(name));
     }
 
     /// Deletes what the database has of a key of that name whose time has come, before there is another one.

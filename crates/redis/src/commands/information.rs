@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::arguments::Arguments;
 use super::reader::filters;
 use super::{CommandError, Executor};
-use crate::aggregate::Sample;
 use crate::protocol::ReplyWriter;
 use crate::series::catalog::Catalog;
 use crate::series::rows::TIME_MS_MAX;
@@ -39,13 +38,13 @@ pub(super) fn info(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -
         let settings = state.catalog.get(key).ok_or(super::error::NO_KEY)?.settings.clone();
         drop(state);
         let oldest_ms = last.map_or(0, |(last_ms, _)| settings.oldest_ms(last_ms)).max(0);
-        let samples: Vec<Sample> = work.rows.samples(key, oldest_ms, TIME_MS_MAX)?;
-        let count = i64::try_from(samples.len()).unwrap_or(i64::MAX);
+        let (count, first_ms) = work.rows.count(key, (oldest_ms, TIME_MS_MAX))?;
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
         let per_sample = if settings.is_uncompressed { SAMPLE_BYTES.0 } else { SAMPLE_BYTES.1 };
         Ok(Information {
             memory_bytes: i64::try_from(Catalog::bytes_of(key, &settings)).unwrap_or(0) + count * per_sample,
             samples: count,
-            first_ms: samples.first().map_or(0, |(time_ms, _)| *time_ms),
+            first_ms: first_ms.unwrap_or(0),
             last_ms: last.map_or(0, |(time_ms, _)| time_ms),
             settings,
         })

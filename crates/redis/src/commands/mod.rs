@@ -1,9 +1,10 @@
 //! What clients may ask for. The table of commands is in [`table`]; each is a function that reads its arguments, does the work and writes
 //! the reply. Samples that a pipeline adds are checked one by one and appended together; a reply goes out when they are on disk.
 //!
-//! * [`database`]: the keys of a database in memory · [`writer`]: writing samples · [`reader`]: reading them · [`behind`]: buckets of rules
-//!   that are computed later
-//! * `connection`, `keys`: Redis's own commands · `samples`, `ranges`, `pivot`, `rules`, `information`: those of `RedisTimeSeries`
+//! * [`database`]: the keys of a database in memory · [`writer`]: writing samples · [`reader`]: reading them · [`trim`]: samples beyond
+//!   retention · [`behind`]: buckets of rules that are computed later · [`pause`]: when what failed is tried again · [`waiting`]: clients
+//!   that wait for samples
+//! * `connection`, `keys`: Redis's own commands · `samples`, `ranges`, `read`, `pivot`, `rules`, `information`: those of `RedisTimeSeries`
 
 mod arguments;
 mod behind;
@@ -14,18 +15,22 @@ mod error;
 mod glob;
 mod information;
 mod keys;
+mod pause;
 mod pivot;
 mod ranges;
+mod read;
 mod reader;
 mod rules;
 mod samples;
 mod session;
 mod table;
+mod trim;
+mod waiting;
 mod writer;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use db::{Appended, Db, TenantMemory};
 use parking_lot::{Mutex, MutexGuard};
@@ -33,6 +38,7 @@ use query::Budget;
 
 pub use error::CommandError;
 pub use session::Session;
+pub use waiting::Waiting;
 
 use arguments::Arguments;
 use database::{Database, State};
@@ -56,6 +62,8 @@ pub struct Limits {
     pub transaction_bytes_max: usize,
     /// Bytes of the replies to what one read has brought.
     pub reply_bytes_max: usize,
+    /// Clients that wait for samples at the same time.
+    pub waiting_max: usize,
 }
 
 impl Default for Limits {
@@ -66,6 +74,7 @@ impl Default for Limits {
             ahead_ms_max: 600_000,
             transaction_bytes_max: 16 << 20,
             reply_bytes_max: 256 << 20,
+            waiting_max: 1_000,
         }
     }
 }
@@ -127,6 +136,8 @@ pub enum Flow {
     Continue,
     /// It is closed once its replies are sent.
     Close,
+    /// Its client waits ([`Session::waiting`]): the requests that are not done are run again, from the one that waits on.
+    Wait,
 }
 
 /// What requests have done.
@@ -145,6 +156,8 @@ pub struct Service {
     memory: Arc<TenantMemory>,
     sessions: AtomicU64,
     commands: AtomicU64,
+    /// Clients that wait for samples.
+    waiting: Arc<AtomicUsize>,
     opened_ns: i64,
 }
 
@@ -159,7 +172,8 @@ impl Service {
     pub fn new(db: Arc<Db>, limits: Limits) -> Self {
         let (memory, opened_ns) = (db.request_memory().tenant(), db.latest_now_ns());
         let (sessions, commands) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { db, limits, databases: Mutex::default(), memory, sessions, commands, opened_ns }
+        let waiting = Arc::default();
+        Self { db, limits, databases: Mutex::default(), memory, sessions, commands, waiting, opened_ns }
     }
 
     /// The state of a new connection.
@@ -175,7 +189,7 @@ impl Service {
     fn database(&self, number: u32) -> Arc<Database> {
         let name = self.database_name(number);
         let mut databases = self.databases.lock();
-        let open = || Arc::new(Database::new(name.clone(), self.memory.clone()));
+        let open = || Arc::new(Database::new(name.clone(), self.memory.clone(), self.waiting.clone()));
         databases.entry(name.clone()).or_insert_with(open).clone()
     }
 
@@ -201,7 +215,8 @@ impl Service {
         out: &mut ReplyWriter,
     ) -> Ran {
         out.set_resp3(session.is_resp3);
-        let mut executor = Executor { service: self, session, access, out, appended: Vec::new(), flow: Flow::Continue };
+        let (appended, flow) = (Vec::new(), Flow::Continue);
+        let mut executor = Executor { service: self, session, access, out, appended, flow, is_atomic: false };
         executor.run(input, requests);
         let Executor { appended, flow, .. } = executor;
         Ran { appended, flow }
@@ -235,6 +250,8 @@ struct Executor<'a> {
     out: &'a mut ReplyWriter,
     appended: Vec<Appended>,
     flow: Flow,
+    /// True within a transaction, which waits for nothing.
+    is_atomic: bool,
 }
 
 impl Executor<'_> {
@@ -261,6 +278,10 @@ impl Executor<'_> {
                 at += adds;
             } else {
                 self.run_one(Arguments::new(input, &request.arguments));
+                if let Some(waiting) = self.session.waiting.as_mut().filter(|_| self.flow == Flow::Wait) {
+                    waiting.done = at;
+                    return;
+                }
                 at += 1;
             }
             if let Err(why) = self.access.hold_bytes(self.out.bytes().len() + self.session.queued_bytes()) {
@@ -311,9 +332,9 @@ impl Executor<'_> {
             Need::Delete => Some(Right::Delete),
             Need::Nothing | Need::Account => None,
         };
-        if let Some(right) = right {
-            let database = self.service.database_name(self.session.database);
-            self.access.check(right, &database).map_err(|why| CommandError::other(format!("NOPERM {why}")))?;
+        // A command that has waited asks for itself when it answers: each time that it was woken would count.
+        if let Some(right) = right.filter(|_| self.session.waiting.is_none()) {
+            self.check(right)?;
         }
         let done = (spec.run)(self, &mut arguments);
         if done.is_err() {
@@ -323,6 +344,11 @@ impl Executor<'_> {
             CommandError::Arity(_) => CommandError::Arity(spec.name.to_ascii_lowercase()),
             other => other,
         })
+    }
+
+    fn check(&self, right: Right) -> Result<(), CommandError> {
+        let database = self.service.database_name(self.session.database);
+        self.access.check(right, &database).map_err(|why| CommandError::other(format!("NOPERM {why}")))
     }
 
     fn queue(&mut self, spec: &'static Spec, arguments: Arguments<'_>) -> Result<(), CommandError> {
@@ -358,6 +384,7 @@ impl Executor<'_> {
         }
         let database = self.service.database(self.session.database);
         let _alone = database.exclusive.write();
+        self.is_atomic = true;
         self.out.array(commands.len());
         let mut full: Option<String> = None;
         for queued in &commands {
@@ -380,6 +407,7 @@ impl Executor<'_> {
                 full = Some("OOM there is no memory for more replies".to_owned());
             }
         }
+        self.is_atomic = false;
         Ok(())
     }
 
@@ -441,8 +469,8 @@ impl Work<'_> {
         let mut writer = Writer::new(self.rows, &mut state, self.limits, self.appended);
         let caught_up = writer.catch_up();
         match writer.flush().and(caught_up) {
-            Ok(()) => state.behind.succeed(),
-            Err(_) => state.behind.fail(now_ns),
+            Ok(()) => state.behind.pause.succeed(),
+            Err(_) => state.behind.pause.fail(now_ns),
         }
         self.database.is_behind.store(!state.behind.is_empty(), Ordering::Relaxed);
     }

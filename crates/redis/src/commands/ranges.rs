@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::arguments::Arguments;
-use super::error::NO_KEY;
 use super::reader::{KeyOptions, KeyRead, OptionsParser, RangeOptions, ShownLabels};
 use super::{CommandError, Executor, Work};
 use crate::aggregate::{Aggregator, Row, Sample, reduce};
 use crate::protocol::ReplyWriter;
-use crate::series::rows::TIME_MS_MAX;
 
 type Done = Result<(), CommandError>;
 type KeyLabels = BTreeMap<Arc<str>, Arc<str>>;
 
-fn write_rows(out: &mut ReplyWriter, rows: &[Row]) {
+pub(super) fn write_rows(out: &mut ReplyWriter, rows: &[Row]) {
     out.array(rows.len());
     for row in rows {
         out.array(1 + row.values.len());
@@ -84,52 +82,6 @@ pub(super) fn range(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) 
 
 pub(super) fn revrange(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -> Done {
     read_range(executor, arguments, true)
-}
-
-/// The time that a cursor of `TS.READ` stands for; those of words need the newest sample.
-fn cursor_ms(text: &str, last: Option<Sample>) -> Option<i64> {
-    let after_last_ms = last.map_or(0, |(last_ms, _)| last_ms.saturating_add(1));
-    match text {
-        "-" => Some(0),
-        "+" => Some(last.map_or(0, |(last_ms, _)| last_ms)),
-        "$" => Some(after_last_ms),
-        number => number.parse().ok().filter(|time_ms| (0..=TIME_MS_MAX).contains(time_ms)),
-    }
-}
-
-/// `TS.READ key cursor [MAX_COUNT count]`: the oldest samples from a cursor on. A key that is not there has none.
-pub(super) fn read(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -> Done {
-    const COUNT: &str = "TSDB: max_count is a number above 0";
-    let (key, cursor) = (arguments.key()?, arguments.text()?);
-    cursor_ms(cursor, None).ok_or(CommandError::series("TSDB: wrong timestamp"))?;
-    let mut count = None;
-    while arguments.len() > 0 {
-        if arguments.take("MAX_COUNT") {
-            count = Some(arguments.number::<usize>(COUNT)?).filter(|count| *count > 0);
-            count.ok_or(CommandError::series(COUNT))?;
-        } else if arguments.take("BLOCK") {
-            return Err(CommandError::series(
-                "TSDB: TS.READ does not wait here: leave BLOCK out and ask again, or follow /api/v1/tail over HTTP",
-            ));
-        } else {
-            return Err(CommandError::Arity(String::new()));
-        }
-    }
-    let rows = executor.with_rows(|work| {
-        let mut state = work.open()?;
-        state.look_around(work.rows);
-        let last = match state.newest(work.rows, key) {
-            Err(error) if error == NO_KEY => return Ok(Vec::new()),
-            last => last?,
-        };
-        let read = KeyRead::new(work.rows, &mut state, key, false)?;
-        drop(state);
-        let from_ms = cursor_ms(cursor, last).unwrap_or(0);
-        let options = RangeOptions { count, ..RangeOptions::between(from_ms, TIME_MS_MAX) };
-        read.rows(work, &options)
-    })?;
-    write_rows(executor.out, &rows);
-    Ok(())
 }
 
 /// Several keys with their rows; in groups of a label's value if asked for.

@@ -388,16 +388,51 @@ impl KeyRead {
         Ok(self.open_sample(rows)?.or(last))
     }
 
-    /// The rows of the key.
+    /// The rows of the key; of a few of them little more is read.
     pub(super) fn rows(&self, work: &Work<'_>, options: &RangeOptions) -> Result<Vec<Row>, CommandError> {
-        let from_ms = options.from_ms.max(self.oldest_ms);
-        if from_ms > options.to_ms {
+        let whole = (options.from_ms.max(self.oldest_ms), options.to_ms);
+        if whole.0 > whole.1 {
             return Ok(Vec::new());
         }
-        let mut samples = work.rows.samples(&self.name, from_ms, options.to_ms)?;
-        if let Some(open) =
-            self.open_sample(work.rows)?.filter(|(time_ms, _)| (from_ms..=options.to_ms).contains(time_ms))
-        {
+        let count = options.count.unwrap_or(usize::MAX);
+        let budget = work.rows.budget;
+        // Means that are weighted by time look further than at the next bucket.
+        let has_far = |buckets: &Buckets| buckets.aggregators.contains(&Aggregator::Twa);
+        let is_cut = count < FEW_ROWS_MAX && self.open.is_none() && !options.buckets.as_ref().is_some_and(has_far);
+        let mut wanted = if is_cut { count.max(1) } else { usize::MAX };
+        loop {
+            let before = budget.samples();
+            let range = match wanted {
+                usize::MAX => whole,
+                wanted => work.rows.end_range(&self.name, whole, wanted, options.is_reversed)?,
+            };
+            let mut rows = self.rows_between(work, options, range)?;
+            if options.is_reversed {
+                rows.reverse();
+            }
+            // The last bucket may have more samples.
+            if range != whole && options.buckets.is_some() {
+                rows.pop();
+            }
+            if range == whole || rows.len() >= count {
+                rows.truncate(count);
+                return Ok(rows);
+            }
+            drop(rows);
+            budget.give_back(usize::try_from(budget.samples().saturating_sub(before)).unwrap_or(usize::MAX));
+            wanted = wanted.saturating_mul(MORE_ROWS);
+        }
+    }
+
+    /// The rows between two times in order of time, however many.
+    fn rows_between(
+        &self,
+        work: &Work<'_>,
+        options: &RangeOptions,
+        (from_ms, to_ms): (i64, i64),
+    ) -> Result<Vec<Row>, CommandError> {
+        let mut samples = work.rows.samples(&self.name, from_ms, to_ms)?;
+        if let Some(open) = self.open_sample(work.rows)?.filter(|(time_ms, _)| (from_ms..=to_ms).contains(time_ms)) {
             samples.retain(|(time_ms, _)| *time_ms < open.0);
             samples.push(open);
         }
@@ -407,14 +442,15 @@ impl KeyRead {
         if let Some((min, max)) = options.values {
             samples.retain(|(_, value)| (min..=max).contains(value));
         }
-        let mut rows = rows_of(work, samples, options)?;
-        if options.is_reversed {
-            rows.reverse();
-        }
-        rows.truncate(options.count.unwrap_or(usize::MAX));
-        Ok(rows)
+        rows_of(work, samples, options)
     }
 }
+
+/// Of so many rows all samples are read at once.
+const FEW_ROWS_MAX: usize = 1 << 20;
+
+/// How many times as many samples are read if those that were read make too few rows.
+const MORE_ROWS: usize = 16;
 
 /// Bytes that a row takes, with its text in a reply, and those of each of its values beyond the first.
 pub(super) const ROW_BYTES: u64 = 96;

@@ -195,7 +195,7 @@ pub(super) fn delete(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>)
     let deleted = executor.with_rows(|work| {
         let found = {
             let _ = work.open()?.catalog.get(key).ok_or(NO_KEY)?;
-            work.rows.samples(key, range.0, range.1)?.len()
+            work.rows.count(key, range)?.0
         };
         if found == 0 {
             return Ok(0);

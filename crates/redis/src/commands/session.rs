@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::arguments::Arguments;
 use super::table::Spec;
+use super::waiting::Waiting;
 
 /// The state of a connection.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Session {
     pub(super) library: (String, String),
     /// Commands since MULTI.
     pub(super) transaction: Option<Transaction>,
+    /// The samples that its client waits for.
+    pub(super) waiting: Option<Waiting>,
 }
 
 /// Commands that wait for EXEC.
@@ -63,12 +66,17 @@ impl Queued {
 impl Session {
     pub(super) fn new(id: u64) -> Self {
         let library = (String::new(), String::new());
-        Self { id, database: 0, is_resp3: false, name: String::new(), library, transaction: None }
+        Self { id, database: 0, is_resp3: false, name: String::new(), library, transaction: None, waiting: None }
     }
 
     /// Bytes of the commands that wait for EXEC.
     pub(super) fn queued_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, |transaction| transaction.bytes)
+    }
+
+    /// The samples that its client waits for, if it does.
+    pub const fn waiting(&self) -> Option<&Waiting> {
+        self.waiting.as_ref()
     }
 
     /// Returns whether commands wait for EXEC.

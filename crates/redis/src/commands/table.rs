@@ -1,7 +1,7 @@
 //! The commands, by name.
 
 use super::arguments::Arguments;
-use super::{CommandError, Executor, connection, information, keys, pivot, ranges, rules, samples};
+use super::{CommandError, Executor, connection, information, keys, pivot, ranges, read, rules, samples};
 
 /// What a command needs of its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub(super) const COMMANDS: [Spec; 61] = [
     Spec::new("TS.QUERYINDEX", -2, Need::Read, NO_KEYS, information::query_index),
     Spec::new("TS.QUERYLABELS", -2, Need::Read, NO_KEYS, information::query_labels),
     Spec::new("TS.RANGE", -4, Need::Read, FIRST, ranges::range),
-    Spec::new("TS.READ", -3, Need::Read, FIRST, ranges::read),
+    Spec::new("TS.READ", -3, Need::Read, FIRST, read::read),
     Spec::new("TS.REVRANGE", -4, Need::Read, FIRST, ranges::revrange),
     Spec::new("TTL", 2, Need::Read, FIRST, keys::ttl),
     Spec::new("TOUCH", -2, Need::Read, ALL, keys::exists),

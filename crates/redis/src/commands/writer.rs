@@ -8,7 +8,7 @@ use db::Appended;
 use super::database::State;
 use super::error::NO_KEY;
 use super::{CommandError, Limits};
-use crate::aggregate::{Aggregator, Sample};
+use crate::aggregate::Sample;
 use crate::series::catalog::{Key, KeySlot, Last};
 use crate::series::rows::{NS_PER_MS, Rows, TIME_MS_MAX};
 use crate::series::settings::{DuplicatePolicy, Rule, Settings};
@@ -314,6 +314,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let done = self.append_samples(&samples);
+        self.wake(&samples);
         let buckets = std::mem::take(&mut self.buckets);
         if let Err(error) = &done {
             forget_newest(self.state, &samples);
@@ -323,6 +324,16 @@ impl<'a> Writer<'a> {
             }
         }
         done
+    }
+
+    /// Wakes the clients that wait for samples of keys.
+    fn wake(&self, samples: &[PendingSample]) {
+        if self.state.waiters.is_empty() {
+            return;
+        }
+        let keys: BTreeSet<KeySlot> = samples.iter().map(|sample| sample.key).collect();
+        let names = keys.into_iter().filter_map(|slot| self.state.catalog.name_at(slot));
+        names.for_each(|name| self.state.waiters.wake(name));
     }
 
     fn append_samples(&mut self, samples: &[PendingSample]) -> Result<(), CommandError> {
@@ -409,7 +420,7 @@ impl<'a> Writer<'a> {
             Err(_) => None,
         };
         let starts: BTreeSet<i64> = times.iter().map(|time_ms| buckets.start_of(*time_ms)).collect();
-        let range = rule.from_ms.unwrap_or(i64::MIN)..open_ms.unwrap_or(i64::MAX);
+        let range = self.first_kept(source, rule)..open_ms.unwrap_or(i64::MAX);
         let mut left = Vec::new();
         for start_ms in starts.into_iter().filter(|start_ms| range.contains(start_ms)) {
             if open_ms.is_none() || self.write_bucket(source, rule, start_ms).is_err() {
@@ -417,6 +428,12 @@ impl<'a> Writer<'a> {
             }
         }
         self.put_off(source, &rule.to, &left);
+    }
+
+    /// The first bucket of a rule that may be computed: those before it were over when the rule was made, or have lost samples.
+    fn first_kept(&self, source: &str, rule: &Rule) -> i64 {
+        let trimmed_ms = self.state.catalog.get(source).and_then(|key| key.settings.trimmed_ms);
+        rule.from_ms.unwrap_or(i64::MIN).max(rule.first_whole_ms(trimmed_ms))
     }
 
     /// Has buckets of a rule computed later, also after a restart.
@@ -487,10 +504,13 @@ impl<'a> Writer<'a> {
 
     /// Brings the buckets of rules right after samples between two times were deleted.
     pub(crate) fn follow_delete(&mut self, source: &str, (from_ms, to_ms): (i64, i64)) -> Result<(), CommandError> {
-        for rule in self.key(source)?.settings.rules.clone() {
+        let settings = self.key(source)?.settings.clone();
+        for rule in &settings.rules {
             let buckets = rule.buckets();
-            let (first_ms, last_ms) = (buckets.start_of(from_ms).max(0), buckets.start_of(to_ms));
-            if self.state.catalog.get(&rule.to).is_none() {
+            // Buckets stay that have lost samples: the others of theirs do not tell what they were made of.
+            let whole_ms = rule.first_whole_ms(settings.trimmed_ms).max(0);
+            let (first_ms, last_ms) = (buckets.start_of(from_ms).max(whole_ms), buckets.start_of(to_ms));
+            if self.state.catalog.get(&rule.to).is_none() || first_ms > last_ms {
                 continue;
             }
             self.rows.delete_samples(&rule.to, first_ms, last_ms)?;
@@ -498,7 +518,7 @@ impl<'a> Writer<'a> {
                 key.last = Last::Unknown;
             }
             self.save_document(&rule.to)?;
-            self.follow(source, &rule, &BTreeSet::from([from_ms, to_ms]));
+            self.follow(source, rule, &BTreeSet::from([from_ms, to_ms]));
         }
         Ok(())
     }
@@ -522,8 +542,7 @@ pub(crate) fn bucket_value(
 ) -> Result<Option<Sample>, CommandError> {
     let width_ms = rule.bucket_ms.max(1);
     let end_ms = start_ms.saturating_add(width_ms).saturating_sub(1);
-    // Means that are weighted by time look at the samples around the bucket.
-    let margin_ms = if rule.aggregator() == Aggregator::Twa { width_ms } else { 0 };
+    let margin_ms = rule.margin_ms();
     let range = (start_ms.saturating_sub(margin_ms), end_ms.saturating_add(margin_ms));
     let samples = rows.samples(source, range.0.max(0), range.1)?;
     let shown_ms = start_ms.max(0);

@@ -17,6 +17,12 @@ pub const TIME_MS_MAX: i64 = i64::MAX / NS_PER_MS;
 
 pub(crate) const NS_PER_MS: i64 = 1_000_000;
 
+/// Rows that are read at a time where all are looked at and none is shown.
+const PIECE_ROWS: u64 = 65_536;
+
+/// Rows of a piece are such a part of those that may be held at once: reading some at an end of a range holds more.
+const PIECE_SHARE: u64 = 32;
+
 /// The field of a key's document.
 const DOCUMENT_FIELD: &str = "settings";
 
@@ -77,6 +83,57 @@ impl Rows<'_> {
             series.timestamps_ms.iter().copied().zip(series.values.iter().copied()).collect::<Vec<_>>()
         });
         Ok(all.collect::<BTreeMap<i64, _>>().into_iter().collect())
+    }
+
+    /// A part of a range of time at its beginning, or at its end, in which a key has so many samples, or the whole range: both times included.
+    pub(crate) fn end_range(
+        &self,
+        key: &str,
+        (from_ms, to_ms): (i64, i64),
+        rows: usize,
+        is_at_end: bool,
+    ) -> Result<(i64, i64), QueryError> {
+        let input = Box::new(Plan::Scan(Scan { range: millisecond_range(from_ms, to_ms), ..scan(Some(key)) }));
+        let plan = if is_at_end { Plan::Last { input, rows } } else { Plan::Limit { input, rows, skip: 0 } };
+        self.passing(|| {
+            let frames = self.db.run_plan(self.database, &plan, self.budget)?.frames;
+            // A series with fewer rows has no others.
+            let full = frames.iter().filter(|frame| frame.timestamps_ns.len() >= rows);
+            let bounds =
+                full.filter_map(|frame| frame.timestamps_ns.last()).map(|time_ns| time_ns.div_euclid(NS_PER_MS));
+            Ok(if is_at_end {
+                (bounds.max().unwrap_or(from_ms).max(from_ms), to_ms)
+            } else {
+                (from_ms, bounds.min().unwrap_or(to_ms).min(to_ms))
+            })
+        })
+    }
+
+    /// How many samples a key has between two times, both included, and when the first one is: read in pieces, however many there are.
+    pub(crate) fn count(&self, key: &str, (from_ms, to_ms): (i64, i64)) -> Result<(u64, Option<i64>), QueryError> {
+        let rows = (self.budget.samples_max() / PIECE_SHARE).clamp(1, PIECE_ROWS) as usize;
+        let (mut count, mut first_ms, mut next_ms) = (0, None, Some(from_ms));
+        while let Some(from_ms) = next_ms.filter(|from_ms| *from_ms <= to_ms) {
+            self.budget.check()?;
+            let (_, end_ms) = self.end_range(key, (from_ms, to_ms), rows, false)?;
+            self.passing(|| {
+                let samples = self.samples(key, from_ms, end_ms)?;
+                count += samples.len() as u64;
+                first_ms = first_ms.or(samples.first().map(|(time_ms, _)| *time_ms));
+                Ok(())
+            })?;
+            next_ms = end_ms.checked_add(1);
+        }
+        Ok((count, first_ms))
+    }
+
+    /// Does work that holds no samples when it is done.
+    fn passing<T>(&self, work: impl FnOnce() -> Result<T, QueryError>) -> Result<T, QueryError> {
+        let before = self.budget.samples();
+        let done = work();
+        let taken = self.budget.samples().saturating_sub(before);
+        self.budget.give_back(usize::try_from(taken).unwrap_or(usize::MAX));
+        done
     }
 
     /// The newest sample of a key.
@@ -156,6 +213,14 @@ impl Rows<'_> {
             self.db.delete(self.database, &[matchers], &millisecond_range(time_ms, time_ms))?;
         }
         Ok(())
+    }
+
+    /// Deletes the samples of keys before a time, which their retention does not keep; returns the time before which they are gone.
+    pub(crate) fn trim(&self, keys: &[&str], before_ms: i64) -> Result<i64, StoreError> {
+        let samples: Vec<Vec<Matcher>> =
+            keys.iter().map(|key| vec![Matcher::new(KEY_LABEL, MatchOp::Equal, *key)]).collect();
+        let gone_ns = self.db.trim_series((self.database, TABLE), &samples, before_ms.saturating_mul(NS_PER_MS))?;
+        Ok(gone_ns.div_euclid(NS_PER_MS))
     }
 
     /// Deletes keys with all that they have.

@@ -139,6 +139,26 @@ impl Rule {
         Some(start_ms)
     }
 
+    /// How far around a bucket samples count for its value, milliseconds: means that are weighted by time look at those before and after it.
+    pub fn margin_ms(&self) -> i64 {
+        if self.aggregator() == Aggregator::Twa { self.bucket_ms.max(1) } else { 0 }
+    }
+
+    /// The time from which on samples are needed for buckets that are to be computed, or may be: those that are pending, and those of samples
+    /// that are not older than the oldest that is kept.
+    pub fn needed_from_ms(&self, oldest_ms: i64) -> i64 {
+        let first_ms = self.pending_ms.first().map_or(i64::MAX, |(start_ms, _)| *start_ms);
+        self.buckets().start_of(oldest_ms).min(first_ms).saturating_sub(self.margin_ms())
+    }
+
+    /// The beginning of the first bucket whose samples are all there, if those before a time are gone.
+    pub fn first_whole_ms(&self, trimmed_ms: Option<i64>) -> i64 {
+        let Some(trimmed_ms) = trimmed_ms else { return i64::MIN };
+        let from_ms = trimmed_ms.saturating_add(self.margin_ms());
+        let start_ms = self.buckets().start_of(from_ms);
+        if start_ms < from_ms { start_ms.saturating_add(self.bucket_ms.max(1)) } else { start_ms }
+    }
+
     /// The rule's buckets.
     pub fn buckets(&self) -> Buckets {
         Buckets {
@@ -178,6 +198,10 @@ pub struct Settings {
     pub expires_ms: Option<i64>,
     /// By name.
     pub labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// Samples before this time went since the retention did not keep them, milliseconds since the Unix epoch. The documents of keys without
+    /// rules need not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trimmed_ms: Option<i64>,
     /// Rules with this key as source.
     pub rules: Vec<Rule>,
     /// The key whose buckets this one holds.

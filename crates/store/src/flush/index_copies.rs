@@ -62,11 +62,11 @@ impl IndexTwins {
 
     /// Makes whole what opening needs: where a segment's file is missing, or damaged as far as it is looked at here, its twin gets the
     /// file's name. Lists of entries are looked at wholly, segments of groups at their directory. What is missing then is written later.
-    pub(crate) fn restore_at_opening(&self, state: &State) -> Result<(), StoreError> {
+    pub(crate) fn restore_at_opening(&self, state: &State, is_open: &dyn Fn(u64) -> bool) -> Result<(), StoreError> {
         let names = crate::upkeep::inspect::list(&*self.files, &self.directory.join("index"))?;
         let is_there =
             |path: &Path| path.file_name().is_some_and(|name| names.contains(&name.to_string_lossy().into_owned()));
-        for (id, owner) in &state.segments {
+        for (id, owner) in state.segments.iter().filter(|(id, _)| !is_open(**id)) {
             let path = segment_path(&self.directory, *id);
             let twin = twin_path(&path);
             let is_list = owner.is_none_or(|owner| [EXEMPLARS_SHARD, PRODUCERS_SHARD].contains(&owner));

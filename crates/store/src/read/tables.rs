@@ -108,7 +108,8 @@ impl Store {
         Ok(Some(self.caches.selections().insert(key, index_changes, groups)))
     }
 
-    fn select_table_now(
+    /// As [`Store::select_table_within`], neither from nor into the cache of selections.
+    pub(crate) fn select_table_now(
         &self,
         selection: &TableSelection<'_>,
         reserve: &dyn Fn(u64) -> bool,

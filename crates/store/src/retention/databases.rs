@@ -19,6 +19,7 @@ impl Store {
         self.delete_all(id)?;
         self.drop_regular(id)?;
         self.forget_table_ttls(name, None)?;
+        self.forget_trims(name, None)?;
         self.with_catalog(|state, entries| {
             entries.extend(state.catalog.drop_database(id));
             Ok(())
@@ -41,6 +42,7 @@ impl Store {
         };
         let Some((id, measurement)) = found else { return Ok(false) };
         self.forget_table_ttls(database, Some(table))?;
+        self.forget_trims(database, Some(table))?;
         let database = id;
         // Rows first: a crash in between leaves a table without rows, not rows without a table.
         self.delete_groups(database, self.groups_of(database, measurement)?, &TimeRange::ALL)?;
@@ -151,7 +153,7 @@ impl Store {
         self.delete_groups(database, all, &TimeRange::ALL)
     }
 
-    fn delete_groups(
+    pub(super) fn delete_groups(
         &self,
         database: DatabaseId,
         groups: Vec<RoaringBitmap>,

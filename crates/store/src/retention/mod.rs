@@ -3,6 +3,7 @@
 pub(crate) mod databases;
 pub(crate) mod deletes;
 pub(crate) mod policy;
+pub(crate) mod series_trim;
 pub(crate) mod table_ttl;
 pub(crate) mod time;
 pub(crate) mod trash;
@@ -24,6 +25,7 @@ use crate::manifest::{Edit, State};
 use crate::part::{Part, PartInfo};
 use crate::retention::deletes::Delete;
 use crate::retention::policy::{DatabasePolicy, length_text};
+use crate::retention::series_trim::SeriesTrims;
 use crate::retention::table_ttl::TableTtls;
 use crate::retention::trusted_time::TrustedTime;
 use crate::{Store, StoreError};
@@ -53,6 +55,8 @@ pub(crate) struct Retention {
     policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
     /// Tables that keep their rows less long than their databases do.
     pub(crate) table_ttls: RwLock<TableTtls>,
+    /// Up to when series of tables went that keep their rows less long than others of the table.
+    series_trims: RwLock<SeriesTrims>,
     /// Length of partitions on the fast tier.
     fast_partition_length_ns: AtomicI64,
     /// The clock that policies go by.
@@ -65,6 +69,7 @@ impl Retention {
         Self {
             policies: RwLock::new(state.policies.clone()),
             table_ttls: RwLock::new(table_ttl::of_state(state)),
+            series_trims: RwLock::new(series_trim::of_state(state)),
             fast_partition_length_ns: AtomicI64::new(state.fast_partition_length_ns),
             trusted_time,
         }

@@ -39,21 +39,35 @@ pub(crate) struct TableTtl {
 pub(crate) type TableTtls = BTreeMap<TableName, TableTtl>;
 
 impl TableName {
-    fn new(database: &str, table: &str) -> Self {
+    pub(super) fn new(database: &str, table: &str) -> Self {
         Self { database: database.to_owned(), table: table.to_owned() }
     }
 
-    fn document(&self) -> String {
+    /// Returns whether it is a table of a database, or the one of that name.
+    pub(super) fn is_of(&self, database: &str, table: Option<&str>) -> bool {
+        self.database == database && table.is_none_or(|table| self.table == table)
+    }
+
+    pub(super) fn table(&self) -> &str {
+        &self.table
+    }
+
+    pub(super) fn document(&self) -> String {
         format!("{}{BETWEEN}{}", self.database, self.table)
     }
 }
 
 /// As the manifest has them.
 pub(crate) fn of_state(state: &State) -> TableTtls {
-    let read = |((kind, name), bytes): (&(String, String), &std::sync::Arc<[u8]>)| {
-        let (database, table) = name.split_once(BETWEEN).filter(|_| kind == KIND)?;
-        let ttl_ns = i64::from_le_bytes((**bytes).try_into().ok()?);
-        Some((TableName::new(database, table), TableTtl { ttl_ns, deleted_before_ns: i64::MIN }))
+    let ttls = numbers_of_state(state, KIND).into_iter();
+    ttls.map(|(name, ttl_ns)| (name, TableTtl { ttl_ns, deleted_before_ns: i64::MIN })).collect()
+}
+
+/// The numbers that documents of a kind hold for tables.
+pub(super) fn numbers_of_state(state: &State, kind: &str) -> BTreeMap<TableName, i64> {
+    let read = |((found, name), bytes): (&(String, String), &std::sync::Arc<[u8]>)| {
+        let (database, table) = name.split_once(BETWEEN).filter(|_| found == kind)?;
+        Some((TableName::new(database, table), i64::from_le_bytes((**bytes).try_into().ok()?)))
     };
     state.documents.iter().filter_map(read).collect()
 }
@@ -101,9 +115,8 @@ impl Store {
 
     /// Forgets what was said of a database's tables, or of one of them.
     pub(crate) fn forget_table_ttls(&self, database: &str, table: Option<&str>) -> Result<(), StoreError> {
-        let is_of = |name: &TableName| name.database == database && table.is_none_or(|table| name.table == table);
-        let names: Vec<TableName> =
-            self.retention.table_ttls.read().keys().filter(|name| is_of(name)).cloned().collect();
+        let ttls = self.retention.table_ttls.read().clone();
+        let names: Vec<TableName> = ttls.into_keys().filter(|name| name.is_of(database, table)).collect();
         names.iter().try_for_each(|name| self.set_table_ttl(&name.database, &name.table, 0))
     }
 
@@ -143,7 +156,7 @@ impl Store {
     }
 
     /// The latest time up to one that cuts no fold of a table's rows: parts may be folded as a policy said before.
-    fn before_folds_of(&self, name: &TableName, mut before_ns: i64) -> Result<i64, StoreError> {
+    fn before_folds_of(&self, name: &TableName, before_ns: i64) -> Result<i64, StoreError> {
         let selected = self.select_table(&name.database, &name.table, &[], &[])?;
         let mut groups = vec![RoaringBitmap::new(); self.shards.len()];
         for group in selected.iter() {
@@ -151,14 +164,19 @@ impl Store {
                 of_shard.insert(group.key.group);
             }
         }
-        let shards: Vec<_> = self.shards.iter().map(|shard| shard.parts_and_deletes().0).zip(&groups).collect();
+        Ok(self.before_folds_of_groups(&groups, before_ns))
+    }
+
+    /// The latest time up to one that cuts no fold of some groups of each shard.
+    pub(super) fn before_folds_of_groups(&self, groups: &[RoaringBitmap], mut before_ns: i64) -> i64 {
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.parts_and_deletes().0).zip(groups).collect();
         loop {
             let bound_ns = before_ns;
             for (parts, groups) in &shards {
                 before_ns = before_folds(parts, groups, before_ns);
             }
             if before_ns == bound_ns {
-                return Ok(before_ns);
+                return before_ns;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod access;
 mod adds;
+mod wait;
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -78,6 +79,8 @@ struct Connection {
     /// Bytes that came and belong to no request that has run.
     input: Vec<u8>,
     out: ReplyWriter,
+    /// The log's last record when requests were last run: a client that waits looks again after a later one.
+    looked_at: u64,
     /// The memory of the input and the replies.
     share: Share,
 }
@@ -94,6 +97,7 @@ impl Connection {
             broken: None,
             input: Vec::new(),
             out: ReplyWriter::default(),
+            looked_at: 0,
             share: port.state.bodies.share(&port.state.own_tenant()),
         }
     }
@@ -171,8 +175,15 @@ impl Connection {
         self.end(flow)
     }
 
-    /// Ends a run: its input is done with.
+    /// Ends a run: its input is done with, up to the request that waits.
     fn end(&mut self, flow: Flow) -> Flow {
+        if let Some(waiting) = self.session.waiting().filter(|_| flow == Flow::Wait) {
+            let done: usize = self.requests.iter().take(waiting.done()).map(|request| request.bytes).sum();
+            self.input.drain(..done);
+            // What comes after it is read again when it is done.
+            (self.parser, self.broken) = (Parser::default(), None);
+            return flow;
+        }
         self.input.drain(..self.parsed_bytes);
         match self.broken.take() {
             None => flow,
@@ -197,16 +208,31 @@ async fn run(port: Arc<Port>, mut socket: Socket, mut connection: Box<Connection
     let idle = Duration::from_millis(settings.redis.idle_timeout_ms);
     let patience = Duration::from_millis(settings.body_timeout_ms);
     let write_patience = Duration::from_millis(settings.write_timeout_ms);
+    let mut flow = Flow::Continue;
     loop {
-        connection.rest(&port);
-        let is_between = connection.input.is_empty();
-        let waits = if is_between { idle } else { patience };
-        if !matches!(timeout(waits, socket.readable()).await, Ok(Ok(()))) {
-            return;
+        let mut is_open = true;
+        if flow == Flow::Wait {
+            match wait::wait(&port, &mut socket, &mut connection).await {
+                wait::Ended::Again => {}
+                wait::Ended::Gone => return,
+                wait::Ended::TooMuch => {
+                    connection.out.error("ERR a client that waits may send 64 KiB meanwhile: read the reply first");
+                    is_open = false;
+                }
+            }
+        } else {
+            connection.rest(&port);
+            let is_between = connection.input.is_empty();
+            let waits = if is_between { idle } else { patience };
+            if !matches!(timeout(waits, socket.readable()).await, Ok(Ok(()))) {
+                return;
+            }
+            is_open = connection.read(&mut socket).is_some();
         }
-        let is_open = connection.read(&mut socket).is_some();
-        let Some((back, flow)) = run_requests(&port, connection).await else { return };
-        connection = back;
+        if is_open || flow != Flow::Wait {
+            let Some((back, ended)) = run_requests(&port, connection).await else { return };
+            (connection, flow) = (back, ended);
+        }
         let replies = connection.out.take();
         let sent = timeout(write_patience, async {
             socket.write_all(&replies).await?;
@@ -236,7 +262,8 @@ async fn run_requests(port: &Arc<Port>, mut connection: Box<Connection>) -> Opti
         }
     }
     let (service, tenant) = (port.service.clone(), connection.account.tenant());
-    let ran = port.state.work_of(&tenant, move |_| {
+    let ran = port.state.work_of(&tenant, move |state| {
+        connection.looked_at = state.db.last_sequence();
         if !is_parsed {
             connection.parse();
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use model::TimeRange;
 use platform::Files;
 
+use super::reused::Reused;
 use super::{Opened, Recovery};
 use crate::log::reader::Finding;
 use crate::log::times::{RecordTimes, range_of};
@@ -30,6 +31,8 @@ pub(super) struct Folder<'a> {
     pub(super) directory: &'a Path,
     pub(super) object_tier: Option<&'a ObjectTier>,
     pub(super) health: &'a Arc<Health>,
+    /// Parts and segments that are open already.
+    pub(super) reused: &'a Reused,
 }
 
 /// Returns whether a file is missing or damaged. What the operating system refuses now (open files, memory) it may give later: nothing is
@@ -48,7 +51,10 @@ pub(super) fn open_parts(
     state: &mut State,
     recovery: &mut Recovery,
 ) -> Result<OpenedParts, StoreError> {
-    let open = |info: PartInfo| open_part(folder.files, folder.directory, folder.object_tier, folder.health, info);
+    let open = |info: PartInfo| match folder.reused.part(&info) {
+        Some(part) => Ok(part),
+        None => open_part(folder.files, folder.directory, folder.object_tier, folder.health, info),
+    };
     let mut parts: Vec<Vec<Arc<Part>>> = vec![Vec::new(); state.shards as usize];
     let (mut set_aside, mut losses, mut edits) = (Vec::new(), Vec::new(), Vec::new());
     for info in state.parts.values() {

@@ -4,9 +4,12 @@
 mod losses;
 mod read_only;
 mod replay;
+mod reused;
 mod unnamed;
 
 pub(crate) use replay::{needed_segments_of, scan_start};
+
+use reused::Reused;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +23,7 @@ use crate::compaction::throttle::Throttle;
 use crate::flush::index_copies::IndexTwins;
 use crate::flush::segment;
 use crate::flush::segment::GroupsFile;
-use crate::head::shard::{Shard, ShardGroups};
+use crate::head::shard::{Shard, ShardGroups, TrashedPart};
 use crate::journal::Journal;
 use crate::journal::file::Continued;
 use crate::log::WriteAheadLog;
@@ -117,18 +120,18 @@ struct Before {
 impl Store {
     /// Opens a data folder, or makes one.
     pub fn open(platform: Platform, options: StoreOptions) -> Result<Self, StoreError> {
-        match Self::open_once(platform.clone(), options.clone()) {
+        match Self::open_once(platform.clone(), options.clone(), Reused::default()) {
             // On a full disk: what is set apart is for this.
             Err(error) if is_full(&error) && Reserve::new(platform.files.clone(), &options).release() => {
-                Self::open_once(platform, options)
+                Self::open_once(platform, options, Reused::default())
             }
             opened => opened,
         }
     }
 
-    fn open_once(platform: Platform, options: StoreOptions) -> Result<Self, StoreError> {
+    fn open_once(platform: Platform, options: StoreOptions, reused: Reused) -> Result<Self, StoreError> {
         let lock = make_and_lock(&*platform.files, &options.directory)?;
-        let mut opened = Opened::load(platform, options)?;
+        let mut opened = Opened::load(platform, options, reused)?;
         let replayed = opened.replay_log()?;
         opened.decide()?;
         let manifest = opened.write_manifest()?;
@@ -203,7 +206,7 @@ fn new_state(platform: &Platform, options: &StoreOptions) -> Result<State, Store
 }
 
 impl Opened {
-    fn load(platform: Platform, options: StoreOptions) -> Result<Self, StoreError> {
+    fn load(platform: Platform, options: StoreOptions, reused: Reused) -> Result<Self, StoreError> {
         let (files, directory) = (platform.files.clone(), options.directory.clone());
         let mut recovery = Recovery::default();
         let mut state = match twin::read(&*files, &directory)? {
@@ -217,6 +220,7 @@ impl Opened {
                 new_state(&platform, &options)?
             }
         };
+        let reused = reused.in_folder(&state);
         let before = Before { epoch: state.epoch, edition: state.edition };
         state.epoch += 1;
         if state.fast_partition_length_ns <= 0 {
@@ -224,15 +228,17 @@ impl Opened {
         }
         let object_tier = open_tier(&platform, &options, &state)?;
         recovery.objects_unfenced = object_tier.as_ref().is_some_and(|object_tier| !object_tier.conditional_put());
-        let health = Arc::new(Health::default());
+        let health = reused.health();
         let twins = IndexTwins::new(files.clone(), directory.clone(), health.clone());
-        twins.restore_at_opening(&state)?;
-        let Named { catalog, groups, exemplars, producers } = Named::load(&platform, &options, &state, &twins)?;
+        twins.restore_at_opening(&state, &|id| reused.segment(id).is_some())?;
+        let Named { catalog, groups, exemplars, producers } =
+            Named::load((&platform, &options), &state, &twins, &reused)?;
         let folder = losses::Folder {
             files: &*files,
             directory: &directory,
             object_tier: object_tier.as_ref(),
             health: &health,
+            reused: &reused,
         };
         let losses::OpenedParts { parts, set_aside, losses } = losses::open_parts(&folder, &mut state, &mut recovery)?;
         let trash = trash::open(&*files, &directory, object_tier.as_ref(), &health, &mut state)?;
@@ -244,11 +250,7 @@ impl Opened {
             Shard::new(number as u32, groups, parts, deletes, head_bytes)
         });
         let shards: Vec<Shard> = shards.collect();
-        for trashed in trash {
-            if let Some(shard) = shards.get(trashed.part.info.shard as usize) {
-                shard.trash.lock().push(trashed);
-            }
-        }
+        put_trash(&shards, trash);
         let newest_ns = shards.iter().map(|shard| shard.state.lock().newest_ns).collect();
         let reads_journal = options.journal_is_saved;
         let journal = reads_journal.then(|| Continued::read(&platform, &options, state.epoch, newest_ns)).flatten();
@@ -300,6 +302,15 @@ impl Opened {
     }
 }
 
+/// Gives shards their parts that are in the trash.
+fn put_trash(shards: &[Shard], trash: Vec<TrashedPart>) {
+    for trashed in trash {
+        if let Some(shard) = shards.get(trashed.part.info.shard as usize) {
+            shard.trash.lock().push(trashed);
+        }
+    }
+}
+
 /// The object tier, if the folder has one; it must if parts are there and nowhere else.
 fn open_tier(platform: &Platform, options: &StoreOptions, state: &State) -> Result<Option<ObjectTier>, StoreError> {
     let tier = options.objects.as_ref();
@@ -331,10 +342,10 @@ struct Named {
 
 impl Named {
     fn load(
-        platform: &Platform,
-        options: &StoreOptions,
+        (platform, options): (&Platform, &StoreOptions),
         state: &State,
         twins: &Arc<IndexTwins>,
+        reused: &Reused,
     ) -> Result<Self, StoreError> {
         let (files, directory) = (&*platform.files, &options.directory);
         let mut catalog = Catalog::default();
@@ -348,7 +359,13 @@ impl Named {
                 None => load_catalog(files, &path, &mut catalog)?,
                 Some(EXEMPLARS_SHARD) => exemplars = exemplars::load(files, &path, options.exemplars_max)?,
                 Some(PRODUCERS_SHARD) => producers = producers::load(files, &path)?,
-                Some(shard) => load_groups(files, (&path, *id, *shard), twins, &mut indexes)?,
+                Some(shard) => {
+                    let index = indexes.get_mut(*shard as usize).ok_or_else(|| no_shard(&path, *shard))?;
+                    match reused.segment(*id) {
+                        Some(segment) => index.segments.push(segment),
+                        None => load_groups(files, (&path, *id), twins, index)?,
+                    }
+                }
             }
         }
         let mut seed = [0; 8];
@@ -362,14 +379,14 @@ impl Named {
 /// A shard's segments, opened.
 #[derive(Default)]
 struct ShardIndex {
-    segments: Vec<Segment>,
+    segments: Vec<Arc<Segment>>,
     /// Those of version 1, in order, with what they say.
     old: Vec<(u64, Vec<GroupEntry>)>,
 }
 
 impl ShardIndex {
     fn open(self, directory: &Path, seed: u64) -> Result<ShardGroups, StoreError> {
-        let groups = Groups::open(self.segments, seed).map_err(StoreError::index(directory))?;
+        let groups = Groups::open_shared(self.segments, seed).map_err(StoreError::index(directory))?;
         let mut shard = ShardGroups { groups, ..ShardGroups::default() };
         for (id, entries) in self.old {
             if !shard.groups.apply_old_segment(&entries).map_err(StoreError::index(directory))? {
@@ -382,21 +399,18 @@ impl ShardIndex {
     }
 }
 
+fn no_shard(path: &Path, shard: u32) -> StoreError {
+    StoreError::corrupt(path, 0, format!("the manifest gives it to shard {shard}, which is not there"))
+}
+
 fn load_groups(
     files: &dyn Files,
-    (path, id, shard): (&Path, u64, u32),
+    (path, id): (&Path, u64),
     twins: &Arc<IndexTwins>,
-    indexes: &mut [ShardIndex],
+    index: &mut ShardIndex,
 ) -> Result<(), StoreError> {
-    let Some(index) = indexes.get_mut(shard as usize) else {
-        return Err(StoreError::corrupt(
-            path,
-            0,
-            format!("the manifest gives it to shard {shard}, which is not there"),
-        ));
-    };
     match segment::open_groups(files, path, id, Some(twins.twin(id)))? {
-        GroupsFile::Segment(segment) => index.segments.push(*segment),
+        GroupsFile::Segment(segment) => index.segments.push(Arc::from(segment)),
         GroupsFile::Entries(entries) => index.old.push((id, entries)),
     }
     Ok(())

@@ -2,7 +2,8 @@
 //!
 //! The folder is opened as always, over files that take what that writes into memory. What was read belongs together if the manifest is still the
 //! same afterwards: files go only after a commit that does not name them. Otherwise, and where a file went meanwhile, it is tried again with the
-//! manifest that there is then. Parts and segments stay open, so that reading goes on when the writer has removed them.
+//! manifest that there is then. Parts and segments stay open, so that reading goes on when the writer has removed them, and a later opening need not
+//! read them again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use platform::objects::{ObjectError, ObjectErrorKind, ObjectOptions, ObjectStores, Objects};
 use platform::{Files, OverlayFiles, Platform};
 
+use super::reused::Reused;
 use crate::log::writer::READ_ONLY;
 use crate::manifest::twin;
 use crate::{Store, StoreError, StoreOptions};
@@ -40,6 +42,16 @@ impl Store {
     /// Opens a data folder for reading only: as it is now, with everything that was acknowledged. Nothing of it is changed, and another process
     /// may have it open for writing; what that writes from now on is not seen. A folder with parts in an object store is refused.
     pub fn open_read_only(platform: &Platform, options: &StoreOptions) -> Result<Self, StoreError> {
+        Self::open_read_only_after(platform, options, None)
+    }
+
+    /// As [`Store::open_read_only`], after another opening of the same folder for reading only, whose parts and index segments are not read again
+    /// as far as they are still there. A database in one file is read whole: where its inner files lie may change.
+    pub fn open_read_only_after(
+        platform: &Platform,
+        options: &StoreOptions,
+        previous: Option<&Self>,
+    ) -> Result<Self, StoreError> {
         if options.objects.is_some() {
             let message =
                 "a folder with an object store cannot be opened for reading only: ask the server that has it open";
@@ -54,12 +66,13 @@ impl Store {
             ..options.clone()
         };
         let directory = options.directory.clone();
+        let reused = || previous.map(Reused::from_store).unwrap_or_default();
         let mut last_error = None;
         for _ in 0..ATTEMPTS {
             let before = edition(&*platform.files, &directory);
             let overlay = Arc::new(OverlayFiles::new(platform.files.clone()));
             let over = Platform { files: overlay.clone(), objects: Arc::new(NoObjectStores), ..platform.clone() };
-            let opened = before.and_then(|before| Ok((before, Self::open_once(over, options.clone())?)));
+            let opened = before.and_then(|before| Ok((before, Self::open_once(over, options.clone(), reused())?)));
             match opened {
                 Ok((before, store)) if edition(&*platform.files, &directory).is_ok_and(|after| after == before) => {
                     overlay.seal();
