@@ -162,7 +162,7 @@ impl Db {
             let free = subtract(&[pending.range], &held);
             free.last().map(|range| PendingRange { range: *range, is_fill: pending.is_fill })
         };
-        view.state.pending.iter().filter_map(free).max_by_key(|pending| pending.range.end_ns)
+        view.state.pending.iter().filter_map(free).max_by_key(|pending| (pending.range.end_ns, pending.is_fill))
     }
 
     /// The first and the last time that a view's source and its stored windows have in a range; empty if they have none.

@@ -88,7 +88,8 @@ fn combined(grouping: &Grouping) -> Option<Vec<Aggregate>> {
         | Aggregate::ApproxQuantile(_)
         | Aggregate::QuantileSketch
         | Aggregate::ApproxDistinct
-        | Aggregate::DistinctSketch => None,
+        | Aggregate::DistinctSketch
+        | Aggregate::CountDistinct => None,
     };
     grouping.aggregates.iter().map(|call| whole(call.aggregate)).collect()
 }

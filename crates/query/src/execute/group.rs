@@ -7,6 +7,7 @@ use model::{Cell, Folds, Labels, SummaryParts, TimeRange, ValueType};
 use store::{End, EndRows, SelectedGroup, Windows};
 
 use super::bins::{self, Bin, Bins};
+use super::distinct;
 use super::evaluate;
 use super::head_bins;
 use super::narrow::Wanted;
@@ -28,7 +29,7 @@ const TIME: &str = "#TS";
 
 /// A series' bins, column by column.
 pub(super) struct Binned {
-    labels: Labels,
+    pub(super) labels: Labels,
     columns: Vec<(Arc<str>, Bins)>,
     /// Where bins begin that are there although no column has one.
     pub(super) rows: Starts,
@@ -40,13 +41,19 @@ pub(super) type BinGroup<'a> = dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result
 impl Run<'_> {
     /// Groups what a scan selects without reading samples where summaries stand for them.
     pub(super) fn group_scan(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+        let binned = self.scan_bins(scan, grouping)?;
+        self.finish(binned, grouping)
+    }
+
+    /// The bins of what a scan selects.
+    pub(super) fn scan_bins(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Binned>, QueryError> {
         if let Some(source) = regular_source(self.context) {
-            return self.group_regular(source, (scan, None), grouping);
+            return self.regular_bins(source, (scan, None), grouping);
         }
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
         let wanted = scan.wanted_by(grouping, None);
         match head_bins::windows_of(scan, grouping) {
-            Some(bin_ranges) => self.group_head_rows(scan, &wanted, &bin_ranges, grouping, &bin),
+            Some(bin_ranges) => self.head_row_bins(scan, &wanted, &bin_ranges, grouping, &bin),
             None => self.gather(scan, &wanted, grouping, &bin),
         }
     }
@@ -58,8 +65,19 @@ impl Run<'_> {
         condition: &Expression,
         grouping: &Grouping,
     ) -> Result<Vec<Frame>, QueryError> {
+        let binned = self.filtered_bins(scan, condition, grouping)?;
+        self.finish(binned, grouping)
+    }
+
+    /// The bins of the rows of a scan that satisfy a condition.
+    pub(super) fn filtered_bins(
+        &mut self,
+        scan: &Scan,
+        condition: &Expression,
+        grouping: &Grouping,
+    ) -> Result<Vec<Binned>, QueryError> {
         if let Some(source) = regular_source(self.context) {
-            return self.group_regular(source, (scan, Some(condition)), grouping);
+            return self.regular_bins(source, (scan, Some(condition)), grouping);
         }
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| {
             let mut binned = Vec::new();
@@ -82,14 +100,20 @@ impl Run<'_> {
         wanted: &Wanted<'_>,
         grouping: &Grouping,
         bin: &BinGroup<'_>,
-    ) -> Result<Vec<Frame>, QueryError> {
+    ) -> Result<Vec<Binned>, QueryError> {
         let mut gathered = Gathered::new(grouping, self.context.budget);
         self.of_groups(scan, wanted, bin)?.into_iter().flatten().for_each(|binned| gathered.add(binned));
-        self.finish(gathered.binned, grouping)
+        Ok(gathered.binned)
     }
 
     /// Groups rows.
     pub(super) fn group_frames(&mut self, frames: Vec<Frame>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+        let binned = self.frame_bins(frames, grouping)?;
+        self.finish(binned, grouping)
+    }
+
+    /// The bins of rows.
+    pub(super) fn frame_bins(&mut self, frames: Vec<Frame>, grouping: &Grouping) -> Result<Vec<Binned>, QueryError> {
         let mut gathered = Gathered::new(grouping, self.context.budget);
         for frame in frames {
             self.context.budget.check()?;
@@ -97,14 +121,14 @@ impl Run<'_> {
             gathered.add(bin_frame(&frame, grouping, false, self.context.budget)?);
             self.context.budget.give_back(frame.samples());
         }
-        self.finish(gathered.binned, grouping)
+        Ok(gathered.binned)
     }
 
     pub(super) fn finish(&mut self, binned: Vec<Binned>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let mut frames = Vec::with_capacity(binned.len());
         let budget = self.context.budget;
         for series in binned {
-            let held = series.columns.iter().map(|(_, bins)| bins.held_samples()).sum();
+            let held = series.held_samples();
             let asked = series.sketch_text_samples_max(grouping);
             budget.take(asked)?;
             let frame = to_frame(series, grouping).map_err(QueryError::Execution)?;
@@ -126,7 +150,7 @@ impl Reader<'_> {
     ) -> Result<Vec<Binned>, QueryError> {
         let every_row = scan.is_of_every_row();
         let read = self.narrowing.narrow(group);
-        if every_row && grouping.width_ns.is_none() && !has_wanted(&read, grouping) && !grouping.keeps_times() {
+        if every_row && grouping.width_ns.is_none() && !has_wanted(&read, grouping) && !grouping.is_of_all_rows() {
             return self.all_in_one(scan, group);
         }
         if from_summaries(scan, &read, grouping) {
@@ -268,6 +292,16 @@ impl Binned {
         self.columns.is_empty() && self.rows.is_empty()
     }
 
+    /// The samples that its bins take out of a budget.
+    pub(super) fn held_samples(&self) -> usize {
+        self.columns.iter().map(|(_, bins)| bins.held_samples()).sum()
+    }
+
+    /// The same bins of a series with other labels.
+    pub(super) fn with_labels(&self, labels: Labels) -> Self {
+        Self { labels, columns: self.columns.clone(), rows: self.rows.clone() }
+    }
+
     /// The samples of the texts of sketches that aggregates make of it, at most.
     fn sketch_text_samples_max(&self, grouping: &Grouping) -> usize {
         let sketches = grouping.aggregates.iter().filter(|call| call.aggregate.sketch() == Some(call.aggregate));
@@ -315,6 +349,10 @@ fn has_wanted(group: &SelectedGroup, grouping: &Grouping) -> bool {
 
 /// The name of the column of bins that an aggregate is made of.
 fn bins_name(call: &AggregateCall) -> String {
+    if call.aggregate == Aggregate::CountDistinct {
+        let distinct = AggregateCall { aggregate: Aggregate::DistinctSketch, input: call.input.clone() };
+        return format!("(distinct {})", bins_name(&distinct));
+    }
     match &call.input {
         AggregateInput::Each => String::new(),
         AggregateInput::Column(column) => column.clone(),
@@ -323,6 +361,7 @@ fn bins_name(call: &AggregateCall) -> String {
         AggregateInput::Sketches(column) => {
             format!("({} {column:?})", call.aggregate.sketch().map_or("", Aggregate::name))
         }
+        AggregateInput::Tag(tag) => format!("(tag {tag:?})"),
     }
 }
 
@@ -332,7 +371,7 @@ impl AggregateCall {
         match &self.input {
             AggregateInput::Column(name) | AggregateInput::Sketches(name) => name == field,
             AggregateInput::Parts(parts) => parts.names().contains(&field),
-            AggregateInput::Each | AggregateInput::Time => false,
+            AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_) => false,
         }
     }
 }
@@ -341,6 +380,11 @@ impl Grouping {
     /// Returns whether an aggregate is of the rows' times.
     fn keeps_times(&self) -> bool {
         self.aggregates.iter().any(|call| call.input == AggregateInput::Time)
+    }
+
+    /// Returns whether an aggregate is of all rows, whatever they hold.
+    fn is_of_all_rows(&self) -> bool {
+        self.aggregates.iter().any(|call| matches!(call.input, AggregateInput::Time | AggregateInput::Tag(_)))
     }
 
     /// Where the bin of a time begins; without a width there is one.
@@ -421,17 +465,20 @@ pub(super) fn bin_frame(
     let keeps_values = |name: &str| {
         let of = |call: &&AggregateCall| match &call.input {
             AggregateInput::Each => true,
-            AggregateInput::Column(column) => **column == *name,
+            AggregateInput::Column(column) => **column == *name && call.aggregate != Aggregate::CountDistinct,
             AggregateInput::Time => name == TIME,
-            AggregateInput::Parts(_) | AggregateInput::Sketches(_) => false,
+            AggregateInput::Parts(_) | AggregateInput::Sketches(_) | AggregateInput::Tag(_) => false,
         };
         grouping.aggregates.iter().filter(of).any(|call| !call.aggregate.from_summaries())
     };
     let is_wanted = |name: &str| {
         grouping.aggregates.iter().any(|call| match &call.input {
             AggregateInput::Each => true,
-            AggregateInput::Column(column) => **column == *name,
-            AggregateInput::Time | AggregateInput::Parts(_) | AggregateInput::Sketches(_) => false,
+            AggregateInput::Column(column) => **column == *name && call.aggregate != Aggregate::CountDistinct,
+            AggregateInput::Time
+            | AggregateInput::Parts(_)
+            | AggregateInput::Sketches(_)
+            | AggregateInput::Tag(_) => false,
         })
     };
     let start = |time_ns| grouping.bin_start(time_ns);
@@ -457,6 +504,13 @@ pub(super) fn bin_frame(
             AggregateInput::Sketches(of) => {
                 columns.push((name.into(), bins::of_sketches(frame, (of, call.aggregate), &start, budget)?));
             }
+            AggregateInput::Column(of) if call.aggregate == Aggregate::CountDistinct => {
+                columns.push((name.into(), distinct::of_column(frame, of, &start, budget)?));
+            }
+            AggregateInput::Tag(tag) => {
+                let is_exact = call.aggregate == Aggregate::CountDistinct;
+                columns.push((name.into(), distinct::of_tag(frame, (tag, is_exact), &start, budget)?));
+            }
             AggregateInput::Each | AggregateInput::Column(_) | AggregateInput::Time => {}
         }
     }
@@ -476,14 +530,14 @@ fn is_inexact(frame: &Frame, grouping: &Grouping) -> bool {
     let is_of = |call: &AggregateCall, column: &FrameColumn| match &call.input {
         AggregateInput::Each => true,
         AggregateInput::Column(_) | AggregateInput::Parts(_) | AggregateInput::Sketches(_) => call.reads(&column.name),
-        AggregateInput::Time => false,
+        AggregateInput::Time | AggregateInput::Tag(_) => false,
     };
     let misses = |column: &FrameColumn| {
         let of_column = || grouping.aggregates.iter().filter(|call| is_of(call, column));
         let is_missing = |call: &AggregateCall| !call.aggregate.is_of_folds(&column.cells);
         !column.cells.folds.is_empty() && (of_column().any(is_missing) || is_cut(&column.cells.folds))
     };
-    frame.columns.iter().any(misses) || grouping.keeps_times() && is_cut(&frame.row_folds)
+    frame.columns.iter().any(misses) || grouping.is_of_all_rows() && is_cut(&frame.row_folds)
 }
 
 /// A column's bins in order of time.
@@ -501,7 +555,15 @@ fn to_frame(series: Binned, grouping: &Grouping) -> Result<Frame, String> {
         Some(_) => starts.clone(),
         None => starts.iter().map(|start_ns| first_row(&of_columns, &series.rows, *start_ns)).collect(),
     };
-    let single_column = of_columns.iter().filter(|(name, _)| **name != *TIME).count() == 1;
+    // Bins of what is no column have names that no column has.
+    let is_column = |name: &str| {
+        let is_own = |call: &AggregateCall| {
+            let is_plain = matches!(call.input, AggregateInput::Each | AggregateInput::Column(_));
+            (!is_plain || call.aggregate == Aggregate::CountDistinct) && bins_name(call) == name
+        };
+        name != TIME && !grouping.aggregates.iter().any(is_own)
+    };
+    let single_column = of_columns.iter().filter(|(name, _)| is_column(name)).count() == 1;
     let single_aggregate = grouping.aggregates.iter().filter(|call| call.input == AggregateInput::Each).count() == 1;
     let mut columns = Vec::new();
     let make = |name: &str, call: &AggregateCall, bins: Option<&[(i64, Bin)]>| {
@@ -516,7 +578,7 @@ fn to_frame(series: Binned, grouping: &Grouping) -> Result<Frame, String> {
         let cell = |start_ns: &i64| bin(start_ns).map_or(Cell::Null, |bin| bin.value(call.aggregate));
         FrameColumn::of_cells(name, &starts.iter().map(cell).collect::<Vec<_>>())
     };
-    for (name, bins) in of_columns.iter().filter(|(name, _)| **name != *TIME) {
+    for (name, bins) in of_columns.iter().filter(|(name, _)| is_column(name)) {
         for call in grouping.aggregates.iter().filter(|call| call.input == AggregateInput::Each) {
             let name = match (single_column, single_aggregate) {
                 (true, true) => VALUE.to_owned(),

@@ -26,7 +26,7 @@ pub use validate::{FIELD_PREFIX, WIDTH_NS_MIN, is_partial};
 use jiff::tz::TimeZone;
 use model::{Matcher, TimeRange, ValueType};
 
-use crate::plan::{Expression, Grouping, Plan, Scan, Selector, ViewPart};
+use crate::plan::{Expression, Grouping, Labelled, Plan, Scan, Selector, ViewPart};
 use crate::time::CalendarBins;
 use crate::{Interval, QueryError};
 
@@ -155,6 +155,11 @@ impl ViewDefinition {
         scan_of(&self.plan)
     }
 
+    /// The labels that it has of another table, if it joins one.
+    pub fn labelled(&self) -> Option<&Labelled> {
+        labelled_of(&self.plan)
+    }
+
     /// The table that it reads; empty if its plan is no plan of a view.
     pub fn source(&self) -> &str {
         self.scan().and_then(|scan| scan.table.as_ref()).map_or("", |table| table.name.as_str())
@@ -185,13 +190,17 @@ impl ViewDefinition {
 
     /// Narrows the rows that it reads: by the rights of its maker.
     pub fn narrow<'a>(&mut self, matchers: impl Iterator<Item = &'a Matcher>) {
+        let selector = |matcher: &Matcher| Selector {
+            name: matcher.name.clone(),
+            op: matcher.op,
+            values: vec![matcher.value.clone()],
+        };
+        let selectors: Vec<Selector> = matchers.map(selector).collect();
+        if let Some(labelled) = labelled_of_mut(&mut self.plan) {
+            labelled.table.selectors.extend(selectors.iter().cloned());
+        }
         if let Some(scan) = scan_of_mut(&mut self.plan) {
-            let selector = |matcher: &Matcher| Selector {
-                name: matcher.name.clone(),
-                op: matcher.op,
-                values: vec![matcher.value.clone()],
-            };
-            scan.selectors.extend(matchers.map(selector));
+            scan.selectors.extend(selectors);
         }
     }
 
@@ -218,6 +227,22 @@ fn scan_of_mut(plan: &mut Plan) -> Option<&mut Scan> {
     match plan {
         Plan::Scan(scan) => Some(scan),
         Plan::Where { input, .. } | Plan::GroupBy { input, .. } | Plan::Map { input, .. } => scan_of_mut(input),
+        Plan::Labelled(labelled) => scan_of_mut(&mut labelled.input),
+        _ => None,
+    }
+}
+
+fn labelled_of(plan: &Plan) -> Option<&Labelled> {
+    match plan {
+        Plan::Labelled(labelled) => Some(labelled),
+        other => labelled_of(other.input()?),
+    }
+}
+
+fn labelled_of_mut(plan: &mut Plan) -> Option<&mut Labelled> {
+    match plan {
+        Plan::Where { input, .. } | Plan::GroupBy { input, .. } | Plan::Map { input, .. } => labelled_of_mut(input),
+        Plan::Labelled(labelled) => Some(labelled),
         _ => None,
     }
 }
@@ -247,12 +272,14 @@ pub struct ViewState {
     pub pending: Vec<PendingRange>,
     /// A part of the source before this time is gone, or may be: it only grows, whatever retention and TTLs become.
     pub frozen_ns: i64,
+    /// What the joined table said when windows were stored, as [`crate::LabelRows::fingerprint`] has it; `None`: none were, or no table is joined.
+    pub labels: Option<String>,
 }
 
 impl Default for ViewState {
     /// Nothing is stored, and nothing of the source is gone.
     fn default() -> Self {
-        Self { watermark_ns: i64::MIN, pending: Vec::new(), frozen_ns: i64::MIN }
+        Self { watermark_ns: i64::MIN, pending: Vec::new(), frozen_ns: i64::MIN, labels: None }
     }
 }
 
@@ -382,6 +409,17 @@ impl ComputedPart<'_> {
             }
             Plan::Where { input, condition } => Plan::Where { input: of(input), condition: condition.clone() },
             Plan::Map { input, columns } => Plan::Map { input: of(input), columns: columns.clone() },
+            Plan::Labelled(labelled) => {
+                // A label that the table says is none of the source's series.
+                let is_added = |selector: &Selector| labelled.adds(&selector.name);
+                let (added, own): (Vec<Selector>, Vec<Selector>) = self.selectors.iter().cloned().partition(is_added);
+                let mut labelled = labelled.clone();
+                let Self { range, width_ns, offset_ns, .. } = *self;
+                let of_source = ComputedPart { range, selectors: &own, width_ns, offset_ns };
+                labelled.input = of_source.restrict(&labelled.input);
+                labelled.selectors.extend(added);
+                Plan::Labelled(labelled)
+            }
             other => other.clone(),
         }
     }
