@@ -1,9 +1,10 @@
-//! Views with labels of another table are their queries, whatever that table says by now; and counts of different values.
+//! Views with labels of another table are their queries, whatever that table says by now; and counts of different values, and what counters gain.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::fmt::Write;
 use std::sync::Arc;
 
+use access::scope::Scope;
 use db::{Db, DbOptions};
 use platform::sim::Simulation;
 use query::Budget;
@@ -33,7 +34,14 @@ impl World {
         for second in (0..3_600).step_by(5) {
             let host = ["a", "b", "c"][second / 5 % 3];
             let at_ns = now_ns - second as i64 * SECOND_NS;
-            writeln!(lines, "cpu,host={host},core={} usage={}.5,cores={}i {at_ns}", second % 7, second % 100, second % 8).unwrap();
+            writeln!(
+                lines,
+                "cpu,host={host},core={} usage={}.5,cores={}i {at_ns}",
+                second % 7,
+                second % 100,
+                second % 8
+            )
+            .unwrap();
         }
         writeln!(lines, "cpu usage=1.5,cores=3i {}", now_ns - 600 * SECOND_NS).unwrap();
         world.write(&lines);
@@ -50,7 +58,11 @@ impl World {
     fn say(&self, owners: &[(&str, &str, i64)]) {
         let start_ns = 1_500_000_000 * SECOND_NS;
         for (host, owner, second) in owners {
-            self.write(&format!("hosts,host={host},zone=z{} owner=\"{owner}\" {}", host.len(), start_ns + second * SECOND_NS));
+            self.write(&format!(
+                "hosts,host={host},zone=z{} owner=\"{owner}\" {}",
+                host.len(),
+                start_ns + second * SECOND_NS
+            ));
         }
     }
 
@@ -101,8 +113,10 @@ impl World {
         self.settle();
         self.check(of_view, of_tables, &format!("{after}, settled"));
         self.check(&by_owner, &expected, &format!("{after}, settled"));
-        let old = format!("SELECT * FROM v WHERE bucket < '{}'", sql::format_rfc3339_us(self.db.now_ns() - 300 * SECOND_NS));
-        assert!(!self.explained(&old).contains("(computed"), "{after}: {}", self.explained(&old));
+        let old =
+            format!("SELECT * FROM v WHERE bucket < '{}'", sql::format_rfc3339_us(self.db.now_ns() - 300 * SECOND_NS));
+        let status = self.db.view_status("default", "v");
+        assert!(!self.explained(&old).contains("(computed"), "{after}: {status:?} {}", self.explained(&old));
     }
 }
 
@@ -165,7 +179,9 @@ fn a_view_with_a_left_join_has_the_rows_without_labels() {
 
 #[test]
 fn conditions_of_a_joined_view_are_of_both_tables() {
-    joined_like(&QUERY.replace("GROUP BY", "WHERE hosts.host <> 'c' AND cpu.usage > 20 AND hosts.zone = 'z1' GROUP BY"));
+    joined_like(
+        &QUERY.replace("GROUP BY", "WHERE hosts.host <> 'c' AND cpu.usage > 20 AND hosts.zone = 'z1' GROUP BY"),
+    );
 }
 
 #[test]
@@ -208,10 +224,32 @@ fn labels_are_known_after_a_restart() {
 }
 
 #[test]
+fn accounts_with_rights_on_a_label_do_not_read_joins() {
+    let world = World::new();
+    world.ask(&format!("CREATE MATERIALIZED VIEW v AS {QUERY}"));
+    world.ask("CREATE MATERIALIZED VIEW w AS SELECT time_bucket('1 hour', bucket) AS bucket, owner, sum(n) AS n FROM v GROUP BY 1, 2");
+    let grants = vec!["read:default{owner=\"ann\"}".parse().unwrap()];
+    let scope = Scope { is_server_admin: false, grants, ..Scope::clone(&Scope::open()) };
+    let parsed = sql::parse("SELECT * FROM v; SELECT * FROM w").unwrap();
+    let client = ClientContext::new("default", world.db.now_ns());
+    for place in 0..2 {
+        let budget = Arc::new(Budget::new(50_000_000).for_scope(Arc::new(scope.clone())));
+        let error = world.db.sql(&parsed, place, &client, &budget).unwrap_err().to_string();
+        assert!(error.contains("joins the table"), "{error}");
+    }
+}
+
+#[test]
 fn forms_of_questdb_and_timescale_join_too() {
     let mut world = World::new();
-    let questdb = "SELECT cpu.timestamp AS timestamp, owner, max(usage) AS peak FROM cpu JOIN hosts ON (host) SAMPLE BY 10m";
-    world.try_ask(Manner::QuestDb, &format!("CREATE MATERIALIZED VIEW q WITH BASE cpu REFRESH IMMEDIATE AS ({questdb}) PARTITION BY DAY")).unwrap();
+    let questdb =
+        "SELECT cpu.timestamp AS timestamp, owner, max(usage) AS peak FROM cpu JOIN hosts ON (host) SAMPLE BY 10m";
+    world
+        .try_ask(
+            Manner::QuestDb,
+            &format!("CREATE MATERIALIZED VIEW q WITH BASE cpu REFRESH IMMEDIATE AS ({questdb}) PARTITION BY DAY"),
+        )
+        .unwrap();
     world.ask("CREATE MATERIALIZED VIEW t WITH (timescaledb.continuous) AS SELECT time_bucket('10 minutes', c.time) AS bucket, h.owner, max(c.usage) AS peak FROM cpu c INNER JOIN hosts h USING (host) GROUP BY 1, 2");
     let query = "SELECT time_bucket('10 minutes', cpu.time), hosts.owner, max(cpu.usage) FROM cpu JOIN hosts ON cpu.host = hosts.host GROUP BY 1, 2";
     for after in ["made", "settled"] {
@@ -230,16 +268,36 @@ fn joins_that_no_view_can_have_are_refused() {
         assert!(error.contains(expected), "{text}: {error}");
     };
     let view = |query: &str| format!("CREATE MATERIALIZED VIEW x AS {query}");
-    refused(&view(&QUERY.replace("cpu.host = hosts.host", "cpu.usage = hosts.host")), "by tags of both tables that are equal");
-    refused(&view(&QUERY.replace("cpu.host = hosts.host", "cpu.host > hosts.host")), "by tags of both tables that are equal");
+    refused(
+        &view(&QUERY.replace("cpu.host = hosts.host", "cpu.usage = hosts.host")),
+        "by tags of both tables that are equal",
+    );
+    refused(
+        &view(&QUERY.replace("cpu.host = hosts.host", "cpu.host > hosts.host")),
+        "by tags of both tables that are equal",
+    );
     refused(&view(&QUERY.replace("JOIN", "FULL JOIN")), "one small table of labels");
-    refused(&view(&QUERY.replace("JOIN", "LEFT JOIN").replace("GROUP", "WHERE hosts.zone = 'z1' GROUP")), "of its first table");
-    refused(&view(&QUERY.replace("GROUP", "WHERE hosts.owner = 'ann' GROUP")), "tags and the time of the table that it joins");
+    refused(
+        &view(&QUERY.replace("JOIN", "LEFT JOIN").replace("GROUP", "WHERE hosts.zone = 'z1' GROUP")),
+        "of its first table",
+    );
+    refused(
+        &view(&QUERY.replace("GROUP", "WHERE hosts.owner = 'ann' GROUP")),
+        "tags and the time of the table that it joins",
+    );
     refused(&view(&QUERY.replace("sum(cpu.cores)", "max(hosts.owner)")), "a materialised view has count");
-    refused(&view(&QUERY.replace("count(DISTINCT cpu.host)", "count(DISTINCT hosts.host)")), "a materialised view has count");
+    refused(
+        &view(&QUERY.replace("count(DISTINCT cpu.host)", "count(DISTINCT hosts.host)")),
+        "a materialised view has count",
+    );
     refused(&view(&QUERY.replace("cpu.time", "hosts.time")), "windows of the table's time");
     world.ask("CREATE MATERIALIZED VIEW m AS SELECT time_bucket('1 hour', time) AS bucket, host, max(usage) AS peak FROM cpu GROUP BY 1, 2");
-    refused(&view("SELECT time_bucket('1 minute', cpu.time) AS b, max(cpu.usage) AS u FROM cpu JOIN m ON cpu.host = m.host GROUP BY 1"), "none of a view");
+    refused(
+        &view(
+            "SELECT time_bucket('1 minute', cpu.time) AS b, max(cpu.usage) AS u FROM cpu JOIN m ON cpu.host = m.host GROUP BY 1",
+        ),
+        "none of a view",
+    );
     world.ask(&format!("CREATE MATERIALIZED VIEW v AS {QUERY}"));
     refused("DROP TABLE hosts", "drop the view first");
     let mut lines = String::new();
@@ -277,9 +335,133 @@ fn different_values_are_counted_in_views() {
     let exact = "SELECT time_bucket('30 minutes', time) AS bin, count(DISTINCT host), count(DISTINCT usage), count(DISTINCT cores) FROM cpu GROUP BY 1";
     assert!(!world.explained(exact).contains("(view \"d\""), "{}", world.explained(exact));
     world.check(exact, &exact.replace("FROM cpu", "FROM (SELECT * FROM cpu) c"), "exact");
-    for all in ["count(DISTINCT host), count(DISTINCT core)", "count(DISTINCT usage), count(DISTINCT cores), count(DISTINCT host)"] {
+    for all in [
+        "count(DISTINCT host), count(DISTINCT core)",
+        "count(DISTINCT usage), count(DISTINCT cores), count(DISTINCT host)",
+    ] {
         let [plan, rows] = ["cpu", "(SELECT * FROM cpu) c"].map(|from| world.ask(&format!("SELECT {all} FROM {from}")));
         assert_eq!(plan, rows, "{all}");
     }
-    assert_eq!(world.ask("SELECT count(DISTINCT host), count(DISTINCT usage) FROM cpu WHERE host = 'nobody'"), [[Value::Int(0), Value::Int(0)]]);
+    assert_eq!(
+        world.ask("SELECT count(DISTINCT host), count(DISTINCT usage) FROM cpu WHERE host = 'nobody'"),
+        [[Value::Int(0), Value::Int(0)]]
+    );
+}
+
+/// What counters gained by minute and host, told sample by sample: times in seconds, hosts, cores and values.
+fn gained(samples: &[(i64, &str, &str, i64)]) -> std::collections::BTreeMap<(i64, String), f64> {
+    let mut all = std::collections::BTreeMap::new();
+    let mut series: Vec<(&str, &str)> = samples.iter().map(|(_, host, core, _)| (*host, *core)).collect();
+    series.sort_unstable();
+    series.dedup();
+    for (host, core) in series {
+        // The later of two samples of one time counts.
+        let mut of_series: std::collections::BTreeMap<i64, i64> = std::collections::BTreeMap::new();
+        let own = samples.iter().filter(|(_, of_host, of_core, _)| (*of_host, *of_core) == (host, core));
+        own.for_each(|(second, _, _, value)| {
+            of_series.insert(*second, *value);
+        });
+        let mut before: Option<(i64, i64)> = None;
+        for (second, value) in of_series {
+            let minute = second.div_euclid(60);
+            let gain = match before {
+                Some((earlier, known)) if earlier.div_euclid(60) >= minute - 1 => {
+                    if value < known {
+                        value
+                    } else {
+                        value - known
+                    }
+                }
+                _ => 0,
+            };
+            *all.entry((minute, host.to_owned())).or_insert(0.0) += gain as f64;
+            before = Some((second, value));
+        }
+    }
+    all
+}
+
+#[test]
+fn what_counters_gain_is_told_from_one_window_to_the_next() {
+    let mut world = World::new();
+    let start_s = world.db.now_ns() / SECOND_NS / 60 * 60 - 3_600;
+    let mut samples: Vec<(i64, &str, &str, i64)> = Vec::new();
+    for second in (0..3_000).step_by(25) {
+        // A gap of several minutes, restarts, and a core that counts less often.
+        if !(900..1_200).contains(&second) {
+            samples.push((start_s + second, "a", "0", second % 700 * 3));
+        }
+        if second % 75 == 0 {
+            samples.push((start_s + second + 1, "a", "1", second));
+            samples.push((start_s + second + 2, "b", "0", 5 * second % 1_100));
+        }
+    }
+    let write = |world: &World, samples: &[(i64, &str, &str, i64)]| {
+        let line = |(second, host, core, value): &(i64, &str, &str, i64)| {
+            format!("net,host={host},core={core} bytes={value}i {}\n", second * SECOND_NS)
+        };
+        world.write(&samples.iter().map(line).collect::<String>());
+    };
+    write(&world, &samples);
+    let query = "SELECT time_bucket('1 minute', time) AS bucket, host, counter_increase(bytes) AS gained, counter_increase(bytes) / 60.0 AS per_second, count(*) AS n FROM net GROUP BY 1, 2";
+    world.ask(&format!("CREATE MATERIALIZED VIEW v AS {query}"));
+    world.ask("CREATE MATERIALIZED VIEW w AS SELECT time_bucket('20 minutes', bucket) AS bucket, sum(gained) AS gained FROM v GROUP BY 1");
+    let check = |world: &World, samples: &[(i64, &str, &str, i64)], after: &str| {
+        let expected = gained(samples);
+        for of in [query, "SELECT bucket, host, gained, per_second, n FROM v"] {
+            let rows = world.ask(of);
+            assert_eq!(rows.len(), expected.len(), "{after}");
+            for row in &rows {
+                let key = (row[0].time_ns().unwrap() / SECOND_NS / 60, row[1].to_string());
+                assert_eq!(row[2], Value::Float(expected[&key]), "{after}: {row:?}");
+                assert!(is_close(&row[3], &Value::Float(expected[&key] / 60.0)), "{after}: {row:?}");
+            }
+        }
+        let all: f64 = world.ask("SELECT gained FROM w").iter().filter_map(|row| row[0].number()).sum();
+        assert!((all - expected.values().sum::<f64>()).abs() < 1e-6, "{after}");
+    };
+    check(&world, &samples, "made");
+    world.settle();
+    check(&world, &samples, "settled");
+    // Late samples: the last of a window, which changes the next one, too; one in the gap; one that replaces another.
+    for late in [(start_s + 359, "a", "0", 2_000), (start_s + 1_000, "a", "0", 50), samples[10]] {
+        let late = (late.0, late.1, late.2, late.3 + 1);
+        samples.push(late);
+        write(&world, &[late]);
+        check(&world, &samples, "late");
+        world.settle();
+        check(&world, &samples, "late, settled");
+    }
+    let (from, to) = ((start_s + 300) * SECOND_NS, (start_s + 359) * SECOND_NS);
+    let [from_text, to_text] = [from, to].map(sql::format_rfc3339_us);
+    world.ask(&format!("DELETE FROM net WHERE time >= '{from_text}' AND time <= '{to_text}'"));
+    samples.retain(|(second, ..)| !(from..=to).contains(&(second * SECOND_NS)));
+    check(&world, &samples, "deleted");
+    world.settle();
+    check(&world, &samples, "deleted, settled");
+    let old =
+        format!("SELECT * FROM v WHERE bucket < '{}'", sql::format_rfc3339_us(world.db.now_ns() - 300 * SECOND_NS));
+    assert!(!world.explained(&old).contains("(computed"), "{}", world.explained(&old));
+}
+
+#[test]
+fn increases_that_cannot_be_told_are_refused() {
+    let world = World::new();
+    world.write(&format!("net,host=a bytes=1i {}", world.db.now_ns()));
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, counter_increase(bytes) AS gained, count(*) AS n FROM net GROUP BY 1");
+    // Wider bins look further back: no view of narrower ones answers.
+    let wide = "SELECT time_bucket('10 minutes', time), counter_increase(bytes) FROM net GROUP BY 1";
+    assert!(!world.explained(wide).contains("(view"), "{}", world.explained(wide));
+    for text in [
+        "SELECT counter_increase(bytes + 1) FROM net",
+        "SELECT counter_increase(bytes) FROM (SELECT * FROM net) n",
+        "SELECT counter_increase(host) FROM net",
+        "SELECT counter_increase(DISTINCT bytes) FROM net",
+    ] {
+        let error = world.try_ask(Manner::Postgres, text).unwrap_err();
+        assert!(error.contains("counter_increase"), "{text}: {error}");
+    }
+    let months = "CREATE MATERIALIZED VIEW m AS SELECT time_bucket('1 month', time) AS bucket, counter_increase(bytes) AS gained FROM net GROUP BY 1";
+    let error = world.try_ask(Manner::Postgres, months).unwrap_err();
+    assert!(error.contains("differ in length"), "{error}");
 }

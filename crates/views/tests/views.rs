@@ -142,6 +142,7 @@ fn definitions() -> Vec<ViewDefinition> {
     .into_iter()
     .chain(composed_definitions())
     .chain(owned_definitions())
+    .chain(counted_definitions())
     .collect()
 }
 
@@ -218,6 +219,29 @@ fn composed_definitions() -> Vec<ViewDefinition> {
         &[("d", I64), ("p50", F64), ("s", ValueType::String)],
     );
     vec![spread, spread_wide, sketches, sketches_wide]
+}
+
+/// What counters gain, over rows and over windows of another view.
+fn counted_definitions() -> Vec<ViewDefinition> {
+    use ValueType::{F64, I64};
+    let columns =
+        "(map \"i\" (column \"increase i\") \"v\" (column \"increase v\") \"n\" (coalesce (column \"count #TS\") 0))";
+    vec![
+        view(
+            "counted",
+            Interval::of_ns(60 * SECOND_NS),
+            &format!(
+                "(->> (rows-of \"t\") (groupby 1m '((increase \"i\") (increase \"v\") (count #TS)) (by '(\"h\"))) {columns})"
+            ),
+            &[("i", F64), ("v", F64), ("n", I64)],
+        ),
+        view(
+            "counted_wide",
+            Interval::of_ns(420 * SECOND_NS),
+            "(->> (rows-of \"counted\") (groupby 7m '((sum \"i\") (increase \"n\")) (by '())) (map \"i\" (column \"sum i\") \"n\" (column \"increase n\")))",
+            &[("i", F64), ("n", F64)],
+        ),
+    ]
 }
 
 /// Queries that the view `by_host` answers: its own groups, wider bins, fewer labels, a condition on its label.

@@ -207,6 +207,8 @@ impl Db {
             let outcome = self.session(budget).run(&definition.database, &part.plan)?;
             push_rows(outcome.frames, definition, &mut rows)?;
         }
+        // What they are made of may lie before them.
+        rows.retain(|row| windows.range.contains(row.time_ns));
         Ok(rows)
     }
 

@@ -16,7 +16,7 @@ pub(super) fn check(definition: &ViewDefinition, views: &[Arc<View>]) -> Result<
         let other = &view.definition.name;
         return Err(QueryError::Invalid(format!("the view {other:?} writes the table {target:?}: choose another one")));
     }
-    let joined = definition.labelled().map(|labelled| labelled.table_name());
+    let joined = definition.labelled().map(query::plan::Labelled::table_name);
     if let Some(view) = views.iter().find(|view| joined == Some(view.definition.target.as_str())) {
         return Err(QueryError::Invalid(format!(
             "the view {name:?} joins {:?}, which the view {:?} writes: a joined table is none of a view",

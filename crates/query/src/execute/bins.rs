@@ -562,10 +562,10 @@ fn number_value(aggregate: Aggregate, summary: &Summary, values: &[f64], is_bool
             QuantileSketch::of_numbers(values).quantile(share).map_or(Cell::Null, Cell::F64)
         }
         Aggregate::ApproxDistinct => Cell::I64(DistinctSketch::of_numbers(values).estimate() as i64),
-        // Texts, which the bin makes ([`Bin::sketch_text`]).
-        Aggregate::QuantileSketch | Aggregate::DistinctSketch => Cell::Null,
-        // It has bins of its own ([`Bin::Distinct`]).
-        Aggregate::CountDistinct => Cell::Null,
+        // Texts, which the bin makes ([`Bin::sketch_text`]), and what has bins of its own ([`Bin::Distinct`]).
+        Aggregate::QuantileSketch | Aggregate::DistinctSketch | Aggregate::CountDistinct => Cell::Null,
+        // The numbers are what was gained from one value to the next.
+        Aggregate::Increase => Cell::F64(summary.total()),
         Aggregate::Quantile(share) => Cell::F64(statistics::quantile(values, share).unwrap_or(f64::NAN)),
     }
 }

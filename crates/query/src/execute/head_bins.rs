@@ -3,12 +3,13 @@
 use store::{HeadRows, SelectedGroup, Windows};
 
 use super::Run;
+use super::binned::Binned;
 use super::bins::Bin;
-use super::group::{self, BinGroup, Binned, Gathered};
+use super::group::{self, BinGroup, Gathered};
 use super::narrow::{Narrowing, Wanted};
 use super::rows;
-use crate::plan::{Grouping, Scan};
 use crate::QueryError;
+use crate::plan::{Grouping, Scan};
 
 /// Fewer groups are read one by one.
 const GROUPS_MIN: usize = 16;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use index::{CompiledMatcher, compile};
 use model::{Cell, Labels, Matcher};
 
-use super::group::{Binned, Gathered};
+use super::binned::Binned;
+use super::group::Gathered;
 use super::{Context, Run, execute, filtered_scan};
 use crate::plan::{Grouping, Labelled, Plan, Selector};
 use crate::result::label_rows::LabelRows;
@@ -80,10 +81,11 @@ struct Labelling<'a> {
 
 impl Labelling<'_> {
     /// The labels of a series with what the table adds, each with how many rows say so; nothing if the table has no row for it.
-    fn of(&self, labels: &Labels) -> Vec<(Labels, usize)> {
+    fn labels_of(&self, labels: &Labels) -> Vec<(Labels, usize)> {
         let of_key = |(name, _): &(String, String)| labels.get(name).filter(|value| !value.is_empty());
         let key: Option<Vec<String>> = self.labelled.on.iter().map(|pair| of_key(pair).map(str::to_owned)).collect();
-        let found: Vec<(&[String], usize)> = key.as_ref().map(|key| self.rows.of(key).collect()).unwrap_or_default();
+        let found: Vec<(&[String], usize)> =
+            key.as_ref().map(|key| self.rows.labels_of(key).collect()).unwrap_or_default();
         let own = labels.retain(|name| !self.labelled.adds(name));
         let with = |values: &[String]| {
             let added = self.labelled.labels.iter().zip(values).filter(|(_, value)| !value.is_empty());
@@ -99,7 +101,9 @@ impl Labelling<'_> {
 
     fn is_selected(&self, labels: &Labels) -> bool {
         let selectors = self.labelled.selectors.iter().zip(&self.matchers);
-        selectors.into_iter().all(|(Selector { name, .. }, matcher)| matcher.matches(labels.get(name).unwrap_or_default()))
+        selectors
+            .into_iter()
+            .all(|(Selector { name, .. }, matcher)| matcher.matches(labels.get(name).unwrap_or_default()))
     }
 }
 
@@ -129,7 +133,7 @@ impl Run<'_> {
         let mut gathered = Gathered::new(grouping, budget);
         for series in binned {
             let held = series.held_samples();
-            for (labels, count) in labelling.of(&series.labels) {
+            for (labels, count) in labelling.labels_of(&series.labels) {
                 for _ in 0..count {
                     budget.take(held)?;
                     gathered.add(series.with_labels(labels.clone()));
@@ -152,4 +156,3 @@ impl Run<'_> {
         self.frame_bins(frames, grouping)
     }
 }
-

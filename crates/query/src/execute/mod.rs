@@ -1,5 +1,6 @@
 //! Runs a plan.
 
+mod binned;
 mod bins;
 mod cached_bins;
 mod distinct;
@@ -8,6 +9,7 @@ mod evaluate;
 mod fill;
 mod group;
 mod head_bins;
+mod increase;
 mod join;
 mod labelled;
 mod last_rows;
@@ -115,8 +117,15 @@ pub(crate) fn expanded(plan: &Plan, context: &Context<'_>) -> Result<Plan, Query
         other_ns == 0 || ttl_ns > 0 && ttl_ns <= other_ns
     };
     let label_rows = |labelled: &Labelled| label_rows(labelled, context);
-    let expansion =
-        Expansion { catalog, database, budget, extent: &extent, tags: &tags, outlives: &outlives, label_rows: &label_rows };
+    let expansion = Expansion {
+        catalog,
+        database,
+        budget,
+        extent: &extent,
+        tags: &tags,
+        outlives: &outlives,
+        label_rows: &label_rows,
+    };
     expansion.plan(plan, 0)
 }
 

@@ -3,7 +3,8 @@
 use model::Labels;
 use store::End;
 
-use super::group::{Binned, Gathered, bin_frame};
+use super::binned::Binned;
+use super::group::{Gathered, bin_frame};
 use super::scan::of_table;
 use super::{Context, Run, evaluate, limited, ordered};
 use crate::plan::{Expression, Grouping, Scan};

@@ -33,7 +33,7 @@ impl Labelled {
         self.labels.iter().any(|(name, _)| name == label)
     }
 
-    /// What is read of the table: the same text stands for the same rows.
+    /// Says what is read of the table: the same text stands for the same rows.
     pub(crate) fn table_text(&self) -> String {
         let (_, tags) = unzipped(&self.on);
         let (_, columns) = unzipped(&self.labels);

@@ -269,6 +269,11 @@ impl AggregateCall {
 }
 
 impl Grouping {
+    /// Returns whether a bin is made of rows of the one before it, too.
+    pub fn reads_bin_before(&self) -> bool {
+        self.aggregates.iter().any(|call| call.aggregate == Aggregate::Increase)
+    }
+
     /// The columns that it needs; `None` if that is all there are.
     pub(crate) fn columns(&self) -> Option<Vec<&str>> {
         let mut columns = Vec::with_capacity(self.aggregates.len());
@@ -318,6 +323,9 @@ pub enum Aggregate {
     ApproxDistinct,
     /// That sketch, as text.
     DistinctSketch,
+    /// What counters gain, series by series: the differences between values that follow one another, of one that is less than the one before the
+    /// value itself. A bin's first value follows the last one of the bin right before it.
+    Increase,
     /// How many different values there are. Those of several bins do not tell it of all of them.
     CountDistinct,
     /// The value below which this share of the values lies (0 to 1), between two values in proportion.
@@ -326,7 +334,7 @@ pub enum Aggregate {
 
 impl Aggregate {
     /// Those that take nothing.
-    pub const NAMED: [(&'static str, Self); 16] = [
+    pub const NAMED: [(&'static str, Self); 17] = [
         ("min", Self::Min),
         ("max", Self::Max),
         ("avg", Self::Avg),
@@ -343,6 +351,7 @@ impl Aggregate {
         ("approx_distinct", Self::ApproxDistinct),
         ("distinct_sketch", Self::DistinctSketch),
         ("count_distinct", Self::CountDistinct),
+        ("increase", Self::Increase),
     ];
 
     /// Its name, also that of its column where there are several.
@@ -364,7 +373,9 @@ impl Aggregate {
 
     /// Returns whether summaries have the answer, so that samples need not be read.
     pub const fn from_summaries(self) -> bool {
-        !matches!(self, Self::Quantile(_) | Self::CountDistinct) && !self.is_of_squares() && !self.is_of_sketch()
+        !matches!(self, Self::Quantile(_) | Self::CountDistinct | Self::Increase)
+            && !self.is_of_squares()
+            && !self.is_of_sketch()
     }
 
     /// Returns whether it is made of a sketch of the values.
@@ -384,6 +395,11 @@ impl Aggregate {
     /// Returns whether it tells how many different values there are, which labels have, too.
     pub const fn is_of_tags(self) -> bool {
         matches!(self, Self::ApproxDistinct | Self::DistinctSketch | Self::CountDistinct)
+    }
+
+    /// Returns whether its bins are no other aggregate's.
+    pub(crate) const fn has_own_bins(self) -> bool {
+        matches!(self, Self::CountDistinct | Self::Increase)
     }
 
     /// Returns whether it is zero where there are no values.

@@ -52,7 +52,7 @@ impl LabelRows {
     }
 
     /// The labels of a key, each with how many rows say so.
-    pub(crate) fn of(&self, key: &[String]) -> impl Iterator<Item = (&[String], usize)> {
+    pub(crate) fn labels_of(&self, key: &[String]) -> impl Iterator<Item = (&[String], usize)> {
         let found = self.by_key.get(key).into_iter().flatten();
         found.map(|(labels, count)| (labels.as_slice(), *count))
     }
@@ -79,12 +79,14 @@ mod tests {
     fn rows_that_say_the_same_have_one_fingerprint() {
         let one = rows(&[("a", "x"), ("b", "y"), ("a", "x")]);
         assert_eq!(one.fingerprint(), rows(&[("b", "y"), ("a", "x"), ("a", "x")]).fingerprint());
-        for other in [&[("a", "x"), ("b", "y")][..], &[("a", "x"), ("b", "x"), ("a", "y")], &[("a", "xb"), ("", "y")], &[]] {
+        for other in
+            [&[("a", "x"), ("b", "y")][..], &[("a", "x"), ("b", "x"), ("a", "y")], &[("a", "xb"), ("", "y")], &[]]
+        {
             assert_ne!(one.fingerprint(), rows(other).fingerprint(), "{other:?}");
         }
-        let found: Vec<_> = one.of(&["a".to_owned()]).collect();
+        let found: Vec<_> = one.labels_of(&["a".to_owned()]).collect();
         assert_eq!(found, [(&["x".to_owned()][..], 2)]);
-        assert_eq!(one.of(&["c".to_owned()]).count(), 0);
+        assert_eq!(one.labels_of(&["c".to_owned()]).count(), 0);
     }
 
     #[test]

@@ -206,7 +206,13 @@ impl ViewDefinition {
 
     /// How old the rows of a window may be when it is stored, in nanoseconds: as long its source has to keep them, and its target their window.
     pub fn age_ns_max(&self) -> i64 {
-        self.windows.length_ns_max().saturating_add(self.lag_ns())
+        self.windows.length_ns_max().saturating_add(self.lag_ns()).saturating_add(self.reach_ns())
+    }
+
+    /// How long before its beginning rows are that a window is made of, in nanoseconds.
+    pub fn reach_ns(&self) -> i64 {
+        let reads_before = self.grouping().is_some_and(Grouping::reads_bin_before);
+        if reads_before { self.windows.length_ns_max() } else { 0 }
     }
 
     /// How long after its end a window is stored.
@@ -340,6 +346,12 @@ impl View {
         TimeRange::new(start_ns, self.end_of(range.end_ns))
     }
 
+    /// The range of the whole windows that are made of rows of a range.
+    pub fn windows_reading(&self, range: &TimeRange) -> TimeRange {
+        let end_ns = range.end_ns.saturating_add(self.definition.reach_ns());
+        self.windows_of(&TimeRange { start_ns: range.start_ns, end_ns })
+    }
+
     /// The last time of the window that holds a time.
     pub fn end_of(&self, time_ns: i64) -> i64 {
         if time_ns == i64::MAX {
@@ -358,7 +370,7 @@ impl View {
         if start_ns < time_ns { self.bins.next(start_ns) } else { start_ns }
     }
 
-    /// The plans that compute the windows of a range of whole windows: one, or one for each run of windows of equal length. The range of
+    /// The plans that compute the windows of a range of whole windows, and of rows before it maybe others: one, or one for each run of windows of equal length. The range of
     /// windows that differ in length is bounded.
     ///
     /// # Errors
@@ -366,7 +378,9 @@ impl View {
     pub fn computed(&self, range: TimeRange, selectors: &[Selector]) -> Result<Vec<ViewPart>, QueryError> {
         const RUNS_MAX: usize = 2_000;
         let plan = |range: TimeRange, width_ns: i64, offset_ns: i64| {
-            let part = ComputedPart { range, selectors, width_ns, offset_ns };
+            let start_ns = range.start_ns.saturating_sub(self.definition.reach_ns());
+            let of_source = TimeRange { start_ns, ..range };
+            let part = ComputedPart { range: of_source, selectors, width_ns, offset_ns };
             ViewPart { range, plan: part.restrict(&self.definition.plan) }
         };
         if let Some((width_ns, offset_ns)) = self.bins.equal_bins() {

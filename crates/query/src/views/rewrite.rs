@@ -222,6 +222,8 @@ impl<'a> SourceQuery<'a> {
         };
         match call.aggregate {
             // One row of the view is one of the answer.
+            // The first bin of a query has no bin before it, a view's window has.
+            Aggregate::Increase => None,
             _ if is_same_groups && field(call).is_some() => one(Aggregate::Last),
             Aggregate::Min => one(Aggregate::Min),
             Aggregate::Max => one(Aggregate::Max),

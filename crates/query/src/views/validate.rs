@@ -77,7 +77,13 @@ impl ViewDefinition {
         if grouping.aggregates.iter().any(|call| call.input == AggregateInput::Each) {
             return invalid(format!("the view {name:?} names the columns that it reads"));
         }
-        self.windows.bins().map(drop)
+        let bins = self.windows.bins()?;
+        if self.reach_ns() > 0 && bins.equal_bins().is_none() {
+            return invalid(format!(
+                "the view {name:?} has the increase of a counter in windows that differ in length: make them of hours, minutes or seconds, or of days in UTC"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -90,7 +96,9 @@ impl ViewDefinition {
             return invalid(format!("the view {name:?} joins a table by its name, by tags that are equal"));
         }
         if [self.source(), self.target.as_str(), name.as_str()].contains(&joined) {
-            return invalid(format!("the view {name:?} joins {joined:?}, which it reads or writes itself: join another table"));
+            return invalid(format!(
+                "the view {name:?} joins {joined:?}, which it reads or writes itself: join another table"
+            ));
         }
         if !labelled.selectors.is_empty() || labelled.labels.iter().any(|(label, _)| !self.labels().contains(label)) {
             return invalid(format!("the view {name:?} has labels of {joined:?} by which it does not group"));

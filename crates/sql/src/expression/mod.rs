@@ -165,9 +165,8 @@ impl Bound {
             | Self::Lookup { keys: operands, .. } => all(operands),
             Self::Not(operand) | Self::Cast(operand, _) => operand.is_of_columns(is_of_sort),
             Self::Case { branches, otherwise } => {
-                let is_met = |(when, then): &(Self, Self)| {
-                    when.is_of_columns(is_of_sort) && then.is_of_columns(is_of_sort)
-                };
+                let is_met =
+                    |(when, then): &(Self, Self)| when.is_of_columns(is_of_sort) && then.is_of_columns(is_of_sort);
                 branches.iter().all(is_met)
                     && otherwise.as_ref().is_none_or(|otherwise| otherwise.is_of_columns(is_of_sort))
             }

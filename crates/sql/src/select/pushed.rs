@@ -54,6 +54,10 @@ impl Run<'_> {
             scan.table.iter_mut().for_each(|table| table.every_row = false);
         }
         let Some(runs) = self.bin_runs(&scan, bins)? else { return Ok(None) };
+        if runs.len() > 1 && distinct.iter().any(|call| call.aggregate == Aggregate::Increase) {
+            // From one run of bins to the next nothing would be gained.
+            return Ok(None);
+        }
         let is_cut = matches!((keys.as_slice(), runs.as_slice()), ([PlanKey::Bin], [_]));
         let mut frames = Vec::new();
         for (range, bins) in runs {

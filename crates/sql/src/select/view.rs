@@ -140,8 +140,13 @@ impl Run<'_> {
         };
         let windows = window_width(&bins.bins)?;
         let (width_ns, offset_ns) = bins.bins.equal_bins().unwrap_or((ANY_WIDTH_NS, 0));
-        let mut shape =
-            Shape { keys: &keys, calls: &calls, schema: &bound.source.schema, columns: Vec::new(), aggregates: Vec::new() };
+        let mut shape = Shape {
+            keys: &keys,
+            calls: &calls,
+            schema: &bound.source.schema,
+            columns: Vec::new(),
+            aggregates: Vec::new(),
+        };
         calls.iter().for_each(|call| shape.need(call));
         let mut time_name = self.time_name().to_owned();
         for (name, typed) in &bound.columns {
@@ -292,6 +297,7 @@ impl Shape<'_> {
             | Aggregate::VarianceSample
             | Aggregate::Squares
             | Aggregate::ApproxQuantile(_)
+            | Aggregate::Increase
             | Aggregate::Quantile(_) => (column, ValueType::F64),
             Aggregate::QuantileSketch | Aggregate::DistinctSketch => (column, ValueType::String),
         }

@@ -58,7 +58,9 @@ impl Run<'_> {
         };
         let on = keys.iter().map(|(a, b)| tag(&scope, *a).zip(tag(&right_scope, *b))).collect::<Option<Vec<_>>>();
         let Some(on) = on.filter(|on| !on.is_empty() && conditions.is_empty()) else {
-            return invalid("the join of a materialised view is by tags of both tables that are equal: ON cpu.host = hosts.host");
+            return invalid(
+                "the join of a materialised view is by tags of both tables that are equal: ON cpu.host = hosts.host",
+            );
         };
         for (_, right) in shared {
             let column = both.columns.get_mut(right);
@@ -159,7 +161,9 @@ impl ViewSource {
         let mut table = Scan::of_table(joined.name.as_str());
         let of_joined: Lowered<Bound> = lower(Bound::And(of_joined), &mut table, &self.scope);
         if !of_joined.is_in_scan() {
-            return invalid("the WHERE of a materialised view compares tags and the time of the table that it joins with constants");
+            return invalid(
+                "the WHERE of a materialised view compares tags and the time of the table that it joins with constants",
+            );
         }
         let labels = labels.iter().flatten();
         let labels = labels.filter_map(|label| Some((label.name.clone(), label.joined_column.clone()?))).collect();

@@ -187,21 +187,29 @@ impl Followed {
         self.chain.last().map_or(i64::MIN, |view| view.state.watermark_ns)
     }
 
-    /// Takes a row's time.
+    /// Takes a row's time: of its own window, and of those after it that are made of it, too.
     fn take(&mut self, labels: &Labels, time_ns: i64, count_max: usize) {
         let start_ns = self.chain.iter().fold(time_ns, |time_ns, view| view.bins.start_of(time_ns));
         if start_ns >= self.watermark_ns() {
             self.later_rows = self.later_rows.union(TimeRange::new(start_ns, start_ns));
         } else if start_ns < self.frozen_ns {
             self.dirty.late_samples_refused += 1;
-        } else if let Some(view) = self.chain.last() {
-            self.dirty.add(view, labels, start_ns, count_max);
+        }
+        let mut start_ns = Some(start_ns);
+        let reaches = self.chain.iter().any(|view| view.definition.reach_ns() > 0);
+        let end_ns = if reaches { self.window_range(&TimeRange::new(time_ns, time_ns)).end_ns } else { i64::MIN };
+        let Some(view) = self.chain.last() else { return };
+        while let Some(of_ns) = start_ns.filter(|of_ns| *of_ns < view.state.watermark_ns) {
+            if of_ns >= self.frozen_ns {
+                self.dirty.add(view, labels, of_ns, count_max);
+            }
+            start_ns = Some(view.bins.next(of_ns)).filter(|next_ns| *next_ns <= end_ns);
         }
     }
 
     /// The range of the view's windows that hold rows of a range.
     fn window_range(&self, range: &TimeRange) -> TimeRange {
-        self.chain.iter().fold(*range, |range, view| view.windows_of(&range))
+        self.chain.iter().fold(*range, |range, view| view.windows_reading(&range))
     }
 
     /// The part of a range whose windows are stored.

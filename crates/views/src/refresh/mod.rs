@@ -204,9 +204,10 @@ impl Pass<'_> {
     /// Looks whether the tables that views join say something else, after rows were written, and now and then: rows go also by age.
     fn settle_labels(&mut self, views: &[Arc<View>], sequence: u64) {
         let now_ns = self.db.clock().monotonic_ns();
-        let is_known = self.database.labels_known.is_some_and(|(known, known_ns)| {
-            known == sequence && now_ns.saturating_sub(known_ns) < LABELS_INTERVAL_NS
-        });
+        let is_known = self
+            .database
+            .labels_known
+            .is_some_and(|(known, known_ns)| known == sequence && now_ns.saturating_sub(known_ns) < LABELS_INTERVAL_NS);
         if is_known {
             return;
         }

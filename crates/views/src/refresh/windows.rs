@@ -22,7 +22,12 @@ pub(super) struct WindowBatch {
 }
 
 /// Computes windows and writes what is not stored as it is computed.
-pub(super) fn refresh(db: &Db, view: &Arc<View>, piece: &WindowBatch, limits: &RefreshLimits) -> Result<(), QueryError> {
+pub(super) fn refresh(
+    db: &Db,
+    view: &Arc<View>,
+    piece: &WindowBatch,
+    limits: &RefreshLimits,
+) -> Result<(), QueryError> {
     let (begun_ns, cpu_begun_ns) = (db.clock().monotonic_ns(), db.clock().thread_cpu_ns());
     let frozen_ns = db.view_frozen_before_ns(view);
     let mut range = piece.range;

@@ -6,8 +6,8 @@ use super::expression;
 use super::likeness::is_likeness;
 use super::read::{Fault, Kind, Node};
 use crate::plan::{
-    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, JoinKind, Labelled, Operator, PartColumns,
-    Plan, Scan, Selector, TableColumns,
+    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, JoinKind, Labelled, Operator,
+    PartColumns, Plan, Scan, Selector, TableColumns,
 };
 
 /// Steps of a pipe, with what they look like.
@@ -400,31 +400,33 @@ fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
         [] => (aggregate(node)?, items),
     };
     let input = match of {
-        [] if aggregate == Aggregate::CountDistinct => {
-            return Err(node.fault("count_distinct is of one field, (count_distinct \"name\"), or of a tag, (count_distinct (tag \"name\"))"));
+        [] if aggregate.has_own_bins() => {
+            return Err(node.fault("count_distinct and increase are of one field, (count_distinct \"name\"), the former also of a tag, (count_distinct (tag \"name\"))"));
         }
         [] => AggregateInput::Each,
         [Node { kind: Kind::Text(name), .. }] => AggregateInput::Column(name.clone()),
         [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => {
-            if aggregate.is_of_sketch() || aggregate.is_of_tags() {
-                return Err(node.fault("sketches and counts of different values are of fields and tags, not of #TS"));
+            if aggregate.is_of_sketch() || aggregate.has_own_bins() {
+                return Err(node.fault("sketches, counts of different values and increases are of fields, not of #TS"));
             }
             AggregateInput::Time
         }
         [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_squares() => parts_of(node, parts)?,
-        [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_sketch() || aggregate.is_of_tags() => match parts.as_slice() {
-            [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }]
-                if word == "tag" && aggregate.is_of_tags() =>
-            {
-                AggregateInput::Tag(name.clone())
+        [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_sketch() || aggregate.is_of_tags() => {
+            match parts.as_slice() {
+                [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }]
+                    if word == "tag" && aggregate.is_of_tags() =>
+                {
+                    AggregateInput::Tag(name.clone())
+                }
+                [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }]
+                    if word == "sketches" && aggregate.is_of_sketch() =>
+                {
+                    AggregateInput::Sketches(name.clone())
+                }
+                _ => return Err(node.fault("a column of sketches is (sketches \"name\"), a tag is (tag \"name\")")),
             }
-            [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }]
-                if word == "sketches" && aggregate.is_of_sketch() =>
-            {
-                AggregateInput::Sketches(name.clone())
-            }
-            _ => return Err(node.fault("a column of sketches is (sketches \"name\"), a tag is (tag \"name\")")),
-        },
+        }
         _ => return Err(node.fault("an aggregate is of one field, such as (max \"usage_user\"), or of #TS")),
     };
     Ok(AggregateCall { aggregate, input })
