@@ -1,5 +1,6 @@
 //! What one query may use.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -9,6 +10,7 @@ use model::{Matcher, TimeRange};
 use store::{MemoryPool, TenantMemory};
 
 use crate::QueryError;
+use crate::result::label_rows::LabelRows;
 
 /// Bytes that a sample takes while a query holds it: its timestamp and its value.
 pub const SAMPLE_BYTES: usize = 16;
@@ -189,6 +191,8 @@ pub struct Budget {
     /// How much its sender may write.
     write_limits: Option<Arc<dyn WriteLimits>>,
     schedule: OnceLock<Arc<dyn Schedule>>,
+    /// What small tables say of labels, by what is read of them: the same for all that a query does.
+    label_rows: RwLock<BTreeMap<String, Arc<LabelRows>>>,
 }
 
 impl Budget {
@@ -228,6 +232,7 @@ impl Budget {
             hidden: Vec::new(),
             write_limits: None,
             schedule: OnceLock::new(),
+            label_rows: RwLock::new(BTreeMap::new()),
         }
     }
 
@@ -283,6 +288,18 @@ impl Budget {
             .matchers(Right::Read, database)
             .iter()
             .fold(String::new(), |text, matcher| text + &matcher.to_string() + "\n")
+    }
+
+    /// What a small table says of labels, if the query has read it; `text` says what is read of the table.
+    pub(crate) fn label_rows(&self, text: &str) -> Option<Arc<LabelRows>> {
+        self.label_rows.read().unwrap_or_else(PoisonError::into_inner).get(text).cloned()
+    }
+
+    /// Keeps what a small table says of labels for the rest of the query.
+    pub(crate) fn keep_label_rows(&self, text: String, rows: &Arc<LabelRows>) -> Result<(), QueryError> {
+        self.hold_bytes((text.len() + rows.bytes()) as u64)?;
+        self.label_rows.write().unwrap_or_else(PoisonError::into_inner).insert(text, rows.clone());
+        Ok(())
     }
 
     /// Records that the query reads rows of a range of time.

@@ -3,7 +3,7 @@
 //!
 //! * `plan`: the logical plan, its rewrite rules, its written form; `plan/sexpr` reads that form
 //! * `execute`: the one executor of plans, over frames; `execute/fill` fills gaps between bins for all languages
-//! * `result`: what a query gives: `frame`s, rows as they were read (`result_rows`), labels of series, `LIMIT`
+//! * `result`: what a query gives: `frame`s, rows as they were read (`result_rows`), labels of series, labels that a table says (`label_rows`), `LIMIT`
 //! * `series`: what PromQL reads: `source`s, the one over a store, the one over a `regular` database, windows from summaries, groups within a budget (`selection`)
 //! * `session`: what SQL, InfluxQL and plans may read and change; the one over a store, and (`session/testing`) one in memory for tests
 //! * `views`: materialised views: definitions, states, how they are read
@@ -41,6 +41,7 @@ pub use model::{Cell, Column, Folds, Summary, Values};
 pub use plan::Plan;
 pub use plan::sexpr::{SyntaxError, TEXT_BYTES_MAX, parse};
 pub use result::frame::{ColumnFinder, Frame, FrameColumn};
+pub use result::label_rows::LabelRows;
 pub use result::result_rows::{ResultRows, RowColumn, RowOrder, RowRef, RowShape, RowValue, SeriesColumn};
 pub use result::row_limit::RowLimit;
 pub use result::series_labels::{SeriesLabels, SeriesTexts};

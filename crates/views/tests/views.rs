@@ -25,6 +25,10 @@ enum Step {
     Write(Vec<Row>),
     /// A host, seconds before now, and how many seconds long.
     Delete(u8, i64, i64),
+    /// A host, its owner, and which of its rows says so.
+    Own(u8, u8, u8),
+    /// A host whose owners are deleted.
+    Disown(u8),
     Advance(i64),
     Pass,
     Settle,
@@ -39,6 +43,8 @@ fn step() -> impl Strategy<Value = Step> {
         5 => prop::collection::vec(row(0..20), 1..12).prop_map(Step::Write),
         3 => prop::collection::vec(row(0..4_000), 1..6).prop_map(Step::Write),
         1 => (0u8..4, 0i64..4_000, 0i64..900).prop_map(|(host, ago, length)| Step::Delete(host, ago, length)),
+        2 => (0u8..4, 0u8..3, 0u8..2).prop_map(|(host, owner, row)| Step::Own(host, owner, row)),
+        1 => (0u8..4).prop_map(Step::Disown),
         4 => (1i64..400).prop_map(Step::Advance),
         4 => Just(Step::Pass),
         3 => Just(Step::Settle),
@@ -135,7 +141,39 @@ fn definitions() -> Vec<ViewDefinition> {
     ]
     .into_iter()
     .chain(composed_definitions())
+    .chain(owned_definitions())
+    .chain(counted_definitions())
     .collect()
+}
+
+/// By owners that another table says, with what stays without one and without; and over these. Counts of different values.
+fn owned_definitions() -> Vec<ViewDefinition> {
+    use ValueType::{F64, I64};
+    let minute = Interval::of_ns(60 * SECOND_NS);
+    let columns = "(map \"s\" (column \"sum v\") \"n\" (coalesce (column \"count #TS\") 0) \"us\" (coalesce (column \"count_distinct (tag \\\"u\\\")\") 0) \
+                   \"is\" (coalesce (column \"count_distinct i\") 0) \"ds\" (column \"distinct_sketch (tag \\\"h\\\")\"))";
+    let of_owners = |name: &str, kind: &str, by: &str| {
+        view(
+            name,
+            minute,
+            &format!(
+                "(->> (rows-of \"t\") (where (> (column \"i\") -4)) (labelled {kind} (->> (rows-of \"owners\")) (on '(\"h\" \"h\")) (labels '(\"owner\" \"owner\"))) \
+                 (groupby 1m '((sum \"v\") (count #TS) (count_distinct (tag \"u\")) (count_distinct \"i\") (distinct_sketch (tag \"h\"))) (by '({by}))) {columns})"
+            ),
+            &[("s", F64), ("n", I64), ("us", I64), ("is", I64), ("ds", ValueType::String)],
+        )
+    };
+    vec![
+        of_owners("owned", "inner", "\"owner\""),
+        of_owners("owned_or_not", "left", "\"h\" \"owner\""),
+        view(
+            "owned_wide",
+            Interval::of_ns(1200 * SECOND_NS),
+            "(->> (rows-of \"owned\") (groupby 20m '((sum \"n\") (approx_distinct (sketches \"ds\")) (count_distinct (tag \"owner\"))) (by '())) \
+             (map \"n\" (column \"sum n\") \"hosts\" (column \"approx_distinct (\\\"ds\\\")\") \"owners\" (coalesce (column \"count_distinct (tag \\\"owner\\\")\") 0)))",
+            &[("n", I64), ("hosts", I64), ("owners", I64)],
+        ),
+    ]
 }
 
 /// By host and minute, and of all hosts over these: deviations, and sketches.
@@ -181,6 +219,29 @@ fn composed_definitions() -> Vec<ViewDefinition> {
         &[("d", I64), ("p50", F64), ("s", ValueType::String)],
     );
     vec![spread, spread_wide, sketches, sketches_wide]
+}
+
+/// What counters gain, over rows and over windows of another view.
+fn counted_definitions() -> Vec<ViewDefinition> {
+    use ValueType::{F64, I64};
+    let columns =
+        "(map \"i\" (column \"increase i\") \"v\" (column \"increase v\") \"n\" (coalesce (column \"count #TS\") 0))";
+    vec![
+        view(
+            "counted",
+            Interval::of_ns(60 * SECOND_NS),
+            &format!(
+                "(->> (rows-of \"t\") (groupby 1m '((increase \"i\") (increase \"v\") (count #TS)) (by '(\"h\"))) {columns})"
+            ),
+            &[("i", F64), ("v", F64), ("n", I64)],
+        ),
+        view(
+            "counted_wide",
+            Interval::of_ns(420 * SECOND_NS),
+            "(->> (rows-of \"counted\") (groupby 7m '((sum \"i\") (increase \"n\")) (by '())) (map \"i\" (column \"sum i\") \"n\" (column \"increase n\")))",
+            &[("i", F64), ("n", F64)],
+        ),
+    ]
 }
 
 /// Queries that the view `by_host` answers: its own groups, wider bins, fewer labels, a condition on its label.
@@ -266,6 +327,7 @@ impl World {
         world.open();
         let now_ns = world.db().now_ns();
         world.write(&[(0, 3_000, Some(1), 1), (1, 10, None, 2)], now_ns);
+        world.own(0, 0, 0);
         for definition in definitions() {
             let budget = Budget::new(1_000);
             world.db().create_view(definition, &budget).unwrap();
@@ -303,6 +365,12 @@ impl World {
         assert!(errors.is_empty() && report.rejected_total == 0, "{errors:?}");
     }
 
+    fn own(&self, host: u8, owner: u8, row: u8) {
+        let line = format!("owners,h=h{host},k=o owner=\"o{owner}\" {}", (1_500_000_000 + i64::from(row)) * SECOND_NS);
+        let (report, errors) = self.db().write_lines(DATABASE, line.as_bytes()).unwrap();
+        assert!(errors.is_empty() && report.rejected_total == 0, "{errors:?}");
+    }
+
     fn apply(&mut self, step: &Step) {
         let now_ns = self.db().now_ns();
         match step {
@@ -313,6 +381,12 @@ impl World {
                 let matchers = vec![Matcher::new("h", MatchOp::Equal, format!("h{host}"))];
                 let matchers = [matchers, vec![Matcher::new("u", MatchOp::NotEqual, "")]].concat();
                 self.db().delete(DATABASE, &[matchers], &range).unwrap();
+            }
+            Step::Own(host, owner, row) => self.own(*host, *owner, *row),
+            Step::Disown(host) => {
+                let matchers = [("h", format!("h{host}")), ("k", "o".to_owned())];
+                let matchers = matchers.map(|(name, value)| Matcher::new(name, MatchOp::Equal, value)).to_vec();
+                self.db().delete(DATABASE, &[matchers], &TimeRange::ALL).unwrap();
             }
             Step::Advance(seconds) => self.simulation.advance_ns(seconds * SECOND_NS),
             Step::Pass => drop(self.pass()),
@@ -431,9 +505,10 @@ fn what_was_known_of_a_dropped_view_is_not_taken_for_that_of_another_one() {
 #[test]
 fn what_a_pass_read_and_could_not_store_is_read_again() {
     let mut world = World::new();
-    ["uneven", "hourly", "by_host", "all_hosts", "monthly", "spread_wide", "spread", "sketches_wide", "sketches"]
-        .iter()
-        .for_each(|name| world.drop_view(name));
+    let mut others: Vec<String> = definitions().into_iter().map(|definition| definition.name).collect();
+    others.retain(|name| name != "slow");
+    // Those that read others were made after them.
+    others.iter().rev().for_each(|name| world.drop_view(name));
     world.apply(&Step::Settle);
     let now_ns = world.db().now_ns();
     world.write(&[(0, 2_990, Some(9), 9)], now_ns);

@@ -162,7 +162,7 @@ impl Db {
             let free = subtract(&[pending.range], &held);
             free.last().map(|range| PendingRange { range: *range, is_fill: pending.is_fill })
         };
-        view.state.pending.iter().filter_map(free).max_by_key(|pending| pending.range.end_ns)
+        view.state.pending.iter().filter_map(free).max_by_key(|pending| (pending.range.end_ns, pending.is_fill))
     }
 
     /// The first and the last time that a view's source and its stored windows have in a range; empty if they have none.
@@ -207,6 +207,8 @@ impl Db {
             let outcome = self.session(budget).run(&definition.database, &part.plan)?;
             push_rows(outcome.frames, definition, &mut rows)?;
         }
+        // What they are made of may lie before them.
+        rows.retain(|row| windows.range.contains(row.time_ns));
         Ok(rows)
     }
 
@@ -273,6 +275,18 @@ impl Db {
     }
 
     fn append_view_rows(&self, view: &View, present: &[bool], rows: &[&StoredRow]) -> Result<(), QueryError> {
+        const ATTEMPTS_MAX: usize = 3;
+        for _ in 0..ATTEMPTS_MAX {
+            if self.append_rows_once(view, present, rows)? {
+                return Ok(());
+            }
+        }
+        let name = &view.definition.name;
+        Err(QueryError::Storage(format!("series of the view {name:?} were dropped while it was refreshed")))
+    }
+
+    /// Writes rows; returns `false` if series went meanwhile of which all rows had been deleted. What is written twice is the same.
+    fn append_rows_once(&self, view: &View, present: &[bool], rows: &[&StoredRow]) -> Result<bool, QueryError> {
         let definition = &view.definition;
         let members: Vec<(Field, Labels)> = definition
             .fields
@@ -299,8 +313,7 @@ impl Db {
         let record = appender.append(None).map_err(storage)?;
         self.store.commit(&record).map_err(storage)?;
         if !record.stale.is_empty() {
-            let message = format!("series of the view {:?} were dropped while it was refreshed", definition.name);
-            return Err(QueryError::Storage(message));
+            return Ok(false);
         }
         let refused = record.beyond_retention + record.folded;
         if refused > 0 {
@@ -309,7 +322,7 @@ impl Db {
                 definition.name, record.beyond_retention, definition.database, record.folded
             )));
         }
-        Ok(())
+        Ok(true)
     }
 }
 

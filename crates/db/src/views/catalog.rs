@@ -255,7 +255,7 @@ impl Views {
             Some(below) if depth < DEPTH_MAX => self.windows_above(&below, range, depth + 1),
             _ => *range,
         };
-        view.windows_of(&range)
+        view.windows_reading(&range)
     }
 
     /// The table whose rows a view is made of in the end.

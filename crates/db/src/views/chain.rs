@@ -16,6 +16,18 @@ pub(super) fn check(definition: &ViewDefinition, views: &[Arc<View>]) -> Result<
         let other = &view.definition.name;
         return Err(QueryError::Invalid(format!("the view {other:?} writes the table {target:?}: choose another one")));
     }
+    let joined = definition.labelled().map(query::plan::Labelled::table_name);
+    if let Some(view) = views.iter().find(|view| joined == Some(view.definition.target.as_str())) {
+        return Err(QueryError::Invalid(format!(
+            "the view {name:?} joins {:?}, which the view {:?} writes: a joined table is none of a view",
+            view.definition.target, view.definition.name
+        )));
+    }
+    let joins = |view: &&Arc<View>| view.definition.labelled().is_some_and(|labelled| labelled.table_name() == target);
+    if let Some(view) = views.iter().find(joins) {
+        let other = &view.definition.name;
+        return Err(QueryError::Invalid(format!("the view {other:?} joins the table {target:?}: choose another one")));
+    }
     let source = definition.source().to_owned();
     let above = levels(target, views, |view| (view.source(), view.target.as_str()));
     let below = levels(&source, views, |view| (view.target.as_str(), view.source()));

@@ -141,6 +141,9 @@ pub(super) fn encode_state(state: &ViewState) -> Vec<u8> {
     if state.frozen_ns > i64::MIN {
         document["frozen_ns"] = json!(state.frozen_ns);
     }
+    if let Some(labels) = &state.labels {
+        document["labels"] = json!(labels);
+    }
     document.to_string().into_bytes()
 }
 
@@ -156,7 +159,10 @@ pub(super) fn decode_state(bytes: &[u8]) -> Option<ViewState> {
     // Only there if something is gone.
     let frozen_ns = document.get("frozen_ns").map_or(Some(i64::MIN), Value::as_i64)?;
     let watermark_ns = document.get("watermark_ns")?.as_i64()?;
-    Some(ViewState { watermark_ns, pending, frozen_ns }).filter(|_| is_known)
+    let labels = document.get("labels").map(|labels| labels.as_str().map(str::to_owned));
+    // Labels that cannot be read are those of no table: everything is computed again.
+    let labels = labels.map(Option::unwrap_or_default);
+    Some(ViewState { watermark_ns, pending, frozen_ns, labels }).filter(|_| is_known)
 }
 
 /// A view of plain SQL as a document.
@@ -275,6 +281,7 @@ mod tests {
         assert_eq!(state.pending.len(), 2);
         assert_eq!(decode_state(&encode_state(&state)), Some(state.clone()));
         state.frozen_ns = -5;
+        state.labels = Some("0a".to_owned());
         assert_eq!(decode_state(&encode_state(&state)), Some(state));
         assert_eq!(decode_state(b"{}"), None);
     }

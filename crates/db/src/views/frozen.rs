@@ -25,7 +25,11 @@ impl Views {
         let of_table = (ttl_ns > 0).then(|| self.store.trusted_now_ns().saturating_sub(ttl_ns));
         // The state after the TTL: before a TTL is changed the state learns what it took.
         let known_ns = self.current(view).map_or(i64::MIN, |current| current.state.frozen_ns);
-        of_database.into_iter().chain(of_table).fold(known_ns.max(view.state.frozen_ns), i64::max)
+        // A window is made of rows before it, too, as far as it reaches.
+        let reached = |gone_ns: i64| {
+            if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(view.definition.reach_ns()) }
+        };
+        of_database.into_iter().chain(of_table).map(reached).fold(known_ns.max(view.state.frozen_ns), i64::max)
     }
 
     /// Writes to disk before which time a part of a view's source is gone.

@@ -2,7 +2,7 @@
 //!
 //! * this file: what there is, and up to which moment it is right · [`catalog`]: what queries and statements see
 //! * [`chain`]: which views may read which · [`api`]: what keeps views right works with · [`document`]: documents
-//! * [`stored_queries`]: views of plain SQL
+//! * [`stored_queries`]: views of plain SQL · [`labels`]: what joined tables say
 //! * [`frozen`]: what of a source is gone, and how long rows are kept
 
 mod api;
@@ -10,6 +10,7 @@ mod catalog;
 mod chain;
 mod document;
 mod frozen;
+mod labels;
 mod stored_queries;
 
 use std::collections::BTreeMap;
@@ -141,7 +142,9 @@ impl Views {
             let labels = view.definition.labels();
             let matchers = scope.matchers(Right::Read, &view.definition.database);
             let is_missing = |matcher: &Matcher| !labels.contains(&matcher.name) && is_satisfied_by_nothing(matcher);
-            view.definition.is_exposed() && matchers.iter().any(is_missing)
+            let is_joined = || state.with_those_below(view).any(|view| view.definition.labelled().is_some());
+            let is_narrowed = !matchers.is_empty();
+            view.definition.is_exposed() && is_narrowed && (matchers.iter().any(is_missing) || is_joined())
         };
         state.views.values().filter(is_hidden).map(|view| hidden_table(&view.definition)).collect()
     }

@@ -1,5 +1,7 @@
 //! Accumulators of the values in bins of time.
 
+use std::collections::HashSet;
+
 use model::{Cell, Column, Folds, Summary, ValueType, Values};
 
 use crate::plan::{Aggregate, PartColumns};
@@ -134,6 +136,12 @@ pub(super) enum Bin {
         /// The time of the first of them.
         first_ns: i64,
     },
+    /// Values of which each is there once.
+    Distinct {
+        values: HashSet<DistinctValue>,
+        /// The time of the first of them.
+        first_ns: i64,
+    },
     /// Of sketches.
     Sketch {
         sketch: Sketch,
@@ -149,6 +157,24 @@ pub(super) enum Bin {
         /// The hashes of all values, if an aggregate needs them.
         hashes: Vec<u64>,
     },
+}
+
+/// A value that differs from others, in a column of one type.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum DistinctValue {
+    /// Of a number: the same bits for all that is equal.
+    Number(u64),
+    Text(Box<str>),
+}
+
+impl DistinctValue {
+    /// The bytes of a value's place in a set that is half full, and of a piece of memory.
+    const PLACE_BYTES: usize = 64;
+
+    /// The samples that a value takes out of a budget, given the bytes of its text.
+    pub(super) const fn samples(text_bytes: usize) -> usize {
+        samples_of(Self::PLACE_BYTES + text_bytes)
+    }
 }
 
 /// A sketch of a bin's values.
@@ -358,7 +384,7 @@ impl Aggregate {
 }
 
 impl Bin {
-    fn of_text(time_ns: i64, text: &str, (count, keeps_values): (u64, bool)) -> Self {
+    pub(super) fn of_text(time_ns: i64, text: &str, (count, keeps_values): (u64, bool)) -> Self {
         let at = || (time_ns, text.to_owned());
         let hashes = if keeps_values { vec![text_hash(text)] } else { Vec::new() };
         Self::Texts { count, first: at(), last: at(), min: text.to_owned(), max: text.to_owned(), hashes }
@@ -415,9 +441,13 @@ impl Bin {
                 sketch.merge(&more);
                 *first_ns = (*first_ns).min(other_ns);
             }
-            // Parts and sketches have names that no column has.
-            (Self::Numbers { .. } | Self::Parts { .. } | Self::Sketch { .. }, _)
-            | (Self::Texts { .. }, Self::Parts { .. } | Self::Sketch { .. }) => {}
+            (Self::Distinct { values, first_ns }, Self::Distinct { values: more, first_ns: other_ns }) => {
+                values.extend(more);
+                *first_ns = (*first_ns).min(other_ns);
+            }
+            // Parts, sketches and sets have names that no column has.
+            (Self::Numbers { .. } | Self::Parts { .. } | Self::Sketch { .. } | Self::Distinct { .. }, _)
+            | (Self::Texts { .. }, Self::Parts { .. } | Self::Sketch { .. } | Self::Distinct { .. }) => {}
         }
     }
 
@@ -425,7 +455,7 @@ impl Bin {
         match self {
             Self::Numbers { summary, .. } => summary.first.0,
             Self::Texts { first, .. } => first.0,
-            Self::Parts { first_ns, .. } | Self::Sketch { first_ns, .. } => *first_ns,
+            Self::Parts { first_ns, .. } | Self::Sketch { first_ns, .. } | Self::Distinct { first_ns, .. } => *first_ns,
         }
     }
 
@@ -434,6 +464,13 @@ impl Bin {
             Self::Sketch { sketch, .. } => sketch.samples(),
             Self::Numbers { values, .. } => samples_of(size_of_val(values.as_slice())),
             Self::Texts { hashes, .. } => samples_of(size_of_val(hashes.as_slice())),
+            Self::Distinct { values, .. } => {
+                let text_bytes = |value: &DistinctValue| match value {
+                    DistinctValue::Number(_) => 0,
+                    DistinctValue::Text(text) => text.len(),
+                };
+                values.iter().map(|value| DistinctValue::samples(text_bytes(value))).sum()
+            }
             Self::Parts { .. } => 0,
         }
     }
@@ -447,7 +484,7 @@ impl Bin {
             Self::Texts { hashes, .. } if is_distinct => DistinctSketch::text_bytes_max(hashes.len()),
             Self::Sketch { sketch: Sketch::Quantiles(sketch), .. } => sketch.own_text_bytes_max(),
             Self::Sketch { sketch: Sketch::Distinct(_), .. } => DistinctSketch::MEMORY_BYTES,
-            Self::Parts { .. } | Self::Texts { .. } => 0,
+            Self::Parts { .. } | Self::Texts { .. } | Self::Distinct { .. } => 0,
         })
     }
 
@@ -468,7 +505,7 @@ impl Bin {
             (Self::Texts { hashes, .. }, Aggregate::DistinctSketch) => Some(DistinctSketch::of_hashes(hashes).encode()),
             (Self::Sketch { sketch: Sketch::Quantiles(sketch), .. }, _) => Some(sketch.encode()),
             (Self::Sketch { sketch: Sketch::Distinct(sketch), .. }, _) => Some(sketch.encode()),
-            (Self::Parts { .. } | Self::Texts { .. }, _) => None,
+            (Self::Parts { .. } | Self::Texts { .. } | Self::Distinct { .. }, _) => None,
         }
     }
 
@@ -479,6 +516,7 @@ impl Bin {
                 aggregate.of_squares(moments.count, moments.squares).map_or(Cell::Null, Cell::F64)
             }
             Self::Sketch { sketch, .. } => sketch.value(aggregate),
+            Self::Distinct { values, .. } => Cell::I64(values.len() as i64),
             Self::Texts { count, first, last, min, max, hashes } => match aggregate {
                 Aggregate::ApproxDistinct => Cell::I64(DistinctSketch::of_hashes(hashes).estimate() as i64),
                 Aggregate::Count => Cell::I64(*count as i64),
@@ -524,8 +562,10 @@ fn number_value(aggregate: Aggregate, summary: &Summary, values: &[f64], is_bool
             QuantileSketch::of_numbers(values).quantile(share).map_or(Cell::Null, Cell::F64)
         }
         Aggregate::ApproxDistinct => Cell::I64(DistinctSketch::of_numbers(values).estimate() as i64),
-        // Texts, which the bin makes ([`Bin::sketch_text`]).
-        Aggregate::QuantileSketch | Aggregate::DistinctSketch => Cell::Null,
+        // Texts, which the bin makes ([`Bin::sketch_text`]), and what has bins of its own ([`Bin::Distinct`]).
+        Aggregate::QuantileSketch | Aggregate::DistinctSketch | Aggregate::CountDistinct => Cell::Null,
+        // The numbers are what was gained from one value to the next.
+        Aggregate::Increase => Cell::F64(summary.total()),
         Aggregate::Quantile(share) => Cell::F64(statistics::quantile(values, share).unwrap_or(f64::NAN)),
     }
 }

@@ -62,7 +62,7 @@ impl<'a> BinsRequest<'a> {
         // Names of columns depend on how many a group has; a series has one.
         let is_by_name =
             scan.table.is_none() || grouping.aggregates.iter().all(|call| call.input != AggregateInput::Each);
-        if !scan.tokens.is_empty() || !is_by_name {
+        if !scan.tokens.is_empty() || !is_by_name || grouping.reads_bin_before() {
             return None;
         }
         let text = Plan::GroupBy { input: Box::new(within(input, TimeRange::ALL)), grouping: grouping.clone() };
@@ -88,7 +88,9 @@ fn combined(grouping: &Grouping) -> Option<Vec<Aggregate>> {
         | Aggregate::ApproxQuantile(_)
         | Aggregate::QuantileSketch
         | Aggregate::ApproxDistinct
-        | Aggregate::DistinctSketch => None,
+        | Aggregate::DistinctSketch
+        | Aggregate::CountDistinct
+        | Aggregate::Increase => None,
     };
     grouping.aggregates.iter().map(|call| whole(call.aggregate)).collect()
 }

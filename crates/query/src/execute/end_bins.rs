@@ -35,7 +35,8 @@ impl<'a> EndBins<'a> {
         let is_one = grouping.by.as_ref().is_some_and(Vec::is_empty);
         let is_by_name =
             scan.table.is_some() && grouping.aggregates.iter().all(|call| call.input != AggregateInput::Each);
-        (is_one && is_by_name).then_some(Self { input, scan, grouping, width_ns, end })
+        let is_apart = !grouping.reads_bin_before();
+        (is_one && is_by_name && is_apart).then_some(Self { input, scan, grouping, width_ns, end })
     }
 
     /// The next range of so many bins in what is left of a range, and what is left after it.

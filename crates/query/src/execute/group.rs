@@ -3,18 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use model::{Cell, Folds, Labels, SummaryParts, TimeRange, ValueType};
+use model::{Folds, Labels, SummaryParts, TimeRange, ValueType};
 use store::{End, EndRows, SelectedGroup, Windows};
 
+use super::binned::{Binned, TIME, bins_name, to_frame};
 use super::bins::{self, Bin, Bins};
+use super::distinct;
 use super::evaluate;
 use super::head_bins;
+use super::increase;
 use super::narrow::Wanted;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table};
 use super::{Run, regular_source};
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
-use crate::result::frame::{Frame, FrameColumn, VALUE};
+use crate::result::frame::{Frame, FrameColumn};
 use crate::{Budget, QueryError};
 
 /// Bins between the first and the last row of a series that are asked of summaries; with more, its rows are read.
@@ -23,16 +26,6 @@ const WINDOWS_MAX: i64 = 200_000;
 const FEW_BINS: i64 = 8;
 /// The samples that a bin takes out of a budget.
 const BIN_SAMPLES: usize = 10;
-/// The column that holds bins of the rows' times.
-const TIME: &str = "#TS";
-
-/// A series' bins, column by column.
-pub(super) struct Binned {
-    labels: Labels,
-    columns: Vec<(Arc<str>, Bins)>,
-    /// Where bins begin that are there although no column has one.
-    pub(super) rows: Starts,
-}
 
 /// How a group's rows are put into bins.
 pub(super) type BinGroup<'a> = dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result<Vec<Binned>, QueryError> + Sync + 'a;
@@ -40,13 +33,19 @@ pub(super) type BinGroup<'a> = dyn Fn(&mut Reader<'_>, &SelectedGroup) -> Result
 impl Run<'_> {
     /// Groups what a scan selects without reading samples where summaries stand for them.
     pub(super) fn group_scan(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+        let binned = self.scan_bins(scan, grouping)?;
+        self.finish(binned, grouping)
+    }
+
+    /// The bins of what a scan selects.
+    pub(super) fn scan_bins(&mut self, scan: &Scan, grouping: &Grouping) -> Result<Vec<Binned>, QueryError> {
         if let Some(source) = regular_source(self.context) {
-            return self.group_regular(source, (scan, None), grouping);
+            return self.regular_bins(source, (scan, None), grouping);
         }
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| reader.bin_group(scan, group, grouping);
         let wanted = scan.wanted_by(grouping, None);
         match head_bins::windows_of(scan, grouping) {
-            Some(bin_ranges) => self.group_head_rows(scan, &wanted, &bin_ranges, grouping, &bin),
+            Some(bin_ranges) => self.head_row_bins(scan, &wanted, &bin_ranges, grouping, &bin),
             None => self.gather(scan, &wanted, grouping, &bin),
         }
     }
@@ -58,8 +57,19 @@ impl Run<'_> {
         condition: &Expression,
         grouping: &Grouping,
     ) -> Result<Vec<Frame>, QueryError> {
+        let binned = self.filtered_bins(scan, condition, grouping)?;
+        self.finish(binned, grouping)
+    }
+
+    /// The bins of the rows of a scan that satisfy a condition.
+    pub(super) fn filtered_bins(
+        &mut self,
+        scan: &Scan,
+        condition: &Expression,
+        grouping: &Grouping,
+    ) -> Result<Vec<Binned>, QueryError> {
         if let Some(source) = regular_source(self.context) {
-            return self.group_regular(source, (scan, Some(condition)), grouping);
+            return self.regular_bins(source, (scan, Some(condition)), grouping);
         }
         let bin = |reader: &mut Reader<'_>, group: &SelectedGroup| {
             let mut binned = Vec::new();
@@ -82,14 +92,20 @@ impl Run<'_> {
         wanted: &Wanted<'_>,
         grouping: &Grouping,
         bin: &BinGroup<'_>,
-    ) -> Result<Vec<Frame>, QueryError> {
+    ) -> Result<Vec<Binned>, QueryError> {
         let mut gathered = Gathered::new(grouping, self.context.budget);
         self.of_groups(scan, wanted, bin)?.into_iter().flatten().for_each(|binned| gathered.add(binned));
-        self.finish(gathered.binned, grouping)
+        Ok(gathered.binned)
     }
 
     /// Groups rows.
     pub(super) fn group_frames(&mut self, frames: Vec<Frame>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
+        let binned = self.frame_bins(frames, grouping)?;
+        self.finish(binned, grouping)
+    }
+
+    /// The bins of rows.
+    pub(super) fn frame_bins(&mut self, frames: Vec<Frame>, grouping: &Grouping) -> Result<Vec<Binned>, QueryError> {
         let mut gathered = Gathered::new(grouping, self.context.budget);
         for frame in frames {
             self.context.budget.check()?;
@@ -97,14 +113,14 @@ impl Run<'_> {
             gathered.add(bin_frame(&frame, grouping, false, self.context.budget)?);
             self.context.budget.give_back(frame.samples());
         }
-        self.finish(gathered.binned, grouping)
+        Ok(gathered.binned)
     }
 
     pub(super) fn finish(&mut self, binned: Vec<Binned>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
         let mut frames = Vec::with_capacity(binned.len());
         let budget = self.context.budget;
         for series in binned {
-            let held = series.columns.iter().map(|(_, bins)| bins.held_samples()).sum();
+            let held = series.held_samples();
             let asked = series.sketch_text_samples_max(grouping);
             budget.take(asked)?;
             let frame = to_frame(series, grouping).map_err(QueryError::Execution)?;
@@ -126,7 +142,7 @@ impl Reader<'_> {
     ) -> Result<Vec<Binned>, QueryError> {
         let every_row = scan.is_of_every_row();
         let read = self.narrowing.narrow(group);
-        if every_row && grouping.width_ns.is_none() && !has_wanted(&read, grouping) && !grouping.keeps_times() {
+        if every_row && grouping.width_ns.is_none() && !has_wanted(&read, grouping) && !grouping.is_of_all_rows() {
             return self.all_in_one(scan, group);
         }
         if from_summaries(scan, &read, grouping) {
@@ -262,35 +278,6 @@ impl<'a> Gathered<'a> {
     }
 }
 
-impl Binned {
-    /// Returns whether there is no bin.
-    pub(super) fn is_empty(&self) -> bool {
-        self.columns.is_empty() && self.rows.is_empty()
-    }
-
-    /// The samples of the texts of sketches that aggregates make of it, at most.
-    fn sketch_text_samples_max(&self, grouping: &Grouping) -> usize {
-        let sketches = grouping.aggregates.iter().filter(|call| call.aggregate.sketch() == Some(call.aggregate));
-        let of_call = |call: &AggregateCall| -> usize {
-            let name = bins_name(call);
-            let is_of = |known: &str| if call.input == AggregateInput::Each { known != TIME } else { known == name };
-            let columns = self.columns.iter().filter(|(known, _)| is_of(known));
-            columns.flat_map(|(_, bins)| bins.iter()).map(|(_, bin)| bin.text_samples_max(call.aggregate)).sum()
-        };
-        sketches.map(of_call).sum()
-    }
-
-    /// The bins of a column.
-    pub(super) fn column(&mut self, name: &Arc<str>) -> &mut Bins {
-        let known = self.columns.iter().position(|(known, _)| known == name);
-        let place = known.unwrap_or_else(|| {
-            self.columns.push((name.clone(), Bins::default()));
-            self.columns.len() - 1
-        });
-        &mut self.columns[place].1
-    }
-}
-
 /// Returns whether all aggregates of a group can come from summaries.
 pub(super) fn from_summaries(scan: &Scan, group: &SelectedGroup, grouping: &Grouping) -> bool {
     let is_number = |value_type: ValueType| {
@@ -313,26 +300,13 @@ fn has_wanted(group: &SelectedGroup, grouping: &Grouping) -> bool {
     is_each || group.columns.iter().any(|column| is_kept(&column.field))
 }
 
-/// The name of the column of bins that an aggregate is made of.
-fn bins_name(call: &AggregateCall) -> String {
-    match &call.input {
-        AggregateInput::Each => String::new(),
-        AggregateInput::Column(column) => column.clone(),
-        AggregateInput::Time => TIME.to_owned(),
-        AggregateInput::Parts(parts) => parts.name(),
-        AggregateInput::Sketches(column) => {
-            format!("({} {column:?})", call.aggregate.sketch().map_or("", Aggregate::name))
-        }
-    }
-}
-
 impl AggregateCall {
     /// Returns whether it names a field.
     fn reads(&self, field: &str) -> bool {
         match &self.input {
             AggregateInput::Column(name) | AggregateInput::Sketches(name) => name == field,
             AggregateInput::Parts(parts) => parts.names().contains(&field),
-            AggregateInput::Each | AggregateInput::Time => false,
+            AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_) => false,
         }
     }
 }
@@ -341,6 +315,11 @@ impl Grouping {
     /// Returns whether an aggregate is of the rows' times.
     fn keeps_times(&self) -> bool {
         self.aggregates.iter().any(|call| call.input == AggregateInput::Time)
+    }
+
+    /// Returns whether an aggregate is of all rows, whatever they hold.
+    fn is_of_all_rows(&self) -> bool {
+        self.aggregates.iter().any(|call| matches!(call.input, AggregateInput::Time | AggregateInput::Tag(_)))
     }
 
     /// Where the bin of a time begins; without a width there is one.
@@ -421,17 +400,19 @@ pub(super) fn bin_frame(
     let keeps_values = |name: &str| {
         let of = |call: &&AggregateCall| match &call.input {
             AggregateInput::Each => true,
-            AggregateInput::Column(column) => **column == *name,
+            AggregateInput::Column(column) => **column == *name && !call.aggregate.has_own_bins(),
             AggregateInput::Time => name == TIME,
-            AggregateInput::Parts(_) | AggregateInput::Sketches(_) => false,
+            AggregateInput::Parts(_) | AggregateInput::Sketches(_) | AggregateInput::Tag(_) => false,
         };
         grouping.aggregates.iter().filter(of).any(|call| !call.aggregate.from_summaries())
     };
     let is_wanted = |name: &str| {
         grouping.aggregates.iter().any(|call| match &call.input {
             AggregateInput::Each => true,
-            AggregateInput::Column(column) => **column == *name,
-            AggregateInput::Time | AggregateInput::Parts(_) | AggregateInput::Sketches(_) => false,
+            AggregateInput::Column(column) => **column == *name && !call.aggregate.has_own_bins(),
+            AggregateInput::Time | AggregateInput::Parts(_) | AggregateInput::Sketches(_) | AggregateInput::Tag(_) => {
+                false
+            }
         })
     };
     let start = |time_ns| grouping.bin_start(time_ns);
@@ -457,6 +438,16 @@ pub(super) fn bin_frame(
             AggregateInput::Sketches(of) => {
                 columns.push((name.into(), bins::of_sketches(frame, (of, call.aggregate), &start, budget)?));
             }
+            AggregateInput::Column(of) if call.aggregate == Aggregate::CountDistinct => {
+                columns.push((name.into(), distinct::of_column(frame, of, &start, budget)?));
+            }
+            AggregateInput::Column(of) if call.aggregate == Aggregate::Increase => {
+                columns.push((name.into(), increase::of_column(frame, of, grouping)));
+            }
+            AggregateInput::Tag(tag) => {
+                let is_exact = call.aggregate == Aggregate::CountDistinct;
+                columns.push((name.into(), distinct::of_tag(frame, (tag, is_exact), &start, budget)?));
+            }
             AggregateInput::Each | AggregateInput::Column(_) | AggregateInput::Time => {}
         }
     }
@@ -476,95 +467,14 @@ fn is_inexact(frame: &Frame, grouping: &Grouping) -> bool {
     let is_of = |call: &AggregateCall, column: &FrameColumn| match &call.input {
         AggregateInput::Each => true,
         AggregateInput::Column(_) | AggregateInput::Parts(_) | AggregateInput::Sketches(_) => call.reads(&column.name),
-        AggregateInput::Time => false,
+        AggregateInput::Time | AggregateInput::Tag(_) => false,
     };
     let misses = |column: &FrameColumn| {
         let of_column = || grouping.aggregates.iter().filter(|call| is_of(call, column));
         let is_missing = |call: &AggregateCall| !call.aggregate.is_of_folds(&column.cells);
         !column.cells.folds.is_empty() && (of_column().any(is_missing) || is_cut(&column.cells.folds))
     };
-    frame.columns.iter().any(misses) || grouping.keeps_times() && is_cut(&frame.row_folds)
-}
-
-/// A column's bins in order of time.
-type SortedBins = (Arc<str>, Vec<(i64, Bin)>);
-
-fn to_frame(series: Binned, grouping: &Grouping) -> Result<Frame, String> {
-    let sorted = |(name, bins): (Arc<str>, Bins)| {
-        let mut bins = bins.into_sorted();
-        bins.iter_mut().for_each(|(_, bin)| bin.sort());
-        (name, bins)
-    };
-    let of_columns: Vec<SortedBins> = series.columns.into_iter().map(sorted).collect();
-    let starts = starts_of(&of_columns, &series.rows);
-    let timestamps_ns = match grouping.width_ns {
-        Some(_) => starts.clone(),
-        None => starts.iter().map(|start_ns| first_row(&of_columns, &series.rows, *start_ns)).collect(),
-    };
-    let single_column = of_columns.iter().filter(|(name, _)| **name != *TIME).count() == 1;
-    let single_aggregate = grouping.aggregates.iter().filter(|call| call.input == AggregateInput::Each).count() == 1;
-    let mut columns = Vec::new();
-    let make = |name: &str, call: &AggregateCall, bins: Option<&[(i64, Bin)]>| {
-        let mut bins = bins.unwrap_or_default().iter().peekable();
-        let mut bin = |start_ns: &i64| bins.next_if(|(bin_ns, _)| bin_ns == start_ns).map(|(_, bin)| bin);
-        if call.aggregate.sketch() == Some(call.aggregate) {
-            let texts: Vec<Option<String>> =
-                starts.iter().map(|start_ns| bin(start_ns)?.sketch_text(call.aggregate)).collect();
-            let cells = texts.iter().map(|text| text.as_deref().map_or(Cell::Null, Cell::Text));
-            return FrameColumn::of_cells(name, &cells.collect::<Vec<_>>());
-        }
-        let cell = |start_ns: &i64| bin(start_ns).map_or(Cell::Null, |bin| bin.value(call.aggregate));
-        FrameColumn::of_cells(name, &starts.iter().map(cell).collect::<Vec<_>>())
-    };
-    for (name, bins) in of_columns.iter().filter(|(name, _)| **name != *TIME) {
-        for call in grouping.aggregates.iter().filter(|call| call.input == AggregateInput::Each) {
-            let name = match (single_column, single_aggregate) {
-                (true, true) => VALUE.to_owned(),
-                (false, true) => name.to_string(),
-                (true, false) => call.column_name(),
-                (false, false) => format!("{name}_{}", call.column_name()),
-            };
-            columns.push(make(&name, call, Some(bins))?);
-        }
-    }
-    for call in &grouping.aggregates {
-        if call.input == AggregateInput::Each {
-            continue;
-        }
-        let of = bins_name(call);
-        let bins = of_columns.iter().find(|(name, _)| **name == *of).map(|(_, bins)| bins.as_slice());
-        columns.push(make(&call.column_name(), call, bins)?);
-    }
-    Ok(Frame::new(series.labels, timestamps_ns, columns))
-}
-
-/// Where bins begin, of columns and of rows: each once, in order.
-fn starts_of(of_columns: &[SortedBins], rows: &Starts) -> Vec<i64> {
-    let mut starts: Vec<i64> = Vec::new();
-    for (_, bins) in of_columns {
-        let has_all =
-            starts.len() == bins.len() && starts.iter().zip(bins).all(|(known, (start_ns, _))| known == start_ns);
-        if !has_all {
-            starts.extend(bins.iter().map(|(start_ns, _)| *start_ns));
-            starts.sort_unstable();
-            starts.dedup();
-        }
-    }
-    if !rows.is_empty() {
-        starts.extend(rows.keys());
-        starts.sort_unstable();
-        starts.dedup();
-    }
-    starts
-}
-
-/// The time of the first row of the bin that begins at a time.
-fn first_row(of_columns: &[SortedBins], rows: &Starts, start_ns: i64) -> i64 {
-    let first = |(_, bins): &SortedBins| {
-        let place = bins.binary_search_by_key(&start_ns, |(bin_ns, _)| *bin_ns).ok()?;
-        bins.get(place).map(|(_, bin)| bin.first_ns())
-    };
-    of_columns.iter().filter_map(first).chain(rows.get(&start_ns).copied()).min().unwrap_or_default()
+    frame.columns.iter().any(misses) || grouping.is_of_all_rows() && is_cut(&frame.row_folds)
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 use store::{HeadRows, SelectedGroup, Windows};
 
 use super::Run;
+use super::binned::Binned;
 use super::bins::Bin;
 use super::group::{self, BinGroup, Gathered};
 use super::narrow::{Narrowing, Wanted};
 use super::rows;
+use crate::QueryError;
 use crate::plan::{Grouping, Scan};
-use crate::{Frame, QueryError};
 
 /// Fewer groups are read one by one.
 const GROUPS_MIN: usize = 16;
@@ -23,15 +24,15 @@ pub(super) fn windows_of(scan: &Scan, grouping: &Grouping) -> Option<Vec<Windows
 }
 
 impl Run<'_> {
-    /// Groups what a scan selects in few windows: groups all of whose rows are in heads together, the others by `bin`.
-    pub(super) fn group_head_rows(
+    /// The bins of what a scan selects in few windows: groups all of whose rows are in heads together, the others by `bin`.
+    pub(super) fn head_row_bins(
         &mut self,
         scan: &Scan,
         wanted: &Wanted<'_>,
         windows: &[Windows],
         grouping: &Grouping,
         bin: &BinGroup<'_>,
-    ) -> Result<Vec<Frame>, QueryError> {
+    ) -> Result<Vec<Binned>, QueryError> {
         let groups = self.groups(scan)?;
         let narrowing = Narrowing::new(&groups, wanted);
         let head_rows = match groups.len() {
@@ -60,7 +61,7 @@ impl Run<'_> {
         let mut binned = gathered.binned;
         // Of a series that is grouped into it there may be stale markers alone.
         binned.retain(|binned| !binned.is_empty());
-        self.finish(binned, grouping)
+        Ok(binned)
     }
 
     /// Adds the bins of a group all of whose rows are in heads.

@@ -1,13 +1,17 @@
 //! Runs a plan.
 
+mod binned;
 mod bins;
 mod cached_bins;
+mod distinct;
 mod end_bins;
 mod evaluate;
 mod fill;
 mod group;
 mod head_bins;
+mod increase;
 mod join;
+mod labelled;
 mod last_rows;
 mod likeness;
 mod narrow;
@@ -20,6 +24,7 @@ mod view;
 pub use cached_bins::{BinCache, BinsRequest, BinsResponse, ComputeBins};
 use end_bins::EndBins;
 pub use fill::{fill_gaps, interpolated};
+pub(crate) use labelled::label_rows;
 pub(crate) use last_rows::last_rows;
 pub use last_rows::{LastRow, LastRows};
 pub(crate) use regular::groups as regular_groups;
@@ -32,7 +37,7 @@ use store::{End, Store};
 
 use model::Cell;
 
-use crate::plan::{Expression, Grouping, Plan, Scan};
+use crate::plan::{Expression, Grouping, Labelled, Plan, Scan};
 use crate::result::frame::FrameColumn;
 use crate::views::{Expansion, ViewCatalog};
 use crate::{Budget, Frame, Helpers, QueryError};
@@ -111,7 +116,17 @@ pub(crate) fn expanded(plan: &Plan, context: &Context<'_>) -> Result<Plan, Query
         let [ttl_ns, other_ns] = [table, other].map(|table| context.store.table_ttl_ns(database, table));
         other_ns == 0 || ttl_ns > 0 && ttl_ns <= other_ns
     };
-    Expansion { catalog, database, budget, extent: &extent, tags: &tags, outlives: &outlives }.plan(plan, 0)
+    let label_rows = |labelled: &Labelled| label_rows(labelled, context);
+    let expansion = Expansion {
+        catalog,
+        database,
+        budget,
+        extent: &extent,
+        tags: &tags,
+        outlives: &outlives,
+        label_rows: &label_rows,
+    };
+    expansion.plan(plan, 0)
 }
 
 struct Run<'a> {
@@ -172,6 +187,9 @@ impl Run<'_> {
             }
             Plan::View(read) => self.view(read),
             Plan::Likeness(likeness) => self.timed("likeness", |run| run.likeness(likeness)),
+            Plan::Labelled(_) => {
+                Err(QueryError::Invalid("labels of a table are given right before rows are grouped by them".to_owned()))
+            }
         }
     }
 
@@ -243,6 +261,9 @@ impl Run<'_> {
         }
         if let Some((scan, condition)) = filtered_scan(input) {
             return self.timed("scan, where and groupby", |run| run.group_filtered(scan, condition, grouping));
+        }
+        if let Plan::Labelled(labelled) = input {
+            return self.timed("labels and groupby", |run| run.group_labelled(labelled, grouping));
         }
         let frames = self.plan(input)?;
         self.timed("groupby", |run| run.group_frames(frames, grouping))

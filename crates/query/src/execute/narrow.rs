@@ -92,7 +92,7 @@ impl Scan {
                 AggregateInput::Each => return self.wanted(),
                 AggregateInput::Column(column) | AggregateInput::Sketches(column) => wanted.push(column.as_str()),
                 AggregateInput::Parts(parts) => wanted.extend(parts.names()),
-                AggregateInput::Time => {}
+                AggregateInput::Time | AggregateInput::Tag(_) => {}
             }
         }
         let is_all = condition.is_none_or(|condition| condition.each_column(&mut |column| wanted.push(column)));

@@ -3,6 +3,7 @@
 use model::Labels;
 use store::End;
 
+use super::binned::Binned;
 use super::group::{Gathered, bin_frame};
 use super::scan::of_table;
 use super::{Context, Run, evaluate, limited, ordered};
@@ -48,12 +49,12 @@ impl Run<'_> {
     }
 
     /// The rows of a scan for which a condition holds, if there is one, in bins.
-    pub(super) fn group_regular(
+    pub(super) fn regular_bins(
         &mut self,
         source: RegularSource<'_>,
         scan: (&Scan, Option<&Expression>),
         grouping: &Grouping,
-    ) -> Result<Vec<Frame>, QueryError> {
+    ) -> Result<Vec<Binned>, QueryError> {
         let budget = self.context.budget;
         let (scan, condition) = scan;
         let mut gathered = Gathered::new(grouping, budget);
@@ -62,7 +63,7 @@ impl Run<'_> {
             budget.give_back(frame.samples());
             Ok(())
         })?;
-        self.finish(gathered.binned, grouping)
+        Ok(gathered.binned)
     }
 
     /// The rows at one end of each series of a scan.

@@ -5,6 +5,7 @@
 
 mod condition;
 mod expression;
+mod labelled;
 mod likeness;
 mod print;
 mod push_down;
@@ -14,6 +15,7 @@ mod times;
 
 pub use condition::{Condition, Lowered, MissingTag};
 pub use expression::{Expression, Function, Operator};
+pub use labelled::Labelled;
 pub use likeness::{BinValue, Likeness, Measure, Offsets, Question, SimilarTo};
 pub(crate) use print::UNITS;
 pub use print::{duration, quoted};
@@ -90,6 +92,8 @@ pub enum Plan {
     View(Box<ViewRead>),
     /// Places and series that are alike.
     Likeness(Box<Likeness>),
+    /// Rows with labels that another table says, right before they are grouped by labels.
+    Labelled(Box<Labelled>),
 }
 
 /// What a scan of a materialised view reads.
@@ -216,6 +220,8 @@ pub enum AggregateInput {
     Parts(Box<PartColumns>),
     /// A column of sketches, of which each stands for several values: for [`Aggregate::is_of_sketch`] alone.
     Sketches(String),
+    /// A label of the rows' series; those without it have no value: for [`Aggregate::is_of_tags`] alone.
+    Tag(String),
 }
 
 /// The columns of rows that stand for several values each.
@@ -257,11 +263,17 @@ impl AggregateCall {
             AggregateInput::Time => format!("{} #TS", self.aggregate.column_name()),
             AggregateInput::Parts(parts) => format!("{} {}", self.aggregate.column_name(), parts.name()),
             AggregateInput::Sketches(column) => format!("{} ({column:?})", self.aggregate.column_name()),
+            AggregateInput::Tag(tag) => format!("{} (tag {tag:?})", self.aggregate.column_name()),
         }
     }
 }
 
 impl Grouping {
+    /// Returns whether a bin is made of rows of the one before it, too.
+    pub fn reads_bin_before(&self) -> bool {
+        self.aggregates.iter().any(|call| call.aggregate == Aggregate::Increase)
+    }
+
     /// The columns that it needs; `None` if that is all there are.
     pub(crate) fn columns(&self) -> Option<Vec<&str>> {
         let mut columns = Vec::with_capacity(self.aggregates.len());
@@ -269,7 +281,7 @@ impl Grouping {
             match &call.input {
                 AggregateInput::Column(name) | AggregateInput::Sketches(name) => columns.push(name.as_str()),
                 AggregateInput::Parts(parts) => columns.extend(parts.names()),
-                AggregateInput::Each | AggregateInput::Time => return None,
+                AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_) => return None,
             }
         }
         Some(columns)
@@ -311,13 +323,18 @@ pub enum Aggregate {
     ApproxDistinct,
     /// That sketch, as text.
     DistinctSketch,
+    /// What counters gain, series by series: the differences between values that follow one another, of one that is less than the one before the
+    /// value itself. A bin's first value follows the last one of the bin right before it.
+    Increase,
+    /// How many different values there are. Those of several bins do not tell it of all of them.
+    CountDistinct,
     /// The value below which this share of the values lies (0 to 1), between two values in proportion.
     Quantile(f64),
 }
 
 impl Aggregate {
     /// Those that take nothing.
-    pub const NAMED: [(&'static str, Self); 15] = [
+    pub const NAMED: [(&'static str, Self); 17] = [
         ("min", Self::Min),
         ("max", Self::Max),
         ("avg", Self::Avg),
@@ -333,6 +350,8 @@ impl Aggregate {
         ("quantile_sketch", Self::QuantileSketch),
         ("approx_distinct", Self::ApproxDistinct),
         ("distinct_sketch", Self::DistinctSketch),
+        ("count_distinct", Self::CountDistinct),
+        ("increase", Self::Increase),
     ];
 
     /// Its name, also that of its column where there are several.
@@ -354,7 +373,9 @@ impl Aggregate {
 
     /// Returns whether summaries have the answer, so that samples need not be read.
     pub const fn from_summaries(self) -> bool {
-        !matches!(self, Self::Quantile(_)) && !self.is_of_squares() && !self.is_of_sketch()
+        !matches!(self, Self::Quantile(_) | Self::CountDistinct | Self::Increase)
+            && !self.is_of_squares()
+            && !self.is_of_sketch()
     }
 
     /// Returns whether it is made of a sketch of the values.
@@ -369,6 +390,21 @@ impl Aggregate {
             Self::ApproxDistinct | Self::DistinctSketch => Some(Self::DistinctSketch),
             _ => None,
         }
+    }
+
+    /// Returns whether it tells how many different values there are, which labels have, too.
+    pub const fn is_of_tags(self) -> bool {
+        matches!(self, Self::ApproxDistinct | Self::DistinctSketch | Self::CountDistinct)
+    }
+
+    /// Returns whether its bins are no other aggregate's.
+    pub(crate) const fn has_own_bins(self) -> bool {
+        matches!(self, Self::CountDistinct | Self::Increase)
+    }
+
+    /// Returns whether it is zero where there are no values.
+    pub const fn is_count(self) -> bool {
+        matches!(self, Self::Count | Self::ApproxDistinct | Self::CountDistinct)
     }
 
     /// Returns whether it is made of the squared deviations of the values from their mean.

@@ -65,6 +65,7 @@ impl Display for AggregateCall {
                 write!(out, "({name} (parts {count} {sum} {squares}))")
             }
             AggregateInput::Sketches(of) => write!(out, "({name}{share} (sketches {}))", quoted(of)),
+            AggregateInput::Tag(of) => write!(out, "({name} (tag {}))", quoted(of)),
         }
     }
 }
@@ -109,6 +110,7 @@ fn push_steps(out: &mut String, plan: &Plan, depth: usize) {
         }
         Plan::View(read) => return push_view(out, read, depth),
         Plan::Likeness(likeness) => return push_likeness(out, likeness, depth),
+        Plan::Labelled(labelled) => labelled.text(),
         Plan::Where { condition, .. } => format!("(where {condition})"),
         Plan::GroupBy { grouping, .. } => grouping_text(grouping),
         Plan::Map { columns, .. } => {
@@ -180,12 +182,13 @@ impl Plan {
             | Self::Order { input, .. }
             | Self::Limit { input, .. }
             | Self::Last { input, .. } => Some(input),
+            Self::Labelled(labelled) => Some(&labelled.input),
             Self::Scan(_) | Self::Join(_) | Self::Union(_) | Self::View(_) | Self::Likeness(_) => None,
         }
     }
 }
 
-fn scan_lines(scan: &Scan) -> Vec<String> {
+pub(super) fn scan_lines(scan: &Scan) -> Vec<String> {
     let mut lines = Vec::new();
     match &scan.table {
         None => {}
@@ -212,7 +215,7 @@ fn scan_lines(scan: &Scan) -> Vec<String> {
     lines
 }
 
-fn selector_text(selector: &Selector) -> String {
+pub(super) fn selector_text(selector: &Selector) -> String {
     let values = match selector.values.as_slice() {
         [value] => quoted(value),
         values => list(values),
@@ -252,7 +255,7 @@ fn fill_text(with: FillWith) -> String {
     }
 }
 
-fn list(texts: &[String]) -> String {
+pub(super) fn list(texts: &[String]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
     format!("'({})", quoted.join(" "))
 }

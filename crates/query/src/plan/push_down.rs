@@ -35,6 +35,10 @@ pub(crate) fn push_down(plan: Plan) -> Plan {
             let Ok(likeness) = likeness.try_map(|plan| Ok::<_, std::convert::Infallible>(push_down(plan)));
             Plan::Likeness(Box::new(likeness))
         }
+        Plan::Labelled(mut labelled) => {
+            labelled.input = push_down(labelled.input);
+            Plan::Labelled(labelled)
+        }
         source @ (Plan::Scan(_) | Plan::View(_)) => source,
     }
 }

@@ -29,6 +29,7 @@ impl Plan {
             Self::Union(plans) => plans.iter().flat_map(Self::tables).collect(),
             Self::View(read) => read.parts.iter().flat_map(|part| part.plan.tables()).collect(),
             Self::Likeness(likeness) => likeness.plans().into_iter().flat_map(Self::tables).collect(),
+            Self::Labelled(labelled) => [labelled.input.tables(), vec![labelled.table_name()]].concat(),
             _ => self.input().map_or_else(Vec::new, Self::tables),
         }
     }

@@ -11,13 +11,13 @@ use store::{EpochValue, NameValidity, SelectedGroup, Store, StoreError, TableSch
 use super::regular::RegularSettings;
 use super::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup, TopNames};
 use crate::execute::{self, Context};
-use crate::plan::{Scan, Selector};
+use crate::plan::{Labelled, Scan, Selector};
 use crate::series::regular::{NAME_TAG, RegularSource};
 use crate::series::selection;
 use crate::views::{
     RefreshRequest, SourceDelete, StoredQuery, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus,
 };
-use crate::{BinCache, Budget, Frame, Helpers, LastRows, Outcome, Plan, QueryError, Reads, ViewUse};
+use crate::{BinCache, Budget, Frame, Helpers, LabelRows, LastRows, Outcome, Plan, QueryError, Reads, ViewUse};
 
 /// Writes for a session: who opened the store knows how lines are read, and watches its disk.
 pub trait SessionWriter: Sync {
@@ -93,6 +93,11 @@ impl<'a> StoreSession<'a> {
     fn has_readable_series(&self, database: &str, table: &str) -> Result<bool, QueryError> {
         let wanted = TableSelection { database, table, fields: &[], matchers: &[] };
         Ok(!selection::select_table(self.host.store, &wanted, self.budget)?.is_empty())
+    }
+
+    /// What a table says of labels, as the statement read it first.
+    pub fn label_rows(&self, database: &str, labelled: &Labelled) -> Result<Arc<LabelRows>, QueryError> {
+        self.read(database, |context| execute::label_rows(labelled, context), |_| Reads::default())
     }
 
     /// The views, for those who have a right on a whole database.
@@ -488,7 +493,9 @@ impl StoreSession<'_> {
 fn views_of_part(views: &[Arc<View>], matchers: &[Matcher]) -> Vec<Arc<View>> {
     let is_seen = |view: &&Arc<View>| {
         let labels = view.definition.labels();
-        view.definition.is_exposed() && matchers.iter().all(|matcher| labels.contains(&matcher.name))
+        view.definition.is_exposed()
+            && view.definition.labelled().is_none()
+            && matchers.iter().all(|matcher| labels.contains(&matcher.name))
     };
     let shown = |view: &Arc<View>| {
         let mut shown = View::clone(view);
@@ -501,7 +508,11 @@ fn views_of_part(views: &[Arc<View>], matchers: &[Matcher]) -> Vec<Arc<View>> {
 /// Refuses to drop a table that views read.
 fn refuse_read_by_views(views: &dyn ViewCatalog, database: &str, table: &str) -> Result<(), QueryError> {
     let readers = views.views(database);
-    match readers.iter().find(|view| view.definition.source() == table) {
+    let is_read = |view: &&Arc<View>| {
+        let joined = view.definition.labelled().map(Labelled::table_name);
+        view.definition.source() == table || joined == Some(table)
+    };
+    match readers.iter().find(is_read) {
         None => Ok(()),
         Some(reader) => Err(QueryError::Invalid(format!(
             "the view {:?} reads {table:?}: drop the view first",

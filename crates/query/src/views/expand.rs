@@ -10,8 +10,8 @@ use super::rewrite::{SourceQuery, ViewAnswer};
 use super::stale::{DEPTH_MAX, stale_ranges};
 use super::validate::is_partial;
 use super::{View, ViewCatalog, intersect, normalized, subtract};
-use crate::plan::{Grouping, Plan, Scan, Selector, TableColumns, ViewPart, ViewRead, push_down};
-use crate::{Budget, QueryError, ViewUse};
+use crate::plan::{Grouping, Labelled, Plan, Scan, Selector, TableColumns, ViewPart, ViewRead, push_down};
+use crate::{Budget, LabelRows, QueryError, ViewUse};
 
 /// The first and the last time of a scan's rows; empty if it has none.
 pub(crate) type Extent<'a> = &'a dyn Fn(&Scan) -> Result<TimeRange, QueryError>;
@@ -26,6 +26,8 @@ pub(crate) struct Expansion<'a> {
     pub(crate) tags: &'a dyn Fn(&str) -> Result<Vec<String>, QueryError>,
     /// Returns whether the second of two tables keeps its rows as long as the first, or longer.
     pub(crate) outlives: &'a dyn Fn(&str, &str) -> bool,
+    /// What a table says of labels.
+    pub(crate) label_rows: &'a dyn Fn(&Labelled) -> Result<Arc<LabelRows>, QueryError>,
 }
 
 impl Expansion<'_> {
@@ -56,6 +58,10 @@ impl Expansion<'_> {
                 Plan::Union(plans.into_iter().map(|plan| self.plan(plan, depth)).collect::<Result<_, _>>()?)
             }
             Plan::View(read) => Plan::View(read),
+            Plan::Labelled(mut labelled) => {
+                labelled.input = self.plan(labelled.input, depth)?;
+                Plan::Labelled(labelled)
+            }
             Plan::Likeness(likeness) => Plan::Likeness(Box::new(likeness.try_map(|plan| self.plan(plan, depth))?)),
         })
     }
@@ -117,6 +123,7 @@ impl Expansion<'_> {
             return Err(QueryError::Invalid(message));
         }
         check_scope(&view, self.budget)?;
+        self.check_joins(&view)?;
         // Before the view's state: a pass that ends in between is told by it.
         let changes = self.catalog.changes(self.database);
         let Some(view) = self.catalog.view_of_table(self.database, &view.definition.target) else {
@@ -130,10 +137,54 @@ impl Expansion<'_> {
             let rewritten = self.catalog.rewritten(&view).iter().map(|range| view.windows_of(range)).collect();
             self.parts(&view, &stored, &normalized(rewritten), depth)?
         } else {
+            // Where a joined table says something else by now, nothing is known of what is stored.
+            let changes = if self.has_labels_of_now(&view)? { changes } else { None };
             let stale = stale_ranges(&view, self.catalog, changes.as_ref(), 0);
             self.parts(&view, &scan, &stale, depth)?
         };
         Ok(as_plan(&view, &scan, read))
+    }
+
+    /// A view, and those by way of which it reads its table.
+    fn with_those_below(&self, view: &Arc<View>) -> Vec<Arc<View>> {
+        let mut all = vec![view.clone()];
+        while let Some(below) =
+            all.last().and_then(|view| self.catalog.view_of_table(self.database, view.definition.source()))
+            && all.len() <= DEPTH_MAX
+        {
+            all.push(below);
+        }
+        all
+    }
+
+    /// Refuses an account whose rights are narrowed by labels a view with labels of another table, of which it may not be able to read the rows.
+    fn check_joins(&self, view: &Arc<View>) -> Result<(), QueryError> {
+        let scope = self.budget.scope();
+        if scope.matchers(Right::Read, self.database).is_empty() {
+            return Ok(());
+        }
+        match self.with_those_below(view).iter().find_map(|view| view.definition.labelled()) {
+            None => Ok(()),
+            Some(labelled) => Err(QueryError::Forbidden(format!(
+                "the account {} may read what its rights on labels say, and the view {:?} joins the table {:?}: it is read by accounts that may \
+                 read the whole database",
+                scope.name,
+                view.definition.name,
+                labelled.table_name()
+            ))),
+        }
+    }
+
+    /// Returns whether what is stored of a view has the labels that joined tables say now.
+    fn has_labels_of_now(&self, view: &Arc<View>) -> Result<bool, QueryError> {
+        for view in self.with_those_below(view) {
+            if let Some(labelled) = view.definition.labelled()
+                && view.state.labels.as_deref() != Some((self.label_rows)(labelled)?.fingerprint())
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The parts of a view's windows, in order of time: those that are not right as they are stored are computed.

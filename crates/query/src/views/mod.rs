@@ -26,7 +26,7 @@ pub use validate::{FIELD_PREFIX, WIDTH_NS_MIN, is_partial};
 use jiff::tz::TimeZone;
 use model::{Matcher, TimeRange, ValueType};
 
-use crate::plan::{Expression, Grouping, Plan, Scan, Selector, ViewPart};
+use crate::plan::{Expression, Grouping, Labelled, Plan, Scan, Selector, ViewPart};
 use crate::time::CalendarBins;
 use crate::{Interval, QueryError};
 
@@ -155,6 +155,11 @@ impl ViewDefinition {
         scan_of(&self.plan)
     }
 
+    /// The labels that it has of another table, if it joins one.
+    pub fn labelled(&self) -> Option<&Labelled> {
+        labelled_of(&self.plan)
+    }
+
     /// The table that it reads; empty if its plan is no plan of a view.
     pub fn source(&self) -> &str {
         self.scan().and_then(|scan| scan.table.as_ref()).map_or("", |table| table.name.as_str())
@@ -185,19 +190,29 @@ impl ViewDefinition {
 
     /// Narrows the rows that it reads: by the rights of its maker.
     pub fn narrow<'a>(&mut self, matchers: impl Iterator<Item = &'a Matcher>) {
+        let selector = |matcher: &Matcher| Selector {
+            name: matcher.name.clone(),
+            op: matcher.op,
+            values: vec![matcher.value.clone()],
+        };
+        let selectors: Vec<Selector> = matchers.map(selector).collect();
+        if let Some(labelled) = labelled_of_mut(&mut self.plan) {
+            labelled.table.selectors.extend(selectors.iter().cloned());
+        }
         if let Some(scan) = scan_of_mut(&mut self.plan) {
-            let selector = |matcher: &Matcher| Selector {
-                name: matcher.name.clone(),
-                op: matcher.op,
-                values: vec![matcher.value.clone()],
-            };
-            scan.selectors.extend(matchers.map(selector));
+            scan.selectors.extend(selectors);
         }
     }
 
     /// How old the rows of a window may be when it is stored, in nanoseconds: as long its source has to keep them, and its target their window.
     pub fn age_ns_max(&self) -> i64 {
-        self.windows.length_ns_max().saturating_add(self.lag_ns())
+        self.windows.length_ns_max().saturating_add(self.lag_ns()).saturating_add(self.reach_ns())
+    }
+
+    /// How long before its beginning rows are that a window is made of, in nanoseconds.
+    pub fn reach_ns(&self) -> i64 {
+        let reads_before = self.grouping().is_some_and(Grouping::reads_bin_before);
+        if reads_before { self.windows.length_ns_max() } else { 0 }
     }
 
     /// How long after its end a window is stored.
@@ -218,6 +233,22 @@ fn scan_of_mut(plan: &mut Plan) -> Option<&mut Scan> {
     match plan {
         Plan::Scan(scan) => Some(scan),
         Plan::Where { input, .. } | Plan::GroupBy { input, .. } | Plan::Map { input, .. } => scan_of_mut(input),
+        Plan::Labelled(labelled) => scan_of_mut(&mut labelled.input),
+        _ => None,
+    }
+}
+
+fn labelled_of(plan: &Plan) -> Option<&Labelled> {
+    match plan {
+        Plan::Labelled(labelled) => Some(labelled),
+        other => labelled_of(other.input()?),
+    }
+}
+
+fn labelled_of_mut(plan: &mut Plan) -> Option<&mut Labelled> {
+    match plan {
+        Plan::Where { input, .. } | Plan::GroupBy { input, .. } | Plan::Map { input, .. } => labelled_of_mut(input),
+        Plan::Labelled(labelled) => Some(labelled),
         _ => None,
     }
 }
@@ -247,12 +278,14 @@ pub struct ViewState {
     pub pending: Vec<PendingRange>,
     /// A part of the source before this time is gone, or may be: it only grows, whatever retention and TTLs become.
     pub frozen_ns: i64,
+    /// What the joined table said when windows were stored, as [`crate::LabelRows::fingerprint`] has it; `None`: none were, or no table is joined.
+    pub labels: Option<String>,
 }
 
 impl Default for ViewState {
     /// Nothing is stored, and nothing of the source is gone.
     fn default() -> Self {
-        Self { watermark_ns: i64::MIN, pending: Vec::new(), frozen_ns: i64::MIN }
+        Self { watermark_ns: i64::MIN, pending: Vec::new(), frozen_ns: i64::MIN, labels: None }
     }
 }
 
@@ -313,6 +346,12 @@ impl View {
         TimeRange::new(start_ns, self.end_of(range.end_ns))
     }
 
+    /// The range of the whole windows that are made of rows of a range.
+    pub fn windows_reading(&self, range: &TimeRange) -> TimeRange {
+        let end_ns = range.end_ns.saturating_add(self.definition.reach_ns());
+        self.windows_of(&TimeRange { start_ns: range.start_ns, end_ns })
+    }
+
     /// The last time of the window that holds a time.
     pub fn end_of(&self, time_ns: i64) -> i64 {
         if time_ns == i64::MAX {
@@ -331,7 +370,7 @@ impl View {
         if start_ns < time_ns { self.bins.next(start_ns) } else { start_ns }
     }
 
-    /// The plans that compute the windows of a range of whole windows: one, or one for each run of windows of equal length. The range of
+    /// The plans that compute the windows of a range of whole windows, and of rows before it maybe others: one, or one for each run of windows of equal length. The range of
     /// windows that differ in length is bounded.
     ///
     /// # Errors
@@ -339,7 +378,9 @@ impl View {
     pub fn computed(&self, range: TimeRange, selectors: &[Selector]) -> Result<Vec<ViewPart>, QueryError> {
         const RUNS_MAX: usize = 2_000;
         let plan = |range: TimeRange, width_ns: i64, offset_ns: i64| {
-            let part = ComputedPart { range, selectors, width_ns, offset_ns };
+            let start_ns = range.start_ns.saturating_sub(self.definition.reach_ns());
+            let of_source = TimeRange { start_ns, ..range };
+            let part = ComputedPart { range: of_source, selectors, width_ns, offset_ns };
             ViewPart { range, plan: part.restrict(&self.definition.plan) }
         };
         if let Some((width_ns, offset_ns)) = self.bins.equal_bins() {
@@ -382,6 +423,17 @@ impl ComputedPart<'_> {
             }
             Plan::Where { input, condition } => Plan::Where { input: of(input), condition: condition.clone() },
             Plan::Map { input, columns } => Plan::Map { input: of(input), columns: columns.clone() },
+            Plan::Labelled(labelled) => {
+                // A label that the table says is none of the source's series.
+                let is_added = |selector: &Selector| labelled.adds(&selector.name);
+                let (added, own): (Vec<Selector>, Vec<Selector>) = self.selectors.iter().cloned().partition(is_added);
+                let mut labelled = labelled.clone();
+                let Self { range, width_ns, offset_ns, .. } = *self;
+                let of_source = ComputedPart { range, selectors: &own, width_ns, offset_ns };
+                labelled.input = of_source.restrict(&labelled.input);
+                labelled.selectors.extend(added);
+                Plan::Labelled(labelled)
+            }
             other => other.clone(),
         }
     }

@@ -152,7 +152,7 @@ impl<'a> SourceQuery<'a> {
             let read: Vec<&str> = match &call.input {
                 AggregateInput::Column(field) | AggregateInput::Sketches(field) => vec![field.as_str()],
                 AggregateInput::Parts(parts) => parts.names().to_vec(),
-                AggregateInput::Each | AggregateInput::Time => Vec::new(),
+                AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_) => Vec::new(),
             };
             for field in read {
                 if !fields.iter().any(|known| known == field) {
@@ -198,7 +198,7 @@ impl<'a> SourceQuery<'a> {
 
     /// An aggregate as it is made of a view's columns.
     fn derive(&self, call: &AggregateCall, definition: &ViewDefinition, is_same_groups: bool) -> Option<Derived> {
-        let is_of_rows = matches!(call.input, AggregateInput::Each | AggregateInput::Time);
+        let is_of_rows = matches!(call.input, AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_));
         if is_of_rows && !self.is_of_every_row() {
             return None;
         }
@@ -214,7 +214,7 @@ impl<'a> SourceQuery<'a> {
         let one = |aggregate: Aggregate| {
             let derived = of(aggregate, call)?;
             let mut expression = Expression::Column(derived.column_name());
-            if matches!(call.aggregate, Aggregate::Count | Aggregate::ApproxDistinct) {
+            if call.aggregate.is_count() {
                 // A count of nothing is null until a language says otherwise; in the view it is zero.
                 expression = Expression::Apply(Operator::NullIf, vec![expression, Expression::Integer(0)]);
             }
@@ -222,6 +222,8 @@ impl<'a> SourceQuery<'a> {
         };
         match call.aggregate {
             // One row of the view is one of the answer.
+            // The first bin of a query has no bin before it, a view's window has.
+            Aggregate::Increase => None,
             _ if is_same_groups && field(call).is_some() => one(Aggregate::Last),
             Aggregate::Min => one(Aggregate::Min),
             Aggregate::Max => one(Aggregate::Max),
@@ -259,7 +261,7 @@ impl<'a> SourceQuery<'a> {
                 let expression = Expression::Column(derived.column_name());
                 Some(Derived { name: call.column_name(), calls: vec![derived], expression })
             }
-            Aggregate::First | Aggregate::Last | Aggregate::Quantile(_) => None,
+            Aggregate::First | Aggregate::Last | Aggregate::Quantile(_) | Aggregate::CountDistinct => None,
         }
     }
 
@@ -297,10 +299,9 @@ fn bin_start(time_ns: i64, (width_ns, offset_ns): (i64, i64)) -> i64 {
 /// The aggregate's column that an expression is; of counts also what is zero where there is none, which they are of nothing. Another aggregate
 /// of nothing is not zero.
 fn column_of(expression: &Expression, aggregate: Aggregate) -> Option<&String> {
-    let is_count = matches!(aggregate, Aggregate::Count | Aggregate::ApproxDistinct);
     match expression {
         Expression::Column(name) => Some(name),
-        other => column_or_zero(other).filter(|_| is_count),
+        other => column_or_zero(other).filter(|_| aggregate.is_count()),
     }
 }
 

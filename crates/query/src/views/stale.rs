@@ -40,7 +40,7 @@ pub(crate) fn stale_ranges(
     }
     let frozen_ns = view.first_from(catalog.frozen_before_ns(view));
     let again = |range: TimeRange| {
-        let whole = view.windows_of(&range);
+        let whole = view.windows_reading(&range);
         TimeRange { start_ns: whole.start_ns.max(frozen_ns), end_ns: whole.end_ns }
     };
     let whole = stale.iter().map(|range| view.windows_of(range)).chain(again_ranges.into_iter().map(again));

@@ -2,7 +2,7 @@
 
 use super::ViewDefinition;
 use crate::QueryError;
-use crate::plan::{AggregateInput, Plan};
+use crate::plan::{AggregateInput, Labelled, Plan};
 
 /// The beginning of the names of columns that hold what a view's columns are made of. Other columns have other names.
 pub const FIELD_PREFIX: &str = "__";
@@ -44,6 +44,9 @@ impl ViewDefinition {
         if !is_chain(&self.plan) {
             return invalid(format!("the view {name:?} is more than groups of the rows of one table"));
         }
+        if let Some(labelled) = self.labelled() {
+            self.check_joined(labelled)?;
+        }
         if scan.table.is_none() || !scan.tokens.is_empty() || grouping.by.is_none() {
             return invalid(format!("the view {name:?} reads a table by its name and groups by labels that it names"));
         }
@@ -74,7 +77,33 @@ impl ViewDefinition {
         if grouping.aggregates.iter().any(|call| call.input == AggregateInput::Each) {
             return invalid(format!("the view {name:?} names the columns that it reads"));
         }
-        self.windows.bins().map(drop)
+        let bins = self.windows.bins()?;
+        if self.reach_ns() > 0 && bins.equal_bins().is_none() {
+            return invalid(format!(
+                "the view {name:?} has the increase of a counter in windows that differ in length: make them of hours, minutes or seconds, or of days in UTC"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl ViewDefinition {
+    /// Refuses a joined table that is one of the view's own, or labels that are not told apart.
+    fn check_joined(&self, labelled: &Labelled) -> Result<(), QueryError> {
+        let (name, joined) = (&self.name, labelled.table_name());
+        let invalid = |message: String| Err(QueryError::Invalid(message));
+        if joined.is_empty() || !labelled.table.tokens.is_empty() || labelled.on.is_empty() {
+            return invalid(format!("the view {name:?} joins a table by its name, by tags that are equal"));
+        }
+        if [self.source(), self.target.as_str(), name.as_str()].contains(&joined) {
+            return invalid(format!(
+                "the view {name:?} joins {joined:?}, which it reads or writes itself: join another table"
+            ));
+        }
+        if !labelled.selectors.is_empty() || labelled.labels.iter().any(|(label, _)| !self.labels().contains(label)) {
+            return invalid(format!("the view {name:?} has labels of {joined:?} by which it does not group"));
+        }
+        Ok(())
     }
 }
 
@@ -86,7 +115,11 @@ fn is_chain(plan: &Plan) -> bool {
         _ => input,
     };
     let Plan::GroupBy { input, .. } = &**grouped else { return false };
-    match &**input {
+    let rows = match &**input {
+        Plan::Labelled(labelled) => &labelled.input,
+        other => other,
+    };
+    match rows {
         Plan::Scan(_) => true,
         Plan::Where { input, .. } => matches!(**input, Plan::Scan(_)),
         _ => false,

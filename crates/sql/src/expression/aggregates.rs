@@ -50,6 +50,8 @@ pub(crate) enum AggregateFunction {
     BoolOr,
     /// The increase of a counter, series by series, a fall counting as a restart from zero.
     Increase,
+    /// The increase of a counter in windows of time, with what it gained since the window before.
+    CounterIncrease,
     /// The increase of a counter per second, from each series' first row to its last.
     Rate,
     /// From each series' first value to its last, per second; of one series.
@@ -57,7 +59,7 @@ pub(crate) enum AggregateFunction {
 }
 
 /// Names and what they mean; those with a share in them are found apart.
-const NAMES: [(&str, AggregateFunction); 33] = [
+const NAMES: [(&str, AggregateFunction); 34] = [
     ("count", AggregateFunction::Count),
     ("sum", AggregateFunction::Sum),
     ("avg", AggregateFunction::Avg),
@@ -89,6 +91,7 @@ const NAMES: [(&str, AggregateFunction); 33] = [
     ("bool_and", AggregateFunction::BoolAnd),
     ("bool_or", AggregateFunction::BoolOr),
     ("increase", AggregateFunction::Increase),
+    ("counter_increase", AggregateFunction::CounterIncrease),
     ("rate", AggregateFunction::Rate),
     ("derivative", AggregateFunction::Derivative),
 ];
@@ -122,6 +125,7 @@ impl AggregateFunction {
             Self::VariancePopulation => Some(Aggregate::Variance),
             Self::VarianceSample => Some(Aggregate::VarianceSample),
             Self::SquaredDeviations => Some(Aggregate::Squares),
+            Self::CounterIncrease => Some(Aggregate::Increase),
             Self::Quantile(share) => Some(Aggregate::Quantile(share)),
             Self::ApproxQuantile(share) => Some(Aggregate::ApproxQuantile(share)),
             Self::QuantileSketch => Some(Aggregate::QuantileSketch),
@@ -151,6 +155,7 @@ impl AggregateFunction {
                 | Self::VarianceSample
                 | Self::VariancePopulation
                 | Self::SquaredDeviations
+                | Self::CounterIncrease
                 | Self::Quantile(_)
                 | Self::ApproxQuantile(_)
                 | Self::QuantileSketch
@@ -549,6 +554,8 @@ impl Accumulator {
                 self.values.sort_unstable_by(f64::total_cmp);
                 float(statistics::quantile(&self.values, share))
             }
+            // The plan computes it, or nothing does.
+            AggregateFunction::CounterIncrease => Value::Null,
             AggregateFunction::Increase => Value::Float(self.counters.values().map(|counter| counter.increase).sum()),
             AggregateFunction::Rate => {
                 float(sum_of(self.counters.values().map(|counter| per_second(counter, counter.increase))))

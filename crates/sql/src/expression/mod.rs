@@ -150,20 +150,30 @@ impl Bound {
 
     /// Returns whether it has the same value in every row.
     pub(crate) fn is_constant(&self) -> bool {
+        self.is_of_columns(&|_| false)
+    }
+
+    /// Returns whether all columns that it reads are of some sort.
+    pub(crate) fn is_of_columns(&self, is_of_sort: &dyn Fn(usize) -> bool) -> bool {
+        let all = |operands: &[Self]| operands.iter().all(|operand| operand.is_of_columns(is_of_sort));
         match self {
             Self::Constant(_) => true,
-            Self::Column(_) => false,
+            Self::Column(place) => is_of_sort(*place),
             Self::Call(_, operands)
             | Self::And(operands)
             | Self::Or(operands)
-            | Self::Lookup { keys: operands, .. } => operands.iter().all(Self::is_constant),
-            Self::Not(operand) | Self::Cast(operand, _) => operand.is_constant(),
+            | Self::Lookup { keys: operands, .. } => all(operands),
+            Self::Not(operand) | Self::Cast(operand, _) => operand.is_of_columns(is_of_sort),
             Self::Case { branches, otherwise } => {
-                branches.iter().all(|(when, then)| when.is_constant() && then.is_constant())
-                    && otherwise.as_ref().is_none_or(|otherwise| otherwise.is_constant())
+                let is_met =
+                    |(when, then): &(Self, Self)| when.is_of_columns(is_of_sort) && then.is_of_columns(is_of_sort);
+                branches.iter().all(is_met)
+                    && otherwise.as_ref().is_none_or(|otherwise| otherwise.is_of_columns(is_of_sort))
             }
-            Self::In { operand, list, .. } => operand.is_constant() && list.iter().all(Self::is_constant),
-            Self::Matches { text, pattern, .. } => text.is_constant() && matches!(pattern, Pattern::Compiled(_)),
+            Self::In { operand, list, .. } => operand.is_of_columns(is_of_sort) && all(list),
+            Self::Matches { text, pattern, .. } => {
+                text.is_of_columns(is_of_sort) && matches!(pattern, Pattern::Compiled(_))
+            }
         }
     }
 }

@@ -89,7 +89,7 @@ impl Run<'_> {
         Ok((source, scope))
     }
 
-    fn factor(&mut self, factor: &TableFactor) -> Result<(Source, Scope), SqlError> {
+    pub(super) fn factor(&mut self, factor: &TableFactor) -> Result<(Source, Scope), SqlError> {
         match factor {
             TableFactor::Table { name, alias, args: None, .. } => self.named(name, alias.as_ref()),
             TableFactor::Table { name, alias, args: Some(args), .. } => {

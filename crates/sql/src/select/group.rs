@@ -7,11 +7,15 @@ use query::Value;
 use super::folds::FoldedRows;
 use super::from::Source;
 use super::{Rows, RowsWanted};
-use crate::error::SqlError;
+use crate::error::{SqlError, invalid};
 use crate::expression::{Accumulator, AggregateFunction, Grouped, Key, RowOrigin, Typed};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 use crate::select::table_rows::values_of;
+
+/// What `counter_increase` is of.
+const COUNTED: &str = "counter_increase is of a field of a table, grouped by windows of equal length and by tags, with conditions that compare tags, fields and the time with \
+                       constants, and without DISTINCT and FILTER";
 
 impl Run<'_> {
     /// Groups as rows of keys and aggregates, in the order in which they come; bins of time no more than are wanted, if they can be had so.
@@ -24,6 +28,11 @@ impl Run<'_> {
         wanted: RowsWanted,
     ) -> Result<Rows, SqlError> {
         let rows = match source {
+            Source::Rows(_) | Source::Changed(_)
+                if grouped.calls.iter().any(|call| call.function == AggregateFunction::CounterIncrease) =>
+            {
+                return invalid(COUNTED);
+            }
             Source::Rows(rows) => Rows::Made(self.filtered(rows, condition.as_ref())?),
             Source::Changed(table) => {
                 let rows = self.rows_with_pending(&table.schema, condition.as_ref())?;
@@ -31,6 +40,9 @@ impl Run<'_> {
             }
             Source::Table(table) => match self.group_in_plan(&table, scope, condition.as_ref(), grouped, wanted)? {
                 Some(rows) => return Ok(rows),
+                None if grouped.calls.iter().any(|call| call.function == AggregateFunction::CounterIncrease) => {
+                    return invalid(COUNTED);
+                }
                 None => self.read_table(&table, scope, condition, RowsWanted::All)?,
             },
         };

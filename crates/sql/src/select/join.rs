@@ -16,7 +16,7 @@ use crate::scope::{Role, Scope, ScopeColumn};
 const JOIN_ROWS_MAX: usize = 10_000_000;
 
 /// Columns of the left and of the right that are one by USING.
-type Shared = Vec<(usize, usize)>;
+pub(super) type Shared = Vec<(usize, usize)>;
 
 /// How rows find partners, and which rows without one stay.
 #[derive(Debug, Clone, Copy, Default)]
@@ -91,7 +91,7 @@ impl Run<'_> {
     }
 
     /// The conditions on two rows, and which columns of the left also show those of the right.
-    fn join_conditions(
+    pub(super) fn join_conditions(
         &mut self,
         constraint: &JoinConstraint,
         left: &Scope,
@@ -226,7 +226,7 @@ fn merge(row: &mut Vec<Value>, shared: &[(usize, usize)]) {
 }
 
 /// Takes the columns that must be equal out of conditions: their places on the left and on the right.
-fn take_keys(conditions: &mut Vec<Bound>, width: usize) -> Vec<(usize, usize)> {
+pub(super) fn take_keys(conditions: &mut Vec<Bound>, width: usize) -> Vec<(usize, usize)> {
     let mut keys = Vec::new();
     conditions.retain(|condition| match crate::expression::equal_columns(condition) {
         Some((a, b)) if a < width && b >= width => {

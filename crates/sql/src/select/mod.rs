@@ -19,6 +19,7 @@ mod sample;
 pub(crate) mod table_rows;
 pub(crate) mod type_tree;
 mod view;
+mod view_source;
 pub(crate) mod windows;
 
 pub(crate) use filter::lower;

@@ -9,7 +9,7 @@ use super::from::Table;
 use super::group::of_nothing;
 use super::{Rows, RowsWanted};
 use crate::error::SqlError;
-use crate::expression::{Bound, BoundAggregate, Grouped, Typed, time_bins};
+use crate::expression::{AggregateFunction, Bound, BoundAggregate, Grouped, Typed, time_bins};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 
@@ -49,11 +49,15 @@ impl Run<'_> {
                 distinct.push(call.clone());
             }
         });
-        if grouped.keys.is_empty() && distinct.iter().all(|call| call.input != AggregateInput::Time) {
+        if grouped.keys.is_empty() && !distinct.iter().any(is_of_rows) {
             // There is one group whatever rows there are.
             scan.table.iter_mut().for_each(|table| table.every_row = false);
         }
         let Some(runs) = self.bin_runs(&scan, bins)? else { return Ok(None) };
+        if runs.len() > 1 && distinct.iter().any(|call| call.aggregate == Aggregate::Increase) {
+            // From one run of bins to the next nothing would be gained.
+            return Ok(None);
+        }
         let is_cut = matches!((keys.as_slice(), runs.as_slice()), ([PlanKey::Bin], [_]));
         let mut frames = Vec::new();
         for (range, bins) in runs {
@@ -85,7 +89,7 @@ fn is_as_computed(call: &AggregateCall) -> bool {
 fn as_computed(mut frames: Vec<Frame>, keys: &[PlanKey], calls: &[AggregateCall]) -> ResultRows {
     let names: Vec<String> = calls.iter().map(AggregateCall::column_name).collect();
     let is_count =
-        |name: &str| calls.iter().zip(&names).any(|(call, column)| is_counted(call.aggregate) && column == name);
+        |name: &str| calls.iter().zip(&names).any(|(call, column)| call.aggregate.is_count() && column == name);
     for frame in &mut frames {
         let rows = frame.rows();
         frame
@@ -106,9 +110,9 @@ fn as_computed(mut frames: Vec<Frame>, keys: &[PlanKey], calls: &[AggregateCall]
     if keys.iter().any(|key| matches!(key, PlanKey::Bin)) { rows.in_time_order() } else { rows }
 }
 
-/// Returns whether an aggregate is zero where there are no values.
-const fn is_counted(aggregate: Aggregate) -> bool {
-    matches!(aggregate, Aggregate::Count | Aggregate::ApproxDistinct)
+/// Returns whether an aggregate is of rows, whatever they hold.
+const fn is_of_rows(call: &AggregateCall) -> bool {
+    matches!(call.input, AggregateInput::Time | AggregateInput::Tag(_))
 }
 
 /// There are none where there is no value.
@@ -169,7 +173,7 @@ impl<'a> GroupRows<'a> {
             let value = column.map_or(Value::Null, |column| Value::from(column.cell(place)).signed());
             match (&call.input, value) {
                 (AggregateInput::Time, Value::Int(ns)) if call.aggregate != Aggregate::Count => Value::Timestamp(ns),
-                (_, Value::Null) if is_counted(call.aggregate) => Value::Int(0),
+                (_, Value::Null) if call.aggregate.is_count() => Value::Int(0),
                 (_, value) => value,
             }
         }));
@@ -192,8 +196,12 @@ pub(super) fn aggregates(grouped: &Grouped, scope: &Scope) -> Option<Vec<Aggrega
 }
 
 fn aggregate_of(call: &BoundAggregate, scope: &Scope) -> Option<AggregateCall> {
-    let aggregate = call.function.in_plan()?;
-    if call.is_distinct || call.filter.is_some() {
+    let aggregate = match (call.function, call.is_distinct) {
+        (AggregateFunction::Count, true) => Aggregate::CountDistinct,
+        (function, false) => function.in_plan()?,
+        _ => return None,
+    };
+    if call.filter.is_some() {
         return None;
     }
     let is_time = |bound: &Bound| matches!(bound, Bound::Column(place) if crate::expression::is_time(scope, *place));
@@ -216,7 +224,10 @@ fn aggregate_of(call: &BoundAggregate, scope: &Scope) -> Option<AggregateCall> {
         }
         Role::Field => Some(AggregateCall::of_column(aggregate, column.name.as_str())),
         // A plan knows times as floats, which are the same for several times.
-        Role::Time if !call.function.is_of_numbers() && !aggregate.is_of_sketch() => {
+        Role::Tag if aggregate.is_of_tags() && !call.function.is_of_sketches(column.sql_type) => {
+            Some(AggregateCall { aggregate, input: AggregateInput::Tag(column.name.clone()) })
+        }
+        Role::Time if !call.function.is_of_numbers() && !aggregate.is_of_sketch() && !aggregate.is_of_tags() => {
             Some(AggregateCall { aggregate, input: AggregateInput::Time })
         }
         _ => None,

@@ -7,18 +7,16 @@ use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Function
 use query::time::CalendarBins;
 use query::views::{FIELD_PREFIX, ViewDefinition, WindowWidth};
 use query::{SqlType, TableSchema, Value};
-use sqlparser::ast::{Expr, Query, Select, SetExpr, TableFactor, TableWithJoins};
+use sqlparser::ast::{Expr, Query, Select, SetExpr};
 
-use super::filter::lower;
-use super::from::Source;
 use super::projections::{ProjectionSource, group_keys, has_aggregate, projections};
 use super::pushed::{PlanKey, aggregates, plan_keys};
+use super::view_source::ViewSource;
 use super::{check_supported, sample};
 use crate::context::Manner;
 use crate::error::{SqlError, invalid};
 use crate::expression::{Bound, Environment, Grouped, Typed};
 use crate::run::Run;
-use crate::scope::Scope;
 use crate::syntax::parse::{Align, Extension};
 use crate::syntax::views::CreateView;
 
@@ -28,14 +26,10 @@ const ANY_WIDTH_NS: i64 = 86_400_000_000_000;
 /// So much earlier a view's query is bound again: another minute, hour, day, month and year.
 const EARLIER_NS: i64 = 400 * ANY_WIDTH_NS + 3_661_000_000_001;
 
-/// What a view reads: of a change of another table it would not be known which windows are to be computed again.
-const JOINED: &str = "a materialised view reads one table, or another materialised view, without joins: write what the other table says as tags of the rows, or join the view when it is read";
-
 /// A view's query, bound.
 struct BoundView {
-    schema: TableSchema,
+    source: ViewSource,
     grouped: Grouped,
-    scope: Scope,
     condition: Option<Typed>,
     having: Option<Typed>,
     columns: Vec<(String, Typed)>,
@@ -83,8 +77,9 @@ impl Run<'_> {
             }
             bound.columns.iter_mut().zip(&said.columns).for_each(|((name, _), said)| name.clone_from(said));
         }
-        if said.base.as_ref().is_some_and(|base| !base.eq_ignore_ascii_case(&bound.schema.name)) {
-            return invalid(format!("the query reads {}, not the table of WITH BASE", bound.schema.name));
+        if said.base.as_ref().is_some_and(|base| !base.eq_ignore_ascii_case(&bound.source.schema.name)) {
+            let read = &bound.source.schema.name;
+            return invalid(format!("the query reads {read}, not the table of WITH BASE"));
         }
         self.defined(said, &bound)
     }
@@ -93,18 +88,14 @@ impl Run<'_> {
         check_supported(select)?;
         let extension = self.parsed.extension(select).cloned().unwrap_or_default();
         check_extension(&extension)?;
-        if select.distinct.is_some() || select.from.len() != 1 {
+        if select.distinct.is_some() {
             return invalid("a materialised view reads one table, without DISTINCT");
         }
-        let is_joined = select.from.iter().any(|from| !from.joins.is_empty());
-        let is_table = |from: &TableWithJoins| matches!(from.relation, TableFactor::Table { args: None, .. });
-        if is_joined || !select.from.iter().all(is_table) {
-            return invalid(JOINED);
-        }
-        let (source, scope) = self.from(&select.from)?;
-        let Source::Table(table) = source else {
-            return invalid(JOINED);
+        let [from] = select.from.as_slice() else {
+            return invalid("a materialised view reads one table, without DISTINCT");
         };
+        let source = self.view_source(from)?;
+        let scope = source.scope.clone();
         let condition = select.selection.as_ref().map(|expression| self.bind(&scope, expression)).transpose()?;
         let projections = projections(&select.projection, &scope)?;
         let keys = group_keys(select, &projections)?;
@@ -131,24 +122,17 @@ impl Run<'_> {
         }
         let having =
             select.having.as_ref().map(|expression| self.bind_grouped(&scope, expression, &mut grouped)).transpose()?;
-        Ok(BoundView { schema: table.schema, grouped, scope, condition, having, columns })
+        Ok(BoundView { source, grouped, condition, having, columns })
     }
 
     fn defined(&self, said: &CreateView, bound: &BoundView) -> Result<ViewDefinition, SqlError> {
-        let mut scan = query::plan::Scan::of_table(bound.schema.name.as_str());
-        let condition = bound.condition.as_ref().map(|condition| condition.expression.clone());
-        let filter = condition.map(|condition| lower(condition, &mut scan, &bound.scope)).unwrap_or_default();
-        if !filter.rest.is_empty() {
+        let Some(calls) = aggregates(&bound.grouped, &bound.source.own_scope()) else {
             return invalid(
-                "the WHERE of a materialised view compares tags, fields and the time with constants, put together by AND and OR",
-            );
-        }
-        let Some(calls) = aggregates(&bound.grouped, &bound.scope) else {
-            return invalid(
-                "a materialised view has count, sum, avg, min, max, first, last, deviations, variances and quantiles of columns, without DISTINCT and FILTER",
+                "a materialised view has count, sum, avg, min, max, first, last, deviations, variances and quantiles of columns, counts of different values of columns and tags, and no other DISTINCT, and no FILTER",
             );
         };
-        let keys = plan_keys(&bound.grouped, &bound.scope, &self.environment);
+        let key_scope = bound.source.key_scope();
+        let keys = plan_keys(&bound.grouped, &key_scope, &self.environment);
         let Some((keys, Some(bins))) = keys else {
             return invalid(
                 "a materialised view is grouped by windows of the table's time, time_bucket('1 hour', time) or SAMPLE BY 1h, and by tags",
@@ -156,19 +140,19 @@ impl Run<'_> {
         };
         let windows = window_width(&bins.bins)?;
         let (width_ns, offset_ns) = bins.bins.equal_bins().unwrap_or((ANY_WIDTH_NS, 0));
-        let mut shape =
-            Shape { keys: &keys, calls: &calls, schema: &bound.schema, columns: Vec::new(), aggregates: Vec::new() };
+        let mut shape = Shape {
+            keys: &keys,
+            calls: &calls,
+            schema: &bound.source.schema,
+            columns: Vec::new(),
+            aggregates: Vec::new(),
+        };
         calls.iter().for_each(|call| shape.need(call));
         let mut time_name = self.time_name().to_owned();
         for (name, typed) in &bound.columns {
             match typed.expression.column().and_then(|place| keys.get(place)) {
                 Some(PlanKey::Bin) => time_name.clone_from(name),
-                Some(PlanKey::Tag(tag)) if tag == name => {}
-                Some(PlanKey::Tag(tag)) => {
-                    return invalid(format!(
-                        "the tag {tag:?} keeps its name in a materialised view: it cannot be {name:?}"
-                    ));
-                }
+                Some(PlanKey::Tag(_)) => {}
                 None => shape.add(name, &typed.expression)?,
             }
         }
@@ -176,10 +160,11 @@ impl Run<'_> {
         if having.is_none() {
             shape.add_partials();
         }
-        let by =
-            keys.iter().filter_map(|key| if let PlanKey::Tag(tag) = key { Some(tag.clone()) } else { None }).collect();
+        let labels = bound.source.labels(&bound.grouped, &keys, &bound.columns)?;
+        let rows = bound.source.plan(bound.condition.as_ref(), &labels)?;
+        let by = labels.into_iter().flatten().map(|label| label.name).collect();
         let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: shape.aggregates, by: Some(by) };
-        let mut plan = Plan::GroupBy { input: Box::new(filter.plan(scan)), grouping };
+        let mut plan = Plan::GroupBy { input: Box::new(rows), grouping };
         if let Some((condition, _)) = having {
             plan = Plan::Where { input: Box::new(plan), condition };
         }
@@ -278,7 +263,10 @@ impl Shape<'_> {
             }
             let (expression, value_type) = self.of_call(&call);
             if !self.columns.iter().any(|(_, known, _)| *known == expression) {
-                let name = format!("{FIELD_PREFIX}{}", call.column_name().replace(' ', "_"));
+                let name = match &call.input {
+                    AggregateInput::Tag(tag) => format!("{FIELD_PREFIX}{}_#{tag}", call.aggregate.name()),
+                    _ => format!("{FIELD_PREFIX}{}", call.column_name().replace(' ', "_")),
+                };
                 self.columns.push((name, expression, value_type));
             }
         }
@@ -293,9 +281,10 @@ impl Shape<'_> {
             }
             AggregateInput::Each | AggregateInput::Time => ValueType::I64,
             AggregateInput::Parts(_) | AggregateInput::Sketches(_) => ValueType::F64,
+            AggregateInput::Tag(_) => ValueType::String,
         };
         match call.aggregate {
-            Aggregate::Count | Aggregate::ApproxDistinct => {
+            Aggregate::Count | Aggregate::ApproxDistinct | Aggregate::CountDistinct => {
                 (Expression::Apply(Operator::Coalesce, vec![column, Expression::Integer(0)]), ValueType::I64)
             }
             Aggregate::Sum if matches!(field_type, ValueType::I64 | ValueType::U64) => (column, ValueType::I64),
@@ -308,6 +297,7 @@ impl Shape<'_> {
             | Aggregate::VarianceSample
             | Aggregate::Squares
             | Aggregate::ApproxQuantile(_)
+            | Aggregate::Increase
             | Aggregate::Quantile(_) => (column, ValueType::F64),
             Aggregate::QuantileSketch | Aggregate::DistinctSketch => (column, ValueType::String),
         }

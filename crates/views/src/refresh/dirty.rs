@@ -24,6 +24,8 @@ pub(super) struct Dirty {
     count: usize,
     /// Ranges of whole windows of all label sets, in order.
     of_all: Vec<TimeRange>,
+    /// The labels of the view that rows of its table tell.
+    labels: Vec<String>,
     pub(super) late_samples_refused: u64,
 }
 
@@ -67,10 +69,10 @@ impl Dirty {
     pub(super) fn batches(&self, view: &View) -> Option<Vec<WindowBatch>> {
         let whole = |ranges: Vec<TimeRange>| normalized(ranges.iter().map(|range| view.windows_of(range)).collect());
         let mut pieces = Vec::new();
-        if self.of_all.is_empty() && self.of_labels.len() <= LABEL_SETS_MAX {
+        if self.of_all.is_empty() && !self.labels.is_empty() && self.of_labels.len() <= LABEL_SETS_MAX {
             for (labels, starts) in &self.of_labels {
                 let ranges = whole(starts.iter().map(|start_ns| TimeRange::new(*start_ns, *start_ns)).collect());
-                let selectors = selectors_of(view, labels);
+                let selectors = selectors_of(&self.labels, labels);
                 pieces.extend(ranges.into_iter().map(|range| WindowBatch { range, selectors: selectors.clone() }));
             }
         }
@@ -83,13 +85,13 @@ impl Dirty {
 }
 
 /// The selectors of a view's rows of a label set, and of the rows of its source that they are made of.
-fn selectors_of(view: &View, labels: &Labels) -> Vec<Selector> {
+fn selectors_of(names: &[String], labels: &Labels) -> Vec<Selector> {
     let selector = |name: &String| Selector {
         name: name.clone(),
         op: MatchOp::Equal,
         values: vec![labels.get(name).unwrap_or_default().to_owned()],
     };
-    view.definition.labels().iter().map(selector).collect()
+    names.iter().map(selector).collect()
 }
 
 /// A view, and those by way of which it reads its table.
@@ -113,6 +115,15 @@ struct SourceRow {
     samples: u64,
 }
 
+/// The labels of the last of the views that rows of their table tell: not those that another table says.
+fn told_labels(chain: &[Arc<View>]) -> Vec<String> {
+    let is_joined = |label: &String| {
+        chain.iter().any(|view| view.definition.labelled().is_some_and(|labelled| labelled.adds(label)))
+    };
+    let labels = chain.last().map(|view| view.definition.labels()).unwrap_or_default();
+    labels.iter().filter(|label| !is_joined(label)).cloned().collect()
+}
+
 /// Follows the log for the views of a database.
 pub(super) struct Follower {
     views: Vec<Followed>,
@@ -125,7 +136,8 @@ impl Follower {
     pub(super) fn new(db: &Db, views: &[Arc<View>], count_max: usize) -> Self {
         let followed = |view: &Arc<View>| {
             let (table, chain) = db.views_below(view);
-            let (dirty, later_rows) = (Dirty::default(), TimeRange::EMPTY);
+            let dirty = Dirty { labels: told_labels(&chain), ..Dirty::default() };
+            let later_rows = TimeRange::EMPTY;
             Followed { table, chain, frozen_ns: db.view_frozen_before_ns(view), dirty, later_rows }
         };
         Self { views: views.iter().map(followed).collect(), count_max, series: HashMap::new() }
@@ -177,29 +189,36 @@ impl Follower {
 impl Followed {
     /// The labels of the view's row that a series of its table is part of.
     fn labels_of(&self, tags: &Labels) -> Labels {
-        let known = self.chain.last().map(|view| view.definition.labels()).unwrap_or_default();
-        tags.retain(|name| known.iter().any(|label| label == name))
+        tags.retain(|name| self.dirty.labels.iter().any(|label| label == name))
     }
 
     fn watermark_ns(&self) -> i64 {
         self.chain.last().map_or(i64::MIN, |view| view.state.watermark_ns)
     }
 
-    /// Takes a row's time.
+    /// Takes a row's time: of its own window, and of those after it that are made of it, too.
     fn take(&mut self, labels: &Labels, row: SourceRow, count_max: usize) {
         let start_ns = self.chain.iter().fold(row.time_ns, |time_ns, view| view.bins.start_of(time_ns));
         if start_ns >= self.watermark_ns() {
             self.later_rows = self.later_rows.union(TimeRange::new(start_ns, start_ns));
         } else if start_ns < self.frozen_ns {
             self.dirty.late_samples_refused += row.samples;
-        } else if let Some(view) = self.chain.last() {
-            self.dirty.add(view, labels, start_ns, count_max);
+        }
+        let mut start_ns = Some(start_ns);
+        let reaches = self.chain.iter().any(|view| view.definition.reach_ns() > 0);
+        let end_ns = if reaches { self.window_range(&TimeRange::new(row.time_ns, row.time_ns)).end_ns } else { i64::MIN };
+        let Some(view) = self.chain.last() else { return };
+        while let Some(of_ns) = start_ns.filter(|of_ns| *of_ns < view.state.watermark_ns) {
+            if of_ns >= self.frozen_ns {
+                self.dirty.add(view, labels, of_ns, count_max);
+            }
+            start_ns = Some(view.bins.next(of_ns)).filter(|next_ns| *next_ns <= end_ns);
         }
     }
 
     /// The range of the view's windows that hold rows of a range.
     fn window_range(&self, range: &TimeRange) -> TimeRange {
-        self.chain.iter().fold(*range, |range, view| view.windows_of(&range))
+        self.chain.iter().fold(*range, |range, view| view.windows_reading(&range))
     }
 
     /// The part of a range whose windows are stored.
@@ -240,7 +259,7 @@ mod tests {
 
     fn dirty(view: &View, windows: i64, count_max: usize) -> Dirty {
         let labels = Labels::from_pairs([("h", "a")]).unwrap();
-        let mut dirty = Dirty::default();
+        let mut dirty = Dirty { labels: vec!["h".to_owned()], ..Dirty::default() };
         (0..windows).for_each(|window| dirty.add(view, &labels, 2 * window * WIDTH_NS, count_max));
         dirty
     }

@@ -29,6 +29,9 @@ pub use thread::RefreshThread;
 /// Pieces of a view after which its state is saved: after a crash so many are computed again.
 const UNSAVED_MAX: usize = 16;
 
+/// The longest time between two looks at joined tables: their rows go by age, too.
+const LABELS_INTERVAL_NS: u64 = 60_000_000_000;
+
 /// Bounds of a pass.
 #[derive(Debug, Clone, Copy)]
 pub struct RefreshLimits {
@@ -67,6 +70,8 @@ struct Database {
     /// Up to which the log is stored, or pending on disk.
     stored_sequence: u64,
     saved_ns: i64,
+    /// Up to which sequence id joined tables were looked at, and when by the monotonic clock.
+    labels_known: Option<(u64, u64)>,
     /// Its views, by their numbers.
     views: HashMap<u64, Progress>,
 }
@@ -186,6 +191,7 @@ impl Pass<'_> {
                 return Err(error);
             }
         };
+        self.settle_labels(&views, mark.sequence);
         for view in &views {
             match self.db.note_view_frozen(view) {
                 Ok(()) => has_more |= self.refresh(view),
@@ -193,6 +199,27 @@ impl Pass<'_> {
             }
         }
         Ok(has_more)
+    }
+
+    /// Looks whether the tables that views join say something else, after rows were written, and now and then: rows go also by age.
+    fn settle_labels(&mut self, views: &[Arc<View>], sequence: u64) {
+        let now_ns = self.db.clock().monotonic_ns();
+        let is_known = self
+            .database
+            .labels_known
+            .is_some_and(|(known, known_ns)| known == sequence && now_ns.saturating_sub(known_ns) < LABELS_INTERVAL_NS);
+        if is_known {
+            return;
+        }
+        self.database.labels_known = Some((sequence, now_ns));
+        // Views that join a table likewise read it once.
+        let budget = windows::budget(self.db, self.limits);
+        for view in views.iter().filter(|view| view.definition.labelled().is_some()) {
+            if let Err(error) = self.db.settle_view_labels(view, &budget) {
+                self.database.labels_known = None;
+                self.fail(view, &error);
+            }
+        }
     }
 
     /// Stores what the log changes of stored windows; returns whether it has more up to the mark.
@@ -242,7 +269,7 @@ impl Pass<'_> {
     }
 
     /// Computes the windows that changed again, or has them computed when they are due.
-    fn take_dirty(&mut self, view: &View, dirty: &Dirty) -> Result<(), QueryError> {
+    fn take_dirty(&mut self, view: &Arc<View>, dirty: &Dirty) -> Result<(), QueryError> {
         if dirty.late_samples_refused > 0 {
             self.db.note_view(view, |status| status.late_samples_refused += dirty.late_samples_refused);
         }

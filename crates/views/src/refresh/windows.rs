@@ -1,5 +1,7 @@
 //! Computing windows of a view and storing what differs.
 
+use std::sync::Arc;
+
 use db::Db;
 use db::views::ViewWindows;
 use model::TimeRange;
@@ -20,7 +22,12 @@ pub(super) struct WindowBatch {
 }
 
 /// Computes windows and writes what is not stored as it is computed.
-pub(super) fn refresh(db: &Db, view: &View, piece: &WindowBatch, limits: &RefreshLimits) -> Result<(), QueryError> {
+pub(super) fn refresh(
+    db: &Db,
+    view: &Arc<View>,
+    piece: &WindowBatch,
+    limits: &RefreshLimits,
+) -> Result<(), QueryError> {
     let (begun_ns, cpu_begun_ns) = (db.clock().monotonic_ns(), db.clock().thread_cpu_ns());
     let frozen_ns = db.view_frozen_before_ns(view);
     let mut range = piece.range;
@@ -33,7 +40,11 @@ pub(super) fn refresh(db: &Db, view: &View, piece: &WindowBatch, limits: &Refres
         }
     }
     let windows = ViewWindows { view, range, selectors: piece.selectors.clone() };
-    let computed = db.computed_view_rows(&windows, &budget(db, limits))?;
+    let of_computing = budget(db, limits);
+    // What is stored has the labels that the state says.
+    db.settle_view_labels(view, &of_computing)?;
+    let computed = db.computed_view_rows(&windows, &of_computing)?;
+    drop(of_computing);
     let rows = db.stored_view_rows(&windows, &budget(db, limits))?;
     // What expired while it was computed is not computed either.
     let frozen_ns = frozen_ns.max(db.view_frozen_before_ns(view));
@@ -52,14 +63,14 @@ pub(super) fn refresh(db: &Db, view: &View, piece: &WindowBatch, limits: &Refres
     Ok(())
 }
 
-fn budget(db: &Db, limits: &RefreshLimits) -> std::sync::Arc<Budget> {
+pub(super) fn budget(db: &Db, limits: &RefreshLimits) -> Arc<Budget> {
     db.budget(limits.samples_max)
 }
 
 /// The pending windows of a view.
 pub(super) struct Work<'a> {
     pub(super) db: &'a Db,
-    pub(super) view: &'a View,
+    pub(super) view: &'a Arc<View>,
     pub(super) limits: &'a RefreshLimits,
 }
 

@@ -6,14 +6,14 @@ use super::expression;
 use super::likeness::is_likeness;
 use super::read::{Fault, Kind, Node};
 use crate::plan::{
-    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, JoinKind, Operator, PartColumns,
-    Plan, Scan, Selector, TableColumns,
+    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, JoinKind, Labelled, Operator,
+    PartColumns, Plan, Scan, Selector, TableColumns,
 };
 
 /// Steps of a pipe, with what they look like.
 const STEPS: &str = "(metric \"name\"), (table \"name\"), (table \"name\" '(\"field\")), rows-of, (tag \"name\" \"value\"), (tag \"name\" '(\"a\" \"b\")), tag-not, tag-match, tag-not-match, \
                      (index 50), (all), (range start end), (where (> #V 95)), (groupby 1h max), (map \"name\" (/ #V 2)), (fill linear), \
-                     (order #V desc), (limit 10), (last 10), (join inner …), (union …), (similar …), (motifs …), (discords …), (alike …)";
+                     (order #V desc), (limit 10), (last 10), (join inner …), (union …), (labelled inner …), (similar …), (motifs …), (discords …), (alike …)";
 
 /// The context that a text is read in.
 pub(super) struct Lowering {
@@ -93,6 +93,9 @@ impl Lowering {
             Pipe::Scan(scan) => Plan::Scan(scan),
             Pipe::Steps(plan) => plan,
         };
+        if word == "labelled" {
+            return Ok(Pipe::Steps(self.labelled(input, step, rest)?));
+        }
         Ok(Pipe::Steps(transform(input, step, word, rest)?))
     }
 
@@ -135,6 +138,38 @@ impl Lowering {
             _ => return Err(step.fault(format!("`{word}` is not written like this: {STEPS}"))),
         }
         Ok(Pipe::Scan(scan))
+    }
+
+    /// `(labelled inner (->> (rows-of "hosts")) (on '("host" "host")) (labels '("owner" "owner")))`: labels, and the table's columns.
+    fn labelled(&self, input: Plan, step: &Node, rest: &[Node]) -> Result<Plan, Fault> {
+        let form = "labels of a table are (labelled inner|left (->> (rows-of \"hosts\")) (on '(\"host\" \"host\")) (labels '(\"owner\" \"owner\"))), \
+                    then conditions on these labels such as (tag \"owner\" \"ann\")";
+        let [Node { kind: Kind::Symbol(kind), .. }, table, options @ ..] = rest else { return Err(step.fault(form)) };
+        let Plan::Scan(table) = self.plan(table)? else { return Err(table.fault(form)) };
+        let keeps_all = match kind.as_str() {
+            "inner" => false,
+            "left" => true,
+            _ => return Err(step.fault(form)),
+        };
+        let (mut on, mut labels) = (Vec::new(), Vec::new());
+        let conditions = Scan { table: None, selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL };
+        let mut conditions = Pipe::Scan(conditions);
+        for option in options {
+            let Kind::List(items) = &option.kind else { return Err(option.fault(form)) };
+            match head(option, items)? {
+                ("on", [of]) => on = pairs(of, form)?,
+                ("labels", [of]) => labels = pairs(of, form)?,
+                (word, rest) if word.starts_with("tag") => conditions = self.select(conditions, option, word, rest)?,
+                _ => return Err(option.fault(form)),
+            }
+        }
+        let Pipe::Scan(Scan { selectors, .. }) = conditions else { return Err(step.fault(form)) };
+        let labelled = Labelled { input, table, on, labels, keeps_all, selectors };
+        let is_added = |selector: &Selector| labelled.adds(&selector.name);
+        if labelled.on.is_empty() || labelled.table_name().is_empty() || !labelled.selectors.iter().all(is_added) {
+            return Err(step.fault(form));
+        }
+        Ok(Plan::Labelled(Box::new(labelled)))
     }
 
     /// `(range start end)`, its end left out.
@@ -294,6 +329,17 @@ fn texts(node: &Node) -> Result<Vec<String>, Fault> {
     }
 }
 
+/// A quoted list of texts, two by two.
+fn pairs(node: &Node, form: &str) -> Result<Vec<(String, String)>, Fault> {
+    let all = texts(node)?;
+    let (pairs, rest) = all.as_chunks::<2>();
+    if rest.is_empty() {
+        Ok(pairs.iter().map(|[a, b]| (a.clone(), b.clone())).collect())
+    } else {
+        Err(node.fault(form))
+    }
+}
+
 fn token_list(node: &Node) -> Result<Vec<u64>, Fault> {
     let one = |node: &Node| match node.kind {
         Kind::Integer(number) if number >= 0 => Ok(number as u64),
@@ -354,21 +400,33 @@ fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
         [] => (aggregate(node)?, items),
     };
     let input = match of {
+        [] if aggregate.has_own_bins() => {
+            return Err(node.fault("count_distinct and increase are of one field, (count_distinct \"name\"), the former also of a tag, (count_distinct (tag \"name\"))"));
+        }
         [] => AggregateInput::Each,
         [Node { kind: Kind::Text(name), .. }] => AggregateInput::Column(name.clone()),
         [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => {
-            if aggregate.is_of_sketch() {
-                return Err(node.fault("sketches are of fields, not of #TS"));
+            if aggregate.is_of_sketch() || aggregate.has_own_bins() {
+                return Err(node.fault("sketches, counts of different values and increases are of fields, not of #TS"));
             }
             AggregateInput::Time
         }
         [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_squares() => parts_of(node, parts)?,
-        [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_sketch() => match parts.as_slice() {
-            [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }] if word == "sketches" => {
-                AggregateInput::Sketches(name.clone())
+        [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_sketch() || aggregate.is_of_tags() => {
+            match parts.as_slice() {
+                [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }]
+                    if word == "tag" && aggregate.is_of_tags() =>
+                {
+                    AggregateInput::Tag(name.clone())
+                }
+                [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }]
+                    if word == "sketches" && aggregate.is_of_sketch() =>
+                {
+                    AggregateInput::Sketches(name.clone())
+                }
+                _ => return Err(node.fault("a column of sketches is (sketches \"name\"), a tag is (tag \"name\")")),
             }
-            _ => return Err(node.fault("a column of sketches is (sketches \"name\")")),
-        },
+        }
         _ => return Err(node.fault("an aggregate is of one field, such as (max \"usage_user\"), or of #TS")),
     };
     Ok(AggregateCall { aggregate, input })

@@ -1,0 +1,158 @@
+//! Groups by labels that a small table says.
+
+use std::sync::Arc;
+
+use index::{CompiledMatcher, compile};
+use model::{Cell, Labels, Matcher};
+
+use super::binned::Binned;
+use super::group::Gathered;
+use super::{Context, Run, execute, filtered_scan};
+use crate::plan::{Grouping, Labelled, Plan, Selector};
+use crate::result::label_rows::LabelRows;
+use crate::{Frame, QueryError};
+
+/// What a table says of labels, as the query read it first.
+pub(crate) fn label_rows(labelled: &Labelled, context: &Context<'_>) -> Result<Arc<LabelRows>, QueryError> {
+    let text = labelled.table_text();
+    if let Some(known) = context.budget.label_rows(&text) {
+        return Ok(known);
+    }
+    let mut scan = labelled.table.clone();
+    if let Some(table) = &mut scan.table {
+        table.fields = labelled.labels.iter().map(|(_, column)| column.clone()).collect();
+    }
+    let held = context.budget.samples();
+    // Of a table that is too large no series is read whole.
+    let first = Plan::Limit { input: Box::new(Plan::Scan(scan)), rows: LabelRows::ROWS_MAX + 1, skip: 0 };
+    let frames = execute(&first, context)?.frames;
+    let rows: Vec<Vec<KeyLabels>> =
+        frames.iter().map(|frame| rows_of(frame, labelled)).collect::<Result<_, QueryError>>()?;
+    let read = LabelRows::new(rows.into_iter().flatten());
+    context.budget.give_back(context.budget.samples().saturating_sub(held) as usize);
+    let Some(read) = read.map(Arc::new) else {
+        return Err(QueryError::Invalid(format!(
+            "the joined table {:?} has more than {} rows, or more than {} MiB of keys and labels, which is the most: join a smaller table, or \
+             write the labels as tags of the rows",
+            labelled.table_name(),
+            LabelRows::ROWS_MAX,
+            LabelRows::BYTES_MAX >> 20
+        )));
+    };
+    context.budget.keep_label_rows(text, &read)?;
+    Ok(read)
+}
+
+/// A row's key, and its labels.
+type KeyLabels = (Vec<String>, Vec<String>);
+
+/// The keys and labels of a frame's rows that have a key.
+fn rows_of(frame: &Frame, labelled: &Labelled) -> Result<Vec<KeyLabels>, QueryError> {
+    let tag = |name: &str| frame.labels.get(name).filter(|value| !value.is_empty());
+    let key: Option<Vec<String>> = labelled.on.iter().map(|(_, name)| tag(name).map(str::to_owned)).collect();
+    let Some(key) = key else { return Ok(Vec::new()) };
+    let label = |column: &str, row: usize| {
+        if let Some(value) = tag(column) {
+            return Ok(value.to_owned());
+        }
+        match frame.column(column).map_or(Cell::Null, |column| column.cell(row)) {
+            Cell::Null => Ok(String::new()),
+            Cell::Text(text) => Ok(text.to_owned()),
+            other => Err(QueryError::Execution(format!(
+                "the column {column:?} of the table {:?} holds a {}: labels are tags and texts",
+                labelled.table_name(),
+                other.kind()
+            ))),
+        }
+    };
+    let row = |row: usize| {
+        let labels = labelled.labels.iter().map(|(_, column)| label(column, row));
+        Ok((key.clone(), labels.collect::<Result<_, QueryError>>()?))
+    };
+    (0..frame.rows()).map(row).collect()
+}
+
+/// How series get their labels.
+struct Labelling<'a> {
+    labelled: &'a Labelled,
+    rows: &'a LabelRows,
+    matchers: Vec<CompiledMatcher>,
+}
+
+impl Labelling<'_> {
+    /// The labels of a series with what the table adds, each with how many rows say so; nothing if the table has no row for it.
+    fn labels_of(&self, labels: &Labels) -> Vec<(Labels, usize)> {
+        let of_key = |(name, _): &(String, String)| labels.get(name).filter(|value| !value.is_empty());
+        let key: Option<Vec<String>> = self.labelled.on.iter().map(|pair| of_key(pair).map(str::to_owned)).collect();
+        let found: Vec<(&[String], usize)> =
+            key.as_ref().map(|key| self.rows.labels_of(key).collect()).unwrap_or_default();
+        let own = labels.retain(|name| !self.labelled.adds(name));
+        let with = |values: &[String]| {
+            let added = self.labelled.labels.iter().zip(values).filter(|(_, value)| !value.is_empty());
+            added.fold(own.clone(), |labels, ((name, _), value)| labels.with(name, value))
+        };
+        let mut all: Vec<(Labels, usize)> = found.into_iter().map(|(values, count)| (with(values), count)).collect();
+        if all.is_empty() && self.labelled.keeps_all {
+            all.push((own, 1));
+        }
+        all.retain(|(labels, _)| self.is_selected(labels));
+        all
+    }
+
+    fn is_selected(&self, labels: &Labels) -> bool {
+        let selectors = self.labelled.selectors.iter().zip(&self.matchers);
+        selectors
+            .into_iter()
+            .all(|(Selector { name, .. }, matcher)| matcher.matches(labels.get(name).unwrap_or_default()))
+    }
+}
+
+impl Run<'_> {
+    /// Groups rows by labels of which a table says some. Rows for which it has several rows count once for each.
+    pub(super) fn group_labelled(
+        &mut self,
+        labelled: &Labelled,
+        grouping: &Grouping,
+    ) -> Result<Vec<Frame>, QueryError> {
+        let Some(by) = &grouping.by else {
+            return Err(QueryError::Invalid("rows with labels of a table are grouped by labels".to_owned()));
+        };
+        let rows = label_rows(labelled, self.context)?;
+        let matchers: Vec<Matcher> = labelled.selectors.iter().map(Selector::matcher).collect();
+        let labelling = Labelling { labelled, rows: &rows, matchers: compile(&matchers)? };
+        let own = by.iter().filter(|label| !labelled.adds(label));
+        let mut inner_by: Vec<String> = own.cloned().collect();
+        for (label, _) in &labelled.on {
+            if !inner_by.contains(label) {
+                inner_by.push(label.clone());
+            }
+        }
+        let inner = Grouping { by: Some(inner_by), ..grouping.clone() };
+        let binned = self.bins_of(&labelled.input, &inner)?;
+        let budget = self.context.budget;
+        let mut gathered = Gathered::new(grouping, budget);
+        for series in binned {
+            let held = series.held_samples();
+            for (labels, count) in labelling.labels_of(&series.labels) {
+                for _ in 0..count {
+                    budget.take(held)?;
+                    gathered.add(series.with_labels(labels.clone()));
+                }
+            }
+            budget.give_back(held);
+        }
+        self.finish(gathered.binned, grouping)
+    }
+
+    /// The bins of rows, for each group.
+    fn bins_of(&mut self, input: &Plan, grouping: &Grouping) -> Result<Vec<Binned>, QueryError> {
+        if let Plan::Scan(scan) = input {
+            return self.scan_bins(scan, grouping);
+        }
+        if let Some((scan, condition)) = filtered_scan(input) {
+            return self.filtered_bins(scan, condition, grouping);
+        }
+        let frames = self.plan(input)?;
+        self.frame_bins(frames, grouping)
+    }
+}
