@@ -125,7 +125,7 @@ impl ViewCatalog for Views {
         self.refuse_unreadable(database, name)?;
         super::document::check(&definition)
             .map_err(|reason| QueryError::Invalid(format!("the view {name:?} cannot be stored: {reason}")))?;
-        chain::check(&definition, &self.views(database))?;
+        chain::check(&definition, &self.all())?;
         self.check_kept(&definition)?;
         if self.state.read().views.len() >= VIEWS_MAX {
             return Err(QueryError::Invalid(format!("there are {VIEWS_MAX} views already: drop some")));
@@ -144,6 +144,42 @@ impl ViewCatalog for Views {
         self.store.put_document(STATE_KIND, &document, &state).map_err(storage)?;
         self.put_definition(&view.definition)?;
         super::reserve(&self.store, &view.definition).map_err(storage)?;
+        self.state.write().insert(view);
+        Ok(())
+    }
+
+    fn replace(&self, definition: ViewDefinition) -> Result<(), QueryError> {
+        // What is being computed by the definition before is not written any more.
+        let _writing = self.writing.lock();
+        let _changing = self.changing.lock();
+        let ViewDefinition { database, name, .. } = &definition;
+        let known = self.existing(database, name)?;
+        if known.definition.is_exposed() || definition.is_exposed() {
+            return Err(QueryError::Invalid(format!(
+                "the windows of the view {name:?} are its own: drop it and make it again"
+            )));
+        }
+        super::document::check(&definition)
+            .map_err(|reason| QueryError::Invalid(format!("the view {name:?} cannot be stored: {reason}")))?;
+        let mut others = self.all();
+        others.retain(|other| other.id != known.id);
+        chain::check(&definition, &others)?;
+        self.check_kept(&definition)?;
+        let bins = definition.windows.bins()?;
+        let mut view =
+            View { id: self.ids.fetch_add(1, Ordering::Relaxed), definition, bins, state: known.state.clone() };
+        // The window that is under way is whole by the new definition; what was pending is computed by it.
+        if view.state.watermark_ns != i64::MIN {
+            view.state.watermark_ns = view.bins.start_of(view.state.watermark_ns);
+        }
+        let pending = std::mem::take(&mut view.state.pending);
+        for PendingRange { range, is_fill } in pending {
+            let range = view.windows_of(&range);
+            view.state.add(PendingRange { range, is_fill });
+        }
+        let document = document_name(&view.definition.database, &view.definition.name);
+        self.store.put_document(STATE_KIND, &document, &super::document::encode_state(&view.state)).map_err(storage)?;
+        self.put_definition(&view.definition)?;
         self.state.write().insert(view);
         Ok(())
     }
@@ -242,6 +278,11 @@ fn whole_end(view: &View, end_ns: i64) -> i64 {
 }
 
 impl Views {
+    /// The views of all databases.
+    pub(super) fn all(&self) -> Vec<Arc<View>> {
+        self.state.read().views.values().cloned().collect()
+    }
+
     /// Returns whether a view reads a table, itself or by way of other views; `None` stands for any table.
     fn reads(&self, view: &View, table: Option<&str>) -> bool {
         let Some(table) = table else { return true };

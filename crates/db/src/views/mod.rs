@@ -2,7 +2,7 @@
 //!
 //! * this file: what there is, and up to which moment it is right · [`catalog`]: what queries and statements see
 //! * [`chain`]: which views may read which · [`api`]: what keeps views right works with · [`document`]: documents
-//! * [`stored_queries`]: views of plain SQL
+//! * [`stored_queries`]: views of plain SQL · [`tasks`]: scripts in Flux that are continuous queries
 //! * [`frozen`]: what of a source is gone, and how long rows are kept
 
 mod api;
@@ -11,6 +11,7 @@ mod chain;
 mod document;
 mod frozen;
 mod stored_queries;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use query::{HiddenTable, QueryError};
 use store::{Store, StoreError};
 
 pub use api::{StoredRow, ViewDelete, ViewMark, ViewPiece, ViewWindows};
+pub use tasks::{TaskSettings, task_id};
 
 /// The kind of the documents that hold definitions.
 const KIND: &str = "view";
@@ -339,7 +341,7 @@ mod tests {
     use model::ValueType;
     use platform::sim::Simulation;
     use query::plan::{Plan, Scan};
-    use query::views::{Dialect, ViewOptions, WindowWidth};
+    use query::views::{Dialect, ViewOptions, ViewOutput, WindowWidth};
     use query::{Budget, Interval};
 
     use super::*;
@@ -361,6 +363,8 @@ mod tests {
             maker: String::new(),
             statement: String::new(),
             dialect: Dialect::Sql,
+            output: ViewOutput::default(),
+            task: None,
         }
     }
 

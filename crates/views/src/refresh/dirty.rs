@@ -89,7 +89,12 @@ fn selectors_of(view: &View, labels: &Labels) -> Vec<Selector> {
         op: MatchOp::Equal,
         values: vec![labels.get(name).unwrap_or_default().to_owned()],
     };
-    view.definition.labels().iter().map(selector).collect()
+    let definition = &view.definition;
+    if definition.is_by_all_tags() {
+        // Rows with other labels besides come along, and stay as they are.
+        return labels.iter().map(|(name, _)| selector(&name.to_owned())).collect();
+    }
+    definition.labels().iter().map(selector).collect()
 }
 
 /// A view, and those by way of which it reads its table.
@@ -168,8 +173,8 @@ impl Follower {
 impl Followed {
     /// The labels of the view's row that a series of its table is part of.
     fn labels_of(&self, tags: &Labels) -> Labels {
-        let known = self.chain.last().map(|view| view.definition.labels()).unwrap_or_default();
-        tags.retain(|name| known.iter().any(|label| label == name))
+        let definition = self.chain.last().map(|view| &view.definition);
+        tags.retain(|name| definition.is_some_and(|definition| definition.is_label(name)))
     }
 
     fn watermark_ns(&self) -> i64 {
@@ -204,7 +209,7 @@ impl Followed {
 mod tests {
     use model::ValueType;
     use query::Interval;
-    use query::views::{Dialect, ViewDefinition, ViewOptions, ViewState, WindowWidth};
+    use query::views::{Dialect, ViewDefinition, ViewOptions, ViewOutput, ViewState, WindowWidth};
 
     use super::*;
 
@@ -224,6 +229,8 @@ mod tests {
             maker: String::new(),
             statement: String::new(),
             dialect: Dialect::Sql,
+            output: ViewOutput::default(),
+            task: None,
         };
         let bins = definition.windows.bins().unwrap();
         View { id: 0, definition, bins, state: ViewState::default() }
