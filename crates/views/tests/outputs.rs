@@ -179,6 +179,10 @@ from(bucket: "fine") |> range(start: -task.every) |> filter(fn: (r) => r._measur
     let start_ns = world.minute_ns() + 60 * SECOND_NS;
     world.advance(60);
     world.write("fine", &format!("air,room=hall temperature=8 {}", start_ns + SECOND_NS));
+    let coarse =
+        |world: &World| world.flux(&format!("from(bucket: \"coarse\") |> {}", range(start_ns + 61 * SECOND_NS, 1)));
+    world.advance(start_ns / SECOND_NS + 65 - world.db.now_ns() / SECOND_NS);
+    assert_eq!(coarse(&world), Vec::<String>::new(), "the offset is not over");
     world.refresher.save().unwrap();
     let World { simulation, db, refresher } = world;
     drop((refresher, db));
@@ -188,13 +192,9 @@ from(bucket: "fine") |> range(start: -task.every) |> filter(fn: (r) => r._measur
     let known = world.db.tasks(&World::budget());
     assert_eq!(known.iter().map(|view| task_id(view).to_owned()).collect::<Vec<_>>(), [task_id(&made).to_owned()]);
     assert_eq!(known[0].definition, made.definition);
-    let coarse =
-        |world: &World| world.flux(&format!("from(bucket: \"coarse\") |> {}", range(start_ns + 61 * SECOND_NS, 1)));
-    world.advance(start_ns / SECOND_NS + 65 - world.db.now_ns() / SECOND_NS);
-    assert_eq!(coarse(&world), Vec::<String>::new(), "the offset is not over");
-    world.advance(10);
-    let row =
-        format!("_field=temperature _measurement=air _time={} _value=8 room=hall", time(start_ns + 60 * SECOND_NS));
+    world.advance(300);
+    let stop = time(start_ns + 60 * SECOND_NS);
+    let row = format!("_field=temperature _measurement=air _time={stop} _value=8 room=hall");
     assert_eq!(coarse(&world), [row], "it stands where its window ends");
 }
 
@@ -342,7 +342,7 @@ const SERIES: [&str; 4] = ["air,room=hall", "air,room=attic", "air,room=hall,flo
 const SHAPES: [(&str, &str); 4] = [
     ("", "aggregateWindow(every: 1m, fn: mean, createEmpty: false)"),
     (
-        "group(columns: [\"_measurement\", \"_field\", \"room\"]) |> ",
+        "group(columns: [\"_measurement\", \"_field\", \"_start\", \"_stop\", \"room\"]) |> ",
         "aggregateWindow(every: 1m, fn: sum, createEmpty: false)",
     ),
     ("", "aggregateWindow(every: 2m, fn: count, offset: 1m, timeSrc: \"_start\", createEmpty: false)"),

@@ -7,7 +7,8 @@ use index::compile;
 use model::{Cell, Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
 use query::plan::{Aggregate, Expression, Grouping, Plan, Scan, Selector, TableColumns};
 use query::views::{
-    DEPTH_MAX, PendingRange, RefreshRequest, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus, subtract,
+    DEPTH_MAX, PendingRange, RefreshRequest, SourceDelete, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus,
+    subtract,
 };
 use query::{Budget, Frame, QueryError, Session, Value, ViewUse};
 
@@ -188,6 +189,14 @@ impl Db {
         Ok(extent.union(self.extent_of(&definition.database, &stored, budget)?))
     }
 
+    /// The first and the last time that a table has; empty if it has no rows.
+    ///
+    /// # Errors
+    /// As every query of a budget.
+    pub fn table_extent(&self, database: &str, table: &str, budget: &Budget) -> Result<TimeRange, QueryError> {
+        self.extent_of(database, &Scan::of_table(table), budget)
+    }
+
     fn extent_of(&self, database: &str, scan: &Scan, budget: &Budget) -> Result<TimeRange, QueryError> {
         let input = || Box::new(Plan::Scan(scan.clone()));
         let ends = [Plan::Limit { input: input(), rows: 1, skip: 0 }, Plan::Last { input: input(), rows: 1 }];
@@ -269,7 +278,11 @@ impl Db {
         if delete.is_empty() {
             return self.write_view_rows(view, rows);
         }
-        let ranges = delete.windows.iter().map(|(_, range)| *range).collect();
+        let ranges: Vec<TimeRange> = delete.windows.iter().map(|(_, range)| *range).collect();
+        let range = ranges.iter().fold(TimeRange::EMPTY, |hull, range| hull.union(*range));
+        let ViewDefinition { database, target, .. } = &view.definition;
+        let told = SourceDelete { database, table: Some(target), range };
+        let _told = self.views.followed_deletes.note(&told).map_err(storage)?;
         self.views.rewriting(view, ranges, || {
             // Only of views whose rows are their own, which stand at the beginnings of windows in their own database.
             let ViewDefinition { database, target, .. } = &view.definition;

@@ -11,19 +11,24 @@ use query::views::{
 };
 use store::{ChangeKind, DatabasePolicy, StoreError};
 
+use super::followed_deletes::ActiveFollowedDelete;
 use super::{ActiveDelete, KIND, STATE_KIND, UnreadableView, VIEWS_MAX, Views, chain, document_name, storage};
 
 /// Windows of views as they are held while a delete is under way.
 struct Hold<'a> {
     views: &'a Views,
-    number: u64,
+    /// Its number, if views read what is deleted.
+    number: Option<u64>,
+    _told: Option<ActiveFollowedDelete<'a>>,
 }
 
 impl DeleteHold for Hold<'_> {}
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        self.views.state.write().end_delete(self.number);
+        if let Some(number) = self.number {
+            self.views.state.write().end_delete(number);
+        }
     }
 }
 
@@ -200,7 +205,10 @@ impl ViewCatalog for Views {
         self.store.remove_document(STATE_KIND, &document).map_err(storage)?;
         self.state.write().remove(&view);
         if is_exposed {
-            self.store.release_table(database, &view.definition.target);
+            let target = &view.definition.target;
+            let told = SourceDelete { database, table: Some(target), range: TimeRange::ALL };
+            let _told = self.followed_deletes.note(&told).map_err(storage)?;
+            self.store.release_table(database, target);
             self.store.drop_table(database, &view.definition.target).map_err(storage)?;
         }
         Ok(true)
@@ -248,10 +256,12 @@ impl ViewCatalog for Views {
     }
 
     fn before_delete(&self, delete: &SourceDelete<'_>) -> Result<Option<Box<dyn DeleteHold + '_>>, QueryError> {
+        let told = self.followed_deletes.note(delete).map_err(storage)?;
         let views: Vec<Arc<View>> =
             self.views(delete.database).into_iter().filter(|view| self.reads(view, delete.table)).collect();
         if views.is_empty() {
-            return Ok(None);
+            let hold = told.map(|told| Hold { views: self, number: None, _told: Some(told) });
+            return Ok(hold.map(|hold| Box::new(hold) as Box<dyn DeleteHold + '_>));
         }
         let ranges: Vec<TimeRange> = views.iter().map(|view| self.windows_above(view, &delete.range, 0)).collect();
         let number = {
@@ -264,7 +274,7 @@ impl ViewCatalog for Views {
             }
             number
         };
-        let hold = Hold { views: self, number };
+        let hold = Hold { views: self, number: Some(number), _told: told };
         for (view, range) in views.iter().zip(&ranges) {
             self.add_pending(view, PendingRange { range: *range, is_fill: false })?;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use query::QueryError;
-use query::views::{View, ViewCatalog, ViewDefinition};
+use query::views::{View, ViewDefinition};
 use store::{DatabasePolicy, StoreError};
 
 use super::Views;

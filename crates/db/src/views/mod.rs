@@ -3,12 +3,14 @@
 //! * this file: what there is, and up to which moment it is right · [`catalog`]: what queries and statements see
 //! * [`chain`]: which views may read which · [`api`]: what keeps views right works with · [`document`]: documents
 //! * [`stored_queries`]: views of plain SQL · [`tasks`]: scripts in Flux that are continuous queries
+//! * [`followed_deletes`]: what was deleted, for those who follow the log
 //! * [`frozen`]: what of a source is gone, and how long rows are kept
 
 mod api;
 mod catalog;
 mod chain;
 mod document;
+mod followed_deletes;
 mod frozen;
 mod stored_queries;
 mod tasks;
@@ -27,6 +29,7 @@ use query::{HiddenTable, QueryError};
 use store::{Store, StoreError};
 
 pub use api::{StoredRow, ViewDelete, ViewMark, ViewPiece, ViewWindows};
+pub use followed_deletes::FollowedDelete;
 pub use tasks::{TaskSettings, task_id};
 
 /// The kind of the documents that hold definitions.
@@ -103,6 +106,7 @@ pub(crate) struct Views {
     /// Locked while windows are written, before `changing` where both are: what was dropped gets no rows.
     writing: Mutex<()>,
     ids: AtomicU64,
+    followed_deletes: followed_deletes::FollowedDeletes,
 }
 
 fn document_name(database: &str, name: &str) -> String {
@@ -180,7 +184,9 @@ impl Views {
             }
         }
         stored_queries::open(store, &mut state);
-        Self { store: store.clone(), state: RwLock::new(state), changing: Mutex::new(()), writing: Mutex::new(()), ids }
+        let (changing, writing) = (Mutex::new(()), Mutex::new(()));
+        let followed_deletes = followed_deletes::FollowedDeletes::new(store);
+        Self { store: store.clone(), state: RwLock::new(state), changing, writing, ids, followed_deletes }
     }
 
     fn find(&self, database: &str, name: &str) -> Option<Arc<View>> {

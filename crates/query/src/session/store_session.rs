@@ -316,6 +316,8 @@ impl Session for StoreSession<'_> {
             }
             refuse_read_by_views(views, database, table)?;
         }
+        let delete = SourceDelete { database, table: Some(table), range: TimeRange::ALL };
+        let _hold = self.host.views.map(|views| views.before_delete(&delete)).transpose()?;
         self.host.store.drop_table(database, table).map_err(storage)
     }
 
