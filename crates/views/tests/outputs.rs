@@ -226,78 +226,114 @@ from(bucket: "fine") |> range(start: -1m) |> filter(fn: (r) => r._measurement ==
     assert_eq!(coarse(&world), [row]);
 }
 
-#[test]
-fn scripts_that_are_no_tasks_are_told_by_their_calls() {
+const OPTION: &str = "option task = {name: \"t\", every: 1m}\n";
+const FROM: &str = "from(bucket: \"fine\") |> range(start: -task.every)";
+const AIR: &str = "filter(fn: (r) => r._measurement == \"air\" and r._field == \"temperature\")";
+const WINDOW: &str = "aggregateWindow(every: 1m, fn: mean)";
+const TO: &str = "to(bucket: \"coarse\")";
+
+/// A world with two measurements to read, and a database to write into.
+fn with_sources() -> World {
     let world = World::new(&["fine", "coarse"]);
     world.write("fine", "air,room=hall temperature=1,note=\"a\" 1\nother v=1 1");
-    let option = "option task = {name: \"t\", every: 1m}\n";
-    let from = "from(bucket: \"fine\") |> range(start: -task.every)";
-    let air = "filter(fn: (r) => r._measurement == \"air\" and r._field == \"temperature\")";
-    let window = "aggregateWindow(every: 1m, fn: mean)";
-    let to = "to(bucket: \"coarse\")";
-    for (script, expected) in [
-        (format!("{from} |> {air} |> {window}"), "has no aggregateWindow() or no to()"),
-        (format!("{from} |> {air} |> {to}"), "to(): a task does not have it between range() and aggregateWindow()"),
-        (format!("{from} |> {air} |> derivative() |> {window} |> {to}"), "derivative(): a task does not have it"),
-        (
-            format!("{from} |> {air} |> {window} |> pivot() |> {to}"),
-            "pivot(): a task does not have it between aggregateWindow() and to()",
-        ),
-        (format!("{from} |> {window} |> {to}"), "filter by one measurement"),
-        (format!("{from} |> filter(fn: (r) => r.room == \"hall\") |> {window} |> {to}"), "filter by one measurement"),
-        (
-            format!("{from} |> filter(fn: (r) => r._measurement == \"none\") |> {window} |> {to}"),
-            "no field of a measurement that has rows",
-        ),
-        (
-            format!("{from} |> filter(fn: (r) => r._measurement =~ /air|other/) |> {window} |> {to}"),
-            "several measurements",
-        ),
-        (
-            format!("{from} |> filter(fn: (r) => r._measurement == \"air\") |> {window} |> {to}"),
-            "the field \"note\" has none",
-        ),
-        (format!("{from} |> {air} |> filter(fn: (r) => r._value * 2.0 > 1.0) |> {window} |> {to}"), "row by row"),
-        (format!("{from} |> {air} |> aggregateWindow(every: 1m, fn: count) |> {to}"), "createEmpty: false"),
-        (format!("{from} |> {air} |> aggregateWindow(every: 1h, fn: mean) |> {to}"), "longer than range() reads"),
-        (format!("{from} |> {air} |> aggregateWindow(every: 1m, fn: mode) |> {to}"), "undefined identifier mode"),
-        (format!("{from} |> {air} |> aggregateWindow(every: 1m, fn: spread) |> {to}"), "not spread"),
-        (
-            format!("{from} |> {air} |> group() |> aggregateWindow(every: 1m, fn: last) |> {to}"),
-            "first and last are of each series",
-        ),
-        (
-            format!("{from} |> {air} |> {window} |> drop(columns: [\"room\"]) |> {to}"),
-            "drops tags before aggregateWindow()",
-        ),
-        (format!("{from} |> {air} |> {window} |> set(key: \"room\", value: \"x\") |> {to}"), "not \"room\""),
-        (
-            format!("{from} |> {air} |> {window} |> map(fn: (r) => ({{r with _value: r._value * 2.0}})) |> {to}"),
-            "not \"_value\"",
-        ),
-        (format!("{from} |> {air} |> {window} |> to(bucket: \"nowhere\")"), "database not found: nowhere"),
-        (format!("{from} |> {air} |> {window} |> to(bucket: \"fine\")"), "would read itself"),
-        (format!("{from} |> {air} |> {window} |> to(bucket: \"coarse\", host: \"x\")"), "host is not supported"),
-        (
-            format!("{from} |> {air} |> {window} |> {to}\n{from} |> {air} |> {window} |> {to}"),
-            "one pipeline that writes",
-        ),
-        (
-            format!("from(bucket: \"fine\") |> range(start: 2020-01-01T00:00:00Z) |> {air} |> {window} |> {to}"),
-            "before the run",
-        ),
-        (
-            format!("from(bucket: \"fine\") |> range(start: -1h, stop: -1m) |> {air} |> {window} |> {to}"),
-            "offset of the task",
-        ),
-        (format!("from(bucket: \"fine\") |> range(start: -1s) |> {air} |> {window} |> {to}"), "at least as long ago"),
-        ("x = 1".to_owned(), "a task is from()"),
-    ] {
-        let told = world.task(&format!("{option}{script}")).unwrap_err();
+    world
+}
+
+/// What scripts are told that are no tasks.
+fn check_told(world: &World, cases: &[(String, &str)]) {
+    for (script, expected) in cases {
+        let told = world.task(&format!("{OPTION}{script}")).unwrap_err();
         assert!(told.contains(expected), "{script}: {told}");
     }
+}
+
+#[test]
+fn scripts_that_are_no_tasks_are_told_by_their_calls() {
+    let world = with_sources();
+    check_told(
+        &world,
+        &[
+            (format!("{FROM} |> {AIR} |> {WINDOW}"), "has no aggregateWindow() or no to()"),
+            (format!("{FROM} |> {AIR} |> {TO}"), "to(): a task does not have it between range() and aggregateWindow()"),
+            (format!("{FROM} |> {AIR} |> derivative() |> {WINDOW} |> {TO}"), "derivative(): a task does not have it"),
+            (
+                format!("{FROM} |> {AIR} |> {WINDOW} |> pivot() |> {TO}"),
+                "pivot(): a task does not have it between aggregateWindow() and to()",
+            ),
+            (format!("{FROM} |> {WINDOW} |> {TO}"), "filter by one measurement"),
+            (
+                format!("{FROM} |> filter(fn: (r) => r.room == \"hall\") |> {WINDOW} |> {TO}"),
+                "filter by one measurement",
+            ),
+            (
+                format!("{FROM} |> filter(fn: (r) => r._measurement == \"none\") |> {WINDOW} |> {TO}"),
+                "no field of a measurement that has rows",
+            ),
+            (
+                format!("{FROM} |> filter(fn: (r) => r._measurement =~ /air|other/) |> {WINDOW} |> {TO}"),
+                "several measurements",
+            ),
+            (
+                format!("{FROM} |> filter(fn: (r) => r._measurement == \"air\") |> {WINDOW} |> {TO}"),
+                "the field \"note\" has none",
+            ),
+            (format!("{FROM} |> {AIR} |> filter(fn: (r) => r._value * 2.0 > 1.0) |> {WINDOW} |> {TO}"), "row by row"),
+        ],
+    );
+}
+
+#[test]
+fn windows_and_ranges_that_are_no_tasks_are_told() {
+    let world = with_sources();
+    check_told(
+        &world,
+        &[
+            (format!("{FROM} |> {AIR} |> aggregateWindow(every: 1m, fn: count) |> {TO}"), "createEmpty: false"),
+            (format!("{FROM} |> {AIR} |> aggregateWindow(every: 1h, fn: mean) |> {TO}"), "longer than range() reads"),
+            (format!("{FROM} |> {AIR} |> aggregateWindow(every: 1m, fn: mode) |> {TO}"), "undefined identifier mode"),
+            (format!("{FROM} |> {AIR} |> aggregateWindow(every: 1m, fn: spread) |> {TO}"), "not spread"),
+            (
+                format!("{FROM} |> {AIR} |> group() |> aggregateWindow(every: 1m, fn: last) |> {TO}"),
+                "first and last are of each series",
+            ),
+            (
+                format!("{FROM} |> {AIR} |> {WINDOW} |> drop(columns: [\"room\"]) |> {TO}"),
+                "drops tags before aggregateWindow()",
+            ),
+            (format!("{FROM} |> {AIR} |> {WINDOW} |> set(key: \"room\", value: \"x\") |> {TO}"), "not \"room\""),
+            (
+                format!("{FROM} |> {AIR} |> {WINDOW} |> map(fn: (r) => ({{r with _value: r._value * 2.0}})) |> {TO}"),
+                "not \"_value\"",
+            ),
+            (format!("{FROM} |> {AIR} |> {WINDOW} |> to(bucket: \"nowhere\")"), "database not found: nowhere"),
+            (format!("{FROM} |> {AIR} |> {WINDOW} |> to(bucket: \"fine\")"), "would read itself"),
+            (format!("{FROM} |> {AIR} |> {WINDOW} |> to(bucket: \"coarse\", host: \"x\")"), "host is not supported"),
+            (
+                format!("{FROM} |> {AIR} |> {WINDOW} |> {TO}\n{FROM} |> {AIR} |> {WINDOW} |> {TO}"),
+                "one pipeline that writes",
+            ),
+            (
+                format!("from(bucket: \"fine\") |> range(start: 2020-01-01T00:00:00Z) |> {AIR} |> {WINDOW} |> {TO}"),
+                "before the run",
+            ),
+            (
+                format!("from(bucket: \"fine\") |> range(start: -1h, stop: -1m) |> {AIR} |> {WINDOW} |> {TO}"),
+                "offset of the task",
+            ),
+            (
+                format!("from(bucket: \"fine\") |> range(start: -1s) |> {AIR} |> {WINDOW} |> {TO}"),
+                "at least as long ago",
+            ),
+            ("x = 1".to_owned(), "a task is from()"),
+        ],
+    );
+}
+
+#[test]
+fn a_pipeline_may_have_names() {
+    let world = with_sources();
     let named = format!(
-        "{option}data = {from} |> {air}\ndata |> keep(columns: [\"_time\", \"_value\", \"_field\", \"_measurement\", \"room\"]) |> {window} |> {to} |> yield()"
+        "{OPTION}data = {FROM} |> {AIR}\ndata |> keep(columns: [\"_time\", \"_value\", \"_field\", \"_measurement\", \"room\"]) |> {WINDOW} |> {TO} |> yield()"
     );
     let view = world.task(&named).unwrap();
     assert_eq!((view.definition.target.as_str(), view.definition.target_database()), ("air", "coarse"));

@@ -98,7 +98,7 @@ struct Output {
 fn schedule(window: &TaskWindow, options: &TaskOptions) -> RefreshPolicy {
     let (period_ns, width_ns) = (options.period.approximate_ns(), window.bins.width().approximate_ns());
     match i64::try_from(period_ns) {
-        Ok(period_ns_i64) if period_ns > width_ns => RefreshPolicy::Every(period_ns_i64),
+        Ok(every_ns) if period_ns > width_ns => RefreshPolicy::Every(every_ns),
         _ => RefreshPolicy::Immediate,
     }
 }

@@ -1,5 +1,7 @@
 //! `option task = {name: "…", every: 1h, offset: 5m}`: what a task is called and when it runs.
 
+use std::fmt::Write;
+
 use query::Interval;
 
 use crate::syntax::ast::{Expr, ExprKind, Record, Statement};
@@ -185,16 +187,17 @@ fn duration_text(duration: Interval) -> String {
         ("ms", 1_000_000),
         ("ns", 1),
     ];
+    // Writing into a string does not fail.
     let mut text = String::new();
     for (unit, count) in [("y", duration.months / 12), ("mo", duration.months % 12), ("d", duration.days)] {
         if count != 0 {
-            text.push_str(&format!("{count}{unit}"));
+            let _ = write!(text, "{count}{unit}");
         }
     }
     let mut rest = duration.ns;
     for (unit, ns) in UNITS {
         if rest / ns != 0 {
-            text.push_str(&format!("{}{unit}", rest / ns));
+            let _ = write!(text, "{}{unit}", rest / ns);
             rest %= ns;
         }
     }

@@ -284,7 +284,7 @@ impl Reading<'_, '_> {
         let Some(origin_ns) = query::time::add(0, offset, &TimeZone::UTC) else {
             return Ok(arguments.error("the offset is too long")?);
         };
-        let aggregate = self.aggregate(&mut arguments)?;
+        let aggregate = aggregate(&mut arguments)?;
         let is_of = |given: Option<String>, usual: &str| given.is_none_or(|given| given == usual);
         if !is_of(arguments.text("column")?, VALUE) || !is_of(arguments.text("timeDst")?, TIME) {
             return Ok(arguments.error("column is _value and timeDst is _time in a task")?);
@@ -311,23 +311,6 @@ impl Reading<'_, '_> {
         let bins = CalendarBins::new(every, origin_ns, TimeZone::UTC);
         self.window = Some(TaskWindow { at: arguments.at, bins, aggregate, is_at_end });
         Ok(())
-    }
-
-    fn aggregate(&self, arguments: &mut Arguments) -> Result<Aggregate, FluxError> {
-        let known = "fn is count, sum, mean, min, max, first, last, median or stddev in a task";
-        let Some(Item::Builtin(name)) = arguments.take("fn") else { return arguments.error(known) };
-        Ok(match name.as_str() {
-            "count" => Aggregate::Count,
-            "sum" => Aggregate::Sum,
-            "mean" => Aggregate::Avg,
-            "min" => Aggregate::Min,
-            "max" => Aggregate::Max,
-            "first" => Aggregate::First,
-            "last" => Aggregate::Last,
-            "median" => Aggregate::Quantile(0.5),
-            "stddev" => Aggregate::StddevSample,
-            other => return arguments.error(format_args!("{known}, not {other}")),
-        })
     }
 
     fn set(&mut self, arguments: &mut Arguments) -> Result<(), QueryError> {
@@ -391,6 +374,24 @@ impl Reading<'_, '_> {
     }
 }
 
+/// The aggregate that a window's function is.
+fn aggregate(arguments: &mut Arguments) -> Result<Aggregate, FluxError> {
+    let known = "fn is count, sum, mean, min, max, first, last, median or stddev in a task";
+    let Some(Item::Builtin(name)) = arguments.take("fn") else { return arguments.error(known) };
+    Ok(match name.as_str() {
+        "count" => Aggregate::Count,
+        "sum" => Aggregate::Sum,
+        "mean" => Aggregate::Avg,
+        "min" => Aggregate::Min,
+        "max" => Aggregate::Max,
+        "first" => Aggregate::First,
+        "last" => Aggregate::Last,
+        "median" => Aggregate::Quantile(0.5),
+        "stddev" => Aggregate::StddevSample,
+        other => return arguments.error(format_args!("{known}, not {other}")),
+    })
+}
+
 /// Leaves out the bounds of windows, which are not written anyway.
 fn only_bounds(arguments: &mut Arguments) -> Result<(), QueryError> {
     let columns = names(arguments, "columns")?;
@@ -403,7 +404,7 @@ fn only_bounds(arguments: &mut Arguments) -> Result<(), QueryError> {
 }
 
 fn names(arguments: &mut Arguments, name: &str) -> Result<Option<Vec<String>>, FluxError> {
-    Ok(arguments.names(name)?.map(|names| names.iter().map(|name| name.to_string()).collect()))
+    Ok(arguments.names(name)?.map(|names| names.iter().map(|name| String::from(&**name)).collect()))
 }
 
 /// Those of some columns that are tags.

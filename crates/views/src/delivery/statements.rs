@@ -406,9 +406,8 @@ fn check_cycle(
         .chain(of_views)
         .collect();
     let Some(way) = cycle(Edge::within(&name.database, from, to), &edges) else { return Ok(()) };
-    let shown = |(database, table): &(&str, &str)| match *database == name.database {
-        true => (*table).to_owned(),
-        false => format!("{database}.{table}"),
+    let shown = |(database, table): &(&str, &str)| {
+        if *database == name.database { (*table).to_owned() } else { format!("{database}.{table}") }
     };
     let way: Vec<String> = way.iter().map(shown).collect();
     invalid(format!("the trigger would feed itself without end: its rows go {}", way.join(" → ")))
