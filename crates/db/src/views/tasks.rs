@@ -11,10 +11,10 @@ use crate::Db;
 /// Before a task's id in the name of its view.
 const PREFIX: &str = "task:";
 
-/// What is said of a task beside its script.
+/// Settings of a task beside its script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskSettings {
-    /// What its maker says of it.
+    /// A description by its maker.
     pub description: Option<String>,
     /// True if it is not refreshed by itself.
     pub is_inactive: bool,

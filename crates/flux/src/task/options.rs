@@ -18,7 +18,7 @@ pub struct TaskOptions {
     pub name: String,
     /// How often it runs, as it is written.
     pub every: Option<String>,
-    /// The same as `cron` says it.
+    /// How often it runs, as `cron` says it.
     pub cron: Option<String>,
     /// How long after a window's end it runs, as it is written.
     pub offset: Option<String>,
@@ -37,7 +37,7 @@ pub struct TaskOptionChanges {
     pub name: Option<String>,
     /// How often it runs.
     pub every: Option<String>,
-    /// The same by `cron`.
+    /// How often it runs, as `cron` says it.
     pub cron: Option<String>,
     /// How long after a window's end it runs.
     pub offset: Option<String>,

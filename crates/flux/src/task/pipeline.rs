@@ -158,7 +158,7 @@ impl Reading<'_, '_> {
             "group" if !is_cut => return self.group(arguments),
             // It changes nothing of what is written.
             "group" => return Ok(()),
-            "keep" if !is_cut => return self.keep(arguments),
+            "keep" if !is_cut => return self.keep_columns(arguments),
             "drop" if !is_cut => return self.leave_out(arguments),
             "drop" => return only_bounds(&mut arguments),
             "aggregateWindow" if is_bounded && !is_cut => return self.cut(arguments),
@@ -233,7 +233,7 @@ impl Reading<'_, '_> {
         Ok(())
     }
 
-    fn keep(&mut self, mut arguments: Arguments) -> Result<(), QueryError> {
+    fn keep_columns(&mut self, mut arguments: Arguments) -> Result<(), QueryError> {
         let columns = names(&mut arguments, "columns")?;
         let columns = arguments.required("columns", columns)?;
         arguments.finish()?;

@@ -139,7 +139,7 @@ pub struct ViewOutput {
 /// What a task is beside a continuous query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TaskRecord {
-    /// What its maker says of it.
+    /// A description by its maker.
     pub description: Option<String>,
     /// When it was made, in nanoseconds since the Unix epoch.
     pub created_ns: i64,

@@ -78,7 +78,7 @@ pub(crate) async fn change(From(state): From<Arc<State>>, Path(id): Path<String>
         let body = Body::read(&parts)?;
         let (budget, name) = (state.query_budget(&parts), organisation(&parts));
         let changed = state.work(move |state: &State| {
-            let known = found(state, &id, &budget)?;
+            let known = find(state, &id, &budget)?;
             let before = &known.definition.statement;
             let text = body.script.as_ref().unwrap_or(before);
             let options = parsed(text)?;
@@ -103,7 +103,7 @@ pub(crate) async fn remove(From(state): From<Arc<State>>, Path(id): Path<String>
         let parts = extract(&state, request).await?;
         let budget = state.query_budget(&parts);
         let removed = state.work(move |state: &State| {
-            let view = found(state, &id, &budget)?;
+            let view = find(state, &id, &budget)?;
             state.db.drop_view(&view.definition.database, &view.definition.name, &budget)?;
             Ok::<_, ApiError>(view)
         });
@@ -129,7 +129,7 @@ pub(crate) async fn run(From(state): From<Arc<State>>, Path(id): Path<String>, r
         let parts = extract(&state, request).await?;
         let budget = state.query_budget(&parts);
         let asked = state.work(move |state: &State| {
-            let view = found(state, &id, &budget)?;
+            let view = find(state, &id, &budget)?;
             let (database, name) = (view.definition.database.as_str(), view.definition.name.as_str());
             let request = RefreshRequest { database, name, range: TimeRange::ALL, is_forced: false };
             state.db.refresh_view(&request, &budget)?;
@@ -176,7 +176,7 @@ pub(crate) async fn labels(From(state): From<Arc<State>>, Path(id): Path<String>
     .await
 }
 
-/// What is told of one task.
+/// An answer about one task.
 async fn of_task(
     state: Arc<State>,
     id: String,
@@ -187,7 +187,7 @@ async fn of_task(
         let parts = extract(&state, request).await?;
         let (budget, name) = (state.query_budget(&parts), organisation(&parts));
         let told = state.work(move |state: &State| {
-            let view = found(state, &id, &budget)?;
+            let view = find(state, &id, &budget)?;
             tell(&view, &status_of(state, &view), &name)
         });
         Ok(json_of(StatusCode::OK, &told.await??))
@@ -289,7 +289,7 @@ fn parsed(text: &str) -> Result<TaskScript, ApiError> {
     TaskScript::parse(text).map_err(bad_script)
 }
 
-fn found(state: &State, id: &str, budget: &Budget) -> Result<Arc<View>, ApiError> {
+fn find(state: &State, id: &str, budget: &Budget) -> Result<Arc<View>, ApiError> {
     let found = state.db.tasks(budget).into_iter().find(|view| task_id(view) == id);
     found.ok_or_else(|| ApiError::not_found("failed to find task: task not found"))
 }
@@ -390,7 +390,7 @@ fn known_run(view: &View, status: &ViewStatus, wanted: &str) -> Result<Value, Ap
     run.ok_or_else(|| ApiError::not_found("failed to find run: run not found"))
 }
 
-/// What is to be told of its last run.
+/// The words about its last run, as a log.
 fn events(view: &View, status: &ViewStatus) -> Value {
     let run = last_run(view, status);
     let message = status.error.clone().or_else(|| {
