@@ -67,11 +67,11 @@ impl FollowedDeletes {
     pub(super) fn note(&self, delete: &SourceDelete<'_>) -> Result<Option<ActiveFollowedDelete<'_>>, StoreError> {
         let mut active = self.active.lock();
         let mut is_followed = false;
-        for (follower, bytes) in self.store.documents(KIND) {
+        for (reader, bytes) in self.store.documents(KIND) {
             let mut followed = decode(&bytes)?;
             if followed.database == delete.database {
                 followed.add(delete.table, delete.range);
-                self.store.put_document(KIND, &follower, &encode(&followed))?;
+                self.store.put_document(KIND, &reader, &encode(&followed))?;
                 is_followed = true;
             }
         }
@@ -82,8 +82,8 @@ impl FollowedDeletes {
         Ok(Some(ActiveFollowedDelete { deletes: self, database: delete.database.to_owned() }))
     }
 
-    fn of(&self, follower: &str) -> Result<Option<Followed>, StoreError> {
-        let found = self.store.documents(KIND).into_iter().find(|(name, _)| name == follower);
+    fn of(&self, reader: &str) -> Result<Option<Followed>, StoreError> {
+        let found = self.store.documents(KIND).into_iter().find(|(name, _)| name == reader);
         found.map(|(_, bytes)| decode(&bytes)).transpose()
     }
 }
@@ -106,24 +106,24 @@ impl Db {
     ///
     /// # Errors
     /// As every change of the manifest.
-    pub fn follow_deletes(&self, follower: &str, database: &str) -> Result<(), StoreError> {
+    pub fn follow_deletes(&self, reader: &str, database: &str) -> Result<(), StoreError> {
         let deletes = &self.views.followed_deletes;
         let _changing = deletes.active.lock();
-        if deletes.of(follower)?.is_some() {
+        if deletes.of(reader)?.is_some() {
             return Ok(());
         }
         let followed = Followed { database: database.to_owned(), ..Followed::default() };
-        self.store.put_document(KIND, follower, &encode(&followed))
+        self.store.put_document(KIND, reader, &encode(&followed))
     }
 
     /// The deletes that a follower has not taken, oldest first; none while one is under way.
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn followed_deletes(&self, follower: &str) -> Result<Vec<FollowedDelete>, StoreError> {
+    pub fn followed_deletes(&self, reader: &str) -> Result<Vec<FollowedDelete>, StoreError> {
         let deletes = &self.views.followed_deletes;
         let active = deletes.active.lock();
-        let Some(followed) = deletes.of(follower)? else { return Ok(Vec::new()) };
+        let Some(followed) = deletes.of(reader)? else { return Ok(Vec::new()) };
         let is_active = active.get(&followed.database).is_some_and(|count| *count > 0);
         Ok(if is_active { Vec::new() } else { followed.deletes })
     }
@@ -132,21 +132,21 @@ impl Db {
     ///
     /// # Errors
     /// As every change of the manifest.
-    pub fn forget_followed_deletes(&self, follower: &str, through: u64) -> Result<(), StoreError> {
+    pub fn forget_followed_deletes(&self, reader: &str, through: u64) -> Result<(), StoreError> {
         let deletes = &self.views.followed_deletes;
         let _changing = deletes.active.lock();
-        let Some(mut followed) = deletes.of(follower)? else { return Ok(()) };
+        let Some(mut followed) = deletes.of(reader)? else { return Ok(()) };
         followed.deletes.retain(|delete| delete.number > through);
-        self.store.put_document(KIND, follower, &encode(&followed))
+        self.store.put_document(KIND, reader, &encode(&followed))
     }
 
     /// Has no deletes told to a follower any more.
     ///
     /// # Errors
     /// As every change of the manifest.
-    pub fn unfollow_deletes(&self, follower: &str) -> Result<(), StoreError> {
+    pub fn unfollow_deletes(&self, reader: &str) -> Result<(), StoreError> {
         let _changing = self.views.followed_deletes.active.lock();
-        self.store.remove_document(KIND, follower).map(drop)
+        self.store.remove_document(KIND, reader).map(drop)
     }
 }
 

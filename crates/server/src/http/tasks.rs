@@ -82,7 +82,7 @@ pub(crate) async fn change(From(state): From<Arc<State>>, Path(id): Path<String>
             let before = &known.definition.statement;
             let text = body.script.as_ref().unwrap_or(before);
             let options = parsed(text)?;
-            let text = options.options().changed(text, &body.options).map_err(bad_script)?;
+            let text = options.options().changed(text, &body.options).map_err(|error| bad_script(&error))?;
             let script = if text == *before { None } else { Some(parsed(&text)?) };
             let task = known.definition.task.clone().unwrap_or_default();
             let is_inactive = task.is_inactive;
@@ -281,12 +281,12 @@ fn organisation(parts: &RequestParts) -> String {
     parts.parameters.get("org").unwrap_or(ORGANISATION).to_owned()
 }
 
-fn bad_script(error: flux::FluxError) -> ApiError {
+fn bad_script(error: &flux::FluxError) -> ApiError {
     ApiError::bad_data(format!("compilation failed: {error}"))
 }
 
 fn parsed(text: &str) -> Result<TaskScript, ApiError> {
-    TaskScript::parse(text).map_err(bad_script)
+    TaskScript::parse(text).map_err(|error| bad_script(&error))
 }
 
 fn find(state: &State, id: &str, budget: &Budget) -> Result<Arc<View>, ApiError> {
