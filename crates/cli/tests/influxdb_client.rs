@@ -32,3 +32,8 @@ fn influxdbs_python_client_works() {
 fn influxdb_2s_python_client_works() {
     run_script("influxdb_client", "influxdb2_client.py");
 }
+
+#[test]
+fn influxdb_2s_python_client_makes_tasks() {
+    run_script("influxdb_client", "influxdb2_tasks.py");
+}

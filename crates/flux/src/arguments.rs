@@ -8,7 +8,7 @@ use crate::evaluate::Item;
 use crate::syntax::{FluxError, Position};
 
 /// The arguments of a call, by name; those that were asked for are taken out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Arguments {
     pub(crate) function: String,
     pub(crate) at: Position,

@@ -57,7 +57,7 @@ impl Query {
     pub fn run(&self, session: &dyn Session, context: &RequestContext) -> Result<Results, QueryError> {
         let parameters = context.parameters.iter().map(|(name, value)| (name.clone(), Item::Value(value.clone())));
         let variables = BTreeMap::from([("params".to_owned(), Item::Record(Arc::new(parameters.collect())))]);
-        let mut machine = Machine { session, now_ns: context.now_ns, variables, results: Vec::new(), calls: 0 };
+        let mut machine = Machine { variables, ..Machine::new(session, context.now_ns) };
         for statement in &self.statements {
             session.budget().check()?;
             machine.statement(statement)?;
@@ -159,8 +159,15 @@ pub(crate) struct Machine<'a> {
 /// Packages whose functions are known, in whole or in part.
 const PACKAGES: [&str; 6] = ["math", "date", "timezone", "universe", "influxdata/influxdb", "influxdata/influxdb/v1"];
 
+impl<'a> Machine<'a> {
+    /// One that has run nothing.
+    pub(crate) const fn new(session: &'a dyn Session, now_ns: i64) -> Self {
+        Self { session, now_ns, variables: BTreeMap::new(), results: Vec::new(), calls: 0 }
+    }
+}
+
 impl Machine<'_> {
-    fn statement(&mut self, statement: &Statement) -> Result<(), QueryError> {
+    pub(crate) fn statement(&mut self, statement: &Statement) -> Result<(), QueryError> {
         match statement {
             Statement::Import(at, package) => {
                 if PACKAGES.contains(&package.as_str()) {
@@ -300,7 +307,7 @@ impl Machine<'_> {
         item.ok_or_else(|| FluxError::new(index.at, format!("the array has no item {place}")).into())
     }
 
-    fn arguments(&mut self, call: &Call) -> Result<Vec<(String, Item)>, QueryError> {
+    pub(crate) fn arguments(&mut self, call: &Call) -> Result<Vec<(String, Item)>, QueryError> {
         call.arguments.iter().map(|(name, value)| Ok((name.clone(), self.item(value)?))).collect()
     }
 
@@ -529,7 +536,7 @@ impl Machine<'_> {
 }
 
 /// The name of a call's function: `mean`, `math.abs`.
-fn called(call: &Call) -> Option<String> {
+pub(crate) fn called(call: &Call) -> Option<String> {
     match &call.callee.kind {
         ExprKind::Name(name) => Some(name.clone()),
         ExprKind::Member(package, name) => match &package.kind {

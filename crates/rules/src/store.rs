@@ -110,6 +110,11 @@ impl RuleStore {
         self.db.range(&self.database, &query)
     }
 
+    /// The times of what is stored of a metric; empty if nothing is.
+    pub(crate) fn extent(&self, name: &str) -> Result<TimeRange, QueryError> {
+        self.db.table_extent(&self.database, name, &self.past_budget())
+    }
+
     /// A budget of queries of the past.
     pub(crate) fn past_budget(&self) -> Arc<Budget> {
         let budget = self.db.budget(QUERY_SAMPLES_MAX);

@@ -56,6 +56,8 @@ enum Step {
     Write(Vec<Row>),
     Advance(i64),
     Settle,
+    /// The job whose rows are deleted, or those of all, seconds before now, and how many.
+    Delete(Option<u8>, i64, i64),
     Reload,
     Restart,
     Crash,
@@ -117,11 +119,20 @@ impl World {
         self.db().write_lines("default", lines.as_bytes()).unwrap();
     }
 
+    fn delete(&self, job: Option<u8>, ago: i64, length: i64) {
+        let start_ns = self.db().now_ns() - ago * SECOND_NS;
+        let range = model::TimeRange::new(start_ns, start_ns + length * SECOND_NS);
+        let job = job.map(|job| model::Matcher::new("job", model::MatchOp::Equal, format!("j{job}")));
+        let name = model::Matcher::new("__name__", model::MatchOp::Equal, "load");
+        self.db().delete("default", &[[name].into_iter().chain(job).collect()], &range).unwrap();
+    }
+
     fn apply(&mut self, step: &Step) {
         match step {
             Step::Write(rows) => self.write(rows),
             Step::Advance(seconds) => self.network.run_ms(*seconds as u64 * 1_000),
             Step::Settle => self.settle(),
+            Step::Delete(job, ago, length) => self.delete(*job, *ago, *length),
             Step::Reload => {
                 // An interval that no file had: other moments, at which nothing was stored.
                 let (now, other) = if self.text.contains("interval: 30s") { ("30s", "20s") } else { ("20s", "30s") };
@@ -215,6 +226,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => prop::collection::vec(row(0..25 * MINUTE_S), 1..6).prop_map(Step::Write),
         5 => (1..200i64).prop_map(Step::Advance),
         2 => Just(Step::Settle),
+        2 => (prop::option::of(0u8..3), 0..25 * MINUTE_S, 0..10 * MINUTE_S).prop_map(|(job, ago, length)| Step::Delete(job, ago, length)),
         1 => Just(Step::Reload),
         1 => Just(Step::Restart),
         1 => Just(Step::Crash),
@@ -432,4 +444,30 @@ fn a_clock_that_is_put_back_holds_nothing_up() {
     world.network.run_ms(12_000);
     assert!(followed(world.db()) >= written, "{} {written}", followed(world.db()));
     drop(world.stop());
+}
+
+#[test]
+fn what_was_deleted_counts_no_more_and_is_known_after_a_crash() {
+    let mut world = World::new(RULES);
+    for minute in 0..10 {
+        world.write(&[(0, 0, 1, 30), (1, 0, 1, 20 + minute)]);
+        world.network.run_ms(60_000);
+    }
+    world.settle();
+    world.check();
+    let before = world.ask("count_over_time(job:load:max{job=\"j0\"}[10m])", world.db().now_ns() / 1_000_000);
+    assert!(!before.is_empty());
+    world.delete(Some(0), 8 * MINUTE_S, 4 * MINUTE_S);
+    world.apply(&Step::Crash);
+    world.settle();
+    world.check();
+    // A dropped table is a delete of all its rows.
+    let budget = query::Budget::new(1_000_000);
+    let statement = influxql::Query::parse("DROP MEASUREMENT load", &BTreeMap::new()).unwrap();
+    let request = influxql::RequestContext { database: Some("default"), read_only: false };
+    world.db().run_influxql(&statement, 0, &request, &budget).unwrap();
+    world.settle();
+    world.check();
+    let left = world.ask("sum(count_over_time(job:load:max[1m]))", world.db().now_ns() / 1_000_000 - 5 * 60_000);
+    assert!(left.is_empty(), "{left:?}");
 }

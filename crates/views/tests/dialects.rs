@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use db::views::TaskSettings;
 use db::{DatabasePolicy, Db, DbOptions};
 use model::{MatchOp, Matcher};
 use platform::sim::Simulation;
@@ -83,16 +84,21 @@ impl World {
 fn the_statements_of_the_guide_run() {
     let guide = include_str!("../../../docs/guide/views.md");
     let mut world = World::new();
-    let (mut manner, mut block, mut blocks, mut is_influxql) = (Manner::Postgres, None::<String>, 0, false);
+    let (mut manner, mut block, mut blocks, mut language) = (Manner::Postgres, None::<String>, 0, "sql");
     for line in guide.lines() {
         match (line, &mut block) {
             ("## QuestDB", _) => manner = Manner::QuestDb,
             ("## Labels of another table", _) => manner = Manner::Postgres,
-            ("```sql", _) => block = Some(String::new()),
-            ("```influxql", _) => (block, is_influxql) = (Some(String::new()), true),
-            ("```", Some(text)) if is_influxql => {
+            ("```sql" | "```influxql" | "```flux", _) => (block, language) = (Some(String::new()), &line[3..]),
+            ("```", Some(text)) if language == "influxql" => {
                 text.lines().for_each(|statement| drop(world.ask_influxql(statement)));
-                (block, blocks, is_influxql) = (None, blocks + 1, false);
+                (block, blocks) = (None, blocks + 1);
+            }
+            ("```", Some(text)) if language == "flux" => {
+                let script = flux::TaskScript::parse(text).unwrap();
+                world.db.create_task(&script, TaskSettings::default(), &Budget::new(50_000_000)).unwrap();
+                world.settle();
+                (block, blocks) = (None, blocks + 1);
             }
             ("```", Some(text)) => {
                 for statement in text.split_inclusive(';') {
@@ -105,7 +111,7 @@ fn the_statements_of_the_guide_run() {
             _ => {}
         }
     }
-    assert_eq!(blocks, 6);
+    assert_eq!(blocks, 8);
 }
 
 #[test]

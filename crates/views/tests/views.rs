@@ -10,7 +10,7 @@ use db::{Db, DbOptions};
 use model::{Labels, MatchOp, Matcher, TimeRange, ValueType};
 use platform::sim::Simulation;
 use proptest::prelude::*;
-use query::views::{Dialect, RefreshPolicy, ViewDefinition, ViewOptions, WindowWidth};
+use query::views::{Dialect, RefreshPolicy, ViewDefinition, ViewOptions, ViewOutput, WindowWidth};
 use query::{Budget, Frame, Interval, Plan, Value, ViewUse};
 use thalweg_views::{RefreshLimits, Refresher};
 
@@ -67,6 +67,8 @@ fn view(name: &str, width: Interval, plan: &str, fields: &[(&str, ValueType)]) -
         maker: String::new(),
         statement: String::new(),
         dialect: Dialect::Sql,
+        output: ViewOutput::default(),
+        task: None,
     }
 }
 

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use index::compile;
 use model::{Cell, Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
-use query::plan::{Plan, Scan, Selector, TableColumns};
-use query::views::{DEPTH_MAX, PendingRange, View, ViewCatalog, ViewDefinition, ViewStatus, subtract};
+use query::plan::{Aggregate, Expression, Grouping, Plan, Scan, Selector, TableColumns};
+use query::views::{
+    DEPTH_MAX, PendingRange, RefreshRequest, SourceDelete, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus,
+    subtract,
+};
 use query::{Budget, Frame, QueryError, Session, Value, ViewUse};
 
 use super::{UnreadableView, Views, storage};
@@ -177,9 +180,21 @@ impl Db {
         if let Some(source) = source {
             extent = extent.union(self.extent_of(&definition.database, &source, budget)?);
         }
+        if !definition.is_exposed() {
+            // Of what else its table has nothing is known, and nothing is deleted.
+            return Ok(extent);
+        }
         budget.use_views(ViewUse::Stored);
         let stored = stored_scan(windows);
         Ok(extent.union(self.extent_of(&definition.database, &stored, budget)?))
+    }
+
+    /// The first and the last time that a table has; empty if it has no rows.
+    ///
+    /// # Errors
+    /// As every query of a budget.
+    pub fn table_extent(&self, database: &str, table: &str, budget: &Budget) -> Result<TimeRange, QueryError> {
+        self.extent_of(database, &Scan::of_table(table), budget)
     }
 
     fn extent_of(&self, database: &str, scan: &Scan, budget: &Budget) -> Result<TimeRange, QueryError> {
@@ -200,15 +215,25 @@ impl Db {
     pub fn computed_view_rows(&self, windows: &ViewWindows<'_>, budget: &Budget) -> Result<Vec<StoredRow>, QueryError> {
         let definition = &windows.view.definition;
         let mut rows = Vec::new();
+        let counts = counts_without_zeros(definition);
         // What the cache of bins has is for those who ask again.
         budget.compute_all();
         budget.use_views(ViewUse::Named);
+        let tags = self.tags_of(definition, budget)?;
         for part in windows.view.computed(windows.range, &windows.selectors)? {
-            let outcome = self.session(budget).run(&definition.database, &part.plan)?;
+            let plan = tags.as_ref().map_or_else(|| part.plan.clone(), |tags| grouped_by(&part.plan, tags));
+            let outcome = self.session(budget).run(&definition.database, &plan)?;
             push_rows(outcome.frames, definition, &mut rows)?;
         }
         // What they are made of may lie before them.
         rows.retain(|row| windows.range.contains(row.time_ns));
+        for row in &mut rows {
+            for (value, _) in
+                row.values.iter_mut().zip(&counts).filter(|(value, is_count)| **is_count && **value == Value::Int(0))
+            {
+                *value = Value::Null;
+            }
+        }
         Ok(rows)
     }
 
@@ -217,10 +242,31 @@ impl Db {
         let definition = &windows.view.definition;
         budget.use_views(ViewUse::Stored);
         let plan = Plan::Scan(stored_scan(windows));
-        let outcome = self.session(budget).run(&definition.database, &plan)?;
         let mut rows = Vec::new();
-        push_rows(outcome.frames, definition, &mut rows)?;
+        if self.store.database_number(definition.target_database()).is_some() {
+            let outcome = self.session(budget).run(definition.target_database(), &plan)?;
+            push_rows(outcome.frames, definition, &mut rows)?;
+        }
+        // Rows that stand elsewhere are others'.
+        rows.retain_mut(|row| match windows.view.window_of_row(row.time_ns) {
+            Some(start_ns) => {
+                row.time_ns = start_ns;
+                true
+            }
+            None => false,
+        });
         Ok(rows)
+    }
+
+    /// The tags by which a view groups rows, if it groups by those that there are now.
+    fn tags_of(&self, definition: &ViewDefinition, budget: &Budget) -> Result<Option<Vec<String>>, QueryError> {
+        if !definition.is_by_all_tags() {
+            return Ok(None);
+        }
+        let schema = self.session(budget).table(&definition.database, definition.source())?;
+        let mut tags = schema.map(|schema| schema.tags).unwrap_or_default();
+        tags.retain(|tag| definition.is_label(tag));
+        Ok(Some(tags))
     }
 
     /// Deletes stored windows of a view, and writes others: those that are deleted may be among them.
@@ -234,8 +280,13 @@ impl Db {
         if delete.is_empty() {
             return self.write_view_rows(view, rows);
         }
-        let ranges = delete.windows.iter().map(|(_, range)| *range).collect();
+        let ranges: Vec<TimeRange> = delete.windows.iter().map(|(_, range)| *range).collect();
+        let range = ranges.iter().fold(TimeRange::EMPTY, |hull, range| hull.union(*range));
+        let ViewDefinition { database, target, .. } = &view.definition;
+        let told = SourceDelete { database, table: Some(target), range };
+        let _told = self.views.followed_deletes.note(&told).map_err(storage)?;
         self.views.rewriting(view, ranges, || {
+            // Only of views whose rows are their own, which stand at the beginnings of windows in their own database.
             let ViewDefinition { database, target, .. } = &view.definition;
             for (labels, range) in &delete.windows {
                 let matcher = |name: &String| {
@@ -252,16 +303,23 @@ impl Db {
     }
 
     fn write_view_rows(&self, view: &View, rows: &[StoredRow]) -> Result<(), QueryError> {
-        let number = self.store.database_number(&view.definition.database);
-        let oldest_ns = number.map_or(i64::MIN, |number| self.store.oldest_retained_ns(number));
-        if rows.iter().any(|row| row.time_ns < oldest_ns) {
+        let into = view.definition.target_database();
+        let Some(number) = self.store.database_number(into) else {
+            return Err(QueryError::Invalid(format!(
+                "database not found: {into}, into which the view {:?} writes: make it again, or drop the view",
+                view.definition.name
+            )));
+        };
+        let oldest_ns = self.store.oldest_retained_ns(number);
+        let is_kept = |row: &StoredRow| view.row_time(row.time_ns) >= oldest_ns;
+        if !rows.iter().all(is_kept) {
             self.views.check_kept(&view.definition)?;
         }
         for rows in rows.chunks(ROWS_PER_WRITE) {
             // Rows that have the same columns go together: what is null is not written.
             let mut by_columns: BTreeMap<Vec<bool>, Vec<&StoredRow>> = BTreeMap::new();
             // A window of which retention has taken the beginning has no place any more.
-            for row in rows.iter().filter(|row| row.time_ns >= oldest_ns) {
+            for row in rows.iter().filter(|row| is_kept(row)) {
                 let present = row.values.iter().map(|value| *value != Value::Null).collect();
                 by_columns.entry(present).or_default().push(row);
             }
@@ -297,13 +355,14 @@ impl Db {
             .collect();
         let groups: Vec<Labels> =
             rows.iter().map(|row| row.labels.clone()).collect::<BTreeSet<_>>().into_iter().collect();
-        let registered = self.store.register_groups(&definition.database, &definition.target, &groups, &members);
+        let into = definition.target_database();
+        let registered = self.store.register_groups(into, &definition.target, &groups, &members);
         let (tokens, layout) = registered.map_err(storage)?;
         let tokens: BTreeMap<&Labels, u64> = groups.iter().zip(tokens.iter().map(|token| token.to_bits())).collect();
         let (mut of_rows, mut times, mut cells, mut text) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             of_rows.extend(tokens.get(&row.labels));
-            times.push(row.time_ns);
+            times.push(view.row_time(row.time_ns));
             for (value, (field, _)) in row.values.iter().filter(|value| **value != Value::Null).zip(&members) {
                 cells.push(cell_bits(value, field, &mut text)?);
             }
@@ -319,7 +378,7 @@ impl Db {
         if refused > 0 {
             return Err(QueryError::Storage(format!(
                 "{refused} windows of the view {:?} were refused: {} are older than the database {:?} keeps rows, {} are of time that is folded",
-                definition.name, record.beyond_retention, definition.database, record.folded
+                definition.name, record.beyond_retention, into, record.folded
             )));
         }
         Ok(true)
@@ -353,13 +412,38 @@ impl ViewDelete {
     }
 }
 
+/// The columns that are counts and have no zeros: of a continuous query, as InfluxDB writes nothing for a field without values.
+fn counts_without_zeros(definition: &ViewDefinition) -> Vec<bool> {
+    let calls = definition.grouping().map(|grouping| grouping.aggregates.as_slice()).unwrap_or_default();
+    let is_count =
+        |name: &String| calls.iter().any(|call| call.aggregate == Aggregate::Count && call.column_name() == *name);
+    let column = |(_, of): &(String, Expression)| matches!(of, Expression::Column(name) if is_count(name));
+    definition.columns().iter().map(|of| !definition.is_exposed() && column(of)).collect()
+}
+
+/// A plan of groups by other labels.
+fn grouped_by(plan: &Plan, labels: &[String]) -> Plan {
+    let of = |input: &Plan| Box::new(grouped_by(input, labels));
+    match plan {
+        Plan::GroupBy { input, grouping } => {
+            let grouping = Grouping { by: Some(labels.to_vec()), ..grouping.clone() };
+            Plan::GroupBy { input: input.clone(), grouping }
+        }
+        Plan::Where { input, condition } => Plan::Where { input: of(input), condition: condition.clone() },
+        Plan::Map { input, columns } => Plan::Map { input: of(input), columns: columns.clone() },
+        other => other.clone(),
+    }
+}
+
 /// The scan of what is stored of windows.
 fn stored_scan(windows: &ViewWindows<'_>) -> Scan {
     let definition = &windows.view.definition;
+    let end_ns = windows.view.bins.start_of(windows.range.end_ns);
+    let times = TimeRange::new(windows.view.row_time(windows.range.start_ns), windows.view.row_time(end_ns));
+    let range = if definition.output.is_at_end { times } else { windows.range };
     let fields = definition.fields.iter().map(|(name, _)| name.clone()).collect();
     let table = TableColumns { name: definition.target.clone(), fields, every_row: true };
-    let (selectors, range) = (windows.selectors.clone(), windows.range);
-    Scan { table: Some(table), selectors, tokens: Vec::new(), range }
+    Scan { table: Some(table), selectors: windows.selectors.clone(), tokens: Vec::new(), range }
 }
 
 /// The rows of frames, with a value for each of the view's columns.
@@ -417,6 +501,26 @@ impl Db {
     /// Makes a materialised view by the rights of a budget.
     pub fn create_view(&self, definition: ViewDefinition, budget: &Budget) -> Result<(), QueryError> {
         self.session(budget).create_view(definition)
+    }
+
+    /// Puts a continuous query or a task in place of one of its name, by the rights of a budget.
+    pub fn replace_view(&self, definition: ViewDefinition, budget: &Budget) -> Result<(), QueryError> {
+        self.session(budget).replace_view(definition)
+    }
+
+    /// Has windows of a view computed, by the rights of a budget.
+    pub fn refresh_view(&self, request: &RefreshRequest<'_>, budget: &Budget) -> Result<(), QueryError> {
+        self.session(budget).refresh_view(request)
+    }
+
+    /// Changes a view's settings by the rights of a budget.
+    pub fn set_view_options(
+        &self,
+        (database, name): (&str, &str),
+        options: ViewOptions,
+        budget: &Budget,
+    ) -> Result<(), QueryError> {
+        self.session(budget).set_view_options(database, name, options)
     }
 
     /// Drops a materialised view by the rights of a budget; returns whether there was one.

@@ -11,19 +11,24 @@ use query::views::{
 };
 use store::{ChangeKind, DatabasePolicy, StoreError};
 
+use super::followed_deletes::ActiveFollowedDelete;
 use super::{ActiveDelete, KIND, STATE_KIND, UnreadableView, VIEWS_MAX, Views, chain, document_name, storage};
 
 /// Windows of views as they are held while a delete is under way.
 struct Hold<'a> {
     views: &'a Views,
-    number: u64,
+    /// Its number, if views read what is deleted.
+    number: Option<u64>,
+    _told: Option<ActiveFollowedDelete<'a>>,
 }
 
 impl DeleteHold for Hold<'_> {}
 
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        self.views.state.write().end_delete(self.number);
+        if let Some(number) = self.number {
+            self.views.state.write().end_delete(number);
+        }
     }
 }
 
@@ -125,7 +130,7 @@ impl ViewCatalog for Views {
         self.refuse_unreadable(database, name)?;
         super::document::check(&definition)
             .map_err(|reason| QueryError::Invalid(format!("the view {name:?} cannot be stored: {reason}")))?;
-        chain::check(&definition, &self.views(database))?;
+        chain::check(&definition, &self.all())?;
         self.check_kept(&definition)?;
         if self.state.read().views.len() >= VIEWS_MAX {
             return Err(QueryError::Invalid(format!("there are {VIEWS_MAX} views already: drop some")));
@@ -148,6 +153,42 @@ impl ViewCatalog for Views {
         Ok(())
     }
 
+    fn replace(&self, definition: ViewDefinition) -> Result<(), QueryError> {
+        // What is being computed by the definition before is not written any more.
+        let _writing = self.writing.lock();
+        let _changing = self.changing.lock();
+        let ViewDefinition { database, name, .. } = &definition;
+        let known = self.existing(database, name)?;
+        if known.definition.is_exposed() || definition.is_exposed() {
+            return Err(QueryError::Invalid(format!(
+                "the windows of the view {name:?} are its own: drop it and make it again"
+            )));
+        }
+        super::document::check(&definition)
+            .map_err(|reason| QueryError::Invalid(format!("the view {name:?} cannot be stored: {reason}")))?;
+        let mut others = self.all();
+        others.retain(|other| other.id != known.id);
+        chain::check(&definition, &others)?;
+        self.check_kept(&definition)?;
+        let bins = definition.windows.bins()?;
+        let mut view =
+            View { id: self.ids.fetch_add(1, Ordering::Relaxed), definition, bins, state: known.state.clone() };
+        // The window that is under way is whole by the new definition; what was pending is computed by it.
+        if view.state.watermark_ns != i64::MIN {
+            view.state.watermark_ns = view.bins.start_of(view.state.watermark_ns);
+        }
+        let pending = std::mem::take(&mut view.state.pending);
+        for PendingRange { range, is_fill } in pending {
+            let range = view.windows_of(&range);
+            view.state.add(PendingRange { range, is_fill });
+        }
+        let document = document_name(&view.definition.database, &view.definition.name);
+        self.store.put_document(STATE_KIND, &document, &super::document::encode_state(&view.state)).map_err(storage)?;
+        self.put_definition(&view.definition)?;
+        self.state.write().insert(view);
+        Ok(())
+    }
+
     fn remove(&self, database: &str, name: &str) -> Result<bool, QueryError> {
         let _writing = self.writing.lock();
         let _changing = self.changing.lock();
@@ -164,7 +205,10 @@ impl ViewCatalog for Views {
         self.store.remove_document(STATE_KIND, &document).map_err(storage)?;
         self.state.write().remove(&view);
         if is_exposed {
-            self.store.release_table(database, &view.definition.target);
+            let target = &view.definition.target;
+            let told = SourceDelete { database, table: Some(target), range: TimeRange::ALL };
+            let _told = self.followed_deletes.note(&told).map_err(storage)?;
+            self.store.release_table(database, target);
             self.store.drop_table(database, &view.definition.target).map_err(storage)?;
         }
         Ok(true)
@@ -212,10 +256,12 @@ impl ViewCatalog for Views {
     }
 
     fn before_delete(&self, delete: &SourceDelete<'_>) -> Result<Option<Box<dyn DeleteHold + '_>>, QueryError> {
+        let told = self.followed_deletes.note(delete).map_err(storage)?;
         let views: Vec<Arc<View>> =
             self.views(delete.database).into_iter().filter(|view| self.reads(view, delete.table)).collect();
         if views.is_empty() {
-            return Ok(None);
+            let hold = told.map(|told| Hold { views: self, number: None, _told: Some(told) });
+            return Ok(hold.map(|hold| Box::new(hold) as Box<dyn DeleteHold + '_>));
         }
         let ranges: Vec<TimeRange> = views.iter().map(|view| self.windows_above(view, &delete.range, 0)).collect();
         let number = {
@@ -228,7 +274,7 @@ impl ViewCatalog for Views {
             }
             number
         };
-        let hold = Hold { views: self, number };
+        let hold = Hold { views: self, number: Some(number), _told: told };
         for (view, range) in views.iter().zip(&ranges) {
             self.add_pending(view, PendingRange { range: *range, is_fill: false })?;
         }
@@ -242,6 +288,11 @@ fn whole_end(view: &View, end_ns: i64) -> i64 {
 }
 
 impl Views {
+    /// The views of all databases.
+    pub(super) fn all(&self) -> Vec<Arc<View>> {
+        self.state.read().views.values().cloned().collect()
+    }
+
     /// Returns whether a view reads a table, itself or by way of other views; `None` stands for any table.
     fn reads(&self, view: &View, table: Option<&str>) -> bool {
         let Some(table) = table else { return true };

@@ -10,30 +10,36 @@ use query::views::{DEPTH_MAX, View, ViewDefinition};
 pub(super) fn check(definition: &ViewDefinition, views: &[Arc<View>]) -> Result<(), QueryError> {
     let ViewDefinition { name, target, .. } = definition;
     let is_taken = |view: &&Arc<View>| {
-        view.definition.target == *target && (view.definition.is_exposed() || definition.is_exposed())
+        target_of(&view.definition) == target_of(definition)
+            && (view.definition.is_exposed() || definition.is_exposed())
     };
     if let Some(view) = views.iter().find(is_taken) {
         let other = &view.definition.name;
         return Err(QueryError::Invalid(format!("the view {other:?} writes the table {target:?}: choose another one")));
     }
-    let joined = definition.labelled().map(query::plan::Labelled::table_name);
-    if let Some(view) = views.iter().find(|view| joined == Some(view.definition.target.as_str())) {
+    let joined = definition.labelled().map(|labelled| (definition.database.as_str(), labelled.table_name()));
+    if let Some(view) = views.iter().find(|view| joined == Some(target_of(&view.definition))) {
         return Err(QueryError::Invalid(format!(
             "the view {name:?} joins {:?}, which the view {:?} writes: a joined table is none of a view",
             view.definition.target, view.definition.name
         )));
     }
-    let joins = |view: &&Arc<View>| view.definition.labelled().is_some_and(|labelled| labelled.table_name() == target);
+    let joins = |view: &&Arc<View>| {
+        let labelled = view.definition.labelled();
+        labelled
+            .is_some_and(|labelled| (view.definition.database.as_str(), labelled.table_name()) == target_of(definition))
+    };
     if let Some(view) = views.iter().find(joins) {
         let other = &view.definition.name;
         return Err(QueryError::Invalid(format!("the view {other:?} joins the table {target:?}: choose another one")));
     }
-    let source = definition.source().to_owned();
-    let above = levels(target, views, |view| (view.source(), view.target.as_str()));
-    let below = levels(&source, views, |view| (view.target.as_str(), view.source()));
+    let source = source_of(definition);
+    let above = levels(target_of(definition), views, |view| (source_of(view), target_of(view)));
+    let below = levels(source, views, |view| (target_of(view), source_of(view)));
     if above.iter().any(|tables| tables.contains(&source)) {
         return Err(QueryError::Invalid(format!(
-            "the view {name:?} would read itself: its source {source:?} is made of its table {target:?}"
+            "the view {name:?} would read itself: its source {:?} is made of its table {target:?}",
+            source.1
         )));
     }
     // The first level of each is the table itself.
@@ -45,14 +51,29 @@ pub(super) fn check(definition: &ViewDefinition, views: &[Arc<View>]) -> Result<
     Ok(())
 }
 
+/// A table by its database and its name.
+type Table<'a> = (&'a str, &'a str);
+
+fn source_of(definition: &ViewDefinition) -> Table<'_> {
+    (&definition.database, definition.source())
+}
+
+fn target_of(definition: &ViewDefinition) -> Table<'_> {
+    (definition.target_database(), &definition.target)
+}
+
 /// Tables by how many views they are away from one: that one first. Each view is a step from one table to another; with too many levels the
 /// others are left out.
-fn levels(from: &str, views: &[Arc<View>], step: impl Fn(&ViewDefinition) -> (&str, &str)) -> Vec<BTreeSet<String>> {
+fn levels<'a>(
+    from: Table<'a>,
+    views: &'a [Arc<View>],
+    step: impl Fn(&'a ViewDefinition) -> (Table<'a>, Table<'a>),
+) -> Vec<BTreeSet<Table<'a>>> {
     let mut levels = Vec::new();
-    let mut level = BTreeSet::from([from.to_owned()]);
+    let mut level = BTreeSet::from([from]);
     while !level.is_empty() && levels.len() <= DEPTH_MAX {
-        let steps = views.iter().map(|view| step(&view.definition)).filter(|(from, _)| level.contains(*from));
-        let following = steps.map(|(_, to)| to.to_owned()).collect();
+        let steps = views.iter().map(|view| step(&view.definition)).filter(|(from, _)| level.contains(from));
+        let following = steps.map(|(_, to)| to).collect();
         levels.push(std::mem::replace(&mut level, following));
     }
     levels
@@ -62,7 +83,7 @@ fn levels(from: &str, views: &[Arc<View>], step: impl Fn(&ViewDefinition) -> (&s
 mod tests {
     use model::ValueType;
     use query::Interval;
-    use query::views::{Dialect, ViewOptions, ViewState, WindowWidth};
+    use query::views::{Dialect, ViewOptions, ViewOutput, ViewState, WindowWidth};
 
     use super::*;
 
@@ -81,6 +102,8 @@ mod tests {
             maker: String::new(),
             statement: String::new(),
             dialect,
+            output: ViewOutput::default(),
+            task: None,
         }
     }
 
@@ -107,6 +130,22 @@ mod tests {
         assert_eq!(refusal(&definition("x", "b", InfluxQl), &known), "", "continuous queries may share a table");
         assert!(refusal(&definition("x", "c", InfluxQl), &known).contains("writes the table"));
         assert!(refusal(&definition("x", "b", Sql), &known).contains("writes the table"));
+    }
+
+    #[test]
+    fn a_circle_by_way_of_another_database_is_refused() {
+        let within = |database: &str, into: &str, source: &str, target: &str| ViewDefinition {
+            database: database.to_owned(),
+            output: ViewOutput { database: Some(into.to_owned()), ..ViewOutput::default() },
+            ..definition(source, target, Dialect::InfluxQl)
+        };
+        let bins = definition("a", "a", Dialect::InfluxQl).windows.bins().unwrap();
+        let view = |definition| Arc::new(View { id: 0, definition, bins: bins.clone(), state: ViewState::default() });
+        let known = [view(within("d", "year", "a", "a"))];
+        assert!(refusal(&within("year", "d", "a", "a"), &known).contains("would read itself"));
+        assert_eq!(refusal(&within("year", "d", "a", "b"), &known), "");
+        assert_eq!(refusal(&within("d", "other", "a", "a"), &known), "", "the same names in another database");
+        assert_eq!(refusal(&definition("x", "a", Dialect::Sql), &known), "", "its table is another database's");
     }
 
     #[test]

@@ -2,12 +2,16 @@
 
 use model::{MatchOp, Matcher, TimeRange, ValueType};
 use query::views::{
-    Dialect, PendingRange, RefreshPolicy, StoredQuery, ViewDefinition, ViewOptions, ViewState, WindowWidth,
+    Dialect, PendingRange, RefreshPolicy, StoredQuery, TaskRecord, ViewDefinition, ViewOptions, ViewOutput, ViewState,
+    WindowWidth,
 };
 use query::{Interval, Plan};
 use serde_json::{Map, Value, json};
 
 const VERSION: i64 = 1;
+
+/// The version of a definition whose rows go elsewhere than those of views did before, or which is a task.
+const VERSION_OF_OUTPUT: i64 = 2;
 
 /// How the names and groups of a view of plain SQL are read.
 const POSTGRES: &str = "postgres";
@@ -33,8 +37,10 @@ pub(super) fn encode(definition: &ViewDefinition) -> Vec<u8> {
         |value_type: ValueType| TYPES.iter().find(|(_, known)| *known == value_type).map_or("f64", |(name, _)| name);
     let fields: Vec<Value> =
         definition.fields.iter().map(|(name, value_type)| json!([name, type_name(*value_type)])).collect();
-    json!({
-        "version": VERSION,
+    let is_elsewhere =
+        definition.output != ViewOutput::default() || definition.task.is_some() || definition.is_by_all_tags();
+    let mut document = json!({
+        "version": if is_elsewhere { VERSION_OF_OUTPUT } else { VERSION },
         "name": definition.name,
         "database": definition.database,
         "target": definition.target,
@@ -50,9 +56,21 @@ pub(super) fn encode(definition: &ViewDefinition) -> Vec<u8> {
         "maker": definition.maker,
         "statement": definition.statement,
         "dialect": definition.dialect.name(),
-    })
-    .to_string()
-    .into_bytes()
+    });
+    if is_elsewhere {
+        let ViewOutput { database, is_at_end, without } = &definition.output;
+        document["output"] = json!({ "database": database, "is_at_end": is_at_end, "without": without });
+    }
+    if let Some(task) = &definition.task {
+        document["task"] = json!({
+            "description": task.description,
+            "created_ns": task.created_ns,
+            "updated_ns": task.updated_ns,
+            "every_ns": match task.schedule { RefreshPolicy::Every(ns) => Some(ns), _ => None },
+            "is_inactive": task.is_inactive,
+        });
+    }
+    document.to_string().into_bytes()
 }
 
 fn encode_options(options: &ViewOptions) -> Value {
@@ -72,7 +90,8 @@ fn encode_options(options: &ViewOptions) -> Value {
 /// A definition from a document; the error says what is wrong with it.
 pub(super) fn decode(bytes: &[u8]) -> Result<ViewDefinition, String> {
     let document: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    if whole(&document, "version")? != VERSION {
+    let version = whole(&document, "version")?;
+    if ![VERSION, VERSION_OF_OUTPUT].contains(&version) {
         return Err("it was written by a newer version".to_owned());
     }
     let plan: Plan = query::parse(&text(&document, "plan")?, 0).map_err(|error| error.to_string())?;
@@ -92,6 +111,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<ViewDefinition, String> {
         maker: text(&document, "maker")?,
         statement: text(&document, "statement")?,
         dialect: dialect.ok_or("its dialect is not known")?,
+        output: if version == VERSION { ViewOutput::default() } else { decode_output(&document)? },
+        task: document.get("task").map(decode_task).transpose()?,
     };
     definition.check().map_err(|error| error.to_string())?;
     Ok(definition)
@@ -107,8 +128,35 @@ pub(super) fn check(definition: &ViewDefinition) -> Result<(), String> {
 /// The table that holds the windows of a view whose document cannot be read, as far as it says so.
 pub(super) fn target_of(bytes: &[u8]) -> Option<String> {
     let document: Value = serde_json::from_slice(bytes).ok()?;
-    let is_exposed = text(&document, "dialect").is_ok_and(|dialect| dialect != Dialect::InfluxQl.name());
-    text(&document, "target").ok().filter(|_| is_exposed)
+    let dialect = text(&document, "dialect").ok()?;
+    let writes_tables = |(name, known): &(&str, Dialect)| *name == dialect && known.writes_tables();
+    text(&document, "target").ok().filter(|_| !Dialect::NAMED.iter().any(writes_tables))
+}
+
+/// Where rows go; without it they would go to the database of the source.
+fn decode_output(document: &Value) -> Result<ViewOutput, String> {
+    let output = document.get("output").ok_or("it does not say where its rows go")?;
+    let database = output.get("database").filter(|database| !database.is_null());
+    let database = database.map(|name| name.as_str().map(str::to_owned).ok_or("its database is no text"));
+    let without = output.get("without").and_then(Value::as_array);
+    let name = |name: &Value| name.as_str().map(str::to_owned);
+    let without = without.and_then(|names| names.iter().map(name).collect::<Option<Vec<_>>>());
+    Ok(ViewOutput {
+        database: database.transpose()?,
+        is_at_end: output.get("is_at_end").and_then(Value::as_bool).ok_or("it does not say where its rows stand")?,
+        without: without.ok_or("its labels that are left out are no list of names")?,
+    })
+}
+
+fn decode_task(task: &Value) -> Result<TaskRecord, String> {
+    let every_ns = task.get("every_ns").and_then(Value::as_i64);
+    Ok(TaskRecord {
+        description: task.get("description").and_then(Value::as_str).map(str::to_owned),
+        created_ns: whole(task, "created_ns")?,
+        updated_ns: whole(task, "updated_ns")?,
+        schedule: every_ns.map_or(RefreshPolicy::Immediate, RefreshPolicy::Every),
+        is_inactive: task.get("is_inactive").and_then(Value::as_bool).ok_or("it does not say whether it is active")?,
+    })
 }
 
 fn decode_fields(document: &Value) -> Result<Vec<(String, ValueType)>, String> {
@@ -267,12 +315,36 @@ mod tests {
             maker: "ann".to_owned(),
             statement: "CREATE …".to_owned(),
             dialect: Dialect::Timescale,
+            output: ViewOutput::default(),
+            task: None,
         };
         assert_eq!(decode(&encode(&definition)), Ok(definition.clone()));
         let damaged = String::from_utf8(encode(&definition)).unwrap().replace("groupby", "group");
         assert!(decode(damaged.as_bytes()).is_err());
         assert_eq!(target_of(damaged.as_bytes()).as_deref(), Some("v"));
         assert_eq!(check(&definition), Ok(()));
+        let by_all = "(->> (rows-of \"cpu\") (groupby 1m '((sum \"usage\"))) (map \"s\" (column \"sum usage\")))";
+        let task = ViewDefinition {
+            target: "down".to_owned(),
+            plan: query::parse(by_all, 0).unwrap(),
+            output: ViewOutput { database: Some("year".to_owned()), is_at_end: true, without: vec!["host".to_owned()] },
+            task: Some(TaskRecord {
+                description: Some("é".to_owned()),
+                created_ns: 5,
+                updated_ns: 6,
+                schedule: RefreshPolicy::Every(7),
+                is_inactive: true,
+            }),
+            dialect: Dialect::Flux,
+            ..definition.clone()
+        };
+        let encoded = encode(&task);
+        assert_eq!(decode(&encoded), Ok(task.clone()));
+        assert_eq!(target_of(&encoded), None, "its table is not the view's");
+        let text = String::from_utf8(encoded).unwrap();
+        for (from, to) in [("\"output\"", "\"out\""), ("flux", "sql"), ("\"version\":2", "\"version\":3")] {
+            assert!(text.contains(from) && decode(text.replace(from, to).as_bytes()).is_err(), "{from}");
+        }
         let nowhere = WindowWidth { zone: "Nowhere/Town".to_owned(), ..definition.windows.clone() };
         assert!(check(&ViewDefinition { windows: nowhere, ..definition.clone() }).is_err());
         let mut state = ViewState { watermark_ns: 100, ..ViewState::default() };

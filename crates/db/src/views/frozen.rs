@@ -40,9 +40,11 @@ impl Views {
     /// Refuses a view whose windows would be gone, or without their rows, before they are stored.
     pub(super) fn check_kept(&self, definition: &ViewDefinition) -> Result<(), QueryError> {
         let ViewDefinition { database, target, .. } = definition;
-        check_policy(definition, &self.store.policy(database).unwrap_or_default()).map_err(QueryError::Invalid)?;
-        for table in [definition.source(), target.as_str()] {
-            check_ttl(definition, table, self.store.table_ttl_ns(database, table)).map_err(QueryError::Invalid)?;
+        let into = definition.target_database();
+        for (of, table) in [(database.as_str(), definition.source()), (into, target.as_str())] {
+            let policy = self.store.policy(of).unwrap_or_default();
+            check_policy(definition, (of, &policy)).map_err(QueryError::Invalid)?;
+            check_ttl(definition, table, self.store.table_ttl_ns(of, table)).map_err(QueryError::Invalid)?;
         }
         Ok(())
     }
@@ -50,20 +52,24 @@ impl Views {
     /// Says how a database keeps its data, unless its views cannot be kept right by that.
     pub(crate) fn change_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), StoreError> {
         let _changing = self.changing.lock();
-        for view in self.views(database) {
-            check_policy(&view.definition, policy).map_err(StoreError::Invalid)?;
+        let is_of =
+            |view: &&Arc<View>| view.definition.database == database || view.definition.target_database() == database;
+        for view in self.all().iter().filter(is_of) {
+            check_policy(&view.definition, (database, policy)).map_err(StoreError::Invalid)?;
         }
         self.store.set_policy(database, policy)
     }
 
     /// Notes what a table's TTL took before there is another one, unless views cannot be kept right by that.
     pub(super) fn prepare_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError> {
-        let mut views = self.views(database);
-        views.retain(|view| view.definition.source() == table || view.definition.target == table);
+        let reads = |of: &ViewDefinition| of.database == database && of.source() == table;
+        let writes = |of: &ViewDefinition| of.target_database() == database && of.target == table;
+        let mut views = self.all();
+        views.retain(|view| reads(&view.definition) || writes(&view.definition));
         for view in &views {
             check_ttl(&view.definition, table, ttl_ns).map_err(QueryError::Invalid)?;
         }
-        for view in views.iter().filter(|view| view.definition.source() == table) {
+        for view in views.iter().filter(|view| reads(&view.definition)) {
             let gone_before_ns = self.gone_before_ns(view);
             if gone_before_ns > view.state.frozen_ns {
                 self.save_frozen(view, gone_before_ns)?;
@@ -119,8 +125,8 @@ impl Db {
 }
 
 /// Fails with the reason if a view cannot be kept right in a database of a policy.
-fn check_policy(definition: &ViewDefinition, policy: &DatabasePolicy) -> Result<(), String> {
-    let ViewDefinition { name, database, .. } = definition;
+fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &DatabasePolicy)) -> Result<(), String> {
+    let name = &definition.name;
     if !policy.folds.is_empty() {
         return Err(format!(
             "the database {database:?} cannot both fold its rows and have the view {name:?}, whose windows a fold does not keep to: drop the \

@@ -2,16 +2,20 @@
 //!
 //! * this file: what there is, and up to which moment it is right · [`catalog`]: what queries and statements see
 //! * [`chain`]: which views may read which · [`api`]: what keeps views right works with · [`document`]: documents
-//! * [`stored_queries`]: views of plain SQL · [`labels`]: what joined tables say
+//! * [`stored_queries`]: views of plain SQL
+//! * [`labels`]: what joined tables say · [`tasks`]: scripts in Flux that are continuous queries
+//! * [`followed_deletes`]: what was deleted, for those who follow the log
 //! * [`frozen`]: what of a source is gone, and how long rows are kept
 
 mod api;
 mod catalog;
 mod chain;
 mod document;
+mod followed_deletes;
 mod frozen;
 mod labels;
 mod stored_queries;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +31,8 @@ use query::{HiddenTable, QueryError};
 use store::{Store, StoreError};
 
 pub use api::{StoredRow, ViewDelete, ViewMark, ViewPiece, ViewWindows};
+pub use followed_deletes::FollowedDelete;
+pub use tasks::{TaskSettings, task_id};
 
 /// The kind of the documents that hold definitions.
 const KIND: &str = "view";
@@ -102,6 +108,7 @@ pub(crate) struct Views {
     /// Locked while windows are written, before `changing` where both are: what was dropped gets no rows.
     writing: Mutex<()>,
     ids: AtomicU64,
+    followed_deletes: followed_deletes::FollowedDeletes,
 }
 
 fn document_name(database: &str, name: &str) -> String {
@@ -181,7 +188,9 @@ impl Views {
             }
         }
         stored_queries::open(store, &mut state);
-        Self { store: store.clone(), state: RwLock::new(state), changing: Mutex::new(()), writing: Mutex::new(()), ids }
+        let (changing, writing) = (Mutex::new(()), Mutex::new(()));
+        let followed_deletes = followed_deletes::FollowedDeletes::new(store);
+        Self { store: store.clone(), state: RwLock::new(state), changing, writing, ids, followed_deletes }
     }
 
     fn find(&self, database: &str, name: &str) -> Option<Arc<View>> {
@@ -352,7 +361,7 @@ mod tests {
     use model::ValueType;
     use platform::sim::Simulation;
     use query::plan::{Plan, Scan};
-    use query::views::{Dialect, ViewOptions, WindowWidth};
+    use query::views::{Dialect, ViewOptions, ViewOutput, WindowWidth};
     use query::{Budget, Interval};
 
     use super::*;
@@ -374,6 +383,8 @@ mod tests {
             maker: String::new(),
             statement: String::new(),
             dialect: Dialect::Sql,
+            output: ViewOutput::default(),
+            task: None,
         }
     }
 

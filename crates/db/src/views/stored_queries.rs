@@ -158,6 +158,9 @@ impl Views {
     /// Returns whether a table holds, or will hold, the windows of a view.
     fn is_target(&self, database: &str, table: &str) -> bool {
         let state = self.state.read();
-        state.views.values().any(|view| view.definition.database == database && view.definition.target == table)
+        state
+            .views
+            .values()
+            .any(|view| view.definition.target_database() == database && view.definition.target == table)
     }
 }

@@ -31,6 +31,14 @@ pub(crate) struct PlanAggregate {
     pub(crate) bins: Option<(i64, i64)>,
 }
 
+/// Fields of one table, and the plan of their rows.
+#[derive(Debug)]
+pub(crate) struct TableRead {
+    pub(crate) table: String,
+    pub(crate) fields: Vec<(String, ValueType)>,
+    pub(crate) input: Plan,
+}
+
 /// Fields of a table that are read together, and what their filters leave to be tried.
 struct FieldScan {
     table: String,
@@ -100,6 +108,37 @@ impl Source {
         Ok(Some(tables))
     }
 
+    /// The rows of any time, which are of one table, all of whose conditions the plan tries.
+    pub(crate) fn of_one_table(&self, session: &dyn Session) -> Result<TableRead, QueryError> {
+        let error = |message: String| Err(FluxError::new(self.at, message).into());
+        if !session.databases().contains(&self.database) {
+            return error(format!("could not find bucket {:?}", self.database));
+        }
+        // Of a name that no table has: a filter of other columns alone would let tables in that come later.
+        let any_name = |column: &str| (column == MEASUREMENT).then(|| Value::text("\0"));
+        let is_out = |filter: &RowExpr| matches!(filter.with_known(&any_name), RowExpr::Constant(value) if value != Value::Bool(true));
+        if !self.filters.iter().any(is_out) {
+            return error("filter by one measurement: r._measurement == \"…\"".to_owned());
+        }
+        let mut scans = self.field_scans(session)?;
+        let (Some(scan), true) = (scans.pop(), scans.is_empty()) else {
+            return error(match scans.first() {
+                None => "its filters leave no field of a measurement that has rows by now".to_owned(),
+                Some(_) => "its filters leave several measurements, or fields with conditions on their values: \
+                            filter by one of them"
+                    .to_owned(),
+            });
+        };
+        let (input, rest) = scan.input(TimeRange::ALL);
+        if !rest.is_empty() {
+            return error(
+                "its filters have a condition that is tried row by row: compare tags, or _value, with constants"
+                    .to_owned(),
+            );
+        }
+        Ok(TableRead { table: scan.table, fields: scan.fields, input })
+    }
+
     /// The filters that a field of a table leaves to be tried.
     fn filters_of(&self, table: &str, field: &str) -> FieldFilter {
         let known = |name: &str| match name {
@@ -166,20 +205,10 @@ impl FieldScan {
         if start_ns >= stop_ns {
             return Ok(Some(Vec::new()));
         }
-        let fields = self.fields.iter().map(|(name, _)| name.clone()).collect();
-        let table = Some(TableColumns { name: self.table.clone(), fields, every_row: false });
-        let range = TimeRange::new(start_ns, stop_ns.saturating_sub(1));
-        let mut scan = Scan { table, selectors: Vec::new(), tokens: Vec::new(), range };
-        // Conditions on values are numbers' here.
-        let is_number = |value_type: ValueType| matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64);
-        let number =
-            self.fields.first().filter(|(_, value_type)| is_number(*value_type)).map(|(name, _)| name.as_str());
-        let conjuncts = self.condition.clone().map(RowExpr::conjuncts).unwrap_or_default();
-        let lowered = Lowered::new(conjuncts, &mut scan, MissingTag::Null, |condition| translated(condition, number));
-        let input = lowered.plan(scan);
+        let (input, rest) = self.input(TimeRange::new(start_ns, stop_ns.saturating_sub(1)));
         let plan = match read {
             Read::Rows => input,
-            _ if !lowered.rest.is_empty() => return Ok(None),
+            _ if !rest.is_empty() => return Ok(None),
             Read::End { .. } if self.fields.len() > 1 => {
                 return self.each_apart(session, (database, (start_ns, stop_ns)), read);
             }
@@ -197,7 +226,7 @@ impl FieldScan {
         for frame in frames {
             for (field, value_type) in &self.fields {
                 let table = self.table_of(&frame, (field, *value_type), (read, (start_ns, stop_ns)));
-                tables.extend(table.map(|table| filtered(table, &lowered.rest)).transpose()?);
+                tables.extend(table.map(|table| filtered(table, &rest)).transpose()?);
             }
         }
         tables.retain(|table| !table.rows.is_empty());
@@ -205,6 +234,20 @@ impl FieldScan {
         session.budget().give_back(read_samples);
         session.budget().take(tables.iter().map(Table::cells).sum())?;
         Ok(Some(tables))
+    }
+
+    /// The plan of the rows of a range, and the conditions that are to be tried row by row.
+    fn input(&self, range: TimeRange) -> (Plan, Vec<RowExpr>) {
+        let fields = self.fields.iter().map(|(name, _)| name.clone()).collect();
+        let table = Some(TableColumns { name: self.table.clone(), fields, every_row: false });
+        let mut scan = Scan { table, selectors: Vec::new(), tokens: Vec::new(), range };
+        // Conditions on values are numbers' here.
+        let is_number = |value_type: ValueType| matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64);
+        let number =
+            self.fields.first().filter(|(_, value_type)| is_number(*value_type)).map(|(name, _)| name.as_str());
+        let conjuncts = self.condition.clone().map(RowExpr::conjuncts).unwrap_or_default();
+        let lowered = Lowered::new(conjuncts, &mut scan, MissingTag::Null, |condition| translated(condition, number));
+        (lowered.plan(scan), lowered.rest)
     }
 
     /// Reads each field by itself: their ends are rows of their own.

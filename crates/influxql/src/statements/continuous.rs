@@ -1,14 +1,14 @@
 //! Continuous queries: views whose windows are rows of a measurement like any other.
 
-use query::plan::{Expression, Operator as PlanOperator};
-use query::views::{Dialect, RefreshPolicy, ViewDefinition, ViewOptions, WindowWidth};
+use query::plan::{Expression, Grouping, Operator as PlanOperator};
+use query::views::{Dialect, RefreshPolicy, ViewDefinition, ViewOptions, ViewOutput, WindowWidth};
 use query::{Plan, QueryError, Session, Value};
 
 use crate::resolve::selection::{Code, Resolved};
 use crate::resolve::{self, Outer};
 use crate::select::plan_aggregates;
 use crate::statements::request::existing;
-use crate::syntax::ast::{ContinuousQuery, Operator, Select};
+use crate::syntax::ast::{ContinuousQuery, Dimension, Operator, Select, Target};
 use crate::syntax::duration;
 use crate::value::DataType;
 
@@ -43,9 +43,7 @@ fn definition(session: &dyn Session, query: &ContinuousQuery) -> Result<ViewDefi
     let Some(measurement) = &target.measurement else {
         return Err(invalid("INTO names a measurement; :MEASUREMENT is not supported"));
     };
-    if target.database.as_ref().is_some_and(|into| *into != query.database) {
-        return Err(invalid("it writes into its own database"));
-    }
+    let database = target_database(session, &query.database, target)?;
     // What it says of the time is ignored, as in InfluxDB; nothing is filled.
     let wanted = Select { into: None, fill: None, ..select.clone() };
     let resolved = resolve::resolve(session, &wanted, &Outer::statement(&query.database))?;
@@ -60,6 +58,7 @@ fn definition(session: &dyn Session, query: &ContinuousQuery) -> Result<ViewDefi
         return Err(invalid("it reads its own database"));
     }
     let zone = windows.zone_name().ok_or_else(|| invalid("its zone has no name"))?;
+    let plan = if select.dimensions.contains(&Dimension::Wildcard) { by_all_tags(plan.clone()) } else { plan.clone() };
     let (width_ns, columns) = (windows.width().ns, columns(&resolved, &invalid)?);
     if let Some(for_ns) = query.for_ns.filter(|for_ns| *for_ns < width_ns.max(query.every_ns.unwrap_or(0))) {
         let (least, got) = (width_ns.max(query.every_ns.unwrap_or(0)), for_ns);
@@ -78,14 +77,43 @@ fn definition(session: &dyn Session, query: &ContinuousQuery) -> Result<ViewDefi
         database: query.database.clone(),
         target: measurement.clone(),
         time_name: "time".to_owned(),
-        plan: Plan::Map { input: Box::new(of_all_times(plan.clone())), columns },
+        output: ViewOutput { database, ..ViewOutput::default() },
+        plan: Plan::Map { input: Box::new(of_all_times(plan)), columns },
         windows: WindowWidth { width: windows.width(), origin_ns: windows.origin_ns(), zone },
         fields,
         options: ViewOptions { refresh, lag_ns: Some(0), ..ViewOptions::default() },
         maker: String::new(),
         statement: query.to_string(),
         dialect: Dialect::InfluxQl,
+        task: None,
     })
+}
+
+/// The database that a query of one writes into, if it is another one. A retention policy is a database here, but for the one that every
+/// database has; beside another database's name it says nothing.
+fn target_database(session: &dyn Session, own: &str, target: &Target) -> Result<Option<String>, QueryError> {
+    let is_default = |policy: &str| ["", "autogen", "default"].contains(&policy);
+    let policy = target.policy.as_deref().filter(|policy| !is_default(policy));
+    let named = target.database.as_deref().filter(|database| *database != own && !database.is_empty());
+    let Some(into) = named.or(policy).filter(|into| *into != own) else { return Ok(None) };
+    if session.databases().iter().any(|database| database == into) {
+        return Ok(Some(into.to_owned()));
+    }
+    Err(QueryError::Invalid(match named {
+        Some(database) => format!("database not found: {database}"),
+        None => format!(
+            "retention policy not found: {into}: make a database of this name that keeps its rows as long as the policy should, and INTO \
+             {into:?} writes there"
+        ),
+    }))
+}
+
+/// A plan whose rows are grouped by all tags that there are whenever it is computed.
+fn by_all_tags(plan: Plan) -> Plan {
+    match plan {
+        Plan::GroupBy { input, grouping } => Plan::GroupBy { input, grouping: Grouping { by: None, ..grouping } },
+        other => other,
+    }
 }
 
 /// The columns of the answer by the plan's, and their types.

@@ -1,5 +1,6 @@
 //! The interface below SQL, InfluxQL and plans: all that a statement may read and change.
 
+mod definitions;
 pub(crate) mod regular;
 pub(crate) mod store_session;
 mod stored_queries;
@@ -158,6 +159,9 @@ pub trait Session: Sync {
 
     /// Makes a materialised view. Its maker and what the maker may read become part of it.
     fn create_view(&self, definition: ViewDefinition) -> Result<(), QueryError>;
+
+    /// Puts a continuous query or a task in place of one of its name. Its windows before stay as they are, until rows change them.
+    fn replace_view(&self, definition: ViewDefinition) -> Result<(), QueryError>;
 
     /// Drops a materialised view with its stored windows; returns whether there was one.
     fn drop_view(&self, database: &str, name: &str) -> Result<bool, QueryError>;

@@ -114,7 +114,7 @@ impl<'a> StoreSession<'a> {
     }
 
     /// The view that a scan of a table reads, for those who may read the database.
-    fn readable_view(&self, database: &str, table: &str) -> Result<Option<Arc<View>>, QueryError> {
+    pub(super) fn readable_view(&self, database: &str, table: &str) -> Result<Option<Arc<View>>, QueryError> {
         let Some(views) = self.host.views else { return Ok(None) };
         let Some(view) = views.view_of_table(database, table) else {
             let Some(reason) = views.unreadable(database, table) else { return Ok(None) };
@@ -321,6 +321,8 @@ impl Session for StoreSession<'_> {
             }
             refuse_read_by_views(views, database, table)?;
         }
+        let delete = SourceDelete { database, table: Some(table), range: TimeRange::ALL };
+        let _hold = self.host.views.map(|views| views.before_delete(&delete)).transpose()?;
         self.host.store.drop_table(database, table).map_err(storage)
     }
 
@@ -421,28 +423,14 @@ impl Session for StoreSession<'_> {
         Ok(status)
     }
 
-    fn create_view(&self, mut definition: ViewDefinition) -> Result<(), QueryError> {
-        let database = definition.database.clone();
-        let views = self.changeable_views(Right::Write, &database)?;
-        // What the maker reads by it is checked when it is made, and part of it from then on.
-        let scope = self.budget.scope();
-        let _ = selection::reach(&database, &[], self.budget)?;
-        self.require(Right::Read, &database)?;
-        definition.narrow(scope.matchers(Right::Read, &database).iter());
-        definition.maker = scope.name.to_string();
-        definition.check()?;
-        if self.host.store.regular(&database).is_some() {
-            let message = "materialised views of regular databases are not supported: query the database itself";
-            return Err(QueryError::Invalid(message.to_owned()));
-        }
-        // One of the name that cannot be read is an error.
-        self.readable_view(&database, &definition.name)?;
-        self.refuse_view_name(&database, &definition.target)?;
-        if definition.is_exposed() && self.host.store.table(&database, &definition.name)?.is_some() {
-            let message = format!("relation {:?} already exists: a view has a name of its own", definition.name);
-            return Err(QueryError::Invalid(message));
-        }
+    fn create_view(&self, definition: ViewDefinition) -> Result<(), QueryError> {
+        let (views, definition) = self.permitted(definition)?;
         views.create(definition)
+    }
+
+    fn replace_view(&self, definition: ViewDefinition) -> Result<(), QueryError> {
+        let (views, definition) = self.permitted(definition)?;
+        views.replace(definition)
     }
 
     fn drop_view(&self, database: &str, name: &str) -> Result<bool, QueryError> {

@@ -133,6 +133,12 @@ pub trait ViewCatalog: Sync {
     /// If its name is taken, if views would read one another in a circle or too deep, or as every change of the manifest.
     fn create(&self, definition: ViewDefinition) -> Result<(), QueryError>;
 
+    /// Puts a continuous query or a task in place of one of its name. Its windows before stay as they are, until rows change them.
+    ///
+    /// # Errors
+    /// As of [`ViewCatalog::create`], or if there is no view of the name, or one whose windows are its own.
+    fn replace(&self, definition: ViewDefinition) -> Result<(), QueryError>;
+
     /// Removes a view with its stored windows; returns whether there was one.
     ///
     /// # Errors

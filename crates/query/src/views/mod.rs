@@ -100,21 +100,55 @@ pub enum Dialect {
     QuestDb,
     /// InfluxQL's continuous queries: the target is a table like any other.
     InfluxQl,
+    /// InfluxDB 2's tasks, whose target is one, too.
+    Flux,
 }
 
 impl Dialect {
     /// All, by their names in documents and lists.
-    pub const NAMED: [(&'static str, Self); 4] = [
+    pub const NAMED: [(&'static str, Self); 5] = [
         ("sql", Self::Sql),
         ("timescaledb", Self::Timescale),
         ("questdb", Self::QuestDb),
         ("influxql", Self::InfluxQl),
+        ("flux", Self::Flux),
     ];
+
+    /// Returns whether the target of its statements is a table like any other, which a scan reads as it is stored.
+    pub const fn writes_tables(self) -> bool {
+        matches!(self, Self::InfluxQl | Self::Flux)
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
         Self::NAMED.iter().find(|(_, named)| *named == self).map_or("", |(name, _)| name)
     }
+}
+
+/// Where the rows of a continuous query go, and how they are grouped where its plan does not say it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ViewOutput {
+    /// The database of its target; `None`: that of its source.
+    pub database: Option<String>,
+    /// True if a row stands where its window ends, not where it begins.
+    pub is_at_end: bool,
+    /// The tags by which rows are not grouped, where the plan groups by all tags that there are.
+    pub without: Vec<String>,
+}
+
+/// What a task is beside a continuous query.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TaskRecord {
+    /// A description by its maker.
+    pub description: Option<String>,
+    /// When it was made, in nanoseconds since the Unix epoch.
+    pub created_ns: i64,
+    /// When it was changed last, in nanoseconds since the Unix epoch.
+    pub updated_ns: i64,
+    /// How often it is refreshed while it is active.
+    pub schedule: RefreshPolicy,
+    /// True if it is not refreshed by itself.
+    pub is_inactive: bool,
 }
 
 /// A materialised view.
@@ -124,8 +158,10 @@ pub struct ViewDefinition {
     pub name: String,
     /// The database of the view and of its source.
     pub database: String,
-    /// The table that holds its windows: of the view's name, but for a continuous query of `InfluxQL`.
+    /// The table that holds its windows: of the view's name, but for a continuous query.
     pub target: String,
+    /// Where its rows go: not as they are by default only of continuous queries.
+    pub output: ViewOutput,
     /// The name of the column of its windows' times.
     pub time_name: String,
     /// The computation: columns of groups of a scan of the source ([`ViewDefinition::grouping`]).
@@ -142,12 +178,32 @@ pub struct ViewDefinition {
     pub statement: String,
     /// The dialect of that.
     pub dialect: Dialect,
+    /// Of a task what else it is.
+    pub task: Option<TaskRecord>,
 }
 
 impl ViewDefinition {
     /// Returns whether a scan of its target reads the view: not of a continuous query, whose target is a table like any other.
     pub const fn is_exposed(&self) -> bool {
-        !matches!(self.dialect, Dialect::InfluxQl)
+        !self.dialect.writes_tables()
+    }
+
+    /// The database of its target.
+    pub fn target_database(&self) -> &str {
+        self.output.database.as_deref().unwrap_or(&self.database)
+    }
+
+    /// Returns whether it groups by all tags that there are, whenever it is computed.
+    pub fn is_by_all_tags(&self) -> bool {
+        self.grouping().is_some_and(|grouping| grouping.by.is_none())
+    }
+
+    /// Returns whether a tag is a label of its rows.
+    pub fn is_label(&self, tag: &str) -> bool {
+        if self.is_by_all_tags() {
+            return !self.output.without.iter().any(|other| other == tag);
+        }
+        self.labels().iter().any(|label| label == tag)
     }
 
     /// The scan of its source.
@@ -170,7 +226,7 @@ impl ViewDefinition {
         grouping_of(&self.plan)
     }
 
-    /// The labels of its rows.
+    /// The labels of its rows; none are told where they are all tags that there are.
     pub fn labels(&self) -> &[String] {
         self.grouping().and_then(|grouping| grouping.by.as_deref()).unwrap_or_default()
     }
@@ -340,6 +396,19 @@ pub struct View {
 }
 
 impl View {
+    /// The time of the row of a window, given where that begins.
+    pub fn row_time(&self, start_ns: i64) -> i64 {
+        if self.definition.output.is_at_end && start_ns != i64::MIN { self.bins.next(start_ns) } else { start_ns }
+    }
+
+    /// Where the window begins whose row stands at a time; `None` if that is no window's.
+    pub fn window_of_row(&self, time_ns: i64) -> Option<i64> {
+        if self.bins.start_of(time_ns) != time_ns {
+            return None;
+        }
+        Some(if self.definition.output.is_at_end { self.bins.previous(time_ns) } else { time_ns })
+    }
+
     /// The range of the whole windows that hold a range's times.
     pub fn windows_of(&self, range: &TimeRange) -> TimeRange {
         let start_ns = if range.start_ns == i64::MIN { i64::MIN } else { self.bins.start_of(range.start_ns) };

@@ -1,6 +1,6 @@
 //! Which definitions are taken.
 
-use super::ViewDefinition;
+use super::{ViewDefinition, ViewOutput};
 use crate::QueryError;
 use crate::plan::{AggregateInput, Labelled, Plan};
 
@@ -47,11 +47,21 @@ impl ViewDefinition {
         if let Some(labelled) = self.labelled() {
             self.check_joined(labelled)?;
         }
-        if scan.table.is_none() || !scan.tokens.is_empty() || grouping.by.is_none() {
+        let is_grouped = grouping.by.is_some() || !self.is_exposed();
+        if scan.table.is_none() || !scan.tokens.is_empty() || !is_grouped {
             return invalid(format!("the view {name:?} reads a table by its name and groups by labels that it names"));
         }
-        if self.source() == self.target || self.source() == *name {
+        let is_within = self.target_database() == self.database;
+        if (self.source() == self.target && is_within) || (self.source() == *name && self.is_exposed()) {
             return invalid(format!("the view {name:?} would read itself"));
+        }
+        if self.is_exposed() && self.output != ViewOutput::default() {
+            return invalid(format!(
+                "the windows of the view {name:?} are rows of its own database at their beginnings"
+            ));
+        }
+        if grouping.by.is_some() && !self.output.without.is_empty() {
+            return invalid(format!("the view {name:?} names the labels that it has, and others that it has not"));
         }
         let width = self.windows.width;
         if width.months == 0 && width.days == 0 && width.ns < WIDTH_NS_MIN {

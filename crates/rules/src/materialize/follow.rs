@@ -15,6 +15,9 @@ use crate::store::RuleStore;
 
 const NS_PER_MS: i64 = 1_000_000;
 
+/// A delete of a longer range than this, ten years, has no bounds.
+const ENDLESS_NS: i64 = 315_360_000_000_000_000;
+
 /// Series whose readers are known; then all are looked for again.
 const SERIES_MAX: usize = 200_000;
 
@@ -47,6 +50,12 @@ impl KeptRule {
 
     pub(super) fn rule(&self) -> Option<&Rule> {
         self.group.rules.get(self.number)
+    }
+
+    /// The times of the results that are stored.
+    fn stored_extent(&self, store: &RuleStore) -> Result<TimeRange, String> {
+        let name = self.rule().map(|rule| rule.config.name().to_owned()).unwrap_or_default();
+        store.extent(&name).map_err(|error| error.to_string())
     }
 
     fn reads(&self, series: &LogSeries) -> bool {
@@ -124,6 +133,29 @@ impl ReaderIndex {
                 state.pending.settle();
             }
         }
+    }
+
+    /// Takes the rows of a range of time that were deleted, of a table or of all.
+    pub(super) fn deleted(
+        rules: &[KeptRule],
+        (table, range): (Option<&str>, &TimeRange),
+        store: &RuleStore,
+    ) -> Result<(), String> {
+        let range_ms = (range.start_ns.div_euclid(NS_PER_MS), range.end_ns.div_euclid(NS_PER_MS));
+        for rule in rules.iter().filter(|rule| table.is_none_or(|table| rule.may_read_table(table))) {
+            // Of a delete without bounds the times count that have results.
+            let is_endless = range.end_ns.saturating_sub(range.start_ns) > ENDLESS_NS;
+            let known = if is_endless { rule.stored_extent(store)? } else { TimeRange::ALL };
+            let mut state = rule.past.state.lock();
+            // Whether the last evaluations saw them is not known.
+            let results = rule.results_of(range_ms, state.marks.last_ms());
+            let results = results.map(|of| TimeRange { start_ns: of.start_ns.max(known.start_ns), end_ns: of.end_ns });
+            if let Some(results) = results.filter(|of| of.start_ns <= of.end_ns) {
+                state.pending.add(results);
+                state.pending.settle();
+            }
+        }
+        Ok(())
     }
 
     /// The numbers of the rules that read a series.

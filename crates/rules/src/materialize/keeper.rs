@@ -64,6 +64,7 @@ fn cursor_name(database: &str) -> String {
 fn forget(db: &Db, database: &str) -> Result<(), String> {
     let text = |error: db::StoreError| error.to_string();
     db.remove_log_cursor(&cursor_name(database)).map_err(text)?;
+    db.unfollow_deletes(&cursor_name(database)).map_err(text)?;
     document::change(db, &document::documents(db, database), &Documents::new()).map_err(text)
 }
 
@@ -119,9 +120,14 @@ impl RuleKeeper {
             self.open(store)?;
         }
         self.restore();
+        let deleted_through = self.take_deletes(store)?;
         let has_more = self.follow()?;
         let is_working = self.compute(store);
         self.save(store)?;
+        if let Some(number) = deleted_through {
+            let forgotten = store.db.forget_followed_deletes(&cursor_name(&self.database), number);
+            forgotten.map_err(|error| error.to_string())?;
+        }
         Ok(has_more || is_working)
     }
 
@@ -145,6 +151,8 @@ impl RuleKeeper {
         self.saved = document::documents(&store.db, &self.database);
         let reason = |why: String| format!("what is to be computed of rules' results is not readable: {why}");
         self.unseen = document::decode_all(&self.saved).map_err(reason)?;
+        let followed = store.db.follow_deletes(&cursor_name(&self.database), &self.database);
+        followed.map_err(|error| error.to_string())?;
         let cursor = store.db.log_cursor(&cursor_name(&self.database), Some(&self.database));
         let cursor = cursor.map_err(|error| error.to_string())?;
         self.sequence = cursor.sequence();
@@ -166,6 +174,20 @@ impl RuleKeeper {
             }
         }
         self.unseen.clear();
+    }
+
+    /// Makes the results pending that deleted rows were part of; returns the number up to which deletes may be forgotten after the next save,
+    /// which is due.
+    fn take_deletes(&mut self, store: &RuleStore) -> Result<Option<u64>, String> {
+        let deletes = store.db.followed_deletes(&cursor_name(&self.database)).map_err(|error| error.to_string())?;
+        for delete in &deletes {
+            ReaderIndex::deleted(&self.rules, (delete.table.as_deref(), &delete.range), store)?;
+        }
+        let last = deletes.last().map(|delete| delete.number);
+        if last.is_some() {
+            self.saved_ns = None;
+        }
+        Ok(last)
     }
 
     /// Reads the log; returns whether it has more.

@@ -23,8 +23,8 @@ use crate::sign_in::Caller;
 use crate::state::State;
 
 const NS_PER_S: i64 = 1_000_000_000;
-const ORGANISATION: &str = "thalweg";
-const ORGANISATION_ID: &str = "0000000000000001";
+pub(crate) const ORGANISATION: &str = "thalweg";
+pub(crate) const ORGANISATION_ID: &str = "0000000000000001";
 /// Buckets of a page, unless the request says how many, and at most.
 const PAGE_BUCKETS: usize = 20;
 const PAGE_BUCKETS_MAX: usize = 100;

@@ -11,6 +11,7 @@
 //! * [`graph`]: pictures of any language's answers · [`rrd`](self::rrd): RRDtool's files
 //! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
 //! * [`epochs`]: regular databases · [`similar`](mod@similar): what is like a stretch of a series
+//! * [`tasks`]: InfluxDB 2's tasks
 //! * [`tail`]: live streams · [`triggers`]: states of triggers and subscriptions · [`deliveries`]: their accounts and statements
 //! * [`scraping`]: a `prometheus.yml` that the server runs, its targets · [`page`]: the web page
 
@@ -53,6 +54,7 @@ pub(crate) mod status;
 pub(crate) mod streamed;
 pub(crate) mod tail;
 pub(crate) mod targets;
+pub(crate) mod tasks;
 pub(crate) mod text;
 pub(crate) mod triggers;
 pub(crate) mod views;

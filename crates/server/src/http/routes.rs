@@ -36,6 +36,7 @@ use crate::http::search;
 use crate::http::similar;
 use crate::http::status;
 use crate::http::tail;
+use crate::http::tasks;
 use crate::http::triggers;
 use crate::http::views;
 use crate::http::write;
@@ -59,7 +60,7 @@ impl Route {
 
 /// All paths with the rights that they need, for the guide's table.
 pub(crate) fn needs() -> Needs {
-    let all = [reads(), scraping(), streams(), admin(), writes(), checks()];
+    let all = [reads(), scraping(), streams(), admin(), influx_tasks(), writes(), checks()];
     all.into_iter().flatten().map(|route| (route.path, route.need)).collect()
 }
 
@@ -68,7 +69,7 @@ pub(crate) fn router(state: Arc<State>, guard: Arc<RequestGuard>) -> Router {
         .fallback(page)
         .layer(middleware::from_fn_with_state(state.clone(), compression::mark))
         .layer(compression::layer());
-    with(api, streams().into_iter().chain(admin()).chain(writes()).chain(checks()))
+    with(api, streams().into_iter().chain(admin()).chain(influx_tasks()).chain(writes()).chain(checks()))
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state((state.clone(), Arc::new(needs())), rights::check))
         .layer(middleware::from_fn_with_state(guard, guard::check))
@@ -198,6 +199,20 @@ fn admin() -> Vec<Route> {
         Route::new("/api/v1/admin/limits/{name}", ServerAdmin, get(limits::show).put(limits::put)),
         Route::new("/api/v1/admin/accounts", ServerAdmin, get(accounts::list)),
         Route::new("/api/v1/admin/accounts/{name}", ServerAdmin, put(accounts::put).delete(accounts::remove)),
+    ]
+}
+
+/// InfluxDB 2's tasks.
+fn influx_tasks() -> Vec<Route> {
+    use Need::Statements;
+    vec![
+        Route::new("/api/v2/tasks", Statements, get(tasks::list).post(tasks::create)),
+        Route::new("/api/v2/tasks/{id}", Statements, get(tasks::show).patch(tasks::change).delete(tasks::remove)),
+        Route::new("/api/v2/tasks/{id}/labels", Statements, get(tasks::labels)),
+        Route::new("/api/v2/tasks/{id}/logs", Statements, get(tasks::logs)),
+        Route::new("/api/v2/tasks/{id}/runs", Statements, get(tasks::runs).post(tasks::run)),
+        Route::new("/api/v2/tasks/{id}/runs/{run}", Statements, get(tasks::one_run)),
+        Route::new("/api/v2/tasks/{id}/runs/{run}/logs", Statements, get(tasks::run_logs)),
     ]
 }
 

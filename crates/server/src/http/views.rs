@@ -52,7 +52,11 @@ async fn count_rows(state: &Arc<State>, parts: &RequestParts, listed: &mut [Valu
     let work = move |state: &State| {
         let count = |view: &Option<Arc<View>>| {
             let Some(view) = view else { return Ok(None) };
-            let outcome = state.db.run_plan(&database, &counts(&view.definition), &budget)?;
+            let into = view.definition.target_database();
+            if !budget.scope().may(Right::Read, into) {
+                return Ok(None);
+            }
+            let outcome = state.db.run_plan(into, &counts(&view.definition), &budget)?;
             let cells = outcome.frames.iter().flat_map(|frame| &frame.columns).map(|column| column.cell(0));
             Ok(Some(cells.filter_map(Cell::number).fold(0.0, f64::max) as u64))
         };
@@ -104,6 +108,7 @@ fn entry(view: &View, status: &ViewStatus, now_ns: i64) -> Value {
         "database": definition.database,
         "source": definition.source(),
         "target": definition.target,
+        "target_database": definition.target_database(),
         "dialect": definition.dialect.name(),
         "statement": definition.statement,
         "maker": definition.maker,

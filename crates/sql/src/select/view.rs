@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::ValueType;
 use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Function, Grouping, Operator, Plan};
 use query::time::CalendarBins;
-use query::views::{FIELD_PREFIX, ViewDefinition, WindowWidth};
+use query::views::{FIELD_PREFIX, ViewDefinition, ViewOutput, WindowWidth};
 use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{Expr, Query, Select, SetExpr};
 
@@ -182,6 +182,8 @@ impl Run<'_> {
             maker: String::new(),
             statement: said.text.clone(),
             dialect: said.dialect,
+            output: ViewOutput::default(),
+            task: None,
         })
     }
 }

@@ -6,7 +6,7 @@ use access::grant::Right;
 use access::scope::Scope;
 use influxql::SubscriptionStatement;
 use query::QueryError;
-use query::views::View;
+use query::views::{View, ViewDefinition};
 use serde::Serialize;
 use sql::{
     ClientContext, MissingColumns, NewTrigger, NewTriggerAction, RowProgram, RowProgramText, SqlError, TriggerStatement,
@@ -101,8 +101,9 @@ impl Deliveries {
         self.check_unreadable(TRIGGER, &name_text(&name))?;
         let definition = self.definition(new, maker)?;
         if let TriggerAction::Insert { table, .. } = &definition.action {
-            let views = self.shared.db().views(&name.database);
-            check_cycle((&defined, &views), &name, Edge { from: &definition.table, to: table })?;
+            let db = self.shared.db();
+            let views: Vec<Arc<View>> = db.view_databases().iter().flat_map(|database| db.views(database)).collect();
+            check_cycle((&defined, &views), &name, (definition.table.as_str(), table.as_str()))?;
         }
         self.set_trigger(&mut defined, &name, definition)
     }
@@ -390,19 +391,24 @@ fn cannot_run<T>(kind: &str, name: &str, reason: &str) -> Result<T, QueryError> 
 fn check_cycle(
     (defined, views): (&Defined, &[Arc<View>]),
     name: &TriggerName,
-    new: Edge<'_>,
+    (from, to): (&str, &str),
 ) -> Result<(), QueryError> {
-    let others = defined.triggers.iter().filter(|(other, _)| other.database == name.database && *other != name);
-    let of_views = views.iter().map(|view| Edge { from: view.definition.source(), to: &view.definition.target });
+    let others = defined.triggers.iter().filter(|(other, _)| *other != name);
+    let of_views = views.iter().map(|view| {
+        let ViewDefinition { database, target, .. } = &view.definition;
+        Edge { from: (database, view.definition.source()), to: (view.definition.target_database(), target) }
+    });
     let edges: Vec<Edge<'_>> = others
-        .filter_map(|(_, trigger)| match &trigger.action {
-            TriggerAction::Insert { table, .. } => Some(Edge { from: &trigger.table, to: table }),
+        .filter_map(|(other, trigger)| match &trigger.action {
+            TriggerAction::Insert { table, .. } => Some(Edge::within(&other.database, &trigger.table, table)),
             TriggerAction::Webhook { .. } => None,
         })
         .chain(of_views)
         .collect();
-    match cycle(new, &edges) {
-        Some(way) => invalid(format!("the trigger would feed itself without end: its rows go {}", way.join(" → "))),
-        None => Ok(()),
-    }
+    let Some(way) = cycle(Edge::within(&name.database, from, to), &edges) else { return Ok(()) };
+    let shown = |(database, table): &(&str, &str)| {
+        if *database == name.database { (*table).to_owned() } else { format!("{database}.{table}") }
+    };
+    let way: Vec<String> = way.iter().map(shown).collect();
+    invalid(format!("the trigger would feed itself without end: its rows go {}", way.join(" → ")))
 }

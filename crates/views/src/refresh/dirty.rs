@@ -65,14 +65,19 @@ impl Dirty {
         normalized(starts.map(|start| view.windows_of(&start)).chain(self.of_all.iter().copied()).collect())
     }
 
+    /// Returns whether rows of the table tell which of the view's rows they are part of.
+    fn tells_labels(&self, view: &View) -> bool {
+        view.definition.is_by_all_tags() || !self.labels.is_empty()
+    }
+
     /// Batches to compute: of few label sets their windows, otherwise the windows of all; `None` if they are too many for a pass.
     pub(super) fn batches(&self, view: &View) -> Option<Vec<WindowBatch>> {
         let whole = |ranges: Vec<TimeRange>| normalized(ranges.iter().map(|range| view.windows_of(range)).collect());
         let mut pieces = Vec::new();
-        if self.of_all.is_empty() && !self.labels.is_empty() && self.of_labels.len() <= LABEL_SETS_MAX {
+        if self.of_all.is_empty() && self.tells_labels(view) && self.of_labels.len() <= LABEL_SETS_MAX {
             for (labels, starts) in &self.of_labels {
                 let ranges = whole(starts.iter().map(|start_ns| TimeRange::new(*start_ns, *start_ns)).collect());
-                let selectors = selectors_of(&self.labels, labels);
+                let selectors = selectors_of(view, &self.labels, labels);
                 pieces.extend(ranges.into_iter().map(|range| WindowBatch { range, selectors: selectors.clone() }));
             }
         }
@@ -85,12 +90,16 @@ impl Dirty {
 }
 
 /// The selectors of a view's rows of a label set, and of the rows of its source that they are made of.
-fn selectors_of(names: &[String], labels: &Labels) -> Vec<Selector> {
+fn selectors_of(view: &View, names: &[String], labels: &Labels) -> Vec<Selector> {
     let selector = |name: &String| Selector {
         name: name.clone(),
         op: MatchOp::Equal,
         values: vec![labels.get(name).unwrap_or_default().to_owned()],
     };
+    if view.definition.is_by_all_tags() {
+        // Rows with other labels besides come along, and stay as they are.
+        return labels.iter().map(|(name, _)| selector(&name.to_owned())).collect();
+    }
     names.iter().map(selector).collect()
 }
 
@@ -189,6 +198,10 @@ impl Follower {
 impl Followed {
     /// The labels of the view's row that a series of its table is part of.
     fn labels_of(&self, tags: &Labels) -> Labels {
+        let definition = self.chain.last().map(|view| &view.definition);
+        if let Some(definition) = definition.filter(|definition| definition.is_by_all_tags()) {
+            return tags.retain(|name| definition.is_label(name));
+        }
         tags.retain(|name| self.dirty.labels.iter().any(|label| label == name))
     }
 
@@ -206,7 +219,8 @@ impl Followed {
         }
         let mut start_ns = Some(start_ns);
         let reaches = self.chain.iter().any(|view| view.definition.reach_ns() > 0);
-        let end_ns = if reaches { self.window_range(&TimeRange::new(row.time_ns, row.time_ns)).end_ns } else { i64::MIN };
+        let end_ns =
+            if reaches { self.window_range(&TimeRange::new(row.time_ns, row.time_ns)).end_ns } else { i64::MIN };
         let Some(view) = self.chain.last() else { return };
         while let Some(of_ns) = start_ns.filter(|of_ns| *of_ns < view.state.watermark_ns) {
             if of_ns >= self.frozen_ns {
@@ -232,7 +246,7 @@ impl Followed {
 mod tests {
     use model::ValueType;
     use query::Interval;
-    use query::views::{Dialect, ViewDefinition, ViewOptions, ViewState, WindowWidth};
+    use query::views::{Dialect, ViewDefinition, ViewOptions, ViewOutput, ViewState, WindowWidth};
 
     use super::*;
 
@@ -252,6 +266,8 @@ mod tests {
             maker: String::new(),
             statement: String::new(),
             dialect: Dialect::Sql,
+            output: ViewOutput::default(),
+            task: None,
         };
         let bins = definition.windows.bins().unwrap();
         View { id: 0, definition, bins, state: ViewState::default() }
