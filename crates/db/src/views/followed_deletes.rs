@@ -82,7 +82,7 @@ impl FollowedDeletes {
         Ok(Some(ActiveFollowedDelete { deletes: self, database: delete.database.to_owned() }))
     }
 
-    fn of(&self, reader: &str) -> Result<Option<Followed>, StoreError> {
+    fn find(&self, reader: &str) -> Result<Option<Followed>, StoreError> {
         let found = self.store.documents(KIND).into_iter().find(|(name, _)| name == reader);
         found.map(|(_, bytes)| decode(&bytes)).transpose()
     }
@@ -109,7 +109,7 @@ impl Db {
     pub fn follow_deletes(&self, reader: &str, database: &str) -> Result<(), StoreError> {
         let deletes = &self.views.followed_deletes;
         let _changing = deletes.active.lock();
-        if deletes.of(reader)?.is_some() {
+        if deletes.find(reader)?.is_some() {
             return Ok(());
         }
         let followed = Followed { database: database.to_owned(), ..Followed::default() };
@@ -123,7 +123,7 @@ impl Db {
     pub fn followed_deletes(&self, reader: &str) -> Result<Vec<FollowedDelete>, StoreError> {
         let deletes = &self.views.followed_deletes;
         let active = deletes.active.lock();
-        let Some(followed) = deletes.of(reader)? else { return Ok(Vec::new()) };
+        let Some(followed) = deletes.find(reader)? else { return Ok(Vec::new()) };
         let is_active = active.get(&followed.database).is_some_and(|count| *count > 0);
         Ok(if is_active { Vec::new() } else { followed.deletes })
     }
@@ -135,7 +135,7 @@ impl Db {
     pub fn forget_followed_deletes(&self, reader: &str, through: u64) -> Result<(), StoreError> {
         let deletes = &self.views.followed_deletes;
         let _changing = deletes.active.lock();
-        let Some(mut followed) = deletes.of(reader)? else { return Ok(()) };
+        let Some(mut followed) = deletes.find(reader)? else { return Ok(()) };
         followed.deletes.retain(|delete| delete.number > through);
         self.store.put_document(KIND, reader, &encode(&followed))
     }

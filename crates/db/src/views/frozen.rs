@@ -25,10 +25,7 @@ impl Views {
         let of_table = (ttl_ns > 0).then(|| self.store.trusted_now_ns().saturating_sub(ttl_ns));
         // The state after the TTL: before a TTL is changed the state learns what it took.
         let known_ns = self.current(view).map_or(i64::MIN, |current| current.state.frozen_ns);
-        // A window is made of rows before it, too, as far as it reaches.
-        let reached = |gone_ns: i64| {
-            if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(view.definition.reach_ns()) }
-        };
+        let reached = |gone_ns: i64| frozen_from_ns(view, gone_ns);
         of_database.into_iter().chain(of_table).map(reached).fold(known_ns.max(view.state.frozen_ns), i64::max)
     }
 
@@ -99,17 +96,24 @@ impl Views {
         }
         self.store.trim_series((database, table), matcher_sets, before_ns, &mut |before_ns| {
             let freeze = |view: &Arc<View>| {
-                self.change_locked(view, true, |state| state.frozen_ns = state.frozen_ns.max(before_ns))
+                let frozen_ns = frozen_from_ns(view, before_ns);
+                self.change_locked(view, true, |state| state.frozen_ns = state.frozen_ns.max(frozen_ns))
             };
-            let mut outdated = views.iter().filter(|view| view.state.frozen_ns < before_ns);
+            let mut outdated = views.iter().filter(|view| view.state.frozen_ns < frozen_from_ns(view, before_ns));
             outdated.try_for_each(freeze).map_err(|error| StoreError::Invalid(error.to_string()))
         })
     }
 }
 
+/// The time before which windows lack rows where those before a time are gone: a window is made of rows before it, too, as far as it reaches.
+fn frozen_from_ns(view: &View, gone_ns: i64) -> i64 {
+    if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(view.definition.reach_ns()) }
+}
+
 /// The first of the source's rows that windows of a view are still to be made of.
 fn needed_from_ns(view: &View, now_ns: i64) -> i64 {
-    let pending = view.state.pending.iter().map(|pending| pending.range.start_ns);
+    let reach_ns = view.definition.reach_ns();
+    let pending = view.state.pending.iter().map(|pending| pending.range.start_ns.saturating_sub(reach_ns));
     pending.fold(now_ns.saturating_sub(view.definition.age_ns_max()), i64::min)
 }
 

@@ -291,12 +291,12 @@ mod tests {
             ..TaskOptionChanges::default()
         };
         assert_eq!(known.changed(script, &same).unwrap(), script);
-        let changes = TaskOptionChanges {
+        let wanted = TaskOptionChanges {
             name: Some("q\"\\".to_owned()),
             cron: Some("0 * * * *".to_owned()),
             ..TaskOptionChanges::default()
         };
-        let changed = known.changed(script, &changes).unwrap();
+        let changed = known.changed(script, &wanted).unwrap();
         assert!(
             changed.starts_with("// é {\noption task = {name:") && changed.ends_with("}\nfrom(bucket: \"é\") |> x()")
         );

@@ -118,6 +118,7 @@ struct Followed {
 type SeriesReaders = (Arc<LogSeries>, Vec<(usize, Labels)>);
 
 /// A row of a table in the log.
+#[derive(Clone, Copy)]
 struct SourceRow {
     time_ns: i64,
     /// How many samples it has.
