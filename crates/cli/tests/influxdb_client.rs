@@ -15,7 +15,7 @@ fn run_script(package: &str, script: &str) {
         eprintln!("skipped: python3 with the package {package} is missing");
         return;
     }
-    let folder = Folder::new(package);
+    let folder = Folder::new(script);
     let server = TestServer::start(&folder.0.join("data"), &["--no-host-metrics"]);
     let port = server.url().trim_end_matches('/').rsplit(':').next().unwrap().to_owned();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(script);

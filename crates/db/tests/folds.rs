@@ -106,13 +106,14 @@ fn check_sql(both: &Both) -> Result<(), TestCaseError> {
     let exact = "count(*), count(v), sum(v), min(v), max(v), avg(v), first(v, time), last(v, time), sum(i), min(i), max(u), \
                  avg(u), count(s), count(b), last(s, time), min(time), max(time)";
     let beside = [
-        ("", false),
-        (", stddev_pop(v)", true),
-        (", median(i)", true),
-        (", var_samp(v)", true),
-        (", sum(v * 2)", true),
-        (", max(s)", true),
-        (", count(DISTINCT h)", true),
+        ("", Some(false)),
+        (", stddev_pop(v)", Some(true)),
+        (", median(i)", Some(true)),
+        (", var_samp(v)", Some(true)),
+        (", sum(v * 2)", Some(true)),
+        (", max(s)", Some(true)),
+        // Exact in any case, also where rows are read for it, which warns.
+        (", count(DISTINCT h)", None),
     ];
     let keys = [
         ("", ""),
@@ -129,9 +130,9 @@ fn check_sql(both: &Both) -> Result<(), TestCaseError> {
         for range in &ranges {
             for (more, is_inexact) in beside {
                 let text = format!("SELECT {shown}{exact}{more} FROM t{range}{grouped}");
-                let columns = 17 + grouped.matches(['1', '2', 'h']).count();
+                let columns = 17 + usize::from(is_inexact.is_none()) + grouped.matches(['1', '2', 'h']).count();
                 let warned = both.compare(&text, |db, database, budget| sql(db, database, &text, columns, budget))?;
-                prop_assert_eq!(warned, is_inexact, "{}", text);
+                prop_assert!(is_inexact.is_none_or(|expected| warned == expected), "{text}: {warned}");
             }
         }
     }

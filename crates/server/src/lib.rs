@@ -27,11 +27,11 @@ mod wire;
 
 use log::notice;
 
+pub use http::backup_targets::BackupTarget;
 pub use http::page;
 pub use http::route_prefix::RoutePrefix;
 pub use http::scraping::cursors::abandoned_receivers;
 pub use http::scraping::mode::{PrometheusMode, PrometheusSettings};
-pub use http::targets::BackupTarget;
 pub use listen::{Front, ServeError, Server};
 pub use settings::{
     Compression, Listener, Network, Pem, RedisSettings, RrdSettings, ServerSettings, StreamSettings, TlsSettings,

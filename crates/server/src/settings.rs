@@ -16,9 +16,9 @@ use model::DEFAULT_DATABASE;
 use rrd::pattern::Patterns;
 use views::delivery::UrlRules;
 
+use crate::http::backup_targets::BackupTarget;
 use crate::http::route_prefix::RoutePrefix;
 use crate::http::scraping::mode::PrometheusMode;
-use crate::http::targets::BackupTarget;
 use crate::sign_in::oidc::Oidc;
 
 pub use redis::RedisSettings;

@@ -8,7 +8,7 @@
 //! * `slow.rs`: takes a line apart whose layout was not guessed, and finds the end of a bad one.
 //! * `order.rs`: makes later lines win over earlier ones with other fields.
 //! * `value.rs`: values, and what ends a line.
-//! * `key.rs`: measurement and tags, parsed only for groups that the store does not know ([`decode_key`]).
+//! * `key.rs`: escapes; measurement and tags, parsed only for groups that the store does not know ([`decode_key`]).
 //! * `encode.rs`: the way back.
 //! * `columns.rs`: rows that come as columns, with the keys of lines.
 

@@ -7,7 +7,7 @@ use crate::eval::evaluator::{Computed, Evaluator};
 use crate::eval::math;
 use crate::eval::row_stream::CollectedRows;
 use crate::eval::rows::{ABSENT, Row, Sample, Steps, Vector};
-use crate::histogram::quantile::variance_of;
+use crate::histogram::native_quantile::variance_of;
 use crate::range::range_functions::RangeCall;
 use crate::range::window_bounds::SelectorOutput;
 use crate::syntax::ast::{Call, Expr, NeededLabels, Node};

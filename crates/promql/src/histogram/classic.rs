@@ -1,4 +1,4 @@
-//! Classic histograms: cumulative counters with an upper bound in the label `le`.
+//! `histogram_quantile` and its like, of either kind, and classic histograms: cumulative counters with an upper bound in the label `le`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,9 @@ use crate::eval::evaluator::Evaluator;
 use crate::eval::relabel::string_argument;
 use crate::eval::rows::{Row, Sample, Steps, Vector};
 use crate::histogram::native::Histogram;
-use crate::histogram::quantile::{HistogramAnnotation, fraction_of as native_fraction, quantile_of as native_quantile};
+use crate::histogram::native_quantile::{
+    HistogramAnnotation, fraction_of as native_fraction, quantile_of as native_quantile,
+};
 use crate::syntax::ast::Expr;
 use crate::syntax::number;
 use crate::syntax::span::Span;

@@ -10,8 +10,8 @@ use query::QueryError;
 
 use super::lanes::{Lanes, NewRound};
 use super::outgoing::{Item, OutValue};
+use super::pace::backoff;
 use super::queue::Queue;
-use super::verdict::backoff;
 
 const NS_PER_MS: i64 = 1_000_000;
 

@@ -12,8 +12,8 @@ use futures_util::stream::FuturesUnordered;
 use platform::network::BoxFuture;
 
 use super::outgoing::{Item, split};
+use super::pace::next_shards;
 use super::queue::Queue;
-use super::verdict::next_shards;
 
 /// How long others may wait for all lanes to be empty before their number changes.
 const DRAIN_MS_MAX: u64 = 1_000;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * this file: all receivers · `queue`: one receiver and its rounds · `collect`: what goes into a round · `lanes`: rounds on their way · `send`: requests, again until they
-//!   are taken or refused · `gap`: times that are read from the store · `verdict`: decisions · `metrics`: Prometheus's names for the numbers
+//!   are taken or refused · `gap`: times that are read from the store · `pace`: pauses, and how many shards · `metrics`: Prometheus's names for the numbers
 
 mod batch;
 mod collect;
@@ -15,11 +15,11 @@ mod gap;
 mod lanes;
 mod metrics;
 mod outgoing;
+mod pace;
 mod queue;
 mod send;
 #[cfg(test)]
 mod tests;
-mod verdict;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use super::collect::{Reader, Round};
 use super::lanes::Lanes;
 use super::outgoing::Item;
-use super::verdict::next_shards;
+use super::pace::next_shards;
 use super::{CURSOR_PREFIX, Forwarder, without_credentials};
 use crate::client::Client;
 use crate::config::RemoteWriteConfig;

@@ -9,8 +9,8 @@ use platform::network::{HttpRequest, compute};
 use super::batch::{EncodedBatch, encode, encode_metadata};
 use super::collect::metadata;
 use super::outgoing::Item;
+use super::pace::{backoff, retry_after_ms};
 use super::queue::{KindCounts, Queue};
-use super::verdict::{backoff, retry_after_ms};
 
 /// Bytes that are read of an answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;

@@ -15,10 +15,10 @@ use query::{Budget, FOLDED_WARNING, RegularSettings};
 use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
+use crate::http::backup_targets;
 use crate::http::json;
 use crate::http::parameters::{duration_text, parse_duration_ms};
 use crate::http::request::extract;
-use crate::http::targets;
 use crate::sign_in::Caller;
 use crate::state::State;
 
@@ -34,7 +34,7 @@ pub(crate) async fn backup(From(state): From<Arc<State>>, request: Request) -> R
         Some(_) => return Err(ApiError::invalid_parameter("keep", "it is not a number from 1 up")),
     };
     let run = move |state: &State| {
-        let to = targets::resolve(&state.settings.backup_targets, &to)?;
+        let to = backup_targets::resolve(&state.settings.backup_targets, &to)?;
         let done = state.db.backup(&to, &ObjectOptions::default(), keep, &mut |_| {});
         done.map_err(|error| storage(&error))
     };

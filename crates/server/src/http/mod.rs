@@ -9,13 +9,14 @@
 //!   [`objects`]: rows as InfluxDB 3 writes them
 //! * [`export`], [`federate`], [`remote_read`]: samples as they are · `multipart`: forms of browsers and curl
 //! * [`graph`]: pictures of any language's answers · [`rrd`](self::rrd): RRDtool's files
-//! * [`admin`]: backups, policies, deletes · [`targets`]: where backups may go · [`health`]: whether the server is well and ready
+//! * [`admin`]: backups, policies, deletes · [`backup_targets`]: where backups may go · [`health`]: whether the server is well and ready
 //! * [`epochs`]: regular databases · [`similar`](mod@similar): what is like a stretch of a series
 //! * [`tasks`]: InfluxDB 2's tasks
 //! * [`tail`]: live streams · [`triggers`]: states of triggers and subscriptions · [`deliveries`]: their accounts and statements
 //! * [`scraping`]: a `prometheus.yml` that the server runs, its targets · [`page`]: the web page
 
 pub(crate) mod admin;
+pub(crate) mod backup_targets;
 pub(crate) mod body;
 pub(crate) mod compression;
 mod deliveries;
@@ -53,7 +54,6 @@ pub(crate) mod similar;
 pub(crate) mod status;
 pub(crate) mod streamed;
 pub(crate) mod tail;
-pub(crate) mod targets;
 pub(crate) mod tasks;
 pub(crate) mod text;
 pub(crate) mod triggers;

@@ -3,7 +3,7 @@
 mod aggregates;
 mod arrays;
 mod bind;
-mod buckets;
+mod bucket_arguments;
 mod build;
 mod calls;
 mod cast;

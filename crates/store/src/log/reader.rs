@@ -102,6 +102,8 @@ pub(crate) struct Scan {
     torn: Option<Stop>,
     /// Where the records of the last run's last segment stopped.
     stop: Option<Stop>,
+    /// Where a file ends that was cut: files grow by whole blocks.
+    cut: Option<Stop>,
     /// A segment of the last run, before its newest, in which no record was found: there was at least one.
     empty: Option<Stop>,
     findings: Vec<Finding>,
@@ -120,6 +122,7 @@ impl Scan {
             largest_sequence: 0,
             torn: None,
             stop: None,
+            cut: None,
             empty: None,
             findings: Vec::new(),
             open_from: None,
@@ -139,7 +142,7 @@ impl Scan {
             self.close(durable);
         } else if let Some(next) = self.expected.filter(|next| self.is_in_last_run && *next <= durable) {
             // Whatever it looks like: the note says that these were on disk.
-            if let Some(stop) = self.torn.take().or(self.stop.take()) {
+            if let Some(stop) = self.torn.take().or(self.cut.take()).or(self.stop.take()) {
                 self.push_missing(&stop, (next, durable), false);
             }
         }
@@ -232,6 +235,7 @@ impl Scan {
             };
             self.close(frame.sequence.saturating_sub(1));
             self.close_empty(&frame);
+            self.cut = None;
             self.expected = Some(frame.sequence.saturating_add(1));
             self.largest_sequence = self.largest_sequence.max(frame.sequence);
             visit(frame)?;
@@ -293,6 +297,9 @@ impl Scan {
             Some(_) => return,
             None if self.expected.is_none() => self.empty = Some(stop.clone()),
             None => {}
+        }
+        if !segment.bytes.len().is_multiple_of(DIRECT_ALIGN_BYTES) {
+            self.cut = Some(stop.clone());
         }
         let bytes = segment.bytes.get(at..).unwrap_or_default();
         // A block that was never written holds whatever an older life of the file left there.

@@ -1,4 +1,8 @@
 //! What goes: rows past keeping, deleted rows; and how much room the rest may take on the fast tier.
+//!
+//! * [`policy`]: what a database's says, and its bytes · [`table_ttl`]: of one table · [`series_trim`]: of some series
+//! * [`databases`]: databases that are dropped · [`deletes`]: rows that are deleted · [`trash`]: files that wait to be removed
+//! * [`time`]: what is past keeping · [`trusted_time`]: a clock that no jump moves
 
 pub(crate) mod databases;
 pub(crate) mod deletes;
