@@ -92,7 +92,7 @@ impl<'a> Request<'a> {
 /// `TS.READ key cursor [BLOCK milliseconds min_count] [MAX_COUNT count]`
 pub(super) fn read(executor: &mut Executor<'_>, arguments: &mut Arguments<'_>) -> Result<(), CommandError> {
     let has_waited = executor.session.waiting.is_some();
-    // Whatever becomes of it, it does not wait any longer but for what is said below.
+    // The command below may fail or answer: the client waits again only if it says so.
     let waiting = executor.session.waiting.take();
     let request = Request::parse(arguments)?;
     let clock = executor.service.db.clock();
