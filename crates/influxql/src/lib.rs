@@ -10,13 +10,14 @@
 //! ```
 //!
 //! * `syntax`: text to statements, and back
-//! * `statements`: `execute` runs one, within its `request` · `explain`, `into`, `show`, `manage` · `answer`: series with named columns ·
+//! * `statements`: `execute` runs one, within its `request` · `explain`, `into`, `show`, `manage`, `continuous` (parsed in `syntax::manage`) · `answer`: series with named columns ·
 //!   `flat`: series as one table
 //! * `resolve`: a selection with all names resolved (`selection`, `code`) · `validate`: what must hold before tables are looked at ·
 //!   `names`: wildcards and names of columns · `condition`: times in conditions become a range · `lower`: tags select series, fields are
 //!   tried by the plan · `groups`: groups of tables that a condition on tags selects, for `SHOW` and `DELETE`
 //! * `select`: rows of a selection: `plan_aggregates` where the plan has all calls, else `scan` reads `input`s (of a `subquery` too), `calls`
-//!   computes over them, `fill` adds missing windows, `joined` puts results side by side
+//!   computes over them, `fill` adds missing windows, `joined` puts results side by side; `select` itself
+//!   counts series for `SLIMIT`
 //! * `functions`: functions that the plan does not have: `reduce`, `transform`, `holt_winters` with `simplex` ·
 //!   `folded`: what summaries of folded points have
 //! * `value`: InfluxQL's rules of values and its types · `time`: zones, windows and texts of time

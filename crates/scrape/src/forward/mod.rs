@@ -6,7 +6,7 @@
 //! store, by time ──► gap: what the log does not hold any more ──────────────────────┘
 //! ```
 //!
-//! * this file: all receivers · `queue`: one receiver and its rounds · `collect`: what goes into a round · `lanes`: rounds on their way · `send`: requests, again until they
+//! * this file: all receivers · `queue`: one receiver and its rounds · `collect`: what goes into a round · `lanes`: rounds on their way · `batch`: bodies of requests, compressed · `send`: requests, again until they
 //!   are taken or refused · `gap`: times that are read from the store · `pace`: pauses, and how many shards · `metrics`: Prometheus's names for the numbers
 
 mod batch;

@@ -5,7 +5,7 @@
 //! ends: the first, moved on by the range's bytes, is what the second has too much.
 
 /// Bytes from one place whose checksum is kept to the next.
-const BLOCK_BYTES: usize = 256;
+const SUM_EACH_BYTES: usize = 256;
 
 /// CRC-32C's polynomial, the highest power in the lowest bit, without that of the 32nd.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
@@ -29,7 +29,7 @@ impl<'a> Sums<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         let mut sum = 0;
         let before = std::iter::once(0)
-            .chain(bytes.chunks_exact(BLOCK_BYTES).map(|block| {
+            .chain(bytes.chunks_exact(SUM_EACH_BYTES).map(|block| {
                 sum = crc32c::crc32c_append(sum, block);
                 sum
             }))
@@ -57,8 +57,8 @@ impl<'a> Sums<'a> {
 
     /// That of all before a place.
     fn until(&mut self, place: usize) -> u32 {
-        let block = place / BLOCK_BYTES;
-        let rest = self.bytes.get(block * BLOCK_BYTES..place).unwrap_or_default();
+        let block = place / SUM_EACH_BYTES;
+        let rest = self.bytes.get(block * SUM_EACH_BYTES..place).unwrap_or_default();
         self.work_bytes += rest.len() as u64;
         crc32c::crc32c_append(self.before.get(block).copied().unwrap_or(0), rest)
     }
