@@ -437,7 +437,11 @@ impl World {
     fn accept_written(&mut self, database: &'static str, rows: &[Row], must: bool) -> Result<(), String> {
         let before = self.oracles.get(database).cloned().unwrap_or_default();
         self.apply(database, rows);
-        if must || self.differs(database)?.is_none() {
+        if must {
+            return Ok(());
+        }
+        if self.differs(database)?.is_none() {
+            self.may_lack_unseen(database, rows);
             return Ok(());
         }
         if database == FOLDED {
@@ -457,6 +461,19 @@ impl World {
         }
         self.oracles.insert(database, before);
         Ok(())
+    }
+
+    /// Of rows without an answer that are past keeping no comparison says whether they are there.
+    fn may_lack_unseen(&mut self, database: &str, rows: &[Row]) {
+        let now_ns = self.kept_now_ns();
+        let Some(oracle) = self.oracles.get(database).filter(|_| database == SHORT) else {
+            return;
+        };
+        let compared = oracle.retained(&oracle.certain(&TimeRange::ALL, now_ns), now_ns);
+        let unseen = rows.iter().map(|row| row.timestamp_ns).filter(|timestamp_ns| *timestamp_ns < compared.start_ns);
+        if let Some(last_ns) = unseen.max() {
+            self.trash.may_lack(last_ns.saturating_add(1));
+        }
     }
 
     /// Compares one database wholly.
