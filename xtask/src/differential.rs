@@ -2,6 +2,7 @@
 //! differs, also in the samples that both say they touched, is printed with its seed, and kept as a script of `crates/promql/tests/conformance`.
 
 pub(crate) mod answers;
+mod choices;
 mod data;
 mod grammar;
 mod request;
@@ -11,7 +12,8 @@ pub mod sql;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use answers::{Difference, compare};
+use answers::{Difference, compare, compare_counts};
+use choices::Choice;
 use data::{Data, SAMPLES, STEP_MS};
 use grammar::Grammar;
 use servers::Server;
@@ -104,12 +106,16 @@ pub fn run(root: &Path, options: &Options, tell: &mut dyn FnMut(&str)) -> Result
     prometheus.write(&data)?;
     thalweg.write(&data)?;
     let mut grammar = Grammar::new(options.seed);
-    let (mut found, mut answered, mut varied) = (Vec::new(), 0, 0);
+    let (mut found, mut answered, mut varied, mut chosen) = (Vec::new(), 0, 0, 0);
     for number in 0..options.queries {
         let query = grammar.query(SAMPLES as i64 * STEP_MS);
         let answers = [ask(&prometheus, &query)?, ask(&thalweg, &query)?];
         answered += u64::from(answers[0]["status"] == "success");
         if let Some(difference) = compare(&answers[0], &answers[1]) {
+            if chooses_alike(&prometheus, &query, &answers)? {
+                chosen += 1;
+                continue;
+            }
             if varies(&prometheus, &thalweg, &query, &answers[1])? {
                 varied += 1;
                 continue;
@@ -119,7 +125,7 @@ pub fn run(root: &Path, options: &Options, tell: &mut dyn FnMut(&str)) -> Result
         }
     }
     tell(&format!(
-        "{} queries, {answered} of them with an answer: {} differ; {varied} where Prometheus answers now this, now that",
+        "{} queries, {answered} of them with an answer: {} differ; {varied} where Prometheus answers now this, now that; {chosen} that choose others of equal series",
         options.queries,
         found.len()
     ));
@@ -127,6 +133,17 @@ pub fn run(root: &Path, options: &Options, tell: &mut dyn FnMut(&str)) -> Result
         std::fs::write(file, script(&data, &found)).map_err(|error| format!("{}: {error}", file.display()))?;
     }
     Ok(found.is_empty())
+}
+
+/// Whether the query itself chooses series, and the answers differ in which of equal ones alone.
+fn chooses_alike(prometheus: &Server, query: &Query, answers: &[serde_json::Value; 2]) -> Result<bool, String> {
+    let Some(choice) = Choice::of_query(&query.text) else {
+        return Ok(false);
+    };
+    let choices = ask(prometheus, &Query { text: choice.inner.to_owned(), ..query.clone() })?;
+    let [theirs, ours] = answers;
+    let are_answers = [&choices, theirs, ours].iter().all(|answer| answer["status"] == "success");
+    Ok(are_answers && choice.is_alike(&choices, theirs, ours) && compare_counts(theirs, ours).is_none())
 }
 
 /// Whether Prometheus gives this answer, too, when it is asked again: which series `limitk` takes, and which of equal ones `topk`, follows
