@@ -79,6 +79,6 @@ fn a_stop_finishes_what_is_under_way() {
     assert_eq!(&answer, b"HTTP/1.1 204");
     let started = Instant::now();
     server.stop();
-    assert!(started.elapsed() < Duration::from_secs(5), "an idle connection held up the stop");
+    assert!(started.elapsed() < Duration::from_secs(15), "an idle connection held up the stop");
     assert!(TcpStream::connect(server.address).is_err(), "it still listens");
 }

@@ -209,7 +209,7 @@ fn whoever_asks_for_an_end_gets_it() {
 fn silence_and_slowness_have_their_limits() {
     let server = Running::start_with(|settings| {
         (settings.park_after_ms, settings.head_timeout_ms) = (10, 200);
-        settings.http_idle_timeout_ms = 1_000;
+        settings.http_idle_timeout_ms = 4_000;
     });
     let started = Instant::now();
     let ended_after = |mut stream: TcpStream| {
@@ -228,10 +228,10 @@ fn silence_and_slowness_have_their_limits() {
     slow_again.write_all(b"GET /pi").unwrap();
     for (name, stream) in [("silent", silent), ("slow", slow), ("slow again", slow_again)] {
         let ended = ended_after(stream);
-        assert!(ended < Duration::from_millis(900), "{name}: {ended:?}");
+        assert!(ended < Duration::from_millis(3_900), "{name}: {ended:?}");
     }
     let ended = ended_after(idle);
-    assert!(ended > Duration::from_millis(900) && ended < Duration::from_secs(10), "idle: {ended:?}");
+    assert!(ended > Duration::from_millis(3_900) && ended < Duration::from_secs(20), "idle: {ended:?}");
 }
 
 #[test]
@@ -245,6 +245,6 @@ fn a_stop_ends_what_is_parked() {
     wait_for_parked(&server, 20);
     let started = Instant::now();
     server.stop();
-    assert!(started.elapsed() < Duration::from_secs(5), "parked connections held up the stop");
+    assert!(started.elapsed() < Duration::from_secs(15), "parked connections held up the stop");
     streams.iter_mut().for_each(check_ended);
 }

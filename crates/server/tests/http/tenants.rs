@@ -213,7 +213,7 @@ fn a_tenant_with_all_slots_leaves_one_to_the_others() {
     for _ in 0..5 {
         let begun = Instant::now();
         assert_eq!(server.get("/api/v1/query?db=b&query=m_v&time=1&nocache=1").status, 200);
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     }
     flood.clear();
 }
