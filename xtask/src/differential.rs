@@ -112,7 +112,7 @@ pub fn run(root: &Path, options: &Options, tell: &mut dyn FnMut(&str)) -> Result
         let answers = [ask(&prometheus, &query)?, ask(&thalweg, &query)?];
         answered += u64::from(answers[0]["status"] == "success");
         if let Some(difference) = compare(&answers[0], &answers[1]) {
-            if chooses_alike(&prometheus, &query, &answers)? {
+            if chooses_alike((&prometheus, &thalweg), &query, &answers)? {
                 chosen += 1;
                 continue;
             }
@@ -135,8 +135,26 @@ pub fn run(root: &Path, options: &Options, tell: &mut dyn FnMut(&str)) -> Result
     Ok(found.is_empty())
 }
 
-/// Whether the query itself chooses series, and the answers differ in which of equal ones alone.
-fn chooses_alike(prometheus: &Server, query: &Query, answers: &[serde_json::Value; 2]) -> Result<bool, String> {
+/// Whether the query itself chooses series, and the answers differ in which of equal ones alone; or whether that is so of a part of it.
+fn chooses_alike(
+    (prometheus, thalweg): (&Server, &Server),
+    query: &Query,
+    answers: &[serde_json::Value; 2],
+) -> Result<bool, String> {
+    if is_alike(prometheus, query, answers)? {
+        return Ok(true);
+    }
+    for part in Choice::parts_of(&query.text) {
+        let part = Query { text: part.to_owned(), ..query.clone() };
+        let answers = [ask(prometheus, &part)?, ask(thalweg, &part)?];
+        if compare(&answers[0], &answers[1]).is_some() && is_alike(prometheus, &part, &answers)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_alike(prometheus: &Server, query: &Query, answers: &[serde_json::Value; 2]) -> Result<bool, String> {
     let Some(choice) = Choice::of_query(&query.text) else {
         return Ok(false);
     };

@@ -39,6 +39,21 @@ impl<'a> Choice<'a> {
         Some(Self { is_any, grouping, inner })
     }
 
+    /// The parts of a query that choose series.
+    pub(crate) fn parts_of(text: &str) -> Vec<&str> {
+        let names = ["limitk", "topk", "bottomk"].into_iter().flat_map(|name| text.match_indices(name));
+        let parts = names.filter_map(|(start, name)| {
+            let rest = text.get(start..)?;
+            let is_name = text.get(..start)?.ends_with(|before: char| !before.is_alphanumeric());
+            let labels =
+                ["by (", "without ("].into_iter().find_map(|word| rest.get(name.len() + 1..)?.strip_prefix(word));
+            let arguments = labels.map_or(rest, |labels| labels.split_once(") ").map_or(labels, |(_, rest)| rest));
+            let length = rest.len() - arguments.len() + closing(arguments)?;
+            rest.get(..length).filter(|_| is_name)
+        });
+        parts.collect()
+    }
+
     fn group(&self, metric: &Value) -> String {
         let mut labels = metric.as_object().cloned().unwrap_or_default();
         labels.retain(|name, _| match &self.grouping {
@@ -81,6 +96,20 @@ impl<'a> Choice<'a> {
     }
 }
 
+/// Where the first parenthesis is closed: the length up to then.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0_u32;
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' if depth == 1 => return Some(at + 1),
+            ')' => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Floats in an order in which NaN is the last, as a key.
 fn order_of(value: f64) -> i64 {
     let bits = if value.is_nan() { f64::NAN.to_bits() } else { value.to_bits() }.cast_signed();
@@ -112,6 +141,21 @@ mod tests {
         );
         assert_eq!(read("bottomk by () (2, f)").unwrap().grouping, Some((true, Vec::new())));
         assert_eq!(read("sum (topk (2, f))"), None);
+    }
+
+    #[test]
+    fn parts_that_choose_are_found() {
+        for (text, expected) in [
+            ("topk (2, f)", vec![]),
+            ("avg by (b) (limitk by (a) (2, count (f)))", vec!["limitk by (a) (2, count (f))"]),
+            (
+                "(bottomk (2, f) + limitk without () (2, topk (2, (g))))",
+                vec!["limitk without () (2, topk (2, (g)))", "topk (2, (g))", "bottomk (2, f)"],
+            ),
+            ("sum (f)", vec![]),
+        ] {
+            assert_eq!(Choice::parts_of(text), expected, "{text}");
+        }
     }
 
     #[test]
