@@ -350,14 +350,28 @@ impl Group {
         }
     }
 
-    /// Evaluates one rule and writes its results; how many there are.
+    /// Evaluates one rule and writes its results; how many there are. What fails of a rule that is selected is pending.
     fn evaluate_rule(&self, rule: &Rule, store: &RuleStore, time_ms: i64) -> Result<u64, String> {
         let query_ms = time_ms - self.query_offset_ms();
         let past = rule.past();
         let _evaluating = past.as_ref().map(|past| past.evaluating.lock());
         if let Some(past) = &past {
-            past.evaluates(query_ms, || store.db.log_mark());
+            past.evaluates((query_ms, self.interval_ms()), || store.db.log_mark());
         }
+        let evaluated = self.evaluate_and_write(rule, store, (time_ms, query_ms));
+        if let (Err(_), Some(past)) = (&evaluated, &past) {
+            past.failed(query_ms);
+        }
+        evaluated
+    }
+
+    fn evaluate_and_write(
+        &self,
+        rule: &Rule,
+        store: &RuleStore,
+        (time_ms, query_ms): (i64, i64),
+    ) -> Result<u64, String> {
+        let past = rule.past();
         let vector = vector(store.query(&rule.config.expr, query_ms)?)?;
         let (mut before, is_rid_of_old) = rule.change(|state| (state.outputs.clone(), state.is_rid_of_old));
         // The first evaluation after a start ends what was there before; if that cannot be read, a later one does.
