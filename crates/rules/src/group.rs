@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use model::{Labels as SeriesLabels, METRIC_NAME, MatchOp, Matcher};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, ResultValue, VectorSample};
-use scrape::relabel::Labels;
+use scrape::relabel::{self, Labels};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::alert::{Alert, AlertResult, Alerts, SendTimes};
@@ -377,14 +377,14 @@ impl Group {
         // The first evaluation after a start ends what was there before; if that cannot be read, a later one does.
         let mut ends_old = false;
         if let (Some(_), RuleKind::Record(name), false) = (&past, &rule.config.kind, is_rid_of_old) {
-            let recorded = Recorded { name, labels: &rule.config.labels, limit: 0 };
+            let recorded = Recorded::new(name, &rule.config, 0);
             if let Ok(old) = store.current_series(&recorded.matchers(), query_ms) {
                 (before, ends_old) = (before.with(&old).into(), true);
             }
         }
         let (mut samples, outputs) = match &rule.config.kind {
             RuleKind::Record(name) => {
-                let recorded = Recorded { name, labels: &rule.config.labels, limit: self.config.limit };
+                let recorded = Recorded::new(name, &rule.config, self.config.limit);
                 recorded.samples(vector, query_ms, &before)?
             }
             RuleKind::Alert(alert) => {
@@ -453,12 +453,18 @@ pub(crate) fn vector(result: EvaluationResult) -> Result<Vec<VectorSample>, Stri
 pub(crate) struct Recorded<'a> {
     pub(crate) name: &'a str,
     /// Labels that all results get.
-    pub(crate) labels: &'a Labels,
+    labels: &'a Labels,
+    relabel: &'a [relabel::Rule],
     /// The most results; 0: any number.
     pub(crate) limit: u64,
 }
 
-impl Recorded<'_> {
+impl<'a> Recorded<'a> {
+    /// The rule of a configuration, which records by this name.
+    pub(crate) fn new(name: &'a str, config: &'a RuleConfig, limit: u64) -> Self {
+        Self { name, labels: &config.labels, relabel: &config.relabel, limit }
+    }
+
     /// Matchers of its series.
     pub(crate) fn matchers(&self) -> Vec<Matcher> {
         let own = self.labels.iter().map(|(name, value)| Matcher::new(name, MatchOp::Equal, value));
@@ -481,7 +487,8 @@ impl Recorded<'_> {
                 (Some(result), Some(series)) if *result == found.labels => series.clone(),
                 _ => {
                     is_as_before = false;
-                    self.series(&found.labels)?
+                    let Some(labels) = self.series(&found.labels)? else { continue };
+                    labels
                 }
             };
             outputs.results.push(found.labels);
@@ -499,14 +506,27 @@ impl Recorded<'_> {
         Ok((samples, outputs))
     }
 
-    /// The labels of the series of a result.
-    pub(crate) fn series(&self, result: &SeriesLabels) -> Result<SeriesLabels, String> {
+    /// The labels of the series of a result; `None` if relabelling drops it.
+    pub(crate) fn series(&self, result: &SeriesLabels) -> Result<Option<SeriesLabels>, String> {
         let is_replaced = |name: &str| name == METRIC_NAME || self.labels.contains_key(name);
         let own = result.iter().filter(|(name, _)| !is_replaced(name));
         let given = self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let is_named = self.labels.contains_key(METRIC_NAME);
         let name = Some((METRIC_NAME, self.name)).filter(|_| !is_named);
-        SeriesLabels::from_pairs(own.chain(given).chain(name)).map_err(|error| error.to_string())
+        let labels = SeriesLabels::from_pairs(own.chain(given).chain(name)).map_err(|error| error.to_string())?;
+        if self.relabel.is_empty() { Ok(Some(labels)) } else { self.relabelled(&labels) }
+    }
+
+    fn relabelled(&self, labels: &SeriesLabels) -> Result<Option<SeriesLabels>, String> {
+        let mut changed: Labels = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        if !relabel::relabel(&mut changed, self.relabel) {
+            return Ok(None);
+        }
+        // By its name it is known which series are the rule's.
+        if changed.get(METRIC_NAME).is_none_or(|name| name != self.name) {
+            return Err(format!("relabelling must not change the name {:?} of the result", self.name));
+        }
+        Ok(Some(packed(&changed)))
     }
 }
 
