@@ -124,13 +124,14 @@ fn open_oidc(settings: OidcSettings) -> Result<Arc<Oidc>, String> {
     Oidc::new(&network, rules, client, authorities).map(Arc::new).map_err(|why| format!("--oidc-issuer: {why}"))
 }
 
-/// Reads a `prometheus.yml`; what in it has no effect is told on stderr.
+/// Reads a `prometheus.yml` and a stream aggregation file; what in them has no effect is told on stderr.
 fn load_prometheus(settings: PrometheusSettings) -> Result<Arc<PrometheusMode>, String> {
     let network = platform::network::NetworkPlatform::real(platform::Platform::real());
-    let file = settings.file.display().to_string();
+    let paths = settings.file.iter().chain(settings.stream_aggregation.as_ref().map(|file| &file.path));
+    let files = paths.map(|path| path.display().to_string()).collect::<Vec<_>>().join(" with ");
     let (mode, warnings) = PrometheusMode::load(settings, network).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
-        format!("{file} cannot be run:{}", lines.concat())
+        format!("{files} cannot be run:{}", lines.concat())
     })?;
     warnings.iter().for_each(|warning| log::warn(&warning.to_string()));
     Ok(mode)
@@ -152,7 +153,7 @@ fn tell_disabled(mode: &PrometheusMode) {
     }
 }
 
-/// Reads the `prometheus.yml` again at each SIGHUP. One with errors changes nothing.
+/// Reads the configuration again at each SIGHUP. One with errors changes nothing.
 async fn reload_at_hangup(mode: Arc<PrometheusMode>, mut hangup: Signal) {
     while hangup.recv().await.is_some() {
         let reloading = mode.clone();

@@ -184,7 +184,13 @@ pub(crate) struct ServeFlags {
     #[serde(skip_serializing_if = "Option::is_none")]
     materialize_rules: Option<String>,
 
-    /// Let `POST /-/reload` read it again, and `POST /-/quit` end the server
+    /// Aggregate what is written as VictoriaMetrics's stream aggregation does by this file; late samples count. `thalweg check
+    /// stream-aggregation` says what it becomes; SIGHUP reads it again [default: none]
+    #[arg(long, alias = "streamAggr.config", env = "THALWEG_STREAM_AGGREGATION", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_aggregation: Option<PathBuf>,
+
+    /// Let `POST /-/reload` read these files again, and `POST /-/quit` end the server
     #[arg(long, alias = "web.enable-lifecycle", env = "THALWEG_WEB_ENABLE_LIFECYCLE")]
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     web_enable_lifecycle: bool,
@@ -633,7 +639,7 @@ pub(crate) struct Settings {
     pub(crate) server: ServerSettings,
     /// Threads that read from and write to connections.
     pub(crate) network_threads: usize,
-    /// The `prometheus.yml` that is run, if one is.
+    /// The `prometheus.yml` and the stream aggregation file that are run, if one is.
     pub(crate) prometheus: Option<server::PrometheusSettings>,
     /// The identity provider, if one is named.
     pub(crate) oidc: Option<OidcSettings>,
@@ -735,7 +741,7 @@ impl ServeFlags {
         }
         self.set_sign_in(&mut server, &db.store.directory)?;
         server.flags = self.set_flags()?;
-        let (network_threads, prometheus) = (self.network_threads(cores), self.prometheus()?);
+        let (network_threads, prometheus) = (self.network_threads(cores), self.prometheus(&db)?);
         Ok(Settings { db, server, network_threads, prometheus, oidc: self.oidc()? })
     }
 }

@@ -9,7 +9,7 @@ use promql::{Expression, Features};
 use scrape::config::reader::{Fields, Problem, Reading};
 use scrape::config::yaml::Position;
 use scrape::config::{glob, parse_tree};
-use scrape::relabel::{Labels, NameScheme, is_label_name, is_metric_name};
+use scrape::relabel::{self, Labels, NameScheme, is_label_name, is_metric_name};
 
 use crate::template;
 
@@ -69,7 +69,9 @@ pub struct RuleConfig {
     pub expr: String,
     /// Labels added to results, those of the group among them; templates if it is an alerting rule.
     pub labels: Labels,
-    /// True if its results are kept right for the past, too: no file says so, but a setting ([`crate::materialize`]).
+    /// Steps that change the labels of a recording rule's results, but not their name: no rule file has them, but stream aggregation.
+    pub relabel: Vec<relabel::Rule>,
+    /// True if its results are kept right for the past, too: no file says so, but a setting ([`crate::materialize`]), and all rules of stream aggregation.
     pub is_materialized: bool,
 }
 
@@ -120,10 +122,15 @@ pub fn load(files: &dyn Files, patterns: &[PathBuf], options: &ReadOptions) -> R
 
 /// Reads one file.
 pub fn load_file(files: &dyn Files, path: &Path, options: &ReadOptions) -> Result<LoadedRules, Vec<Problem>> {
-    let problem = |message| vec![Problem { file: path.to_owned(), position: Position::default(), message }];
-    let content = read_file(files, path, FILE_BYTES_MAX).map_err(|error| problem(error.to_string()))?;
-    let text = String::from_utf8(content).map_err(|_| problem("the file is not UTF-8".to_owned()))?;
+    let text = read_text(files, path).map_err(|problem| vec![problem])?;
     parse(path, &text, options)
+}
+
+/// The text of a file of rules.
+pub(crate) fn read_text(files: &dyn Files, path: &Path) -> Result<String, Problem> {
+    let problem = |message| Problem { file: path.to_owned(), position: Position::default(), message };
+    let content = read_file(files, path, FILE_BYTES_MAX).map_err(|error| problem(error.to_string()))?;
+    String::from_utf8(content).map_err(|_| problem("the file is not UTF-8".to_owned()))
 }
 
 /// Reads the text of a file.
@@ -217,7 +224,7 @@ fn read_rule(fields: &Fields<'_>, group: &Labels, options: &ReadOptions) -> Arc<
     } else {
         RuleKind::Alert(AlertRule { name: alert, for_ms, keep_firing_for_ms, annotations })
     };
-    Arc::new(RuleConfig { kind, expr, labels, is_materialized: false })
+    Arc::new(RuleConfig { kind, expr, labels, relabel: Vec::new(), is_materialized: false })
 }
 
 fn check_recording(fields: &Fields<'_>, record: &str, options: &ReadOptions) {

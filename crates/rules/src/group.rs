@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use model::{Labels as SeriesLabels, METRIC_NAME, MatchOp, Matcher};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, ResultValue, VectorSample};
-use scrape::relabel::Labels;
+use scrape::relabel::{self, Labels};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::alert::{Alert, AlertResult, Alerts, SendTimes};
@@ -350,27 +350,41 @@ impl Group {
         }
     }
 
-    /// Evaluates one rule and writes its results; how many there are.
+    /// Evaluates one rule and writes its results; how many there are. What fails of a rule that is selected is pending.
     fn evaluate_rule(&self, rule: &Rule, store: &RuleStore, time_ms: i64) -> Result<u64, String> {
         let query_ms = time_ms - self.query_offset_ms();
         let past = rule.past();
         let _evaluating = past.as_ref().map(|past| past.evaluating.lock());
         if let Some(past) = &past {
-            past.evaluates(query_ms, || store.db.log_mark());
+            past.evaluates((query_ms, self.interval_ms()), || store.db.log_mark());
         }
+        let evaluated = self.evaluate_and_write(rule, store, (time_ms, query_ms));
+        if let (Err(_), Some(past)) = (&evaluated, &past) {
+            past.failed(query_ms);
+        }
+        evaluated
+    }
+
+    fn evaluate_and_write(
+        &self,
+        rule: &Rule,
+        store: &RuleStore,
+        (time_ms, query_ms): (i64, i64),
+    ) -> Result<u64, String> {
+        let past = rule.past();
         let vector = vector(store.query(&rule.config.expr, query_ms)?)?;
         let (mut before, is_rid_of_old) = rule.change(|state| (state.outputs.clone(), state.is_rid_of_old));
         // The first evaluation after a start ends what was there before; if that cannot be read, a later one does.
         let mut ends_old = false;
         if let (Some(_), RuleKind::Record(name), false) = (&past, &rule.config.kind, is_rid_of_old) {
-            let recorded = Recorded { name, labels: &rule.config.labels, limit: 0 };
+            let recorded = Recorded::new(name, &rule.config, 0);
             if let Ok(old) = store.current_series(&recorded.matchers(), query_ms) {
                 (before, ends_old) = (before.with(&old).into(), true);
             }
         }
         let (mut samples, outputs) = match &rule.config.kind {
             RuleKind::Record(name) => {
-                let recorded = Recorded { name, labels: &rule.config.labels, limit: self.config.limit };
+                let recorded = Recorded::new(name, &rule.config, self.config.limit);
                 recorded.samples(vector, query_ms, &before)?
             }
             RuleKind::Alert(alert) => {
@@ -439,12 +453,18 @@ pub(crate) fn vector(result: EvaluationResult) -> Result<Vec<VectorSample>, Stri
 pub(crate) struct Recorded<'a> {
     pub(crate) name: &'a str,
     /// Labels that all results get.
-    pub(crate) labels: &'a Labels,
+    labels: &'a Labels,
+    relabel: &'a [relabel::Rule],
     /// The most results; 0: any number.
     pub(crate) limit: u64,
 }
 
-impl Recorded<'_> {
+impl<'a> Recorded<'a> {
+    /// The rule of a configuration, which records by this name.
+    pub(crate) fn new(name: &'a str, config: &'a RuleConfig, limit: u64) -> Self {
+        Self { name, labels: &config.labels, relabel: &config.relabel, limit }
+    }
+
     /// Matchers of its series.
     pub(crate) fn matchers(&self) -> Vec<Matcher> {
         let own = self.labels.iter().map(|(name, value)| Matcher::new(name, MatchOp::Equal, value));
@@ -467,7 +487,8 @@ impl Recorded<'_> {
                 (Some(result), Some(series)) if *result == found.labels => series.clone(),
                 _ => {
                     is_as_before = false;
-                    self.series(&found.labels)?
+                    let Some(labels) = self.series(&found.labels)? else { continue };
+                    labels
                 }
             };
             outputs.results.push(found.labels);
@@ -485,14 +506,27 @@ impl Recorded<'_> {
         Ok((samples, outputs))
     }
 
-    /// The labels of the series of a result.
-    pub(crate) fn series(&self, result: &SeriesLabels) -> Result<SeriesLabels, String> {
+    /// The labels of the series of a result; `None` if relabelling drops it.
+    pub(crate) fn series(&self, result: &SeriesLabels) -> Result<Option<SeriesLabels>, String> {
         let is_replaced = |name: &str| name == METRIC_NAME || self.labels.contains_key(name);
         let own = result.iter().filter(|(name, _)| !is_replaced(name));
         let given = self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let is_named = self.labels.contains_key(METRIC_NAME);
         let name = Some((METRIC_NAME, self.name)).filter(|_| !is_named);
-        SeriesLabels::from_pairs(own.chain(given).chain(name)).map_err(|error| error.to_string())
+        let labels = SeriesLabels::from_pairs(own.chain(given).chain(name)).map_err(|error| error.to_string())?;
+        if self.relabel.is_empty() { Ok(Some(labels)) } else { self.relabelled(&labels) }
+    }
+
+    fn relabelled(&self, labels: &SeriesLabels) -> Result<Option<SeriesLabels>, String> {
+        let mut changed: Labels = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        if !relabel::relabel(&mut changed, self.relabel) {
+            return Ok(None);
+        }
+        // By its name it is known which series are the rule's.
+        if changed.get(METRIC_NAME).is_none_or(|name| name != self.name) {
+            return Err(format!("relabelling must not change the name {:?} of the result", self.name));
+        }
+        Ok(Some(packed(&changed)))
     }
 }
 

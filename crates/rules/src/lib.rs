@@ -9,7 +9,7 @@
 //! * [`file`](mod@file): rule files, typed and checked · [`template`]: Go's text templates with Prometheus's functions
 //! * [`group`]: evaluation · [`alert`]: states of alerts · `store`: what rules write, and what they query · `restore`: alerts after a restart
 //! * [`manager`]: groups that run, reloads · [`notify`]: alerts to Alertmanagers · `metrics`: the numbers of all of it
-//! * [`materialize`]: rules whose results are kept right for the past, too
+//! * [`materialize`]: rules whose results are kept right for the past, too · [`stream_aggregation`]: VictoriaMetrics's file as such rules
 //! * [`backfill`]: what recording rules would have given · [`unit_test`]: promtool's test files
 
 pub mod alert;
@@ -22,6 +22,7 @@ mod metrics;
 pub mod notify;
 mod restore;
 mod store;
+pub mod stream_aggregation;
 pub mod template;
 pub mod unit_test;
 

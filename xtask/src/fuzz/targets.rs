@@ -95,6 +95,18 @@ pub(super) const TARGETS: &[Target] = &[
             &["crates/rules/src/template"],
         )
     },
+    Target {
+        bytes_max: 8192,
+        ..of_text(
+            "stream_aggregation",
+            "VictoriaMetrics's stream aggregation files",
+            &[
+                Seeds::Literals(&["crates/rules/src/stream_aggregation"]),
+                Seeds::Files { folder: "crates/rules/tests/stream_aggregation", extension: "yml", skip: 0 },
+            ],
+            &["crates/rules/src/stream_aggregation"],
+        )
+    },
     of_text("graphite", "Graphite's lines", &[Seeds::Literals(&["crates/ingest/src/graphite"])], &[]),
     of_text(
         "opentsdb",

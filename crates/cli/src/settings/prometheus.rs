@@ -3,8 +3,9 @@
 use db::DbOptions;
 use ingest::remote_write::ReplicaLabels;
 use ingest::replicas::ReplicaSettings;
-use promql::NameRemoval;
+use promql::{Features, NameRemoval};
 use rules::materialize::RulePatterns;
+use rules::stream_aggregation::AggregationFile;
 use server::{PrometheusSettings, RoutePrefix, ServerSettings};
 
 use super::{ServeFlags, database, list, set};
@@ -13,22 +14,26 @@ use super::{ServeFlags, database, list, set};
 const EXTERNAL_URL: &str = "http://localhost:7780";
 
 impl ServeFlags {
-    /// The `prometheus.yml` that is run, if one is named.
-    pub(super) fn prometheus(&self) -> Result<Option<PrometheusSettings>, String> {
+    /// The `prometheus.yml` and the stream aggregation file that are run, if one is named.
+    pub(super) fn prometheus(&self, db: &DbOptions) -> Result<Option<PrometheusSettings>, String> {
         let patterns = RulePatterns::parse(&list(self.materialize_rules.as_deref()));
         let materialize_rules = patterns.map_err(|why| format!("--materialize-rules: {why}"))?;
-        let Some(file) = self.prometheus.clone() else {
-            // Not ignored silently: rules run with a configuration alone.
-            let is_asked = !materialize_rules.is_empty();
-            return if is_asked {
-                Err("--materialize-rules needs --prometheus, whose rule_files run".to_owned())
-            } else {
-                Ok(None)
-            };
-        };
+        if self.prometheus.is_none() && !materialize_rules.is_empty() {
+            // Not ignored silently: rules of files run with a configuration alone.
+            return Err("--materialize-rules needs --prometheus, whose rule_files run".to_owned());
+        }
+        let file = self.prometheus.clone();
+        let stream_aggregation = self.stream_aggregation.clone().map(|path| AggregationFile {
+            path,
+            lookback_ms: u64::try_from(db.lookback_ms).unwrap_or_default(),
+            features: Features::all(db.promql_experimental),
+        });
+        if file.is_none() && stream_aggregation.is_none() {
+            return Ok(None);
+        }
         let database = database("--prometheus-database", self.prometheus_database.as_deref())?;
         let external_url = self.web_external_url.clone().unwrap_or_else(|| EXTERNAL_URL.to_owned());
-        Ok(Some(PrometheusSettings { file, database, external_url, materialize_rules }))
+        Ok(Some(PrometheusSettings { file, stream_aggregation, database, external_url, materialize_rules }))
     }
 
     /// When metrics' names are dropped.
@@ -115,13 +120,28 @@ mod tests {
     fn rules_are_selected_where_some_run() {
         let prometheus = |patterns: &str, file: Option<&str>| {
             let materialize_rules = Some(patterns.to_owned());
-            ServeFlags { materialize_rules, prometheus: file.map(Into::into), ..ServeFlags::default() }.prometheus()
+            let flags = ServeFlags { materialize_rules, prometheus: file.map(Into::into), ..ServeFlags::default() };
+            flags.prometheus(&DbOptions::new("d"))
         };
         let settings = prometheus("api/job:*, db", Some("prometheus.yml")).unwrap().unwrap();
         let expected = RulePatterns::parse(&["api/job:*".to_owned(), "db".to_owned()]).unwrap();
         assert_eq!(settings.materialize_rules, expected);
         assert!(prometheus("api", None).unwrap_err().contains("needs --prometheus"));
         assert!(prometheus("/x", Some("prometheus.yml")).unwrap_err().contains("--materialize-rules"));
+    }
+
+    #[test]
+    fn stream_aggregation_runs_by_itself() {
+        let flags = ServeFlags {
+            stream_aggregation: Some("s.yml".into()),
+            lookback_ms: Some(60_000),
+            promql_experimental: Some(false),
+            ..ServeFlags::default()
+        };
+        let settings = flags.to_settings().unwrap().prometheus.unwrap();
+        let expected = AggregationFile { path: "s.yml".into(), lookback_ms: 60_000, features: Features::all(false) };
+        assert_eq!((settings.file, settings.stream_aggregation), (None, Some(expected)));
+        assert!(ServeFlags::default().to_settings().unwrap().prometheus.is_none());
     }
 
     #[test]

@@ -10,12 +10,17 @@ use platform::Platform;
 use rules::RuleStore;
 use rules::backfill::{BackfillRange, backfill};
 use rules::file::{self, ReadOptions};
+use scrape::config::reader::Problem;
 
 use super::{Location, Where};
 use crate::units::times;
 
 const EXAMPLES: &str = "Examples:
-  thalweg rules backfill --data /var/lib/thalweg --start -30d --end now rules.yml";
+  thalweg rules backfill --data /var/lib/thalweg --start -30d --end now rules.yml
+  thalweg rules backfill --data /var/lib/thalweg --start -30d --stream-aggregation aggregation.yml";
+
+/// How far PromQL looks back in a folder that is opened here.
+const LOOKBACK_MS: u64 = 300_000;
 
 /// Recording rules
 #[derive(Debug, Args)]
@@ -47,8 +52,11 @@ struct BackfillFlags {
     /// Interval of groups that have none
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     eval_interval: String,
+    /// What a stream aggregation file of VictoriaMetrics would have given
+    #[arg(long, value_name = "FILE")]
+    stream_aggregation: Option<PathBuf>,
     /// Rule files
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "stream_aggregation", value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
@@ -63,12 +71,14 @@ pub(crate) fn run(flags: &RecordingFlags) -> Result<ExitCode, String> {
         end_ms: times::parse(&flags.end, now)?.as_millisecond(),
         interval_ms: u64::try_from(times::duration_s(&flags.eval_interval)?).unwrap_or(0).max(1) * 1000,
     };
+    let text = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     let mut groups = Vec::new();
     for path in &flags.files {
         let loaded = file::load_file(&*Platform::real().files, path, &ReadOptions::default());
-        let loaded =
-            loaded.map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-        groups.extend(loaded.groups);
+        groups.extend(loaded.map_err(text)?.groups);
+    }
+    if let Some(path) = &flags.stream_aggregation {
+        groups.extend(super::check_stream_aggregation::load(path, LOOKBACK_MS).map_err(text)?.groups);
     }
     let db = Arc::new(flags.location.open(data)?);
     let store = RuleStore::new(db.clone(), &flags.database);

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::check_config::ConfigFlags;
 use super::check_discovery::DiscoveryFlags;
 use super::check_rules::RulesFlags;
+use super::check_stream_aggregation::AggregationFlags;
 use super::show::{Bar, partitions, partitions_json};
 use super::{counted, platform_of, size};
 use crate::objects::ObjectAccess;
@@ -49,6 +50,8 @@ enum Subject {
     Config(ConfigFlags),
     /// Check rule files of Prometheus
     Rules(RulesFlags),
+    /// Check stream aggregation files of VictoriaMetrics, and print the rules that they become
+    StreamAggregation(AggregationFlags),
     /// Advise on metrics in the text format, which come by standard input
     ///
     /// Exit code: 0 all is well, 1 they cannot be read, 3 there is advice.
@@ -63,6 +66,7 @@ pub(crate) fn run(flags: &CheckFlags) -> Result<ExitCode, String> {
     match &flags.subject {
         Some(Subject::Config(flags)) => return Ok(super::check_config::run(flags)),
         Some(Subject::Rules(flags)) => return Ok(super::check_rules::run(flags)),
+        Some(Subject::StreamAggregation(flags)) => return Ok(super::check_stream_aggregation::run(flags)),
         Some(Subject::Metrics) => return super::check_metrics::run(),
         Some(Subject::ServiceDiscovery(flags)) => return super::check_discovery::run(flags),
         None => {}

@@ -9,6 +9,7 @@ mod check_config;
 mod check_discovery;
 mod check_metrics;
 mod check_rules;
+mod check_stream_aggregation;
 mod compact;
 mod cursors;
 mod database;

@@ -88,7 +88,7 @@ impl IntervalHull {
         let ReadInterval { first_ms, last_ms } = times.shifted(&selector.shift)?;
         // As far as any of its windows looks; plain ranges do not look back.
         let before_ms = range_ms.checked_add(self.lookback_ms)?;
-        let after_ms = if selector.edges == Edges::Plain { 0 } else { self.lookback_ms };
+        let after_ms = if selector.edges == Edges::Smoothed { self.lookback_ms } else { 0 };
         let added =
             ReadInterval { first_ms: first_ms.checked_sub(before_ms)?, last_ms: last_ms.checked_add(after_ms)? };
         self.interval = Some(self.interval.map_or(added, |interval| interval.hull(added)));
@@ -190,6 +190,7 @@ mod tests {
             ("max_over_time(sum(rate(up[10m] offset 2m))[1h:1m] offset 3m)", (-80, -5)),
             ("topk(3, sum by (job) (up))", (-5, 0)),
             ("rate(up[10m] smoothed)", (-15, 5)),
+            ("rate(up[10m] anchored)", (-15, 0)),
         ] {
             assert_eq!(stepwise(text), Some(expected), "{text}");
         }

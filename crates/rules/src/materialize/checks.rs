@@ -70,8 +70,8 @@ fn problems_of_size(groups: &[GroupConfig]) -> Vec<Problem> {
     }
     if total_bytes > document::BYTES_MAX {
         let message = format!(
-            "--materialize-rules selects {count} recording rules; what is remembered of them takes up to {total_bytes} bytes of {} at most: \
-             select fewer",
+            "--materialize-rules and --stream-aggregation select {count} recording rules; what is remembered of them takes up to {total_bytes} \
+             bytes of {} at most: select fewer",
             document::BYTES_MAX
         );
         problems.push(Problem { file: PathBuf::from("rule_files"), position: Position::default(), message });
@@ -83,7 +83,9 @@ fn problem(group: &GroupConfig, rule: &RuleConfig, why: &str) -> Problem {
     let name = rule.name();
     let file = group.file.clone();
     let group = &group.name;
-    let message = format!("the rule {name:?} of the group {group:?} is selected by --materialize-rules, but {why}");
+    let message = format!(
+        "the results of the rule {name:?} of the group {group:?} are to stay right (--materialize-rules, --stream-aggregation), but {why}"
+    );
     Problem { file, position: Position::default(), message }
 }
 

@@ -39,6 +39,8 @@ pub(super) type RuleKey = (String, String, Labels);
 pub(super) struct SavedPast {
     pub(super) pending: Vec<TimeRange>,
     pub(super) frozen_ns: Option<i64>,
+    /// Up to when it was evaluated.
+    pub(super) evaluated_ns: Option<i64>,
 }
 
 /// The name of a rule's document.
@@ -79,7 +81,7 @@ pub(super) fn bytes_of(documents: &Documents) -> usize {
 
 /// Bytes that the document of a rule may take, however far its ranges have to be merged, without its name and with it.
 pub(super) fn bytes_max(key: &RuleKey) -> (usize, usize) {
-    let widest = SavedPast { pending: vec![TimeRange::ALL], frozen_ns: Some(i64::MIN) };
+    let widest = SavedPast { pending: vec![TimeRange::ALL], frozen_ns: Some(i64::MIN), evaluated_ns: Some(i64::MIN) };
     let bytes = encode(key, &widest, 1).len();
     (bytes, bytes + NAME_BYTES_MAX)
 }
@@ -89,6 +91,7 @@ fn encode((group, name, labels): &RuleKey, saved: &SavedPast, ranges_max: usize)
     let pending: Vec<Value> = pending.iter().map(|range| json!([range.start_ns, range.end_ns])).collect();
     let document = json!({
         "version": VERSION, "group": group, "name": name, "labels": labels, "pending": pending, "frozen_ns": saved.frozen_ns,
+        "evaluated_ns": saved.evaluated_ns,
     });
     document.to_string().into_bytes()
 }
@@ -101,6 +104,7 @@ pub(super) fn decode_all(documents: &Documents) -> Result<BTreeMap<RuleKey, Save
             let known = rules.entry(key).or_default();
             known.pending.extend(saved.pending);
             known.frozen_ns = known.frozen_ns.max(saved.frozen_ns);
+            known.evaluated_ns = known.evaluated_ns.max(saved.evaluated_ns);
         }
     }
     Ok(rules)
@@ -128,7 +132,10 @@ fn decode_rule(entry: &Value) -> Result<(RuleKey, SavedPast), String> {
     let pending = entry["pending"].as_array().ok_or("a rule has no pending ranges")?;
     let pending = pending.iter().map(range).collect::<Result<_, _>>()?;
     let key = (text("group")?, text("name")?, labels.collect());
-    Ok((key, SavedPast { pending, frozen_ns: entry["frozen_ns"].as_i64() }))
+    Ok((
+        key,
+        SavedPast { pending, frozen_ns: entry["frozen_ns"].as_i64(), evaluated_ns: entry["evaluated_ns"].as_i64() },
+    ))
 }
 
 #[cfg(test)]
@@ -143,7 +150,7 @@ mod tests {
     fn rules() -> BTreeMap<RuleKey, SavedPast> {
         let pending = vec![TimeRange::new(-5, 7), TimeRange::new(90, i64::MAX)];
         BTreeMap::from([
-            (key("g", "job:a", &[("team", "x")]), SavedPast { pending, frozen_ns: Some(3) }),
+            (key("g", "job:a", &[("team", "x")]), SavedPast { pending, frozen_ns: Some(3), evaluated_ns: Some(8) }),
             (key("", "b", &[]), SavedPast::default()),
         ])
     }
@@ -154,11 +161,11 @@ mod tests {
         let golden = [
             (
                 "d/08d3b027e5f3522e2c1aa5737958cfa8",
-                r#"{"frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]],"version":2}"#,
+                r#"{"evaluated_ns":8,"frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]],"version":2}"#,
             ),
             (
                 "d/ab541c76c2dd7742e8d82ea26e6577e0",
-                r#"{"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[],"version":2}"#,
+                r#"{"evaluated_ns":null,"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[],"version":2}"#,
             ),
         ];
         let shown: Vec<(&str, &str)> =
@@ -173,8 +180,10 @@ mod tests {
     fn the_document_of_all_rules_is_read_still_beside_those_of_rules() {
         let old = r#"{"rules":[{"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[]},{"frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]]}],"version":1}"#;
         let mut documents = Documents::from([("d".to_owned(), old.as_bytes().into())]);
-        assert_eq!(decode_all(&documents).unwrap(), rules());
-        let newer = SavedPast { pending: vec![TimeRange::new(20, 30)], frozen_ns: None };
+        let mut before = rules();
+        before.values_mut().for_each(|saved| saved.evaluated_ns = None);
+        assert_eq!(decode_all(&documents).unwrap(), before);
+        let newer = SavedPast { pending: vec![TimeRange::new(20, 30)], frozen_ns: None, evaluated_ns: Some(7) };
         documents.extend(encode_all("d", &BTreeMap::from([(key("", "b", &[]), newer.clone())]), RANGES_MAX));
         assert_eq!(decode_all(&documents).unwrap()[&key("", "b", &[])], newer);
     }
@@ -184,7 +193,7 @@ mod tests {
         let pending: Vec<TimeRange> = (0..RANGES_MAX as i64)
             .map(|at| TimeRange { start_ns: i64::MIN + 10 * at, end_ns: i64::MIN + 10 * at + 5 })
             .collect();
-        let saved = SavedPast { pending, frozen_ns: Some(i64::MIN) };
+        let saved = SavedPast { pending, frozen_ns: Some(i64::MIN), evaluated_ns: Some(i64::MIN) };
         let long = key("g", &"n".repeat(RULE_BYTES_MAX - 300), &[]);
         let (bytes, with_name) = bytes_max(&long);
         assert!(bytes <= RULE_BYTES_MAX && encode(&long, &saved, RANGES_MAX).len() <= 64 << 10);

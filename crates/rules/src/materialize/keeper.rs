@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use db::{Db, LogCursor, LogRead};
+use model::TimeRange;
 
 use super::document::{self, Documents, RuleKey, SavedPast};
 use super::follow::{KeptRule, ReaderIndex};
@@ -119,7 +120,7 @@ impl RuleKeeper {
         if self.cursor.is_none() {
             self.open(store)?;
         }
-        self.restore();
+        self.restore(store.db.now_ns());
         let deleted_through = self.take_deletes(store)?;
         let has_more = self.follow()?;
         let is_working = self.compute(store);
@@ -160,8 +161,9 @@ impl RuleKeeper {
         Ok(())
     }
 
-    /// Gives rules that come for the first time what was saved of them. What was saved of others, which the configuration has not, goes.
-    fn restore(&mut self) {
+    /// Gives rules that come for the first time what was saved of them; what was to be evaluated since then is pending. What was saved of others,
+    /// which the configuration has not, goes.
+    fn restore(&mut self, now_ns: i64) {
         for rule in &self.rules {
             let mut state = rule.past.state.lock();
             if std::mem::replace(&mut state.is_restored, true) {
@@ -169,7 +171,9 @@ impl RuleKeeper {
             }
             if let Some(saved) = key_of(rule).and_then(|key| self.unseen.remove(&key)) {
                 let known = state.pending.list().to_vec();
-                state.pending = Ranges::new(saved.pending.into_iter().chain(known).collect());
+                let evaluated_ns = saved.evaluated_ns.filter(|evaluated_ns| *evaluated_ns <= now_ns);
+                let missed = evaluated_ns.map(|evaluated_ns| TimeRange::new(evaluated_ns, now_ns));
+                state.pending = Ranges::new(saved.pending.into_iter().chain(known).chain(missed).collect());
                 state.frozen_ns = state.frozen_ns.max(saved.frozen_ns);
             }
         }
@@ -259,7 +263,9 @@ impl RuleKeeper {
         for rule in &self.rules {
             // In steps: what is gone by the clock is known after a restart, too.
             let frozen_ns = rule.note_frozen(store).map(|ns| ns - ns.rem_euclid(FROZEN_STEP_NS));
-            let saved = SavedPast { pending: rule.past.state.lock().pending.list().to_vec(), frozen_ns };
+            let state = rule.past.state.lock();
+            let (pending, evaluated_ns) = (state.pending.list().to_vec(), state.evaluated_ns());
+            let saved = SavedPast { pending, frozen_ns, evaluated_ns };
             rules.extend(key_of(rule).map(|key| (key, saved)));
         }
         self.saved = save_all(&store.db, &self.database, (&self.saved, &rules))?;

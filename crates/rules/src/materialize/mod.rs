@@ -158,7 +158,10 @@ mod tests {
         };
         assert_eq!(selected(&rules(2_000, 0), &["*"]).1, "");
         let (_, told) = selected(&rules(12_000, 0), &["*"]);
-        assert!(told.starts_with("--materialize-rules selects 12000 recording rules"), "{told}");
+        assert!(
+            told.starts_with("--materialize-rules and --stream-aggregation select 12000 recording rules"),
+            "{told}"
+        );
         assert_eq!(selected(&rules(12_000, 0), &["g/r11*"]).1, "", "others do not count");
         let (_, told) = selected(&rules(1, 40_000), &["*"]);
         assert!(told.contains("its group, name and labels are too long"), "{told}");

@@ -6,6 +6,14 @@ use model::TimeRange;
 use parking_lot::Mutex;
 use query::views::{merged_to, normalized, subtract};
 
+const NS_PER_MS: i64 = 1_000_000;
+
+/// Results of evaluations that were made so long ago are on disk, or known to be pending.
+const STORED_AFTER_MS: i64 = 60_000;
+
+/// How far the time up to which evaluations were made moves between two times that it is written.
+const EVALUATED_STEP_NS: i64 = 3_600_000_000_000;
+
 /// Evaluations of a rule of which it is known which rows they saw; of earlier ones nothing is.
 const MARKS_MAX: usize = 256;
 
@@ -50,7 +58,12 @@ impl Marks {
         unseen.map(|(time_ms, _)| *time_ms).or(self.unknown_through_ms).unwrap_or(i64::MIN)
     }
 
-    /// The last evaluation.
+    /// The last evaluation that was made.
+    fn last_evaluated_ms(&self) -> Option<i64> {
+        self.entries.back().map(|(time_ms, _)| *time_ms)
+    }
+
+    /// The last evaluation, or the time of which nothing is known up to.
     pub(super) fn last_ms(&self) -> i64 {
         self.entries.back().map(|(time_ms, _)| *time_ms).or(self.unknown_through_ms).unwrap_or(i64::MIN)
     }
@@ -174,6 +187,22 @@ pub(super) struct PastState {
     pub(super) error: Option<String>,
 }
 
+impl PastState {
+    /// Makes the results from one millisecond to another pending.
+    fn make_pending(&mut self, first_ms: i64, last_ms: i64) {
+        self.pending.add(TimeRange::new(first_ms.saturating_mul(NS_PER_MS), last_ms.saturating_mul(NS_PER_MS)));
+        self.pending.settle();
+    }
+
+    /// Up to when evaluations were made and their results stored, for certain, in nanoseconds; in steps of an hour, so that it is seldom
+    /// written.
+    pub(super) fn evaluated_ns(&self) -> Option<i64> {
+        let last_ms = Some(self.marks.last_ms()).filter(|last_ms| *last_ms > i64::MIN)?;
+        let stored_ns = last_ms.saturating_sub(STORED_AFTER_MS).saturating_mul(NS_PER_MS);
+        Some(stored_ns.saturating_sub(stored_ns.rem_euclid(EVALUATED_STEP_NS)))
+    }
+}
+
 /// The past of a rule that is selected.
 #[derive(Debug, Default)]
 pub(crate) struct RulePast {
@@ -194,12 +223,22 @@ pub struct PastReport {
 }
 
 impl RulePast {
-    /// Notes that the rule is evaluated for a time now. `mark` says up to which sequence id readers see rows, and is asked at the right moment:
-    /// where the mark is not known to those who follow the log, it is of a time after what they have read.
-    pub(crate) fn evaluates(&self, time_ms: i64, mark: impl FnOnce() -> u64) {
+    /// Notes that the rule is evaluated for a time now, an interval after the last one unless some were missed. `mark` says up to which sequence
+    /// id readers see rows, and is asked at the right moment: where the mark is not known to those who follow the log, it is of a time after
+    /// what they have read.
+    pub(crate) fn evaluates(&self, (time_ms, interval_ms): (i64, i64), mark: impl FnOnce() -> u64) {
         let mut state = self.state.lock();
         let sequence = mark();
+        let last_ms = state.marks.last_evaluated_ms().filter(|last_ms| last_ms.saturating_add(interval_ms) < time_ms);
+        if let Some(last_ms) = last_ms {
+            state.make_pending(last_ms + 1, time_ms - 1);
+        }
         state.marks.add(time_ms, sequence);
+    }
+
+    /// Notes that the evaluation for a time gave no result.
+    pub(crate) fn failed(&self, time_ms: i64) {
+        self.state.lock().make_pending(time_ms, time_ms);
     }
 
     /// Notes that of evaluations before a time nothing is known, unless one was made since the start.
@@ -242,6 +281,27 @@ mod tests {
         let oldest_ms = marks.entries[0].0;
         assert_eq!(marks.unseen_through_ms(3), oldest_ms - 10);
         assert_eq!(marks.unseen_through_ms(999), 9_980);
+    }
+
+    #[test]
+    fn evaluations_that_were_missed_or_failed_are_pending() {
+        let past = RulePast::default();
+        let pending = || -> Vec<(i64, i64)> {
+            let ranges = past.report().pending;
+            ranges.iter().map(|range| (range.start_ns / NS_PER_MS, range.end_ns / NS_PER_MS)).collect()
+        };
+        let hours = |ms: i64| Some(ms / 3_600_000 * EVALUATED_STEP_NS);
+        assert_eq!(past.state.lock().evaluated_ns(), None);
+        past.begin(3_590_000);
+        for time_ms in [3_600_000, 3_610_000, 3_640_000, 3_650_000] {
+            past.evaluates((time_ms, 10_000), || 1);
+        }
+        assert_eq!(pending(), [(3_610_001, 3_639_999)]);
+        past.failed(3_650_000);
+        assert_eq!(pending(), [(3_610_001, 3_639_999), (3_650_000, 3_650_000)]);
+        assert_eq!(past.state.lock().evaluated_ns(), hours(0), "the last minute may not be on disk");
+        past.evaluates((3_660_000, 10_000), || 1);
+        assert_eq!(past.state.lock().evaluated_ns(), hours(3_600_000));
     }
 
     #[test]

@@ -225,7 +225,7 @@ impl<'a> Work<'a> {
     }
 
     fn recorded(&self) -> Recorded<'_> {
-        Recorded { name: self.name, labels: &self.rule.config.labels, limit: self.followed.group.config.limit }
+        Recorded::new(self.name, &self.rule.config, self.followed.group.config.limit)
     }
 
     fn by_range(&self) -> Result<Results, QueryError> {
@@ -239,7 +239,7 @@ impl<'a> Work<'a> {
         self.budget.hold_bytes(count as u64 * VALUE_BYTES)?;
         let mut results = Results::default();
         for (labels, points) in series {
-            let labels = self.recorded().series(&labels).map_err(QueryError::Execution)?;
+            let Some(labels) = self.recorded().series(&labels).map_err(QueryError::Execution)? else { continue };
             let floats = points.floats.into_iter().map(|(time_ms, value)| (time_ms, RuleValue::Float(value)));
             let histograms =
                 points.histograms.into_iter().map(|(time_ms, value)| (time_ms, RuleValue::Histogram(value)));
@@ -280,9 +280,10 @@ impl<'a> Work<'a> {
         let found = self.store.past_instant(&self.rule.config.expr, time_ms, &self.store.past_budget())?;
         let labelled = |sample: VectorSample| {
             let value = sample.histogram.map_or(RuleValue::Float(sample.value), RuleValue::Histogram);
-            Ok((self.recorded().series(&sample.labels)?, value))
+            Ok(self.recorded().series(&sample.labels)?.map(|labels| (labels, value)))
         };
-        Ok(vector(found).and_then(|samples| samples.into_iter().map(labelled).collect()))
+        Ok(vector(found)
+            .and_then(|samples| samples.into_iter().filter_map(|sample| labelled(sample).transpose()).collect()))
     }
 
     /// Writes what differs; how many samples.

@@ -17,7 +17,13 @@ use crate::harness::Running;
 
 fn start(file: PathBuf) -> Running {
     let (database, external_url) = ("default".to_owned(), "http://t.example".to_owned());
-    let settings = PrometheusSettings { file, database, external_url, materialize_rules: RulePatterns::default() };
+    let settings = PrometheusSettings {
+        file: Some(file),
+        stream_aggregation: None,
+        database,
+        external_url,
+        materialize_rules: RulePatterns::default(),
+    };
     let (mode, warnings) = PrometheusMode::load(settings, NetworkPlatform::real(Platform::real())).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     Running::start_on(DbOptions::new(Running::new_folder()), |settings| settings.prometheus = Some(mode))

@@ -33,7 +33,8 @@ fn start(file: &Path) -> Running {
 fn start_keeping(file: &Path, patterns: &[&str]) -> Running {
     let patterns: Vec<String> = patterns.iter().map(|text| (*text).to_owned()).collect();
     let settings = PrometheusSettings {
-        file: file.to_owned(),
+        file: Some(file.to_owned()),
+        stream_aggregation: None,
         database: "default".to_owned(),
         external_url: "http://t.example".to_owned(),
         materialize_rules: RulePatterns::parse(&patterns).unwrap(),
@@ -130,7 +131,8 @@ fn targets_are_for_those_who_may_read_their_database() {
                 static_configs: [{targets: ['127.0.0.1:1']}]\n";
     std::fs::write(&file, text).unwrap();
     let settings = PrometheusSettings {
-        file,
+        file: Some(file),
+        stream_aggregation: None,
         database: "scraped".to_owned(),
         external_url: "http://t.example".to_owned(),
         materialize_rules: RulePatterns::default(),
@@ -300,7 +302,9 @@ fn results_of_selected_rules_count_late_rows() {
     let refused = server.post("/-/reload", "");
     assert_eq!(refused.status, 500);
     assert!(
-        refused.body.contains("the rule \"job:load:sum\" of the group \"kept\" is selected by --materialize-rules"),
+        refused.body.contains(
+            "the results of the rule \"job:load:sum\" of the group \"kept\" are to stay right (--materialize-rules"
+        ),
         "{}",
         refused.body
     );

@@ -1,4 +1,4 @@
-//! The configuration in force. A reload takes all of a new one over, or nothing.
+//! The configuration in force: a `prometheus.yml`, a stream aggregation file, or both. A reload takes all of a new one over, or nothing.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,17 +8,20 @@ use db::Db;
 use platform::network::NetworkPlatform;
 use rules::file::{self, GroupConfig, LoadedRules, ReadOptions};
 use rules::materialize::{self, RulePatterns};
+use rules::stream_aggregation::AggregationFile;
 use rules::{Manager, ManagerOptions};
 use scrape::config::reader::Problem;
 use scrape::config::{self, Config, Loaded, Origin};
 use scrape::{Forwarder, Scraper};
 
-/// How a `prometheus.yml` is run.
+/// How a `prometheus.yml` and a stream aggregation file are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrometheusSettings {
-    /// The file.
-    pub file: PathBuf,
-    /// The database that scrapes are written to.
+    /// The `prometheus.yml`; without one nothing is scraped.
+    pub file: Option<PathBuf>,
+    /// VictoriaMetrics's stream aggregation file, if there is one.
+    pub stream_aggregation: Option<AggregationFile>,
+    /// The database that scrapes are written to, and that rules read and write.
     pub database: String,
     /// The address by which the server is reached from outside, for links in alerts.
     pub external_url: String,
@@ -53,19 +56,27 @@ impl fmt::Debug for PrometheusMode {
     }
 }
 
-/// Reads a configuration with the variables of this process, and its rules.
+/// Reads a configuration with the variables of this process, its rules, and those that a stream aggregation file becomes.
 fn load(network: &NetworkPlatform, settings: &PrometheusSettings) -> Result<(Loaded, LoadedRules), Vec<Problem>> {
     let variable = |name: &str| std::env::var(name).ok();
     let files = &*network.platform.files;
-    let loaded = config::load(&settings.file, &Origin { files, variable: &variable })?;
+    let loaded = match &settings.file {
+        Some(file) => config::load(file, &Origin { files, variable: &variable })?,
+        None => Loaded::default(),
+    };
     let options = ReadOptions { names: loaded.config.global.defaults.names, ..ReadOptions::default() };
     let mut rules = file::load(files, &loaded.config.rule_files, &options)?;
+    if let Some(file) = &settings.stream_aggregation {
+        let aggregation = file.load(files, &variable)?;
+        rules.groups.extend(aggregation.groups);
+        rules.warnings.extend(aggregation.warnings);
+    }
     rules.warnings.extend(materialize::select(&mut rules.groups, &settings.materialize_rules)?);
     Ok((loaded, rules))
 }
 
 impl PrometheusMode {
-    /// Reads the file; also what in it has no effect. Errors are given all at once.
+    /// Reads the files; also what in them has no effect. Errors are given all at once.
     pub fn load(
         settings: PrometheusSettings,
         network: NetworkPlatform,
@@ -90,7 +101,12 @@ impl PrometheusMode {
                 forwarder: Forwarder::start(&self.network, db.clone(), database),
             }
         });
-        running.apply(&self.current());
+        running.apply(&self.current(), self.has_prometheus());
+    }
+
+    /// Returns whether there is a `prometheus.yml`: without one nothing is said of targets and receivers.
+    const fn has_prometheus(&self) -> bool {
+        self.settings.file.is_some()
     }
 
     /// Ends all scrapes and rules; the next start goes on.
@@ -116,7 +132,7 @@ impl PrometheusMode {
         self.current().config.clone()
     }
 
-    /// Reads the file again and takes it over, unless it has errors; also what in it has no effect.
+    /// Reads the files again and takes them over, unless one has errors; also what in them has no effect.
     pub fn reload(&self) -> Result<Vec<Problem>, Vec<Problem>> {
         let loaded = load(&self.network, &self.settings);
         // Reloads come one after another.
@@ -128,7 +144,7 @@ impl PrometheusMode {
         current.groups = rules.groups;
         current.loaded_ns = self.network.platform.clock.now_ns();
         if let Some(running) = self.running.get() {
-            running.apply(&current);
+            running.apply(&current, self.has_prometheus());
         }
         Ok(warnings)
     }
@@ -168,10 +184,13 @@ impl PrometheusMode {
 }
 
 impl Running {
-    fn apply(&self, current: &Current) {
-        // First: what is scraped from now on is forwarded.
-        self.forwarder.apply(&current.config);
-        self.scraper.apply(&current.config);
+    fn apply(&self, current: &Current, has_prometheus: bool) {
+        // What the log holds for receivers is given up where a file does not name them any more, not where there is none.
+        if has_prometheus {
+            // First: what is scraped from now on is forwarded.
+            self.forwarder.apply(&current.config);
+            self.scraper.apply(&current.config);
+        }
         self.rules.apply(&current.config, current.groups.clone());
     }
 }

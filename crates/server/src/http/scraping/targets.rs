@@ -212,7 +212,9 @@ pub(crate) async fn config(From(state): From<Arc<State>>) -> Response {
 
 pub(crate) async fn reload(From(state): From<Arc<State>>) -> Result<Response, ApiError> {
     let Some(mode) = state.settings.prometheus.clone() else {
-        return Err(ApiError::bad_data("the server runs no prometheus.yml: start it with --prometheus FILE"));
+        return Err(ApiError::bad_data(
+            "the server runs no configuration: start it with --prometheus FILE or --stream-aggregation FILE",
+        ));
     };
     if let Some(refused) = status::lifecycle_refusal(&state) {
         return Ok(refused);

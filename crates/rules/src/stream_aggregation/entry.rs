@@ -1,0 +1,273 @@
+//! The fields of an entry. What changes nothing here is accepted, what cannot be exact is refused.
+
+use std::collections::BTreeSet;
+
+use model::{METRIC_NAME, MatchOp, Matcher};
+use scrape::config::read_rules;
+use scrape::config::reader::Fields;
+use scrape::config::units::duration_text;
+use scrape::config::yaml::Value;
+use scrape::relabel::{Action, NameScheme, Rule};
+
+use super::duration::duration_ms;
+use super::matching::{self, MetricSelectors};
+use super::outputs::{AggregationGrouping, AggregationOutput, AggregationSource};
+
+/// The shortest interval.
+const INTERVAL_MS_MIN: u64 = 1_000;
+
+/// An entry that can be run.
+#[derive(Debug)]
+pub(super) struct AggregationEntry {
+    pub(super) selection: MetricSelectors,
+    /// As it stands in names.
+    interval: String,
+    pub(super) interval_ms: u64,
+    dedup_ms: Option<u64>,
+    /// The labels of `by` or `without`, as they stand in names.
+    named: AggregationGrouping,
+    /// What series become, of which `dropped` labels are gone.
+    grouping: AggregationGrouping,
+    dropped: BTreeSet<String>,
+    pub(super) outputs: Vec<AggregationOutput>,
+    pub(super) relabel: Vec<Rule>,
+}
+
+impl AggregationEntry {
+    /// Reads an entry; what is wrong with it is told to the reading.
+    pub(super) fn read(fields: &Fields<'_>, lookback_ms: u64) -> Option<Self> {
+        // A label of vmagent's own metrics.
+        fields.text("name");
+        let selection = read_selection(fields);
+        let interval = fields.required("interval");
+        let interval_ms = fields.parsed("interval", |text| match duration_ms(text) {
+            Ok(interval_ms) if interval_ms < INTERVAL_MS_MIN => Err(format!("interval: it is 1s at least, not {text}")),
+            read => read.map_err(|why| format!("interval: {why}")),
+        });
+        let dedup_ms = duration(fields, "dedup_interval").filter(|dedup_ms| *dedup_ms > 0);
+        let staleness_ms = duration(fields, "staleness_interval");
+        let named = read_grouping(fields);
+        let dropped: BTreeSet<String> = fields.texts("drop_input_labels").into_iter().collect();
+        let outputs = read_outputs(fields);
+        read_flags(fields);
+        refuse_input_relabelling(fields);
+        let relabel = read_relabelling(fields);
+        let interval_ms = interval_ms?;
+        let grouping = after_drop(&named, &dropped);
+        let entry = Self { selection, interval, interval_ms, dedup_ms, named, grouping, dropped, outputs, relabel };
+        entry.check(fields, staleness_ms, lookback_ms);
+        Some(entry)
+    }
+
+    /// What the names of its results have between the metric's and the output's.
+    pub(super) fn suffix(&self) -> String {
+        let joined = |labels: &BTreeSet<String>| labels.iter().cloned().collect::<Vec<_>>().join("_");
+        match &self.named {
+            AggregationGrouping::By(labels) if !labels.is_empty() => {
+                format!(":{}_by_{}", self.interval, joined(labels))
+            }
+            AggregationGrouping::Without(labels) => format!(":{}_without_{}", self.interval, joined(labels)),
+            _ => format!(":{}", self.interval),
+        }
+    }
+
+    /// The samples of some selectors, of one metric.
+    pub(super) fn source<'a>(&'a self, selectors: &'a [String], lookback_ms: u64) -> AggregationSource<'a> {
+        AggregationSource {
+            selectors,
+            interval: duration_text(self.interval_ms),
+            dedup: self.dedup_ms.map(duration_text),
+            lookback: duration_text(lookback_ms),
+            grouping: &self.grouping,
+            dropped: &self.dropped,
+        }
+    }
+
+    /// Tells what does not go together.
+    fn check(&self, fields: &Fields<'_>, staleness_ms: Option<u64>, lookback_ms: u64) {
+        let error = |field: &str, message: String| fields.reading.error(fields.position_of(field), message);
+        if let Some(dedup_ms) = self.dedup_ms
+            && !self.interval_ms.is_multiple_of(dedup_ms)
+        {
+            error("dedup_interval", format!("interval {} must be a multiple of dedup_interval", self.interval));
+        }
+        if staleness_ms.is_some_and(|staleness_ms| staleness_ms < self.interval_ms) {
+            error("staleness_interval", "staleness_interval: it must not be shorter than interval".to_owned());
+        }
+        if self.dedup_ms.is_some() && !self.dropped.is_empty() {
+            let why = "drop_input_labels and dedup_interval: samples of several series would be one before they are counted, \
+                       which no rule does. Leave one of them out";
+            error("drop_input_labels", why.to_owned());
+        }
+        for output in self.outputs.iter().filter(|output| output.is_of_counters()) {
+            let name = output.name();
+            if staleness_ms != Some(lookback_ms) {
+                let lookback = duration_text(lookback_ms);
+                let why = format!(
+                    "the output {name:?} needs staleness_interval: {lookback}, which is how far PromQL looks back for the sample that a \
+                     counter goes on from (--lookback-ms)"
+                );
+                error("outputs", why);
+            }
+            for (field, is_there) in
+                [("dedup_interval", self.dedup_ms.is_some()), ("drop_input_labels", !self.dropped.is_empty())]
+            {
+                if is_there {
+                    let why = format!(
+                        "the output {name:?} is not exact with {field}: leave that out, or write an entry of its own"
+                    );
+                    error(field, why);
+                }
+            }
+        }
+    }
+}
+
+/// Series after they lost labels.
+fn after_drop(named: &AggregationGrouping, dropped: &BTreeSet<String>) -> AggregationGrouping {
+    match named {
+        AggregationGrouping::Each if dropped.is_empty() => AggregationGrouping::Each,
+        AggregationGrouping::Each => AggregationGrouping::Without(dropped.clone()),
+        AggregationGrouping::By(labels) => AggregationGrouping::By(labels.difference(dropped).cloned().collect()),
+        AggregationGrouping::Without(labels) => AggregationGrouping::Without(labels.union(dropped).cloned().collect()),
+    }
+}
+
+fn duration(fields: &Fields<'_>, name: &'static str) -> Option<u64> {
+    fields.parsed(name, |text| duration_ms(text).map_err(|why| format!("{name}: {why}")))
+}
+
+fn read_selection(fields: &Fields<'_>) -> MetricSelectors {
+    let mut selection = MetricSelectors::new();
+    let Some(node) = fields.node("match") else {
+        let message =
+            "match is missing: it names the metrics that are aggregated, such as http_requests_total{job=\"api\"}";
+        fields.reading.error(fields.position, message);
+        return selection;
+    };
+    let items = match &node.value {
+        Value::List(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    for item in items {
+        fields.reading.parse(item, |text| matching::add(&mut selection, text));
+    }
+    selection
+}
+
+fn read_grouping(fields: &Fields<'_>) -> AggregationGrouping {
+    let labels = |name| fields.texts(name).into_iter().collect::<BTreeSet<String>>();
+    let (mut by, without) = (labels("by"), labels("without"));
+    if !by.is_empty() && !without.is_empty() {
+        fields.reading.error(fields.position_of("without"), "by and without: only one of them may be there");
+    }
+    if without.contains(METRIC_NAME) {
+        let message =
+            "without: results have the name of their metric, __name__ cannot be left out. Write the other labels";
+        fields.reading.error(fields.position_of("without"), message);
+    }
+    if !without.is_empty() {
+        return AggregationGrouping::Without(without);
+    }
+    if by.is_empty() {
+        return AggregationGrouping::Each;
+    }
+    // A rule is of one metric as it is.
+    by.remove(METRIC_NAME);
+    AggregationGrouping::By(by)
+}
+
+fn read_outputs(fields: &Fields<'_>) -> Vec<AggregationOutput> {
+    let mut outputs: Vec<AggregationOutput> = Vec::new();
+    let mut count = 0;
+    fields.list("outputs", |node| {
+        count += 1;
+        let output = fields.reading.parse(node, AggregationOutput::parse)?;
+        if outputs.contains(&output) {
+            fields.reading.error(node.position, format!("the output {:?} stands twice", output.name()));
+        } else {
+            outputs.push(output);
+        }
+        Some(())
+    });
+    if count == 0 {
+        fields.reading.error(fields.position, "outputs is missing: it lists what is computed, such as [sum_samples]");
+    }
+    outputs
+}
+
+/// Fields that say how a process aggregates that forgets and sees each sample once.
+fn read_flags(fields: &Fields<'_>) {
+    // Windows are complete whenever the server was started, and samples count by their own times.
+    for name in ["flush_on_shutdown", "enable_windows"] {
+        fields.flag(name);
+    }
+    let refuse = |name: &'static str, why: &str| {
+        if fields.flag(name) == Some(true) {
+            fields.reading.error(fields.position_of(name), format!("{name}: {why}"));
+        }
+    };
+    refuse("no_align_flush_to_interval", "windows begin and end at multiples of interval. Leave it out");
+    refuse(
+        "keep_metric_names",
+        "the source is stored here, too, and its series and the results would have one name. Leave it out: the results have the name of \
+         the metric, the interval, the labels and the output",
+    );
+    refuse(
+        "drop_input",
+        "what goes of a metric's source goes by its table, which may have other fields. Leave it out, and if the table has this metric \
+         alone, keep its rows less long: ALTER TABLE \"metric\" SET TTL 2h",
+    );
+    if fields.flag("ignore_old_samples") == Some(true) {
+        let message = "ignore_old_samples has no effect: late samples count in the window of their own time";
+        fields.reading.warn(fields.position_of("ignore_old_samples"), message);
+    }
+    if fields.number("ignore_first_intervals").is_some_and(|count| count > 0) {
+        let message = "ignore_first_intervals has no effect: the first windows after a start are complete";
+        fields.reading.warn(fields.position_of("ignore_first_intervals"), message);
+    }
+    fields.without_effect("ignore_first_sample_interval", "which samples came before a start is known");
+}
+
+fn refuse_input_relabelling(fields: &Fields<'_>) {
+    let name = "input_relabel_configs";
+    let is_empty = |value: &Value| matches!(value, Value::List(items) if items.is_empty());
+    if fields.node(name).is_some_and(|node| !is_empty(&node.value)) {
+        let message = "input_relabel_configs: rules read series as they are stored. Relabel before they are stored (metric_relabel_configs of \
+                       the scrape), or leave labels out by drop_input_labels, by or without";
+        fields.reading.error(fields.position_of(name), message);
+    }
+}
+
+/// Steps that change the labels of results. Their names stay: by these it is known which series an entry writes.
+fn read_relabelling(fields: &Fields<'_>) -> Vec<Rule> {
+    let rules = read_rules(fields, "output_relabel_configs", NameScheme::Utf8);
+    for rule in rules.iter().filter(|rule| may_rename(rule)) {
+        let action = rule.text().action.name();
+        let message = format!(
+            "output_relabel_configs: a step with the action {action:?} may change the name of the results, by which they are found again when \
+             samples come late. Leave it out; labels may be set, removed and looked at"
+        );
+        fields.reading.error(fields.position_of("output_relabel_configs"), message);
+    }
+    rules
+}
+
+/// Returns whether a step may change the name of a metric.
+fn may_rename(rule: &Rule) -> bool {
+    let text = rule.text();
+    let matches_name = || {
+        let regex = text.regex.clone().unwrap_or_else(|| "(.*)".to_owned());
+        let matcher = Matcher::new(METRIC_NAME, MatchOp::Regex, regex);
+        index::compile(&[matcher]).is_ok_and(|compiled| compiled.iter().all(|matcher| matcher.matches(METRIC_NAME)))
+    };
+    match text.action {
+        Action::Replace | Action::HashMod | Action::Lowercase | Action::Uppercase | Action::ReplaceAll => {
+            text.target_label == METRIC_NAME || text.target_label.contains('$')
+        }
+        Action::LabelDrop => matches_name(),
+        Action::LabelKeep => !matches_name(),
+        Action::LabelMap | Action::LabelMapAll | Action::Graphite => true,
+        _ => false,
+    }
+}

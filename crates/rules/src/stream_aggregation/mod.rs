@@ -1,0 +1,302 @@
+//! VictoriaMetrics's stream aggregation file: each output of each entry becomes a recording rule whose results are kept right.
+//!
+//! A rule is evaluated at the end of each window, which is a multiple of its entry's interval since the Unix epoch, over the samples after the
+//! beginning of the window and up to its end. Samples that come later change the results as they do those of other materialised rules. What
+//! PromQL does not give exactly as VictoriaMetrics defines it is refused when the file is read.
+//!
+//! * this file: from a file to groups of rules · [`entry`]: the fields of an entry · [`matching`]: which metrics and series it is of
+//! * [`outputs`]: its outputs as PromQL · [`duration`]: durations as VictoriaMetrics writes them
+
+mod duration;
+mod entry;
+mod matching;
+mod outputs;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use platform::Files;
+use promql::{Expression, Features};
+use scrape::config::parse_tree;
+use scrape::config::reader::{Fields, Problem, Reading};
+use scrape::config::yaml::Position;
+use scrape::relabel::{self, Labels};
+
+use crate::file::{GroupConfig, LoadedRules, RuleConfig, RuleKind, read_text};
+use entry::AggregationEntry;
+
+/// A window is computed a tenth of its length after its end, so that most of its samples are there, but so many milliseconds after it at most.
+const DELAY_MS_MAX: u64 = 10_000;
+
+/// A stream aggregation file, and what its rules are evaluated with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AggregationFile {
+    /// The file.
+    pub path: PathBuf,
+    /// How far PromQL looks back, in milliseconds: counters go on from a sample that is no older when a window begins.
+    pub lookback_ms: u64,
+    /// What expressions may have.
+    pub features: Features,
+}
+
+impl AggregationFile {
+    /// Reads the file; placeholders such as `%{NAME}` are variables of the environment.
+    ///
+    /// # Errors
+    /// Everything that cannot be read or is not exact here, all at once.
+    pub fn load(
+        &self,
+        files: &dyn Files,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<LoadedRules, Vec<Problem>> {
+        let text = read_text(files, &self.path).map_err(|problem| vec![problem])?;
+        self.parse(&text, variable)
+    }
+
+    /// As [`AggregationFile::load`], of the file's text.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn parse(&self, text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<LoadedRules, Vec<Problem>> {
+        let path = &self.path;
+        let filled = fill_in(text, variable)
+            .map_err(|message| vec![Problem { file: path.clone(), position: Position::default(), message }])?;
+        let node = parse_tree(path, &filled).map_err(|problem| vec![problem])?;
+        let reading = Reading::new(path);
+        let mut groups = Groups::default();
+        for item in reading.items(&node) {
+            let Some(fields) = reading.fields(item) else { continue };
+            let read = AggregationEntry::read(&fields, self.lookback_ms);
+            fields.finish();
+            if let Some(entry) = read {
+                self.add_rules(&fields, &entry, &mut groups);
+            }
+        }
+        let (problems, warnings) = reading.finish();
+        if problems.is_empty() {
+            Ok(LoadedRules { groups: groups.into_values().collect(), warnings })
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// Adds the rules of an entry. Those of one metric, interval and grouping are one group, so that changes of other entries do not disturb it.
+    fn add_rules(&self, fields: &Fields<'_>, entry: &AggregationEntry, groups: &mut Groups) {
+        for (metric, selectors) in &entry.selection {
+            let prefix = format!("{metric}{}", entry.suffix());
+            for output in &entry.outputs {
+                let name = format!("{prefix}_{}", output.name());
+                let expr = output.expression(&entry.source(selectors, self.lookback_ms));
+                if let Err(why) = Expression::parse_with(&expr, self.features) {
+                    let output = output.name();
+                    let message =
+                        format!("output {output:?}: it becomes {expr}, which this server does not allow: {why}");
+                    fields.reading.error(fields.position_of("outputs"), message);
+                }
+                let of_prefix = groups.entry(prefix.clone());
+                let of_prefix = of_prefix.or_insert_with(|| group(&self.path, &prefix, entry.interval_ms));
+                of_prefix.rules.push(recording(name, expr, &entry.relabel));
+            }
+        }
+    }
+}
+
+fn recording(name: String, expr: String, relabel: &[relabel::Rule]) -> Arc<RuleConfig> {
+    let (kind, labels) = (RuleKind::Record(name), Labels::new());
+    Arc::new(RuleConfig { kind, expr, labels, relabel: relabel.to_vec(), is_materialized: true })
+}
+
+/// Groups by their names.
+type Groups = BTreeMap<String, GroupConfig>;
+
+/// A group without rules.
+fn group(file: &Path, name: &str, interval_ms: u64) -> GroupConfig {
+    let delay_ms = (interval_ms / 10).min(DELAY_MS_MAX);
+    GroupConfig {
+        file: file.to_owned(),
+        name: name.to_owned(),
+        interval_ms: Some(interval_ms),
+        query_offset_ms: Some(delay_ms),
+        eval_offset_ms: Some(delay_ms),
+        limit: 0,
+        rules: Vec::new(),
+    }
+}
+
+/// Puts variables in the place of `%{NAME}`.
+fn fill_in(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut pieces = text.split("%{");
+    let mut filled = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (name, rest) = piece.split_once('}').ok_or("a placeholder %{NAME} has no end")?;
+        let value = variable(name).ok_or_else(|| format!("%{{{name}}}: the environment has no variable {name:?}"))?;
+        filled.push_str(&value);
+        filled.push_str(rest);
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<LoadedRules, String> {
+        let file = AggregationFile { path: "s.yml".into(), lookback_ms: 300_000, features: Features::default() };
+        let variable = |name: &str| (name == "INTERVAL").then(|| "30s".to_owned());
+        file.parse(text, &variable)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+
+    fn rules(text: &str) -> Vec<(String, String)> {
+        let loaded = read(text).unwrap();
+        let rules = loaded.groups.iter().flat_map(|group| &group.rules);
+        rules.map(|rule| (rule.name().to_owned(), rule.expr.clone())).collect()
+    }
+
+    fn one(text: &str) -> (String, String) {
+        let found = rules(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].clone()
+    }
+
+    #[test]
+    fn an_output_becomes_a_rule_at_the_end_of_each_window() {
+        let loaded = read("- {match: m, interval: 1m, by: [b, a], outputs: [sum_samples]}").unwrap();
+        let group = &loaded.groups[0];
+        assert_eq!((group.name.as_str(), group.interval_ms), ("m:1m_by_a_b", Some(60_000)));
+        assert_eq!((group.eval_offset_ms, group.query_offset_ms), (Some(6_000), Some(6_000)));
+        let rule = &group.rules[0];
+        assert!(rule.is_materialized);
+        assert_eq!(
+            (rule.name(), rule.expr.as_str()),
+            ("m:1m_by_a_b_sum_samples", "sum by (a, b) (sum_over_time(m[1m]))")
+        );
+        let loaded = read("- {match: m, interval: 1h, outputs: [max]}").unwrap();
+        assert_eq!(loaded.groups[0].query_offset_ms, Some(10_000), "not six minutes");
+    }
+
+    #[test]
+    fn entries_of_one_metric_interval_and_grouping_are_a_group() {
+        let text = "- {match: [m, n], interval: 1m, by: [a], outputs: [min]}\n- {match: m, interval: 1m, by: [a], outputs: [max]}\n\
+                    - {match: m, interval: 60s, by: [a], outputs: [max]}\n";
+        let groups = read(text).unwrap().groups;
+        let shown = groups.iter().map(|group| (group.name.as_str(), group.rules.len()));
+        assert_eq!(shown.collect::<Vec<_>>(), [("m:1m_by_a", 2), ("m:60s_by_a", 1), ("n:1m_by_a", 1)]);
+    }
+
+    #[test]
+    fn selectors_name_metrics() {
+        let exprs = |matching: &str| {
+            rules(&format!("- {{interval: 1m, outputs: [count_samples], match: {matching}}}"))
+                .into_iter()
+                .map(|(_, expr)| expr)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(exprs("'m{a=~\"x|y\",b!=\"\\\"\"}'"), [r#"count_over_time(m{a=~"x|y",b!="\""}[1m])"#]);
+        assert_eq!(
+            exprs("'{__name__=~\"m|n\", a=\"x\"}'"),
+            [r#"count_over_time(m{a="x"}[1m])"#, r#"count_over_time(n{a="x"}[1m])"#]
+        );
+        assert_eq!(exprs("'{\"m.n\", \"a.b\"=\"x\"}'"), [r#"count_over_time({"m.n","a.b"="x"}[1m])"#]);
+        let several = r#"(count_over_time(m{a="x"}[1m]) or count_over_time(m{a="y"}[1m]))"#;
+        assert_eq!(exprs("['m{a=\"x\"}', 'm{a=\"y\"}', 'm{a=\"x\"}']"), [several]);
+        assert_eq!(exprs("['m{a=\"x\"}', m]"), ["count_over_time(m[1m])"], "all of it");
+        for wrong in ["'{a=\"b\"}'", "'{__name__=~\"m.*\"}'"] {
+            let told = read(&format!("- {{interval: 1m, outputs: [max], match: {wrong}}}")).unwrap_err();
+            assert!(told.contains("does not say by name which metrics"), "{wrong}: {told}");
+        }
+        assert!(read("- {interval: 1m, outputs: [max]}").unwrap_err().contains("match is missing"));
+        assert!(read("- {interval: 1m, outputs: [max], match: 'm{'}").unwrap_err().starts_with("s.yml:1:"));
+    }
+
+    #[test]
+    fn variables_are_filled_in() {
+        assert_eq!(one("- {match: m, interval: '%{INTERVAL}', outputs: [max]}").0, "m:30s_max");
+        assert!(
+            read("- {match: m, interval: '%{OTHER}', outputs: [max]}").unwrap_err().contains("no variable \"OTHER\"")
+        );
+        assert!(read("- %{").unwrap_err().contains("has no end"));
+    }
+
+    #[test]
+    fn what_would_not_be_exact_is_refused() {
+        let refused = |rest: &str, expected: &str| {
+            let told = read(&format!("- {{match: m, interval: 1m, {rest}}}")).unwrap_err();
+            assert!(told.starts_with("s.yml:1:") && told.contains(expected), "{rest}: {told}");
+        };
+        refused("outputs: [total]", "output \"total\" is a running total");
+        refused("outputs: [total_prometheus]", "running total");
+        refused("outputs: [sum_samples_total]", "running total");
+        refused("outputs: ['quantiles(0.5, 0.9)']", "approx_percentile");
+        refused("outputs: [histogram_bucket]", "output \"histogram_bucket\"");
+        refused("outputs: [unique_samples]", "count(DISTINCT");
+        refused("outputs: [summ_samples]", "there is no output \"summ_samples\"");
+        refused("outputs: []", "outputs is missing");
+        refused("outputs: [max, max]", "output \"max\" stands twice");
+        refused("outputs: [increase]", "staleness_interval: 5m");
+        refused("outputs: [rate_sum], staleness_interval: 2m", "staleness_interval: 5m");
+        refused("outputs: [increase], staleness_interval: 5m, dedup_interval: 30s", "dedup_interval");
+        refused("outputs: [increase], staleness_interval: 5m, drop_input_labels: [a]", "drop_input_labels");
+        refused("outputs: [max], dedup_interval: 30s, drop_input_labels: [a]", "drop_input_labels");
+        refused("outputs: [max], dedup_interval: 25s", "must be a multiple of dedup_interval");
+        refused("outputs: [max], dedup_interval: 2m", "must be a multiple of dedup_interval");
+        refused("outputs: [max], staleness_interval: 30s", "staleness_interval: it must not be shorter than interval");
+        refused("outputs: [max], by: [a], without: [b]", "by and without");
+        refused("outputs: [max], without: [__name__]", "__name__");
+        refused("outputs: [max], keep_metric_names: true", "keep_metric_names");
+        refused("outputs: [max], drop_input: true", "SET TTL");
+        refused("outputs: [max], no_align_flush_to_interval: true", "multiples of interval");
+        refused("outputs: [max], input_relabel_configs: [{action: labeldrop, regex: a}]", "input_relabel_configs");
+        for step in [
+            "target_label: __name__, replacement: x",
+            "target_label: '$1', source_labels: [a]",
+            "action: labelmap, regex: a",
+            "action: labeldrop, regex: '.*'",
+            "action: labelkeep, regex: a",
+            "action: labelmap_all, regex: a, replacement: b",
+            "action: graphite, match: '*', labels: {a: '$1'}",
+        ] {
+            refused(&format!("outputs: [max], output_relabel_configs: [{{{step}}}]"), "may change the name");
+        }
+        refused("outputs: [max], output_relabel_configs: [{action: no}]", "unknown relabel action");
+        refused("outputs: [max], dedup_intervall: 1s", "did you mean dedup_interval?");
+        assert!(read("- {match: m, outputs: [max]}").unwrap_err().contains("interval is missing"));
+        assert!(
+            read("- {match: m, interval: 500ms, outputs: [max]}").unwrap_err().contains("interval: it is 1s at least")
+        );
+        assert!(read("match: m").unwrap_err().contains("expected a list"));
+    }
+
+    #[test]
+    fn results_are_relabelled() {
+        let steps = "{target_label: x, replacement: y}, {action: labeldrop, regex: a}, {action: labelkeep, regex: '__name__|b'}, \
+                     {action: drop, source_labels: [b], regex: z}, {action: keep_metrics, regex: 'm:.*'}";
+        let text =
+            format!("- {{match: m, interval: 1m, by: [a, b], outputs: [max, min], output_relabel_configs: [{steps}]}}");
+        let groups = read(&text).unwrap().groups;
+        assert!(groups[0].rules.iter().all(|rule| rule.relabel.len() == 5));
+    }
+
+    #[test]
+    fn what_changes_nothing_is_accepted() {
+        let text = "- name: x\n  match: m\n  interval: 1m\n  outputs: [max]\n  flush_on_shutdown: true\n  enable_windows: true\n  keep_metric_names: false\n\
+                    \x20 drop_input: false\n  no_align_flush_to_interval: false\n  ignore_old_samples: false\n  ignore_first_intervals: 0\n  dedup_interval: 0s\n\
+                    \x20 staleness_interval: 2m\n  input_relabel_configs: []\n  output_relabel_configs: []\n";
+        let loaded = read(text).unwrap();
+        assert_eq!((loaded.warnings, loaded.groups[0].rules[0].expr.as_str()), (Vec::new(), "max_over_time(m[1m])"));
+        let text = "- match: m\n  interval: 1m\n  outputs: [max]\n  ignore_old_samples: true\n  ignore_first_intervals: 2\n  ignore_first_sample_interval: 1m\n";
+        let told: Vec<String> = read(text).unwrap().warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[0].starts_with("s.yml:4:3: ignore_old_samples has no effect"), "{told:?}");
+        assert_eq!(read("").unwrap(), LoadedRules::default());
+    }
+
+    #[test]
+    fn what_the_server_does_not_allow_is_refused() {
+        let file = AggregationFile { path: "s.yml".into(), lookback_ms: 300_000, features: Features::all(false) };
+        let text = "- {match: m, interval: 1m, by: [a], outputs: [last]}";
+        let problems = file.parse(text, &|_| None).unwrap_err();
+        assert!(problems[0].message.starts_with("output \"last\": it becomes "), "{problems:?}");
+    }
+}

@@ -1,0 +1,275 @@
+//! What entries of a stream aggregation file become, and that it gives what VictoriaMetrics says of each output.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use db::{Db, DbOptions, RangeQuery};
+use platform::sim::Simulation;
+use promql::{Features, ResultValue};
+use proptest::prelude::*;
+use thalweg_rules::file::LoadedRules;
+use thalweg_rules::materialize::{RulePatterns, select};
+use thalweg_rules::stream_aggregation::AggregationFile;
+
+const MINUTE_MS: i64 = 60_000;
+const LOOKBACK_MS: i64 = 300_000;
+
+/// Windows that are looked at: those of the samples, and some after them.
+const WINDOWS: i64 = 16;
+
+fn load(text: &str) -> LoadedRules {
+    let file = AggregationFile { path: "s.yml".into(), lookback_ms: LOOKBACK_MS as u64, features: Features::default() };
+    let mut loaded = file.parse(text, &|_| None).unwrap_or_else(|problems| panic!("{problems:?}"));
+    assert_eq!(select(&mut loaded.groups, &RulePatterns::default()), Ok(Vec::new()), "they can stay right");
+    loaded
+}
+
+#[test]
+fn names_and_expressions_are_as_they_were() {
+    let mut shown = String::new();
+    for group in load(include_str!("stream_aggregation/example.yml")).groups {
+        for rule in &group.rules {
+            let interval_s = group.interval_ms.unwrap() as f64 / 1e3;
+            writeln!(shown, "every {interval_s} s: {} = {}", rule.name(), rule.expr).unwrap();
+        }
+    }
+    // THALWEG_BLESS=1 writes it anew.
+    if std::env::var_os("THALWEG_BLESS").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stream_aggregation/example.golden");
+        std::fs::write(path, &shown).unwrap();
+    }
+    assert_eq!(shown, include_str!("stream_aggregation/example.golden"));
+}
+
+/// Values of a label by its name.
+type Labels = BTreeMap<&'static str, String>;
+
+/// The samples of a series, by milliseconds.
+type Samples = BTreeMap<i64, f64>;
+
+/// What entries differ in.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    by: Option<&'static [&'static str]>,
+    without: &'static [&'static str],
+    dropped: &'static [&'static str],
+    dedup_ms: Option<i64>,
+    of_counters: bool,
+}
+
+const PLAIN: Entry = Entry { by: None, without: &[], dropped: &[], dedup_ms: None, of_counters: false };
+const COUNTERS: Entry = Entry { of_counters: true, ..PLAIN };
+
+const ENTRIES: [Entry; 13] = [
+    PLAIN,
+    Entry { by: Some(&["job"]), ..PLAIN },
+    Entry { by: Some(&["__name__"]), ..PLAIN },
+    Entry { without: &["instance"], ..PLAIN },
+    Entry { without: &["instance"], dropped: &["job"], ..PLAIN },
+    Entry { by: Some(&["job"]), dropped: &["instance"], ..PLAIN },
+    Entry { dropped: &["instance"], ..PLAIN },
+    Entry { dedup_ms: Some(30_000), ..PLAIN },
+    Entry { by: Some(&["job"]), dedup_ms: Some(20_000), ..PLAIN },
+    Entry { without: &["job"], dedup_ms: Some(60_000), ..PLAIN },
+    COUNTERS,
+    Entry { by: Some(&["job"]), ..COUNTERS },
+    Entry { without: &["job"], ..COUNTERS },
+];
+
+const OUTPUTS: [&str; 9] =
+    ["sum_samples", "count_samples", "count_series", "min", "max", "avg", "last", "stddev", "stdvar"];
+const COUNTER_OUTPUTS: [&str; 4] = ["increase", "increase_prometheus", "rate_sum", "rate_avg"];
+
+impl Entry {
+    fn outputs(&self) -> &'static [&'static str] {
+        if self.of_counters { &COUNTER_OUTPUTS } else { &OUTPUTS }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("- {{match: m, interval: 1m, outputs: [{}]", self.outputs().join(", "));
+        let mut add = |name: &str, labels: &[&str]| write!(text, ", {name}: [{}]", labels.join(", ")).unwrap();
+        add("by", self.by.unwrap_or_default());
+        add("without", self.without);
+        add("drop_input_labels", self.dropped);
+        if let Some(dedup_ms) = self.dedup_ms {
+            write!(text, ", dedup_interval: {dedup_ms}ms").unwrap();
+        }
+        text + if self.of_counters { ", staleness_interval: 5m}" } else { "}" }
+    }
+
+    /// The labels of the result that a series is part of.
+    fn group(&self, labels: &Labels) -> Labels {
+        let is_left = |name: &&'static str| {
+            !self.dropped.contains(name) && !self.without.contains(name) && self.by.is_none_or(|by| by.contains(name))
+        };
+        labels.iter().filter(|(name, _)| is_left(name)).map(|(name, value)| (*name, value.clone())).collect()
+    }
+}
+
+/// The samples after a time and up to another.
+fn between(samples: &Samples, after_ms: i64, to_ms: i64) -> Samples {
+    samples.range(after_ms + 1..=to_ms).map(|(time_ms, value)| (*time_ms, *value)).collect()
+}
+
+/// What an output is by VictoriaMetrics's description, for the window that ends at a time.
+fn expected(entry: &Entry, output: &str, series: &BTreeMap<Labels, Samples>, end_ms: i64) -> BTreeMap<Labels, f64> {
+    let mut groups: BTreeMap<Labels, Vec<(&Labels, Samples)>> = BTreeMap::new();
+    let mut increases: BTreeMap<Labels, Vec<f64>> = BTreeMap::new();
+    for (labels, samples) in series {
+        let mut window = between(samples, end_ms - MINUTE_MS, end_ms);
+        if let Some(dedup_ms) = entry.dedup_ms {
+            // What is not the last of its time.
+            let end_ms = |time_ms: i64| (time_ms - 1).div_euclid(dedup_ms) * dedup_ms + dedup_ms;
+            let is_gone = |time_ms: &&i64| window.range(**time_ms..=end_ms(**time_ms)).nth(1).is_some();
+            let gone: Vec<i64> = window.keys().filter(is_gone).copied().collect();
+            window.retain(|time_ms, _| !gone.contains(time_ms));
+        }
+        if entry.of_counters {
+            let found = of_counter(output, samples, &window, end_ms);
+            found.into_iter().for_each(|value| increases.entry(entry.group(labels)).or_default().push(value));
+        } else if !window.is_empty() {
+            groups.entry(entry.group(labels)).or_default().push((labels, window));
+        }
+    }
+    if entry.of_counters {
+        let merged = |values: Vec<f64>| {
+            let sum: f64 = values.iter().sum();
+            if output == "rate_avg" { sum / values.len() as f64 } else { sum }
+        };
+        return increases.into_iter().map(|(labels, values)| (labels, merged(values))).collect();
+    }
+    groups.into_iter().map(|(labels, members)| (labels, of_samples(entry, output, &members))).collect()
+}
+
+fn of_samples(entry: &Entry, output: &str, members: &[(&Labels, Samples)]) -> f64 {
+    let values: Vec<f64> = members.iter().flat_map(|(_, window)| window.values().copied()).collect();
+    let (sum, count) = (values.iter().sum::<f64>(), values.len() as f64);
+    let mean = sum / count;
+    let variance = || values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    match output {
+        "sum_samples" => sum,
+        "count_samples" => count,
+        "count_series" => {
+            let left = |labels: &Labels| -> Labels {
+                labels
+                    .iter()
+                    .filter(|(name, _)| !entry.dropped.contains(name))
+                    .map(|(name, value)| (*name, value.clone()))
+                    .collect()
+            };
+            members.iter().map(|(labels, _)| left(labels)).collect::<BTreeSet<_>>().len() as f64
+        }
+        "min" => values.iter().copied().fold(f64::INFINITY, f64::min),
+        "max" => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        "avg" => mean,
+        "last" => {
+            let newest = members.iter().filter_map(|(_, window)| window.last_key_value());
+            newest.map(|(time_ms, value)| (*time_ms, *value as i64)).max().unwrap().1 as f64
+        }
+        "stddev" => variance().sqrt(),
+        "stdvar" => variance(),
+        other => panic!("{other}"),
+    }
+}
+
+fn of_counter(output: &str, samples: &Samples, window: &Samples, end_ms: i64) -> Option<f64> {
+    let is_rate = output.starts_with("rate");
+    let Some((first_ms, first)) = window.first_key_value() else {
+        let is_remembered = !between(samples, end_ms - LOOKBACK_MS, end_ms).is_empty();
+        return (is_remembered && !is_rate).then_some(0.0);
+    };
+    let start_ms = end_ms - MINUTE_MS;
+    let before = between(samples, start_ms - LOOKBACK_MS, start_ms).pop_last();
+    let (begun_ms, mut last) = before.unwrap_or((*first_ms, if output == "increase" { 0.0 } else { *first }));
+    let mut increase = 0.0;
+    for value in window.values() {
+        increase += if *value >= last { value - last } else { *value };
+        last = *value;
+    }
+    let (ended_ms, _) = window.last_key_value()?;
+    if !is_rate {
+        return Some(increase);
+    }
+    (*ended_ms > begun_ms).then(|| increase / ((ended_ms - begun_ms) as f64 / 1e3))
+}
+
+fn found(db: &Db, expr: &str, start_ms: i64) -> BTreeMap<i64, BTreeMap<Labels, f64>> {
+    let query = RangeQuery {
+        text: expr.to_owned(),
+        start_ms,
+        end_ms: start_ms + (WINDOWS - 1) * MINUTE_MS,
+        step_ms: MINUTE_MS,
+        lookback_ms: None,
+        name_removal: None,
+        may_cache: false,
+        budget: db.budget(1_000_000),
+    };
+    let ResultValue::Matrix(series) = db.range("default", &query).unwrap().value else { panic!("a matrix") };
+    let mut found: BTreeMap<i64, BTreeMap<Labels, f64>> = BTreeMap::new();
+    for (labels, points) in series {
+        let names = ["job", "instance"].into_iter();
+        let labels: Labels = names.filter_map(|name| Some((name, labels.get(name)?.to_owned()))).collect();
+        for (time_ms, value) in points.floats {
+            assert_eq!(found.entry(time_ms).or_default().insert(labels.clone(), value), None, "{expr}");
+        }
+    }
+    found
+}
+
+fn check(db: &Db, series: &BTreeMap<Labels, Samples>, start_ms: i64) {
+    for entry in ENTRIES {
+        let groups = load(&entry.text()).groups;
+        assert_eq!(groups.len(), 1);
+        for (rule, output) in groups[0].rules.iter().zip(entry.outputs()) {
+            assert!(rule.name().ends_with(&format!("_{output}")), "{}", rule.name());
+            let found = found(db, &rule.expr, start_ms);
+            for end_ms in (0..WINDOWS).map(|window| start_ms + window * MINUTE_MS) {
+                let expected = expected(&entry, output, series, end_ms);
+                let found = found.get(&end_ms).cloned().unwrap_or_default();
+                let is_same = found.len() == expected.len()
+                    && found.iter().zip(&expected).all(|((labels, value), (of, wanted))| {
+                        labels == of && (value - wanted).abs() <= 1e-7 * (1.0 + wanted.abs())
+                    });
+                let window = (end_ms - start_ms) / MINUTE_MS;
+                assert!(
+                    is_same,
+                    "{} of window {window}: {found:?} but {expected:?}\n{entry:?} {}",
+                    rule.name(),
+                    rule.expr
+                );
+            }
+        }
+    }
+}
+
+/// Job, instance, milliseconds after the first window's beginning, and the value.
+type Row = (u8, u8, i64, u8);
+
+fn row() -> impl Strategy<Value = Row> {
+    // At the edges of windows, and a millisecond beside.
+    let time = (0i64..70, -1i64..=1).prop_map(|(tens, beside)| tens * 10_000 + beside);
+    (0u8..2, 0u8..3, time, any::<u8>().prop_map(|value| value % 50))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn outputs_are_what_they_are_said_to_be(rows in prop::collection::vec(row(), 0..60)) {
+        let simulation = Simulation::new(9);
+        let db = Arc::new(Db::open(simulation.platform(), DbOptions::new("/data")).unwrap());
+        let now_ms = db.now_ns() / 1_000_000;
+        let begin_ms = (now_ms / MINUTE_MS - 30) * MINUTE_MS;
+        let mut series: BTreeMap<Labels, Samples> = BTreeMap::new();
+        let mut lines = String::new();
+        for (job, instance, after_ms, value) in rows {
+            let labels = Labels::from([("job", format!("j{job}")), ("instance", format!("i{instance}"))]);
+            series.entry(labels).or_default().insert(begin_ms + after_ms, f64::from(value));
+            writeln!(lines, "m,job=j{job},instance=i{instance} value={value} {}000000", begin_ms + after_ms).unwrap();
+        }
+        db.write_lines("default", lines.as_bytes()).unwrap();
+        check(&db, &series, begin_ms);
+    }
+}
