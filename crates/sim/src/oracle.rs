@@ -50,6 +50,16 @@ impl Oracle {
         }
     }
 
+    /// Takes the samples before a time of some hosts (of all, if there are none) out of a table.
+    pub(crate) fn trim(&mut self, table: &str, hosts: &[String], before_ns: i64) {
+        for ((of_host, of_metric), samples) in &mut self.series {
+            let is_of_table = of_metric.split('_').next() == Some(table);
+            if is_of_table && (hosts.is_empty() || hosts.contains(of_host)) {
+                samples.retain(|timestamp_ns, _| *timestamp_ns >= before_ns);
+            }
+        }
+    }
+
     /// The part of a range that retention keeps.
     pub(crate) fn retained(&self, range: &TimeRange, now_ns: i64) -> TimeRange {
         let oldest_ns = if self.retention_ns > 0 { now_ns - self.retention_ns } else { i64::MIN };
