@@ -13,6 +13,9 @@ pub(crate) type SeriesName = (String, String);
 /// Samples by timestamp.
 pub(crate) type Samples = BTreeMap<i64, Value>;
 
+/// Up to when series of tables went, by database and table.
+pub(crate) type Trimmed = BTreeMap<(&'static str, &'static str), i64>;
+
 /// Everything in one database.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Oracle {

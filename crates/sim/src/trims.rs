@@ -1,21 +1,12 @@
 //! Series that keep their rows less long than others of their table: what went stays gone, also where parts come back from the trash, and is gone
 //! for those who only read the folder.
 
-use std::collections::BTreeMap;
-
 use index::{CompiledMatcher, compile};
 use model::{MatchOp, Matcher, TimeRange};
 use store::{Store, StoreError, StoreOptions};
 
-use crate::world::{DATA, FOLD_NS, FOLDED, HOUR_NS, PLAIN, SHORT, World, options};
-
-/// Up to when series of tables went, by database and table.
-pub(crate) type Trimmed = BTreeMap<(&'static str, &'static str), i64>;
-
-/// Whether a seed trims series. Seeds that diverged before series could be trimmed are not among them: they do what they did.
-pub(crate) const fn trims(seed: u64) -> bool {
-    seed / 8 % 4 == 1
-}
+use crate::oracle::Trimmed;
+use crate::world::{DATA, FOLD_NS, FOLDED, HOUR_NS, PLAIN, SHORT, World, options, trims};
 
 /// The series of some hosts in a table, and a time.
 #[derive(Debug, Clone)]

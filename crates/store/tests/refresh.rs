@@ -114,7 +114,7 @@ fn change(simulation: &Simulation, store: &mut Option<Store>, step: i64) -> bool
                 timestamp_ns: (step * 10 - below(200) + place) * SECOND_NS,
                 fields: vec![("a".to_owned(), (step * 10 + place) as f64)],
             };
-            let rows: Vec<Row> = (0..1 + below(20)).map(row).collect();
+            let rows: Vec<Row> = (0..=below(20)).map(row).collect();
             writer.write("default", &batch(&rows)).unwrap();
         }
         9 => writer.flush_all().unwrap(),

@@ -127,7 +127,7 @@ fn newer(paths: &[PathBuf; 2], one: Parsed, other: Parsed) -> LoadedManifest {
         Damage { file: path.display().to_string(), offset: 0, message }
     });
     let has_marks = damage.is_none() && one.has_twin && other.has_twin;
-    let marks = has_marks.then(|| [one.mark, other.mark]);
+    let marks = has_marks.then_some([one.mark, other.mark]);
     let state = if one.state.edition < other.state.edition { other.state } else { one.state };
     LoadedManifest { state, damage, marks, is_continued: false }
 }

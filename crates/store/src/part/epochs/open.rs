@@ -115,7 +115,7 @@ fn continued(
         // Where it cannot be read, reading it from the beginning says so.
         let goes_on = || scanned.file.goes_on(files, directory, (scanned.end, scanned.last)).unwrap_or(false);
         let is_whole = scanned.file.is_whole(scanned.last).unwrap_or(false);
-        if is_shorter || !is_whole || !has_all && !(may_grow && goes_on()) {
+        if is_shorter || !is_whole || !(has_all || may_grow && goes_on()) {
             return None;
         }
     }
@@ -201,15 +201,15 @@ impl Opening<'_> {
         if end.is_some() {
             return Ok(());
         }
-        let lost = loss_at_end(&file, scanned.end, info.reached);
+        let loss = loss_at_end(&file, scanned.end, info.reached);
         active = Active { end: scanned.end, reached: info.reached, ..active };
         let place = match header.content {
             FileContent::Names => &mut self.writer.names,
             FileContent::Values => &mut self.writer.values,
         };
         // What is written over a torn record must not make another one of its rest.
-        let is_ended = scanned.is_torn || place.is_some() || lost.is_some();
-        self.losses.extend(lost);
+        let is_ended = scanned.is_torn || place.is_some() || loss.is_some();
+        self.losses.extend(loss);
         if is_ended {
             self.edits.push(EpochEdit::End { number: header.number, end: scanned.end });
         } else {

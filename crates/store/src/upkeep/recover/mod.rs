@@ -210,11 +210,7 @@ impl Opened {
     fn load(platform: Platform, options: StoreOptions, mut reused: Reused) -> Result<Self, StoreError> {
         let (files, directory) = (platform.files.clone(), options.directory.clone());
         let mut recovery = Recovery::default();
-        let manifest = match reused.manifest() {
-            Some(loaded) => Some(loaded),
-            None => twin::read(&*files, &directory)?,
-        };
-        let mut state = match manifest {
+        let mut state = match reused.manifest(&*files, &directory)? {
             Some(found) => {
                 recovery.manifest_repaired = found.damage;
                 found.state

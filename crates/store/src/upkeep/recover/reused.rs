@@ -2,16 +2,18 @@
 //! manifest still names are not read again, and of files of epochs only what was appended is.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use index::Segment;
+use platform::Files;
 
-use crate::Store;
 use crate::manifest::State;
-use crate::manifest::twin::LoadedManifest;
+use crate::manifest::twin::{self, LoadedManifest};
 use crate::part::epochs::open::Databases;
 use crate::part::{Part, PartInfo};
 use crate::upkeep::health::Health;
+use crate::{Store, StoreError};
 
 /// Open files of an opening before.
 #[derive(Default)]
@@ -60,9 +62,13 @@ impl Reused {
         Self { manifest: Some(manifest), is_continued, ..self }
     }
 
-    /// The manifest, if it was read before.
-    pub(super) fn manifest(&mut self) -> Option<LoadedManifest> {
-        self.manifest.take()
+    /// The manifest, read unless it was before; `None` if the folder has none.
+    pub(super) fn manifest(
+        &mut self,
+        files: &dyn Files,
+        directory: &Path,
+    ) -> Result<Option<LoadedManifest>, StoreError> {
+        self.manifest.take().map_or_else(|| twin::read(files, directory), |loaded| Ok(Some(loaded)))
     }
 
     /// Itself if the folder is still the same, and none that was put back from before; else nothing. Where the manifest was written anew, only a later
