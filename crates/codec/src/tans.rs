@@ -343,18 +343,16 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// The next bits, at least 57, with zeros behind the end.
-    fn padded_word(&self) -> u64 {
-        let mut padded = [0; 8];
-        let from = self.bits.get(self.at / 8..).unwrap_or_default();
-        padded.iter_mut().zip(from).for_each(|(to, byte)| *to = *byte);
-        u64::from_le_bytes(padded) >> (self.at % 8)
-    }
-
     /// Fills the values behind the last word; false if there are too few bits.
     fn finish<T: Copy>(&mut self, table: &[Entry; TABLE_MAX], meanings: &[T; SYMBOLS], values: &mut [T]) -> bool {
+        // Where symbols take part of a bit the last bytes are those of hundreds: of them a copy with zeros after it, made once.
+        let start = self.bits.len().saturating_sub(size_of::<u64>());
+        let last = self.bits.get(start..).unwrap_or_default();
+        let mut padded = [0; 2 * size_of::<u64>()];
+        padded.iter_mut().zip(last).for_each(|(to, byte)| *to = *byte);
         for four in values.chunks_mut(LANES) {
-            let mut word = self.padded_word();
+            let of_last = || word_at(&padded, self.at.saturating_sub(start * 8));
+            let mut word = word_at(self.bits, self.at).or_else(of_last).unwrap_or(0);
             for (value, state) in four.iter_mut().zip(&mut self.states) {
                 *value = meanings[step(state, &mut word, &mut self.at, table)];
             }

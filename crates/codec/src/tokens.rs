@@ -191,23 +191,22 @@ fn add_extras(
     tokens: &[u8],
     values: &mut [i64],
 ) -> Result<(), DecodeError> {
-    let numbers = &NUMBERS;
     // Loads run past the end where bytes of what follows are there to be loaded.
     let bytes = reader.rest();
-    let mut bit = 0;
-    let mut done = 0;
+    let (mut bit, mut done) = (0, 0);
     if widest <= WORD_EXTRA_MAX {
-        for (value, token) in values.iter_mut().zip(tokens) {
-            let Some(word) = bytes.get(bit / 8..bit / 8 + 8).and_then(|word| word.first_chunk::<8>()) else {
-                break;
-            };
-            let (first, extra) = numbers[usize::from(*token)];
-            let number = first + (u64::from_le_bytes(*word) >> (bit % 8) & ((1 << extra) - 1));
-            bit += extra as usize;
-            *value = center.wrapping_add(varint::unzigzag(number));
-            done += 1;
+        (done, bit) = add_words(bytes, (center, 0), tokens, values);
+        // The last bytes of a column may be those of very many values that have no extra bits: of them a copy with zeros after it, made once.
+        let (from, last) = (bit / 8, bytes.get(bit / 8..).unwrap_or_default());
+        let mut padded = [0; 2 * size_of::<u64>()];
+        if let Some(copy) = padded.get_mut(..last.len()).filter(|copy| copy.len() < size_of::<u64>()) {
+            copy.copy_from_slice(last);
+            let (rest, left) = (tokens.get(done..).unwrap_or_default(), values.get_mut(done..).unwrap_or_default());
+            let (more, end) = add_words(&padded, (center, bit % 8), rest, left);
+            (done, bit) = (done + more, from * 8 + end);
         }
     }
+    let numbers = &NUMBERS;
     for (value, token) in values.iter_mut().zip(tokens).skip(done) {
         let (first, extra) = numbers[usize::from(*token)];
         let number = first + (bitpack::window(bytes, bit / 8) >> (bit % 8) & ((1 << extra) - 1)) as u64;
@@ -215,6 +214,24 @@ fn add_extras(
         *value = center.wrapping_add(varint::unzigzag(number));
     }
     reader.bytes(bit.div_ceil(8)).map(|_| ())
+}
+
+/// As [`add_extras`], from a bit on, as long as there are eight bytes to be loaded at once. Returns how many values that were, and the bit after them.
+#[inline]
+fn add_words(bytes: &[u8], (center, mut bit): (i64, usize), tokens: &[u8], values: &mut [i64]) -> (usize, usize) {
+    let numbers = &NUMBERS;
+    let mut done = 0;
+    for (value, token) in values.iter_mut().zip(tokens) {
+        let Some(word) = bytes.get(bit / 8..bit / 8 + 8).and_then(|word| word.first_chunk::<8>()) else {
+            break;
+        };
+        let (first, extra) = numbers[usize::from(*token)];
+        let number = first + (u64::from_le_bytes(*word) >> (bit % 8) & ((1 << extra) - 1));
+        bit += extra as usize;
+        *value = center.wrapping_add(varint::unzigzag(number));
+        done += 1;
+    }
+    (done, bit)
 }
 
 #[cfg(test)]
@@ -243,6 +260,23 @@ mod tests {
         #[test]
         fn near_and_far(values in proptest::collection::vec(prop_oneof![20 => -9i64..9, 3 => -999i64..999, 1 => any::<i64>()], 0..600)) {
             check(&values, 0);
+        }
+    }
+
+    /// Many values after the last one with extra bits, few, and none; and bytes that are missing.
+    #[test]
+    fn columns_that_end_without_extra_bits_come_back() {
+        for (wide, narrow) in [(1, 2_000), (3, 900), (40, 7), (1, 0), (9, 64)] {
+            for shift in [6, 17, 40, 58, 62] {
+                let wide = (0..wide).map(|number| (number * 7 + 3) << shift);
+                let values: Vec<i64> = wide.chain((0..narrow).map(|number| number % 7)).collect();
+                check(&values, 0);
+                let mut out = Vec::new();
+                encode(&values, 0, &mut out);
+                for cut in out.len().saturating_sub(20)..out.len() {
+                    assert!(decode(&mut Reader::new(&out[..cut]), &mut vec![0; values.len()]).is_err(), "cut at {cut}");
+                }
+            }
         }
     }
 

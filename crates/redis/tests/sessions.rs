@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use db::{Db, DbOptions};
 use platform::sim::Simulation;
@@ -56,7 +57,7 @@ impl Access for Account {
 struct World {
     simulation: Simulation,
     db: Option<Arc<Db>>,
-    service: Option<Service>,
+    service: Option<Arc<Service>>,
     session: Option<Session>,
     account: Option<Account>,
 }
@@ -74,7 +75,12 @@ fn bytes_of(lines: &str) -> Vec<u8> {
 
 impl World {
     fn new() -> Self {
-        let mut world = Self { simulation: Simulation::new(7), db: None, service: None, session: None, account: None };
+        Self::of_seed(7)
+    }
+
+    fn of_seed(seed: u64) -> Self {
+        let mut world =
+            Self { simulation: Simulation::new(seed), db: None, service: None, session: None, account: None };
         world.open();
         world
     }
@@ -85,7 +91,7 @@ impl World {
         self.session = Some(service.session());
         self.account =
             Some(Account { db: db.clone(), is_signed_in: true, may_make_series: true, samples_max: 1_000_000 });
-        self.service = Some(service);
+        self.service = Some(Arc::new(service));
         self.db = Some(db);
     }
 
@@ -819,6 +825,120 @@ fn buckets_outlive_the_samples_that_they_were_made_of() {
     }
 }
 
+/// A key with a retention, the buckets of its rules, and every sample that was taken.
+struct Compacted {
+    retention_ms: i64,
+    /// Destination, width and alignment in milliseconds; all are sums.
+    rules: [(&'static str, i64, i64); 3],
+    samples: BTreeMap<i64, i64>,
+}
+
+impl Compacted {
+    fn new(world: &mut World) -> Self {
+        let minutes = |minutes: i64| minutes * HOUR_MS / 60;
+        let rules = [("by10", minutes(10), 0), ("by90", minutes(90), minutes(7)), ("by24h", 24 * HOUR_MS, 0)];
+        let retention_ms = 3 * HOUR_MS;
+        world.ask(&format!("TS.CREATE s RETENTION {retention_ms}"));
+        for (to, width_ms, align_ms) in rules {
+            world.ask(&format!("TS.CREATE {to}\nTS.CREATERULE s {to} AGGREGATION sum {width_ms} {align_ms}"));
+        }
+        Self { retention_ms, rules, samples: BTreeMap::new() }
+    }
+
+    fn last_ms(&self) -> i64 {
+        self.samples.keys().last().copied().unwrap_or(48 * HOUR_MS)
+    }
+
+    /// Adds a sample at a distance from the newest one. It is taken unless it is older than the retention, or there is one.
+    fn add(&mut self, world: &mut World, from_last_ms: i64, value: i64) {
+        let time_ms = self.last_ms() + from_last_ms;
+        let is_kept = self.samples.is_empty() || -from_last_ms <= self.retention_ms;
+        let is_taken = is_kept && !self.samples.contains_key(&time_ms);
+        let reply = world.ask(&format!("TS.ADD s {time_ms} {value}"));
+        assert_eq!(reply.starts_with('!'), !is_taken, "{reply}");
+        if is_taken {
+            self.samples.insert(time_ms, value);
+        }
+    }
+
+    /// Compares the buckets that are over with the sums of all samples that were taken.
+    fn check(&self, world: &mut World) {
+        for (to, width_ms, align_ms) in self.rules {
+            let start_of = |time_ms: i64| time_ms - (time_ms - align_ms).rem_euclid(width_ms);
+            let open_ms = start_of(self.last_ms());
+            let mut sums: BTreeMap<i64, i64> = BTreeMap::new();
+            for (time_ms, value) in self.samples.range(..open_ms) {
+                *sums.entry(start_of(*time_ms)).or_default() += value;
+            }
+            let expected: Vec<String> = sums.iter().map(|(start_ms, sum)| format!("[{start_ms} {sum}]")).collect();
+            assert_eq!(world.ask(&format!("TS.RANGE {to} - +")), format!("[{}]", expected.join(" ")), "{to}");
+        }
+    }
+}
+
+#[test]
+fn buckets_are_sums_of_all_samples_whenever_the_key_is_trimmed() {
+    let mut trimmed = 0;
+    for seed in 0..10 {
+        let mut world = World::of_seed(seed);
+        let mut key = Compacted::new(&mut world);
+        for step in 0..120 {
+            let [kind, minutes] = [12, 220].map(|bound| world.simulation.below(bound) as i64);
+            match kind {
+                0..6 => key.add(&mut world, 1 + (minutes % 90) * HOUR_MS / 60, step),
+                // Late ones, some of them too late, mostly into buckets that are over.
+                6..9 => key.add(&mut world, -minutes * HOUR_MS / 60, step),
+                9 | 10 => {
+                    world.simulation.advance_ns(2 * HOUR_MS * 1_000_000);
+                    world.ask("DBSIZE");
+                }
+                _ if step % 3 == 0 => world.crash(),
+                _ => key.check(&mut world),
+            }
+        }
+        key.check(&mut world);
+        let left: usize = stored(&world, "s", key.last_ms()).parse().unwrap();
+        trimmed += key.samples.len() - left;
+        world.crash();
+        key.check(&mut world);
+    }
+    assert!(trimmed > 200, "{trimmed} samples went");
+}
+
+#[test]
+fn buckets_close_while_their_key_is_trimmed() {
+    let mut world = World::new();
+    let mut key = Compacted::new(&mut world);
+    let stop = AtomicBool::new(false);
+    let (service, db, simulation) =
+        (world.service.clone().unwrap(), world.db.clone().unwrap(), world.simulation.clone());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut session, input) = (service.session(), bytes_of("DBSIZE"));
+            let mut account =
+                Account { db: db.clone(), is_signed_in: true, may_make_series: true, samples_max: 1_000_000 };
+            let request = Parser::default().next(&input, &RequestLimits::default()).unwrap().unwrap();
+            let requests = [request];
+            while !stop.load(Ordering::Acquire) {
+                simulation.advance_ns(2 * HOUR_MS * 1_000_000);
+                let mut out = ReplyWriter::default();
+                let _ = service.run(&mut session, &mut account, (&input, &requests), &mut out);
+            }
+        });
+        for step in 0..400 {
+            key.add(&mut world, 11 * HOUR_MS / 60 + step % 7, step);
+            key.add(&mut world, -((step % 170) * HOUR_MS / 60), step);
+        }
+        stop.store(true, Ordering::Release);
+    });
+    key.check(&mut world);
+    let left: usize = stored(&world, "s", key.last_ms()).parse().unwrap();
+    assert!(left < key.samples.len(), "nothing went");
+    drop((service, db));
+    world.crash();
+    key.check(&mut world);
+}
+
 #[test]
 fn other_languages_see_keys_as_series() {
     let mut world = World::new();
@@ -926,7 +1046,7 @@ fn replies_have_bounds() {
     let adds: Vec<String> = (0..40).map(|number| format!("TS.ADD key:{number} 1 1")).collect();
     world.ask(&adds.join("\n"));
     let limits = Limits { ahead_ms_max: u64::MAX, reply_bytes_max: 1_000, ..Limits::default() };
-    world.service = Some(Service::new(world.db.clone().unwrap(), limits));
+    world.service = Some(Arc::new(Service::new(world.db.clone().unwrap(), limits)));
     let commands = ["KEYS *"; 20].join("\n");
     let (replies, _) = world.run(&bytes_of(&format!("MULTI\n{commands}\nTS.ADD key:1 2 2\nEXEC")));
     assert!(replies.len() < 5_000 && replies.contains("this command was not run"), "{replies}");

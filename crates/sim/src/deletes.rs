@@ -5,6 +5,7 @@ use model::{MatchOp, Matcher, TimeRange};
 use store::StoreError;
 
 use crate::check;
+use crate::oracle::Oracle;
 use crate::world::{HOUR_NS, PLAIN, SHORT, World};
 
 impl World {
@@ -59,8 +60,20 @@ impl World {
         metric: Option<&str>,
         range: &TimeRange,
     ) -> Result<(), String> {
+        self.accept_half_gone(database, range, &|oracle| oracle.delete(host, metric, range)).map(drop)
+    }
+
+    /// What takes samples of a range out of series and failed: for each series all or nothing. Returns whether any has less than before.
+    pub(crate) fn accept_half_gone(
+        &mut self,
+        database: &'static str,
+        range: &TimeRange,
+        take: &dyn Fn(&mut Oracle),
+    ) -> Result<bool, String> {
         let before = self.oracles.get(database).cloned().unwrap_or_default();
-        self.delete_from_oracle(database, host, metric, range);
+        if let Some(oracle) = self.oracles.get_mut(database) {
+            take(oracle);
+        }
         let now_ns = self.kept_now_ns();
         if database == SHORT {
             // Of rows that are past keeping nothing tells: where they come back from the trash, they may be deleted or not.
@@ -70,14 +83,17 @@ impl World {
         let range = before.certain(&TimeRange::ALL, now_ns);
         let found = check::read_all(self.store()?, database, &range)?;
         let Some(oracle) = self.oracles.get_mut(database) else {
-            return Ok(());
+            return Ok(false);
         };
+        let mut has_gone = false;
         for (series, samples) in &before.series {
             let kept = before.read(series, &range, now_ns);
             if found.get(series).map_or(kept.is_empty(), |found| *found == kept) {
                 oracle.series.insert(series.clone(), samples.clone());
+            } else {
+                has_gone = true;
             }
         }
-        Ok(())
+        Ok(has_gone)
     }
 }

@@ -6,6 +6,7 @@
 //! * [`clock`]: what its clock does. [`check`]: the comparison. [`upkeep`]: the folder's own checks, backups.
 //!   [`spoil`]: missing, cut and flipped files. [`trash`]: what expired and is restored.
 //!   [`documents`]: named documents. [`epochs`]: a regular database. [`deletes`]: deletes, also half of them.
+//!   [`trims`]: series that keep their rows less long, and openings for reading only.
 
 mod check;
 mod clock;
@@ -16,6 +17,7 @@ mod oracle;
 mod rows;
 mod spoil;
 mod trash;
+mod trims;
 mod upkeep;
 mod world;
 
@@ -58,6 +60,10 @@ pub struct Report {
     pub restored: u64,
     /// Samples that were expected again after that.
     pub restored_samples: u64,
+    /// Trims of series that took rows.
+    pub trims: u64,
+    /// Openings for reading only.
+    pub read_only: u64,
 }
 
 /// The store and the oracle differ, or the store failed where it must not.
@@ -97,6 +103,8 @@ impl Report {
         self.refused_losses += other.refused_losses;
         self.restored += other.restored;
         self.restored_samples += other.restored_samples;
+        self.trims += other.trims;
+        self.read_only += other.read_only;
         self.merges.merge(&other.merges);
     }
 }

@@ -13,6 +13,9 @@ pub(crate) type SeriesName = (String, String);
 /// Samples by timestamp.
 pub(crate) type Samples = BTreeMap<i64, Value>;
 
+/// Up to when series of tables went, by database and table.
+pub(crate) type Trimmed = BTreeMap<(&'static str, &'static str), i64>;
+
 /// Everything in one database.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Oracle {
@@ -46,6 +49,16 @@ impl Oracle {
         for ((of_host, of_metric), samples) in &mut self.series {
             if (host.is_empty() || of_host == host) && metric.is_none_or(|metric| of_metric == metric) {
                 samples.retain(|timestamp_ns, _| !range.contains(*timestamp_ns));
+            }
+        }
+    }
+
+    /// Takes the samples before a time of some hosts (of all, if there are none) out of a table.
+    pub(crate) fn trim(&mut self, table: &str, hosts: &[String], before_ns: i64) {
+        for ((of_host, of_metric), samples) in &mut self.series {
+            let is_of_table = of_metric.split('_').next() == Some(table);
+            if is_of_table && (hosts.is_empty() || hosts.contains(of_host)) {
+                samples.retain(|timestamp_ns, _| *timestamp_ns >= before_ns);
             }
         }
     }

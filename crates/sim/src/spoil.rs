@@ -38,6 +38,8 @@ impl World {
             self.store()?.maintain_heads().map_err(|error| format!("before spoiling: {error}"))?;
         }
         self.store = None;
+        // The files go back in time, which no reader sees of a folder.
+        self.reader = None;
         let kind = self.below(9);
         let files = self.simulation.files();
         let is_candidate =

@@ -103,6 +103,7 @@ impl World {
         let store = store.map_err(|error| format!("opening what was restored: {error}"))?;
         self.compare_documents_of(&store)?;
         self.compare_epochs_of(&store)?;
+        self.compare_trimmed_of(&store)?;
         for database in [PLAIN, SHORT] {
             let Some(oracle) = self.oracles.get(database) else {
                 continue;

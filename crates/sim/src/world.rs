@@ -12,7 +12,7 @@ use store::{DatabasePolicy, Finding, ObjectTierOptions, Store, StoreError, Store
 use crate::Report;
 use crate::check::{self, Content};
 use crate::epochs::Epochs;
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Trimmed};
 use crate::rows::{Row, Value, batch, histogram_of, in_order_of_blocks, unfolded};
 use crate::trash::Trash;
 
@@ -28,7 +28,7 @@ pub(crate) const SHORT: &str = "short";
 pub(crate) const FOLDED: &str = "folded";
 
 /// Widths of the summaries that `folded` ends up with: windows are multiples of it.
-const FOLD_NS: i64 = 4 * MINUTE_NS;
+pub(crate) const FOLD_NS: i64 = 4 * MINUTE_NS;
 
 /// Operations between comparisons of everything.
 const EVERYTHING_EACH: u64 = 25;
@@ -42,6 +42,11 @@ const SHAPE: ContainerShape = ContainerShape { checkpoint_blocks: 1, journal_blo
 /// Whether a seed's folder is one file if that is not said: of four one, with an object store and without.
 pub(crate) const fn is_one_file(seed: u64) -> bool {
     matches!(seed % 8, 3 | 6)
+}
+
+/// Whether a seed trims series. Seeds that diverged before series could be trimmed are not among them: they do what they did.
+pub(crate) const fn trims(seed: u64) -> bool {
+    seed / 8 % 4 == 1
 }
 
 pub(crate) struct World {
@@ -60,6 +65,10 @@ pub(crate) struct World {
     pub(crate) documents: BTreeMap<String, Vec<u8>>,
     /// What the regular database must hold.
     pub(crate) epochs: Epochs,
+    /// Up to when series of tables went.
+    pub(crate) trimmed: Trimmed,
+    /// An opening for reading only, from which the next one goes on.
+    pub(crate) reader: Option<Store>,
     /// When a wrong wall clock is set right at the latest, in honest time.
     pub(crate) clock_right_at_ns: Option<i64>,
 }
@@ -120,6 +129,8 @@ impl World {
             trash: Trash::default(),
             documents: BTreeMap::new(),
             epochs: Epochs::new(),
+            trimmed: Trimmed::new(),
+            reader: None,
             clock_right_at_ns: None,
         };
         // A machine without a clock of its own begins long ago.
@@ -208,6 +219,7 @@ impl World {
             81..82 => self.disturb_clock(),
             82..83 => self.change_document()?,
             83..87 => self.advance_ns(self.below(HOUR_NS as u64) as i64),
+            87..91 if self.is_trim_due() => self.trim()?,
             87..91 => self.delete()?,
             91..92 => self.set_policy(SHORT, [3, 6, 12][self.below(3) as usize])?,
             92..95 => self.reopen()?,
@@ -219,6 +231,9 @@ impl World {
         self.check_time()?;
         self.watch_trash()?;
         self.compare_some()?;
+        if trims(self.seed) && self.below(12) == 0 {
+            self.compare_read_only()?;
+        }
         if self.step.is_multiple_of(EVERYTHING_EACH) {
             self.check_folder()?;
             self.compare_everything()?;
@@ -408,6 +423,7 @@ impl World {
                 let _ = self.store()?.compact_all();
                 self.restart()?;
             }
+            1 if self.is_trim_due() => self.crash_with_trim()?,
             1 => {
                 let (database, host, metric, range) = self.random_delete();
                 let _ = self.delete_from_store(database, &host, metric, &range);
@@ -430,6 +446,8 @@ impl World {
     }
 
     pub(crate) fn restart(&mut self) -> Result<(), String> {
+        // The power goes for readers, too.
+        self.reader = None;
         self.simulation.crash();
         self.open()
     }
@@ -478,27 +496,32 @@ impl World {
 
     /// Compares one database wholly.
     pub(crate) fn differs(&self, database: &str) -> Result<Option<String>, String> {
+        self.differs_in(self.store()?, database)
+    }
+
+    /// As [`World::differs`], in another store of the folder.
+    fn differs_in(&self, store: &Store, database: &str) -> Result<Option<String>, String> {
         let Some(oracle) = self.oracles.get(database) else {
             return Ok(None);
         };
         if database == FOLDED {
             let windows = self.folded_windows(40 * HOUR_NS);
-            let groups = check::groups(self.store()?, database)?;
+            let groups = check::groups(store, database)?;
             if let Some(missing) = check::missing_series(&groups, oracle) {
                 return Ok(Some(missing));
             }
             for group in groups {
-                let compared =
-                    check::compare_windows(self.store()?, &group, &windows, oracle, self.kept_now_ns(), true);
+                let now_ns = store.trusted_now_ns();
+                let compared = check::compare_windows(store, &group, &windows, oracle, now_ns, true);
                 if let Err(message) = compared {
                     return Ok(Some(message));
                 }
             }
             return Ok(None);
         }
-        let now_ns = self.kept_now_ns();
+        let now_ns = store.trusted_now_ns();
         let range = oracle.certain(&TimeRange::ALL, now_ns);
-        let found: Content = check::read_all(self.store()?, database, &range)?;
+        let found: Content = check::read_all(store, database, &range)?;
         let expected = check::expected(oracle, &range, now_ns);
         Ok(check::difference(&found, &expected))
     }
@@ -512,11 +535,17 @@ impl World {
 
     pub(crate) fn compare_everything(&mut self) -> Result<(), String> {
         self.check_time()?;
-        self.compare_documents()?;
-        self.compare_epochs()?;
+        self.report.comparisons += 3;
+        self.compare_store(self.store()?)
+    }
+
+    /// Compares everything that a store of the folder shows.
+    pub(crate) fn compare_store(&self, store: &Store) -> Result<(), String> {
+        self.compare_documents_of(store)?;
+        self.compare_epochs_of(store)?;
+        self.compare_trimmed_of(store)?;
         for database in [PLAIN, SHORT, FOLDED] {
-            self.report.comparisons += 1;
-            if let Some(difference) = self.differs(database)? {
+            if let Some(difference) = self.differs_in(store, database)? {
                 return Err(format!("{database}: {difference}"));
             }
         }

@@ -131,6 +131,8 @@ pub struct Store {
     /// Where parts of level 2 go, if not into the data folder.
     object_tier: Option<ObjectTier>,
     upkeep: upkeep::Upkeep,
+    /// Of an opening for reading only: how far it read the manifest, from where the next one goes on.
+    manifest_tail: Option<manifest::tail::ManifestTail>,
     /// Keeps other processes out; released when the store is dropped.
     _lock: Box<dyn Send + Sync>,
 }

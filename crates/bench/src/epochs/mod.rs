@@ -29,6 +29,7 @@ const RAW_BYTES: f64 = 4.0;
 /// Epochs over which the largest series are looked for.
 const TOP_EPOCHS: i64 = 30;
 const TOP_COUNT: usize = 10;
+const REFRESHES: u32 = 7;
 
 const EXAMPLES: &str = "Examples:
   thalweg bench epochs                                 2.2 million series, a year of days and a day of five minutes
@@ -88,6 +89,9 @@ struct DatabaseReport {
     one_epoch_s: f64,
     top_s: f64,
     reopen_s: f64,
+    /// An opening for reading only from the beginning, and one after that with one more epoch of a few series.
+    read_only_ms: f64,
+    refresh_ms_median: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -169,6 +173,8 @@ fn database(flags: &EpochFlags, shape: &Shape, folder: &Path) -> Result<Database
     let reopen_s = begun.elapsed().as_secs_f64();
     let reads = Reads { store: &store, flags, shape };
     let mut one_name_ms = reads.one_name()?;
+    let (one_epoch_s, top_s) = (reads.one_epoch()?, reads.top()?);
+    let (read_only_ms, mut refresh_ms) = reads.refreshes(folder)?;
     Ok(DatabaseReport {
         name: shape.name,
         series: flags.names,
@@ -181,9 +187,11 @@ fn database(flags: &EpochFlags, shape: &Shape, folder: &Path) -> Result<Database
         names_bytes,
         one_name_ms_median: quantile(&mut one_name_ms, 0.5),
         one_name_ms_p95: quantile(&mut one_name_ms, 0.95),
-        one_epoch_s: reads.one_epoch()?,
-        top_s: reads.top()?,
+        one_epoch_s,
+        top_s,
         reopen_s,
+        read_only_ms,
+        refresh_ms_median: quantile(&mut refresh_ms, 0.5),
     })
 }
 
@@ -237,6 +245,30 @@ impl Reads<'_> {
         Ok(quantile(&mut seconds, 0.5))
     }
 
+    /// Milliseconds for an opening for reading only, and for each of some refreshes after that, before which an epoch of a few series is written.
+    fn refreshes(&self, folder: &Path) -> Result<(f64, Vec<f64>), String> {
+        let text = |error: store::StoreError| error.to_string();
+        let open = |previous: Option<&Store>| {
+            let begun = Instant::now();
+            let opened = Store::open_read_only_after(&Platform::real(), &StoreOptions::new(folder), previous);
+            Ok::<_, String>((opened.map_err(text)?, begun.elapsed().as_secs_f64() * 1e3))
+        };
+        let (mut reader, read_only_ms) = open(None)?;
+        let mut all_ms = Vec::new();
+        for refresh in 0..REFRESHES {
+            let some: Vec<String> = (0..10).map(|place| data::name(data::scattered(place, self.flags.names))).collect();
+            let names: EpochNames = some.iter().map(String::as_str).collect();
+            let values = EpochColumn::Int(vec![1; names.iter().count()]);
+            let batch =
+                EpochBatch { time_ns: self.shape.time_ns(self.shape.epochs + refresh), names: &names, values: &values };
+            self.store.write_epoch(DATABASE, &batch).map_err(text)?;
+            let (refreshed, refresh_ms) = open(Some(&reader))?;
+            all_ms.push(refresh_ms);
+            reader = refreshed;
+        }
+        Ok((read_only_ms, all_ms))
+    }
+
     /// Seconds for the largest series over some epochs; the median of a few.
     fn top(&self) -> Result<f64, String> {
         let mut seconds = Vec::new();
@@ -271,6 +303,8 @@ fn render(report: &Report) -> String {
         "one epoch s",
         "top 10 s",
         "open s",
+        "to read ms",
+        "refresh ms",
     ]);
     for found in &report.databases {
         table.add_row([
@@ -286,6 +320,8 @@ fn render(report: &Report) -> String {
             format!("{:.3}", found.one_epoch_s),
             format!("{:.3}", found.top_s),
             format!("{:.2}", found.reopen_s),
+            format!("{:.0}", found.read_only_ms),
+            format!("{:.1}", found.refresh_ms_median),
         ]);
     }
     if report.peers.is_empty() {

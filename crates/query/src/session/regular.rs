@@ -2,7 +2,10 @@
 
 use store::{EpochKind, EpochValue, RegularDefinition};
 
+use crate::Interval;
 use crate::time::{parse, parse_interval};
+
+const DAY_NS: i64 = 86_400_000_000_000;
 
 /// What a series reads as where nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -83,7 +86,9 @@ impl RegularSettings {
 fn interval(text: &str) -> Result<i64, String> {
     // A bare number would be seconds.
     let found = if text.trim().parse::<f64>().is_ok() { None } else { parse_interval(text) };
-    let ns = found.filter(|found| found.months == 0).map(|found| found.ns).filter(|ns| *ns > 0);
+    // Epochs are those of UTC, where a day is a day.
+    let length = |found: Interval| i64::from(found.days).checked_mul(DAY_NS)?.checked_add(found.ns);
+    let ns = found.filter(|found| found.months == 0).and_then(length).filter(|ns| *ns > 0);
     ns.ok_or_else(|| {
         format!("interval: {text:?} is no length of time that is the same everywhere: write it as 5m, 1h or 1d")
     })
@@ -144,6 +149,10 @@ mod tests {
             assert_eq!(settings.set(name, value), Ok(true));
         }
         assert_eq!(settings.set("retention", "1d"), Ok(false));
+        for (text, interval_ns) in [("1d", DAY_NS), ("1 day 12 hours", DAY_NS / 2 * 3), ("24h", DAY_NS)] {
+            let mut daily = RegularSettings::default();
+            assert_eq!((daily.set("interval", text), daily.interval_ns), (Ok(true), Some(interval_ns)));
+        }
         let made = settings.over(None).unwrap().unwrap();
         assert_eq!(made.interval_ns, 300_000_000_000);
         assert_eq!(made.start_ns, 1_767_225_600_000_000_000);

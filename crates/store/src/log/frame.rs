@@ -13,6 +13,9 @@
 /// Bytes before the payload.
 pub(crate) const HEADER_BYTES: usize = 32;
 
+/// Where the header has the segment's number.
+pub(crate) const SEGMENT_AT: usize = 24;
+
 /// Records start at multiples of this.
 pub(crate) const ALIGNMENT_BYTES: usize = 8;
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use platform::DIRECT_ALIGN_BYTES;
 
-use super::frame::{ALIGNMENT_BYTES, Claim, Frame, FrameLookup, HEADER_BYTES, claim, look};
+use super::frame::{ALIGNMENT_BYTES, Claim, Frame, FrameLookup, HEADER_BYTES, SEGMENT_AT, claim, look};
 use super::note::Note;
 use super::sums::Sums;
 
@@ -370,8 +370,9 @@ impl<'a> AfterDamage<'a> {
         let mut records: Vec<Record> = Vec::new();
         let mut sums: Option<Sums<'_>> = None;
         let mut offset = from;
-        while let Some(rest) = bytes.get(offset..).filter(|rest| !rest.is_empty()) {
-            let Claim::Record(claimed) = claim(rest, segment) else {
+        while let Some(at) = next_of_segment(bytes, offset, segment) {
+            offset = at;
+            let Claim::Record(claimed) = claim(bytes.get(offset..).unwrap_or_default(), segment) else {
                 offset += ALIGNMENT_BYTES;
                 continue;
             };
@@ -403,6 +404,15 @@ impl<'a> AfterDamage<'a> {
             Claim::Record(_) | Claim::Damaged => FrameLookup::Damaged,
         }
     }
+}
+
+/// The first place from an offset on at which a record of a segment may begin: its header has the segment's number. Most of a segment that is being
+/// filled is zeros, or what an older life of the file left, and each opening looks through all of it.
+fn next_of_segment(bytes: &[u8], offset: usize, segment: u32) -> Option<usize> {
+    let number = segment.to_le_bytes();
+    let numbers = bytes.get(offset + SEGMENT_AT..)?.chunks(ALIGNMENT_BYTES);
+    let found = numbers.take_while(|chunk| chunk.len() >= number.len()).position(|chunk| chunk.starts_with(&number));
+    found.map(|place| offset + place * ALIGNMENT_BYTES)
 }
 
 #[cfg(test)]

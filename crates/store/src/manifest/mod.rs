@@ -6,6 +6,7 @@
 
 mod commit;
 mod epochs;
+pub(crate) mod tail;
 pub(crate) mod twin;
 
 mod file;
@@ -365,6 +366,8 @@ pub(crate) struct Parsed {
     pub(crate) is_cut: bool,
     /// True if the version that wrote it also wrote a twin.
     pub(crate) has_twin: bool,
+    /// How far it was read.
+    pub(crate) mark: tail::Mark,
 }
 
 /// The file's version.
@@ -389,25 +392,49 @@ fn take_version(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, DecodeError> {
     let mut reader = Reader::new(bytes);
     let version = take_version(&mut reader)?;
-    let mut parsed = Parsed { state: State::default(), is_cut: false, has_twin: version == VERSION };
-    let mut records = 0;
+    let mut state = State::default();
+    let place = (bytes.len() - reader.rest().len()) as u64;
+    let read = take_records(reader, place, version, &mut |edits| edits.iter().for_each(|edit| state.apply(edit)))?;
+    let Some(last) = read.last else {
+        return Err(DecodeError { offset: HEADER_BYTES, what: "the snapshot is missing or damaged" });
+    };
+    let mark = tail::Mark::new(bytes, (last, read.end), state.edition);
+    Ok(Parsed { state, is_cut: read.is_cut, has_twin: version == VERSION, mark })
+}
+
+/// How far records were read.
+struct ReadRecords {
+    /// Where the last one begins.
+    last: Option<u64>,
+    /// Where it ends.
+    end: u64,
+    /// As in [`Parsed`].
+    is_cut: bool,
+}
+
+/// Reads records that begin at a place of the file, up to the first one that is not whole.
+fn take_records(
+    mut reader: Reader<'_>,
+    place: u64,
+    version: u32,
+    visit: &mut dyn FnMut(Vec<Edit>),
+) -> Result<ReadRecords, DecodeError> {
+    let bytes = reader.rest().len() as u64;
+    let mut read = ReadRecords { last: None, end: place, is_cut: false };
     while !reader.is_empty() {
-        let place = (bytes.len() - reader.rest().len()) as u64;
-        let padding = if version == VERSION_ONE { 0 } else { padding_bytes(place) };
+        let padding = if version == VERSION_ONE { 0 } else { padding_bytes(read.end) };
         // Without it there is nothing after it.
         let _ = reader.bytes(padding as usize);
         let rest = reader.rest();
         let Some(edits) = take_record(&mut reader)? else {
-            parsed.is_cut = rest.iter().any(|byte| *byte != 0);
+            read.is_cut = rest.iter().any(|byte| *byte != 0);
             break;
         };
-        edits.iter().for_each(|edit| parsed.state.apply(edit));
-        records += 1;
+        visit(edits);
+        read.last = Some(read.end + padding);
+        read.end = place + bytes - reader.rest().len() as u64;
     }
-    if records == 0 {
-        return Err(DecodeError { offset: HEADER_BYTES, what: "the snapshot is missing or damaged" });
-    }
-    Ok(parsed)
+    Ok(read)
 }
 
 /// A record, or `None` where an unfinished one ends the file.

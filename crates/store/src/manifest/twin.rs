@@ -8,6 +8,7 @@ use platform::Files;
 
 use crate::StoreError;
 use crate::error::NEWER;
+use crate::manifest::tail::Mark;
 use crate::manifest::{Parsed, State, parse};
 use crate::upkeep::damage::Damage;
 use crate::upkeep::inspect;
@@ -27,6 +28,17 @@ pub(crate) struct LoadedManifest {
     pub(crate) state: State,
     /// The copy that is not what was written, if one is not.
     pub(crate) damage: Option<Damage>,
+    /// How far both were read, if both are what was written.
+    pub(crate) marks: Option<[Mark; 2]>,
+    /// True if it was read on from an earlier reading: the files are the same.
+    pub(crate) is_continued: bool,
+}
+
+impl LoadedManifest {
+    /// The opening that wrote the manifest, and its last record.
+    pub(crate) const fn edition(&self) -> (u64, u64) {
+        (self.state.epoch, self.state.edition)
+    }
 }
 
 /// One of the files, read.
@@ -114,8 +126,10 @@ fn newer(paths: &[PathBuf; 2], one: Parsed, other: Parsed) -> LoadedManifest {
         let message = format!("its last {missing} records are missing or damaged; its twin has them");
         Damage { file: path.display().to_string(), offset: 0, message }
     });
+    let has_marks = damage.is_none() && one.has_twin && other.has_twin;
+    let marks = has_marks.then_some([one.mark, other.mark]);
     let state = if one.state.edition < other.state.edition { other.state } else { one.state };
-    LoadedManifest { state, damage }
+    LoadedManifest { state, damage, marks, is_continued: false }
 }
 
 /// A copy without the other: believed where its end shows that nothing of it is missing.
@@ -127,7 +141,7 @@ fn lone(path: &Path, alone: Parsed, gone_path: &Path, gone: &Copy) -> Result<Loa
         _ => Some((0, "expected the manifest's twin, found no file")),
     };
     let Some((offset, what)) = what else {
-        return Ok(LoadedManifest { state: alone.state, damage: None });
+        return Ok(LoadedManifest { state: alone.state, damage: None, marks: None, is_continued: false });
     };
     if alone.has_twin && alone.is_cut {
         let message = format!(
@@ -137,7 +151,7 @@ fn lone(path: &Path, alone: Parsed, gone_path: &Path, gone: &Copy) -> Result<Loa
         return Err(StoreError::corrupt(path, 0, message));
     }
     let damage = Damage { file: gone_path.display().to_string(), offset, message: what.to_owned() };
-    Ok(LoadedManifest { state: alone.state, damage: Some(damage) })
+    Ok(LoadedManifest { state: alone.state, damage: Some(damage), marks: None, is_continued: false })
 }
 
 /// Refuses a folder that has data and no manifest: taken for a new one, all of that would be given up.

@@ -5,12 +5,15 @@
 //! must not be made again of those that are left.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use index::{CompiledMatcher, RoaringBitmap};
 use model::TimeRange;
 
 use super::table_ttl::{TableName, numbers_of_state};
 use crate::manifest::State;
+use crate::part::Part;
+use crate::retention::deletes::Delete;
 use crate::{Store, StoreError, TableSelection};
 
 /// The kind of the documents that say up to when series of a table went, in nanoseconds.
@@ -85,17 +88,37 @@ impl Store {
         Ok(())
     }
 
-    /// Returns whether there may be rows of some groups before a time: a delete flushes, which is not done for nothing.
+    /// Returns whether there may be rows of some groups before a time: a delete flushes, which is not done for nothing. The trash counts: what comes
+    /// back from it must not bring rows that are gone.
     fn may_have_rows_before(&self, groups: &[RoaringBitmap], before_ns: i64) -> bool {
         let is_before = |range: &TimeRange| range.start_ns < before_ns;
         self.shards.iter().zip(groups).filter(|(_, groups)| !groups.is_empty()).any(|(shard, groups)| {
-            let (in_heads, parts) = {
-                let state = shard.state.lock();
-                let frozen = state.frozen.as_ref().and_then(|frozen| frozen.head.extent());
-                let heads = [state.head.extent(), frozen];
-                (heads.into_iter().flatten().any(|range| is_before(&range)), state.parts.clone())
-            };
-            in_heads || parts.iter().any(|part| is_before(&part.info.range) && !part.groups.is_disjoint(groups))
+            let state = shard.state.lock();
+            let frozen = state.frozen.as_ref().and_then(|frozen| frozen.head.extent());
+            if [state.head.extent(), frozen].into_iter().flatten().any(|range| is_before(&range)) {
+                return true;
+            }
+            let (parts, deletes) = (state.parts.clone(), state.deletes.clone());
+            let trash: Vec<Arc<Part>> = shard.trash.lock().iter().map(|trashed| trashed.part.clone()).collect();
+            drop(state);
+            let mut old = parts.iter().chain(&trash).filter(|part| is_before(&part.info.range));
+            old.any(|part| !is_masked_before(part, groups, &deletes, before_ns))
         })
     }
+}
+
+/// Returns whether deletes mask all rows that a part has of some groups before a time.
+fn is_masked_before(part: &Part, groups: &RoaringBitmap, deletes: &[Delete], before_ns: i64) -> bool {
+    let last_ns = part.info.range.end_ns.min(before_ns.saturating_sub(1));
+    let is_covering = |delete: &&Delete| {
+        delete.columns.is_empty()
+            && delete.masks(part)
+            && delete.range.start_ns <= part.info.range.start_ns
+            && delete.range.end_ns >= last_ns
+            // Rows after the delete stand beside those that it masks.
+            && delete.sequence >= part.info.sequences.1
+    };
+    let unmasked = &part.groups & groups;
+    let unmasked = deletes.iter().filter(is_covering).fold(unmasked, |groups, delete| groups - &delete.groups);
+    unmasked.is_empty()
 }

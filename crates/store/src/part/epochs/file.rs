@@ -32,6 +32,8 @@ pub(crate) struct EpochFile {
 pub(crate) struct Scanned {
     /// Where its last whole record ends.
     pub(crate) end: u64,
+    /// That record, and where it begins.
+    pub(crate) last: Option<(u64, RecordHeader)>,
     /// True if something that is no whole record stands after it: a crash cut it.
     pub(crate) is_torn: bool,
     /// Where something cannot be read that was acknowledged, and why.
@@ -110,30 +112,33 @@ impl EpochFile {
         Ok(header.filter(is_within))
     }
 
-    /// Visits the records up to an end; `None`: up to the last whole one, which is that of a file to which records are appended.
+    /// Visits the records from an offset at which one begins, up to an end; `None`: up to the last whole one, which is that of a file to which
+    /// records are appended.
     pub(crate) fn scan(
         &self,
+        from: u64,
         end: Option<u64>,
         visit: &mut dyn FnMut(u64, &RecordHeader) -> Result<(), StoreError>,
     ) -> Result<Scanned, StoreError> {
         let size = self.file.size_bytes().map_err(StoreError::io("read", &self.path))?;
         let bound = end.unwrap_or(size);
-        let mut offset = FILE_HEADER_BYTES as u64;
+        let mut offset = from;
         if bound > size {
             let damage = Some((size, "the file was cut"));
-            return Ok(Scanned { end: offset, is_torn: false, damage });
+            return Ok(Scanned { end: offset, last: None, is_torn: false, damage });
         }
-        let mut last: Option<(u64, RecordHeader)> = None;
+        let (mut last, mut visited) = (None, None);
         while let Some(header) = self.header_at(offset, bound)? {
             if let Some((at, header)) = last.replace((offset, header)) {
                 visit(at, &header)?;
+                visited = Some((at, header));
             }
             offset += header.record_bytes();
         }
         if let Some((at, header)) = last {
             // All but the last were on disk when the next one was written.
             if end.is_none() && check_body(self.header.content, &header, &self.body(at, &header)?).is_err() {
-                return Ok(Scanned { end: at, is_torn: true, damage: None });
+                return Ok(Scanned { end: at, last: visited, is_torn: true, damage: None });
             }
             visit(at, &header)?;
         }
@@ -144,7 +149,32 @@ impl EpochFile {
             }
         };
         // The padding of a last record may be missing.
-        Ok(Scanned { end: offset, is_torn: end.is_none() && size > offset, damage })
+        Ok(Scanned { end: offset, last, is_torn: end.is_none() && size > offset, damage })
+    }
+
+    /// Returns whether the file is at least so long that it has all of a record.
+    pub(crate) fn is_whole(&self, last: Option<(u64, RecordHeader)>) -> Result<bool, StoreError> {
+        let bytes = self.file.size_bytes().map_err(StoreError::io("read", &self.path))?;
+        // The padding of a last record may be missing.
+        let end = last.map_or(0, |(at, header)| at + RECORD_HEADER_BYTES as u64 + u64::from(header.body_bytes));
+        Ok(end <= bytes)
+    }
+
+    /// Returns whether a reading that went up to an offset, with this record as the last one, can go on from there: the record is where it was, in the
+    /// file that has the name now.
+    pub(crate) fn goes_on(
+        &self,
+        files: &dyn Files,
+        directory: &Path,
+        (from, last): (u64, Option<(u64, RecordHeader)>),
+    ) -> Result<bool, StoreError> {
+        let named = Self::open(files, directory, self.header)?;
+        let named_bytes = named.file.size_bytes().map_err(StoreError::io("read", &named.path))?;
+        // Records are appended meanwhile: of one file this is the later, larger size.
+        let bytes = self.file.size_bytes().map_err(StoreError::io("read", &self.path))?;
+        let Some((at, header)) = last else { return Ok(from == FILE_HEADER_BYTES as u64 && bytes >= named_bytes) };
+        let is_there = named.is_whole(last)? && from == at + header.record_bytes() && bytes >= named_bytes;
+        Ok(is_there && named.header_at(at, named_bytes)? == Some(header))
     }
 
     /// Returns whether there is a whole record somewhere after an offset.

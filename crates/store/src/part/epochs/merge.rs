@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::block::{self};
 use super::file::{EpochFile, path_of};
 use super::record::{FILE_HEADER_BYTES, FileContent, FileHeader, ValuesRecord};
-use super::regular::{BlockReader, EpochRecord, Records, Regular, add_record};
+use super::regular::{BlockReader, EpochRecord, Records, Regular, add_record, all_records, retain_records};
 use crate::manifest::{EpochEdit, EpochFileInfo};
 use crate::{Store, StoreError};
 
@@ -74,7 +74,7 @@ fn plan(mut candidates: Vec<Candidate>, span_max: i64) -> Vec<u64> {
 
 fn candidates(records: &Records, ended: &BTreeMap<u64, u64>) -> Vec<Candidate> {
     let mut found: BTreeMap<u64, (Candidate, BTreeSet<i64>)> = BTreeMap::new();
-    for record in records.values().flatten() {
+    for record in all_records(records) {
         let number = record.file.header.number;
         let Some(bytes) = ended.get(&number) else { continue };
         let epoch = record.header.epoch;
@@ -116,7 +116,7 @@ impl Store {
     fn merge_epoch_files(&self, regular: &Regular, chosen: &[u64]) -> Result<(), StoreError> {
         let is_chosen = |record: &EpochRecord| chosen.contains(&record.file.header.number);
         let mut sources: Records = BTreeMap::new();
-        for record in regular.records.read().values().flatten().filter(|record| is_chosen(record)) {
+        for record in all_records(&regular.records.read()).filter(|record| is_chosen(record)) {
             add_record(&mut sources, record.clone());
         }
         let number = self.manifest.lock().take_id();
@@ -129,11 +129,10 @@ impl Store {
         edits.extend(chosen.iter().map(|number| EpochEdit::Remove { number: *number }));
         self.commit_epoch_edits(edits)?;
         let mut known = regular.records.write();
-        for of_epoch in known.values_mut() {
-            of_epoch.retain(|record| !is_chosen(record));
-        }
-        records.into_iter().for_each(|record| add_record(&mut known, record));
-        known.retain(|_, of_epoch| !of_epoch.is_empty());
+        let changed = Arc::make_mut(&mut known);
+        // Readers see both at once: the lock is held.
+        retain_records(changed, |record| !is_chosen(record));
+        records.into_iter().for_each(|record| add_record(changed, record));
         drop(known);
         chosen.iter().for_each(|number| self.remove_file(&path_of(&self.options.directory, *number)));
         Ok(())

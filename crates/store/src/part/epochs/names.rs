@@ -68,6 +68,7 @@ pub(crate) struct Changes<'a> {
 }
 
 /// All names, and what is valid when.
+#[derive(Clone)]
 pub(crate) struct NameTable {
     seed: u64,
     /// All names, one behind the other, and where each ends.

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use index::DatabaseId;
 use model::TimeRange;
 use platform::Files;
+use tracing_mutex::parkinglot::RwLock;
 
 use super::definition::RegularDefinition;
 use super::file::{EpochFile, path_of};
 use super::names::{apply_changes, decode_changes};
-use super::record::{FileContent, FileHeader, RecordHeader, check_body};
-use super::regular::{Active, EpochRecord, Regular, Writer, add_record};
+use super::record::{FILE_HEADER_BYTES, FileContent, FileHeader, RecordHeader, check_body};
+use super::regular::{Active, EpochRecord, Regular, ScannedFile, Writer, add_record, retain_records};
 use crate::manifest::{Edit, EpochEdit, EpochFileInfo, State};
 use crate::upkeep::reserve::is_full;
 use crate::{Loss, Store, StoreError};
@@ -33,48 +34,98 @@ struct Opening<'a> {
     directory: &'a Path,
     regular: Arc<Regular>,
     writer: Writer,
+    /// Files of an opening before that are read on from where that stopped.
+    before: BTreeMap<u64, ScannedFile>,
+    losses: Vec<Loss>,
+    edits: Vec<EpochEdit>,
 }
 
 /// Opens the files of all regular databases. What is torn at the end of one is left out: nothing is appended to that file any more. Damage is a
-/// loss: what stands before it counts on.
-pub(crate) fn open(files: &dyn Files, directory: &Path, state: &mut State) -> Result<OpenedEpochs, StoreError> {
+/// loss: what stands before it counts on. What an opening before found of a database is not read again, as far as it is still there.
+pub(crate) fn open(
+    files: &dyn Files,
+    directory: &Path,
+    state: &mut State,
+    known: &Databases,
+) -> Result<OpenedEpochs, StoreError> {
     let mut opened = OpenedEpochs::default();
     let mut edits = Vec::new();
     for (database, definition) in &state.regular {
-        let regular = Arc::new(Regular::new(*database, *definition, state.incarnation));
-        let mut opening = Opening { files, directory, regular: regular.clone(), writer: Writer::default() };
-        // Names first, so that nothing needs to look for them later.
-        for content in [FileContent::Names, FileContent::Values] {
-            let is_open = |(number, info): &(&u64, &EpochFileInfo)| {
-                info.database == *database && info.content == content && !state.epoch_trash.contains_key(number)
-            };
-            for (number, info) in state.epoch_files.iter().filter(is_open) {
-                let header = FileHeader { number: *number, database: *database, content };
-                match opening.open_file(header, info) {
-                    Ok(found) => {
-                        edits.extend(found.ended);
-                        opened.losses.extend(found.lost);
-                    }
-                    Err(error) => {
-                        let loss = loss_of(&path_of(directory, *number), error)?;
-                        opened.losses.push(loss);
-                        edits.push(EpochEdit::Remove { number: *number });
-                    }
-                }
-            }
-        }
-        *regular.writer.lock() = opening.writer;
-        opened.databases.insert(*database, regular);
+        let of_database: BTreeMap<u64, EpochFileInfo> =
+            state.epoch_files_of(*database).filter(|(number, _)| !state.epoch_trash.contains_key(number)).collect();
+        let regular = || Regular::new(*database, *definition, state.incarnation);
+        let new = |regular, before| Opening {
+            files,
+            directory,
+            regular: Arc::new(regular),
+            writer: Writer::default(),
+            before,
+            losses: Vec::new(),
+            edits: Vec::new(),
+        };
+        let resumed = match known.get(database) {
+            Some(known) => continued(known, regular(), &of_database, (files, directory)),
+            None => None,
+        };
+        let resumed = resumed.map(|(regular, before)| new(regular, before).run(&of_database)).transpose()?;
+        // What went wrong is found out from the beginning.
+        let found = match resumed.filter(|found| found.losses.is_empty()) {
+            Some(found) => found,
+            None => new(regular(), BTreeMap::new()).run(&of_database)?,
+        };
+        *found.regular.writer.lock() = found.writer;
+        opened.losses.extend(found.losses);
+        edits.extend(found.edits);
+        opened.databases.insert(*database, found.regular);
     }
     edits.into_iter().for_each(|edit| state.apply(&Edit::Epochs(edit)));
     Ok(opened)
 }
 
-/// Notes to make of a file that was opened.
-#[derive(Default)]
-struct OpenedFile {
-    ended: Option<EpochEdit>,
-    lost: Option<Loss>,
+/// A database with what an opening before found of it, and how far that had read the files which are there now; `None` if it has to be read from the
+/// beginning: names follow one another, and a file that is another one or shorter than before tells of other records.
+fn continued(
+    known: &Regular,
+    regular: Regular,
+    of_database: &BTreeMap<u64, EpochFileInfo>,
+    (files, directory): (&dyn Files, &Path),
+) -> Option<(Regular, BTreeMap<u64, ScannedFile>)> {
+    let (before, definition) = (known.definition(), regular.definition());
+    if (before.interval_ns, before.kind) != (definition.interval_ns, definition.kind) {
+        return None;
+    }
+    let (gone, kept): (BTreeMap<u64, ScannedFile>, BTreeMap<u64, ScannedFile>) =
+        known.scanned.lock().clone().into_iter().partition(|(number, _)| !of_database.contains_key(number));
+    let is_names = |scanned: &ScannedFile| scanned.file.header.content == FileContent::Names;
+    let last_of_names = kept.iter().filter(|(_, scanned)| is_names(scanned)).map(|(number, _)| *number).max();
+    let have_names_order = !gone.values().any(is_names)
+        && of_database.iter().all(|(number, info)| {
+            let is_old = last_of_names.is_some_and(|last| *number <= last);
+            info.content != FileContent::Names || !is_old || kept.contains_key(number)
+        });
+    if !have_names_order {
+        return None;
+    }
+    for (number, scanned) in &kept {
+        let end = of_database.get(number).and_then(|info| info.end);
+        let has_all = end == Some(scanned.end);
+        // Of names only the last file can have more.
+        let may_grow = !is_names(scanned) || Some(*number) == last_of_names;
+        let is_shorter = end.is_some_and(|end| end < scanned.end);
+        // Where it cannot be read, reading it from the beginning says so.
+        let goes_on = || scanned.file.goes_on(files, directory, (scanned.end, scanned.last)).unwrap_or(false);
+        let is_whole = scanned.file.is_whole(scanned.last).unwrap_or(false);
+        if is_shorter || !is_whole || !(has_all || may_grow && goes_on()) {
+            return None;
+        }
+    }
+    let mut records = known.records.read().clone();
+    if !gone.is_empty() {
+        retain_records(Arc::make_mut(&mut records), |record| !gone.contains_key(&record.file.header.number));
+    }
+    let names = known.names.read().clone();
+    let regular = Regular { names: RwLock::new(names), records: RwLock::new(records), ..regular };
+    Some((regular, kept))
 }
 
 /// The loss of records at the end of a file, if some that were acknowledged are not there.
@@ -97,49 +148,74 @@ fn loss_of(path: &Path, error: StoreError) -> Result<Loss, StoreError> {
 }
 
 impl Opening<'_> {
+    /// Takes in all files.
+    fn run(mut self, of_database: &BTreeMap<u64, EpochFileInfo>) -> Result<Self, StoreError> {
+        // Names first, so that nothing needs to look for them later.
+        for content in [FileContent::Names, FileContent::Values] {
+            for (number, info) in of_database.iter().filter(|(_, info)| info.content == content) {
+                let header = FileHeader { number: *number, database: self.regular.database, content };
+                if let Err(error) = self.open_file(header, info) {
+                    self.losses.push(loss_of(&path_of(self.directory, *number), error)?);
+                    self.edits.push(EpochEdit::Remove { number: *number });
+                }
+            }
+        }
+        Ok(self)
+    }
+
     /// Takes in what a file holds. One that is torn is ended.
-    fn open_file(&mut self, header: FileHeader, info: &EpochFileInfo) -> Result<OpenedFile, StoreError> {
+    fn open_file(&mut self, header: FileHeader, info: &EpochFileInfo) -> Result<(), StoreError> {
         let end = info.end;
-        let file = Arc::new(EpochFile::open(self.files, self.directory, header)?);
+        let before = self.before.remove(&header.number);
+        if let Some(before) = before.as_ref().filter(|before| end == Some(before.end)) {
+            self.regular.scanned.lock().insert(header.number, before.clone());
+            return Ok(());
+        }
+        let (file, from, last) = match before {
+            Some(ScannedFile { file, end, last }) => (file, end, last),
+            None => (Arc::new(EpochFile::open(self.files, self.directory, header)?), FILE_HEADER_BYTES as u64, None),
+        };
         let mut active = Active::new(file.clone(), 0);
         let mut last_sequence = self.writer.sequence;
         let regular = self.regular.clone();
-        let scanned = file.scan(end, &mut |offset, record| {
+        let scanned = file.scan(from, end, &mut |offset, record| {
             last_sequence = last_sequence.max(record.sequence);
             match header.content {
                 FileContent::Names => take_names(&regular, &file, offset, record),
                 FileContent::Values => {
                     active.note_epoch(record.epoch);
                     let record = EpochRecord { file: file.clone(), offset, header: *record };
-                    add_record(&mut regular.records.write(), record);
+                    add_record(Arc::make_mut(&mut regular.records.write()), record);
                     Ok(())
                 }
             }
         })?;
         self.writer.sequence = last_sequence;
         if let Some((offset, what)) = scanned.damage {
-            regular.records.write().retain(|_, records| {
-                records.retain(|record| !Arc::ptr_eq(&record.file, &file));
-                !records.is_empty()
-            });
+            let is_elsewhere = |record: &EpochRecord| !Arc::ptr_eq(&record.file, &file);
+            retain_records(Arc::make_mut(&mut regular.records.write()), is_elsewhere);
             return Err(file.corrupt(offset, what));
         }
+        let read = ScannedFile { file: file.clone(), end: scanned.end, last: scanned.last.or(last) };
+        self.regular.scanned.lock().insert(header.number, read);
         if end.is_some() {
-            return Ok(OpenedFile::default());
+            return Ok(());
         }
-        let lost = loss_at_end(&file, scanned.end, info.reached);
+        let loss = loss_at_end(&file, scanned.end, info.reached);
         active = Active { end: scanned.end, reached: info.reached, ..active };
         let place = match header.content {
             FileContent::Names => &mut self.writer.names,
             FileContent::Values => &mut self.writer.values,
         };
         // What is written over a torn record must not make another one of its rest.
-        let is_ended = scanned.is_torn || place.is_some() || lost.is_some();
+        let is_ended = scanned.is_torn || place.is_some() || loss.is_some();
+        self.losses.extend(loss);
         if is_ended {
-            return Ok(OpenedFile { ended: Some(EpochEdit::End { number: header.number, end: scanned.end }), lost });
+            self.edits.push(EpochEdit::End { number: header.number, end: scanned.end });
+        } else {
+            *place = Some(active);
         }
-        *place = Some(active);
-        Ok(OpenedFile::default())
+        Ok(())
     }
 }
 
@@ -147,7 +223,7 @@ fn take_names(regular: &Regular, file: &EpochFile, offset: u64, record: &RecordH
     let body = file.body(offset, record)?;
     check_body(FileContent::Names, record, &body).map_err(|what| file.corrupt(offset, what))?;
     let (changes, texts) = decode_changes(&body).map_err(|error| file.corrupt(offset, error.what))?;
-    let applied = apply_changes(&mut regular.names.write(), &changes, &texts);
+    let applied = apply_changes(Arc::make_mut(&mut regular.names.write()), &changes, &texts);
     applied.map_err(|what| file.corrupt(offset, what))
 }
 
@@ -214,7 +290,7 @@ impl Store {
         edits.push(EpochEdit::Drop { database });
         self.commit_epoch_edits(edits)?;
         *writer = Writer { is_dropped: true, ..Writer::default() };
-        regular.records.write().clear();
+        *regular.records.write() = Arc::default();
         drop(writer);
         self.regular.write().remove(&database);
         numbers.iter().for_each(|number| self.remove_file(&path_of(&self.options.directory, *number)));
@@ -265,7 +341,7 @@ pub(crate) fn check_file(
 ) -> Result<u64, StoreError> {
     let header = FileHeader { number, database: info.database, content: info.content };
     let file = EpochFile::open(files, directory, header)?;
-    let scanned = file.scan(info.end, &mut |offset, record| {
+    let scanned = file.scan(FILE_HEADER_BYTES as u64, info.end, &mut |offset, record| {
         let body = file.body(offset, record)?;
         check_body(info.content, record, &body).map_err(|what| file.corrupt(offset, what))
     })?;

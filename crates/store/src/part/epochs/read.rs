@@ -268,7 +268,7 @@ impl Store {
         let time_ns = definition.time_of(epoch);
         let is_kept = self.retained(regular.database, &TimeRange::new(time_ns, time_ns)).start_ns <= time_ns;
         let records = if is_kept { regular.records_in(epoch..=epoch).pop() } else { None };
-        let (_, records) = records.unwrap_or((epoch, Vec::new()));
+        let (_, records) = records.unwrap_or((epoch, Arc::default()));
         let table = regular.names.read();
         let mut bits = vec![None; table.indexes()];
         BlockReader::new(definition).each(&records, &mut |block, values| {

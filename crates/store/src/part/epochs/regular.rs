@@ -26,8 +26,18 @@ pub(crate) struct EpochRecord {
     pub(crate) header: RecordHeader,
 }
 
-/// Records by epoch; of one epoch in the order in which they were written.
-pub(crate) type Records = BTreeMap<i64, Vec<EpochRecord>>;
+/// Records by epoch; of one epoch in the order in which they were written. Openings for reading only share them.
+pub(crate) type Records = BTreeMap<i64, Arc<Vec<EpochRecord>>>;
+
+/// How far a file was read at an opening.
+#[derive(Clone)]
+pub(crate) struct ScannedFile {
+    pub(crate) file: Arc<EpochFile>,
+    /// Where the last record that was read ends.
+    pub(crate) end: u64,
+    /// That record, and where it begins.
+    pub(crate) last: Option<(u64, RecordHeader)>,
+}
 
 /// A file to which records are appended.
 pub(crate) struct Active {
@@ -82,8 +92,12 @@ pub(crate) struct Regular {
     pub(crate) database: DatabaseId,
     pub(crate) definition: RwLock<RegularDefinition>,
     pub(crate) writer: Mutex<Writer>,
-    pub(crate) names: RwLock<NameTable>,
-    pub(crate) records: RwLock<Records>,
+    /// Copied when it changes while another opening has it.
+    pub(crate) names: RwLock<Arc<NameTable>>,
+    /// As the names.
+    pub(crate) records: RwLock<Arc<Records>>,
+    /// The files as the opening found them, by their numbers: an opening for reading only goes on from there.
+    pub(crate) scanned: Mutex<BTreeMap<u64, ScannedFile>>,
     /// Held while files are merged or go.
     pub(crate) work: Mutex<()>,
 }
@@ -94,8 +108,9 @@ impl Regular {
             database,
             definition: RwLock::new(definition),
             writer: Mutex::default(),
-            names: RwLock::new(NameTable::new(seed)),
+            names: RwLock::new(Arc::new(NameTable::new(seed))),
             records: RwLock::default(),
+            scanned: Mutex::default(),
             work: Mutex::default(),
         }
     }
@@ -111,7 +126,7 @@ impl Regular {
     }
 
     /// The records of some epochs.
-    pub(crate) fn records_in(&self, epochs: RangeInclusive<i64>) -> Vec<(i64, Vec<EpochRecord>)> {
+    pub(crate) fn records_in(&self, epochs: RangeInclusive<i64>) -> Vec<(i64, Arc<Vec<EpochRecord>>)> {
         if epochs.is_empty() {
             return Vec::new();
         }
@@ -127,9 +142,24 @@ impl Regular {
 
 /// Adds a record to those of its epoch.
 pub(crate) fn add_record(records: &mut Records, record: EpochRecord) {
-    let of_epoch = records.entry(record.header.epoch).or_default();
+    let of_epoch = Arc::make_mut(records.entry(record.header.epoch).or_default());
     let place = of_epoch.partition_point(|other| other.header.sequence <= record.header.sequence);
     of_epoch.insert(place, record);
+}
+
+/// All records, epoch by epoch.
+pub(crate) fn all_records(records: &Records) -> impl Iterator<Item = &EpochRecord> {
+    records.values().flat_map(|of_epoch| of_epoch.iter())
+}
+
+/// Keeps some of the records.
+pub(crate) fn retain_records(records: &mut Records, keep: impl Fn(&EpochRecord) -> bool) {
+    records.retain(|_, of_epoch| {
+        if !of_epoch.iter().all(&keep) {
+            Arc::make_mut(of_epoch).retain(&keep);
+        }
+        !of_epoch.is_empty()
+    });
 }
 
 impl EpochRecord {

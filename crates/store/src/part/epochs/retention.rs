@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::file::path_of;
-use super::regular::{Records, Regular};
+use super::regular::{EpochRecord, Records, Regular, all_records, retain_records};
 use crate::manifest::{Edit, EpochEdit};
 use crate::{Store, StoreError};
 
 /// The files all of whose epochs are before one.
 fn expired(records: &Records, oldest: i64) -> BTreeSet<u64> {
     let mut newest: BTreeMap<u64, i64> = BTreeMap::new();
-    for record in records.values().flatten() {
+    for record in all_records(records) {
         let epoch = newest.entry(record.file.header.number).or_insert(record.header.epoch);
         *epoch = (*epoch).max(record.header.epoch);
     }
@@ -42,10 +42,8 @@ impl Store {
             let mut edits =
                 gone.iter().map(|number| Edit::Epochs(EpochEdit::Expire { number: *number, at_ns: now_ns })).collect();
             self.commit_at_trusted_time(&mut edits)?;
-            regular.records.write().retain(|_, records| {
-                records.retain(|record| !gone.contains(&record.file.header.number));
-                !records.is_empty()
-            });
+            let is_kept = |record: &EpochRecord| !gone.contains(&record.file.header.number);
+            retain_records(Arc::make_mut(&mut regular.records.write()), is_kept);
             dropped = true;
         }
         Ok(dropped)

@@ -254,7 +254,7 @@ impl Store {
             let active = self.active(regular, &mut writer.names, FileContent::Names)?;
             let record = FinishedRecord::of_names(changes.len(), &body, sequence, active.file.position(active.end));
             self.append_to_file(active, &record)?;
-            let applied = names::apply_changes(&mut regular.names.write(), changes, texts);
+            let applied = names::apply_changes(Arc::make_mut(&mut regular.names.write()), changes, texts);
             applied.map_err(|what| active.file.corrupt(active.end, what))?;
         }
         Ok(())
@@ -288,7 +288,7 @@ impl Store {
         self.append_to_file(active, &record)?;
         active.note_epoch(epoch);
         let record = EpochRecord { file: active.file.clone(), offset, header: record.header };
-        add_record(&mut regular.records.write(), record);
+        add_record(Arc::make_mut(&mut regular.records.write()), record);
         Ok(())
     }
 

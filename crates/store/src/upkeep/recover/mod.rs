@@ -170,6 +170,7 @@ impl Store {
             memory: Memory::new(&opened.options, opened.platform.clock.clone()),
             object_tier: opened.object_tier,
             upkeep: Upkeep::new(opened.recovery, opened.health, opened.twins, reserve),
+            manifest_tail: None,
             platform: opened.platform,
             options: opened.options,
             _lock: lock,
@@ -206,10 +207,10 @@ fn new_state(platform: &Platform, options: &StoreOptions) -> Result<State, Store
 }
 
 impl Opened {
-    fn load(platform: Platform, options: StoreOptions, reused: Reused) -> Result<Self, StoreError> {
+    fn load(platform: Platform, options: StoreOptions, mut reused: Reused) -> Result<Self, StoreError> {
         let (files, directory) = (platform.files.clone(), options.directory.clone());
         let mut recovery = Recovery::default();
-        let mut state = match twin::read(&*files, &directory)? {
+        let mut state = match reused.manifest(&*files, &directory)? {
             Some(found) => {
                 recovery.manifest_repaired = found.damage;
                 found.state
@@ -254,7 +255,7 @@ impl Opened {
         let newest_ns = shards.iter().map(|shard| shard.state.lock().newest_ns).collect();
         let reads_journal = options.journal_is_saved;
         let journal = reads_journal.then(|| Continued::read(&platform, &options, state.epoch, newest_ns)).flatten();
-        let epochs = epochs::open::open(&*files, &directory, &mut state)?;
+        let epochs = epochs::open::open(&*files, &directory, &mut state, reused.regular())?;
         let losses = losses.into_iter().chain(epochs.losses).map(|loss| (loss, None)).collect();
         Ok(Self {
             platform,

@@ -5,15 +5,14 @@
 //! manifest that there is then. Parts and segments stay open, so that reading goes on when the writer has removed them, and a later opening need not
 //! read them again.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use platform::objects::{ObjectError, ObjectErrorKind, ObjectOptions, ObjectStores, Objects};
-use platform::{Files, OverlayFiles, Platform};
+use platform::{OverlayFiles, Platform};
 
 use super::reused::Reused;
 use crate::log::writer::READ_ONLY;
-use crate::manifest::twin;
+use crate::manifest::tail::ManifestTail;
 use crate::{Store, StoreError, StoreOptions};
 
 /// Openings that are tried while the folder changes.
@@ -31,13 +30,6 @@ impl ObjectStores for NoObjectStores {
     }
 }
 
-/// The opening that wrote the manifest, and its last record.
-fn edition(files: &dyn Files, directory: &Path) -> Result<(u64, u64), StoreError> {
-    let found = twin::read(files, directory)?;
-    let found = found.ok_or_else(|| StoreError::Invalid(format!("{} is no data folder", directory.display())))?;
-    Ok((found.state.epoch, found.state.edition))
-}
-
 impl Store {
     /// Opens a data folder for reading only: as it is now, with everything that was acknowledged. Nothing of it is changed, and another process
     /// may have it open for writing; what that writes from now on is not seen. A folder with parts in an object store is refused.
@@ -46,7 +38,8 @@ impl Store {
     }
 
     /// As [`Store::open_read_only`], after another opening of the same folder for reading only, whose parts and index segments are not read again
-    /// as far as they are still there. A database in one file is read whole: where its inner files lie may change.
+    /// as far as they are still there; of the manifest, of names and epochs what was appended is read. A database in one file is read whole: where
+    /// its inner files lie may change.
     pub fn open_read_only_after(
         platform: &Platform,
         options: &StoreOptions,
@@ -66,20 +59,30 @@ impl Store {
             ..options.clone()
         };
         let directory = options.directory.clone();
-        let reused = || previous.map(Reused::from_store).unwrap_or_default();
-        let mut last_error = None;
+        let files = &*platform.files;
+        let mut tail = previous.and_then(|previous| previous.manifest_tail.clone());
+        let (mut is_continued, mut last_error) = (true, None);
         for _ in 0..ATTEMPTS {
-            let before = edition(&*platform.files, &directory);
             let overlay = Arc::new(OverlayFiles::new(platform.files.clone()));
             let over = Platform { files: overlay.clone(), objects: Arc::new(NoObjectStores), ..platform.clone() };
-            let opened = before.and_then(|before| Ok((before, Self::open_once(over, options.clone(), reused())?)));
+            let opened = ManifestTail::read(files, &directory, tail.take()).and_then(|(manifest, read)| {
+                let edition = manifest.edition();
+                is_continued &= manifest.is_continued;
+                let reused = previous.map(Reused::from_store).unwrap_or_default();
+                let reused = reused.with_manifest(manifest, is_continued);
+                let store = Self::open_once(over, options.clone(), reused);
+                let (after, tail_after) = ManifestTail::read(files, &directory, read.clone())?;
+                tail = tail_after;
+                is_continued &= after.is_continued;
+                Ok((Self { manifest_tail: read, ..store? }, after.edition() == edition))
+            });
             match opened {
-                Ok((before, store)) if edition(&*platform.files, &directory).is_ok_and(|after| after == before) => {
+                Ok((store, true)) => {
                     overlay.seal();
                     store.log.poison(READ_ONLY);
                     return Ok(store);
                 }
-                Ok(_) => last_error = None,
+                Ok((_, false)) => last_error = None,
                 Err(error @ (StoreError::Invalid(_) | StoreError::Newer { .. })) => return Err(error),
                 Err(error) => last_error = Some(error),
             }
