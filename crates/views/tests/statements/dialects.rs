@@ -31,7 +31,7 @@ fn the_statements_of_the_guide_run() {
     for line in guide.lines() {
         match (line, &mut block) {
             ("## QuestDB", _) => manner = Manner::QuestDb,
-            ("## Labels of another table", _) => manner = Manner::Postgres,
+            ("## Labels of other tables", _) => manner = Manner::Postgres,
             ("```sql" | "```influxql" | "```flux", _) => (block, language) = (Some(String::new()), &line[3..]),
             ("```", Some(text)) if language == "influxql" => {
                 text.lines().for_each(|statement| drop(world.influxql("default", statement).unwrap()));

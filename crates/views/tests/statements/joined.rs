@@ -207,14 +207,14 @@ fn joins_that_no_view_can_have_are_refused() {
         &view(&QUERY.replace("cpu.host = hosts.host", "cpu.host > hosts.host")),
         "by tags of both tables that are equal",
     );
-    refused(&view(&QUERY.replace("JOIN", "FULL JOIN")), "one small table of labels");
+    refused(&view(&QUERY.replace("JOIN", "FULL JOIN")), "up to 4 small tables of labels");
     refused(
         &view(&QUERY.replace("JOIN", "LEFT JOIN").replace("GROUP", "WHERE hosts.zone = 'z1' GROUP")),
         "of its first table",
     );
     refused(
         &view(&QUERY.replace("GROUP", "WHERE hosts.owner = 'ann' GROUP")),
-        "tags and the time of the table that it joins",
+        "tags and the time of the tables that it joins",
     );
     refused(&view(&QUERY.replace("sum(cpu.cores)", "max(hosts.owner)")), "a materialised view has count");
     refused(

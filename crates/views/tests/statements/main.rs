@@ -4,4 +4,5 @@
 mod dialects;
 mod joined;
 mod outputs;
+mod several_tables;
 mod world;
