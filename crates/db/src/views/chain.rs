@@ -17,19 +17,13 @@ pub(super) fn check(definition: &ViewDefinition, views: &[Arc<View>]) -> Result<
         let other = &view.definition.name;
         return Err(QueryError::Invalid(format!("the view {other:?} writes the table {target:?}: choose another one")));
     }
-    let joined = definition.labelled().map(|labelled| (definition.database.as_str(), labelled.table_name()));
-    if let Some(view) = views.iter().find(|view| joined == Some(target_of(&view.definition))) {
+    if let Some(view) = views.iter().find(|view| joins_target(definition, &view.definition)) {
         return Err(QueryError::Invalid(format!(
             "the view {name:?} joins {:?}, which the view {:?} writes: a joined table is none of a view",
             view.definition.target, view.definition.name
         )));
     }
-    let joins = |view: &&Arc<View>| {
-        let labelled = view.definition.labelled();
-        labelled
-            .is_some_and(|labelled| (view.definition.database.as_str(), labelled.table_name()) == target_of(definition))
-    };
-    if let Some(view) = views.iter().find(joins) {
+    if let Some(view) = views.iter().find(|view| joins_target(&view.definition, definition)) {
         let other = &view.definition.name;
         return Err(QueryError::Invalid(format!("the view {other:?} joins the table {target:?}: choose another one")));
     }
@@ -60,6 +54,11 @@ fn source_of(definition: &ViewDefinition) -> Table<'_> {
 
 fn target_of(definition: &ViewDefinition) -> Table<'_> {
     (definition.target_database(), &definition.target)
+}
+
+/// Returns whether a view joins the table that another one writes.
+fn joins_target(definition: &ViewDefinition, other: &ViewDefinition) -> bool {
+    definition.database == other.target_database() && definition.joins(&other.target)
 }
 
 /// Tables by how many views they are away from one: that one first. Each view is a step from one table to another; with too many levels the

@@ -26,16 +26,15 @@ impl Db {
     /// all of them are to be computed again, and those of all views above. What is computed within the same budget has these labels.
     pub fn settle_view_labels(&self, view: &Arc<View>, budget: &Budget) -> Result<(), QueryError> {
         for below in self.views_below(view).1 {
-            let Some(labelled) = below.definition.labelled() else { continue };
-            let rows = self.session(budget).label_rows(&below.definition.database, labelled)?;
+            let (session, database) = (self.session(budget), &below.definition.database);
+            let now = below.definition.labels_fingerprint(|labelled| session.label_rows(database, labelled))?;
+            let Some(fingerprint) = now else { continue };
             let Some(current) = self.views.current(&below) else { continue };
             match &current.state.labels {
-                Some(known) if known == rows.fingerprint() => {}
+                Some(known) if *known == fingerprint => {}
                 // Nothing is stored yet: windows are pending that were never computed.
-                None => self.views.change_state(&below, true, |state| {
-                    state.labels = Some(rows.fingerprint().to_owned());
-                })?,
-                Some(_) => self.note_labels(&below, rows.fingerprint())?,
+                None => self.views.change_state(&below, true, |state| state.labels = Some(fingerprint))?,
+                Some(_) => self.note_labels(&below, &fingerprint)?,
             }
         }
         Ok(())

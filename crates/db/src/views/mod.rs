@@ -149,7 +149,7 @@ impl Views {
             let labels = view.definition.labels();
             let matchers = scope.matchers(Right::Read, &view.definition.database);
             let is_missing = |matcher: &Matcher| !labels.contains(&matcher.name) && is_satisfied_by_nothing(matcher);
-            let is_joined = || state.with_those_below(view).any(|view| view.definition.labelled().is_some());
+            let is_joined = || state.with_those_below(view).any(|view| view.definition.has_joins());
             let is_narrowed = !matchers.is_empty();
             view.definition.is_exposed() && is_narrowed && (matchers.iter().any(is_missing) || is_joined())
         };

@@ -1,5 +1,6 @@
 //! Groups by labels that a small table says.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use index::{CompiledMatcher, compile};
@@ -72,14 +73,19 @@ fn rows_of(frame: &Frame, labelled: &Labelled) -> Result<Vec<KeyLabels>, QueryEr
     (0..frame.rows()).map(row).collect()
 }
 
-/// How series get their labels.
+/// How series get labels of one table.
 struct Labelling<'a> {
     labelled: &'a Labelled,
-    rows: &'a LabelRows,
+    rows: Arc<LabelRows>,
     matchers: Vec<CompiledMatcher>,
 }
 
-impl Labelling<'_> {
+impl<'a> Labelling<'a> {
+    fn new(labelled: &'a Labelled, context: &Context<'_>) -> Result<Self, QueryError> {
+        let matchers: Vec<Matcher> = labelled.selectors.iter().map(Selector::matcher).collect();
+        Ok(Self { labelled, rows: label_rows(labelled, context)?, matchers: compile(&matchers)? })
+    }
+
     /// The labels of a series with what the table adds, each with how many rows say so; nothing if the table has no row for it.
     fn labels_of(&self, labels: &Labels) -> Vec<(Labels, usize)> {
         let of_key = |(name, _): &(String, String)| labels.get(name).filter(|value| !value.is_empty());
@@ -107,8 +113,78 @@ impl Labelling<'_> {
     }
 }
 
+/// How series get labels of several tables, one after the other.
+struct Labellings<'a> {
+    steps: Vec<Labelling<'a>>,
+    /// The labels by which rows are grouped.
+    by: &'a [String],
+}
+
+impl<'a> Labellings<'a> {
+    fn new(steps: &[&'a Labelled], by: &'a [String], context: &Context<'_>) -> Result<Self, QueryError> {
+        if steps.len() > Labelled::TABLES_MAX {
+            return Err(QueryError::Invalid(format!(
+                "{} tables say labels of the same rows, and {} is the most: write the labels of the others as tags of the rows",
+                steps.len(),
+                Labelled::TABLES_MAX
+            )));
+        }
+        let steps = steps.iter().map(|step| Labelling::new(step, context)).collect::<Result<_, QueryError>>()?;
+        Ok(Self { steps, by })
+    }
+
+    /// The labels of the rows that groups and tables need.
+    fn own_labels(&self) -> Vec<String> {
+        let is_added_before =
+            |label: &String, place: usize| self.steps.iter().take(place).any(|of| of.labelled.adds(label));
+        let mut own: Vec<String> =
+            self.by.iter().filter(|label| !is_added_before(label, self.steps.len())).cloned().collect();
+        for (place, step) in self.steps.iter().enumerate() {
+            for (label, _) in &step.labelled.on {
+                if !is_added_before(label, place) && !own.contains(label) {
+                    own.push(label.clone());
+                }
+            }
+        }
+        own
+    }
+
+    /// The labels of a series with what the tables add, each with how many of their rows say so.
+    fn labels_of(&self, labels: &Labels) -> Result<BTreeMap<Labels, usize>, QueryError> {
+        let mut all = BTreeMap::from([(labels.clone(), 1)]);
+        for (place, step) in self.steps.iter().enumerate() {
+            let is_used = |label: &str| {
+                let is_key = |of: &Labelling<'_>| of.labelled.on.iter().any(|(name, _)| name == label);
+                self.by.iter().any(|name| name == label) || self.steps.iter().skip(place + 1).any(is_key)
+            };
+            let (mut following, mut rows) = (BTreeMap::new(), 0);
+            for (labels, count) in &all {
+                for (labels, rows_of_step) in step.labels_of(labels) {
+                    // Neither factor is above the number of rows that are possible.
+                    rows += count * rows_of_step;
+                    if rows > LabelRows::ROWS_MAX {
+                        return Err(too_many_rows(step.labelled, &labels));
+                    }
+                    *following.entry(labels.retain(is_used)).or_insert(0) += count * rows_of_step;
+                }
+            }
+            all = following;
+        }
+        Ok(all)
+    }
+}
+
+fn too_many_rows(labelled: &Labelled, labels: &Labels) -> QueryError {
+    QueryError::Invalid(format!(
+        "a row of the series {labels} finds more than {} rows of joined tables together, up to the table {:?}: delete rows of these tables that \
+         say the same",
+        LabelRows::ROWS_MAX,
+        labelled.table_name()
+    ))
+}
+
 impl Run<'_> {
-    /// Groups rows by labels of which a table says some. Rows for which it has several rows count once for each.
+    /// Groups rows by labels of which tables say some. Rows for which these have several rows count once for each.
     pub(super) fn group_labelled(
         &mut self,
         labelled: &Labelled,
@@ -117,23 +193,17 @@ impl Run<'_> {
         let Some(by) = &grouping.by else {
             return Err(QueryError::Invalid("rows with labels of a table are grouped by labels".to_owned()));
         };
-        let rows = label_rows(labelled, self.context)?;
-        let matchers: Vec<Matcher> = labelled.selectors.iter().map(Selector::matcher).collect();
-        let labelling = Labelling { labelled, rows: &rows, matchers: compile(&matchers)? };
-        let own = by.iter().filter(|label| !labelled.adds(label));
-        let mut inner_by: Vec<String> = own.cloned().collect();
-        for (label, _) in &labelled.on {
-            if !inner_by.contains(label) {
-                inner_by.push(label.clone());
-            }
-        }
-        let inner = Grouping { by: Some(inner_by), ..grouping.clone() };
-        let binned = self.bins_of(&labelled.input, &inner)?;
+        let steps = labelled.steps();
+        let labellings = Labellings::new(&steps, by, self.context)?;
+        let inner = Grouping { by: Some(labellings.own_labels()), ..grouping.clone() };
+        let rows = steps.first().map_or(&labelled.input, |first| &first.input);
+        let binned = self.bins_of(rows, &inner)?;
         let budget = self.context.budget;
         let mut gathered = Gathered::new(grouping, budget);
         for series in binned {
+            budget.check()?;
             let held = series.held_samples();
-            for (labels, count) in labelling.labels_of(&series.labels) {
+            for (labels, count) in labellings.labels_of(&series.labels)? {
                 for _ in 0..count {
                     budget.take(held)?;
                     gathered.add(series.with_labels(labels.clone()));

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::print::{list, scan_lines, selector_text};
 use super::{Plan, Scan, Selector};
 
-/// Rows whose series get labels from the rows of a small table, for each of these once: what a join gives of groups that are by labels.
+/// Rows whose series get labels from the rows of a small table, for each of these once: what a join gives of groups that are by labels. The
+/// input may be rows with labels of another table, which this one may be joined by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Labelled {
     /// Whose rows.
@@ -23,6 +24,20 @@ pub struct Labelled {
 }
 
 impl Labelled {
+    /// Tables that say labels of the same rows, at most.
+    pub const TABLES_MAX: usize = 4;
+
+    /// The steps that give the same rows labels, in order: this is the last one. The input of the first is the rows.
+    pub fn steps(&self) -> Vec<&Self> {
+        let (mut step, mut steps) = (self, vec![self]);
+        while let Plan::Labelled(before) = &step.input {
+            step = before;
+            steps.push(step);
+        }
+        steps.reverse();
+        steps
+    }
+
     /// The table's name.
     pub fn table_name(&self) -> &str {
         self.table.table.as_ref().map_or("", |table| &table.name)

@@ -482,7 +482,7 @@ fn views_of_part(views: &[Arc<View>], matchers: &[Matcher]) -> Vec<Arc<View>> {
     let is_seen = |view: &&Arc<View>| {
         let labels = view.definition.labels();
         view.definition.is_exposed()
-            && view.definition.labelled().is_none()
+            && !view.definition.has_joins()
             && matchers.iter().all(|matcher| labels.contains(&matcher.name))
     };
     let shown = |view: &Arc<View>| {
@@ -496,10 +496,7 @@ fn views_of_part(views: &[Arc<View>], matchers: &[Matcher]) -> Vec<Arc<View>> {
 /// Refuses to drop a table that views read.
 fn refuse_read_by_views(views: &dyn ViewCatalog, database: &str, table: &str) -> Result<(), QueryError> {
     let readers = views.views(database);
-    let is_read = |view: &&Arc<View>| {
-        let joined = view.definition.labelled().map(Labelled::table_name);
-        view.definition.source() == table || joined == Some(table)
-    };
+    let is_read = |view: &&Arc<View>| view.definition.source() == table || view.definition.joins(table);
     match readers.iter().find(is_read) {
         None => Ok(()),
         Some(reader) => Err(QueryError::Invalid(format!(

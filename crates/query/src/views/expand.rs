@@ -163,7 +163,9 @@ impl Expansion<'_> {
         if scope.matchers(Right::Read, self.database).is_empty() {
             return Ok(());
         }
-        match self.with_those_below(view).iter().find_map(|view| view.definition.labelled()) {
+        let all = self.with_those_below(view);
+        let joined: Vec<&Labelled> = all.iter().flat_map(|view| view.definition.labelled()).collect();
+        match joined.first() {
             None => Ok(()),
             Some(labelled) => Err(QueryError::Forbidden(format!(
                 "the account {} may read what its rights on labels say, and the view {:?} joins the table {:?}: it is read by accounts that may \
@@ -178,9 +180,8 @@ impl Expansion<'_> {
     /// Returns whether what is stored of a view has the labels that joined tables say now.
     fn has_labels_of_now(&self, view: &Arc<View>) -> Result<bool, QueryError> {
         for view in self.with_those_below(view) {
-            if let Some(labelled) = view.definition.labelled()
-                && view.state.labels.as_deref() != Some((self.label_rows)(labelled)?.fingerprint())
-            {
+            let now = view.definition.labels_fingerprint(self.label_rows)?;
+            if now.is_some() && now != view.state.labels {
                 return Ok(false);
             }
         }

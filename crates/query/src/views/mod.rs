@@ -7,9 +7,11 @@
 //! * this file: definitions and states · [`catalog`]: the interface to those who keep them · [`ranges`]: sets of time ranges
 //! * `stored_query`: views of plain SQL, which are queries that are expanded when they are read
 //! * [`stale`]: which stored windows may be wrong · [`expand`]: scans of views in plans · `rewrite`: queries of a source that a view answers
+//! * `joined`: tables of labels that views join
 
 mod catalog;
 mod expand;
+mod joined;
 mod ranges;
 mod rewrite;
 mod stale;
@@ -26,7 +28,7 @@ pub use validate::{FIELD_PREFIX, WIDTH_NS_MIN, is_partial};
 use jiff::tz::TimeZone;
 use model::{Matcher, TimeRange, ValueType};
 
-use crate::plan::{Expression, Grouping, Labelled, Plan, Scan, Selector, ViewPart};
+use crate::plan::{Expression, Grouping, Plan, Scan, Selector, ViewPart};
 use crate::time::CalendarBins;
 use crate::{Interval, QueryError};
 
@@ -211,11 +213,6 @@ impl ViewDefinition {
         scan_of(&self.plan)
     }
 
-    /// The labels that it has of another table, if it joins one.
-    pub fn labelled(&self) -> Option<&Labelled> {
-        labelled_of(&self.plan)
-    }
-
     /// The table that it reads; empty if its plan is no plan of a view.
     pub fn source(&self) -> &str {
         self.scan().and_then(|scan| scan.table.as_ref()).map_or("", |table| table.name.as_str())
@@ -252,12 +249,7 @@ impl ViewDefinition {
             values: vec![matcher.value.clone()],
         };
         let selectors: Vec<Selector> = matchers.map(selector).collect();
-        if let Some(labelled) = labelled_of_mut(&mut self.plan) {
-            labelled.table.selectors.extend(selectors.iter().cloned());
-        }
-        if let Some(scan) = scan_of_mut(&mut self.plan) {
-            scan.selectors.extend(selectors);
-        }
+        joined::narrow(&mut self.plan, &selectors);
     }
 
     /// How old the rows of a window may be when it is stored, in nanoseconds: as long its source has to keep them, and its target their window.
@@ -282,30 +274,6 @@ fn scan_of(plan: &Plan) -> Option<&Scan> {
     match plan {
         Plan::Scan(scan) => Some(scan),
         other => scan_of(other.input()?),
-    }
-}
-
-fn scan_of_mut(plan: &mut Plan) -> Option<&mut Scan> {
-    match plan {
-        Plan::Scan(scan) => Some(scan),
-        Plan::Where { input, .. } | Plan::GroupBy { input, .. } | Plan::Map { input, .. } => scan_of_mut(input),
-        Plan::Labelled(labelled) => scan_of_mut(&mut labelled.input),
-        _ => None,
-    }
-}
-
-fn labelled_of(plan: &Plan) -> Option<&Labelled> {
-    match plan {
-        Plan::Labelled(labelled) => Some(labelled),
-        other => labelled_of(other.input()?),
-    }
-}
-
-fn labelled_of_mut(plan: &mut Plan) -> Option<&mut Labelled> {
-    match plan {
-        Plan::Where { input, .. } | Plan::GroupBy { input, .. } | Plan::Map { input, .. } => labelled_of_mut(input),
-        Plan::Labelled(labelled) => Some(labelled),
-        _ => None,
     }
 }
 
@@ -334,7 +302,7 @@ pub struct ViewState {
     pub pending: Vec<PendingRange>,
     /// A part of the source before this time is gone, or may be: it only grows, whatever retention and TTLs become.
     pub frozen_ns: i64,
-    /// What the joined table said when windows were stored, as [`crate::LabelRows::fingerprint`] has it; `None`: none were, or no table is joined.
+    /// What the joined tables said when windows were stored, as [`ViewDefinition::labels_fingerprint`] has it; `None`: none were, or no table is joined.
     pub labels: Option<String>,
 }
 

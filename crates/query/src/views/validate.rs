@@ -44,9 +44,7 @@ impl ViewDefinition {
         if !is_chain(&self.plan) {
             return invalid(format!("the view {name:?} is more than groups of the rows of one table"));
         }
-        if let Some(labelled) = self.labelled() {
-            self.check_joined(labelled)?;
-        }
+        self.check_all_joined()?;
         let is_grouped = grouping.by.is_some() || !self.is_exposed();
         if scan.table.is_none() || !scan.tokens.is_empty() || !is_grouped {
             return invalid(format!("the view {name:?} reads a table by its name and groups by labels that it names"));
@@ -98,8 +96,32 @@ impl ViewDefinition {
 }
 
 impl ViewDefinition {
-    /// Refuses a joined table that is one of the view's own, or labels that are not told apart.
-    fn check_joined(&self, labelled: &Labelled) -> Result<(), QueryError> {
+    /// Refuses joined tables that are too many, or of which one says a label that another one says, too.
+    fn check_all_joined(&self) -> Result<(), QueryError> {
+        let name = &self.name;
+        let steps = self.labelled();
+        if steps.len() > Labelled::TABLES_MAX {
+            return Err(QueryError::Invalid(format!(
+                "the view {name:?} joins {} tables, and {} is the most: write the labels of the others as tags of the rows",
+                steps.len(),
+                Labelled::TABLES_MAX
+            )));
+        }
+        for (place, step) in steps.iter().enumerate() {
+            let (before, after) = (steps.iter().take(place), steps.get(place + 1..).unwrap_or_default());
+            if let Some(label) = before.flat_map(|before| &before.labels).find(|(label, _)| step.adds(label)) {
+                return Err(QueryError::Invalid(format!(
+                    "the view {name:?} has the label {:?} of two joined tables: show one of them by another name",
+                    label.0
+                )));
+            }
+            self.check_joined(step, after)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a joined table that is one of the view's own, or labels of it that neither groups nor the tables that are joined after it need.
+    fn check_joined(&self, labelled: &Labelled, after: &[&Labelled]) -> Result<(), QueryError> {
         let (name, joined) = (&self.name, labelled.table_name());
         let invalid = |message: String| Err(QueryError::Invalid(message));
         if joined.is_empty() || !labelled.table.tokens.is_empty() || labelled.on.is_empty() {
@@ -110,7 +132,9 @@ impl ViewDefinition {
                 "the view {name:?} joins {joined:?}, which it reads or writes itself: join another table"
             ));
         }
-        if !labelled.selectors.is_empty() || labelled.labels.iter().any(|(label, _)| !self.labels().contains(label)) {
+        let is_key = |label: &String| after.iter().any(|step| step.on.iter().any(|(key, _)| key == label));
+        let is_needed = |(label, _): &(String, String)| self.labels().contains(label) || is_key(label);
+        if !labelled.selectors.is_empty() || !labelled.labels.iter().all(is_needed) {
             return invalid(format!("the view {name:?} has labels of {joined:?} by which it does not group"));
         }
         Ok(())
@@ -125,10 +149,10 @@ fn is_chain(plan: &Plan) -> bool {
         _ => input,
     };
     let Plan::GroupBy { input, .. } = &**grouped else { return false };
-    let rows = match &**input {
-        Plan::Labelled(labelled) => &labelled.input,
-        other => other,
-    };
+    let mut rows = &**input;
+    while let Plan::Labelled(labelled) = rows {
+        rows = &labelled.input;
+    }
     match rows {
         Plan::Scan(_) => true,
         Plan::Where { input, .. } => matches!(**input, Plan::Scan(_)),

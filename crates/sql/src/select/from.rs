@@ -132,11 +132,15 @@ impl Run<'_> {
         }
         let schema = self.schema(table, quoted)?;
         let mut scope = self.scope(&schema, qualifier);
-        rename(alias, scope.columns.iter_mut().map(|column| &mut column.name));
-        if self.has_pending_rows(&schema.name) {
-            return Ok((Source::Changed(Table { schema }), scope));
+        let is_changed = self.has_pending_rows(&schema.name);
+        let table = Table { schema };
+        let mut source = if is_changed { Source::Changed(table) } else { Source::Table(table) };
+        if alias.is_some_and(|alias| !alias.columns.is_empty()) {
+            // Plans know columns by the names that their table has.
+            source = Source::Rows(self.rows_of(source, &scope)?);
+            rename(alias, scope.columns.iter_mut().map(|column| &mut column.name));
         }
-        Ok((Source::Table(Table { schema }), scope))
+        Ok((source, scope))
     }
 
     /// The columns of a table, found as it is written or without regard to case.

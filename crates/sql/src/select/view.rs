@@ -89,10 +89,12 @@ impl Run<'_> {
         let extension = self.parsed.extension(select).cloned().unwrap_or_default();
         check_extension(&extension)?;
         if select.distinct.is_some() {
-            return invalid("a materialised view reads one table, without DISTINCT");
+            return invalid("the query of a materialised view has no DISTINCT");
         }
         let [from] = select.from.as_slice() else {
-            return invalid("a materialised view reads one table, without DISTINCT");
+            return invalid(
+                "a materialised view reads one table, and joins others by JOIN or LEFT JOIN, not by a comma",
+            );
         };
         let source = self.view_source(from)?;
         let scope = source.scope.clone();

@@ -80,16 +80,34 @@ impl<'a> Cursor<'a> {
 
     /// The word that stands for the kind of a join as of a time, if one comes next. `lt` is an alias where columns are named by it.
     pub(super) fn timed_join(&self) -> Option<&'static str> {
-        let is_qualifier = |pair: &[TokenWithSpan]| match pair {
-            [TokenWithSpan { token: Token::Word(word), .. }, next] => {
-                word.value.eq_ignore_ascii_case("lt") && next.token == Token::Period
-            }
-            _ => false,
-        };
         if self.at(&["asof", "join"]) {
             return Some("SEMI");
         }
-        (self.at(&["lt", "join"]) && !self.tokens.windows(2).any(is_qualifier)).then_some("ANTI")
+        (self.at(&["lt", "join"]) && !self.is_qualifier("lt")).then_some("ANTI")
+    }
+
+    /// Returns whether QuestDB's SPLICE JOIN comes next, and not a table or an alias of that name.
+    pub(super) fn splice_join(&self) -> bool {
+        let before = self.next.checked_sub(1).and_then(|before| self.tokens.get(before)).map(|token| &token.token);
+        let follows_table = match before {
+            Some(Token::Word(word)) => {
+                word.quote_style.is_some() || !["from", "join", "as"].contains(&word.value.to_lowercase().as_str())
+            }
+            Some(token) => *token == Token::RParen,
+            None => false,
+        };
+        self.at(&["splice", "join"]) && follows_table && !self.is_qualifier("splice")
+    }
+
+    /// Returns whether a name stands before a point.
+    fn is_qualifier(&self, name: &str) -> bool {
+        let is_name = |pair: &[TokenWithSpan]| match pair {
+            [TokenWithSpan { token: Token::Word(word), .. }, next] => {
+                word.value.eq_ignore_ascii_case(name) && next.token == Token::Period
+            }
+            _ => false,
+        };
+        self.tokens.windows(2).any(is_name)
     }
 
     /// The stand-in of a statement from here to another cursor, which must be at the statement's end: for the grammar it is a DROP of a role,

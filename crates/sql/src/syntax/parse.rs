@@ -13,7 +13,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
-use crate::error::SqlError;
+use crate::error::{SqlError, invalid};
 use crate::syntax::accounts::{self, AccountsByPlace};
 use crate::syntax::cursor::{Cursor, DEPTH_MAX, syntax};
 use crate::syntax::questdb;
@@ -324,6 +324,12 @@ fn extract(tokens: &[TokenWithSpan], dialect: &dyn Dialect) -> Result<Extracted,
             continue;
         }
         let Level { select, joined } = levels.last().copied().unwrap_or_default();
+        if cursor.splice_join() {
+            // The grammar would read an alias.
+            return invalid(
+                "there is no SPLICE JOIN: ASOF JOIN gives each row of one table the newest of the other, once from each side; a materialised view joins by JOIN and LEFT JOIN alone",
+            );
+        }
         if let Some(kind) = cursor.timed_join() {
             // Two words that nothing else here uses stand for one that the grammar has only in another form, or not at all.
             for keyword in ["LEFT", kind] {

@@ -127,9 +127,7 @@ struct SourceRow {
 
 /// The labels of the last of the views that rows of their table tell: not those that another table says.
 fn told_labels(chain: &[Arc<View>]) -> Vec<String> {
-    let is_joined = |label: &String| {
-        chain.iter().any(|view| view.definition.labelled().is_some_and(|labelled| labelled.adds(label)))
-    };
+    let is_joined = |label: &String| chain.iter().any(|view| view.definition.is_joined_label(label));
     let labels = chain.last().map(|view| view.definition.labels()).unwrap_or_default();
     labels.iter().filter(|label| !is_joined(label)).cloned().collect()
 }

@@ -214,7 +214,7 @@ impl Pass<'_> {
         self.database.labels_known = Some((sequence, now_ns));
         // Views that join a table likewise read it once.
         let budget = windows::budget(self.db, self.limits);
-        for view in views.iter().filter(|view| view.definition.labelled().is_some()) {
+        for view in views.iter().filter(|view| view.definition.has_joins()) {
             if let Err(error) = self.db.settle_view_labels(view, &budget) {
                 self.database.labels_known = None;
                 self.fail(view, &error);

@@ -1,102 +1,45 @@
 //! The statements of the guide, and of each dialect, as they are written.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Arc;
 
+use db::DatabasePolicy;
 use db::views::TaskSettings;
-use db::{DatabasePolicy, Db, DbOptions};
 use model::{MatchOp, Matcher};
-use platform::sim::Simulation;
-use query::Budget;
-use sql::{ClientContext, Manner, Value};
-use thalweg_views::{RefreshLimits, Refresher};
+use sql::{Manner, Value};
 
-const SECOND_NS: i64 = 1_000_000_000;
+use crate::world::{SECOND_NS, World};
 
-struct World {
-    simulation: Simulation,
-    db: Arc<Db>,
-    refresher: Refresher,
-}
-
-impl World {
-    fn new() -> Self {
-        let simulation = Simulation::new(3);
-        let db = Arc::new(Db::open(simulation.platform(), DbOptions::new("/data")).unwrap());
-        let refresher = Refresher::new(db.clone(), RefreshLimits::default());
-        let world = Self { simulation, db, refresher };
-        let now_ns = world.db.now_ns();
-        let mut lines = String::new();
-        for second in 0..7_200 {
-            let host = if second % 3 == 0 { "a" } else { "b" };
-            writeln!(
-                lines,
-                "cpu,host={host} usage={}.5,cores={}i {}",
-                second % 100,
-                second % 8,
-                now_ns - second * SECOND_NS
-            )
-            .unwrap();
-        }
-        world.db.write_lines("default", lines.as_bytes()).unwrap();
-        world
+/// Two hours of samples of two hosts.
+fn world() -> World {
+    let world = World::empty(3);
+    let now_ns = world.db.now_ns();
+    let mut lines = String::new();
+    for second in 0..7_200 {
+        let host = if second % 3 == 0 { "a" } else { "b" };
+        let at_ns = now_ns - second * SECOND_NS;
+        writeln!(lines, "cpu,host={host} usage={}.5,cores={}i {at_ns}", second % 100, second % 8).unwrap();
     }
-
-    fn ask_as(&self, manner: Manner, text: &str) -> Result<Vec<Vec<Value>>, String> {
-        let parsed = sql::parse(text).map_err(|error| error.to_string())?;
-        let budget = Arc::new(Budget::new(50_000_000));
-        let mut client = ClientContext::new("default", self.db.now_ns());
-        client.manner = manner;
-        let mut rows = Vec::new();
-        for place in 0..parsed.statements.len() {
-            let answer = self.db.sql(&parsed, place, &client, &budget).map_err(|error| format!("{text}: {error}"))?;
-            rows = answer.relation().map(|relation| relation.rows).unwrap_or_default();
-        }
-        Ok(rows)
-    }
-
-    fn ask(&self, text: &str) -> Vec<Vec<Value>> {
-        self.ask_as(Manner::Postgres, text).unwrap()
-    }
-
-    fn ask_influxql(&self, text: &str) -> influxql::Answer {
-        let query = influxql::Query::parse(text, &BTreeMap::new()).unwrap();
-        let request = influxql::RequestContext { database: Some("default"), read_only: false };
-        self.db.run_influxql(&query, 0, &request, &Budget::new(50_000_000)).unwrap()
-    }
-
-    fn settle(&mut self) {
-        let passes = (0..100).take_while(|_| self.refresher.pass().unwrap()).count();
-        assert!(passes < 100, "refreshing does not end");
-        self.refresher.pass().unwrap();
-    }
-
-    /// What `EXPLAIN` says of a query.
-    fn explained(&self, query: &str) -> String {
-        let rows = self.ask(&format!("EXPLAIN {query}"));
-        rows.iter().map(|row| row[0].to_string()).collect::<Vec<_>>().join("\n")
-    }
+    world.write("default", &lines);
+    world
 }
 
 #[test]
 fn the_statements_of_the_guide_run() {
-    let guide = include_str!("../../../docs/guide/views.md");
-    let mut world = World::new();
+    let guide = include_str!("../../../../docs/guide/views.md");
+    let mut world = world();
     let (mut manner, mut block, mut blocks, mut language) = (Manner::Postgres, None::<String>, 0, "sql");
     for line in guide.lines() {
         match (line, &mut block) {
             ("## QuestDB", _) => manner = Manner::QuestDb,
-            ("## Labels of another table", _) => manner = Manner::Postgres,
+            ("## Labels of other tables", _) => manner = Manner::Postgres,
             ("```sql" | "```influxql" | "```flux", _) => (block, language) = (Some(String::new()), &line[3..]),
             ("```", Some(text)) if language == "influxql" => {
-                text.lines().for_each(|statement| drop(world.ask_influxql(statement)));
+                text.lines().for_each(|statement| drop(world.influxql("default", statement).unwrap()));
                 (block, blocks) = (None, blocks + 1);
             }
             ("```", Some(text)) if language == "flux" => {
                 let script = flux::TaskScript::parse(text).unwrap();
-                world.db.create_task(&script, TaskSettings::default(), &Budget::new(50_000_000)).unwrap();
+                world.db.create_task(&script, TaskSettings::default(), &World::budget()).unwrap();
                 world.settle();
                 (block, blocks) = (None, blocks + 1);
             }
@@ -116,7 +59,7 @@ fn the_statements_of_the_guide_run() {
 
 #[test]
 fn a_view_is_stored_and_read_by_explained_parts() {
-    let mut world = World::new();
+    let mut world = world();
     let of_source = "SELECT time_bucket('1 minute', time) AS bucket, host, avg(usage) AS usage, max(cores) AS cores, count(*) AS n FROM cpu";
     world.ask(&format!("CREATE MATERIALIZED VIEW v AS {of_source} GROUP BY bucket, host"));
     let source = format!("{of_source} GROUP BY bucket, host ORDER BY bucket, host");
@@ -162,7 +105,7 @@ fn time(ns: i64) -> String {
 /// What SQL makes of deviations: views answer for wider windows, and views of views are made of counts, sums and squares.
 #[test]
 fn deviations_of_several_windows_are_those_of_all_rows() {
-    let mut world = World::new();
+    let mut world = world();
     world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, stddev(usage) AS dev, var_pop(cores) AS var, count(*) AS n FROM cpu GROUP BY bucket, host");
     world.ask(
         "CREATE MATERIALIZED VIEW parts AS SELECT time_bucket('1 minute', time) AS bucket, count(usage) AS n, sum(usage) AS total, squared_deviations(usage) AS sq FROM cpu GROUP BY 1",
@@ -205,7 +148,7 @@ fn deviations_of_several_windows_are_those_of_all_rows() {
 /// Approximate quantiles: views answer for wider windows what the table gives, by their sketches.
 #[test]
 fn sketches_of_several_windows_are_those_of_all_rows() {
-    let mut world = World::new();
+    let mut world = world();
     world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, approx_percentile(0.9, usage) AS p90, count(*) AS n FROM cpu GROUP BY bucket, host");
     world.ask("CREATE MATERIALIZED VIEW s AS SELECT time_bucket('1 minute', time) AS bucket, quantile_sketch(usage) AS sketch FROM cpu GROUP BY 1");
     world.ask("CREATE MATERIALIZED VIEW wide AS SELECT time_bucket('30 minutes', bucket) AS bucket, approx_percentile(sketch, 0.9) AS p90 FROM s GROUP BY 1");
@@ -250,7 +193,7 @@ fn sketches_of_several_windows_are_those_of_all_rows() {
 /// A view that shows zero where an aggregate is of nothing is none of that aggregate: zero is not what there was.
 #[test]
 fn what_is_zero_where_there_is_nothing_answers_for_counts_alone() {
-    let mut world = World::new();
+    let mut world = world();
     let now_ns = world.db.now_ns();
     let mut lines = String::new();
     for minute in 0..180 {
@@ -277,7 +220,7 @@ fn what_is_zero_where_there_is_nothing_answers_for_counts_alone() {
 
 #[test]
 fn what_no_view_can_be_is_refused() {
-    let world = World::new();
+    let world = world();
     let refused = |text: &str, expected: &str| {
         let error = world.ask_as(Manner::Postgres, text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
@@ -328,7 +271,7 @@ fn what_no_view_can_be_is_refused() {
 
 #[test]
 fn policies_stay_as_they_are_unless_they_are_changed() {
-    let world = World::new();
+    let world = world();
     world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, max(usage) AS peak FROM cpu GROUP BY 1");
     let options = || world.db.view("default", "v").unwrap().definition.options.clone();
     let add = |rest: &str| {
@@ -351,18 +294,14 @@ fn policies_stay_as_they_are_unless_they_are_changed() {
 
 #[test]
 fn a_definition_that_cannot_be_read_is_told_of_and_dropped() {
-    let mut world = World::new();
+    let mut world = world();
     let made = "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, max(usage) AS peak FROM cpu GROUP BY 1";
     world.ask(made);
     world.settle();
     let (name, bytes) = world.db.documents("view").remove(0);
     let damaged = String::from_utf8(bytes.to_vec()).unwrap().replace("groupby", "group");
     world.db.put_document("view", &name, damaged.as_bytes()).unwrap();
-    let World { simulation, db, refresher } = world;
-    drop((refresher, db));
-    let db = Arc::new(Db::open(simulation.platform(), DbOptions::new("/data")).unwrap());
-    let refresher = Refresher::new(db.clone(), RefreshLimits::default());
-    let world = World { simulation, db, refresher };
+    let world = world.reopened(|_| {});
     let unreadable = world.db.unreadable_views();
     assert_eq!(unreadable.iter().map(|view| (&*view.database, &*view.name)).collect::<Vec<_>>(), [("default", "v")]);
     for text in ["SELECT * FROM v", made] {
@@ -377,7 +316,7 @@ fn a_definition_that_cannot_be_read_is_told_of_and_dropped() {
 
 #[test]
 fn a_view_outlives_its_source() {
-    let mut world = World::new();
+    let mut world = world();
     world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, sum(usage) AS s FROM cpu GROUP BY 1, 2");
     world.settle();
     let before = world.ask("SELECT bucket, host, s FROM v ORDER BY bucket, host");
@@ -402,7 +341,7 @@ fn a_view_outlives_its_source() {
 #[test]
 fn a_view_outlives_series_that_are_kept_less_long() {
     const HOUR_NS: i64 = 3_600 * SECOND_NS;
-    let mut world = World::new();
+    let mut world = world();
     world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, sum(usage) AS s FROM cpu GROUP BY 1, 2");
     let trim = |world: &World, before_ns: i64| {
         let series = [vec![Matcher::new("host", MatchOp::Equal, "a")]];
@@ -437,7 +376,7 @@ fn a_view_outlives_series_that_are_kept_less_long() {
 #[test]
 fn rows_are_kept_as_long_as_views_need_them() {
     const HOUR_NS: i64 = 3_600 * SECOND_NS;
-    let world = World::new();
+    let world = world();
     let of_days = "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 day', time) AS bucket, max(usage) AS peak FROM cpu GROUP BY 1";
     let refused = |text: &str, expected: &str| {
         let error = world.ask_as(Manner::Postgres, text).unwrap_err();
@@ -463,7 +402,7 @@ fn rows_are_kept_as_long_as_views_need_them() {
 
 #[test]
 fn a_view_over_one_that_shows_what_is_stored_is_made_of_all_windows() {
-    let mut world = World::new();
+    let mut world = world();
     world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, max(usage) AS peak FROM cpu GROUP BY 1, 2");
     world.ask("ALTER MATERIALIZED VIEW v SET (timescaledb.materialized_only = true)");
     world.ask("CREATE MATERIALIZED VIEW w AS SELECT time_bucket('1 hour', bucket) AS bucket, max(peak) AS peak FROM v GROUP BY 1");
@@ -477,9 +416,9 @@ fn a_view_over_one_that_shows_what_is_stored_is_made_of_all_windows() {
 
 #[test]
 fn a_continuous_query_counts_late_rows() {
-    let mut world = World::new();
-    world.ask_influxql(r#"CREATE CONTINUOUS QUERY "q" ON "default" RESAMPLE FOR 1h BEGIN SELECT mean(usage) AS usage, count(cores) INTO "down" FROM cpu WHERE time > now() - 1m GROUP BY time(1m), host END"#);
-    let listed = format!("{:?}", world.ask_influxql("SHOW CONTINUOUS QUERIES"));
+    let mut world = world();
+    world.influxql("default", r#"CREATE CONTINUOUS QUERY "q" ON "default" RESAMPLE FOR 1h BEGIN SELECT mean(usage) AS usage, count(cores) INTO "down" FROM cpu WHERE time > now() - 1m GROUP BY time(1m), host END"#).unwrap();
+    let listed = format!("{:?}", world.influxql("default", "SHOW CONTINUOUS QUERIES").unwrap());
     assert!(listed.contains("RESAMPLE FOR 1h BEGIN SELECT"), "{listed}");
     world.settle();
     let start_ns = world.db.now_ns() / (60 * SECOND_NS) * 60 * SECOND_NS;
@@ -510,6 +449,6 @@ fn a_continuous_query_counts_late_rows() {
     let found = world.ask(&format!("{} ORDER BY time", from("down", "time, usage, count")));
     assert_eq!(found, expected);
     assert!(found.len() >= 4);
-    world.ask_influxql(r#"DROP CONTINUOUS QUERY q ON "default""#);
+    world.influxql("default", r#"DROP CONTINUOUS QUERY q ON "default""#).unwrap();
     assert_eq!(world.ask(&format!("{} ORDER BY time", from("down", "time, usage, count"))), found, "its rows stay");
 }

@@ -1,53 +1,25 @@
 //! Continuous queries and tasks whose rows go to other databases.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use db::DatabasePolicy;
 use db::views::{TaskSettings, task_id};
-use db::{DatabasePolicy, Db, DbOptions};
 use flux::TaskScript;
 use model::TimeRange;
-use platform::sim::Simulation;
 use proptest::test_runner::{Config, TestRunner};
 use proptest::{collection, prop_oneof, strategy::Just, strategy::Strategy};
-use query::Budget;
-use thalweg_views::{RefreshLimits, Refresher};
 
-const SECOND_NS: i64 = 1_000_000_000;
+use crate::world::{SECOND_NS, World};
 
-struct World {
-    simulation: Simulation,
-    db: Arc<Db>,
-    refresher: Refresher,
+/// An empty folder with these databases.
+fn world(databases: &[&str]) -> World {
+    let world = World::empty(5);
+    databases.iter().for_each(|database| world.db.set_policy(database, &DatabasePolicy::default()).unwrap());
+    world
 }
 
 impl World {
-    fn new(databases: &[&str]) -> Self {
-        let simulation = Simulation::new(5);
-        let db = Arc::new(Db::open(simulation.platform(), DbOptions::new("/data")).unwrap());
-        for database in databases {
-            db.set_policy(database, &DatabasePolicy::default()).unwrap();
-        }
-        let refresher = Refresher::new(db.clone(), RefreshLimits::default());
-        Self { simulation, db, refresher }
-    }
-
-    fn budget() -> Budget {
-        Budget::new(50_000_000)
-    }
-
-    fn write(&self, database: &str, lines: &str) {
-        self.db.write_lines(database, lines.as_bytes()).unwrap();
-    }
-
-    fn influxql(&self, text: &str) -> Result<(), String> {
-        let query = influxql::Query::parse(text, &BTreeMap::new()).unwrap();
-        let request = influxql::RequestContext { database: Some("fine"), read_only: false };
-        self.db.run_influxql(&query, 0, &request, &Self::budget()).map(drop).map_err(|error| error.to_string())
-    }
-
     /// The rows of a script's answer, without the columns of its annotations.
     fn flux(&self, text: &str) -> Vec<String> {
         let query = flux::Query::parse(text).unwrap();
@@ -76,12 +48,6 @@ impl World {
         self.db.create_task(&script, TaskSettings::default(), &Self::budget()).map_err(|error| error.to_string())
     }
 
-    fn settle(&mut self) {
-        let passes = (0..100).take_while(|_| self.refresher.pass().unwrap()).count();
-        assert!(passes < 100, "refreshing does not end");
-        self.refresher.pass().unwrap();
-    }
-
     fn advance(&mut self, seconds: i64) {
         self.simulation.advance_ns(seconds * SECOND_NS);
         self.settle();
@@ -105,19 +71,19 @@ fn range(end_ns: i64, minutes: i64) -> String {
 
 #[test]
 fn a_continuous_query_writes_into_the_database_that_stands_for_a_policy() {
-    let mut world = World::new(&["fine", "a_year"]);
+    let mut world = world(&["fine", "a_year"]);
     world.write("fine", &format!("orders,website=a,shop=1 sold=1,rated=4 {}", world.db.now_ns()));
     let query = |into: &str| {
         format!(
             "CREATE CONTINUOUS QUERY cq ON fine BEGIN SELECT mean(sold) AS mean_sold, count(rated) AS rated INTO {into} FROM orders GROUP BY time(1m), * END"
         )
     };
-    let told = world.influxql(&query("\"two_weeks\".\"down\"")).unwrap_err();
+    let told = world.influxql("fine", &query("\"two_weeks\".\"down\"")).unwrap_err();
     assert!(told.contains("retention policy not found: two_weeks: make a database of this name"), "{told}");
-    let told = world.influxql(&query("\"nowhere\".\"autogen\".\"down\"")).unwrap_err();
+    let told = world.influxql("fine", &query("\"nowhere\".\"autogen\".\"down\"")).unwrap_err();
     assert_eq!(told, "database not found: nowhere");
-    world.influxql(&query("\"a_year\".\"down\"")).unwrap();
-    let told = world.influxql("CREATE CONTINUOUS QUERY back ON a_year BEGIN SELECT mean(mean_sold) AS sold INTO fine.autogen.orders FROM a_year.autogen.down GROUP BY time(1m) END");
+    world.influxql("fine", &query("\"a_year\".\"down\"")).unwrap();
+    let told = world.influxql("fine", "CREATE CONTINUOUS QUERY back ON a_year BEGIN SELECT mean(mean_sold) AS sold INTO fine.autogen.orders FROM a_year.autogen.down GROUP BY time(1m) END");
     // Its measurement has no rows yet.
     assert!(told.is_err());
     world.settle();
@@ -155,7 +121,7 @@ fn a_continuous_query_writes_into_the_database_that_stands_for_a_policy() {
     world.settle();
     assert!(down(&world).contains(&row("mean_sold", "7", " shop=1 website=b")), "{:?}", down(&world));
     let circle = "CREATE CONTINUOUS QUERY back ON a_year BEGIN SELECT mean(mean_sold) AS sold INTO fine.autogen.orders FROM down GROUP BY time(1m) END";
-    let told = world.influxql(circle).unwrap_err();
+    let told = world.influxql("fine", circle).unwrap_err();
     assert!(told.contains("would read itself"), "{told}");
     // What the target's database cannot keep is refused there, and its drop is told.
     let short = DatabasePolicy { retention_ns: 30 * SECOND_NS, ..DatabasePolicy::default() };
@@ -170,7 +136,7 @@ fn a_continuous_query_writes_into_the_database_that_stands_for_a_policy() {
 
 #[test]
 fn definitions_and_rows_outlive_a_restart() {
-    let mut world = World::new(&["fine", "coarse"]);
+    let mut world = world(&["fine", "coarse"]);
     world.write("fine", &format!("air,room=hall temperature=1 {}", world.db.now_ns()));
     let script = r#"option task = {name: "down", every: 1m, offset: 10s}
 from(bucket: "fine") |> range(start: -task.every) |> filter(fn: (r) => r._measurement == "air") |> aggregateWindow(every: 1m, fn: max) |> to(bucket: "coarse", org: "o")"#;
@@ -184,11 +150,7 @@ from(bucket: "fine") |> range(start: -task.every) |> filter(fn: (r) => r._measur
     world.advance(start_ns / SECOND_NS + 65 - world.db.now_ns() / SECOND_NS);
     assert_eq!(coarse(&world), Vec::<String>::new(), "the offset is not over");
     world.refresher.save().unwrap();
-    let World { simulation, db, refresher } = world;
-    drop((refresher, db));
-    let db = Arc::new(Db::open(simulation.platform(), DbOptions::new("/data")).unwrap());
-    let refresher = Refresher::new(db.clone(), RefreshLimits::default());
-    let mut world = World { simulation, db, refresher };
+    let mut world = world.reopened(|_| {});
     let known = world.db.tasks(&World::budget());
     assert_eq!(known.iter().map(|view| task_id(view).to_owned()).collect::<Vec<_>>(), [task_id(&made).to_owned()]);
     assert_eq!(known[0].definition, made.definition);
@@ -200,7 +162,7 @@ from(bucket: "fine") |> range(start: -task.every) |> filter(fn: (r) => r._measur
 
 #[test]
 fn an_inactive_task_waits_and_catches_up() {
-    let mut world = World::new(&["fine", "coarse"]);
+    let mut world = world(&["fine", "coarse"]);
     world.write("fine", &format!("air,room=hall temperature=1 {}", world.db.now_ns()));
     let script = r#"option task = {name: "down", cron: "* * * * *"}
 from(bucket: "fine") |> range(start: -1m) |> filter(fn: (r) => r._measurement == "air" and r._field == "temperature") |> group(columns: ["_measurement", "_field"])
@@ -234,7 +196,7 @@ const TO: &str = "to(bucket: \"coarse\")";
 
 /// A world with two measurements to read, and a database to write into.
 fn with_sources() -> World {
-    let world = World::new(&["fine", "coarse"]);
+    let world = world(&["fine", "coarse"]);
     world.write("fine", "air,room=hall temperature=1,note=\"a\" 1\nother v=1 1");
     world
 }
@@ -421,7 +383,7 @@ fn is_cut(row: &str, (begun_ns, end_ns): (i64, i64)) -> bool {
 fn live(events: &[Event]) {
     let names: Vec<String> = (0..SHAPES.len()).map(|number| format!("coarse{number}")).collect();
     let databases: Vec<&str> = names.iter().map(String::as_str).chain(["fine"]).collect();
-    let mut world = World::new(&databases);
+    let mut world = world(&databases);
     world.write("fine", &format!("air,room=hall temperature=1 {}", world.db.now_ns()));
     for (number, (grouped, window)) in SHAPES.iter().enumerate() {
         let script = format!(

@@ -1,0 +1,8 @@
+//! Views as statements make them, in simulated time: each dialect and the guide, joins with tables of labels, continuous queries and tasks.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod dialects;
+mod joined;
+mod outputs;
+mod several_tables;
+mod world;
