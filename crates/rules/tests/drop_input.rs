@@ -10,6 +10,7 @@ use platform::network::sim::{SimAnswer, SimNetwork, SimResponse};
 use platform::sim::Simulation;
 use promql::{Features, ResultValue};
 use scrape::config;
+use thalweg_rules::group::Rule;
 use thalweg_rules::materialize::{PastReport, RulePatterns, select};
 use thalweg_rules::stream_aggregation::AggregationFile;
 use thalweg_rules::{Manager, ManagerOptions};
@@ -81,12 +82,8 @@ impl World {
     }
 
     fn reports(&self) -> Vec<PastReport> {
-        let (_, manager) = self.open.as_ref().unwrap();
-        manager
-            .groups()
-            .iter()
-            .flat_map(|group| group.rules.iter().filter_map(|rule| rule.past_report()).collect::<Vec<_>>())
-            .collect()
+        let groups = self.open.as_ref().unwrap().1.groups();
+        groups.iter().flat_map(|group| &group.rules).filter_map(Rule::past_report).collect()
     }
 
     fn refused(&self) -> u64 {
@@ -110,9 +107,9 @@ fn what_no_result_is_made_of_goes() {
     }
     let counted = "sum_over_time(m:1m_by_job_sum_samples[4h])";
     assert_eq!(world.ask(counted), values(&[("a", 180.0)]));
-    let left = world.ask("count_over_time(m[4h])");
-    assert_eq!(left["kept"], 180.0, "the entry that drops does not select it");
-    assert!((60.0..=90.0).contains(&left["a"]), "{left:?}");
+    let left = |job: &str| world.ask("count_over_time(m[4h])")[job] as u64;
+    assert_eq!(left("kept"), 180, "the entry that drops does not select it");
+    assert!((60..=90).contains(&left("a")), "{}", left("a"));
     assert_eq!(world.refused(), 0, "{:?}", world.reports());
 
     // Within the hour late samples count.
