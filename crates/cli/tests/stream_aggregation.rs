@@ -273,7 +273,7 @@ fn the_guides_example_becomes_what_it_says() {
     let flags = ["--no-host-metrics", "--stream-aggregation", file.to_str().unwrap()];
     let server = TestServer::start(&folder.0.join("data"), &flags);
     assert!(server.get("/api/v1/rules").1.contains("http_requests_total:1m_by_path_increase"));
-    // The guide's advice beside drop_input.
+    // The guide's advice in place of drop_input.
     let advice = "ALTER TABLE \"queue_length\" SET TTL 2h";
     assert!(guide.contains(&format!("`{advice}`")));
     let line = json!({ "metric": { "__name__": "queue_length" }, "values": [1], "timestamps": [1_700_000_000_000i64] });

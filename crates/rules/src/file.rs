@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::Matcher;
 use platform::{Files, read_file};
 use promql::{Expression, Features};
 use scrape::config::reader::{Fields, Problem, Reading};
@@ -37,17 +36,6 @@ pub struct GroupConfig {
     pub limit: u64,
     /// In order of evaluation.
     pub rules: Vec<Arc<RuleConfig>>,
-    /// What goes once no result is made of it any more: no rule file says so, but stream aggregation.
-    pub dropped: Vec<DroppedInput>,
-}
-
-/// Series whose samples go once no result is made of them any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DroppedInput {
-    /// Their metric, which is the table that they are in.
-    pub metric: String,
-    /// Matchers of their labels; a series that satisfies one of the sets is one of them.
-    pub matcher_sets: Vec<Vec<Matcher>>,
 }
 
 /// What a rule makes of its expression.
@@ -197,7 +185,6 @@ fn read_group(fields: &Fields<'_>, path: &Path, options: &ReadOptions) -> GroupC
         eval_offset_ms: fields.duration_ms("eval_offset"),
         limit: fields.number("limit").unwrap_or(0),
         rules: fields.maps("rules", |section| Some(read_rule(section, &labels, options))),
-        dropped: Vec::new(),
     }
 }
 

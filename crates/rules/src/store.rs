@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use db::{Db, InstantQuery, RangeQuery};
 use model::histogram::{BucketSpan, Counts, HistogramCounts, HistogramLayout};
-use model::{Labels, METRIC_NAME, MatchOp, Matcher, NativeHistogram, STALE_NAN_BITS, TimeRange, VALUE_FIELD};
+use model::{Labels, METRIC_NAME, Matcher, NativeHistogram, STALE_NAN_BITS, TimeRange};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, Histogram};
 use query::{Budget, QueryError};
@@ -167,42 +167,6 @@ impl RuleStore {
     /// The time before which rows may be gone, by the retention of the database or by the TTL of one of some tables; `None` if none are.
     pub(crate) fn gone_before_ns(&self, is_read: &dyn Fn(&str) -> bool) -> Option<i64> {
         self.db.gone_before_ns(&self.database, is_read)
-    }
-
-    /// Deletes the samples of a metric's series before a time, which no result is made of any more; returns the time before which they are gone,
-    /// which may be earlier.
-    ///
-    /// # Errors
-    /// If its table is not its own: other fields' rows would go, too.
-    pub(crate) fn drop_input(
-        &self,
-        metric: &str,
-        matcher_sets: &[Vec<Matcher>],
-        before_ns: i64,
-    ) -> Result<i64, String> {
-        let advice = "leave drop_input out, and see docs/guide/prometheus.md";
-        let fields = self.db.table_fields(&self.database, metric, &self.past_budget());
-        match fields.map_err(|error| error.to_string())? {
-            Some(fields) => {
-                if let Some(other) = fields.iter().find(|field| *field != VALUE_FIELD) {
-                    return Err(format!(
-                        "drop_input: the table {metric:?} has the field {other:?}, too, whose rows would go with those of the metric: {advice}"
-                    ));
-                }
-            }
-            None => {
-                let name = Matcher::new(METRIC_NAME, MatchOp::Equal, metric);
-                let now_ms = self.db.now_ns().div_euclid(NS_PER_MS);
-                if self.current_series(&[name], now_ms)?.is_empty() {
-                    return Ok(i64::MIN);
-                }
-                return Err(format!(
-                    "drop_input: {metric:?} is a field of a table of another name, whose rows have other fields: {advice}"
-                ));
-            }
-        }
-        let trimmed = self.db.trim_series((&self.database, metric), matcher_sets, before_ns);
-        trimmed.map_err(|error| error.to_string())
     }
 
     /// Writes samples. They can be queried at once, and are on disk after [`RuleStore::sync`].

@@ -62,7 +62,4 @@ fn tell(group: &GroupConfig) {
     for rule in &group.rules {
         say!("  every {interval}: {} = {}", rule.name(), rule.expr);
     }
-    for input in &group.dropped {
-        say!("  the samples of {} go an hour after their windows", input.metric);
-    }
 }

@@ -197,20 +197,6 @@ impl Db {
         self.extent_of(database, &Scan::of_table(table), budget)
     }
 
-    /// The names of a table's fields, those of histograms left out; `None` if there is no such table.
-    ///
-    /// # Errors
-    /// As every query of a budget.
-    pub fn table_fields(
-        &self,
-        database: &str,
-        table: &str,
-        budget: &Budget,
-    ) -> Result<Option<Vec<String>>, QueryError> {
-        let schema = self.session(budget).table(database, table)?;
-        Ok(schema.map(|schema| schema.fields.into_iter().map(|(name, _)| name).collect()))
-    }
-
     fn extent_of(&self, database: &str, scan: &Scan, budget: &Budget) -> Result<TimeRange, QueryError> {
         let input = || Box::new(Plan::Scan(scan.clone()));
         let ends = [Plan::Limit { input: input(), rows: 1, skip: 0 }, Plan::Last { input: input(), rows: 1 }];

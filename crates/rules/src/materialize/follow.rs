@@ -64,7 +64,7 @@ impl KeptRule {
     }
 
     /// Returns whether series of a table may be among those that it reads: their names are the table's, or begin with it.
-    pub(super) fn may_read_table(&self, table: &str) -> bool {
+    fn may_read_table(&self, table: &str) -> bool {
         let is_of_table =
             |name: &str| name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
         self.names.iter().any(|name| name.as_deref().is_none_or(is_of_table))
@@ -76,15 +76,6 @@ impl KeptRule {
         let mut state = self.past.state.lock();
         state.frozen_ns = state.frozen_ns.max(gone_ns);
         state.frozen_ns
-    }
-
-    /// The first time of which samples are still read: for results up to a time, for those that are to be computed again, and for the next one.
-    pub(super) fn needed_from_ms(&self, through_ms: i64) -> i64 {
-        let state = self.past.state.lock();
-        let pending_ms = state.pending.list().first().map(|range| range.start_ns.div_euclid(NS_PER_MS));
-        let results_ms = pending_ms.unwrap_or(i64::MAX).min(state.marks.last_ms()).min(through_ms);
-        // A sample within a millisecond counts as one of it, whichever way it is rounded.
-        results_ms.saturating_add(self.reach.first_ms).saturating_sub(1)
     }
 
     /// The times of results that samples of a range of time are part of, as far as evaluations did not see them.

@@ -7,7 +7,6 @@ use db::{Db, LogCursor, LogRead};
 use model::TimeRange;
 
 use super::document::{self, Documents, RuleKey, SavedPast};
-use super::drop_input::InputDropper;
 use super::follow::{KeptRule, ReaderIndex};
 use super::past::{RANGES_MAX, Ranges};
 use super::recompute;
@@ -43,7 +42,6 @@ pub(crate) struct RuleKeeper {
     /// For each rule how long it waits, and until when, by the monotonic clock.
     pauses: BTreeMap<usize, (u64, u64)>,
     readers: ReaderIndex,
-    dropper: InputDropper,
     /// Sequence id up to which the log was followed.
     sequence: u64,
     /// When all was saved last, by the monotonic clock; `None` before the first time.
@@ -80,7 +78,6 @@ impl RuleKeeper {
             rules: Vec::new(),
             pauses: BTreeMap::new(),
             readers: ReaderIndex::default(),
-            dropper: InputDropper::default(),
             sequence: 0,
             saved_ns: None,
             saved: Documents::new(),
@@ -132,10 +129,6 @@ impl RuleKeeper {
             let forgotten = store.db.forget_followed_deletes(&cursor_name(&self.database), number);
             forgotten.map_err(|error| error.to_string())?;
         }
-        if !has_more {
-            // Of rows that the log still has to tell it is not known which results they change.
-            self.dropper.drop_due(&self.groups, &self.rules, store);
-        }
         Ok(has_more || is_working)
     }
 
@@ -150,7 +143,6 @@ impl RuleKeeper {
             rule.past.begin(now_ms);
         }
         self.readers = ReaderIndex::default();
-        self.dropper = InputDropper::default();
         self.pauses.clear();
         self.groups = groups;
     }

@@ -5,11 +5,10 @@
 //! written. The rows of one moment reach as far as the expression looks; expressions of which that is not known are refused.
 //!
 //! * this file: which rules are selected · [`checks`]: which can be · [`past`]: what is known of a rule's evaluations and what is to be done again
-//! * [`drop_input`]: samples that no result is made of any more · [`follow`]: the log · [`recompute`]: computing results of the past · [`keeper`]: passes · [`document`]: what outlives a restart
+//! * [`follow`]: the log · [`recompute`]: computing results of the past · [`keeper`]: passes · [`document`]: what outlives a restart
 
 mod checks;
 mod document;
-mod drop_input;
 mod follow;
 mod keeper;
 pub(crate) mod past;

@@ -31,8 +31,6 @@ pub(super) struct AggregationEntry {
     dropped: BTreeSet<String>,
     pub(super) outputs: Vec<AggregationOutput>,
     pub(super) relabel: Vec<Rule>,
-    /// True if its samples go once no result is made of them any more.
-    pub(super) drops_input: bool,
 }
 
 impl AggregationEntry {
@@ -52,23 +50,11 @@ impl AggregationEntry {
         let dropped: BTreeSet<String> = fields.texts("drop_input_labels").into_iter().collect();
         let outputs = read_outputs(fields);
         read_flags(fields);
-        let drops_input = fields.flag("drop_input") == Some(true);
         refuse_input_relabelling(fields);
         let relabel = read_relabelling(fields);
         let interval_ms = interval_ms?;
         let grouping = after_drop(&named, &dropped);
-        let entry = Self {
-            selection,
-            interval,
-            interval_ms,
-            dedup_ms,
-            named,
-            grouping,
-            dropped,
-            outputs,
-            relabel,
-            drops_input,
-        };
+        let entry = Self { selection, interval, interval_ms, dedup_ms, named, grouping, dropped, outputs, relabel };
         entry.check(fields, staleness_ms, lookback_ms);
         Some(entry)
     }
@@ -226,6 +212,11 @@ fn read_flags(fields: &Fields<'_>) {
         "keep_metric_names",
         "the source is stored here, too, and its series and the results would have one name. Leave it out: the results have the name of \
          the metric, the interval, the labels and the output",
+    );
+    refuse(
+        "drop_input",
+        "what goes of a metric's source goes by its table, which may have other fields. Leave it out, and if the table has this metric \
+         alone, keep its rows less long: ALTER TABLE \"metric\" SET TTL 2h",
     );
     if fields.flag("ignore_old_samples") == Some(true) {
         let message = "ignore_old_samples has no effect: late samples count in the window of their own time";

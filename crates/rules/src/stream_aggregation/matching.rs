@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::file::DroppedInput;
 use model::{METRIC_NAME, MatchOp, Matcher};
 use scrape::relabel::{NameScheme, is_label_name, is_metric_name};
 
@@ -37,16 +36,6 @@ pub(super) fn add(selection: &mut MetricSelectors, text: &str) -> Result<(), Str
         }
     }
     Ok(())
-}
-
-/// The series of one metric that selectors of [`add`] select.
-pub(super) fn input(metric: &str, selectors: &[String]) -> DroppedInput {
-    let labels = |text: &String| {
-        let mut matchers = promql::parse_selector(text).unwrap_or_default();
-        matchers.retain(|matcher| matcher.name != METRIC_NAME);
-        matchers
-    };
-    DroppedInput { metric: metric.to_owned(), matcher_sets: selectors.iter().map(labels).collect() }
 }
 
 /// The names that a regular expression stands for, if it is a list of plain ones.

@@ -85,11 +85,6 @@ impl AggregationFile {
     fn add_rules(&self, fields: &Fields<'_>, entry: &AggregationEntry, groups: &mut Groups) {
         for (metric, selectors) in &entry.selection {
             let prefix = format!("{metric}{}", entry.suffix());
-            if entry.drops_input {
-                let of_prefix = groups.entry(prefix.clone());
-                let of_prefix = of_prefix.or_insert_with(|| group(&self.path, &prefix, entry.interval_ms));
-                of_prefix.dropped.push(matching::input(metric, selectors));
-            }
             for output in &entry.outputs {
                 let name = format!("{prefix}_{}", output.name());
                 let expr = output.expression(&entry.source(selectors, self.lookback_ms));
@@ -126,7 +121,6 @@ fn group(file: &Path, name: &str, interval_ms: u64) -> GroupConfig {
         eval_offset_ms: Some(delay_ms),
         limit: 0,
         rules: Vec::new(),
-        dropped: Vec::new(),
     }
 }
 
@@ -251,6 +245,7 @@ mod tests {
         refused("outputs: [max], by: [a], without: [b]", "by and without");
         refused("outputs: [max], without: [__name__]", "__name__");
         refused("outputs: [max], keep_metric_names: true", "keep_metric_names");
+        refused("outputs: [max], drop_input: true", "SET TTL");
         refused("outputs: [max], no_align_flush_to_interval: true", "multiples of interval");
         refused("outputs: [max], input_relabel_configs: [{action: labeldrop, regex: a}]", "input_relabel_configs");
         for step in [
