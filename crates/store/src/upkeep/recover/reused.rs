@@ -71,10 +71,11 @@ impl Reused {
         self.manifest.take().map_or_else(|| twin::read(files, directory), |loaded| Ok(Some(loaded)))
     }
 
-    /// Itself if the folder is still the same, and none that was put back from before; else nothing. Where the manifest was written anew, only a later
-    /// opening of the folder shows that it went on from there.
+    /// Itself if the folder is still the same, and none that was put back from before; else nothing. Where the manifest was written anew it was by the
+    /// same opening of the folder: a later one may be of a folder that was put back, and gives numbers out again.
     pub(super) fn in_folder(self, state: &State) -> Self {
-        let goes_on = self.is_continued && self.edition <= (state.epoch, state.edition) || state.epoch > self.edition.0;
+        let is_of_opening = self.is_continued || state.epoch == self.edition.0;
+        let goes_on = is_of_opening && self.edition <= (state.epoch, state.edition);
         if self.incarnation == state.incarnation && goes_on { self } else { Self::default() }
     }
 
