@@ -135,7 +135,10 @@ impl Run<'_> {
         let is_changed = self.has_pending_rows(&schema.name);
         let table = Table { schema };
         let mut source = if is_changed { Source::Changed(table) } else { Source::Table(table) };
-        if alias.is_some_and(|alias| !alias.columns.is_empty()) {
+        let is_renamed = |alias: &TableAlias| {
+            scope.columns.iter().zip(&alias.columns).any(|(column, alias)| column.name != alias.name.value)
+        };
+        if alias.is_some_and(is_renamed) {
             // Plans know columns by the names that their table has.
             source = Source::Rows(self.rows_of(source, &scope)?);
             rename(alias, scope.columns.iter_mut().map(|column| &mut column.name));
