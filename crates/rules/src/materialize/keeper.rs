@@ -264,7 +264,10 @@ impl RuleKeeper {
             // In steps: what is gone by the clock is known after a restart, too.
             let frozen_ns = rule.note_frozen(store).map(|ns| ns - ns.rem_euclid(FROZEN_STEP_NS));
             let state = rule.past.state.lock();
-            let (pending, evaluated_ns) = (state.pending.list().to_vec(), state.evaluated_ns());
+            // A clock that is ahead has evaluations of times that will come again.
+            let evaluated_ns = state.evaluated_ns().map(|ns| ns.min(store.db.trusted_now_ns()));
+            let evaluated_ns = evaluated_ns.map(|ns| ns - ns.rem_euclid(FROZEN_STEP_NS));
+            let pending = state.pending.list().to_vec();
             let saved = SavedPast { pending, frozen_ns, evaluated_ns };
             rules.extend(key_of(rule).map(|key| (key, saved)));
         }
