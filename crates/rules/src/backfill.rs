@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use promql::EvaluationSettings;
+
 use crate::file::{GroupConfig, RuleKind};
 use crate::group::{Group, RuleHealth, Surroundings};
+use crate::materialize::{may_be_of_table, only_name};
 use crate::store::RuleStore;
+
+const NS_PER_MS: i64 = 1_000_000;
 
 /// A stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +22,33 @@ pub struct BackfillRange {
     pub interval_ms: u64,
 }
 
+/// Refuses a rule some of whose results would lack samples that are gone: they would take the place of those that were made of all.
+fn check_complete(store: &RuleStore, group: &Group, start_ms: i64) -> Result<(), String> {
+    let settings = EvaluationSettings { lookback_ms: store.db.lookback_ms(), ..EvaluationSettings::default() };
+    for rule in &group.rules {
+        let Ok(expression) = store.db.parse(&rule.config.expr) else { continue };
+        let Some(reach) = expression.step_read_interval(&settings) else { continue };
+        let names: Vec<Option<String>> = expression.selectors().into_iter().map(only_name).collect();
+        let Some(gone_ns) = store.gone_before_ns(&|table| may_be_of_table(&names, table)) else { continue };
+        let complete_ms = gone_ns.div_euclid(NS_PER_MS).saturating_add(1).saturating_sub(reach.first_ms);
+        if start_ms < complete_ms {
+            return Err(format!(
+                "{}: {}: results before {} would lack samples that retention or a TTL has taken: --start must not be earlier",
+                group.config.name,
+                rule.config.name(),
+                jiff::Timestamp::from_millisecond(complete_ms).map(|time| time.to_string()).unwrap_or_default()
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Evaluates the recording rules of all groups from the first moment to the last, in order of time, so that rules see what others
 /// recorded; the number of evaluations of groups. Ends at the first rule that fails. `progress` is told each moment.
+///
+/// # Errors
+/// Rules that fail, and those some of whose results would be made of a part of their samples, the others having gone by their age: nothing is written
+/// then.
 pub fn backfill(
     store: &RuleStore,
     groups: &[GroupConfig],
@@ -31,6 +61,7 @@ pub fn backfill(
         Group::new(GroupConfig { rules, ..config.clone() }, &surroundings, false)
     });
     let recording: Vec<Group> = recording.filter(|group| !group.rules.is_empty()).collect();
+    recording.iter().try_for_each(|group| check_complete(store, group, range.start_ms))?;
     let mut due: Vec<i64> = recording
         .iter()
         .map(|group| match group.evaluation_ms(range.start_ms) {

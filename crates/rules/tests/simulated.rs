@@ -308,3 +308,27 @@ fn the_past_is_filled() {
     assert_eq!(world.query(&db, "sum_over_time(double[10m])"), [(String::new(), 50.0)]);
     assert!(world.query(&db, "last_over_time(ALERTS[10m])").is_empty());
 }
+
+#[test]
+fn the_past_is_not_filled_with_what_age_has_left_of_it() {
+    use db::DatabasePolicy;
+    use thalweg_rules::RuleStore;
+    use thalweg_rules::backfill::{BackfillRange, backfill};
+    let world = World::new();
+    let db = world.open();
+    world.run(&db, 10, &[("a", 2.0)]);
+    let policy = DatabasePolicy { retention_ns: 3_600_000_000_000, ..DatabasePolicy::default() };
+    db.set_policy("default", &policy).unwrap();
+    let text = "groups:\n- name: g\n  rules:\n  - {record: total, expr: 'sum(sum_over_time(load[10m]))'}\n";
+    let store = RuleStore::new(db.clone(), "default");
+    let now_ms = db.now_ns() / 1_000_000;
+    let fill = |minutes: i64| {
+        let range = BackfillRange { start_ms: now_ms - minutes * 60_000, end_ms: now_ms, interval_ms: 60_000 };
+        backfill(&store, &rules(text), range, &mut |_| ())
+    };
+    let refused = fill(55).unwrap_err();
+    assert!(refused.contains("g: total: results before ") && refused.contains("must not be earlier"), "{refused}");
+    assert!(world.query(&db, "last_over_time(total[2h])").is_empty(), "nothing was written");
+    let filled = fill(40);
+    assert!(matches!(filled, Ok(40..=41)), "{filled:?}");
+}

@@ -101,7 +101,7 @@ fn recordings(group: &GroupConfig) -> impl Iterator<Item = Recording<'_>> {
 }
 
 /// The name of the metric that matchers choose, if it is one text.
-pub(super) fn only_name(matchers: &[Matcher]) -> Option<String> {
+pub(crate) fn only_name(matchers: &[Matcher]) -> Option<String> {
     let is_name = |matcher: &&Matcher| matcher.name == METRIC_NAME && matcher.op == MatchOp::Equal;
     matchers.iter().find(is_name).map(|matcher| matcher.value.clone())
 }

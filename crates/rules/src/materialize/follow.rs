@@ -65,9 +65,7 @@ impl KeptRule {
 
     /// Returns whether series of a table may be among those that it reads: their names are the table's, or begin with it.
     fn may_read_table(&self, table: &str) -> bool {
-        let is_of_table =
-            |name: &str| name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
-        self.names.iter().any(|name| name.as_deref().is_none_or(is_of_table))
+        may_be_of_table(&self.names, table)
     }
 
     /// The time before which a part of what its results are made of is gone, or was once; `None` if nothing is.
@@ -86,6 +84,13 @@ impl KeptRule {
         (start_ms <= end_ms)
             .then(|| TimeRange::new(start_ms.saturating_mul(NS_PER_MS), end_ms.saturating_mul(NS_PER_MS)))
     }
+}
+
+/// Returns whether metrics of some names, where one that is unknown may be any, may be in a table.
+pub(crate) fn may_be_of_table(names: &[Option<String>], table: &str) -> bool {
+    let is_of_table =
+        |name: &str| name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    names.iter().any(|name| name.as_deref().is_none_or(is_of_table))
 }
 
 /// Follows the log for rules, of which it knows the numbers by the series that they read. The series are held, so that their addresses name them.

@@ -22,6 +22,8 @@ use scrape::config::yaml::Position;
 
 use crate::file::{GroupConfig, RuleKind};
 
+pub(crate) use checks::only_name;
+pub(crate) use follow::may_be_of_table;
 pub(crate) use keeper::RuleKeeper;
 pub use past::{PastCounts, PastReport};
 
