@@ -8,7 +8,7 @@ const SEEDS: u64 = 60;
 const OPERATIONS: u64 = 400;
 
 /// Seeds that once diverged, and the number of operations with which they did.
-const ONCE_DIVERGED: [u64; 7] = [900_083, 900_573, 903_100, 903_239, 1_004_934, 6_001_584, 6_100_058];
+const ONCE_DIVERGED: [u64; 8] = [900_083, 900_573, 903_100, 903_239, 1_004_934, 6_001_584, 6_100_058, 6_202_330];
 const THEIR_OPERATIONS: u64 = 300;
 
 #[test]

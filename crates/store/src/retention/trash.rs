@@ -9,6 +9,7 @@ use index::RoaringBitmap;
 use model::TimeRange;
 use platform::{Files, LockError, Platform};
 
+use crate::compaction::age_order;
 use crate::head::shard::TrashedPart;
 use crate::manifest::{Edit, Manifest, State, Trashed};
 use crate::part::{Part, PartInfo};
@@ -237,12 +238,14 @@ pub fn restore_trash(
         )));
     }
     let now_ns = state.trusted_ns.map_or(i64::MAX, |trusted_ns| trusted_ns.min(platform.clock.now_ns()));
-    let chosen: Vec<PartInfo> = state
+    let mut chosen: Vec<PartInfo> = state
         .trash
         .values()
         .map(|trashed| trashed.info)
         .filter(|info| ids.is_empty() || ids.contains(&info.id))
         .collect();
+    // Of parts that cannot both be there the one with the newer rows comes back.
+    chosen.sort_by_key(|info| std::cmp::Reverse(info.sequences.1));
     let mut report = RestoredTrash::default();
     let mut changed = BTreeSet::new();
     for info in &chosen {
@@ -274,6 +277,15 @@ pub fn restore_trash(
     Ok(report)
 }
 
+/// Returns whether rows of one part that are newer than some of another's count less than those: parts of lower levels count more, but merges went on
+/// without the one that was in the trash.
+fn hides_newer_rows(one: &PartInfo, other: &PartInfo) -> bool {
+    (one.shard, one.class) == (other.shard, other.class)
+        && age_order(one) < age_order(other)
+        && one.range.overlaps(&other.range)
+        && one.sequences.1 > other.sequences.0
+}
+
 /// Puts one part back. The databases whose policy was changed for it.
 fn restore_part(
     state: &mut State,
@@ -289,6 +301,13 @@ fn restore_part(
         && let Some(other) = state.parts.values().find(overlaps)
     {
         return Err(format!("rows of its time were written since, and are in part {}", other.id));
+    }
+    let hides = |other: &&PartInfo| hides_newer_rows(other, info) || hides_newer_rows(info, other);
+    if let Some(other) = state.parts.values().find(hides) {
+        return Err(format!(
+            "rows of its time were written since, and are in part {}, over whose its own would count",
+            other.id
+        ));
     }
     let of_class: BTreeMap<u32, DatabasePolicy> = state
         .policies
@@ -326,6 +345,25 @@ fn restore_part(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_were_replaced_do_not_come_back_over_newer_ones() {
+        let part = |id, level, seconds: (i64, i64), sequences| PartInfo {
+            range: TimeRange::new(seconds.0, seconds.1),
+            sequences,
+            ..PartInfo::empty(id, 0, level, 1, TimeRange::new(0, 100))
+        };
+        let merged = part(186, 1, (0, 90), (53, 84));
+        for (other, expected) in [
+            (part(28, 0, (40, 50), (37, 50)), true),
+            (part(28, 0, (91, 95), (37, 50)), false),
+            (part(190, 0, (40, 50), (85, 90)), false),
+            (PartInfo { shard: 1, ..part(28, 0, (40, 50), (37, 50)) }, false),
+        ] {
+            assert_eq!(hides_newer_rows(&merged, &other), expected, "{other:?}");
+            assert!(!hides_newer_rows(&other, &merged));
+        }
+    }
 
     #[test]
     fn what_is_old_goes_and_then_the_oldest_for_room() {
