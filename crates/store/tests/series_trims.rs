@@ -157,6 +157,9 @@ fn backups_beside_trims_hold_each_whole_or_not_at_all() {
             let name = backup(&simulation, &store);
             (name, done_ns, progress.begun_ns.load(Ordering::Acquire))
         };
+        while progress.begun_ns.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
         let taken = (0..BACKUPS).map(take).collect();
         stop.store(true, Ordering::Release);
         taken
