@@ -126,7 +126,7 @@ impl World {
         assert!(matches!(status, 200 | 204), "{status} {body}");
     }
 
-    /// What is stored of all results.
+    /// Reads the stored samples of all results.
     fn found(&self) -> Results {
         let mut results = Results::new();
         let names = expected(&self.samples).into_keys().map(|(name, _, _)| name);

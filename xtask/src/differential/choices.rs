@@ -14,7 +14,7 @@ pub(crate) struct Choice<'a> {
     is_any: bool,
     /// The labels of `by`, or those of `without`.
     grouping: Option<(bool, Vec<&'a str>)>,
-    /// What is chosen from.
+    /// The expression whose series it chooses from.
     pub(crate) inner: &'a str,
 }
 

@@ -29,7 +29,7 @@ impl World {
         Self { simulation, db, refresher }
     }
 
-    /// The same folder, opened again after something happened to the machine.
+    /// Opens the folder again, after a change to the simulated machine.
     pub(crate) fn reopened(self, meanwhile: impl FnOnce(&Simulation)) -> Self {
         let Self { simulation, db, refresher } = self;
         drop((refresher, db));
