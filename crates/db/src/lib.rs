@@ -219,6 +219,7 @@ impl Db {
             results(memory_bytes_max, flash_bytes_max, options.result_cache_file, &platform, &store)?.map(Arc::new);
         let watch = Arc::new(Watch::new(&platform, &store));
         let views = Arc::new(Views::open(&store));
+        store.guard_expiry(Arc::downgrade(&views) as std::sync::Weak<dyn store::ExpiryGuard>);
         let worker = match opening {
             Opening::Writing => Worker::start(&store, results.as_ref(), &watch, &platform.clock),
             Opening::ReadOnly(_) => Ok(Worker::idle(&store)),

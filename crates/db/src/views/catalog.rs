@@ -12,6 +12,7 @@ use query::views::{
 use store::{ChangeKind, DatabasePolicy, StoreError};
 
 use super::followed_deletes::ActiveFollowedDelete;
+use super::frozen::expired_before_ns;
 use super::{ActiveDelete, KIND, STATE_KIND, UnreadableView, VIEWS_MAX, Views, chain, document_name, storage};
 
 /// Windows of views as they are held while a delete is under way.
@@ -118,7 +119,7 @@ impl ViewCatalog for Views {
     }
 
     fn before_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError> {
-        self.prepare_ttl(database, table, ttl_ns)
+        self.check_new_ttl(database, table, ttl_ns)
     }
 
     fn create(&self, definition: ViewDefinition) -> Result<(), QueryError> {
@@ -140,6 +141,7 @@ impl ViewCatalog for Views {
         let mut view = View { id, definition, bins, state: ViewState::default() };
         // What was there before is computed in the background, newest first; not by a continuous query, whose target may hold other rows.
         view.state.watermark_ns = self.newest_window(&view);
+        view.state.frozen_ns = expired_before_ns(&self.store, &view.definition);
         if view.definition.is_exposed() {
             view.state.add(PendingRange { range: TimeRange::ALL, is_fill: true });
         }
@@ -173,6 +175,7 @@ impl ViewCatalog for Views {
         let bins = definition.windows.bins()?;
         let mut view =
             View { id: self.ids.fetch_add(1, Ordering::Relaxed), definition, bins, state: known.state.clone() };
+        view.state.frozen_ns = view.state.frozen_ns.max(expired_before_ns(&self.store, &view.definition));
         // The window that is under way is whole by the new definition; what was pending is computed by it.
         if view.state.watermark_ns != i64::MIN {
             view.state.watermark_ns = view.bins.start_of(view.state.watermark_ns);

@@ -185,7 +185,8 @@ fn decode_options(options: &Value) -> ViewOptions {
 pub(super) fn encode_state(state: &ViewState) -> Vec<u8> {
     let pending = |pending: &PendingRange| json!([pending.range.start_ns, pending.range.end_ns, pending.is_fill]);
     let pending: Vec<Value> = state.pending.iter().map(pending).collect();
-    let mut document = json!({ "version": VERSION, "watermark_ns": state.watermark_ns, "pending": pending });
+    let mut document =
+        json!({ "version": VERSION, "watermark_ns": state.watermark_ns, "pending": pending, "expiry_noted": true });
     if state.frozen_ns > i64::MIN {
         document["frozen_ns"] = json!(state.frozen_ns);
     }
@@ -211,6 +212,11 @@ pub(super) fn decode_state(bytes: &[u8]) -> Option<ViewState> {
     // Labels that cannot be read are those of no table: everything is computed again.
     let labels = labels.map(Option::unwrap_or_default);
     Some(ViewState { watermark_ns, pending, frozen_ns, labels }).filter(|_| is_known)
+}
+
+/// Returns whether a state's document was written when what a TTL takes was noted before it went.
+pub(super) fn is_expiry_noted(bytes: &[u8]) -> bool {
+    serde_json::from_slice(bytes).is_ok_and(|document: Value| document["expiry_noted"] == true)
 }
 
 /// A view of plain SQL as a document.

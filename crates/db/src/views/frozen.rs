@@ -1,11 +1,15 @@
 //! Retention and TTLs: how much of a view's source is gone by now, and whether source and view are kept long enough.
+//!
+//! Rows that go by a TTL, or as series that are kept less long, go by whole windows, so that late rows can be counted in each window that is
+//! there: nothing needs to be known of rows that are gone. Those that go by a database's retention do not.
 
 use std::sync::Arc;
 
 use index::CompiledMatcher;
+use model::TimeRange;
 use query::QueryError;
-use query::views::{View, ViewCatalog, ViewDefinition};
-use store::{DatabasePolicy, StoreError};
+use query::views::{View, ViewCatalog, ViewChanges, ViewDefinition};
+use store::{DatabasePolicy, ExpiryGuard, Store, StoreError};
 
 use super::Views;
 use crate::Db;
@@ -14,19 +18,49 @@ use crate::Db;
 /// restart too.
 const FROZEN_STEP_NS: i64 = 3_600_000_000_000;
 
+/// How much longer than by their TTL rows stay that views have not read yet: a view that fails, or waits to be refreshed, does not keep them for good.
+const HOLD_NS_MAX: i64 = 3_600_000_000_000;
+
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
 impl Views {
-    /// The time before which a part of a view's source is gone, or was at some time.
+    /// The time before which a part of a view's source is gone, or was at some time. What a TTL takes the state knows before it goes.
     pub(super) fn gone_before_ns(&self, view: &View) -> i64 {
-        let ViewDefinition { database, .. } = &view.definition;
-        let of_database = self.store.database_number(database).map(|number| self.store.oldest_retained_ns(number));
-        let ttl_ns = self.store.table_ttl_ns(database, view.definition.source());
-        let of_table = (ttl_ns > 0).then(|| self.store.trusted_now_ns().saturating_sub(ttl_ns));
-        // The state after the TTL: before a TTL is changed the state learns what it took.
+        let of_database = self.store.database_number(&view.definition.database);
+        let of_database = of_database.map(|number| frozen_from_ns(view, self.store.oldest_retained_ns(number)));
         let known_ns = self.current(view).map_or(i64::MIN, |current| current.state.frozen_ns);
-        let reached = |gone_ns: i64| frozen_from_ns(view, gone_ns);
-        of_database.into_iter().chain(of_table).map(reached).fold(known_ns.max(view.state.frozen_ns), i64::max)
+        known_ns.max(view.state.frozen_ns).max(of_database.unwrap_or(i64::MIN))
+    }
+
+    /// The views that read a table, not by way of others.
+    fn readers(&self, database: &str, table: &str) -> Vec<Arc<View>> {
+        let mut views = self.views(database);
+        views.retain(|view| view.definition.source() == table);
+        views
+    }
+
+    /// The first of the rows of a table that windows of its readers are still to be made of.
+    fn needed_from_ns(&self, database: &str, readers: &[Arc<View>]) -> i64 {
+        if readers.is_empty() {
+            return i64::MAX;
+        }
+        let Some(changes) = self.changes(database) else { return i64::MIN };
+        let now_ns = self.store.trusted_now_ns();
+        readers.iter().map(|view| needed_from_ns(view, now_ns, &changes)).min().unwrap_or(i64::MAX)
+    }
+
+    /// Writes to disk that rows of the source of views go that are before a time; while `changing` is held.
+    fn freeze(&self, readers: &[Arc<View>], before_ns: i64) -> Result<(), StoreError> {
+        let freeze = |view: &Arc<View>| {
+            let frozen_ns = frozen_from_ns(view, before_ns);
+            self.change_locked(view, true, |state| state.frozen_ns = state.frozen_ns.max(frozen_ns))
+        };
+        for view in readers.iter().filter(|view| view.state.frozen_ns < frozen_from_ns(view, before_ns)) {
+            freeze(view).map_err(|error| StoreError::Invalid(error.to_string()))?;
+            // What is read now may be computed of rows that go.
+            self.note_rewrite(view);
+        }
+        Ok(())
     }
 
     /// Writes to disk before which time a part of a view's source is gone.
@@ -57,28 +91,17 @@ impl Views {
         self.store.set_policy(database, policy)
     }
 
-    /// Notes what a table's TTL took before there is another one, unless views cannot be kept right by that.
-    pub(super) fn prepare_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError> {
+    /// Refuses a TTL of a table by which views cannot be kept right.
+    pub(super) fn check_new_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError> {
         let reads = |of: &ViewDefinition| of.database == database && of.source() == table;
         let writes = |of: &ViewDefinition| of.target_database() == database && of.target == table;
-        let mut views = self.all();
-        views.retain(|view| reads(&view.definition) || writes(&view.definition));
-        for view in &views {
-            check_ttl(&view.definition, table, ttl_ns).map_err(QueryError::Invalid)?;
-        }
-        for view in views.iter().filter(|view| reads(&view.definition)) {
-            let gone_before_ns = self.gone_before_ns(view);
-            if gone_before_ns > view.state.frozen_ns {
-                self.save_frozen(view, gone_before_ns)?;
-            }
-        }
-        Ok(())
+        let views = self.all();
+        let mut concerned = views.iter().filter(|view| reads(&view.definition) || writes(&view.definition));
+        concerned.try_for_each(|view| check_ttl(&view.definition, table, ttl_ns)).map_err(QueryError::Invalid)
     }
-}
 
-impl Views {
-    /// Deletes the rows before a time of series of a table, which are past keeping, as far as no view still has to read them. No view is made
-    /// meanwhile: it would store windows of a part of them.
+    /// Deletes the rows before a time of series of a table, which are past keeping, as far as no view still has to read them, and window by window
+    /// of those that read the table. No view is made meanwhile: it would store windows of a part of them.
     pub(crate) fn trim_series(
         &self,
         (database, table): (&str, &str),
@@ -86,23 +109,53 @@ impl Views {
         before_ns: i64,
     ) -> Result<i64, StoreError> {
         let _changing = self.changing.lock();
-        let mut views = self.views(database);
-        views.retain(|view| view.definition.source() == table);
-        let now_ns = self.store.trusted_now_ns();
-        let needed_ns = views.iter().map(|view| needed_from_ns(view, now_ns)).min().unwrap_or(i64::MAX);
-        let before_ns = before_ns.min(needed_ns);
+        let readers = self.readers(database, table);
+        let needed_ns = self.needed_from_ns(database, &readers);
+        let before_ns = whole_windows_before(&readers, before_ns.min(needed_ns));
         if before_ns == i64::MIN {
             return Ok(before_ns);
         }
-        self.store.trim_series((database, table), matcher_sets, before_ns, &mut |before_ns| {
-            let freeze = |view: &Arc<View>| {
-                let frozen_ns = frozen_from_ns(view, before_ns);
-                self.change_locked(view, true, |state| state.frozen_ns = state.frozen_ns.max(frozen_ns))
-            };
-            let mut outdated = views.iter().filter(|view| view.state.frozen_ns < frozen_from_ns(view, before_ns));
-            outdated.try_for_each(freeze).map_err(|error| StoreError::Invalid(error.to_string()))
-        })
+        let mut prepare = |before_ns: i64| self.freeze(&readers, before_ns);
+        self.store.trim_series((database, table), matcher_sets, before_ns, &mut prepare)
     }
+}
+
+impl ExpiryGuard for Views {
+    fn may_go_before_ns(&self, database: &str, table: &str, before_ns: i64) -> i64 {
+        let readers = self.readers(database, table);
+        let needed_ns = self.needed_from_ns(database, &readers).max(before_ns.saturating_sub(HOLD_NS_MAX));
+        whole_windows_before(&readers, before_ns.min(needed_ns))
+    }
+
+    fn before_expiry(&self, database: &str, table: &str, before_ns: i64) -> Result<(), StoreError> {
+        let _changing = self.changing.lock();
+        self.freeze(&self.readers(database, table), before_ns)
+    }
+}
+
+/// The time before which a TTL may have taken rows of a view's source without a word.
+pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i64 {
+    let ttl_ns = store.table_ttl_ns(&definition.database, definition.source());
+    if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN }
+}
+
+/// The latest time up to one that cuts no window of views: a late row finds all others of its window, or none. Of views whose windows do not nest only
+/// the widest ones stay whole where the others have no common beginning within one of these.
+fn whole_windows_before(views: &[Arc<View>], before_ns: i64) -> i64 {
+    let mut views: Vec<&Arc<View>> = views.iter().collect();
+    views.sort_by_key(|view| std::cmp::Reverse(view.definition.windows.length_ns_max()));
+    let Some(widest) = views.first().filter(|_| before_ns != i64::MIN) else { return before_ns };
+    let start_ns = widest.bins.start_of(before_ns);
+    let least_ns = start_ns.saturating_sub(widest.definition.windows.length_ns_max());
+    let mut bound_ns = start_ns;
+    while bound_ns > least_ns {
+        let earlier_ns = views.iter().fold(bound_ns, |bound_ns, view| view.bins.start_of(bound_ns));
+        if earlier_ns == bound_ns {
+            return bound_ns;
+        }
+        bound_ns = earlier_ns;
+    }
+    start_ns
 }
 
 /// The time before which windows lack rows where those before a time are gone: a window is made of rows before it, too, as far as it reaches.
@@ -110,11 +163,13 @@ fn frozen_from_ns(view: &View, gone_ns: i64) -> i64 {
     if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(view.definition.reach_ns()) }
 }
 
-/// The first of the source's rows that windows of a view are still to be made of.
-fn needed_from_ns(view: &View, now_ns: i64) -> i64 {
-    let reach_ns = view.definition.reach_ns();
-    let pending = view.state.pending.iter().map(|pending| pending.range.start_ns.saturating_sub(reach_ns));
-    pending.fold(now_ns.saturating_sub(view.definition.age_ns_max()), i64::min)
+/// The first of the source's rows that windows of a view are still to be made of, where rows may have changed as some changes say.
+fn needed_from_ns(view: &View, now_ns: i64, changes: &ViewChanges) -> i64 {
+    let pending = view.state.pending.iter().map(|pending| pending.range.start_ns);
+    let changed = changes.late.iter().map(|range| range.start_ns).chain(changes.edge_ns);
+    let changed = changed.map(|time_ns| view.windows_of(&TimeRange::new(time_ns, time_ns)).start_ns);
+    let needed = pending.chain(changed).map(|start_ns| start_ns.saturating_sub(view.definition.reach_ns()));
+    needed.fold(now_ns.saturating_sub(view.definition.age_ns_max()), i64::min)
 }
 
 impl Db {

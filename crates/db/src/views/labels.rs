@@ -53,9 +53,8 @@ impl Db {
             state.labels = Some(fingerprint.to_owned());
             state.add(all);
         })?;
-        // Who reads stored windows now may have read others with labels of before.
-        let key = (view.definition.database.clone(), view.definition.name.clone());
-        *self.views.state.write().rewrites.entry(key).or_default() += 1;
+        // What reads stored windows now may have read others with labels of before.
+        self.views.note_rewrite(view);
         Ok(())
     }
 }

@@ -172,7 +172,10 @@ impl Views {
                     // Without a state nothing counts as computed.
                     // A database that cannot be made has no rows either.
                     let _ = reserve(store, &definition);
-                    let state_of = known.unwrap_or_default();
+                    let mut state_of = known.unwrap_or_default();
+                    if states.get(&document).is_none_or(|bytes| !document::is_expiry_noted(bytes)) {
+                        state_of.frozen_ns = state_of.frozen_ns.max(frozen::expired_before_ns(store, &definition));
+                    }
                     let id = ids.fetch_add(1, Ordering::Relaxed);
                     state.insert(View { id, definition, bins, state: state_of });
                 }
@@ -263,6 +266,12 @@ impl Views {
         if state.views.get(&key).is_some_and(|current| current.id == view.id) {
             change(state.statuses.entry(key).or_default());
         }
+    }
+
+    /// Has what reads a view now read it again: its windows may be of two moments.
+    fn note_rewrite(&self, view: &View) {
+        let key = (view.definition.database.clone(), view.definition.name.clone());
+        *self.state.write().rewrites.entry(key).or_default() += 1;
     }
 
     /// Runs work that deletes stored windows and writes them again. Readers compute them meanwhile, and after an error until they are computed

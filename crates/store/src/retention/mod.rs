@@ -30,7 +30,7 @@ use crate::part::{Part, PartInfo};
 use crate::retention::deletes::Delete;
 use crate::retention::policy::{DatabasePolicy, length_text};
 use crate::retention::series_trim::SeriesTrims;
-use crate::retention::table_ttl::TableTtls;
+use crate::retention::table_ttl::{Guard, TableTtls};
 use crate::retention::trusted_time::TrustedTime;
 use crate::{Store, StoreError};
 
@@ -59,6 +59,8 @@ pub(crate) struct Retention {
     policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
     /// Tables that keep their rows less long than their databases do.
     pub(crate) table_ttls: RwLock<TableTtls>,
+    /// What has to know before rows go by them.
+    expiry_guard: Guard,
     /// Up to when series of tables went that keep their rows less long than others of the table.
     series_trims: RwLock<SeriesTrims>,
     /// Length of partitions on the fast tier.
@@ -73,6 +75,7 @@ impl Retention {
         Self {
             policies: RwLock::new(state.policies.clone()),
             table_ttls: RwLock::new(table_ttl::of_state(state)),
+            expiry_guard: Guard::none(),
             series_trims: RwLock::new(series_trim::of_state(state)),
             fast_partition_length_ns: AtomicI64::new(state.fast_partition_length_ns),
             trusted_time,

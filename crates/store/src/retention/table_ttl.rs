@@ -1,12 +1,15 @@
 //! How long single tables keep their rows, where that is less long than their database does.
 //!
 //! Parts hold the rows of many tables, so that none can go whole when the time of one table's rows is over. Its rows are deleted instead, a
-//! step of their time at once: masked from then on, and dropped by the merge that deletes cause. Steps bound how often a part is merged.
+//! step of their time at once: masked from then on, and dropped by the merge that deletes cause. Steps bound how often a part is merged. What is
+//! made of the rows in windows ([`ExpiryGuard`]) has them go window by window, and is told before they go.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
 use index::RoaringBitmap;
 use model::TimeRange;
+use tracing_mutex::parkinglot::RwLock;
 
 use crate::manifest::State;
 use crate::retention::before_folds;
@@ -33,6 +36,31 @@ pub(crate) struct TableTtl {
     ttl_ns: i64,
     /// Rows before this time were deleted since the folder was opened.
     deleted_before_ns: i64,
+}
+
+/// Knows what is made of the rows of tables, and so when they may go by a TTL.
+pub trait ExpiryGuard: Send + Sync {
+    /// The latest time up to one before which rows of a table may go, both in nanoseconds since 1970.
+    fn may_go_before_ns(&self, database: &str, table: &str, before_ns: i64) -> i64;
+
+    /// Is told before rows of a table go that are before a time, in nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// If it cannot be noted: then they stay.
+    fn before_expiry(&self, database: &str, table: &str, before_ns: i64) -> Result<(), StoreError>;
+}
+
+/// The guard of a store, which lives on its own.
+pub(crate) struct Guard(RwLock<Option<Weak<dyn ExpiryGuard>>>);
+
+impl Guard {
+    pub(crate) fn none() -> Self {
+        Self(RwLock::new(None))
+    }
+
+    fn get(&self) -> Option<Arc<dyn ExpiryGuard>> {
+        self.0.read().as_ref().and_then(Weak::upgrade)
+    }
 }
 
 /// The tables that keep their rows less long than their databases do.
@@ -65,7 +93,7 @@ pub(crate) fn of_state(state: &State) -> TableTtls {
 
 /// The numbers that documents of a kind hold for tables.
 pub(super) fn numbers_of_state(state: &State, kind: &str) -> BTreeMap<TableName, i64> {
-    let read = |((found, name), bytes): (&(String, String), &std::sync::Arc<[u8]>)| {
+    let read = |((found, name), bytes): (&(String, String), &Arc<[u8]>)| {
         let (database, table) = name.split_once(BETWEEN).filter(|_| found == kind)?;
         Some((TableName::new(database, table), i64::from_le_bytes((**bytes).try_into().ok()?)))
     };
@@ -82,6 +110,11 @@ fn expired_before_ns(now_ns: i64, ttl_ns: i64, fold_ns: i64) -> i64 {
 }
 
 impl Store {
+    /// Has a guard asked and told from now on when rows go by the TTL of their table.
+    pub fn guard_expiry(&self, guard: Weak<dyn ExpiryGuard>) {
+        *self.retention.expiry_guard.0.write() = Some(guard);
+    }
+
     /// How long a table keeps its rows, in nanoseconds; 0: as long as its database does.
     pub fn table_ttl_ns(&self, database: &str, table: &str) -> i64 {
         self.retention.table_ttls.read().get(&TableName::new(database, table)).map_or(0, |ttl| ttl.ttl_ns)
@@ -95,7 +128,7 @@ impl Store {
     }
 
     /// Says how long a table keeps its rows, in nanoseconds; 0: as long as its database does. Rows that are past it are gone when this returns,
-    /// but for those of a step of a 32nd of that time, or of a minute.
+    /// but for those of a step of a 32nd of that time, or of a minute, and those that the [`ExpiryGuard`] still has.
     pub fn set_table_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), StoreError> {
         if ttl_ns < 0 {
             return Err(StoreError::Invalid(
@@ -143,9 +176,18 @@ impl Store {
         if before_ns <= ttl.deleted_before_ns {
             return Ok(false);
         }
+        let guard = self.retention.expiry_guard.get();
+        let may_go = |guard: &Arc<dyn ExpiryGuard>| guard.may_go_before_ns(&name.database, &name.table, before_ns);
+        let before_ns = guard.as_ref().map_or(before_ns, may_go);
+        if before_ns <= ttl.deleted_before_ns {
+            return Ok(false);
+        }
         let before_ns = self.before_folds_of(name, before_ns)?;
         if before_ns <= ttl.deleted_before_ns {
             return Ok(false);
+        }
+        if let Some(guard) = guard {
+            guard.before_expiry(&name.database, &name.table, before_ns)?;
         }
         let range = TimeRange::new(i64::MIN, before_ns.saturating_sub(1));
         self.delete_rows(&name.database, &name.table, &[], &range)?;

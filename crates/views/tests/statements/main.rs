@@ -1,8 +1,9 @@
-//! Views as statements make them, in simulated time: each dialect and the guide, joins with tables of labels, continuous queries and tasks.
+//! Views as statements make them, in simulated time: each dialect and the guide, joins with tables of labels, tables with a TTL, continuous queries and tasks.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod dialects;
 mod joined;
+mod kept_by_windows;
 mod outputs;
 mod several_tables;
 mod world;

@@ -1,0 +1,188 @@
+//! Rows of a table with a TTL go by whole windows of its views: as long as any row of a window may come late, all others of it are there. A twin of the
+//! table, which keeps everything and gets the same rows but for those that come too late, says what the views have to give.
+
+use std::cell::RefCell;
+
+use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use sql::Value;
+
+use crate::world::{SECOND_NS, World};
+
+const TTL_S: i64 = 4 * 3_600;
+/// Seconds without a pass after which there is one: rows wait an hour for views that do not read them.
+const UNREAD_S_MAX: i64 = 2_000;
+
+/// Host, seconds before now, and the value.
+type Row = (u8, i64, i8);
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(Vec<Row>),
+    /// A host, seconds before now, and how many seconds long.
+    Delete(u8, i64, i64),
+    Advance(i64),
+    Pass,
+    Expire,
+    Restart,
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let row = |ago: std::ops::Range<i64>| (0u8..3, ago, any::<i8>());
+    prop_oneof![
+        3 => prop::collection::vec(row(0..60), 1..8).prop_map(Step::Write),
+        5 => prop::collection::vec(row(TTL_S - 1_800..TTL_S + 5_400), 1..8).prop_map(Step::Write),
+        2 => prop::collection::vec(row(0..TTL_S), 1..5).prop_map(Step::Write),
+        1 => (0u8..3, TTL_S - 1_800..TTL_S, 0i64..900).prop_map(|(host, ago, length)| Step::Delete(host, ago, length)),
+        4 => (1i64..900).prop_map(Step::Advance),
+        2 => Just(Step::Pass),
+        4 => Just(Step::Expire),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Crash),
+    ]
+}
+
+/// Views by their names, columns and queries, of which `SOURCE` stands for the table, and what gives the same of the twin where that reads another view.
+const VIEWS: [(&str, &str, &str, Option<&str>); 3] = [
+    (
+        "minute",
+        "bucket, h, s, m, l",
+        "SELECT time_bucket('1 minute', time) AS bucket, h, sum(v) AS s, max(v) AS m, last(v, time) AS l FROM SOURCE GROUP BY 1, 2",
+        None,
+    ),
+    (
+        "half_an_hour",
+        "bucket, m, n, d",
+        "SELECT time_bucket('30 minutes', time) AS bucket, min(v) AS m, count(v) AS n, count(DISTINCT v) AS d FROM SOURCE GROUP BY 1",
+        None,
+    ),
+    (
+        "hour",
+        "hour, s, m",
+        "SELECT time_bucket('1 hour', bucket) AS hour, sum(s) AS s, max(m) AS m FROM minute GROUP BY 1",
+        Some("SELECT time_bucket('1 hour', time) AS hour, sum(v) AS s, max(v) AS m FROM twin GROUP BY 1"),
+    ),
+];
+
+struct Twins {
+    world: Option<World>,
+    unread_s: i64,
+    /// Rows that came late for windows that were there, within an hour of their TTL.
+    late: u64,
+}
+
+impl Twins {
+    fn new() -> Self {
+        let mut twins = Self { world: Some(World::empty(5)), unread_s: 0, late: 0 };
+        let first_ns = twins.world().db.now_ns() - SECOND_NS;
+        ["t", "twin"].iter().for_each(|table| twins.write(table, 0, first_ns, 1));
+        for (name, _, query, _) in VIEWS {
+            twins.world().ask(&format!("CREATE MATERIALIZED VIEW {name} AS {}", query.replace("SOURCE", "t")));
+        }
+        twins.settle();
+        twins.world().ask(&format!("ALTER TABLE t SET TTL {}h", TTL_S / 3_600));
+        twins.world().ask(&format!("ALTER MATERIALIZED VIEW minute SET TTL {}h", 2 * TTL_S / 3_600));
+        twins
+    }
+
+    fn world(&self) -> &World {
+        self.world.as_ref().unwrap()
+    }
+
+    fn settle(&mut self) {
+        self.world.as_mut().unwrap().settle();
+        self.unread_s = 0;
+    }
+
+    /// The time before which windows of a view have no source any more.
+    fn gone_ns(&self, view: &str) -> i64 {
+        let db = &self.world().db;
+        db.view_frozen_before_ns(&db.view("default", view).unwrap())
+    }
+
+    fn write(&self, table: &str, host: u8, time_ns: i64, value: i8) {
+        self.world().write("default", &format!("{table},h=h{host} v={value}i {time_ns}"));
+    }
+
+    /// Writes a row to both tables: one that comes too late to the first one alone, and none whose time may be over at any moment.
+    fn write_both(&mut self, (host, ago_s, value): Row) {
+        let time_ns = self.world().db.now_ns() - ago_s * SECOND_NS;
+        let is_gone = time_ns < self.gone_ns("minute");
+        if !is_gone && ago_s >= TTL_S {
+            return;
+        }
+        self.write("t", host, time_ns, value);
+        if !is_gone {
+            self.late += u64::from(ago_s > TTL_S - 3_600);
+            self.write("twin", host, time_ns, value);
+        }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Write(rows) => rows.iter().for_each(|row| self.write_both(*row)),
+            Step::Delete(host, ago_s, length_s) => {
+                let db = &self.world().db;
+                let from_ns = db.now_ns() - ago_s * SECOND_NS;
+                let range = TimeRange::new(from_ns, from_ns + length_s * SECOND_NS);
+                for name in ["t_v", "twin_v"] {
+                    let host = Matcher::new("h", MatchOp::Equal, format!("h{host}"));
+                    db.delete("default", &[vec![Matcher::new(METRIC_NAME, MatchOp::Equal, name), host]], &range)
+                        .unwrap();
+                }
+            }
+            Step::Advance(seconds) => {
+                self.world().simulation.advance_ns(seconds * SECOND_NS);
+                self.unread_s += seconds;
+                if self.unread_s > UNREAD_S_MAX {
+                    self.settle();
+                }
+            }
+            Step::Pass => drop(self.world.as_mut().unwrap().refresher.pass().unwrap()),
+            Step::Expire => drop(self.world().db.compact(&mut |_| {}).unwrap()),
+            Step::Restart => self.world = self.world.take().map(|world| world.reopened(|_| {})),
+            Step::Crash => {
+                self.world = self.world.take().map(|world| world.reopened(platform::sim::Simulation::crash));
+            }
+        }
+    }
+
+    fn check(&self, after: &Step) {
+        for (name, columns, query, of_twin) in VIEWS {
+            let found = self.world().ask(&format!("SELECT {columns} FROM {name} ORDER BY 1, 2"));
+            let of_twin = of_twin.map_or_else(|| query.replace("SOURCE", "twin"), str::to_owned);
+            let mut expected = self.world().ask(&format!("{of_twin} ORDER BY 1, 2"));
+            if name == "minute" {
+                // Its own rows have a TTL, too, and are the source of the hours.
+                let from_ns = self.gone_ns("hour");
+                expected.retain(|row| matches!(row[0], Value::Timestamp(time_ns) if time_ns >= from_ns));
+            }
+            assert_eq!(found, expected, "{name} after {after:?}");
+        }
+    }
+}
+
+#[test]
+fn late_rows_count_in_each_window_that_is_there() {
+    let config = ProptestConfig { cases: 24, max_shrink_iters: 400, failure_persistence: None, ..Default::default() };
+    let mut runner = TestRunner::new(config);
+    let counts = RefCell::new((0u64, 0u64));
+    let outcome = runner.run(&prop::collection::vec(step(), 20..60), |steps| {
+        let mut twins = Twins::new();
+        for step in &steps {
+            twins.apply(step);
+            twins.check(step);
+        }
+        twins.settle();
+        twins.check(&Step::Pass);
+        let (gone, late) = &mut *counts.borrow_mut();
+        *gone += u64::from(twins.gone_ns("minute") > i64::MIN);
+        *late += twins.late;
+        Ok(())
+    });
+    outcome.unwrap();
+    let (gone, late) = *counts.borrow();
+    assert!(gone > 12 && late > 200, "{gone} worlds in which rows went, {late} late rows");
+}
