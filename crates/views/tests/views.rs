@@ -12,6 +12,7 @@ use model::{Labels, MatchOp, Matcher, TimeRange, ValueType};
 use platform::sim::Simulation;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression};
 use query::views::{Dialect, RefreshPolicy, ViewDefinition, ViewOptions, ViewOutput, WindowWidth};
 use query::{Budget, Frame, Interval, Plan, Value, ViewUse};
 use thalweg_views::{RefreshLimits, Refresher};
@@ -35,6 +36,8 @@ enum Step {
     House(u8, u8, u8),
     /// An owner whose homes are deleted.
     Unhouse(u8),
+    /// A view that gets columns besides.
+    Widen(usize),
     Advance(i64),
     Pass,
     Settle,
@@ -53,6 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0u8..4).prop_map(Step::Disown),
         2 => (0u8..3, 0u8..3, 0u8..2).prop_map(|(owner, home, row)| Step::House(owner, home, row)),
         1 => (0u8..3).prop_map(Step::Unhouse),
+        1 => (0usize..WIDER.len()).prop_map(Step::Widen),
         4 => (1i64..400).prop_map(Step::Advance),
         4 => Just(Step::Pass),
         3 => Just(Step::Settle),
@@ -79,6 +83,14 @@ fn view(name: &str, width: Interval, plan: &str, fields: &[(&str, ValueType)]) -
         task: None,
     }
 }
+
+/// Views that get columns besides, and what these are of.
+const WIDER: [(&str, &str, ValueType); 4] = [
+    ("by_host", "i", ValueType::I64),
+    ("all_hosts", "v", ValueType::F64),
+    ("hourly", "sum_v", ValueType::F64),
+    ("owned", "v", ValueType::F64),
+];
 
 /// Numbers that are equal but for what rounding makes of them.
 #[derive(Debug, Clone)]
@@ -426,6 +438,7 @@ impl World {
             Step::Own(host, owner, row) => self.own(*host, *owner, *row),
             Step::Disown(host) => self.unsay([("h", &format!("h{host}")), ("k", "o")]),
             Step::House(owner, home, row) => self.house(*owner, *home, *row),
+            Step::Widen(number) => self.widen(WIDER[*number]),
             Step::Unhouse(owner) => self.unsay([("owner", &format!("o{owner}")), ("k", "m")]),
             Step::Advance(seconds) => self.simulation.advance_ns(seconds * SECOND_NS),
             Step::Pass => drop(self.pass()),
@@ -487,6 +500,25 @@ impl World {
         let scan = Plan::Scan(query::plan::Scan::of_table(name));
         let found = rows(db, &scan, ViewUse::All);
         assert_eq!(found, expected, "{name} after {after:?}");
+    }
+
+    /// Gives a view two columns besides: the least of a column, and the mean. It may have them.
+    fn widen(&self, (name, of, value_type): (&str, &str, ValueType)) {
+        let mut wider = definitions().into_iter().find(|definition| definition.name == name).unwrap();
+        let added = [("least", Aggregate::Min, value_type), ("middle", Aggregate::Avg, ValueType::F64)];
+        for (column, aggregate, value_type) in added {
+            let call = AggregateCall { aggregate, input: AggregateInput::Column(of.to_owned()) };
+            let Plan::Map { input, columns } = &mut wider.plan else { panic!("{name}") };
+            columns.push((column.to_owned(), Expression::Column(call.column_name())));
+            let mut grouped = &mut **input;
+            while let Plan::Where { input, .. } = grouped {
+                grouped = input;
+            }
+            let Plan::GroupBy { grouping, .. } = grouped else { panic!("{name}") };
+            grouping.aggregates.push(call);
+            wider.fields.push((column.to_owned(), value_type));
+        }
+        self.db().add_view_columns(wider, &Budget::new(1_000)).unwrap();
     }
 
     fn drop_view(&self, name: &str) {

@@ -146,11 +146,43 @@ impl Db {
     pub fn finish_view_range(&self, view: &View, done: &TimeRange, is_durable: bool) -> Result<(), QueryError> {
         self.views.change_state(view, is_durable, |state| {
             let held = self.views.state.read().deletes_under_way(view);
-            subtract(&[*done], &held).iter().for_each(|range| state.remove(range));
+            for range in subtract(&[*done], &held) {
+                state.remove(&range);
+                // A definition of before, by which the piece was begun, may lack them.
+                let is_computed = |name: &str| view.definition.fields.iter().any(|(known, _)| known == name);
+                state.remove_columns(&range, is_computed);
+            }
         })?;
         let key = (view.definition.database.clone(), view.definition.name.clone());
         self.views.state.write().end_rewrite(&key, &[*done]);
         Ok(())
+    }
+
+    /// Takes a range of windows out of those that added columns lack. Where rows are deleted meanwhile whole windows are to be computed.
+    pub fn finish_view_columns(
+        &self,
+        view: &View,
+        names: &[String],
+        done: &TimeRange,
+        is_durable: bool,
+    ) -> Result<(), QueryError> {
+        self.views.change_state(view, is_durable, |state| {
+            state.remove_columns(done, |name| names.iter().any(|known| known == name));
+        })
+    }
+
+    /// The newest range of windows that added columns lack, and the columns.
+    pub fn next_view_columns(&self, view: &View) -> Option<(Vec<String>, TimeRange)> {
+        let columns = view.state.new_columns.first()?;
+        Some((columns.names.clone(), *columns.ranges.last()?))
+    }
+
+    /// Gives a view the columns that its definition here has besides.
+    ///
+    /// # Errors
+    /// If the definition differs in more.
+    pub fn add_view_columns(&self, definition: ViewDefinition, budget: &Budget) -> Result<(), QueryError> {
+        self.session(budget).add_view_columns(definition)
     }
 
     /// Writes a view's state to disk.

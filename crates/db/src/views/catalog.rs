@@ -192,6 +192,33 @@ impl ViewCatalog for Views {
         Ok(())
     }
 
+    fn add_columns(&self, definition: ViewDefinition) -> Result<(), QueryError> {
+        // What is being computed by the definition before is written as it is, and not taken for windows with the new columns.
+        let _writing = self.writing.lock();
+        let _changing = self.changing.lock();
+        let known = self.existing(&definition.database, &definition.name)?;
+        if !known.definition.is_exposed() {
+            return Err(QueryError::Invalid(format!(
+                "{:?} is no materialised view: change its statement",
+                definition.name
+            )));
+        }
+        let (widened, names) = known.definition.widened(&definition)?;
+        super::document::check(&widened).map_err(|reason| {
+            QueryError::Invalid(format!("the view {:?} with the column cannot be stored: {reason}", definition.name))
+        })?;
+        let mut view = View::clone(&known);
+        view.definition = widened;
+        view.state.add_columns(names);
+        let document = document_name(&view.definition.database, &view.definition.name);
+        // The state first: columns that it does not tell count as computed.
+        self.store.put_document(STATE_KIND, &document, &super::document::encode_state(&view.state)).map_err(storage)?;
+        self.put_definition(&view.definition)?;
+        self.note_rewrite(&view);
+        self.state.write().insert(view);
+        Ok(())
+    }
+
     fn remove(&self, database: &str, name: &str) -> Result<bool, QueryError> {
         let _writing = self.writing.lock();
         let _changing = self.changing.lock();

@@ -2,8 +2,8 @@
 
 use model::{MatchOp, Matcher, TimeRange, ValueType};
 use query::views::{
-    Dialect, PendingRange, RefreshPolicy, StoredQuery, TaskRecord, ViewDefinition, ViewOptions, ViewOutput, ViewState,
-    WindowWidth,
+    Dialect, PendingColumns, PendingRange, RefreshPolicy, StoredQuery, TaskRecord, ViewDefinition, ViewOptions,
+    ViewOutput, ViewState, WindowWidth,
 };
 use query::{Interval, Plan};
 use serde_json::{Map, Value, json};
@@ -193,6 +193,13 @@ pub(super) fn encode_state(state: &ViewState) -> Vec<u8> {
     if let Some(labels) = &state.labels {
         document["labels"] = json!(labels);
     }
+    if !state.new_columns.is_empty() {
+        let columns = |columns: &PendingColumns| {
+            let range = |range: &TimeRange| json!([range.start_ns, range.end_ns]);
+            json!([columns.names, columns.ranges.iter().map(range).collect::<Vec<Value>>()])
+        };
+        document["new_columns"] = state.new_columns.iter().map(columns).collect();
+    }
     document.to_string().into_bytes()
 }
 
@@ -211,7 +218,19 @@ pub(super) fn decode_state(bytes: &[u8]) -> Option<ViewState> {
     let labels = document.get("labels").map(|labels| labels.as_str().map(str::to_owned));
     // Labels that cannot be read are those of no table: everything is computed again.
     let labels = labels.map(Option::unwrap_or_default);
-    Some(ViewState { watermark_ns, pending, frozen_ns, labels }).filter(|_| is_known)
+    let new_columns = document.get("new_columns").map_or(Some(Vec::new()), decode_new_columns)?;
+    Some(ViewState { watermark_ns, pending, new_columns, frozen_ns, labels }).filter(|_| is_known)
+}
+
+fn decode_new_columns(columns: &Value) -> Option<Vec<PendingColumns>> {
+    let range = |range: &Value| Some(TimeRange::new(range.get(0)?.as_i64()?, range.get(1)?.as_i64()?));
+    let of_names = |columns: &Value| {
+        let names = columns.get(0)?.as_array()?.iter();
+        let names = names.map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>()?;
+        let ranges = columns.get(1)?.as_array()?.iter().map(range).collect::<Option<Vec<TimeRange>>>()?;
+        Some(PendingColumns { names, ranges })
+    };
+    columns.as_array()?.iter().map(of_names).collect()
 }
 
 /// Returns whether a state's document was written when what a TTL takes was noted before it went.
@@ -360,6 +379,7 @@ mod tests {
         assert_eq!(decode_state(&encode_state(&state)), Some(state.clone()));
         state.frozen_ns = -5;
         state.labels = Some("0a".to_owned());
+        state.add_columns(vec!["peak".to_owned()]);
         assert_eq!(decode_state(&encode_state(&state)), Some(state));
         assert_eq!(decode_state(b"{}"), None);
     }

@@ -165,10 +165,11 @@ fn frozen_from_ns(view: &View, gone_ns: i64) -> i64 {
 
 /// The first of the source's rows that windows of a view are still to be made of, where rows may have changed as some changes say.
 fn needed_from_ns(view: &View, now_ns: i64, changes: &ViewChanges) -> i64 {
-    let pending = view.state.pending.iter().map(|pending| pending.range.start_ns);
-    let changed = changes.late.iter().map(|range| range.start_ns).chain(changes.edge_ns);
-    let changed = changed.map(|time_ns| view.windows_of(&TimeRange::new(time_ns, time_ns)).start_ns);
-    let needed = pending.chain(changed).map(|start_ns| start_ns.saturating_sub(view.definition.reach_ns()));
+    let lacking = view.state.new_columns.iter().flat_map(|columns| columns.ranges.iter());
+    let pending = view.state.pending.iter().map(|pending| &pending.range).chain(lacking).map(|range| range.start_ns);
+    let unread = changes.late.iter().map(|range| range.start_ns).chain(changes.edge_ns);
+    let unread = unread.map(|time_ns| view.windows_of(&TimeRange::new(time_ns, time_ns)).start_ns);
+    let needed = pending.chain(unread).map(|start_ns| start_ns.saturating_sub(view.definition.reach_ns()));
     needed.fold(now_ns.saturating_sub(view.definition.age_ns_max()), i64::min)
 }
 

@@ -8,8 +8,8 @@ use crate::views::{ViewCatalog, ViewDefinition};
 use crate::{QueryError, Session};
 
 impl StoreSession<'_> {
-    /// A view that the account may make, narrowed to what it may read, and those that it is to be one of.
-    pub(super) fn permitted(
+    /// A view of windows that the account may have, narrowed to what it may read, and those that it is one of.
+    pub(super) fn readable(
         &self,
         mut definition: ViewDefinition,
     ) -> Result<(&dyn ViewCatalog, ViewDefinition), QueryError> {
@@ -22,6 +22,16 @@ impl StoreSession<'_> {
         definition.narrow(scope.matchers(Right::Read, &database).iter());
         definition.maker = scope.name.to_string();
         definition.check()?;
+        Ok((views, definition))
+    }
+
+    /// A view that the account may make, narrowed to what it may read, and those that it is to be one of.
+    pub(super) fn permitted(
+        &self,
+        definition: ViewDefinition,
+    ) -> Result<(&dyn ViewCatalog, ViewDefinition), QueryError> {
+        let (views, definition) = self.readable(definition)?;
+        let database = definition.database.clone();
         if self.host.store.regular(&database).is_some() {
             let message = "materialised views of regular databases are not supported: query the database itself";
             return Err(QueryError::Invalid(message.to_owned()));

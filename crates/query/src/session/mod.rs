@@ -163,6 +163,9 @@ pub trait Session: Sync {
     /// Puts a continuous query or a task in place of one of its name. Its windows before stay as they are, until rows change them.
     fn replace_view(&self, definition: ViewDefinition) -> Result<(), QueryError>;
 
+    /// Gives a materialised view the columns that its definition here has besides.
+    fn add_view_columns(&self, definition: ViewDefinition) -> Result<(), QueryError>;
+
     /// Drops a materialised view with its stored windows; returns whether there was one.
     fn drop_view(&self, database: &str, name: &str) -> Result<bool, QueryError>;
 

@@ -433,6 +433,11 @@ impl Session for StoreSession<'_> {
         views.replace(definition)
     }
 
+    fn add_view_columns(&self, definition: ViewDefinition) -> Result<(), QueryError> {
+        let (views, definition) = self.readable(definition)?;
+        views.add_columns(definition)
+    }
+
     fn drop_view(&self, database: &str, name: &str) -> Result<bool, QueryError> {
         // What a continuous query has written stays; with a view its windows go.
         let view = self.host.views.and_then(|views| views.view(database, name));

@@ -121,6 +121,12 @@ pub trait ViewCatalog: Sync {
     /// If its views cannot be kept right by that, or as every change of the manifest.
     fn set_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), QueryError>;
 
+    /// Gives a view the columns that its definition here has besides. Those of windows before are computed in the background, and when they are read.
+    ///
+    /// # Errors
+    /// If the definition differs in more, or as every change of the manifest.
+    fn add_columns(&self, definition: ViewDefinition) -> Result<(), QueryError>;
+
     /// Notes that a table is about to keep its rows that long, in nanoseconds; 0: as long as its database does.
     ///
     /// # Errors

@@ -139,7 +139,9 @@ impl Expansion<'_> {
         } else {
             // Where a joined table says something else by now, nothing is known of what is stored.
             let changes = if self.has_labels_of_now(&view)? { changes } else { None };
-            let stale = stale_ranges(&view, self.catalog, changes.as_ref(), 0);
+            let fields = wanted_fields(&view, &scan);
+            let is_read = |name: &str| fields.iter().any(|field| field == name);
+            let stale = stale_ranges(&view, self.catalog, changes.as_ref(), (&is_read, 0));
             self.parts(&view, &scan, &stale, depth)?
         };
         Ok(as_plan(&view, &scan, read))

@@ -7,7 +7,7 @@
 //! * this file: definitions and states · [`catalog`]: the interface to those who keep them · [`ranges`]: sets of time ranges
 //! * `stored_query`: views of plain SQL, which are queries that are expanded when they are read
 //! * [`stale`]: which stored windows may be wrong · [`expand`]: scans of views in plans · `rewrite`: queries of a source that a view answers
-//! * `joined`: tables of labels that views join
+//! * `joined`: tables of labels that views join · `widen`: columns that are added
 
 mod catalog;
 mod expand;
@@ -17,6 +17,7 @@ mod rewrite;
 mod stale;
 mod stored_query;
 mod validate;
+mod widen;
 
 pub use catalog::{DeleteHold, RefreshRequest, SourceDelete, ViewCatalog, ViewChanges, ViewStatus};
 pub(crate) use expand::Expansion;
@@ -300,6 +301,8 @@ pub struct ViewState {
     pub watermark_ns: i64,
     /// Ranges before that are to be computed, oldest first; they may overlap.
     pub pending: Vec<PendingRange>,
+    /// Columns that were added later, and where they are to be computed.
+    pub new_columns: Vec<PendingColumns>,
     /// A part of the source before this time is gone, or may be: it only grows, whatever retention and TTLs become.
     pub frozen_ns: i64,
     /// What the joined tables said when windows were stored, as [`ViewDefinition::labels_fingerprint`] has it; `None`: none were, or no table is joined.
@@ -309,12 +312,24 @@ pub struct ViewState {
 impl Default for ViewState {
     /// Nothing is stored, and nothing of the source is gone.
     fn default() -> Self {
-        Self { watermark_ns: i64::MIN, pending: Vec::new(), frozen_ns: i64::MIN, labels: None }
+        Self { watermark_ns: i64::MIN, pending: Vec::new(), new_columns: Vec::new(), frozen_ns: i64::MIN, labels: None }
     }
 }
 
 /// Ranges that a state may have; with more, neighbours become one.
 const PENDING_MAX: usize = 256;
+
+/// Sets of columns that a state may have; with more they become one, and are computed together.
+const NEW_COLUMNS_MAX: usize = 8;
+
+/// Columns whose windows are to be computed, where the others are stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingColumns {
+    /// Their names.
+    pub names: Vec<String>,
+    /// The ranges of windows, oldest first.
+    pub ranges: Vec<TimeRange>,
+}
 
 impl ViewState {
     /// Adds a range of windows that are to be computed.
@@ -335,6 +350,35 @@ impl ViewState {
         };
         self.pending = self.pending.iter().flat_map(rest).collect();
         self.settle();
+    }
+
+    /// Returns whether something of it is to be computed.
+    pub fn is_pending(&self) -> bool {
+        !self.pending.is_empty() || !self.new_columns.is_empty()
+    }
+
+    /// Adds columns that all stored windows lack.
+    pub fn add_columns(&mut self, names: Vec<String>) {
+        if self.watermark_ns == i64::MIN || names.is_empty() {
+            return;
+        }
+        let stored = TimeRange::new(i64::MIN, self.watermark_ns - 1);
+        self.new_columns.push(PendingColumns { names, ranges: vec![stored] });
+        if self.new_columns.len() > NEW_COLUMNS_MAX {
+            let (names, ranges): (Vec<_>, Vec<_>) =
+                self.new_columns.drain(..).map(|columns| (columns.names, columns.ranges)).unzip();
+            self.new_columns.push(PendingColumns { names: names.concat(), ranges: normalized(ranges.concat()) });
+        }
+    }
+
+    /// Takes a range out of those that added columns lack, of the columns that were computed.
+    pub fn remove_columns(&mut self, done: &TimeRange, is_computed: impl Fn(&str) -> bool) {
+        for columns in &mut self.new_columns {
+            if columns.names.iter().all(|name| is_computed(name)) {
+                columns.ranges = merged_to(subtract(&columns.ranges, &[*done]), PENDING_MAX / 2);
+            }
+        }
+        self.new_columns.retain(|columns| !columns.ranges.is_empty());
     }
 
     /// Merges ranges of one kind that overlap, and neighbours if there are too many.

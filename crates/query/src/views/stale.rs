@@ -11,13 +11,13 @@ const RANGES_MAX: usize = 64;
 /// Views that read one another, at most.
 pub const DEPTH_MAX: usize = 8;
 
-/// The windows of a view that may not be right as they are stored, as ranges of whole windows. The changes were asked for before the view: what
+/// The windows of a view that may not be right as they are stored, as ranges of whole windows: as far as the columns are that are read. The changes were asked for before the view: what
 /// changed in between is then told by one of them at least.
 pub(crate) fn stale_ranges(
     view: &View,
     catalog: &dyn ViewCatalog,
     changes: Option<&ViewChanges>,
-    depth: usize,
+    (is_read, depth): (&dyn Fn(&str) -> bool, usize),
 ) -> Vec<TimeRange> {
     let definition = &view.definition;
     let mut stale = vec![TimeRange::new(view.state.watermark_ns, i64::MAX)];
@@ -25,6 +25,8 @@ pub(crate) fn stale_ranges(
     for pending in &view.state.pending {
         if pending.is_fill { &mut stale } else { &mut again_ranges }.push(pending.range);
     }
+    let lacking = view.state.new_columns.iter().filter(|columns| columns.names.iter().any(|name| is_read(name)));
+    again_ranges.extend(lacking.flat_map(|columns| columns.ranges.iter().copied()));
     stale.extend(catalog.rewritten(view));
     match changes {
         None => again_ranges.push(TimeRange::ALL),
@@ -36,7 +38,8 @@ pub(crate) fn stale_ranges(
     if depth < DEPTH_MAX
         && let Some(below) = catalog.view_of_table(&definition.database, definition.source())
     {
-        again_ranges.extend(stale_ranges(&below, catalog, changes, depth + 1));
+        // What is stored is not made of columns that the view below lacks.
+        again_ranges.extend(stale_ranges(&below, catalog, changes, (&|_| false, depth + 1)));
     }
     let frozen_ns = view.first_from(catalog.frozen_before_ns(view));
     let again = |range: TimeRange| {

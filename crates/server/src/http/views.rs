@@ -97,10 +97,14 @@ fn entry(view: &View, status: &ViewStatus, now_ns: i64) -> Value {
         RefreshPolicy::Every(ns) => ("every", Some(ns as f64 / NS_PER_S)),
         RefreshPolicy::Manual => ("manual", None),
     };
-    let state = match (&status.error, view.state.pending.is_empty()) {
+    let state = match (&status.error, view.state.is_pending()) {
         (Some(_), _) => "failing",
-        (None, true) => "valid",
-        (None, false) => "refreshing",
+        (None, false) => "valid",
+        (None, true) => "refreshing",
+    };
+    let lacking = |columns: &query::views::PendingColumns| {
+        let range = |range: &TimeRange| json!({ "start_ns": range.start_ns, "end_ns": range.end_ns });
+        json!({ "columns": columns.names, "ranges": columns.ranges.iter().map(range).collect::<Vec<Value>>() })
     };
     let pending = |pending: &query::views::PendingRange| json!({ "start_ns": pending.range.start_ns, "end_ns": pending.range.end_ns, "never_computed": pending.is_fill });
     json!({
@@ -120,6 +124,7 @@ fn entry(view: &View, status: &ViewStatus, now_ns: i64) -> Value {
         "computed_until_ns": view.state.watermark_ns,
         "lag_s": now_ns.saturating_sub(view.state.watermark_ns) as f64 / NS_PER_S,
         "pending": view.state.pending.iter().map(pending).collect::<Vec<Value>>(),
+        "pending_columns": view.state.new_columns.iter().map(lacking).collect::<Vec<Value>>(),
         "refreshed_ns": status.refreshed_ns,
         "rows_written": status.rows_written,
         "refreshes": status.refreshes,

@@ -13,6 +13,7 @@ mod row_program;
 mod session;
 mod settings;
 mod stored_queries;
+mod view_columns;
 pub(crate) mod views;
 
 use std::sync::Arc;

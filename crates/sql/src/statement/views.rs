@@ -180,7 +180,7 @@ impl Run<'_> {
         Ok("DROP MATERIALIZED VIEW")
     }
 
-    fn alter_view(&self, view: &View, change: &ViewChange) -> Result<(), SqlError> {
+    fn alter_view(&mut self, view: &View, change: &ViewChange) -> Result<(), SqlError> {
         let ViewDefinition { database, name, target, .. } = &view.definition;
         let mut options = view.definition.options.clone();
         match change {
@@ -191,6 +191,7 @@ impl Run<'_> {
                 options.lag_ns = lag_ns.or(options.lag_ns);
             }
             ViewChange::Ttl(ttl_ns) => return Ok(self.session.set_table_ttl(database, target, *ttl_ns)?),
+            ViewChange::AddColumn(added) => return self.add_view_column(&view.definition, added),
             ViewChange::Nothing => return Ok(()),
         }
         Ok(self.session.set_view_options(database, name, options)?)
@@ -463,10 +464,10 @@ impl Run<'_> {
             let mut row = vec![text(&definition.name), text(refresh), text(definition.source())];
             row.push(status.refreshed_ns.map_or(Value::Null, Value::Timestamp));
             row.extend([text(&definition.statement), text(&definition.target)]);
-            let state = match (&status.error, view.state.pending.is_empty()) {
+            let state = match (&status.error, view.state.is_pending()) {
                 (Some(_), _) => "failing",
-                (None, true) => "valid",
-                (None, false) => "refreshing",
+                (None, false) => "valid",
+                (None, true) => "refreshing",
             };
             row.extend([status.error.as_deref().map_or(Value::Null, text), text(state)]);
             row.push(Value::Timestamp(view.state.watermark_ns));

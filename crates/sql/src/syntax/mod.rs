@@ -8,6 +8,7 @@ pub(crate) mod questdb;
 pub(crate) mod settings;
 mod spelling;
 pub(crate) mod triggers;
+pub(crate) mod view_columns;
 mod view_options;
 pub(crate) mod view_texts;
 pub(crate) mod views;

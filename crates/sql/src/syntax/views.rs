@@ -13,6 +13,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::cursor::Cursor;
 use super::questdb::ttl_ns;
+use super::view_columns::{AddColumn, add_column};
 use super::view_options::{checked_option, option_value, options, timescale_options, truth};
 use crate::error::SqlError;
 
@@ -62,6 +63,7 @@ pub(crate) enum ViewChange {
         lag_ns: Option<i64>,
     },
     Ttl(i64),
+    AddColumn(AddColumn),
     /// Something that changes nothing here.
     Nothing,
 }
@@ -173,7 +175,7 @@ fn name(cursor: &mut Cursor<'_>) -> Result<(TokenWithSpan, String), SqlError> {
 }
 
 /// A name as it is written: tables' names have capitals.
-fn written_name(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
+pub(super) fn written_name(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
     let written = match cursor.peek().map(|token| &token.token) {
         Some(Token::Word(word)) => Some(word.value.clone()),
         Some(Token::SingleQuotedString(text)) => Some(text.clone()),
@@ -352,6 +354,9 @@ fn alter(cursor: &mut Cursor<'_>) -> Result<ViewChange, SqlError> {
         Ok(ViewChange::Refresh { refresh, lag_ns })
     } else if cursor.take(&["set", "ttl"]) {
         Ok(ViewChange::Ttl(ttl(cursor)?))
+    } else if cursor.take(&["add"]) {
+        cursor.take(&["column"]);
+        add_column(cursor).map(ViewChange::AddColumn)
     } else if cursor.take(&["set"]) {
         let mut change = ViewChange::Nothing;
         for (name, value) in options(cursor)? {
@@ -363,7 +368,7 @@ fn alter(cursor: &mut Cursor<'_>) -> Result<ViewChange, SqlError> {
         }
         Ok(change)
     } else {
-        cursor.error("SET (timescaledb.materialized_only = …), SET REFRESH … or SET TTL …")
+        cursor.error("SET (timescaledb.materialized_only = …), SET REFRESH …, SET TTL … or ADD COLUMN … AS …")
     }
 }
 

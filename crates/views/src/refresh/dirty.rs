@@ -78,12 +78,14 @@ impl Dirty {
             for (labels, starts) in &self.of_labels {
                 let ranges = whole(starts.iter().map(|start_ns| TimeRange::new(*start_ns, *start_ns)).collect());
                 let selectors = selectors_of(view, &self.labels, labels);
-                pieces.extend(ranges.into_iter().map(|range| WindowBatch { range, selectors: selectors.clone() }));
+                let piece = |range| WindowBatch { range, selectors: selectors.clone(), is_of_columns: false };
+                pieces.extend(ranges.into_iter().map(piece));
             }
         }
         if pieces.is_empty() || pieces.len() > PIECES_MAX {
             let ranges = self.ranges(view).into_iter();
-            pieces = ranges.map(|range| WindowBatch { range, selectors: Vec::new() }).collect();
+            let piece = |range| WindowBatch { range, selectors: Vec::new(), is_of_columns: false };
+            pieces = ranges.map(piece).collect();
         }
         (pieces.len() <= PIECES_MAX).then_some(pieces)
     }

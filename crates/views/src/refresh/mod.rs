@@ -336,14 +336,13 @@ impl Pass<'_> {
             // Before the range is chosen: what is deleted from here on stays pending.
             let _piece = db.begin_view_piece();
             let Some(now) = current() else { return Ok(false) };
-            let Some(pending) = db.next_view_range(&now) else { break };
+            let Some(work) = windows::Work::next(db, &now, self.limits) else { break };
             let progress = self.database.views.entry(view.id).or_default();
-            let work = windows::Work { db, view: &now, limits: self.limits };
             progress.unsaved = (progress.unsaved + 1) % UNSAVED_MAX;
             let is_last = number == self.limits.pieces_max || progress.unsaved == 0;
-            work.compute_newest(pending, &mut progress.piece_windows, is_last)?;
+            work.compute_newest(&mut progress.piece_windows, is_last)?;
         }
-        let is_done = current().is_none_or(|view| db.next_view_range(&view).is_none());
+        let is_done = current().is_none_or(|view| windows::Work::next(db, &view, self.limits).is_none());
         if is_done {
             self.database.views.entry(view.id).or_default().retry = Retry::default();
             let now_ns = db.now_ns();

@@ -19,6 +19,8 @@ pub(super) struct WindowBatch {
     pub(super) range: TimeRange,
     /// Which label sets; all if there are none.
     pub(super) selectors: Vec<Selector>,
+    /// True if the view has columns alone that its windows lack.
+    pub(super) is_of_columns: bool,
 }
 
 /// Computes windows and writes what is not stored as it is computed.
@@ -48,8 +50,9 @@ pub(super) fn refresh(
     let rows = db.stored_view_rows(&windows, &budget(db, limits))?;
     // What expired while it was computed is not computed either.
     let frozen_ns = frozen_ns.max(db.view_frozen_before_ns(view));
-    let stored =
-        Stored { rows, frozen_ns, is_of_all: piece.selectors.is_empty(), is_own: view.definition.is_exposed() };
+    // A row is no column's own: it is deleted where all columns are computed.
+    let is_own = view.definition.is_exposed() && !piece.is_of_columns;
+    let stored = Stored { rows, frozen_ns, is_of_all: piece.selectors.is_empty(), is_own };
     let changes = changes(&stored, computed);
     db.replace_view_rows(view, &changes.delete, &changes.write)?;
     let elapsed_ns = db.clock().monotonic_ns().saturating_sub(begun_ns);
@@ -69,31 +72,51 @@ pub(super) fn budget(db: &Db, limits: &RefreshLimits) -> Arc<Budget> {
 
 /// The pending windows of a view.
 pub(super) struct Work<'a> {
-    pub(super) db: &'a Db,
-    pub(super) view: &'a Arc<View>,
-    pub(super) limits: &'a RefreshLimits,
+    db: &'a Db,
+    /// The view, or what it is of the columns alone that its windows lack.
+    view: Arc<View>,
+    pending: PendingRange,
+    /// The columns that windows lack; none: all are computed.
+    columns: Vec<String>,
+    limits: &'a RefreshLimits,
+}
+
+impl<'a> Work<'a> {
+    /// The newest that is to be computed of a view: whole windows before columns that were added.
+    pub(super) fn next(db: &'a Db, view: &Arc<View>, limits: &'a RefreshLimits) -> Option<Self> {
+        if let Some(pending) = db.next_view_range(view) {
+            return Some(Self { db, view: view.clone(), pending, columns: Vec::new(), limits });
+        }
+        let (columns, range) = db.next_view_columns(view)?;
+        let view = Arc::new(view.of_columns(&columns));
+        Some(Self { db, view, pending: PendingRange { range, is_fill: false }, columns, limits })
+    }
+
+    fn finish(&self, done: &TimeRange, is_durable: bool) -> Result<(), QueryError> {
+        if self.columns.is_empty() {
+            self.db.finish_view_range(&self.view, done, is_durable)
+        } else {
+            self.db.finish_view_columns(&self.view, &self.columns, done, is_durable)
+        }
+    }
 }
 
 impl Work<'_> {
     /// Computes the newest windows of a pending range that have rows: as many as a piece has, which become fewer where they are too much.
-    pub(super) fn compute_newest(
-        &self,
-        pending: PendingRange,
-        piece_windows: &mut usize,
-        is_durable: bool,
-    ) -> Result<(), QueryError> {
+    pub(super) fn compute_newest(&self, piece_windows: &mut usize, is_durable: bool) -> Result<(), QueryError> {
+        let pending = &self.pending;
         let mut range = pending.range;
         if !pending.is_fill {
             // Of what is partly gone nothing is computed again.
-            range.start_ns = range.start_ns.max(self.db.view_frozen_before_ns(self.view));
+            range.start_ns = range.start_ns.max(self.db.view_frozen_before_ns(&self.view));
         }
         if range.start_ns > range.end_ns {
-            return self.db.finish_view_range(self.view, &pending.range, is_durable);
+            return self.finish(&pending.range, is_durable);
         }
-        let windows = ViewWindows { view: self.view, range, selectors: Vec::new() };
+        let windows = ViewWindows { view: &self.view, range, selectors: Vec::new() };
         let extent = self.db.view_extent(&windows, &budget(self.db, self.limits))?;
         if extent.start_ns > extent.end_ns {
-            return self.db.finish_view_range(self.view, &pending.range, is_durable);
+            return self.finish(&pending.range, is_durable);
         }
         let with_rows = intersect(&range, &self.view.windows_of(&extent));
         let mut start_ns = self.view.bins.start_of(with_rows.end_ns);
@@ -104,8 +127,9 @@ impl Work<'_> {
             start_ns = self.view.bins.previous(start_ns);
         }
         start_ns = start_ns.max(with_rows.start_ns);
-        let piece = WindowBatch { range: TimeRange::new(start_ns, with_rows.end_ns), selectors: Vec::new() };
-        match refresh(self.db, self.view, &piece, self.limits) {
+        let range = TimeRange::new(start_ns, with_rows.end_ns);
+        let piece = WindowBatch { range, selectors: Vec::new(), is_of_columns: !self.columns.is_empty() };
+        match refresh(self.db, &self.view, &piece, self.limits) {
             Ok(()) => *piece_windows = (*piece_windows * 2).min(self.limits.piece_windows_max),
             Err(QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. }) if *piece_windows > 1 => {
                 *piece_windows = (*piece_windows / 4).max(1);
@@ -115,6 +139,6 @@ impl Work<'_> {
         }
         let is_all = start_ns <= with_rows.start_ns;
         let done = TimeRange::new(if is_all { pending.range.start_ns } else { start_ns }, pending.range.end_ns);
-        self.db.finish_view_range(self.view, &done, is_durable)
+        self.finish(&done, is_durable)
     }
 }

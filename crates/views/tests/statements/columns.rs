@@ -1,0 +1,125 @@
+//! Columns that views get later.
+
+use sql::{Manner, Value};
+
+use crate::world::{SECOND_NS, World, sorted};
+
+fn world() -> World {
+    let world = World::empty(3);
+    let now_ns = world.db.now_ns();
+    let rows = (0..600).map(|row| {
+        format!("cpu,host=h{} usage={},idle={} {}\n", row % 2, row % 17, row % 5, now_ns - row * 10 * SECOND_NS)
+    });
+    world.write("default", &rows.collect::<String>());
+    world
+}
+
+fn pending_columns(world: &World) -> usize {
+    world.db.view("default", "v").unwrap().state.new_columns.len()
+}
+
+/// Returns whether a column of windows that are over is computed where it is read.
+fn is_computed(world: &World, column: &str) -> bool {
+    let over_ns = world.db.now_ns() - 600 * SECOND_NS;
+    let plan = format!("(->> (table \"v\" '(\"{column}\")) (range 0 {over_ns}))");
+    let outcome = world.db.run_plan("default", &query::parse(&plan, 0).unwrap(), &World::budget()).unwrap();
+    outcome.steps.iter().any(|step| step.step == "view")
+}
+
+#[test]
+fn an_added_column_is_there_at_once_and_is_computed_alone() {
+    let mut world = world();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, avg(usage) AS usage FROM cpu GROUP BY 1, 2");
+    world.settle();
+    let expected =
+        world.ask("SELECT time_bucket('1 minute', time), host, avg(usage), max(idle), count(*) FROM cpu GROUP BY 1, 2");
+    world.ask("ALTER MATERIALIZED VIEW v ADD COLUMN peak AS max(idle)");
+    world.ask("ALTER MATERIALIZED VIEW v ADD COLUMN IF NOT EXISTS peak AS max(idle)");
+    world.ask("ALTER MATERIALIZED VIEW v ADD n AS count(*)");
+    assert_eq!(pending_columns(&world), 2);
+    let all = "SELECT bucket, host, usage, peak, n FROM v";
+    assert_eq!(sorted(world.ask(all), 2), sorted(expected.clone(), 2));
+    // What is stored answers for the others meanwhile.
+    assert!(!is_computed(&world, "usage") && is_computed(&world, "peak"));
+    let mut world = world.reopened(platform::sim::Simulation::crash);
+    assert_eq!(pending_columns(&world), 2);
+    assert_eq!(sorted(world.ask(all), 2), sorted(expected.clone(), 2));
+    world.settle();
+    assert_eq!(pending_columns(&world), 0);
+    assert!(!is_computed(&world, "peak"));
+    assert_eq!(sorted(world.ask(all), 2), sorted(expected.clone(), 2));
+    // As stored, but for the window that is under way.
+    world.ask("ALTER MATERIALIZED VIEW v SET (timescaledb.materialized_only = true)");
+    let stored = world.ask(all);
+    assert!(
+        stored.len() + 4 >= expected.len() && stored.iter().all(|row| row.iter().all(|value| *value != Value::Null)),
+        "{stored:?}"
+    );
+    let shown = world.ask("SHOW CREATE MATERIALIZED VIEW v");
+    assert!(
+        shown[0][0]
+            .to_string()
+            .contains("avg(usage) AS usage, max ( idle ) AS \"peak\", count ( * ) AS \"n\" FROM cpu"),
+        "{shown:?}"
+    );
+}
+
+#[test]
+fn windows_whose_source_is_gone_keep_what_they_have() {
+    let mut world = world();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, max(usage) AS peak FROM cpu GROUP BY 1");
+    world.settle();
+    let peaks = world.ask("SELECT bucket, peak FROM v ORDER BY bucket");
+    world.ask("ALTER TABLE cpu SET TTL 1h");
+    world.ask("ALTER MATERIALIZED VIEW v ADD COLUMN low AS min(usage)");
+    world.settle();
+    assert_eq!(world.ask("SELECT bucket, peak FROM v ORDER BY bucket"), peaks);
+    let lows = world.ask("SELECT bucket, low FROM v ORDER BY bucket");
+    let known = lows.iter().position(|row| row[1] != Value::Null).unwrap();
+    assert!(
+        known > 20 && lows.len() - known >= 60 && lows[known..].iter().all(|row| row[1] != Value::Null),
+        "{known} of {}",
+        lows.len()
+    );
+}
+
+#[test]
+fn what_a_view_keeps_besides_is_shown_where_it_is_asked_for() {
+    let mut world = world();
+    world.ask_as(Manner::QuestDb, "CREATE MATERIALIZED VIEW v AS (SELECT timestamp, host, avg(usage) AS usage FROM cpu SAMPLE BY 1m) PARTITION BY DAY").unwrap();
+    world.settle();
+    world.ask("ALTER MATERIALIZED VIEW v ADD COLUMN total AS sum(usage)");
+    world.settle();
+    let expected =
+        world.ask("SELECT time_bucket('1 minute', time), host, avg(usage), sum(usage) FROM cpu GROUP BY 1, 2");
+    assert_eq!(
+        sorted(world.ask_as(Manner::QuestDb, "SELECT timestamp, host, usage, total FROM v").unwrap(), 2),
+        sorted(expected, 2)
+    );
+    // Wider windows are made of what it keeps besides, under the names that it had.
+    let view = world.db.view("default", "v").unwrap();
+    let names: Vec<&str> = view.definition.fields.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["usage", "__sum_usage", "__count_usage", "total"]);
+}
+
+#[test]
+fn columns_that_would_make_other_rows_are_refused() {
+    let world = world();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, max(usage) AS peak FROM cpu GROUP BY 1, 2");
+    for (change, expected) in [
+        ("ADD COLUMN peak AS min(usage)", "already exists"),
+        ("ADD COLUMN host AS min(usage)", "a label or a time"),
+        ("ADD COLUMN bucket AS min(usage)", "a label or a time"),
+        ("ADD COLUMN low AS min(nothing)", "nothing"),
+        ("ADD COLUMN low AS host", "keeps its name"),
+        ("ADD COLUMN low AS min(usage), max(idle) AS high", "AS"),
+        ("ADD COLUMN low", "AS"),
+        ("ADD COLUMN low AS", "AS"),
+        ("ADD COLUMN __low AS min(usage)", "__"),
+    ] {
+        let error = world.ask_as(Manner::Postgres, &format!("ALTER MATERIALIZED VIEW v {change}"));
+        let error = error.expect_err(change);
+        assert!(error.contains(expected), "{change}: {error}");
+    }
+    assert_eq!(pending_columns(&world), 0);
+}
