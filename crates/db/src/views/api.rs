@@ -1,6 +1,7 @@
 //! What the refresher of views works with: their states, their windows as they are computed and as they are stored.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use index::compile;
@@ -12,7 +13,7 @@ use query::views::{
 };
 use query::{Budget, Frame, QueryError, Session, Value, ViewUse};
 
-use super::{UnreadableView, Views, storage};
+use super::{BETWEEN, STATE_KIND, UnreadableView, Views, document, document_name, storage};
 use crate::Db;
 
 /// Rows that one request writes.
@@ -52,7 +53,27 @@ pub struct ViewWindows<'a> {
 impl Db {
     /// The databases that have materialised views.
     pub fn view_databases(&self) -> BTreeSet<String> {
-        self.views.state.read().views.keys().map(|(database, _)| database.clone()).collect()
+        let state = self.views.state.read();
+        let (mut databases, mut after) = (BTreeSet::new(), Bound::Unbounded);
+        while let Some(((database, _), _)) = state.views.range((after, Bound::Unbounded)).next() {
+            databases.insert(database.clone());
+            // Names have no such character: what follows is another database's.
+            after = Bound::Included((format!("{database}{BETWEEN}"), String::new()));
+        }
+        databases
+    }
+
+    /// A number that is another one after each change of a view or of its state.
+    pub fn view_generation(&self) -> u64 {
+        self.views.state.read().generation
+    }
+
+    /// The trusted time at which a view has another window to be stored, in nanoseconds since 1970.
+    pub fn next_view_window_ns(&self, view: &View) -> i64 {
+        if view.state.watermark_ns == i64::MIN {
+            return i64::MIN;
+        }
+        view.bins.next(view.bins.start_of(view.state.watermark_ns)).saturating_add(view.definition.lag_ns())
     }
 
     /// The materialised views of a database, by name.
@@ -185,9 +206,29 @@ impl Db {
         self.session(budget).add_view_columns(definition)
     }
 
-    /// Writes a view's state to disk.
-    pub fn save_view_state(&self, view: &View) -> Result<(), QueryError> {
-        self.views.change_state(view, true, |_| ())
+    /// Counts bytes that were written in the background, as a merge's are, and returns when more may be.
+    pub fn pace_background(&self, bytes: u64) {
+        self.store.pace_background(bytes);
+    }
+
+    /// Has nothing wait in the background any more: the folder is about to be closed.
+    pub fn stop_pacing(&self) {
+        self.store.hurry_for_good();
+    }
+
+    /// Writes the states of a database's views to disk, where they are not there as they are.
+    pub fn save_view_states(&self, database: &str) -> Result<(), QueryError> {
+        let _changing = self.views.changing.lock();
+        let known: BTreeMap<String, Arc<[u8]>> = self.store.documents(STATE_KIND).into_iter().collect();
+        let mut changed = BTreeMap::new();
+        for view in self.views.views(database) {
+            let name = document_name(database, &view.definition.name);
+            let bytes: Arc<[u8]> = document::encode_state(&view.state).into();
+            if known.get(&name) != Some(&bytes) {
+                changed.insert(name, Some(bytes));
+            }
+        }
+        if changed.is_empty() { Ok(()) } else { self.store.change_documents(STATE_KIND, &changed).map_err(storage) }
     }
 
     /// The newest range of windows that are to be computed, without those that a delete under way has.

@@ -76,6 +76,8 @@ struct ActiveDelete {
 
 #[derive(Default)]
 struct State {
+    /// Another number after each change of a view or of its state.
+    generation: u64,
     views: BTreeMap<ViewName, Arc<View>>,
     /// Views of plain SQL.
     queries: BTreeMap<ViewName, Arc<StoredQuery>>,
@@ -302,6 +304,7 @@ impl State {
     fn insert(&mut self, view: View) {
         let ViewDefinition { database, name, target, .. } = &view.definition;
         let key = (database.clone(), name.clone());
+        self.generation += 1;
         if view.definition.is_exposed() {
             self.targets.insert((database.clone(), target.clone()), name.clone());
         }
@@ -310,6 +313,7 @@ impl State {
 
     fn remove(&mut self, view: &View) {
         let ViewDefinition { database, name, target, .. } = &view.definition;
+        self.generation += 1;
         self.targets.remove(&(database.clone(), target.clone()));
         let key = (database.clone(), name.clone());
         self.views.remove(&key);

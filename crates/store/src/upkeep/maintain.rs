@@ -56,6 +56,11 @@ impl Store {
         Ok(expired? || worked)
     }
 
+    /// Counts bytes that were written in the background, as a merge's are, and returns when more may be.
+    pub fn pace_background(&self, bytes: u64) {
+        self.throttle.wrote(bytes, &*self.platform.clock);
+    }
+
     /// Flushes the fullest head if it is over its share of the budget, and the oldest if the log is over its.
     fn flush_due(&self) -> Result<bool, StoreError> {
         let head_bytes = |shard: &Shard| shard.state.lock().head.bytes();
@@ -84,7 +89,7 @@ impl Store {
         self.log.note()
     }
 
-    /// Lifts the rate limit of merges for good: the store is about to be closed, and its caller waits for the merge under way.
+    /// Lifts the rate limit of merges, and of what else is paced, for good: the store is about to be closed, and its caller waits for the merge under way.
     pub fn hurry_for_good(&self) {
         self.throttle.lift();
     }

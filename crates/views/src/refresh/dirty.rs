@@ -8,6 +8,7 @@ use model::{Labels, MatchOp, TimeRange};
 use query::plan::Selector;
 use query::views::{View, merged_to, normalized};
 
+use super::view_set::{Shape, ViewSet};
 use super::windows::WindowBatch;
 
 /// Label sets whose windows are computed apart; with more all are computed together.
@@ -107,7 +108,6 @@ fn selectors_of(view: &View, names: &[String], labels: &Labels) -> Vec<Selector>
 
 /// A view, and those by way of which it reads its table.
 struct Followed {
-    table: String,
     chain: Vec<Arc<View>>,
     /// Windows that begin before are not computed again.
     frozen_ns: i64,
@@ -118,6 +118,9 @@ struct Followed {
 
 /// A series, and the numbers of the views that read its table with the labels of their rows.
 type SeriesReaders = (Arc<LogSeries>, Vec<(usize, Labels)>);
+
+/// A view, and what rows changed of it.
+pub(super) type DirtyView = (Arc<View>, Dirty);
 
 /// A row of a table in the log.
 #[derive(Clone, Copy)]
@@ -135,22 +138,41 @@ fn told_labels(chain: &[Arc<View>]) -> Vec<String> {
 }
 
 /// Follows the log for the views of a database.
-pub(super) struct Follower {
-    views: Vec<Followed>,
+pub(super) struct Follower<'a> {
+    db: &'a Db,
+    views: &'a [Arc<View>],
+    shape: Arc<Shape>,
+    /// Those that rows came for, by their numbers.
+    followed: BTreeMap<usize, Followed>,
     count_max: usize,
     /// For each series the views that read its table, with the labels of their rows. The series are held, so that their addresses name them.
     series: HashMap<usize, SeriesReaders>,
 }
 
-impl Follower {
-    pub(super) fn new(db: &Db, views: &[Arc<View>], count_max: usize) -> Self {
-        let followed = |view: &Arc<View>| {
-            let (table, chain) = db.views_below(view);
+impl<'a> Follower<'a> {
+    pub(super) fn new(db: &'a Db, set: &'a ViewSet, count_max: usize) -> Self {
+        let (followed, series) = (BTreeMap::new(), HashMap::new());
+        Self { db, views: &set.views, shape: set.shape().clone(), followed, count_max, series }
+    }
+
+    /// Begins to follow a view; nothing changes where it is followed.
+    fn follow(&mut self, number: usize) {
+        let (db, Some(view)) = (self.db, self.views.get(number)) else { return };
+        self.followed.entry(number).or_insert_with(|| {
+            let (_, chain) = db.views_below(view);
             let dirty = Dirty { labels: told_labels(&chain), ..Dirty::default() };
             let later_rows = TimeRange::EMPTY;
-            Followed { table, chain, frozen_ns: db.view_frozen_before_ns(view), dirty, later_rows }
-        };
-        Self { views: views.iter().map(followed).collect(), count_max, series: HashMap::new() }
+            Followed { chain, frozen_ns: db.view_frozen_before_ns(view), dirty, later_rows }
+        });
+    }
+
+    /// The views that read a series' table, with the labels of their rows.
+    fn readers(&mut self, series: &LogSeries) -> Vec<(usize, Labels)> {
+        let shape = self.shape.clone();
+        let numbers = shape.by_table.get(&*series.table).map(Vec::as_slice).unwrap_or_default();
+        numbers.iter().for_each(|number| self.follow(*number));
+        let followed = numbers.iter().filter_map(|number| Some((*number, self.followed.get(number)?)));
+        followed.map(|(number, view)| (number, view.labels_of(&series.tags))).collect()
     }
 
     /// Takes the rows of a record.
@@ -158,14 +180,13 @@ impl Follower {
         for (number, sample) in record.samples.iter().enumerate() {
             let samples = record.samples_of_rows.get(number).map_or(1, |samples| u64::from(*samples));
             let address = Arc::as_ptr(&sample.series) as usize;
-            let views = &self.views;
-            let (_, readers) = self.series.entry(address).or_insert_with(|| {
-                let of_table = views.iter().enumerate().filter(|(_, view)| *view.table == *sample.series.table);
-                let readers = of_table.map(|(number, view)| (number, view.labels_of(&sample.series.tags))).collect();
-                (sample.series.clone(), readers)
-            });
+            if !self.series.contains_key(&address) {
+                let readers = self.readers(&sample.series);
+                self.series.insert(address, (sample.series.clone(), readers));
+            }
+            let Some((_, readers)) = self.series.get(&address) else { continue };
             for (number, labels) in readers {
-                if let Some(view) = self.views.get_mut(*number) {
+                if let Some(view) = self.followed.get_mut(number) {
                     let row = SourceRow { time_ns: sample.timestamp_ns, samples };
                     view.take(labels, row, self.count_max);
                 }
@@ -175,7 +196,8 @@ impl Follower {
 
     /// Takes a range of time of whose rows the log does not tell any more.
     pub(super) fn gap(&mut self, range: &TimeRange) {
-        for view in &mut self.views {
+        (0..self.views.len()).for_each(|number| self.follow(number));
+        for view in self.followed.values_mut() {
             let of_view = view.window_range(range);
             view.later_rows = view.later_rows.union(of_view);
             let stored = view.stored_part(&of_view);
@@ -186,13 +208,15 @@ impl Follower {
     }
 
     /// The times of rows of windows that are not stored yet, by view.
-    pub(super) fn later_rows(&self) -> impl Iterator<Item = &TimeRange> {
-        self.views.iter().map(|view| &view.later_rows)
+    pub(super) fn later_rows(&self) -> impl Iterator<Item = (&Arc<View>, &TimeRange)> {
+        self.followed.iter().filter_map(|(number, of)| Some((self.views.get(*number)?, &of.later_rows)))
     }
 
-    /// What changed of each view.
-    pub(super) fn finish(self) -> Vec<Dirty> {
-        self.views.into_iter().map(|view| view.dirty).collect()
+    /// What changed of views that rows came for.
+    pub(super) fn finish(self) -> Vec<DirtyView> {
+        let views = self.views;
+        let of_view = |(number, of): (usize, Followed)| Some((views.get(number)?.clone(), of.dirty));
+        self.followed.into_iter().filter_map(of_view).collect()
     }
 }
 

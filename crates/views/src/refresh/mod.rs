@@ -5,12 +5,15 @@
 //! ([`changes`]). Then windows that are over by now, and ranges that are pending (what was there before the view, what was deleted, what the
 //! log does not hold any more) are computed piece by piece, newest first. All of it can be repeated: a crash in between needs nothing.
 //!
-//! * this file: passes · [`windows`]: computing windows of one view · [`retry`]: how long one that failed waits · [`thread`]: when passes run
+//! A pass looks at the views that have changed, that rows came for, or that have windows over by now: what it costs does not grow with the others.
+//!
+//! * this file: passes · [`view_set`]: the views as passes know them · [`windows`]: computing windows of one view · [`retry`]: how long one that failed waits · [`thread`]: when passes run
 
 mod changes;
 mod dirty;
 mod retry;
 mod thread;
+mod view_set;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -22,12 +25,16 @@ use model::TimeRange;
 use query::QueryError;
 use query::views::{RefreshPolicy, View};
 
-use dirty::{Dirty, Follower};
+use dirty::{Dirty, DirtyView, Follower};
 use retry::Retry;
 pub use thread::RefreshThread;
+use view_set::ViewSet;
 
 /// Pieces of a view after which its state is saved: after a crash so many are computed again.
 const UNSAVED_MAX: usize = 16;
+
+/// The longest time between two looks at a view: what retention takes of its source is noted now and then.
+const IDLE_NS_MAX: i64 = 600_000_000_000;
 
 /// The longest time between two looks at joined tables: their rows go by age, too.
 const LABELS_INTERVAL_NS: u64 = 60_000_000_000;
@@ -72,6 +79,7 @@ struct Database {
     saved_ns: i64,
     /// Up to which sequence id joined tables were looked at, and when by the monotonic clock.
     labels_known: Option<(u64, u64)>,
+    set: ViewSet,
     /// Its views, by their numbers.
     views: HashMap<u64, Progress>,
 }
@@ -85,11 +93,13 @@ struct Progress {
     /// Pieces since its state was saved.
     unsaved: usize,
     retry: Retry,
+    /// The view for which nothing is to be done as long as it is the same, and the trusted time up to which that holds.
+    idle: Option<(Arc<View>, i64)>,
 }
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { later_rows: None, piece_windows: 64, unsaved: 0, retry: Retry::default() }
+        Self { later_rows: None, piece_windows: 64, unsaved: 0, retry: Retry::default(), idle: None }
     }
 }
 
@@ -98,6 +108,7 @@ pub struct Refresher {
     db: Arc<Db>,
     limits: RefreshLimits,
     databases: BTreeMap<String, Database>,
+    looked_at: u64,
 }
 
 /// What a pass of a database works with.
@@ -105,12 +116,18 @@ struct Pass<'a> {
     db: &'a Db,
     limits: &'a RefreshLimits,
     database: &'a mut Database,
+    looked_at: &'a mut u64,
 }
 
 impl Refresher {
     /// A refresher of a database's views.
     pub fn new(db: Arc<Db>, limits: RefreshLimits) -> Self {
-        Self { db, limits, databases: BTreeMap::new() }
+        Self { db, limits, databases: BTreeMap::new(), looked_at: 0 }
+    }
+
+    /// How many views passes looked at so far, each as often as one did.
+    pub const fn looked_at(&self) -> u64 {
+        self.looked_at
     }
 
     /// Makes a pass of all databases that have views; returns whether more is to be done at once.
@@ -122,7 +139,8 @@ impl Refresher {
         let (mut has_more, mut failed) = (false, self.forget_others(&names).err());
         for name in names {
             let database = self.databases.entry(name.clone()).or_default();
-            let mut pass = Pass { db: &self.db, limits: &self.limits, database };
+            let looked_at = &mut self.looked_at;
+            let mut pass = Pass { db: &self.db, limits: &self.limits, database, looked_at };
             match pass.run(&name) {
                 Ok(more) => has_more |= more,
                 Err(error) => {
@@ -144,9 +162,7 @@ impl Refresher {
     /// As every change of the manifest.
     pub fn save(&mut self) -> Result<(), QueryError> {
         for (name, database) in &mut self.databases {
-            for view in self.db.views(name) {
-                self.db.save_view_state(&view)?;
-            }
+            self.db.save_view_states(name)?;
             if let Some(cursor) = &database.cursor
                 && database.stored_sequence > 0
             {
@@ -180,10 +196,19 @@ impl Pass<'_> {
         }
         // The mark first: then every view is listed that was there at the mark.
         let Some(mark) = self.db.mark_views()? else { return Ok(true) };
-        let views = in_order(self.db, name);
-        let ids: HashSet<u64> = views.iter().map(|view| view.id).collect();
-        self.database.views.retain(|id, _| ids.contains(id));
-        let mut has_more = match self.catch_up(name, &views, &mark) {
+        let mut set = std::mem::take(&mut self.database.set);
+        if set.list(self.db, name) {
+            let ids: HashSet<u64> = set.views.iter().map(|view| view.id).collect();
+            self.database.views.retain(|id, _| ids.contains(id));
+        }
+        let more = self.run_on(name, &mut set, &mark);
+        self.database.set = set;
+        more
+    }
+
+    /// A pass over views as they were at a mark.
+    fn run_on(&mut self, name: &str, set: &mut ViewSet, mark: &ViewMark) -> Result<bool, QueryError> {
+        let mut has_more = match self.catch_up(name, set, mark) {
             Ok(has_more) => has_more,
             Err(error) => {
                 // What was read and not stored is read again, from where the cursor was saved.
@@ -191,8 +216,15 @@ impl Pass<'_> {
                 return Err(error);
             }
         };
-        self.settle_labels(&views, mark.sequence);
-        for view in &views {
+        self.settle_labels(set, mark.sequence);
+        // With what became pending just now.
+        set.list(self.db, name);
+        let now_ns = self.db.trusted_now_ns();
+        for view in set.in_order() {
+            if self.is_idle(view, now_ns) {
+                continue;
+            }
+            *self.looked_at += 1;
             match self.db.note_view_frozen(view) {
                 Ok(()) => has_more |= self.refresh(view),
                 Err(error) => self.fail(view, &error),
@@ -202,7 +234,7 @@ impl Pass<'_> {
     }
 
     /// Looks whether the tables that views join say something else, after rows were written, and now and then: rows go also by age.
-    fn settle_labels(&mut self, views: &[Arc<View>], sequence: u64) {
+    fn settle_labels(&mut self, set: &ViewSet, sequence: u64) {
         let now_ns = self.db.clock().monotonic_ns();
         let is_known = self
             .database
@@ -214,7 +246,7 @@ impl Pass<'_> {
         self.database.labels_known = Some((sequence, now_ns));
         // Views that join a table likewise read it once.
         let budget = windows::budget(self.db, self.limits);
-        for view in views.iter().filter(|view| view.definition.has_joins()) {
+        for view in set.joined() {
             if let Err(error) = self.db.settle_view_labels(view, &budget) {
                 self.database.labels_known = None;
                 self.fail(view, &error);
@@ -223,10 +255,10 @@ impl Pass<'_> {
     }
 
     /// Stores what the log changes of stored windows; returns whether it has more up to the mark.
-    fn catch_up(&mut self, name: &str, views: &[Arc<View>], mark: &ViewMark) -> Result<bool, QueryError> {
-        let (dirty, sequence) = self.follow(views, mark.sequence)?;
-        for (view, dirty) in views.iter().zip(dirty) {
-            self.take_dirty(view, &dirty)?;
+    fn catch_up(&mut self, name: &str, set: &ViewSet, mark: &ViewMark) -> Result<bool, QueryError> {
+        let (dirty, sequence) = self.follow(set, mark.sequence)?;
+        for (view, dirty) in dirty {
+            self.take_dirty(&view, &dirty)?;
         }
         // What was read is stored, or pending on disk.
         self.save(sequence)?;
@@ -238,8 +270,8 @@ impl Pass<'_> {
     }
 
     /// Reads the log up to a sequence id, as far as it is on disk: what it makes dirty of each view, and the last sequence id.
-    fn follow(&mut self, views: &[Arc<View>], through: u64) -> Result<(Vec<Dirty>, u64), QueryError> {
-        let mut follower = Follower::new(self.db, views, self.limits.dirty_max);
+    fn follow(&mut self, set: &ViewSet, through: u64) -> Result<(Vec<DirtyView>, u64), QueryError> {
+        let mut follower = Follower::new(self.db, set, self.limits.dirty_max);
         let mut last = self.database.cursor.as_ref().map_or(0, LogCursor::sequence);
         let mut samples = 0;
         while last < through && samples < self.limits.log_samples_max {
@@ -260,7 +292,7 @@ impl Pass<'_> {
                 }
             }
         }
-        for (view, seen) in views.iter().zip(follower.later_rows()) {
+        for (view, seen) in follower.later_rows() {
             if let Some(known) = self.database.views.get_mut(&view.id).and_then(|of| of.later_rows.as_mut()) {
                 *known = known.union(*seen);
             }
@@ -285,6 +317,40 @@ impl Pass<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether nothing is to be done for a view.
+    fn is_idle(&self, view: &Arc<View>, now_ns: i64) -> bool {
+        let idle = self.database.views.get(&view.id).and_then(|progress| progress.idle.as_ref());
+        idle.is_some_and(|(known, until_ns)| Arc::ptr_eq(known, view) && now_ns < *until_ns)
+    }
+
+    /// Notes up to when nothing is to be done for a view that has just been looked at, unless it changes.
+    fn rest(&mut self, view: &Arc<View>) {
+        // What a delete under way has is pending, too, and is told by nothing when that is over.
+        let Some(now) = current(self.db, view).filter(|now| !now.state.is_pending()) else { return };
+        let until_ns = self.db.next_view_window_ns(&now);
+        self.rest_until(now, until_ns);
+    }
+
+    /// Notes that a view waits for its turn, or to be asked for: that changes its state.
+    fn rest_until_due(&mut self, view: &Arc<View>) {
+        let wait_ns = match view.definition.options.refresh {
+            RefreshPolicy::Immediate => return,
+            RefreshPolicy::Manual => IDLE_NS_MAX,
+            RefreshPolicy::Every(ns) => {
+                let status = self.db.view_status(&view.definition.database, &view.definition.name);
+                let waited_ns = status.refreshed_ns.map_or(0, |then_ns| self.db.now_ns().saturating_sub(then_ns));
+                ns.saturating_sub(waited_ns)
+            }
+        };
+        self.rest_until(view.clone(), self.db.trusted_now_ns().saturating_add(wait_ns));
+    }
+
+    fn rest_until(&mut self, view: Arc<View>, until_ns: i64) {
+        let until_ns = until_ns.min(self.db.trusted_now_ns().saturating_add(IDLE_NS_MAX));
+        let progress = self.database.views.entry(view.id).or_default();
+        progress.idle = Some((view, until_ns));
     }
 
     /// Returns whether a view failed and is not tried again yet.
@@ -315,7 +381,11 @@ impl Pass<'_> {
 
     /// Computes windows that are over and pieces of what is pending; returns whether more is to be done at once.
     fn refresh(&mut self, view: &Arc<View>) -> bool {
-        if !self.is_due(view) || self.is_waiting(view) {
+        if !self.is_due(view) {
+            self.rest_until_due(view);
+            return false;
+        }
+        if self.is_waiting(view) {
             return false;
         }
         match self.advance_and_compute(view) {
@@ -344,6 +414,7 @@ impl Pass<'_> {
         }
         let is_done = current().is_none_or(|view| windows::Work::next(db, &view, self.limits).is_none());
         if is_done {
+            self.rest(view);
             self.database.views.entry(view.id).or_default().retry = Retry::default();
             let now_ns = db.now_ns();
             db.note_view(view, |status| {
@@ -397,11 +468,4 @@ impl Pass<'_> {
 /// A view as it is now; `None` if it was dropped, though another one has its name.
 fn current(db: &Db, view: &View) -> Option<Arc<View>> {
     db.view(&view.definition.database, &view.definition.name).filter(|current| current.id == view.id)
-}
-
-/// The views of a database, those that others read before them.
-fn in_order(db: &Db, database: &str) -> Vec<Arc<View>> {
-    let mut views = db.views(database);
-    views.sort_by_key(|view| db.views_below(view).1.len());
-    views
 }

@@ -36,6 +36,7 @@ impl CommitListener for Shared {
 
 /// Refreshes views until it is stopped or dropped.
 pub struct RefreshThread {
+    db: Arc<Db>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -53,12 +54,13 @@ impl RefreshThread {
         let of_thread = shared.clone();
         let builder = std::thread::Builder::new().name("views".to_owned());
         let thread = builder.spawn(move || repeat(refresher, &of_thread, warn))?;
-        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Self { db: db.clone(), shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Returns when the thread has ended.
+    /// Returns when the thread has ended. Nothing in the background is paced from then on: the folder is about to be closed.
     pub fn stop(&self) {
         self.shared.state.lock().is_stopping = true;
+        self.db.stop_pacing();
         self.shared.woken.notify_all();
         if let Some(thread) = self.thread.lock().take() {
             // A panic was reported when it happened.

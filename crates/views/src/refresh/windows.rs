@@ -23,13 +23,16 @@ pub(super) struct WindowBatch {
     pub(super) is_of_columns: bool,
 }
 
-/// Computes windows and writes what is not stored as it is computed.
+/// Bytes that a value takes in the log, about.
+const VALUE_BYTES: u64 = 16;
+
+/// Computes windows and writes what is not stored as it is computed. Returns how many bytes that took, about.
 pub(super) fn refresh(
     db: &Db,
     view: &Arc<View>,
     piece: &WindowBatch,
     limits: &RefreshLimits,
-) -> Result<(), QueryError> {
+) -> Result<u64, QueryError> {
     let (begun_ns, cpu_begun_ns) = (db.clock().monotonic_ns(), db.clock().thread_cpu_ns());
     let frozen_ns = db.view_frozen_before_ns(view);
     let mut range = piece.range;
@@ -38,7 +41,7 @@ pub(super) fn refresh(
         let windows = ViewWindows { view, range, selectors: piece.selectors.clone() };
         range = intersect(&range, &view.windows_of(&db.view_extent(&windows, &budget(db, limits))?));
         if range.start_ns > range.end_ns {
-            return Ok(());
+            return Ok(0);
         }
     }
     let windows = ViewWindows { view, range, selectors: piece.selectors.clone() };
@@ -63,7 +66,7 @@ pub(super) fn refresh(
         status.elapsed_ns += elapsed_ns;
         status.cpu_ns += cpu_ns;
     });
-    Ok(())
+    Ok(changes.write.iter().map(|row| row.values.len() as u64 * VALUE_BYTES).sum())
 }
 
 pub(super) fn budget(db: &Db, limits: &RefreshLimits) -> Arc<Budget> {
@@ -130,7 +133,11 @@ impl Work<'_> {
         let range = TimeRange::new(start_ns, with_rows.end_ns);
         let piece = WindowBatch { range, selectors: Vec::new(), is_of_columns: !self.columns.is_empty() };
         match refresh(self.db, &self.view, &piece, self.limits) {
-            Ok(()) => *piece_windows = (*piece_windows * 2).min(self.limits.piece_windows_max),
+            Ok(bytes) => {
+                *piece_windows = (*piece_windows * 2).min(self.limits.piece_windows_max);
+                // As merges are: what is pending is right where it is read, and can wait.
+                self.db.pace_background(bytes);
+            }
             Err(QueryError::TooManySamples { .. } | QueryError::TooMuchMemory { .. }) if *piece_windows > 1 => {
                 *piece_windows = (*piece_windows / 4).max(1);
                 return Ok(());

@@ -315,6 +315,44 @@ fn a_definition_that_cannot_be_read_is_told_of_and_dropped() {
 }
 
 #[test]
+fn a_pass_looks_at_no_view_that_has_no_changes() {
+    let mut world = world();
+    let make = "CREATE MATERIALIZED VIEW v0 AS SELECT time_bucket('1 hour', time) AS bucket, max(usage) AS peak FROM t0 GROUP BY 1";
+    let views = 40;
+    for view in 0..views {
+        world.write("default", &format!("t{view} usage=1 {}", world.db.now_ns()));
+        world.ask(&make.replace("v0", &format!("v{view}")).replace("t0", &format!("t{view}")));
+    }
+    world.settle();
+    let looked_at = |world: &mut World| {
+        let before = world.refresher.looked_at();
+        world.settle();
+        world.refresher.looked_at() - before
+    };
+    assert_eq!(looked_at(&mut world), 0);
+    // A late row changes windows that are stored; the pass that computes them needs no look at the view.
+    world.write("default", &format!("t3 usage=7 {}", world.db.now_ns() - 7_200 * SECOND_NS));
+    assert!(looked_at(&mut world) <= 1);
+    assert_eq!(world.ask("SELECT max(peak) FROM v3"), [[Value::Float(7.0)]]);
+    world.ask_as(Manner::QuestDb, "REFRESH MATERIALIZED VIEW v5 FULL").unwrap();
+    assert!((1..4).contains(&looked_at(&mut world)));
+    world.ask_as(Manner::QuestDb, "ALTER MATERIALIZED VIEW v6 SET REFRESH MANUAL").unwrap();
+    world.write("default", &format!("t6 usage=8 {}", world.db.now_ns() - 7_200 * SECOND_NS));
+    looked_at(&mut world);
+    assert_eq!(looked_at(&mut world), 0, "it waits to be asked for");
+    world.ask_as(Manner::QuestDb, "REFRESH MATERIALIZED VIEW v6 INCREMENTAL").unwrap();
+    assert!((1..4).contains(&looked_at(&mut world)));
+    world.ask_as(Manner::QuestDb, "ALTER MATERIALIZED VIEW v6 SET REFRESH EVERY 10m").unwrap();
+    looked_at(&mut world);
+    world.simulation.advance_ns(601 * SECOND_NS);
+    assert!(looked_at(&mut world) > 0);
+    // All have a window that is over.
+    world.simulation.advance_ns(3_700 * SECOND_NS);
+    assert!(looked_at(&mut world) >= views);
+    assert_eq!(looked_at(&mut world), 0);
+}
+
+#[test]
 fn a_view_outlives_its_source() {
     let mut world = world();
     world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, sum(usage) AS s FROM cpu GROUP BY 1, 2");

@@ -1,7 +1,8 @@
 //! `thalweg bench views`: what it costs to keep materialised views right, and what they spare. In process, without HTTP.
 //!
-//! * this file: flags · [`paced_db`]: a database whose time and refreshing the benchmark paces · [`refresh`]: a load with and without views, late rows · [`year`]: queries
+//! * this file: flags · [`paced_db`]: a database whose time and refreshing the benchmark paces · [`refresh`]: a load with and without views, late rows · [`year`]: queries · [`many`]: views of which few have changes
 
+mod many;
 mod paced_db;
 mod refresh;
 mod year;
@@ -26,6 +27,8 @@ what it wrote. The shares are of the CPU time without views.
 late: rows of one day come a day late: a share of them everywhere, then all of a share of the hosts. right_cpu_seconds are those of making
 both views right again; again_cpu_seconds those of computing all of their windows again.
 
+many: passes of refreshing with 10 views and with --views, where nothing changed and where rows came for 10 of them, each of a table of its own.
+
 year: a year by hour by two queries, once over a view and once over the table (as with noviews=1); the table has summaries, too.";
 
 const NS_PER_S: i64 = 1_000_000_000;
@@ -39,6 +42,8 @@ enum Experiment {
     Late,
     /// A year by hour through a view and over the source
     Year,
+    /// Passes over many views of which few have changes
+    Many,
 }
 
 #[derive(Debug, Args)]
@@ -71,6 +76,9 @@ pub(crate) struct ViewsFlags {
     /// Seconds from one row of a host to the next in it
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     year_interval_s: u32,
+    /// Views of which few have changes
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    views: u32,
     /// Queries of each kind, of which the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     queries: u32,
@@ -99,6 +107,9 @@ pub(crate) fn run(flags: &ViewsFlags) -> Result<ExitCode, String> {
     }
     if is_wanted(Experiment::Year) {
         report.cases.extend(year::run(flags, &folder)?);
+    }
+    if is_wanted(Experiment::Many) {
+        report.cases.extend(many::run(flags, &folder)?);
     }
     report.print(flags.location.json)
 }
