@@ -1,9 +1,10 @@
-//! The functions of InfluxQL that the plan does not have, over points.
+//! The functions of InfluxQL that the plan does not have, over points; `sketched`: approximate ones.
 
 pub(crate) mod folded;
 pub(crate) mod holt_winters;
 pub(crate) mod reduce;
 mod simplex;
+pub(crate) mod sketched;
 pub(crate) mod transform;
 
 use query::Value;

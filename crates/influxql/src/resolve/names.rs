@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
 
+use crate::functions::sketched;
 use crate::syntax::ast::{Cast, Dimension, Expr, Field};
 use crate::value::{DataType, Math};
 
@@ -172,6 +173,9 @@ fn with_innermost(expr: &Expr, argument: &Expr) -> Expr {
 pub(crate) fn takes(function: &str, data_type: DataType) -> bool {
     match function {
         "count" | "first" | "last" | "distinct" | "elapsed" | "mode" | "sample" => data_type < DataType::Tag,
+        sketched::PERCENTILE => data_type.is_number() || data_type == DataType::Text,
+        sketched::DISTINCT_OF_SKETCHES => data_type == DataType::Text,
+        _ if sketched::DISTINCT.contains(&function) => data_type < DataType::Tag,
         "min" | "max" => data_type.is_number() || data_type == DataType::Boolean,
         _ => data_type.is_number(),
     }
@@ -223,7 +227,9 @@ pub(crate) fn column_names(fields: &[Field], time: &str) -> Vec<String> {
 pub(crate) fn type_of_call(function: &str, argument: DataType) -> DataType {
     match function {
         "count" | "elapsed" => DataType::Integer,
-        "mean"
+        _ if sketched::DISTINCT.contains(&function) => DataType::Integer,
+        sketched::PERCENTILE
+        | "mean"
         | "median"
         | "stddev"
         | "integral"

@@ -1,5 +1,6 @@
 //! Checks of a selection before its tables are looked at.
 
+use crate::functions::sketched;
 use crate::syntax::ast::{Expr, Field, Fill, Operator, Select};
 use crate::value::Math;
 
@@ -148,6 +149,19 @@ impl FieldChecks {
                 }
                 self.symbol(name, first, wildcard)
             }
+            sketched::PERCENTILE => {
+                expect_arguments(name, arguments, 2, 2)?;
+                let percent = match arguments.get(1) {
+                    Some(Expr::Integer(percent)) => *percent as f64,
+                    Some(Expr::Number(percent)) => *percent,
+                    _ => f64::NAN,
+                };
+                if !(0.0..=100.0).contains(&percent) {
+                    return Err(format!("expected a number from 0 to 100 as second argument in {name}()"));
+                }
+                self.only_selectors = false;
+                self.symbol(name, first, wildcard)
+            }
             "sample" => {
                 expect_arguments(name, arguments, 2, 2)?;
                 match arguments.get(1) {
@@ -164,7 +178,7 @@ impl FieldChecks {
             }
             "holt_winters" | "holt_winters_with_fit" => self.holt_winters(name, arguments),
             _ if TRANSFORMATIONS.contains(&name) => self.transformation(name, arguments, wildcard),
-            _ if PLAIN.contains(&name) => {
+            _ if PLAIN.contains(&name) || sketched::DISTINCT.contains(&name) => {
                 self.only_selectors &= SELECTORS.contains(&name);
                 expect_arguments(name, arguments, 1, 1)?;
                 match first {

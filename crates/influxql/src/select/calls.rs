@@ -7,6 +7,7 @@ use crate::functions::Point;
 use crate::functions::folded::{self, FoldedPoint};
 use crate::functions::holt_winters::{self, Forecast};
 use crate::functions::reduce::{self, TagsOf};
+use crate::functions::sketched;
 use crate::functions::transform::transform;
 use crate::resolve::selection::{Argument, Call, Reference, Resolved};
 use crate::resolve::validate::TRANSFORMATIONS;
@@ -77,7 +78,7 @@ pub(super) fn results(
                 continue;
             }
         }
-        reduced(call, group, interval, start_ns, own_times, &mut outs);
+        reduced(call, group, interval, start_ns, own_times, &mut outs)?;
     }
     session.budget().give_back(points.len());
     if selection.descending {
@@ -112,7 +113,14 @@ impl<'a> PointFolds<'a> {
 }
 
 /// Adds the results of one window's values.
-fn reduced(call: &Call, group: &Group, points: &[Point], start_ns: i64, own_times: bool, outs: &mut Vec<Point>) {
+fn reduced(
+    call: &Call,
+    group: &Group,
+    points: &[Point],
+    start_ns: i64,
+    own_times: bool,
+    outs: &mut Vec<Point>,
+) -> Result<(), QueryError> {
     let function = call.function.as_str();
     let count = match call.parameters.last() {
         Some(Expr::Integer(count)) => usize::try_from(*count).unwrap_or(0),
@@ -132,21 +140,30 @@ fn reduced(call: &Call, group: &Group, points: &[Point], start_ns: i64, own_time
             outs.extend(reduce::top(points, count, function == "top", tags_of));
         }
         "max" | "min" | "first" | "last" | "percentile" => {
-            let share = match call.parameters.first() {
-                Some(Expr::Integer(share)) => *share as f64,
-                Some(Expr::Number(share)) => *share,
-                _ => 0.0,
-            };
-            let chosen = reduce::select(function, points, share).and_then(|index| points.get(index));
+            let chosen = reduce::select(function, points, percent(call)).and_then(|index| points.get(index));
             outs.extend(chosen.map(|chosen| {
                 let time_ns = if own_times { chosen.time_ns } else { start_ns };
                 Point { time_ns, ..chosen.clone() }
             }));
         }
         _ => {
-            let value = reduce::aggregate(function, points);
+            let value = if sketched::is_sketched(function) {
+                sketched::result(function, points, percent(call))?
+            } else {
+                reduce::aggregate(function, points)
+            };
             outs.extend(value.map(|value| Point { time_ns: start_ns, value, origin: None }));
         }
+    }
+    Ok(())
+}
+
+/// The share that a call says, in percent.
+fn percent(call: &Call) -> f64 {
+    match call.parameters.first() {
+        Some(Expr::Integer(share)) => *share as f64,
+        Some(Expr::Number(share)) => *share,
+        _ => 0.0,
     }
 }
 

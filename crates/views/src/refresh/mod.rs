@@ -211,8 +211,9 @@ impl Pass<'_> {
         let mut has_more = match self.catch_up(name, set, mark) {
             Ok(has_more) => has_more,
             Err(error) => {
-                // What was read and not stored is read again, from where the cursor was saved.
+                // What was read and not stored is read again, from where the cursor was saved. That it failed is noted of all views.
                 self.database.cursor = None;
+                self.database.views.values_mut().for_each(|progress| progress.idle = None);
                 return Err(error);
             }
         };
@@ -362,7 +363,9 @@ impl Pass<'_> {
     /// Notes that a view could not be refreshed: it is tried again later, and the others go on.
     fn fail(&mut self, view: &View, error: &QueryError) {
         let now_ns = self.db.clock().monotonic_ns();
-        self.database.views.entry(view.id).or_default().retry.fail(now_ns);
+        let progress = self.database.views.entry(view.id).or_default();
+        progress.retry.fail(now_ns);
+        progress.idle = None;
         self.db.note_view(view, |status| status.error = Some(error.to_string()));
     }
 

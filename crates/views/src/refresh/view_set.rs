@@ -15,7 +15,7 @@ pub(super) struct ViewSet {
     shape: Arc<Shape>,
 }
 
-/// What is known of views as long as they are the same, whatever their states.
+/// How views read one another, which is so as long as they are the same, whatever their states.
 #[derive(Default)]
 pub(super) struct Shape {
     ids: Vec<u64>,

@@ -123,3 +123,41 @@ fn columns_that_would_make_other_rows_are_refused() {
     }
     assert_eq!(pending_columns(&world), 0);
 }
+
+#[test]
+fn influxql_reads_columns_of_sketches() {
+    let mut world = world();
+    world.ask(
+        "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, host, quantile_sketch(usage) AS usages, distinct_sketch(usage) AS different FROM cpu GROUP BY 1, 2",
+    );
+    world.settle();
+    let text = "SELECT approx_percentile(usages, 90), approx_count_distinct_of_sketches(different) FROM v GROUP BY time(5m), host; \
+                SELECT approx_percentile(usage, 90), approx_count_distinct(usage) FROM cpu GROUP BY time(5m), host";
+    let answers: Vec<String> = text
+        .split("; ")
+        .map(|statement| format!("{:?}", world.influxql("default", statement).unwrap().series))
+        .collect();
+    let renamed = answers[0]
+        .replace("approx_count_distinct_of_sketches", "approx_count_distinct")
+        .replace("name: \"v\"", "name: \"cpu\"");
+    assert_eq!(renamed, answers[1]);
+    let of_sql =
+        world.ask("SELECT approx_percentile(0.9, usage), approx_count_distinct(usage) FROM cpu WHERE host = 'h1'");
+    let whole = world.influxql(
+        "default",
+        "SELECT approx_percentile(usages, 90), approx_count_distinct_of_sketches(different) FROM v WHERE host = 'h1'",
+    );
+    let whole = format!("{:?}", whole.unwrap().series);
+    for value in &of_sql[0] {
+        assert!(whole.contains(&format!("{value:?}")), "{value:?} is not in {whole}");
+    }
+    for (statement, expected) in [
+        ("SELECT approx_percentile(usages, 101) FROM v", "a number from 0 to 100"),
+        ("SELECT approx_percentile(usages) FROM v", "expected 2"),
+        ("SELECT approx_percentile(different, 50) FROM v", "cannot take a value"),
+        ("SELECT approx_count_distinct_of_sketches(usage) FROM cpu", "iterator type: float"),
+    ] {
+        let error = world.influxql("default", statement).map(|answer| format!("{answer:?}")).unwrap_err();
+        assert!(error.contains(expected), "{statement}: {error}");
+    }
+}
