@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use index::compile;
 use model::{Cell, Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
@@ -66,6 +67,11 @@ impl Db {
     /// A number that is another one after each change of a view or of its state.
     pub fn view_generation(&self) -> u64 {
         self.views.state.read().generation
+    }
+
+    /// How often a refresh was asked for since the folder was opened.
+    pub fn view_requests(&self) -> u64 {
+        self.views.requests.load(Ordering::Acquire)
     }
 
     /// The trusted time at which a view has another window to be stored, in nanoseconds since 1970.

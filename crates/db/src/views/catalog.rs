@@ -282,6 +282,7 @@ impl ViewCatalog for Views {
             }
         })?;
         self.note(&view, |status| status.is_requested = true);
+        self.requests.fetch_add(1, Ordering::Release);
         Ok(())
     }
 

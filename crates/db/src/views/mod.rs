@@ -110,6 +110,8 @@ pub(crate) struct Views {
     /// Locked while windows are written, before `changing` where both are: what was dropped gets no rows.
     writing: Mutex<()>,
     ids: AtomicU64,
+    /// How often a refresh was asked for.
+    requests: AtomicU64,
     followed_deletes: followed_deletes::FollowedDeletes,
 }
 
@@ -198,7 +200,8 @@ impl Views {
         stored_queries::open(store, &mut state);
         let (changing, writing) = (Mutex::new(()), Mutex::new(()));
         let followed_deletes = followed_deletes::FollowedDeletes::new(store);
-        Self { store: store.clone(), state: RwLock::new(state), changing, writing, ids, followed_deletes }
+        let (store, state, requests) = (store.clone(), RwLock::new(state), AtomicU64::new(0));
+        Self { store, state, changing, writing, ids, requests, followed_deletes }
     }
 
     fn find(&self, database: &str, name: &str) -> Option<Arc<View>> {

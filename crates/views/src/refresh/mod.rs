@@ -79,6 +79,8 @@ struct Database {
     saved_ns: i64,
     /// Up to which sequence id joined tables were looked at, and when by the monotonic clock.
     labels_known: Option<(u64, u64)>,
+    /// How many demands to refresh a view were seen.
+    requests: u64,
     set: ViewSet,
     /// Its views, by their numbers.
     views: HashMap<u64, Progress>,
@@ -218,6 +220,15 @@ impl Pass<'_> {
             }
         };
         self.settle_labels(set, mark.sequence);
+        let requests = self.db.view_requests();
+        if std::mem::replace(&mut self.database.requests, requests) != requests {
+            let is_of_itself =
+                |(view, _): &mut (Arc<View>, i64)| view.definition.options.refresh == RefreshPolicy::Immediate;
+            self.database
+                .views
+                .values_mut()
+                .for_each(|progress| drop(progress.idle.take_if(|idle| !is_of_itself(idle))));
+        }
         // With what became pending just now.
         set.list(self.db, name);
         let now_ns = self.db.trusted_now_ns();
@@ -334,7 +345,7 @@ impl Pass<'_> {
         self.rest_until(now, until_ns);
     }
 
-    /// Notes that a view waits for its turn, or to be asked for: that changes its state.
+    /// Notes that a view waits for its turn, or to be asked for.
     fn rest_until_due(&mut self, view: &Arc<View>) {
         let wait_ns = match view.definition.options.refresh {
             RefreshPolicy::Immediate => return,
