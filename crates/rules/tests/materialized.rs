@@ -20,7 +20,8 @@ use thalweg_rules::{Manager, ManagerOptions};
 const SECOND_NS: i64 = 1_000_000_000;
 const MINUTE_S: i64 = 60;
 
-/// Sums whose series come and go, windows, rules over rules of the same group and of another one, a shift into the future.
+/// Sums whose series come and go, windows, rules over rules of the same group and of another one, a shift into the future, all samples of a
+/// window.
 const RULES: &str = r#"
 groups:
 - name: minutes
@@ -30,6 +31,10 @@ groups:
   - {record: 'job:load:max', expr: 'max by (job) (max_over_time(load[3m]))'}
   - {record: 'job:load:high', expr: 'job:load:sum{origin="rule"} > 40'}
   - {record: 'loads', expr: 'scalar(count(load))'}
+  - {record: 'job:load:distinct', expr: 'distinct_of_samples by (job) (load[3m])'}
+  - {record: 'job:load:quantiles', expr: 'quantiles_of_samples by (job) ("quantile", 0.25, 0.9, load{job="j0"}[2m], load[2m])'}
+  - {record: 'job:load:total', expr: 'total_of_period(job:load:distinct[10m])'}
+  - {record: 'load:buckets', expr: 'histogram_of_samples without (job) (load[1m])'}
 - name: halves
   interval: 30s
   rules:
@@ -253,7 +258,12 @@ fn what_was_not_there_when_a_rule_was_evaluated_counts_and_ends() {
     }
     // Rows in time cost nothing, but for the rule that looks ahead: the second one.
     let evaluated: Vec<bool> = world.reports().iter().map(|report| report.counts.evaluations > 0).collect();
-    assert_eq!(evaluated, [false, true, false, false, false, false], "{:?}", world.reports());
+    assert_eq!(
+        evaluated,
+        [false, true, false, false, false, false, false, false, false, false],
+        "{:?}",
+        world.reports()
+    );
     // A job that was there for a moment, four minutes ago.
     world.write(&[(1, 0, 240, 50)]);
     world.settle();
