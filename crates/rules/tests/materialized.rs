@@ -42,6 +42,9 @@ groups:
   - {record: 'ahead', expr: 'sum(load offset -1m)'}
 "#;
 
+/// How many rules that is.
+const RULES_COUNT: usize = 10;
+
 struct World {
     simulation: Simulation,
     network: SimNetwork,
@@ -430,7 +433,7 @@ fn many_rules_are_remembered_each_by_itself() {
     world.text = RULES.to_owned();
     world.apply(&Step::Restart(0));
     world.network.run_ms(12_000);
-    assert_eq!(documents(world.db()).len(), 6);
+    assert_eq!(documents(world.db()).len(), RULES_COUNT);
     drop(world.stop());
 }
 
@@ -449,7 +452,7 @@ fn what_earlier_versions_remembered_is_computed() {
     let evaluated: Vec<u64> = world.reports().iter().map(|report| report.counts.evaluations).collect();
     assert_eq!(evaluated[5] - evaluated[4], 10, "{:?}", world.reports());
     let names: Vec<String> = documents(world.db()).into_iter().map(|(name, _)| name).collect();
-    assert!(names.len() == 6 && names.iter().all(|name| name.starts_with("default/")), "{names:?}");
+    assert!(names.len() == RULES_COUNT && names.iter().all(|name| name.starts_with("default/")), "{names:?}");
     drop(world.stop());
 }
 

@@ -11,7 +11,7 @@ const INNER_BUCKETS: u32 = 27 * BUCKETS_PER_DECIMAL;
 const EXPONENT_MIN: f64 = -9.0;
 
 /// What a bound is multiplied by to become the next one: the eighteenth root of ten.
-const STEP: f64 = 1.136_463_666_385_722;
+const STEP: f64 = 1.136_463_666_385_724_8;
 
 /// The number of the bucket that has a value; the first one is that of the smallest values. Values below zero and NaN are in none.
 pub(crate) fn bucket_of(value: f64) -> Option<u32> {
