@@ -131,7 +131,11 @@ impl AggregationEntry {
                            where those are read with increase(…[1h]), read these with sum_over_time(…[1h])";
             fields.reading.warn(fields.position_of("outputs"), message);
         }
-        for output in self.outputs.iter().filter(|output| output.is_of_counters()) {
+        // Of a total and what it adds up the total is named, which the file has.
+        let is_summand = |output: &AggregationOutput| {
+            self.outputs.iter().any(|total| total.summand().is_some_and(|summand| summand == *output))
+        };
+        for output in self.outputs.iter().filter(|output| output.is_of_counters() && !is_summand(output)) {
             let name = output.name();
             if staleness_ms != Some(lookback_ms) {
                 let lookback = duration_text(lookback_ms);

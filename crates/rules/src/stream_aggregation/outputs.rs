@@ -209,7 +209,15 @@ impl AggregationOutput {
 
     /// Returns whether it is of counters, which go on from a sample before the window.
     pub(super) const fn is_of_counters(&self) -> bool {
-        matches!(self, Self::Increase | Self::IncreasePrometheus | Self::RateAverage | Self::RateSum)
+        matches!(
+            self,
+            Self::Increase
+                | Self::IncreasePrometheus
+                | Self::RateAverage
+                | Self::RateSum
+                | Self::Total
+                | Self::TotalPrometheus
+        )
     }
 
     /// The expression whose result at the end of a window is the output; of running totals that is [`running_total`].
