@@ -136,7 +136,7 @@ impl<'b> FoldedRows<'b> {
                 vacant.insert(Row::new(Labels::empty()))
             }
         };
-        let grown = if row.len() == 0 { 1 } else { (step + 1).saturating_sub(row.end()) };
+        let grown = if row.is_empty() { 1 } else { (step + 1).saturating_sub(row.end()) };
         self.charge.add(grown)?;
         row.push_float(step, value);
         Ok(())

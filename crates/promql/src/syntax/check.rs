@@ -127,7 +127,7 @@ impl Checker<'_> {
         let form = match (aggregate.operation, constants.split_first_mut(), ranges.is_empty()) {
             (SampleAggregation::Quantiles, Some((label, quantiles)), false) if !quantiles.is_empty() => {
                 check_result_label(label)?;
-                quantiles.iter().try_for_each(|quantile| check_rank(quantile))?;
+                quantiles.iter().try_for_each(check_rank)?;
                 None
             }
             (SampleAggregation::Quantiles, ..) => Some("(\"label\", 0.5, …, range, …)"),
