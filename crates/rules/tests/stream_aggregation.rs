@@ -201,7 +201,7 @@ fn buckets(values: &[f64]) -> BTreeMap<String, f64> {
     let mut counts = BTreeMap::new();
     for value in values {
         // Bounds are not exact.
-        let upper = (0..).find(|place| *value <= bound(*place) * (1.0 + 1e-12)).unwrap();
+        let upper = (0..=486).find(|place| *value <= bound(*place) * (1.0 + 1e-12)).unwrap();
         let lower = if upper == 0 { "0".to_owned() } else { shown(upper - 1) };
         *counts.entry(format!("{lower}...{}", shown(upper))).or_default() += 1.0;
     }

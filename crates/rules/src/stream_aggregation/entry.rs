@@ -109,23 +109,7 @@ impl AggregationEntry {
                 );
             }
         }
-        for output in self.outputs.iter().filter(|output| output.summand().is_some()) {
-            let name = output.name();
-            let period_ms = total_period_ms(self.interval_ms);
-            if !period_ms.is_multiple_of(self.interval_ms) {
-                let period = duration_text(period_ms);
-                let why =
-                    format!("the output {name:?} begins anew each {period}: interval must go into that without a rest");
-                error("interval", why);
-            }
-            if !self.relabel.is_empty() {
-                let why = format!(
-                    "the output {name:?} adds up results that are relabelled already: leave output_relabel_configs out, or write an entry of its \
-                     own"
-                );
-                error("output_relabel_configs", why);
-            }
-        }
+        self.check_totals(fields);
         if self.outputs.contains(&AggregationOutput::HistogramBucket) {
             let message = "the buckets of histogram_bucket hold the samples of one window each, and do not go on counting as vmagent's do: \
                            where those are read with increase(…[1h]), read these with sum_over_time(…[1h])";
@@ -154,6 +138,28 @@ impl AggregationEntry {
                     );
                     error(field, why);
                 }
+            }
+        }
+    }
+
+    /// Tells what does not go together with running totals.
+    fn check_totals(&self, fields: &Fields<'_>) {
+        let error = |field: &str, message: String| fields.reading.error(fields.position_of(field), message);
+        for output in self.outputs.iter().filter(|output| output.summand().is_some()) {
+            let name = output.name();
+            let period_ms = total_period_ms(self.interval_ms);
+            if !period_ms.is_multiple_of(self.interval_ms) {
+                let period = duration_text(period_ms);
+                let why =
+                    format!("the output {name:?} begins anew each {period}: interval must go into that without a rest");
+                error("interval", why);
+            }
+            if !self.relabel.is_empty() {
+                let why = format!(
+                    "the output {name:?} adds up results that are relabelled already: leave output_relabel_configs out, or write an entry of its \
+                     own"
+                );
+                error("output_relabel_configs", why);
             }
         }
     }
