@@ -11,11 +11,14 @@ use support::{Folder, TestServer, run, text};
 
 const MINUTE_S: i64 = 60;
 
+/// Minutes that are looked at, from the first sample's on.
+const MINUTES: i64 = 20;
+
 const FILE: &str = "
 - match: load
   interval: 1m
   by: [job]
-  outputs: [sum_samples, count_series, max, last]
+  outputs: [sum_samples, count_series, max, last, unique_samples, 'quantiles(0.5, 1)', histogram_bucket, sum_samples_total]
 - match: load
   interval: 1m
   dedup_interval: 30s
@@ -38,9 +41,50 @@ type Member = (i64, &'static str, f64);
 /// Results by name, labels and the second at which the window ends.
 type Results = BTreeMap<(String, String, i64), f64>;
 
-/// What the entries give of samples, each by its definition.
-fn expected(samples: &Samples) -> Results {
+/// VictoriaMetrics's buckets of 1 to 13.
+const VMRANGES: [&str; 13] = [
+    "8.799e-01...1.000e+00",
+    "1.896e+00...2.154e+00",
+    "2.783e+00...3.162e+00",
+    "3.594e+00...4.084e+00",
+    "4.642e+00...5.275e+00",
+    "5.995e+00...6.813e+00",
+    "6.813e+00...7.743e+00",
+    "7.743e+00...8.799e+00",
+    "8.799e+00...1.000e+01",
+    "8.799e+00...1.000e+01",
+    "1.000e+01...1.136e+01",
+    "1.136e+01...1.292e+01",
+    "1.292e+01...1.468e+01",
+];
+
+/// The running totals of each job at the end of each minute, which begin anew with each day.
+fn totals(samples: &Samples, begin_s: i64) -> Results {
+    const DAY_S: i64 = 86_400;
     let mut results = Results::new();
+    for job in samples.keys().map(|(job, _, _)| *job) {
+        for end_s in (1..=MINUTES).map(|minute| begin_s + minute * MINUTE_S) {
+            let day_s = end_s.div_euclid(DAY_S) * DAY_S;
+            let is_there = |(of, _, second): &(&str, &str, i64)| *of == job && *second <= end_s;
+            let there: Vec<(i64, f64)> = samples
+                .iter()
+                .filter(|(key, _)| is_there(key))
+                .map(|((_, _, second), value)| (*second, *value))
+                .collect();
+            if !there.is_empty() {
+                // The window that ends at midnight counts from the next one on.
+                let of_day = there.iter().filter(|(second, _)| end_s > day_s && *second > day_s - MINUTE_S);
+                let key = ("load:1m_by_job_sum_samples_total".to_owned(), format!("job={job}"), end_s);
+                results.insert(key, of_day.map(|(_, value)| value).sum());
+            }
+        }
+    }
+    results
+}
+
+/// What the entries give of samples, each by its definition.
+fn expected(samples: &Samples, begin_s: i64) -> Results {
+    let mut results = totals(samples, begin_s);
     // The samples after a minute, and up to the next one.
     let end_s = |second: i64| (second + MINUTE_S - 1).div_euclid(MINUTE_S) * MINUTE_S;
     let mut groups: BTreeMap<(&str, i64), Vec<Member>> = BTreeMap::new();
@@ -69,6 +113,20 @@ fn expected(samples: &Samples) -> Results {
         let newest_s = members.iter().map(|(second, _, _)| *second).max().unwrap();
         let newest = members.iter().filter(|(second, _, _)| *second == newest_s);
         add("last", newest.map(|(_, _, value)| *value).fold(f64::MIN, f64::max));
+        let mut sorted: Vec<f64> = members.iter().map(|(_, _, value)| *value).collect();
+        sorted.sort_by(f64::total_cmp);
+        let quantiles = [("0.5", sorted[sorted.len() / 2]), ("1", sorted[sorted.len() - 1])];
+        let buckets = sorted.iter().map(|value| VMRANGES[*value as usize - 1]).collect::<Vec<_>>();
+        sorted.dedup();
+        add("unique_samples", sorted.len() as f64);
+        for (quantile, value) in quantiles {
+            let labels = format!("job={job},quantile={quantile}");
+            results.insert(("load:1m_by_job_quantiles".to_owned(), labels, end_s), value);
+        }
+        for range in buckets {
+            let key = ("load:1m_by_job_histogram_bucket".to_owned(), format!("job={job},vmrange={range}"), end_s);
+            *results.entry(key).or_default() += 1.0;
+        }
     }
     for ((labels, end_s), kept) in halves {
         results.insert(("load:1m_count_samples".to_owned(), labels, end_s), kept.len() as f64);
@@ -129,9 +187,9 @@ impl World {
     /// Reads the stored samples of all results.
     fn found(&self) -> Results {
         let mut results = Results::new();
-        let names = expected(&self.samples).into_keys().map(|(name, _, _)| name);
+        let names = expected(&self.samples, self.begin_s).into_keys().map(|(name, _, _)| name);
         for name in names.chain(["load:1m_by_job_max".to_owned()]).collect::<std::collections::BTreeSet<_>>() {
-            let (start, end) = (self.begin_s.to_string(), (self.begin_s + 20 * MINUTE_S).to_string());
+            let (start, end) = (self.begin_s.to_string(), (self.begin_s + MINUTES * MINUTE_S).to_string());
             let query = form_urlencoded::Serializer::new(String::new())
                 .extend_pairs([
                     ("query", name.as_str()),
@@ -157,7 +215,7 @@ impl World {
     }
 
     fn settle(&self, what: &str) {
-        let expected = expected(&self.samples);
+        let expected = expected(&self.samples, self.begin_s);
         let begun = Instant::now();
         loop {
             let found = self.found();
@@ -218,7 +276,7 @@ fn what_was_there_before_is_computed_on_demand() {
     world.server = Some(TestServer::start(&data, &["--no-host-metrics"]));
     world.write(&[("a", "1", 10, 3.0), ("a", "2", 70, 4.0), ("b", "1", 600, 5.0)]);
     world.server.take().unwrap().stop();
-    let (start, end) = (world.begin_s.to_string(), (world.begin_s + 21 * MINUTE_S).to_string());
+    let (start, end) = (world.begin_s.to_string(), (world.begin_s + (MINUTES + 1) * MINUTE_S).to_string());
     let paths = [data.to_str().unwrap(), file.to_str().unwrap()];
     let flags =
         ["rules", "backfill", "--start", &start, "--end", &end, "--data", paths[0], "--stream-aggregation", paths[1]];
@@ -286,13 +344,12 @@ fn the_guides_example_becomes_what_it_says() {
 #[test]
 fn what_is_not_exact_does_not_start() {
     let folder = Folder::new("stream-aggregation-refused");
-    let entry =
-        "- {match: m, interval: 1m, outputs: [sum_samples]}\n- match: m\n  interval: 1m\n  outputs: [max, total]\n";
+    let entry = "- {match: m, interval: 1m, outputs: [sum_samples]}\n- match: m\n  interval: 1m\n  outputs: [max, total]\n  staleness_interval: 2m\n";
     let file = folder.file("aggregation.yml", entry.as_bytes());
     let path = file.to_str().unwrap();
     let checked = run(&["check", "stream-aggregation", path]);
     let said = text(&checked.stdout);
-    let expected = format!("{path}:4:18: the output \"total\" is a running total");
+    let expected = format!("{path}:4:3: the output \"total\" needs staleness_interval: 5m");
     assert!(checked.status.code() == Some(1) && said.contains(&format!("FAILED: {expected}")), "{said}");
     let data = folder.0.join("data");
     let started =

@@ -178,6 +178,13 @@ impl Explainer<'_> {
             Node::Sign { negative, inner } => Item::list(if *negative { "-" } else { "+" }, [self.expr(inner, steps)?]),
             Node::Chain(chain) => self.chain(chain, steps)?,
             Node::Aggregate(aggregate) => self.aggregate(aggregate, steps)?,
+            Node::SampleAggregate(aggregate) => {
+                let mut items = grouping_items(&aggregate.grouping);
+                for argument in &aggregate.arguments {
+                    items.push(self.expr(argument, steps)?);
+                }
+                Item::list(aggregate.operation.name(), items)
+            }
             Node::Call(call) => {
                 let arguments = call.arguments.iter().map(|argument| self.expr(argument, steps));
                 Item::list(call.signature.name, arguments.collect::<Result<Vec<_>, _>>()?)
@@ -245,17 +252,18 @@ impl Explainer<'_> {
     }
 
     fn aggregate(&self, aggregate: &Aggregate, steps: Steps) -> Result<Item, QueryError> {
-        let Grouping { without, labels } = &aggregate.grouping;
-        let mut items = Vec::new();
-        if *without || !labels.is_empty() {
-            items.push(Item::labels(if *without { "without" } else { "by" }, labels));
-        }
+        let mut items = grouping_items(&aggregate.grouping);
         if let Some(parameter) = &aggregate.parameter {
             items.push(self.expr(parameter, steps)?);
         }
         items.push(self.expr(&aggregate.input, steps)?);
         Ok(Item::list(aggregate.operation.name(), items))
     }
+}
+
+fn grouping_items(Grouping { without, labels }: &Grouping) -> Vec<Item> {
+    let is_of_some = *without || !labels.is_empty();
+    is_of_some.then(|| Item::labels(if *without { "without" } else { "by" }, labels)).into_iter().collect()
 }
 
 /// An operator with what it is applied to.
@@ -348,6 +356,14 @@ mod tests {
             &format!(r#"(label_replace {up} "a" "$1" "b" "(.*)")"#),
         );
         check("vector(time() + step())", "(vector (+ (time) 60))");
+        check(
+            r#"quantiles_of_samples without (a) ("q", 0.5, (up[10m]))"#,
+            r#"(quantiles_of_samples (without '("a")) "q" 0.5 (window 10m (->> (metric "up") (range 3000001000000 7200001000000))))"#,
+        );
+        check(
+            "distinct_of_samples(up[10m])",
+            r#"(distinct_of_samples (window 10m (->> (metric "up") (range 3000001000000 7200001000000))))"#,
+        );
         check(
             "rate(up[5m] smoothed)",
             r#"(rate (window 5m (smoothed) (->> (metric "up") (range 3000001000000 7500001000000))))"#,

@@ -156,6 +156,7 @@ impl Evaluator<'_> {
                 Ok(once.repeated(steps))
             }
             Node::Call(call) => self.count_call(call, steps, inner_usage),
+            Node::SampleAggregate(aggregate) => self.count_arguments(&aggregate.arguments, steps, inner_usage),
             Node::Chain(chain) => self.count_chain(chain, steps, usage),
             _ => self.count_all(expr.children().into_iter(), steps, inner_usage),
         }
@@ -198,20 +199,25 @@ impl Evaluator<'_> {
                 counts.add(&tally.counts());
                 Ok(counts)
             }
-            (_, arguments) => {
-                let mut counts = SampleCounts::none(steps);
-                for argument in arguments {
-                    counts.add(&match &argument.unwrapped().node {
-                        Node::Range(range) => self.count_range_selector(range, steps, usage)?,
-                        Node::Subquery(subquery) => {
-                            self.count_subquery(argument.unwrapped(), subquery, steps, usage)?
-                        }
-                        _ => self.count(argument, steps, usage)?,
-                    });
-                }
-                Ok(counts)
-            }
+            (_, arguments) => self.count_arguments(arguments, steps, usage),
         }
+    }
+
+    fn count_arguments(
+        &self,
+        arguments: &[Expr],
+        steps: Steps,
+        usage: HistogramUse,
+    ) -> Result<SampleCounts, QueryError> {
+        let mut counts = SampleCounts::none(steps);
+        for argument in arguments {
+            counts.add(&match &argument.unwrapped().node {
+                Node::Range(range) => self.count_range_selector(range, steps, usage)?,
+                Node::Subquery(subquery) => self.count_subquery(argument.unwrapped(), subquery, steps, usage)?,
+                _ => self.count(argument, steps, usage)?,
+            });
+        }
+        Ok(counts)
     }
 
     fn count_instant_selector(

@@ -144,6 +144,14 @@ fn steps_samples_and_time_are_bounded() {
     let counted = |samples_max| range("count_values(\"v\", x + time())", 99_000, &Budget::new(samples_max)).map(drop);
     assert_eq!(counted(2_000), Err(QueryError::TooManySamples { limit: 2_000 }));
     assert_eq!(counted(4_000), Ok(()));
+    // All samples, those of one window, and a row for each quantile.
+    let ranked = |budget: &Budget| {
+        range("quantiles_of_samples(\"q\", 0, 0.2, 0.4, 0.6, 0.8, 1, x[1000s])", 99_000, budget).map(drop)
+    };
+    let tight = Budget::new(2_000);
+    assert_eq!(ranked(&tight), Err(QueryError::TooManySamples { limit: 2_000 }));
+    assert_eq!(tight.samples(), 0);
+    assert_eq!(ranked(&Budget::new(5_000)), Ok(()));
     let stopped = Budget::new(100_000);
     stopped.stop(Stop::Timeout);
     assert_eq!(range("x", 0, &stopped).unwrap_err(), QueryError::Stopped(Stop::Timeout));
@@ -192,6 +200,8 @@ const PIECES: &[&str] = &[
     "time",
     "label_replace",
     "topk",
+    "distinct_of_samples",
+    "quantiles_of_samples",
     "(",
     ")",
     "{",

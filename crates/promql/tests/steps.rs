@@ -30,6 +30,7 @@ const TEMPLATES: &[&str] = &[
     "resets(x[RANGE])",
     "changes(x[RANGE])",
     "sum_over_time(x[RANGE])",
+    "total_of_period(x[RANGE] offset 10s)",
     "avg_over_time(x[RANGE])",
     "min_over_time(x[RANGE])",
     "max_over_time(x[RANGE])",
@@ -67,6 +68,11 @@ const TEMPLATES: &[&str] = &[
     "clamp(x, 20, scalar(y{a=\"1\"}))",
     "histogram_quantile(0.5, label_replace(sum by (a, b) (x), \"le\", \"$1\", \"b\", \"(.*)\"))",
     "vector(time()) - on () group_left () sum(x)",
+    "distinct_of_samples by (a) (x[RANGE])",
+    "quantiles_of_samples without (b) (\"q\", 0, 0.5, 0.9, x[RANGE] offset 30s)",
+    "quantiles_of_samples(\"a\", 0.7, x{a=\"0\"}[RANGE], {b=\"1\"}[RANGE], y[RANGE])",
+    "histogram_of_samples by (b) (x[RANGE])",
+    "distinct_of_samples((x + time())[RANGE:45s] @ 500)",
 ];
 
 fn sample() -> impl Strategy<Value = f64> {

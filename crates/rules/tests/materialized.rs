@@ -20,7 +20,8 @@ use thalweg_rules::{Manager, ManagerOptions};
 const SECOND_NS: i64 = 1_000_000_000;
 const MINUTE_S: i64 = 60;
 
-/// Sums whose series come and go, windows, rules over rules of the same group and of another one, a shift into the future.
+/// Sums whose series come and go, windows, rules over rules of the same group and of another one, a shift into the future, all samples of a
+/// window.
 const RULES: &str = r#"
 groups:
 - name: minutes
@@ -30,12 +31,19 @@ groups:
   - {record: 'job:load:max', expr: 'max by (job) (max_over_time(load[3m]))'}
   - {record: 'job:load:high', expr: 'job:load:sum{origin="rule"} > 40'}
   - {record: 'loads', expr: 'scalar(count(load))'}
+  - {record: 'job:load:distinct', expr: 'distinct_of_samples by (job) (load[3m])'}
+  - {record: 'job:load:quantiles', expr: 'quantiles_of_samples by (job) ("quantile", 0.25, 0.9, load{job="j0"}[2m], load[2m])'}
+  - {record: 'job:load:total', expr: 'total_of_period(job:load:distinct[10m])'}
+  - {record: 'load:buckets', expr: 'histogram_of_samples without (job) (load[1m])'}
 - name: halves
   interval: 30s
   rules:
   - {record: 'jobs:high', expr: 'count(job:load:high offset 1m)'}
   - {record: 'ahead', expr: 'sum(load offset -1m)'}
 "#;
+
+/// How many rules that is.
+const RULES_COUNT: usize = 10;
 
 struct World {
     simulation: Simulation,
@@ -253,7 +261,12 @@ fn what_was_not_there_when_a_rule_was_evaluated_counts_and_ends() {
     }
     // Rows in time cost nothing, but for the rule that looks ahead: the second one.
     let evaluated: Vec<bool> = world.reports().iter().map(|report| report.counts.evaluations > 0).collect();
-    assert_eq!(evaluated, [false, true, false, false, false, false], "{:?}", world.reports());
+    assert_eq!(
+        evaluated,
+        [false, true, false, false, false, false, false, false, false, false],
+        "{:?}",
+        world.reports()
+    );
     // A job that was there for a moment, four minutes ago.
     world.write(&[(1, 0, 240, 50)]);
     world.settle();
@@ -420,7 +433,7 @@ fn many_rules_are_remembered_each_by_itself() {
     world.text = RULES.to_owned();
     world.apply(&Step::Restart(0));
     world.network.run_ms(12_000);
-    assert_eq!(documents(world.db()).len(), 6);
+    assert_eq!(documents(world.db()).len(), RULES_COUNT);
     drop(world.stop());
 }
 
@@ -439,7 +452,7 @@ fn what_earlier_versions_remembered_is_computed() {
     let evaluated: Vec<u64> = world.reports().iter().map(|report| report.counts.evaluations).collect();
     assert_eq!(evaluated[5] - evaluated[4], 10, "{:?}", world.reports());
     let names: Vec<String> = documents(world.db()).into_iter().map(|(name, _)| name).collect();
-    assert!(names.len() == 6 && names.iter().all(|name| name.starts_with("default/")), "{names:?}");
+    assert!(names.len() == RULES_COUNT && names.iter().all(|name| name.starts_with("default/")), "{names:?}");
     drop(world.stop());
 }
 

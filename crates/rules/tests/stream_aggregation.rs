@@ -57,12 +57,15 @@ struct Entry {
     dropped: &'static [&'static str],
     dedup_ms: Option<i64>,
     of_counters: bool,
+    /// It is of series of the job j0 and of those of the instance i1, by a selector each.
+    is_of_some: bool,
 }
 
-const PLAIN: Entry = Entry { by: None, without: &[], dropped: &[], dedup_ms: None, of_counters: false };
+const PLAIN: Entry =
+    Entry { by: None, without: &[], dropped: &[], dedup_ms: None, of_counters: false, is_of_some: false };
 const COUNTERS: Entry = Entry { of_counters: true, ..PLAIN };
 
-const ENTRIES: [Entry; 13] = [
+const ENTRIES: [Entry; 15] = [
     PLAIN,
     Entry { by: Some(&["job"]), ..PLAIN },
     Entry { by: Some(&["__name__"]), ..PLAIN },
@@ -73,13 +76,27 @@ const ENTRIES: [Entry; 13] = [
     Entry { dedup_ms: Some(30_000), ..PLAIN },
     Entry { by: Some(&["job"]), dedup_ms: Some(20_000), ..PLAIN },
     Entry { without: &["job"], dedup_ms: Some(60_000), ..PLAIN },
+    Entry { by: Some(&["job"]), is_of_some: true, ..PLAIN },
+    Entry { dedup_ms: Some(30_000), is_of_some: true, ..PLAIN },
     COUNTERS,
     Entry { by: Some(&["job"]), ..COUNTERS },
     Entry { without: &["job"], ..COUNTERS },
 ];
 
-const OUTPUTS: [&str; 9] =
-    ["sum_samples", "count_samples", "count_series", "min", "max", "avg", "last", "stddev", "stdvar"];
+const OUTPUTS: [&str; 12] = [
+    "sum_samples",
+    "count_samples",
+    "count_series",
+    "min",
+    "max",
+    "avg",
+    "last",
+    "stddev",
+    "stdvar",
+    "unique_samples",
+    "quantiles(0, 0.3, 0.5, 0.95, 1)",
+    "histogram_bucket",
+];
 const COUNTER_OUTPUTS: [&str; 4] = ["increase", "increase_prometheus", "rate_sum", "rate_avg"];
 
 impl Entry {
@@ -88,7 +105,8 @@ impl Entry {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("- {{match: m, interval: 1m, outputs: [{}]", self.outputs().join(", "));
+        let selectors = if self.is_of_some { r#"['m{job="j0"}', 'm{instance="i1"}']"# } else { "m" };
+        let mut text = format!("- {{match: {selectors}, interval: 1m, outputs: ['{}']", self.outputs().join("', '"));
         let mut add = |name: &str, labels: &[&str]| write!(text, ", {name}: [{}]", labels.join(", ")).unwrap();
         add("by", self.by.unwrap_or_default());
         add("without", self.without);
@@ -97,6 +115,10 @@ impl Entry {
             write!(text, ", dedup_interval: {dedup_ms}ms").unwrap();
         }
         text + if self.of_counters { ", staleness_interval: 5m}" } else { "}" }
+    }
+
+    fn selects(&self, labels: &Labels) -> bool {
+        !self.is_of_some || labels["job"] == "j0" || labels["instance"] == "i1"
     }
 
     /// The labels of the result that a series is part of.
@@ -117,7 +139,7 @@ fn between(samples: &Samples, after_ms: i64, to_ms: i64) -> Samples {
 fn expected(entry: &Entry, output: &str, series: &BTreeMap<Labels, Samples>, end_ms: i64) -> BTreeMap<Labels, f64> {
     let mut groups: BTreeMap<Labels, Vec<(&Labels, Samples)>> = BTreeMap::new();
     let mut increases: BTreeMap<Labels, Vec<f64>> = BTreeMap::new();
-    for (labels, samples) in series {
+    for (labels, samples) in series.iter().filter(|(labels, _)| entry.selects(labels)) {
         let mut window = between(samples, end_ms - MINUTE_MS, end_ms);
         if let Some(dedup_ms) = entry.dedup_ms {
             // What is not the last of its time.
@@ -140,7 +162,50 @@ fn expected(entry: &Entry, output: &str, series: &BTreeMap<Labels, Samples>, end
         };
         return increases.into_iter().map(|(labels, values)| (labels, merged(values))).collect();
     }
-    groups.into_iter().map(|(labels, members)| (labels, of_samples(entry, output, &members))).collect()
+    let results = |(labels, members): (Labels, Vec<(&Labels, Samples)>)| {
+        let values: Vec<f64> = members.iter().flat_map(|(_, window)| window.values().copied()).collect();
+        match output {
+            "histogram_bucket" => {
+                buckets(&values).into_iter().map(|(range, count)| (with(&labels, "vmrange", range), count)).collect()
+            }
+            _ if output.starts_with("quantiles") => {
+                let of = |quantile: &str| (with(&labels, "quantile", quantile.to_owned()), ranked(quantile, &values));
+                ["0", "0.3", "0.5", "0.95", "1"].map(of).to_vec()
+            }
+            _ => vec![(labels, of_samples(entry, output, &members))],
+        }
+    };
+    groups.into_iter().flat_map(results).collect()
+}
+
+fn with(labels: &Labels, name: &'static str, value: String) -> Labels {
+    labels.iter().map(|(name, value)| (*name, value.clone())).chain([(name, value)]).collect()
+}
+
+/// The sample of the nearest rank.
+fn ranked(quantile: &str, values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (quantile.parse::<f64>().unwrap() * (sorted.len() - 1) as f64 + 0.5).floor();
+    sorted[rank as usize]
+}
+
+/// How many samples are in each bucket: eighteen for each power of ten, each with its upper bound.
+fn buckets(values: &[f64]) -> BTreeMap<String, f64> {
+    let bound = |place: i32| 10f64.powf(f64::from(place) / 18.0 - 9.0);
+    let shown = |place: i32| {
+        let text = format!("{:.3e}", bound(place));
+        let (digits, exponent) = text.split_once('e').unwrap();
+        format!("{digits}e{:+03}", exponent.parse::<i32>().unwrap())
+    };
+    let mut counts = BTreeMap::new();
+    for value in values {
+        // Bounds are not exact.
+        let upper = (0..=486).find(|place| *value <= bound(*place) * (1.0 + 1e-12)).unwrap();
+        let lower = if upper == 0 { "0".to_owned() } else { shown(upper - 1) };
+        *counts.entry(format!("{lower}...{}", shown(upper))).or_default() += 1.0;
+    }
+    counts
 }
 
 fn of_samples(entry: &Entry, output: &str, members: &[(&Labels, Samples)]) -> f64 {
@@ -170,16 +235,14 @@ fn of_samples(entry: &Entry, output: &str, members: &[(&Labels, Samples)]) -> f6
         }
         "stddev" => variance().sqrt(),
         "stdvar" => variance(),
+        "unique_samples" => values.iter().map(|value| value.to_bits()).collect::<BTreeSet<_>>().len() as f64,
         other => panic!("{other}"),
     }
 }
 
 fn of_counter(output: &str, samples: &Samples, window: &Samples, end_ms: i64) -> Option<f64> {
     let is_rate = output.starts_with("rate");
-    let Some((first_ms, first)) = window.first_key_value() else {
-        let is_remembered = !between(samples, end_ms - LOOKBACK_MS, end_ms).is_empty();
-        return (is_remembered && !is_rate).then_some(0.0);
-    };
+    let (first_ms, first) = window.first_key_value()?;
     let start_ms = end_ms - MINUTE_MS;
     let before = between(samples, start_ms - LOOKBACK_MS, start_ms).pop_last();
     let (begun_ms, mut last) = before.unwrap_or((*first_ms, if output == "increase" { 0.0 } else { *first }));
@@ -209,7 +272,7 @@ fn found(db: &Db, expr: &str, start_ms: i64) -> BTreeMap<i64, BTreeMap<Labels, f
     let ResultValue::Matrix(series) = db.range("default", &query).unwrap().value else { panic!("a matrix") };
     let mut found: BTreeMap<i64, BTreeMap<Labels, f64>> = BTreeMap::new();
     for (labels, points) in series {
-        let names = ["job", "instance"].into_iter();
+        let names = ["job", "instance", "quantile", "vmrange"].into_iter();
         let labels: Labels = names.filter_map(|name| Some((name, labels.get(name)?.to_owned()))).collect();
         for (time_ms, value) in points.floats {
             assert_eq!(found.entry(time_ms).or_default().insert(labels.clone(), value), None, "{expr}");
@@ -223,7 +286,8 @@ fn check(db: &Db, series: &BTreeMap<Labels, Samples>, start_ms: i64) {
         let groups = load(&entry.text()).groups;
         assert_eq!(groups.len(), 1);
         for (rule, output) in groups[0].rules.iter().zip(entry.outputs()) {
-            assert!(rule.name().ends_with(&format!("_{output}")), "{}", rule.name());
+            let output_name = output.split('(').next().unwrap();
+            assert!(rule.name().ends_with(&format!("_{output_name}")), "{}", rule.name());
             let found = found(db, &rule.expr, start_ms);
             for end_ms in (0..WINDOWS).map(|window| start_ms + window * MINUTE_MS) {
                 let expected = expected(&entry, output, series, end_ms);

@@ -144,7 +144,7 @@ impl<'q> Evaluator<'q> {
     }
 
     /// Returns whether names that would be dropped from the result stay, since series are grouped by them.
-    fn keeps_names(&self, grouping: &Grouping) -> bool {
+    pub(super) fn keeps_names(&self, grouping: &Grouping) -> bool {
         let is_grouped = !grouping.without && grouping.labels.iter().any(|label| label == METRIC_NAME);
         is_grouped && self.settings.name_removal == NameRemoval::Delayed
     }

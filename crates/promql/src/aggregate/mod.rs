@@ -4,11 +4,13 @@
 //! rows, one at a time       ──► stream ──► accumulators (a group's steps) ──► accumulate (one value of many)
 //! all rows of a group       ──► aggregations: quantile, count_values, limitk; topk
 //! all rows, labels later    ──► by_number ──► topk
+//! samples of all series     ──► samples: quantiles, distinct values, buckets
 //! ```
 
 mod accumulate;
 mod accumulators;
 mod aggregations;
 mod by_number;
+mod samples;
 mod stream;
 pub(crate) mod topk;

@@ -110,7 +110,12 @@ fn is_stepwise(expr: &Expr) -> bool {
             aggregate.operation != Aggregation::LimitK && aggregate.parameter.as_ref().is_none_or(is_constant)
         }
         Node::Call(call) => is_stepwise_call(call),
-        Node::Number { .. } | Node::Text(_) | Node::Parentheses(_) | Node::Sign { .. } | Node::Chain(_) => true,
+        Node::Number { .. }
+        | Node::Text(_)
+        | Node::Parentheses(_)
+        | Node::Sign { .. }
+        | Node::Chain(_)
+        | Node::SampleAggregate(_) => true,
     };
     is_node_stepwise && expr.children().into_iter().all(is_stepwise)
 }
@@ -191,6 +196,8 @@ mod tests {
             ("topk(3, sum by (job) (up))", (-5, 0)),
             ("rate(up[10m] smoothed)", (-15, 5)),
             ("rate(up[10m] anchored)", (-15, 0)),
+            ("distinct_of_samples by (job) ({job=\"a\"}[10m] offset 1m)", (-16, -1)),
+            ("quantiles_of_samples(\"q\", 0.5, max_over_time(up[2m])[10m:1m])", (-17, 0)),
         ] {
             assert_eq!(stepwise(text), Some(expected), "{text}");
         }
@@ -211,6 +218,7 @@ mod tests {
             "rate({job=\"a\"}[5m])",
             "rate(up[5m])[10m:]",
             "max_over_time((a or b)[5m:])",
+            "distinct_of_samples(up[5m] @ 5)",
         ]
         .into_iter()
         .filter(|text| Expression::parse(text).is_ok())

@@ -74,6 +74,9 @@ impl<'q> Evaluator<'q> {
             Node::Sign { negative, inner } => self.sign(*negative, inner, steps),
             Node::Chain(chain) => self.chain(chain, steps),
             Node::Aggregate(aggregate) => self.aggregate(aggregate, expr.span, steps).map(Computed::Vector),
+            Node::SampleAggregate(aggregate) => {
+                self.aggregate_samples(aggregate, expr.span, steps).map(Computed::Vector)
+            }
             Node::Call(call) => self.call(call, expr.span, steps),
             Node::Text(_) | Node::Range(_) | Node::Subquery(_) => Err(QueryError::Execution(format!(
                 "expected a scalar or an instant vector, got {}",
@@ -156,6 +159,7 @@ pub(crate) fn step_name(expr: &Expr) -> Option<&'static str> {
         Node::Sign { .. } => Some("sign"),
         Node::Chain(chain) => chain.last_operator().map(Operator::name),
         Node::Aggregate(aggregate) => Some(aggregate.operation.name()),
+        Node::SampleAggregate(aggregate) => Some(aggregate.operation.name()),
         Node::Call(call) => {
             let is_range = |argument: &Expr| matches!(argument.unwrapped().node, Node::Range(_));
             let streams = matches!(call.signature.function, Function::Range(_)) && call.arguments.iter().any(is_range);

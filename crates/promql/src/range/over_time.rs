@@ -96,6 +96,7 @@ impl RangeFunction {
             Self::Derivative => return Ok(derivative(window)),
             Self::PredictLinear => return Ok(predict(window)),
             Self::DoubleExponentialSmoothing => return Ok(smooth(window)),
+            Self::TotalOfPeriod => return Ok(Some(total_of_period(window))),
             Self::TimestampOfMaximum => return Ok(time_of_extreme(window, |now, extreme| now >= extreme)),
             Self::TimestampOfMinimum => return Ok(time_of_extreme(window, |now, extreme| now <= extreme)),
             Self::Changes | Self::Resets => window.marked.count(),
@@ -232,6 +233,20 @@ fn time_of_extreme(window: &SampleWindow<'_>, surpasses: impl Fn(f64, f64) -> bo
 fn sum(values: &[f64]) -> f64 {
     let total = values.iter().fold(CompensatedSum::default(), |total, value| total.plus(*value));
     if total.sum.is_infinite() { total.sum } else { total.value() }
+}
+
+/// The sum since the last multiple of the range's length, as a counter of samples that are not negative. At such a multiple it is 0, so
+/// that the reset is seen whatever follows, and the sample there counts from the next step on.
+///
+/// It is added up without compensation: then it never falls from one step to the next.
+fn total_of_period(window: &SampleWindow<'_>) -> f64 {
+    let period_ms = window.range_ms.max(1);
+    let begin_ms = window.end_ms.div_euclid(period_ms) * period_ms;
+    if begin_ms == window.end_ms {
+        return 0.0;
+    }
+    let first = window.timestamps_ms.partition_point(|time_ms| *time_ms < begin_ms);
+    window.values.get(first..).unwrap_or_default().iter().fold(0.0, |sum, value| sum + value)
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -75,6 +75,12 @@ impl WindowBounds {
         is_plain.then_some(WindowSelection { matchers, value, first_end_ms, step_ms, count, range_ms, projection })
     }
 
+    /// Returns whether the windows are the same as others of the same steps.
+    pub(crate) fn has_windows_of(&self, other: &Self) -> bool {
+        let extent = |bounds: &Self| (bounds.ends.first_ms(), bounds.ends.last_ms(), bounds.range_ms);
+        extent(self) == extent(other)
+    }
+
     /// `anchored` and `smoothed` are allowed with some functions only.
     pub(crate) fn check_edges(&self, function: &str) -> Result<(), QueryError> {
         match self.edges.keyword_and_functions() {

@@ -33,6 +33,7 @@ pub(crate) enum Node {
     /// Operands with operators between them.
     Chain(Box<Chain>),
     Aggregate(Box<Aggregate>),
+    SampleAggregate(Box<SampleAggregate>),
     Call(Box<Call>),
 }
 
@@ -360,6 +361,42 @@ pub(crate) struct Grouping {
     pub(crate) labels: Vec<String>,
 }
 
+/// An aggregation over the samples in windows of series, whichever series they are of; not Prometheus's.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SampleAggregate {
+    pub(crate) operation: SampleAggregation,
+    /// Constants, and then range vectors; at least one.
+    pub(crate) arguments: Vec<Expr>,
+    pub(crate) grouping: Grouping,
+}
+
+/// The results of the samples of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SampleAggregation {
+    /// How many distinct values there are.
+    Distinct,
+    /// How many samples are in each bucket.
+    Histogram,
+    /// Some of the samples, by their ranks.
+    Quantiles,
+}
+
+impl SampleAggregation {
+    const ALL: [(&'static str, Self); 3] = [
+        ("distinct_of_samples", Self::Distinct),
+        ("histogram_of_samples", Self::Histogram),
+        ("quantiles_of_samples", Self::Quantiles),
+    ];
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, operation)| *operation)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, operation)| *operation == self).map_or("", |(name, _)| name)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Call {
     pub(crate) signature: &'static Signature,
@@ -376,7 +413,7 @@ impl Expr {
         match &self.node {
             Node::Number { .. } => ResultKind::Scalar,
             Node::Text(_) => ResultKind::String,
-            Node::Selector(_) | Node::Aggregate(_) => ResultKind::InstantVector,
+            Node::Selector(_) | Node::Aggregate(_) | Node::SampleAggregate(_) => ResultKind::InstantVector,
             Node::Range(_) | Node::Subquery(_) => ResultKind::RangeVector,
             Node::Parentheses(inner) | Node::Sign { inner, .. } => inner.kind(),
             Node::Chain(chain) => {
@@ -395,6 +432,7 @@ impl Expr {
             Node::Subquery(subquery) => vec![&subquery.inner],
             Node::Chain(chain) => chain.operands().collect(),
             Node::Aggregate(aggregate) => aggregate.parameter.iter().chain([&aggregate.input]).collect(),
+            Node::SampleAggregate(aggregate) => aggregate.arguments.iter().collect(),
             Node::Call(call) => call.arguments.iter().collect(),
         }
     }
@@ -409,6 +447,7 @@ impl Expr {
                 std::iter::once(&mut chain.first).chain(chain.links.iter_mut().map(|link| &mut link.right)).collect()
             }
             Node::Aggregate(aggregate) => aggregate.parameter.iter_mut().chain([&mut aggregate.input]).collect(),
+            Node::SampleAggregate(aggregate) => aggregate.arguments.iter_mut().collect(),
             Node::Call(call) => call.arguments.iter_mut().collect(),
         }
     }

@@ -68,6 +68,7 @@ fn bind_node(expr: &mut Expr, times: QueryTimes) -> Result<(), String> {
         }
         // Parentheses around an argument mean nothing, not even to functions that look at its form.
         Node::Call(call) => call.arguments.iter_mut().for_each(strip_parentheses),
+        Node::SampleAggregate(aggregate) => aggregate.arguments.iter_mut().for_each(strip_parentheses),
         Node::Aggregate(aggregate) => {
             strip_parentheses(&mut aggregate.input);
             aggregate.parameter.iter_mut().for_each(strip_parentheses);
@@ -211,6 +212,7 @@ impl Expr {
             Node::Chain(chain) => chain.operands().all(Self::is_step_invariant),
             // As Prometheus: the parameter has no say.
             Node::Aggregate(aggregate) => aggregate.input.is_step_invariant(),
+            Node::SampleAggregate(aggregate) => aggregate.arguments.iter().all(Self::is_step_invariant),
             Node::Call(call) => {
                 let function = call.signature.function;
                 let evaluated = if function == Function::Info { 1 } else { usize::MAX };

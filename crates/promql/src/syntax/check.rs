@@ -3,10 +3,13 @@
 use model::{METRIC_NAME, MatchOp, Matcher};
 use regex::{Regex, RegexBuilder};
 
-use crate::syntax::ast::{Aggregate, Aggregation, Call, Cardinality, Chain, Expr, Link, Node, Operator, Selector};
+use crate::syntax::ast::{
+    Aggregate, Aggregation, Call, Cardinality, Chain, Expr, Link, Node, Operator, SampleAggregate, SampleAggregation,
+    Selector,
+};
 use crate::syntax::result_kind::ResultKind;
 use crate::syntax::span::{ParseError, ParseResult, Span};
-use crate::syntax::strings::quote;
+use crate::syntax::strings::{is_label_name, quote};
 
 /// The base size limit of a compiled regular expression.
 const REGEX_BYTES_BASE: usize = 256 * 1024;
@@ -86,6 +89,7 @@ impl Checker<'_> {
                 }
             }
             Node::Aggregate(aggregate) => self.aggregate(aggregate),
+            Node::SampleAggregate(aggregate) => self.sample_aggregate(aggregate, span),
             Node::Chain(chain) => self.chain(chain),
             Node::Call(call) => self.call(call, span),
         }
@@ -110,6 +114,35 @@ impl Checker<'_> {
             Some(parameter) => self.expect(parameter, wanted, "aggregation parameter"),
             None => Ok(()),
         }
+    }
+
+    /// The ranges at the end, and before those the label and the quantiles, which are constants: results do not depend on which steps
+    /// a query has.
+    fn sample_aggregate(&self, aggregate: &mut SampleAggregate, span: Span) -> ParseResult<()> {
+        let name = aggregate.operation.name();
+        let is_range = |argument: &Expr| argument.kind() == ResultKind::RangeVector;
+        let first_range =
+            aggregate.arguments.iter().rposition(|argument| !is_range(argument)).map_or(0, |last| last + 1);
+        let (constants, ranges) = aggregate.arguments.split_at_mut(first_range);
+        let form = match (aggregate.operation, constants.split_first_mut(), ranges.is_empty()) {
+            (SampleAggregation::Quantiles, Some((label, quantiles)), false) if !quantiles.is_empty() => {
+                check_result_label(label)?;
+                quantiles.iter().try_for_each(check_rank)?;
+                None
+            }
+            (SampleAggregation::Quantiles, ..) => Some("(\"label\", 0.5, …, range, …)"),
+            (_, None, false) => None,
+            _ => Some("(range, …)"),
+        };
+        if let Some(form) = form {
+            return fail(span, format!("the arguments of {name} are {form}"));
+        }
+        if ranges.len() > 1
+            && let Some(other) = ranges.iter().find(|range| !matches!(range.unwrapped().node, Node::Range(_)))
+        {
+            return fail(other.span, format!("several ranges of {name} are of selectors, not of subqueries"));
+        }
+        ranges.iter_mut().try_for_each(|range| self.expr(range))
     }
 
     /// Where the operator is.
@@ -211,6 +244,21 @@ impl Checker<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn check_result_label(label: &Expr) -> ParseResult<()> {
+    match &label.unwrapped().node {
+        Node::Text(name) if is_label_name(name) && name != METRIC_NAME => Ok(()),
+        Node::Text(name) => fail(label.span, format!("invalid label name {}", quote(name))),
+        _ => fail(label.span, "the label of the results is a text"),
+    }
+}
+
+fn check_rank(quantile: &Expr) -> ParseResult<()> {
+    match quantile.unwrapped().node {
+        Node::Number { value, .. } if (0.0..=1.0).contains(&value) => Ok(()),
+        _ => fail(quantile.span, "a quantile is a number from 0 to 1"),
     }
 }
 

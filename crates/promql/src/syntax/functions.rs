@@ -111,6 +111,8 @@ pub(crate) enum RangeFunction {
     TimestampOfLast,
     TimestampOfMaximum,
     TimestampOfMinimum,
+    /// The sum since the last multiple of the range's length, as a counter.
+    TotalOfPeriod,
     Variance,
 }
 
@@ -182,7 +184,7 @@ const fn histogram_part(name: &'static str, part: HistogramPart) -> Signature {
 }
 
 /// Sorted by name.
-static SIGNATURES: [Signature; 92] = [
+static SIGNATURES: [Signature; 93] = [
     math("abs", MathFunction::Abs),
     signature("absent", Function::Absent, &[VECTOR], 0, VECTOR),
     signature("absent_over_time", Function::AbsentOverTime, &[RANGE], 0, VECTOR),
@@ -281,6 +283,7 @@ static SIGNATURES: [Signature; 92] = [
     math("tanh", MathFunction::Tanh),
     signature("time", Function::Time, &[], 0, SCALAR),
     signature("timestamp", Function::Timestamp, &[VECTOR], 0, VECTOR),
+    experimental(range_function("total_of_period", RangeFunction::TotalOfPeriod)),
     experimental(range_function("ts_of_first_over_time", RangeFunction::TimestampOfFirst)),
     experimental(range_function("ts_of_last_over_time", RangeFunction::TimestampOfLast)),
     experimental(range_function("ts_of_max_over_time", RangeFunction::TimestampOfMaximum)),

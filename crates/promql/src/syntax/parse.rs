@@ -4,7 +4,7 @@ use model::{METRIC_NAME, MatchOp, Matcher};
 
 use crate::syntax::ast::{
     Aggregate, Aggregation, Arithmetic, Call, Cardinality, Chain, Edges, Expr, Grouping, Link, Matching, Node,
-    Operator, Selector, Shift,
+    Operator, SampleAggregate, SampleAggregation, Selector, Shift,
 };
 use crate::syntax::features::Features;
 use crate::syntax::lex::{describe, tokens};
@@ -29,6 +29,14 @@ const SIGN_STRENGTH: u8 = 5;
 pub(super) struct ParsedExpr {
     pub(super) expr: Expr,
     pub(super) height: usize,
+}
+
+/// What stands after the name of an aggregation.
+struct AggregationParts {
+    arguments: Vec<Expr>,
+    grouping: Grouping,
+    span: Span,
+    height: usize,
 }
 
 impl ParsedExpr {
@@ -308,6 +316,9 @@ impl<'t> Parser<'t> {
                 ParsedExpr::new(Node::Parentheses(Box::new(inner.expr)), token.span.to(end.span), inner.height)
             }
             TokenKind::Aggregator(name) if self.starts_aggregation() => self.aggregation(name),
+            TokenKind::Identifier if self.starts_aggregation() && self.sample_aggregation().is_some() => {
+                self.aggregation_of_samples()
+            }
             TokenKind::Identifier | TokenKind::Preprocessor(_) if self.peek_second() == TokenKind::Mark('(') => {
                 self.call()
             }
@@ -353,11 +364,12 @@ impl<'t> Parser<'t> {
         Ok(Some(Grouping { without, labels: self.labels()? }))
     }
 
-    fn aggregation(&mut self, name: &str) -> ParseResult<ParsedExpr> {
+    /// The arguments of an aggregation, and how it groups, before or after them.
+    fn aggregation_parts(&mut self) -> ParseResult<AggregationParts> {
         let start = self.next().span;
         self.aggregations += 1;
         let before = self.grouping()?;
-        let (mut arguments, height) = self.arguments()?;
+        let (arguments, height) = self.arguments()?;
         let mut end = self.last_closing;
         let grouping = match before {
             Some(grouping) => Some(grouping),
@@ -370,7 +382,12 @@ impl<'t> Parser<'t> {
             }
         };
         self.aggregations -= 1;
-        let span = Span::new(start.start, end);
+        let grouping = grouping.unwrap_or(Grouping { without: false, labels: Vec::new() });
+        Ok(AggregationParts { arguments, grouping, span: Span::new(start.start, end), height })
+    }
+
+    fn aggregation(&mut self, name: &str) -> ParseResult<ParsedExpr> {
+        let AggregationParts { mut arguments, grouping, span, height } = self.aggregation_parts()?;
         let error = |message: String| Err(ParseError::new(span, message));
         let Some(operation) = Aggregation::parse(name) else { return Err(self.unexpected("", "")) };
         if arguments.is_empty() {
@@ -386,9 +403,23 @@ impl<'t> Parser<'t> {
             let message = "wrong number of arguments for aggregate expression provided";
             return error(format!("{message}, expected {expected}, got {count}"));
         };
-        let grouping = grouping.unwrap_or(Grouping { without: false, labels: Vec::new() });
         let aggregate = Aggregate { operation, input, parameter: arguments.pop(), grouping };
         ParsedExpr::new(Node::Aggregate(Box::new(aggregate)), span, height)
+    }
+
+    /// The aggregation over samples that the next word names.
+    fn sample_aggregation(&self) -> Option<SampleAggregation> {
+        SampleAggregation::parse(self.written(&self.peek()))
+    }
+
+    fn aggregation_of_samples(&mut self) -> ParseResult<ParsedExpr> {
+        let Some(operation) = self.sample_aggregation() else { return Err(self.unexpected("", "")) };
+        let AggregationParts { arguments, grouping, span, height } = self.aggregation_parts()?;
+        if !self.features.experimental_functions {
+            return Err(ParseError::new(span, format!("function {} is not enabled", quote(operation.name()))));
+        }
+        let aggregate = SampleAggregate { operation, arguments, grouping };
+        ParsedExpr::new(Node::SampleAggregate(Box::new(aggregate)), span, height)
     }
 
     /// `(a, b)`, and the height of the tallest argument.

@@ -3,7 +3,7 @@
 use model::{METRIC_NAME, MatchOp, Matcher};
 
 use crate::syntax::ast::{
-    Aggregate, At, Cardinality, Chain, Duration, DurationNode, DurationSpec, Edges, Expr, Link, Matching, Node,
+    At, Cardinality, Chain, Duration, DurationNode, DurationSpec, Edges, Expr, Grouping, Link, Matching, Node,
     Selector, Shift,
 };
 use crate::syntax::number::{duration_text, plain, short};
@@ -33,13 +33,20 @@ pub(crate) fn line(expr: &Expr) -> String {
             .fold(line(&chain.first), |left, link| left + &format!(" {} {}", operator(link), line(&link.right))),
         Node::Aggregate(aggregate) => {
             let parameter = aggregate.parameter.as_ref().map(|parameter| format!("{}, ", line(parameter)));
-            format!("{}({}{})", head(aggregate), parameter.unwrap_or_default(), line(&aggregate.input))
+            let head = head(aggregate.operation.name(), &aggregate.grouping);
+            format!("{head}({}{})", parameter.unwrap_or_default(), line(&aggregate.input))
         }
-        Node::Call(call) => {
-            let arguments: Vec<String> = call.arguments.iter().map(line).collect();
-            format!("{}({})", call.signature.name, arguments.join(", "))
+        Node::SampleAggregate(aggregate) => {
+            let head = head(aggregate.operation.name(), &aggregate.grouping);
+            format!("{head}({})", arguments(&aggregate.arguments))
         }
+        Node::Call(call) => format!("{}({})", call.signature.name, arguments(&call.arguments)),
     }
+}
+
+fn arguments(arguments: &[Expr]) -> String {
+    let lines: Vec<String> = arguments.iter().map(line).collect();
+    lines.join(", ")
 }
 
 /// With line breaks, indented by the level.
@@ -58,14 +65,24 @@ pub(crate) fn pretty(expr: &Expr, level: usize) -> String {
             let parameter =
                 aggregate.parameter.as_ref().map(|parameter| format!("{},\n", pretty(parameter, level + 1)));
             let input = pretty(&aggregate.input, level + 1);
-            format!("{indent}{}(\n{}{input}\n{indent})", head(aggregate), parameter.unwrap_or_default())
+            let head = head(aggregate.operation.name(), &aggregate.grouping);
+            format!("{indent}{head}(\n{}{input}\n{indent})", parameter.unwrap_or_default())
+        }
+        Node::SampleAggregate(aggregate) if !short_enough => {
+            let head = head(aggregate.operation.name(), &aggregate.grouping);
+            format!("{indent}{head}(\n{}\n{indent})", pretty_arguments(&aggregate.arguments, level + 1))
         }
         Node::Call(call) if !short_enough => {
-            let arguments: Vec<String> = call.arguments.iter().map(|argument| pretty(argument, level + 1)).collect();
-            format!("{indent}{}(\n{}\n{indent})", call.signature.name, arguments.join(",\n"))
+            let arguments = pretty_arguments(&call.arguments, level + 1);
+            format!("{indent}{}(\n{arguments}\n{indent})", call.signature.name)
         }
         _ => format!("{indent}{}", line(expr)),
     }
+}
+
+fn pretty_arguments(arguments: &[Expr], level: usize) -> String {
+    let broken: Vec<String> = arguments.iter().map(|argument| pretty(argument, level)).collect();
+    broken.join(",\n")
 }
 
 /// What an operator is applied to stands above it, a level deeper.
@@ -144,8 +161,8 @@ fn matching(matching: &Matching) -> String {
     text
 }
 
-fn head(aggregate: &Aggregate) -> String {
-    let (name, grouping) = (aggregate.operation.name(), &aggregate.grouping);
+/// The name of an aggregation, and how it groups.
+fn head(name: &str, grouping: &Grouping) -> String {
     if grouping.without {
         format!("{name} without ({}) ", labels(&grouping.labels))
     } else if grouping.labels.is_empty() {

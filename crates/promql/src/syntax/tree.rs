@@ -65,6 +65,13 @@ pub(crate) fn json(expr: &Expr) -> String {
             ("grouping", texts(&aggregate.grouping.labels)),
             ("without", aggregate.grouping.without.to_string()),
         ]),
+        Node::SampleAggregate(aggregate) => object(&[
+            kind("sampleAggregation"),
+            ("op", text(aggregate.operation.name())),
+            ("args", list(aggregate.arguments.iter().map(json))),
+            ("grouping", texts(&aggregate.grouping.labels)),
+            ("without", aggregate.grouping.without.to_string()),
+        ]),
         Node::Call(call) => {
             let signature = call.signature;
             let function = object(&[

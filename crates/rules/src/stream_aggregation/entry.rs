@@ -11,7 +11,7 @@ use scrape::relabel::{Action, NameScheme, Rule};
 
 use super::duration::duration_ms;
 use super::matching::{self, MetricSelectors};
-use super::outputs::{AggregationGrouping, AggregationOutput, AggregationSource};
+use super::outputs::{AggregationGrouping, AggregationOutput, AggregationSource, total_period_ms};
 
 /// The shortest interval.
 const INTERVAL_MS_MIN: u64 = 1_000;
@@ -99,7 +99,27 @@ impl AggregationEntry {
                        which no rule does. Leave one of them out";
             error("drop_input_labels", why.to_owned());
         }
-        for output in self.outputs.iter().filter(|output| output.is_of_counters()) {
+        for (output, label) in self.outputs.iter().filter_map(|output| Some((output.name(), output.label()?))) {
+            if self.grouping.names(label) {
+                error(
+                    "by",
+                    format!(
+                        "by: the results of the output {output:?} have a label {label:?} of their own. Leave it out"
+                    ),
+                );
+            }
+        }
+        self.check_totals(fields);
+        if self.outputs.contains(&AggregationOutput::HistogramBucket) {
+            let message = "the buckets of histogram_bucket hold the samples of one window each, and do not go on counting as vmagent's do: \
+                           where those are read with increase(…[1h]), read these with sum_over_time(…[1h])";
+            fields.reading.warn(fields.position_of("outputs"), message);
+        }
+        // Of a total and what it adds up the total is named, which the file has.
+        let is_summand = |output: &AggregationOutput| {
+            self.outputs.iter().any(|total| total.summand().is_some_and(|summand| summand == *output))
+        };
+        for output in self.outputs.iter().filter(|output| output.is_of_counters() && !is_summand(output)) {
             let name = output.name();
             if staleness_ms != Some(lookback_ms) {
                 let lookback = duration_text(lookback_ms);
@@ -118,6 +138,28 @@ impl AggregationEntry {
                     );
                     error(field, why);
                 }
+            }
+        }
+    }
+
+    /// Tells what does not go together with running totals.
+    fn check_totals(&self, fields: &Fields<'_>) {
+        let error = |field: &str, message: String| fields.reading.error(fields.position_of(field), message);
+        for output in self.outputs.iter().filter(|output| output.summand().is_some()) {
+            let name = output.name();
+            let period_ms = total_period_ms(self.interval_ms);
+            if !period_ms.is_multiple_of(self.interval_ms) {
+                let period = duration_text(period_ms);
+                let why =
+                    format!("the output {name:?} begins anew each {period}: interval must go into that without a rest");
+                error("interval", why);
+            }
+            if !self.relabel.is_empty() {
+                let why = format!(
+                    "the output {name:?} adds up results that are relabelled already: leave output_relabel_configs out, or write an entry of its \
+                     own"
+                );
+                error("output_relabel_configs", why);
             }
         }
     }
@@ -183,7 +225,7 @@ fn read_outputs(fields: &Fields<'_>) -> Vec<AggregationOutput> {
     fields.list("outputs", |node| {
         count += 1;
         let output = fields.reading.parse(node, AggregationOutput::parse)?;
-        if outputs.contains(&output) {
+        if outputs.iter().any(|other| other.name() == output.name()) {
             fields.reading.error(node.position, format!("the output {:?} stands twice", output.name()));
         } else {
             outputs.push(output);
@@ -193,7 +235,15 @@ fn read_outputs(fields: &Fields<'_>) -> Vec<AggregationOutput> {
     if count == 0 {
         fields.reading.error(fields.position, "outputs is missing: it lists what is computed, such as [sum_samples]");
     }
-    outputs
+    // Totals are evaluated after what they add up.
+    let (totals, mut all): (Vec<_>, Vec<_>) = outputs.into_iter().partition(|output| output.summand().is_some());
+    for summand in totals.iter().filter_map(AggregationOutput::summand) {
+        if !all.contains(&summand) {
+            all.push(summand);
+        }
+    }
+    all.extend(totals);
+    all
 }
 
 /// Fields that say how a process aggregates that forgets and sees each sample once.

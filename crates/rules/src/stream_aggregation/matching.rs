@@ -47,7 +47,7 @@ fn alternatives(regex: &str) -> Option<Vec<String>> {
 }
 
 /// A selector of PromQL.
-fn written(metric: &str, matchers: &[&Matcher]) -> String {
+pub(super) fn written(metric: &str, matchers: &[&Matcher]) -> String {
     let mut inner: Vec<String> = matchers.iter().map(|matcher| condition(matcher)).collect();
     if is_metric_name(metric, NameScheme::Legacy) {
         let braces = if inner.is_empty() { String::new() } else { format!("{{{}}}", inner.join(",")) };

@@ -87,7 +87,13 @@ impl AggregationFile {
             let prefix = format!("{metric}{}", entry.suffix());
             for output in &entry.outputs {
                 let name = format!("{prefix}_{}", output.name());
-                let expr = output.expression(&entry.source(selectors, self.lookback_ms));
+                let expr = match output.summand() {
+                    Some(summand) => {
+                        let results = matching::written(&format!("{prefix}_{}", summand.name()), &[]);
+                        outputs::running_total(&results, entry.interval_ms)
+                    }
+                    None => output.expression(&entry.source(selectors, self.lookback_ms)),
+                };
                 if let Err(why) = Expression::parse_with(&expr, self.features) {
                     let output = output.name();
                     let message =
@@ -225,12 +231,20 @@ mod tests {
             let told = read(&format!("- {{match: m, interval: 1m, {rest}}}")).unwrap_err();
             assert!(told.starts_with("s.yml:1:") && told.contains(expected), "{rest}: {told}");
         };
-        refused("outputs: [total]", "output \"total\" is a running total");
-        refused("outputs: [total_prometheus]", "running total");
-        refused("outputs: [sum_samples_total]", "running total");
-        refused("outputs: ['quantiles(0.5, 0.9)']", "approx_percentile");
-        refused("outputs: [histogram_bucket]", "output \"histogram_bucket\"");
-        refused("outputs: [unique_samples]", "count(DISTINCT");
+        refused("outputs: [total]", "the output \"total\" needs staleness_interval: 5m");
+        refused(
+            "outputs: [sum_samples_total], output_relabel_configs: [{action: drop, source_labels: [a]}]",
+            "relabelled already",
+        );
+        refused("outputs: [quantiles]", "has arguments");
+        refused("outputs: ['quantiles()']", "numbers from 0 to 1, such as quantiles(0.5, 0.99)");
+        refused("outputs: ['quantiles(0.5']", "its ) is missing");
+        refused("outputs: ['quantiles(0.5, 1.1)']", "numbers from 0 to 1");
+        refused("outputs: ['quantiles(NaN)']", "numbers from 0 to 1");
+        refused("outputs: ['quantiles(0.5, .50)']", "0.5 stands twice");
+        refused("outputs: ['quantiles(0.5)', 'quantiles(0.9)']", "output \"quantiles\" stands twice");
+        refused("outputs: ['quantiles(0.5)'], by: [a, quantile]", "label \"quantile\" of their own");
+        refused("outputs: [histogram_bucket], by: [vmrange]", "label \"vmrange\" of their own");
         refused("outputs: [summ_samples]", "there is no output \"summ_samples\"");
         refused("outputs: []", "outputs is missing");
         refused("outputs: [max, max]", "output \"max\" stands twice");
@@ -261,6 +275,8 @@ mod tests {
         }
         refused("outputs: [max], output_relabel_configs: [{action: no}]", "unknown relabel action");
         refused("outputs: [max], dedup_intervall: 1s", "did you mean dedup_interval?");
+        let told = read("- {match: m, interval: 7m, outputs: [sum_samples_total]}").unwrap_err();
+        assert!(told.contains("begins anew each 1d: interval must go into that"), "{told}");
         assert!(read("- {match: m, outputs: [max]}").unwrap_err().contains("interval is missing"));
         assert!(
             read("- {match: m, interval: 500ms, outputs: [max]}").unwrap_err().contains("interval: it is 1s at least")
@@ -290,6 +306,32 @@ mod tests {
         assert_eq!(told.len(), 3, "{told:?}");
         assert!(told[0].starts_with("s.yml:4:3: ignore_old_samples has no effect"), "{told:?}");
         assert_eq!(read("").unwrap(), LoadedRules::default());
+    }
+
+    #[test]
+    fn totals_add_up_what_is_stored_beside_them() {
+        let text = "- {match: '{\"m.n\"}', interval: 1m, by: [a], outputs: [sum_samples_total, max]}\n\
+                    - {match: c, interval: 10s, outputs: [total, increase], staleness_interval: 5m}\n";
+        let found = rules(text);
+        let shown: Vec<(&str, &str)> = found.iter().map(|(name, expr)| (name.as_str(), expr.as_str())).collect();
+        assert_eq!(shown.len(), 5, "{shown:?}");
+        assert_eq!((shown[0].0, shown[1].0), ("c:10s_increase", "c:10s_total"));
+        assert_eq!(shown[1].1, "total_of_period(c:10s_increase[1h])");
+        assert_eq!((shown[2].0, shown[3].0), ("m.n:1m_by_a_max", "m.n:1m_by_a_sum_samples"));
+        assert_eq!(shown[4], ("m.n:1m_by_a_sum_samples_total", r#"total_of_period({"m.n:1m_by_a_sum_samples"}[1d])"#));
+    }
+
+    #[test]
+    fn samples_of_series_that_become_one_are_taken_together() {
+        let text =
+            "- {match: m, interval: 1m, outputs: ['quantiles( 0.50,1 )', histogram_bucket], drop_input_labels: [a]}";
+        let expected = [
+            ("m:1m_quantiles", r#"quantiles_of_samples without (a) ("quantile", 0.5, 1, m[1m])"#),
+            ("m:1m_histogram_bucket", "histogram_of_samples without (a) (m[1m])"),
+        ];
+        assert_eq!(rules(text), expected.map(|(name, expr)| (name.to_owned(), expr.to_owned())));
+        let warnings = read(text).unwrap().warnings;
+        assert!(warnings.len() == 1 && warnings[0].message.contains("sum_over_time(…[1h])"), "{warnings:?}");
     }
 
     #[test]

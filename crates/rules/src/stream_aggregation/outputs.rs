@@ -2,31 +2,41 @@
 
 use std::collections::BTreeSet;
 
+use scrape::config::units::duration_text;
+
 use super::matching::label;
 
-/// An output that PromQL gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An output that PromQL gives, as it is here.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AggregationOutput {
     Average,
     CountSamples,
     CountSeries,
+    HistogramBucket,
     Increase,
     IncreasePrometheus,
     Last,
     Maximum,
     Minimum,
+    /// Of these, as PromQL writes them in a list.
+    Quantiles(String),
     RateAverage,
     RateSum,
     StandardDeviation,
     Variance,
     SumSamples,
+    SumSamplesTotal,
+    Total,
+    TotalPrometheus,
+    UniqueSamples,
 }
 
-/// Outputs by their names.
-const OUTPUTS: [(&str, AggregationOutput); 13] = [
+/// Outputs by their names, but for quantiles, which have arguments.
+const OUTPUTS: [(&str, AggregationOutput); 18] = [
     ("avg", AggregationOutput::Average),
     ("count_samples", AggregationOutput::CountSamples),
     ("count_series", AggregationOutput::CountSeries),
+    ("histogram_bucket", AggregationOutput::HistogramBucket),
     ("increase", AggregationOutput::Increase),
     ("increase_prometheus", AggregationOutput::IncreasePrometheus),
     ("last", AggregationOutput::Last),
@@ -37,7 +47,13 @@ const OUTPUTS: [(&str, AggregationOutput); 13] = [
     ("stddev", AggregationOutput::StandardDeviation),
     ("stdvar", AggregationOutput::Variance),
     ("sum_samples", AggregationOutput::SumSamples),
+    ("sum_samples_total", AggregationOutput::SumSamplesTotal),
+    ("total", AggregationOutput::Total),
+    ("total_prometheus", AggregationOutput::TotalPrometheus),
+    ("unique_samples", AggregationOutput::UniqueSamples),
 ];
+
+const QUANTILES: &str = "quantiles";
 
 /// How series become those of the results.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +73,19 @@ impl AggregationGrouping {
             Self::By(labels) => format!("{operation} by ({}) ({inner})", list(labels)),
             Self::Without(labels) => format!("{operation} without ({}) ({inner})", list(labels)),
         }
+    }
+
+    /// An aggregation over the samples of series.
+    fn aggregate_samples(&self, operation: &str, inner: &str) -> String {
+        match self {
+            Self::Each => format!("{operation} without () ({inner})"),
+            _ => self.aggregate(operation, inner),
+        }
+    }
+
+    /// Returns whether results have a label by which series are grouped.
+    pub(super) fn names(&self, label: &str) -> bool {
+        matches!(self, Self::By(labels) if labels.contains(label))
     }
 
     /// How a series finds the result of its group.
@@ -96,16 +125,34 @@ impl AggregationSource<'_> {
         if texts.len() == 1 { texts.concat() } else { format!("({})", texts.join(" or ")) }
     }
 
-    /// A function over the samples of the window, of each series.
-    fn of_each(&self, function: &str) -> String {
-        let interval = &self.interval;
-        let Some(dedup) = &self.dedup else {
-            return self.joined(|selector| format!("{function}({selector}[{interval}])"));
-        };
+    /// The last sample of each series of each time that is so long, as a range of the window.
+    fn deduplicated(&self, dedup: &str) -> String {
         // Of one metric: without its name each series is still itself, and the aggregation is of one.
         let last = self.joined(|selector| format!("last_over_time({selector}[{dedup}])"));
         let last = if self.selectors.len() == 1 { format!("({last})") } else { last };
-        format!("{function}(max without () {last}[{interval}:{dedup}])")
+        format!("max without () {last}[{}:{dedup}]", self.interval)
+    }
+
+    /// A function over the samples of the window, of each series.
+    fn of_each(&self, function: &str) -> String {
+        match &self.dedup {
+            Some(dedup) => format!("{function}({})", self.deduplicated(dedup)),
+            None => self.of_all(function),
+        }
+    }
+
+    /// An aggregation over the samples of the window, of all series of a group together.
+    fn of_samples(&self, operation: &str, arguments: &str) -> String {
+        let ranges = match &self.dedup {
+            Some(dedup) => self.deduplicated(dedup),
+            None => self
+                .selectors
+                .iter()
+                .map(|selector| format!("{selector}[{}]", self.interval))
+                .collect::<Vec<_>>()
+                .join(", "),
+        };
+        self.grouping.aggregate_samples(operation, &format!("{arguments}{ranges}"))
     }
 
     /// A function over all samples of the window, also of those that are not the last of their time.
@@ -122,46 +169,78 @@ impl AggregationSource<'_> {
     fn increase(&self) -> String {
         self.joined(|selector| format!("increase({selector}[{}] anchored)", self.interval))
     }
-
-    /// Zero for series that had a sample a short while ago: until they are forgotten their increase is nothing.
-    fn silent(&self) -> String {
-        format!("0 * {}", self.joined(|selector| format!("present_over_time({selector}[{}])", self.lookback)))
-    }
 }
 
 impl AggregationOutput {
     /// An output by its name.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if let Some(arguments) = text.strip_prefix(QUANTILES).and_then(|rest| rest.strip_prefix('(')) {
+            return quantiles(text, arguments).map(Self::Quantiles);
+        }
         let found = OUTPUTS.iter().find(|(name, _)| *name == text);
-        found.map(|(_, output)| *output).ok_or_else(|| why_not(text))
+        found.map(|(_, output)| output.clone()).ok_or_else(|| why_not(text))
     }
 
-    pub(super) fn name(self) -> &'static str {
-        OUTPUTS.iter().find(|(_, output)| *output == self).map_or("", |(name, _)| name)
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Quantiles(_) => QUANTILES,
+            _ => OUTPUTS.iter().find(|(_, output)| output == self).map_or("", |(name, _)| name),
+        }
+    }
+
+    /// The label by which its results of a group differ.
+    pub(super) const fn label(&self) -> Option<&'static str> {
+        match self {
+            Self::Quantiles(_) => Some("quantile"),
+            Self::HistogramBucket => Some("vmrange"),
+            _ => None,
+        }
+    }
+
+    /// The output whose results it adds up, if it is a running total.
+    pub(super) const fn summand(&self) -> Option<Self> {
+        match self {
+            Self::SumSamplesTotal => Some(Self::SumSamples),
+            Self::Total => Some(Self::Increase),
+            Self::TotalPrometheus => Some(Self::IncreasePrometheus),
+            _ => None,
+        }
     }
 
     /// Returns whether it is of counters, which go on from a sample before the window.
-    pub(super) const fn is_of_counters(self) -> bool {
-        matches!(self, Self::Increase | Self::IncreasePrometheus | Self::RateAverage | Self::RateSum)
+    pub(super) const fn is_of_counters(&self) -> bool {
+        matches!(
+            self,
+            Self::Increase
+                | Self::IncreasePrometheus
+                | Self::RateAverage
+                | Self::RateSum
+                | Self::Total
+                | Self::TotalPrometheus
+        )
     }
 
-    /// The expression whose result at the end of a window is the output.
-    pub(super) fn expression(self, source: &AggregationSource<'_>) -> String {
+    /// The expression whose result at the end of a window is the output; of running totals that is [`running_total`].
+    pub(super) fn expression(&self, source: &AggregationSource<'_>) -> String {
         let aggregate = |operation: &str, inner: &str| source.grouping.aggregate(operation, inner);
         match self {
             Self::Average => average(source),
             Self::CountSamples => aggregate("sum", &source.of_each("count_over_time")),
             Self::CountSeries => count_series(source),
-            Self::Increase => {
-                let (increase, silent) = (source.increase(), source.silent());
+            Self::HistogramBucket => source.of_samples("histogram_of_samples", ""),
+            Self::Increase | Self::Total => {
+                let increase = source.increase();
                 let (first, before) = (source.of_all("first_over_time"), source.before("last_over_time"));
                 // The first sample of a new series is an increase from zero.
-                aggregate("sum", &format!("{increase} + ({first} unless {before}) or {increase} or {silent}"))
+                aggregate("sum", &format!("{increase} + ({first} unless {before}) or {increase}"))
             }
-            Self::IncreasePrometheus => aggregate("sum", &format!("{} or {}", source.increase(), source.silent())),
+            Self::IncreasePrometheus | Self::TotalPrometheus => aggregate("sum", &source.increase()),
             Self::Last => last(source),
             Self::Maximum => aggregate("max", &source.of_each("max_over_time")),
             Self::Minimum => aggregate("min", &source.of_each("min_over_time")),
+            Self::Quantiles(quantiles) => {
+                source.of_samples("quantiles_of_samples", &format!("\"quantile\", {quantiles}, "))
+            }
             Self::RateAverage => aggregate("avg", &rate(source)),
             Self::RateSum => aggregate("sum", &rate(source)),
             Self::StandardDeviation if *source.grouping == AggregationGrouping::Each => {
@@ -170,7 +249,8 @@ impl AggregationOutput {
             Self::StandardDeviation => format!("sqrt({})", variance(source)),
             Self::Variance if *source.grouping == AggregationGrouping::Each => source.of_each("stdvar_over_time"),
             Self::Variance => variance(source),
-            Self::SumSamples => aggregate("sum", &source.of_each("sum_over_time")),
+            Self::SumSamples | Self::SumSamplesTotal => aggregate("sum", &source.of_each("sum_over_time")),
+            Self::UniqueSamples => source.of_samples("distinct_of_samples", ""),
         }
     }
 }
@@ -219,26 +299,43 @@ fn variance(source: &AggregationSource<'_>) -> String {
     format!("{} / {}", source.grouping.aggregate("sum", &squares), source.grouping.aggregate("sum", &count))
 }
 
+/// The arguments of `quantiles(`, up to its end, as PromQL writes them.
+fn quantiles(text: &str, arguments: &str) -> Result<String, String> {
+    let bad = |why: &str| format!("the output {text:?}: {why}, such as quantiles(0.5, 0.99)");
+    let inner = arguments.strip_suffix(')').ok_or_else(|| bad("its ) is missing"))?;
+    let mut quantiles: Vec<f64> = Vec::new();
+    for argument in inner.split(',') {
+        let quantile = argument.trim().parse::<f64>().ok().filter(|quantile| (0.0..=1.0).contains(quantile));
+        // No quantile is -0.
+        let quantile = quantile.ok_or_else(|| bad("its arguments are numbers from 0 to 1"))?.abs();
+        if quantiles.contains(&quantile) {
+            return Err(bad(&format!("{quantile} stands twice")));
+        }
+        quantiles.push(quantile);
+    }
+    Ok(quantiles.iter().map(f64::to_string).collect::<Vec<_>>().join(", "))
+}
+
+/// The period of running totals, in milliseconds: windows end at its end.
+pub(super) const fn total_period_ms(interval_ms: u64) -> u64 {
+    if interval_ms < 60_000 { 3_600_000 } else { 86_400_000 }
+}
+
+/// The running total of results, as an expression.
+///
+/// A total since some start would change from a late sample's time to now, however long that is. This one begins anew with each day in UTC, of
+/// intervals below a minute with each hour, as a counter that is reset: what a sample changes, and what an evaluation reads, has a bound.
+pub(super) fn running_total(results: &str, interval_ms: u64) -> String {
+    format!("total_of_period({results}[{}])", duration_text(total_period_ms(interval_ms)))
+}
+
 /// Why there is no such output, and what to use.
 fn why_not(text: &str) -> String {
-    let why = match text {
-        "total" | "total_prometheus" | "sum_samples_total" | "count_samples_total" => {
-            "is a running total since the aggregator's start: a late sample would change all of its values, a restart begins anew. \
-             Use increase, or query the source with increase() or rate()"
-        }
-        "histogram_bucket" => {
-            "goes on counting for as long as samples come: a late sample would change all of its values. Use a materialised view \
-             with quantile_sketch() or approx_percentile()"
-        }
-        "unique_samples" => "is nothing that PromQL counts. Use a materialised view with count(DISTINCT …)",
-        _ if text.starts_with("quantiles") => {
-            "is an estimate by some of the samples there. Use a materialised view with approx_percentile(), or, of each series by itself, a \
-             recording rule of quantile_over_time() that --materialize-rules selects"
-        }
+    match text {
+        QUANTILES => format!("the output {text:?} has arguments, such as quantiles(0.5, 0.99)"),
         _ => {
             let names: Vec<&str> = OUTPUTS.iter().map(|(name, _)| *name).collect();
-            return format!("there is no output {text:?}; there are {}", names.join(", "));
+            format!("there is no output {text:?}; there are {}, quantiles(φ, …)", names.join(", "))
         }
-    };
-    format!("the output {text:?} {why}")
+    }
 }
