@@ -401,7 +401,7 @@ pub(super) fn bin_frame(
         let of = |call: &&AggregateCall| match &call.input {
             AggregateInput::Each => true,
             AggregateInput::Column(column) => **column == *name && !call.aggregate.has_own_bins(),
-            AggregateInput::Time => name == TIME,
+            AggregateInput::Time => name == TIME && !call.aggregate.has_own_bins(),
             AggregateInput::Parts(_) | AggregateInput::Sketches(_) | AggregateInput::Tag(_) => false,
         };
         grouping.aggregates.iter().filter(of).any(|call| !call.aggregate.from_summaries())
@@ -447,6 +447,9 @@ pub(super) fn bin_frame(
             AggregateInput::Tag(tag) => {
                 let is_exact = call.aggregate == Aggregate::CountDistinct;
                 columns.push((name.into(), distinct::of_tag(frame, (tag, is_exact), &start, budget)?));
+            }
+            AggregateInput::Time if call.aggregate == Aggregate::OffMilliseconds => {
+                columns.push((name.into(), bins::of_off_milliseconds(frame, &start)));
             }
             AggregateInput::Each | AggregateInput::Column(_) | AggregateInput::Time => {}
         }
