@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use access::scope::Scope;
 use db::{Db, DbOptions, InstantQuery, RangeQuery};
 use ingest::{Protocol, remote_write};
 use model::{MatchOp, Matcher, STALE_NAN_BITS, TimeRange};
@@ -258,21 +259,22 @@ impl World {
         let answered = (0..QUERIES).filter(|_| {
             let query = Query::new(&mut chance, self.db().now_ns() / 1_000_000);
             let [(by_view, is_used), (by_samples, is_forbidden)] =
-                [ViewUse::All, ViewUse::Named].map(|view_use| self.answer(&query, view_use));
+                [ViewUse::All, ViewUse::Named].map(|view_use| self.answer(&query, using(view_use), false));
             assert!(!is_forbidden, "{query:?}");
             assert!(are_close(&by_view, &by_samples), "{query:?}: {by_view:?}, not {by_samples:?}");
+            // What is kept of either is the answer of both.
+            let (kept, _) = self.answer(&query, using(chance.of(&[ViewUse::All, ViewUse::Named])), true);
+            assert!(are_close(&kept, &by_samples), "{query:?}: {kept:?}, not {by_samples:?}");
             is_used
         });
         [QUERIES, answered.count() as u64]
     }
 
     /// The answer, and whether a view gave a part of it.
-    fn answer(&self, query: &Query, view_use: ViewUse) -> (Answer, bool) {
-        let budget = Budget::new(10_000_000);
-        budget.use_views(view_use);
+    fn answer(&self, query: &Query, budget: Budget, may_cache: bool) -> (Answer, bool) {
         let budget = Arc::new(budget);
         let analysis = if query.steps == 1 {
-            let asked = InstantQuery { may_cache: false, budget, ..InstantQuery::new(&query.text, query.start_ms) };
+            let asked = InstantQuery { may_cache, budget, ..InstantQuery::new(&query.text, query.start_ms) };
             self.db().analyze_instant(DATABASE, &asked)
         } else {
             let asked = RangeQuery {
@@ -282,7 +284,7 @@ impl World {
                 step_ms: query.step_ms,
                 lookback_ms: None,
                 name_removal: None,
-                may_cache: false,
+                may_cache,
                 budget,
             };
             self.db().analyze_range(DATABASE, &asked)
@@ -308,6 +310,12 @@ impl World {
     }
 }
 
+fn using(view_use: ViewUse) -> Budget {
+    let budget = Budget::new(10_000_000);
+    budget.use_views(view_use);
+    budget
+}
+
 /// Returns whether answers are equal but for what rounding makes of them.
 fn are_close(a: &Answer, b: &Answer) -> bool {
     let is_close = |((a_ms, a), (b_ms, b)): (&(i64, f64), &(i64, f64))| {
@@ -316,6 +324,65 @@ fn are_close(a: &Answer, b: &Answer) -> bool {
     };
     let are_points = |a: &[(i64, f64)], b: &[(i64, f64)]| a.len() == b.len() && a.iter().zip(b).all(is_close);
     a.len() == b.len() && a.iter().all(|(labels, a)| b.get(labels).is_some_and(|b| are_points(a, b)))
+}
+
+#[test]
+fn an_account_with_rights_on_a_label_reads_its_part_by_views() {
+    let mut world = World::new();
+    let rows: Vec<Row> = (0..300).map(|ago| ((ago % 3) as u8, 0, ago, Some((ago % 50) as i8), ago)).collect();
+    world.write(&rows);
+    world.apply(&Step::Advance(600));
+    world.apply(&Step::Settle);
+    let grants = vec!["read:default{h=\"h1\"}".parse().unwrap()];
+    let scope = Arc::new(Scope { is_server_admin: false, grants, ..Scope::clone(&Scope::open()) });
+    let start_ms = world.db().now_ns() / 60_000_000_000 * 60_000 - 1_500_000;
+    let asked = |text: &str, budget: Budget, may_cache: bool| {
+        let query = Query { text: text.to_owned(), start_ms, step_ms: 60_000, steps: 20 };
+        world.answer(&query, budget, may_cache)
+    };
+    for text in ["sum(sum_over_time(m_v[5m]))", "max by (h) (max_over_time(m_v[1m]))", "sum_over_time(m_v[1m])"] {
+        let (all, is_used) = asked(text, using(ViewUse::All), true);
+        assert!(is_used, "{text}");
+        let (part, is_used) = asked(text, using(ViewUse::All).for_scope(scope.clone()), true);
+        // By a view that has the label.
+        assert!(is_used, "{text}");
+        let (by_samples, _) = asked(text, using(ViewUse::Named).for_scope(scope.clone()), false);
+        assert!(are_close(&part, &by_samples) && !are_close(&part, &all), "{text}: {part:?}, not {by_samples:?}");
+    }
+}
+
+#[test]
+fn views_do_not_answer_for_metrics_and_ranges_that_are_not_theirs() {
+    let mut world = World::new();
+    let rows: Vec<Row> = (0..300).map(|ago| ((ago % 3) as u8, 0, ago, Some((ago % 50) as i8), ago)).collect();
+    world.write(&rows);
+    world.apply(&Step::Advance(600));
+    world.apply(&Step::Settle);
+    let start_ms = world.db().now_ns() / 60_000_000_000 * 60_000 - 1_500_000;
+    let is_used = |text: &str, off_ms: i64, step_ms: i64| {
+        let query = Query { text: text.to_owned(), start_ms: start_ms + off_ms, step_ms, steps: 5 };
+        world.answer(&query, using(ViewUse::All), false).1
+    };
+    let minute = "sum by (h) (sum_over_time(m_v[1m]))";
+    assert!(is_used(minute, 0, 60_000));
+    assert!(is_used("sum(sum_over_time({__name__=\"m_v\"}[2m] offset 3m)) / 2", 0, 60_000));
+    for (text, off_ms, step_ms) in [
+        (minute, 1, 60_000),
+        (minute, 0, 30_000),
+        ("sum by (h) (sum_over_time(m_v[90s]))", 0, 60_000),
+        ("sum by (h) (sum_over_time(m_v[1m] offset 1s))", 0, 60_000),
+        ("sum by (u) (sum_over_time(m_i[1m]))", 0, 60_000),
+        ("sum by (h) (sum_over_time(m_i{u=\"u0\"}[1m]))", 0, 60_000),
+        ("sum by (h) (max_over_time(m_v[1m]))", 0, 60_000),
+        ("sum by (h) (sum_over_time({__name__=~\"m_v\"}[1m]))", 0, 60_000),
+        ("sum by (h, __name__) (sum_over_time(m_v[1m]))", 0, 60_000),
+        ("sum by (h) (increase(m_v[1m]))", 0, 60_000),
+    ] {
+        assert!(!is_used(text, off_ms, step_ms), "{text} {off_ms} {step_ms}");
+    }
+    // Of two tables.
+    world.write_lines(&format!("m_v,h=h1 value=1 {}", world.ago_ns(1)));
+    assert!(!is_used(minute, 0, 60_000));
 }
 
 /// Cases of the property, unless `THALWEG_VIEW_CASES` says how many; `PROPTEST_RNG_SEED` says which.

@@ -5,13 +5,9 @@ use std::sync::PoisonError;
 use model::ValueType;
 use store::MetricField;
 
-use super::source::QueryError;
 use super::store_source::StoreSource;
 use super::viewed::{ViewedGrid, ViewedLabels, ViewedWindows};
-use super::windows::WindowSeries;
-use crate::session::Session;
-use crate::session::store_session::{SessionHost, StoreSession};
-use crate::{Budget, Plan, ViewUse};
+use crate::{Budget, Plan, QueryError, Session, SessionHost, StoreSession, Trace, ViewUse, WindowSeries};
 
 /// A plan that a view answers.
 struct AnsweredPlan {
@@ -42,7 +38,7 @@ impl<'a> StoreSource<'a> {
         let Some(host) = self.host else { return Ok(None) };
         let session = StoreSession::new(host, budget);
         let Some(answered) = self.answered(asked, host, &session)? else { return Ok(None) };
-        let (held, started_ns) = (budget.samples(), self.trace.map(crate::Trace::begin));
+        let (held, started_ns) = (budget.samples(), self.trace.map(Trace::begin));
         let outcome = session.run(self.database, &answered.plan)?;
         let charged = budget.samples().saturating_sub(held) as usize;
         let grid = (&answered.grid, answered.open_ns);

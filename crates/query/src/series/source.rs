@@ -8,8 +8,7 @@ use index::{MatcherError, Projection};
 use model::{Labels, Matcher, NativeHistogram, Summary, TimeRange};
 use store::StoreError;
 
-use super::viewed::ViewedWindows;
-use crate::{Budget, Plan, Stop, Trace, WindowSelection, WindowSeries};
+use crate::{Budget, Plan, Stop, Trace, ViewedWindows, WindowSelection, WindowSeries};
 
 const NS_PER_MS: i64 = 1_000_000;
 

@@ -10,12 +10,10 @@ use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, to
 
 use super::projected::{Batches, KnownBatches, by_block, may_share_series, put_in_turns};
 use super::regular::RegularSource;
-use super::viewed::ViewedWindows;
 use crate::series::selection;
-use crate::session::store_session::SessionHost;
 use crate::{
-    Budget, Helpers, LastSampleSink, Plan, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace,
-    WindowSelection, WindowSeries, WindowSink,
+    Budget, Helpers, LastSampleSink, Plan, QueryError, Reads, Selection, Series, SeriesSink, SessionHost, Source,
+    Trace, ViewedWindows, WindowSelection, WindowSeries, WindowSink,
 };
 
 const NS_PER_MS: i64 = 1_000_000;

@@ -12,12 +12,10 @@
 use model::{Matcher, Summary, TimeRange, ValueType};
 use store::MetricField;
 
-use super::source::QueryError;
-use super::windows::WindowSeries;
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, Plan, Scan, Selector, TableColumns};
 use crate::time::CalendarBins;
 use crate::views::OPEN_NS_MAX;
-use crate::{Budget, Frame};
+use crate::{Budget, Frame, QueryError, WindowSeries};
 
 const NS_PER_MS: i64 = 1_000_000;
 /// Bins of one series.
@@ -94,14 +92,14 @@ impl ViewedWindows<'_> {
         if self.range_ms <= 0 || step_ms <= 0 {
             return None;
         }
-        let width_ms = common_divisor(self.range_ms, step_ms);
-        let bins = steps.checked_mul(step_ms)?.checked_add(self.range_ms)? / width_ms;
-        let (per_range, per_step) = (self.range_ms / width_ms, step_ms / width_ms);
+        let divisor_ms = common_divisor(self.range_ms, step_ms);
+        let bins = steps.checked_mul(step_ms)?.checked_add(self.range_ms)? / divisor_ms;
+        let (per_range, per_step) = (self.range_ms / divisor_ms, step_ms / divisor_ms);
         if bins > BINS_MAX || per_range.checked_mul(steps + 1)? > MERGES_MAX {
             return None;
         }
         let start_ns = self.first_end_ms.checked_sub(self.range_ms)?.checked_mul(NS_PER_MS)?;
-        let width_ns = width_ms.checked_mul(NS_PER_MS)?;
+        let width_ns = divisor_ms.checked_mul(NS_PER_MS)?;
         start_ns.checked_add(width_ns.checked_mul(bins + 1)?)?;
         let [bins, per_range, per_step] = [bins, per_range, per_step].map(|count| count as usize);
         Some(ViewedGrid { start_ns, width_ns, bins, per_range, per_step })
