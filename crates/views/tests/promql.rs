@@ -375,7 +375,6 @@ fn views_do_not_answer_for_metrics_and_ranges_that_are_not_theirs() {
         ("sum by (h) (sum_over_time(m_i{u=\"u0\"}[1m]))", 0, 60_000),
         ("sum by (h) (max_over_time(m_v[1m]))", 0, 60_000),
         ("sum by (h) (sum_over_time({__name__=~\"m_v\"}[1m]))", 0, 60_000),
-        ("sum by (h, __name__) (sum_over_time(m_v[1m]))", 0, 60_000),
         ("sum by (h) (increase(m_v[1m]))", 0, 60_000),
     ] {
         assert!(!is_used(text, off_ms, step_ms), "{text} {off_ms} {step_ms}");
