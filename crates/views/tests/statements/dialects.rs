@@ -34,7 +34,7 @@ fn the_statements_of_the_guide_run() {
             ("## QuestDB", _) => manner = Manner::QuestDb,
             ("## PromQL" | "## Labels of other tables", _) => manner = Manner::Postgres,
             ("```sql" | "```influxql" | "```flux" | "```promql", _) => {
-                (block, language) = (Some(String::new()), &line[3..])
+                (block, language) = (Some(String::new()), &line[3..]);
             }
             ("```", Some(text)) if language == "influxql" => {
                 text.lines().for_each(|statement| drop(world.influxql("default", statement).unwrap()));
