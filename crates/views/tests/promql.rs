@@ -319,7 +319,7 @@ fn using(view_use: ViewUse) -> Budget {
 /// Returns whether answers are equal but for what rounding makes of them.
 fn are_close(a: &Answer, b: &Answer) -> bool {
     let is_close = |((a_ms, a), (b_ms, b)): (&(i64, f64), &(i64, f64))| {
-        let is_same = a == b || a.is_nan() && b.is_nan();
+        let is_same = a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
         a_ms == b_ms && (is_same || (a - b).abs() <= 1e-9 * (1.0 + b.abs()))
     };
     let are_points = |a: &[(i64, f64)], b: &[(i64, f64)]| a.len() == b.len() && a.iter().zip(b).all(is_close);
