@@ -21,5 +21,5 @@ fuzz_target!(init: { database(); }, |text: &str| {
         may_cache: false,
         budget: budget(),
     };
-    let _ = (database().range(DATABASE, &range), database().explain_range(&range));
+    let _ = (database().range(DATABASE, &range), database().explain_range(DATABASE, &range));
 });

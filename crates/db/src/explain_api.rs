@@ -1,7 +1,7 @@
 //! What queries of PromQL do, and what that takes.
 
-use promql::EvaluationResult;
-use query::{Helpers, QueryError, Reads, StepReport, StoreSource, Trace};
+use promql::{Evaluation, EvaluationResult};
+use query::{Budget, Helpers, QueryError, Reads, StepReport, StoreSource, Trace};
 
 use crate::{CacheUse, Db, InstantQuery, RangeQuery};
 
@@ -25,31 +25,42 @@ type Evaluate<'a> = dyn Fn(&StoreSource<'_>) -> Result<(EvaluationResult, CacheU
 
 impl Db {
     /// Describes the evaluation of an expression at one moment.
-    pub fn explain_instant(&self, query: &InstantQuery) -> Result<String, QueryError> {
+    pub fn explain_instant(&self, database: &str, query: &InstantQuery) -> Result<String, QueryError> {
         let settings = self.settings(query.lookback_ms, query.name_removal);
-        promql::explain_instant(&self.parse(&query.text)?, query.time_ms, &settings)
+        let source = self.viewing_source(database, &self.helpers, &query.budget);
+        let evaluation = Evaluation::new(&source, &settings, &query.budget);
+        promql::explain_instant(&self.parse(&query.text)?, query.time_ms, &evaluation)
     }
 
     /// Describes the evaluation of an expression at regular moments.
-    pub fn explain_range(&self, query: &RangeQuery) -> Result<String, QueryError> {
+    pub fn explain_range(&self, database: &str, query: &RangeQuery) -> Result<String, QueryError> {
         let settings = self.settings(query.lookback_ms, query.name_removal);
-        promql::explain_range(&self.parse(&query.text)?, query.times(), &settings)
+        let source = self.viewing_source(database, &self.helpers, &query.budget);
+        let evaluation = Evaluation::new(&source, &settings, &query.budget);
+        promql::explain_range(&self.parse(&query.text)?, query.times(), &evaluation)
     }
 
     /// Evaluates an expression at one moment, on one thread, so that the steps' times add up.
     pub fn analyze_instant(&self, database: &str, query: &InstantQuery) -> Result<Analysis, QueryError> {
-        self.analyze(database, self.explain_instant(query)?, &|source| self.instant_from(source, database, query))
+        let plan = self.explain_instant(database, query)?;
+        self.analyze((database, &query.budget), plan, &|source| self.instant_from(source, database, query))
     }
 
     /// Evaluates an expression at regular moments, on one thread.
     pub fn analyze_range(&self, database: &str, query: &RangeQuery) -> Result<Analysis, QueryError> {
-        self.analyze(database, self.explain_range(query)?, &|source| self.range_from(source, database, query))
+        let plan = self.explain_range(database, query)?;
+        self.analyze((database, &query.budget), plan, &|source| self.range_from(source, database, query))
     }
 
-    fn analyze(&self, database: &str, plan: String, run: &Evaluate<'_>) -> Result<Analysis, QueryError> {
+    fn analyze(
+        &self,
+        (database, budget): (&str, &Budget),
+        plan: String,
+        run: &Evaluate<'_>,
+    ) -> Result<Analysis, QueryError> {
         let (clock_ns, alone) = (|| self.now_ns(), Helpers::new(0));
         let trace = Trace::new(&clock_ns);
-        let source = StoreSource::new(&self.store, database, &alone).traced(&trace);
+        let source = self.viewing_source(database, &alone, budget).traced(&trace);
         let (answer, cache) = run(&source)?;
         let reads = source.reads();
         drop(source);

@@ -136,7 +136,7 @@ impl Db {
         database: &str,
         query: &InstantQuery,
     ) -> Result<(EvaluationResult, CacheUse), QueryError> {
-        let source = StoreSource::new(&self.store, database, &self.helpers);
+        let source = self.viewing_source(database, &self.helpers, &query.budget);
         let (mut answer, used) = self.instant_from(&source, database, query)?;
         let settings = (query.lookback_ms, query.name_removal);
         self.warn_of_losses(
@@ -179,7 +179,7 @@ impl Db {
         database: &str,
         query: &RangeQuery,
     ) -> Result<(EvaluationResult, CacheUse), QueryError> {
-        let source = StoreSource::new(&self.store, database, &self.helpers);
+        let source = self.viewing_source(database, &self.helpers, &query.budget);
         let (mut answer, used) = self.range_from(&source, database, query)?;
         let times = query.times();
         self.warn_of_losses(&mut answer, &query.text, times, (query.lookback_ms, query.name_removal));

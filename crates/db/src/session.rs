@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ingest::admission::refuse_ahead;
-use query::{Budget, QueryError, RefusedRow, SessionHost, SessionWriter, StoreSession};
+use query::{Budget, Helpers, QueryError, RefusedRow, SessionHost, SessionWriter, StoreSession, StoreSource};
 use store::{SeriesGate, StoreError};
 
 use crate::{Db, WriteError};
@@ -12,15 +12,29 @@ use crate::{Db, WriteError};
 impl Db {
     /// A session for one statement.
     pub(crate) fn session<'a>(&'a self, budget: &'a Budget) -> StoreSession<'a> {
-        let host = SessionHost {
+        StoreSession::new(self.session_host(&self.helpers, budget), budget)
+    }
+
+    /// What a session works with, and views that answer PromQL.
+    pub(crate) fn session_host<'a>(&'a self, helpers: &'a Helpers, budget: &Budget) -> SessionHost<'a> {
+        SessionHost {
             store: &self.store,
             clock: &*self.platform.clock,
-            helpers: &self.helpers,
+            helpers,
             bin_cache: self.bin_cache(budget),
             writer: self,
             views: Some(&*self.views),
-        };
-        StoreSession::new(host, budget)
+        }
+    }
+
+    /// Series of a database for one query of PromQL, for which views may answer.
+    pub(crate) fn viewing_source<'a>(
+        &'a self,
+        database: &'a str,
+        helpers: &'a Helpers,
+        budget: &Budget,
+    ) -> StoreSource<'a> {
+        StoreSource::new(&self.store, database, helpers).with_views(self.session_host(helpers, budget))
     }
 
     /// The number of a database, if there is one of that name; it is never given to another one.

@@ -15,8 +15,9 @@
 
 use model::{METRIC_NAME, MatchOp, Matcher};
 use query::plan::{Scan, Selector as PlanSelector, duration, quoted};
-use query::{Plan, QueryError};
+use query::{Plan, QueryError, ViewedWindows};
 
+use crate::eval::evaluator::Evaluation;
 use crate::eval::rows::Steps;
 use crate::evaluate::range_steps;
 use crate::expression::Expression;
@@ -24,7 +25,7 @@ use crate::range::samples::SampleInterval;
 use crate::range::window_bounds::{WindowEnds, range_bounds, subquery_grid};
 use crate::settings::EvaluationSettings;
 use crate::syntax::ast::{
-    Aggregate, Cardinality, Chain, Edges, Expr, Grouping, Link, Matching, Node, Range, Selector, Shift, Subquery,
+    Aggregate, Call, Cardinality, Chain, Edges, Expr, Grouping, Link, Matching, Node, Range, Selector, Shift, Subquery,
 };
 use crate::syntax::bind_times::{QueryTimes, bind_times};
 use crate::syntax::number::plain;
@@ -43,23 +44,23 @@ const NESTED_LINKS_MAX: usize = 100;
 pub fn explain_instant(
     expression: &Expression,
     time_ms: i64,
-    settings: &EvaluationSettings,
+    evaluation: &Evaluation<'_>,
 ) -> Result<String, QueryError> {
     let bound = bind_times(&expression.expr, QueryTimes::instant(time_ms))?;
     let at = Item::list("at", [Item::nanoseconds(time_ms)]);
-    explain(expression, at, &bound, Steps::one(time_ms), settings)
+    explain(expression, at, &bound, Steps::one(time_ms), evaluation)
 }
 
 /// Explains the evaluation at regular steps; fails if the evaluation would fail before it begins.
 pub fn explain_range(
     expression: &Expression,
     times: QueryTimes,
-    settings: &EvaluationSettings,
+    evaluation: &Evaluation<'_>,
 ) -> Result<String, QueryError> {
-    let count = range_steps(expression, times, settings)?;
+    let count = range_steps(expression, times, evaluation.settings)?;
     let bound = bind_times(&expression.expr, times)?;
     let steps = Steps { start_ms: times.start_ms, step_ms: times.step_ms, count };
-    explain(expression, steps_item(steps), &bound, steps, settings)
+    explain(expression, steps_item(steps), &bound, steps, evaluation)
 }
 
 fn explain(
@@ -67,9 +68,9 @@ fn explain(
     when: Item,
     bound: &Expr,
     steps: Steps,
-    settings: &EvaluationSettings,
+    evaluation: &Evaluation<'_>,
 ) -> Result<String, QueryError> {
-    let tree = Explainer { settings }.expr(bound, steps)?;
+    let tree = Explainer { settings: evaluation.settings, evaluation }.expr(bound, steps)?;
     let mut text = String::new();
     Item::list("promql", [Item::Word(quoted(&expression.line())), when, tree]).push(&mut text, 0);
     Ok(text)
@@ -152,6 +153,7 @@ fn steps_item(Steps { start_ms, step_ms, count }: Steps) -> Item {
 
 struct Explainer<'s> {
     settings: &'s EvaluationSettings,
+    evaluation: &'s Evaluation<'s>,
 }
 
 impl Explainer<'_> {
@@ -186,6 +188,9 @@ impl Explainer<'_> {
                 Item::list(aggregate.operation.name(), items)
             }
             Node::Call(call) => {
+                if let Some(viewed) = self.viewed(call, call.viewed(steps))? {
+                    return Ok(viewed);
+                }
                 let arguments = call.arguments.iter().map(|argument| self.expr(argument, steps));
                 Item::list(call.signature.name, arguments.collect::<Result<Vec<_>, _>>()?)
             }
@@ -256,8 +261,21 @@ impl Explainer<'_> {
         if let Some(parameter) = &aggregate.parameter {
             items.push(self.expr(parameter, steps)?);
         }
-        items.push(self.expr(&aggregate.input, steps)?);
+        let viewed = match &aggregate.input.unwrapped().node {
+            Node::Call(call) => self.viewed(call, aggregate.viewed(steps))?,
+            _ => None,
+        };
+        items.push(viewed.map_or_else(|| self.expr(&aggregate.input, steps), Ok)?);
         Ok(Item::list(aggregate.operation.name(), items))
+    }
+
+    /// A function of windows that a view answers, with what is read of it.
+    fn viewed(&self, call: &Call, asked: Option<ViewedWindows<'_>>) -> Result<Option<Item>, QueryError> {
+        let Some(asked) = asked else { return Ok(None) };
+        let Evaluation { source, budget, .. } = *self.evaluation;
+        let Some(plan) = source.plan_by_view(&asked, budget)? else { return Ok(None) };
+        let windows = Item::list("viewed", [Item::milliseconds(asked.range_ms), Item::Plan(plan)]);
+        Ok(Some(Item::list(call.signature.name, [windows])))
     }
 }
 
@@ -315,12 +333,24 @@ fn scan(matchers: &[Matcher], interval: SampleInterval) -> Item {
 
 #[cfg(test)]
 mod tests {
+    use query::{Budget, Selection, Series, Source};
+
     use super::*;
+
+    /// No series, and no views.
+    struct Nothing;
+
+    impl Source for Nothing {
+        fn select(&self, _: &Selection<'_>, _: &Budget) -> Result<Vec<Series>, QueryError> {
+            Ok(Vec::new())
+        }
+    }
 
     fn check(text: &str, expected: &str) {
         let expression = Expression::parse(text).unwrap();
         let times = QueryTimes { start_ms: 3_600_000, end_ms: 7_200_000, step_ms: 60_000 };
-        let explained = explain_range(&expression, times, &EvaluationSettings::default()).unwrap();
+        let (settings, budget) = (EvaluationSettings::default(), Budget::new(0));
+        let explained = explain_range(&expression, times, &Evaluation::new(&Nothing, &settings, &budget)).unwrap();
         let lines: Vec<&str> = explained.lines().map(str::trim).collect();
         let text = quoted(&expression.line());
         assert_eq!(lines.join(" "), format!("(promql {text} (steps 3600000000000 7200000000000 1m) {expected})"));
@@ -373,7 +403,9 @@ mod tests {
     #[test]
     fn plans_in_it_are_plans() {
         let expression = Expression::parse(r#"rate(up{a="\"(b\n"}[5m])"#).unwrap();
-        let explained = explain_instant(&expression, 7_200_000, &EvaluationSettings::default()).unwrap();
+        let (settings, budget) = (EvaluationSettings::default(), Budget::new(0));
+        let evaluation = Evaluation::new(&Nothing, &settings, &budget);
+        let explained = explain_instant(&expression, 7_200_000, &evaluation).unwrap();
         let plan = &explained[explained.find("(->>").unwrap()..];
         let plan = plan.strip_suffix(")))").unwrap();
         let read = query::parse(plan, 0).unwrap();

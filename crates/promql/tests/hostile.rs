@@ -84,7 +84,7 @@ fn long_chains_of_operators_are_evaluated() {
             assert_eq!(Expression::parse(&expression.line()).unwrap().line(), expression.line());
             assert!(expression.pretty().len() >= text.len() / 2);
             assert!(expression.tree_json().matches("binaryExpr").count() >= length / 3 * 3 - 1);
-            assert!(!thalweg_promql::explain_instant(&expression, 0, &settings).unwrap().is_empty());
+            assert!(!thalweg_promql::explain_instant(&expression, 0, &evaluation).unwrap().is_empty());
             drop(expression.clone());
         }
     }

@@ -49,6 +49,7 @@ pub use series::regular::{NAME_TAG, RegularSource};
 pub use series::selection::{cardinality, reach};
 pub use series::source::{LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, WindowSink, number_of};
 pub use series::store_source::{Chosen, StoreSource};
+pub use series::viewed::{ViewedLabels, ViewedValue, ViewedWindows};
 pub use series::windows::{WindowSelection, WindowSeries, WindowValue};
 pub use session::regular::{MissingValue, RegularSettings};
 pub use session::store_session::{SessionHost, SessionWriter, StoreSession};

@@ -12,8 +12,8 @@ use cache::Key;
 use model::{Labels, Matcher};
 use parking_lot::Mutex;
 use query::{
-    Budget, Chosen, LastSampleSink, Projection, QueryError, Selection, Series, SeriesSink, Source, StoreSource, Trace,
-    WindowSelection, WindowSink,
+    Budget, Chosen, LastSampleSink, Plan, Projection, QueryError, Selection, Series, SeriesSink, Source, StoreSource,
+    Trace, ViewedWindows, WindowSelection, WindowSeries, WindowSink,
 };
 use store::Store;
 
@@ -342,6 +342,18 @@ impl Source for RecentSource<'_> {
         sink: &dyn WindowSink,
     ) -> Result<(), QueryError> {
         self.inner.scan_windows(selection, budget, sink)
+    }
+
+    fn windows_by_view(
+        &self,
+        asked: &ViewedWindows<'_>,
+        budget: &Budget,
+    ) -> Result<Option<Vec<WindowSeries>>, QueryError> {
+        self.inner.windows_by_view(asked, budget)
+    }
+
+    fn plan_by_view(&self, asked: &ViewedWindows<'_>, budget: &Budget) -> Result<Option<Plan>, QueryError> {
+        self.inner.plan_by_view(asked, budget)
     }
 
     fn labels_of(

@@ -97,6 +97,9 @@ impl<'q> Evaluator<'q> {
             None => Vec::new(),
             Some(parameter) => self.scalar(parameter, steps)?,
         };
+        if let Some(answered) = self.aggregate_by_view(aggregate, steps)? {
+            return Ok(answered);
+        }
         if let Some(streamed) = self.streamed(aggregate, steps) {
             return streamed;
         }

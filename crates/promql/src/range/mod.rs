@@ -7,8 +7,9 @@
 //! ```
 //!
 //! `similar` compares windows of many series with that of one. `range_functions` applies a function to every window of every series; `extrapolation` is what `rate` multiplies by, `interpolate` what
-//! `smoothed` and `anchored` put at the edges, `marks` where a counter was reset, `folds` what windows over folded samples are.
+//! `smoothed` and `anchored` put at the edges, `by_view` what a materialised view answers, `marks` where a counter was reset, `folds` what windows over folded samples are.
 
+mod by_view;
 mod extrapolation;
 mod folds;
 mod interpolate;

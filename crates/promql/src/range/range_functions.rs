@@ -35,6 +35,9 @@ pub(crate) struct RangeCall<'a> {
 impl Evaluator<'_> {
     /// Evaluates the rows of a range function, in order.
     pub(crate) fn range_rows(&self, range_call: &RangeCall<'_>, sink: &mut dyn RowSink) -> Result<(), QueryError> {
+        if self.rows_by_view(range_call, sink)? {
+            return Ok(());
+        }
         let RangeCall { call, steps, needed } = *range_call;
         let is_range = |argument: &&Expr| argument.kind() == ResultKind::RangeVector;
         let (ranges, others): (Vec<&Expr>, Vec<&Expr>) = call.arguments.iter().partition(is_range);

@@ -61,7 +61,7 @@ impl Binned {
 
 /// The name of the column of bins that an aggregate is made of.
 pub(super) fn bins_name(call: &AggregateCall) -> String {
-    if call.aggregate == Aggregate::Increase {
+    if matches!(call.aggregate, Aggregate::Increase | Aggregate::OffMilliseconds) {
         return format!("({})", call.column_name());
     }
     if call.aggregate == Aggregate::CountDistinct {

@@ -330,6 +330,15 @@ pub(super) fn of_times(frame: &Frame, start: &impl Fn(i64) -> i64, keeps_values:
     Numbers { value_type: ValueType::I64, is_bool: false, keeps_values, folds: &frame.row_folds }.bins(bits, start)
 }
 
+/// The bins of rows' times that are no whole milliseconds.
+pub(super) fn of_off_milliseconds(frame: &Frame, start: &impl Fn(i64) -> i64) -> Bins {
+    const NS_PER_MS: i64 = 1_000_000;
+    let times = frame.timestamps_ns.iter().enumerate().map(|(row, time_ns)| (row, *time_ns, *time_ns as u64));
+    let off = times.filter(|(_, time_ns, _)| time_ns % NS_PER_MS != 0);
+    Numbers { value_type: ValueType::I64, is_bool: false, keeps_values: false, folds: &frame.row_folds }
+        .bins(off, start)
+}
+
 /// Numbers that are put into bins.
 struct Numbers<'a> {
     value_type: ValueType,
@@ -542,7 +551,7 @@ fn number_value(aggregate: Aggregate, summary: &Summary, values: &[f64], is_bool
         Aggregate::Max => typed(summary.max),
         Aggregate::First => typed(summary.first.1),
         Aggregate::Last => typed(summary.last.1),
-        Aggregate::Count => Cell::I64(summary.count as i64),
+        Aggregate::Count | Aggregate::OffMilliseconds => Cell::I64(summary.count as i64),
         Aggregate::Avg => Cell::F64(summary.total() / summary.count as f64),
         Aggregate::Sum => match summary.value_type {
             ValueType::I64 | ValueType::U64 => {

@@ -90,6 +90,7 @@ fn combined(grouping: &Grouping) -> Option<Vec<Aggregate>> {
         | Aggregate::ApproxDistinct
         | Aggregate::DistinctSketch
         | Aggregate::CountDistinct
+        | Aggregate::OffMilliseconds
         | Aggregate::Increase => None,
     };
     grouping.aggregates.iter().map(|call| whole(call.aggregate)).collect()

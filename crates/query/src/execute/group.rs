@@ -401,7 +401,7 @@ pub(super) fn bin_frame(
         let of = |call: &&AggregateCall| match &call.input {
             AggregateInput::Each => true,
             AggregateInput::Column(column) => **column == *name && !call.aggregate.has_own_bins(),
-            AggregateInput::Time => name == TIME,
+            AggregateInput::Time => name == TIME && !call.aggregate.has_own_bins(),
             AggregateInput::Parts(_) | AggregateInput::Sketches(_) | AggregateInput::Tag(_) => false,
         };
         grouping.aggregates.iter().filter(of).any(|call| !call.aggregate.from_summaries())
@@ -433,22 +433,8 @@ pub(super) fn bin_frame(
         if columns.iter().any(|(known, _)| **known == *name) {
             continue;
         }
-        match &call.input {
-            AggregateInput::Parts(parts) => columns.push((name.into(), bins::of_parts(frame, parts, &start))),
-            AggregateInput::Sketches(of) => {
-                columns.push((name.into(), bins::of_sketches(frame, (of, call.aggregate), &start, budget)?));
-            }
-            AggregateInput::Column(of) if call.aggregate == Aggregate::CountDistinct => {
-                columns.push((name.into(), distinct::of_column(frame, of, &start, budget)?));
-            }
-            AggregateInput::Column(of) if call.aggregate == Aggregate::Increase => {
-                columns.push((name.into(), increase::of_column(frame, of, grouping)));
-            }
-            AggregateInput::Tag(tag) => {
-                let is_exact = call.aggregate == Aggregate::CountDistinct;
-                columns.push((name.into(), distinct::of_tag(frame, (tag, is_exact), &start, budget)?));
-            }
-            AggregateInput::Each | AggregateInput::Column(_) | AggregateInput::Time => {}
+        if let Some(bins) = own_bins(frame, call, grouping, budget)? {
+            columns.push((name.into(), bins));
         }
     }
     // A column without nulls has a bin wherever there is a row, and so have the times.
@@ -456,6 +442,31 @@ pub(super) fn bin_frame(
     let is_sure = !every_row || grouping.keeps_times() || frame.columns.iter().any(is_full);
     let rows = if is_sure { Starts::new() } else { rows::starts_of(&frame.timestamps_ns, grouping) };
     Ok(Binned { labels: frame.labels.clone(), columns, rows })
+}
+
+/// The bins of an aggregate that is not made of those of a column or of the times.
+fn own_bins(
+    frame: &Frame,
+    call: &AggregateCall,
+    grouping: &Grouping,
+    budget: &Budget,
+) -> Result<Option<Bins>, QueryError> {
+    let start = |time_ns| grouping.bin_start(time_ns);
+    Ok(Some(match &call.input {
+        AggregateInput::Parts(parts) => bins::of_parts(frame, parts, &start),
+        AggregateInput::Sketches(of) => bins::of_sketches(frame, (of, call.aggregate), &start, budget)?,
+        AggregateInput::Column(of) if call.aggregate == Aggregate::CountDistinct => {
+            distinct::of_column(frame, of, &start, budget)?
+        }
+        AggregateInput::Column(of) if call.aggregate == Aggregate::Increase => increase::of_column(frame, of, grouping),
+        AggregateInput::Tag(tag) => {
+            distinct::of_tag(frame, (tag, call.aggregate == Aggregate::CountDistinct), &start, budget)?
+        }
+        AggregateInput::Time if call.aggregate == Aggregate::OffMilliseconds => {
+            bins::of_off_milliseconds(frame, &start)
+        }
+        AggregateInput::Each | AggregateInput::Column(_) | AggregateInput::Time => return Ok(None),
+    }))
 }
 
 /// Returns whether a frame has folds that an aggregate is not made of, or that lie in several bins.

@@ -328,13 +328,16 @@ pub enum Aggregate {
     Increase,
     /// How many different values there are. Those of several bins do not tell it of all of them.
     CountDistinct,
+    /// How many times are no whole milliseconds, nothing if all are: of the rows' times alone. PromQL has times of milliseconds, so that what it computes of
+    /// other rows is not what the rows give.
+    OffMilliseconds,
     /// The value below which this share of the values lies (0 to 1), between two values in proportion.
     Quantile(f64),
 }
 
 impl Aggregate {
     /// Those that take nothing.
-    pub const NAMED: [(&'static str, Self); 17] = [
+    pub const NAMED: [(&'static str, Self); 18] = [
         ("min", Self::Min),
         ("max", Self::Max),
         ("avg", Self::Avg),
@@ -352,6 +355,7 @@ impl Aggregate {
         ("distinct_sketch", Self::DistinctSketch),
         ("count_distinct", Self::CountDistinct),
         ("increase", Self::Increase),
+        ("off_ms", Self::OffMilliseconds),
     ];
 
     /// Its name, also that of its column where there are several.
@@ -373,7 +377,7 @@ impl Aggregate {
 
     /// Returns whether summaries have the answer, so that samples need not be read.
     pub const fn from_summaries(self) -> bool {
-        !matches!(self, Self::Quantile(_) | Self::CountDistinct | Self::Increase)
+        !matches!(self, Self::Quantile(_) | Self::CountDistinct | Self::Increase | Self::OffMilliseconds)
             && !self.is_of_squares()
             && !self.is_of_sketch()
     }
@@ -399,7 +403,7 @@ impl Aggregate {
 
     /// Returns whether its bins are no other aggregate's.
     pub(crate) const fn has_own_bins(self) -> bool {
-        matches!(self, Self::CountDistinct | Self::Increase)
+        matches!(self, Self::CountDistinct | Self::Increase | Self::OffMilliseconds)
     }
 
     /// Returns whether it is zero where there are no values.

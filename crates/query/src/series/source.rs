@@ -8,7 +8,7 @@ use index::{MatcherError, Projection};
 use model::{Labels, Matcher, NativeHistogram, Summary, TimeRange};
 use store::StoreError;
 
-use crate::{Budget, Stop, Trace, WindowSelection, WindowSeries};
+use crate::{Budget, Plan, Stop, Trace, ViewedWindows, WindowSelection, WindowSeries};
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -193,6 +193,23 @@ pub trait Source: Sync {
     ) -> Result<Vec<Labels>, QueryError> {
         let _ = (matchers, projection, budget);
         Err(QueryError::Execution(format!("{} series have numbers that this source did not give", numbers.len())))
+    }
+
+    /// The values of windows as a materialised view has them, where one answers for the series and its windows are exactly these; in order of labels, and
+    /// each value is charged to the budget as a sample. Sums are those of the samples within rounding.
+    fn windows_by_view(
+        &self,
+        asked: &ViewedWindows<'_>,
+        budget: &Budget,
+    ) -> Result<Option<Vec<WindowSeries>>, QueryError> {
+        let _ = (asked, budget);
+        Ok(None)
+    }
+
+    /// What [`Source::windows_by_view`] reads; whether it is all that is needed shows when it is read.
+    fn plan_by_view(&self, asked: &ViewedWindows<'_>, budget: &Budget) -> Result<Option<Plan>, QueryError> {
+        let _ = (asked, budget);
+        Ok(None)
     }
 
     /// The trace of the evaluation's steps, if there is one.

@@ -12,8 +12,8 @@ use super::projected::{Batches, KnownBatches, by_block, may_share_series, put_in
 use super::regular::RegularSource;
 use crate::series::selection;
 use crate::{
-    Budget, Helpers, LastSampleSink, QueryError, Reads, Selection, Series, SeriesSink, Source, Trace, WindowSelection,
-    WindowSink,
+    Budget, Helpers, LastSampleSink, Plan, QueryError, Reads, Selection, Series, SeriesSink, SessionHost, Source,
+    Trace, ViewedWindows, WindowSelection, WindowSeries, WindowSink,
 };
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -63,11 +63,13 @@ pub struct StoreSource<'a> {
     resolved: Mutex<Vec<Resolved>>,
     /// What matchers chose of which not all labels are needed.
     batches: Mutex<Vec<KnownBatches>>,
-    trace: Option<&'a Trace<'a>>,
+    pub(super) trace: Option<&'a Trace<'a>>,
+    /// What views answer with, if they may.
+    pub(super) host: Option<SessionHost<'a>>,
     /// Groups and samples that were read.
     read_counts: [AtomicU64; 2],
     /// Counts of what was read for windows.
-    summed: Mutex<Reads>,
+    pub(super) summed: Mutex<Reads>,
     /// Bytes of the reader that were charged to the budget.
     charged_bytes: AtomicU64,
 }
@@ -83,6 +85,7 @@ impl<'a> StoreSource<'a> {
             resolved: Mutex::new(Vec::new()),
             batches: Mutex::new(Vec::new()),
             trace: None,
+            host: None,
             read_counts: [const { AtomicU64::new(0) }; 2],
             summed: Mutex::new(Reads::default()),
             charged_bytes: AtomicU64::new(0),
@@ -314,6 +317,18 @@ impl Source for StoreSource<'_> {
             return self.scan_batches(&batches, selection, budget, sink);
         }
         self.each_set(selection.matchers, budget, &|place, set| self.give(place, set, &range, budget, sink))
+    }
+
+    fn windows_by_view(
+        &self,
+        asked: &ViewedWindows<'_>,
+        budget: &Budget,
+    ) -> Result<Option<Vec<WindowSeries>>, QueryError> {
+        self.viewed(asked, budget)
+    }
+
+    fn plan_by_view(&self, asked: &ViewedWindows<'_>, budget: &Budget) -> Result<Option<Plan>, QueryError> {
+        self.view_plan(asked, budget)
     }
 
     fn scan_last(

@@ -24,7 +24,7 @@ pub(crate) use expand::Expansion;
 pub use ranges::{intersect, merged_to, normalized, subtract};
 pub use stale::DEPTH_MAX;
 pub use stored_query::{NarrowedReads, StoredQuery};
-pub use validate::{FIELD_PREFIX, WIDTH_NS_MIN, is_partial};
+pub use validate::{FIELD_PREFIX, OPEN_NS_MAX, WIDTH_NS_MIN, is_partial};
 
 use jiff::tz::TimeZone;
 use model::{Matcher, TimeRange, ValueType};

@@ -227,7 +227,7 @@ impl<'a> SourceQuery<'a> {
             _ if is_same_groups && field(call).is_some() => one(Aggregate::Last),
             Aggregate::Min => one(Aggregate::Min),
             Aggregate::Max => one(Aggregate::Max),
-            Aggregate::Sum | Aggregate::Count => one(Aggregate::Sum),
+            Aggregate::Sum | Aggregate::Count | Aggregate::OffMilliseconds => one(Aggregate::Sum),
             // Among series that become one it is not known whose value was the first.
             Aggregate::First if self.has_all_labels(definition) => one(Aggregate::First),
             Aggregate::Last if self.has_all_labels(definition) => one(Aggregate::Last),

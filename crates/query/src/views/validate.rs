@@ -10,6 +10,10 @@ pub const FIELD_PREFIX: &str = "__";
 /// The width of a view's windows, at least, in nanoseconds.
 pub const WIDTH_NS_MIN: i64 = 1_000_000_000;
 
+/// Windows that begin so much after a whole second at most, in nanoseconds, and not on it, hold what ranges of `PromQL` do, of times that are whole
+/// milliseconds: what is after their beginning, and what is at their end.
+pub const OPEN_NS_MAX: i64 = 1_000_000;
+
 /// Columns of a view, at most.
 const FIELDS_MAX: usize = 1_000;
 

@@ -16,6 +16,7 @@ use crate::http::parameters::Parameters;
 use crate::http::query_statistics::{Ran, Statistics};
 use crate::http::request::{RequestParts, extract};
 use crate::scheduler::running::{Description, Outcome};
+use crate::scheduler::tenants::Tenant;
 use crate::state::State;
 
 /// Steps of a range query, as Prometheus has it.
@@ -36,7 +37,9 @@ pub(crate) async fn instant(From(state): From<Arc<State>>, request: Request) -> 
     };
     let explain = Explain::from_parameters(parameters)?;
     if explain == Explain::Plan {
-        return Ok(json::success(&explain::planned(&state.db.explain_instant(&query)?), &[], &[]));
+        let database = parameters.database(&parts.headers);
+        let tenant = state.tenant(&database, &parts.caller.scope);
+        return planned(&state, &tenant, move |state| state.db.explain_instant(&database, &query)).await;
     }
     let asked = QueryJob::new(&state, "instant", &query.text, &query.budget, &parts)?;
     let database = asked.description.database.clone();
@@ -77,7 +80,9 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
     }
     let explain = Explain::from_parameters(parameters)?;
     if explain == Explain::Plan {
-        return Ok(json::success(&explain::planned(&state.db.explain_range(&query)?), &[], &[]));
+        let database = parameters.database(&parts.headers);
+        let tenant = state.tenant(&database, &parts.caller.scope);
+        return planned(&state, &tenant, move |state| state.db.explain_range(&database, &query)).await;
     }
     let asked = QueryJob::new(&state, "range", &query.text, &query.budget, &parts)?;
     let database = asked.description.database.clone();
@@ -92,6 +97,16 @@ pub(crate) async fn range(From(state): From<Arc<State>>, request: Request) -> Re
         Ok((answer, Ran { used, ended_ns, peak, counts }))
     };
     run(&state, asked, times, run_query).await
+}
+
+/// The answer of `explain=plan`: which views answer is looked for as for the query itself, not on a thread of the network.
+async fn planned(
+    state: &Arc<State>,
+    tenant: &Arc<Tenant>,
+    explain: impl FnOnce(&State) -> Result<String, QueryError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let plan = state.work_of(tenant, explain).await??;
+    Ok(json::success(&explain::planned(&plan), &[], &[]))
 }
 
 fn step_ms(parameters: &Parameters) -> Result<i64, ApiError> {

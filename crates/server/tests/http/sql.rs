@@ -580,4 +580,24 @@ fn a_query_of_a_table_uses_its_view_unless_that_is_forbidden() {
     let by_view = influx(wide, "");
     assert!(by_view.contains("21540"), "{by_view}");
     assert_eq!(by_view, influx(wide, "&noviews=1"));
+    // In PromQL, whose ranges are open where they begin.
+    let open = "t_open AS SELECT time_bucket('1 minute', time, INTERVAL '1 nanosecond') AS b, sum(v) AS total, count(v) AS n FROM t GROUP BY b";
+    sql(&format!("CREATE MATERIALIZED VIEW {open}"), "");
+    let prom = |more: &str| {
+        let query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("query", "sum(sum_over_time(t_v[2m])) / sum(count_over_time(t_v[2m]))")
+            .finish();
+        let answer = server.get(&format!("/api/v1/query_range?start=120&end=540&step=60&{query}{more}"));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.body
+    };
+    let started = std::time::Instant::now();
+    while !prom("&explain=plan").contains("(view \\\"t_open\\\"") {
+        assert!(started.elapsed() < std::time::Duration::from_secs(30), "{}", prom("&explain=plan"));
+    }
+    assert!(prom("&explain=analyze&nocache=1").contains(r#""step":"view""#));
+    assert!(!prom("&explain=plan&noviews=1").contains("t_open"));
+    let by_view = prom("&nocache=1");
+    assert!(by_view.contains(r#"[120,"60.5"]"#), "{by_view}");
+    assert_eq!(by_view, prom("&nocache=1&noviews=1"));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::ValueType;
 use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Function, Grouping, Operator, Plan};
 use query::time::CalendarBins;
-use query::views::{FIELD_PREFIX, ViewDefinition, ViewOutput, WindowWidth};
+use query::views::{FIELD_PREFIX, OPEN_NS_MAX, ViewDefinition, ViewOutput, WindowWidth};
 use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{Expr, Query, Select, SetExpr};
 
@@ -150,6 +150,9 @@ impl Run<'_> {
             aggregates: Vec::new(),
         };
         calls.iter().for_each(|call| shape.need(call));
+        if is_open_at_its_beginning(&bins.bins) {
+            shape.need(&AggregateCall { aggregate: Aggregate::OffMilliseconds, input: AggregateInput::Time });
+        }
         let mut time_name = self.time_name().to_owned();
         for (name, typed) in &bound.columns {
             match typed.expression.column().and_then(|place| keys.get(place)) {
@@ -213,6 +216,13 @@ fn window_width(bins: &CalendarBins) -> Result<WindowWidth, SqlError> {
     Ok(WindowWidth { width: bins.width(), origin_ns: bins.origin_ns(), zone })
 }
 
+/// Returns whether windows begin right after a whole second: then they hold what ranges of PromQL do, which reads the view if it is known that all times
+/// are whole milliseconds.
+fn is_open_at_its_beginning(bins: &CalendarBins) -> bool {
+    const NS_PER_S: i64 = 1_000_000_000;
+    bins.equal_bins().is_some_and(|(_, offset_ns)| (1..=OPEN_NS_MAX).contains(&offset_ns.rem_euclid(NS_PER_S)))
+}
+
 /// The columns of a view's plan as they come.
 struct Shape<'a> {
     keys: &'a [PlanKey],
@@ -261,7 +271,13 @@ impl Shape<'_> {
         for call in self.aggregates.clone() {
             let is_of_parts = matches!(call.input, AggregateInput::Parts(_) | AggregateInput::Sketches(_));
             let is_part = call.aggregate.from_summaries() && call.aggregate != Aggregate::Avg
-                || matches!(call.aggregate, Aggregate::Squares | Aggregate::QuantileSketch | Aggregate::DistinctSketch);
+                || matches!(
+                    call.aggregate,
+                    Aggregate::Squares
+                        | Aggregate::QuantileSketch
+                        | Aggregate::DistinctSketch
+                        | Aggregate::OffMilliseconds
+                );
             if is_of_parts || !is_part {
                 continue;
             }
@@ -291,6 +307,7 @@ impl Shape<'_> {
             Aggregate::Count | Aggregate::ApproxDistinct | Aggregate::CountDistinct => {
                 (Expression::Apply(Operator::Coalesce, vec![column, Expression::Integer(0)]), ValueType::I64)
             }
+            Aggregate::OffMilliseconds => (column, ValueType::I64),
             Aggregate::Sum if matches!(field_type, ValueType::I64 | ValueType::U64) => (column, ValueType::I64),
             Aggregate::Min | Aggregate::Max | Aggregate::First | Aggregate::Last => (column, field_type),
             Aggregate::Sum

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use index::{CompiledMatcher, TextSet};
-use model::ValueType;
+use model::{METRIC_NAME, MatchOp, Matcher, ValueType};
 
 use crate::cache::selections::{SelectionKey, TableGroups};
 use crate::read::select::{ChosenColumns, SelectedGroup};
@@ -18,6 +18,17 @@ pub struct TableSchema {
     pub tags: Vec<String>,
     /// Names and types of its fields, in the order in which they came; histograms are not among them.
     pub fields: Vec<(String, ValueType)>,
+}
+
+/// What a metric's name means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricField {
+    /// The measurement.
+    pub table: String,
+    /// Its field.
+    pub field: String,
+    /// The type of its values.
+    pub value_type: ValueType,
 }
 
 /// Which groups of a table a reader wants, and which of their columns.
@@ -75,6 +86,24 @@ impl Store {
         let fields = fields.filter(|(_, value_type)| *value_type != ValueType::Histogram);
         let fields = fields.map(|(name, value_type)| (name.to_owned(), value_type)).collect();
         Ok(exists.then(|| TableSchema { name: table.to_owned(), tags: tags.into_sorted(), fields }))
+    }
+
+    /// The table and the field that a metric's name means, and the type of its values; `None` if it means several or none, or a field of which columns
+    /// have labels of their own.
+    pub fn field_of_metric(&self, database: &str, metric: &str) -> Result<Option<MetricField>, StoreError> {
+        let named = [Matcher::new(METRIC_NAME, MatchOp::Equal, metric)];
+        let Ok(matchers) = index::compile(&named) else { return Ok(None) };
+        let catalog = self.catalog.read();
+        let Some(database) = catalog.catalog.database(database) else { return Ok(None) };
+        let columns = catalog.catalog.metrics(database, &matchers);
+        let [columns] = columns.as_slice() else { return Ok(None) };
+        let [slot] = columns.slots.as_slice() else { return Ok(None) };
+        let field = catalog.catalog.field(columns.measurement, *slot).filter(|field| field.labels.is_empty());
+        Ok(field.map(|field| MetricField {
+            table: field.measurement.to_owned(),
+            field: field.name.to_owned(),
+            value_type: field.value_type,
+        }))
     }
 
     /// A table's groups that satisfy all matchers, with those of their columns that have one of the names (none: all), of which each has one.

@@ -1,9 +1,10 @@
 //! The statements of the guide, and of each dialect, as they are written.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
-use db::DatabasePolicy;
 use db::views::TaskSettings;
+use db::{DatabasePolicy, RangeQuery};
 use model::{MatchOp, Matcher};
 use sql::{Manner, Value};
 
@@ -31,8 +32,10 @@ fn the_statements_of_the_guide_run() {
     for line in guide.lines() {
         match (line, &mut block) {
             ("## QuestDB", _) => manner = Manner::QuestDb,
-            ("## Labels of other tables", _) => manner = Manner::Postgres,
-            ("```sql" | "```influxql" | "```flux", _) => (block, language) = (Some(String::new()), &line[3..]),
+            ("## PromQL" | "## Labels of other tables", _) => manner = Manner::Postgres,
+            ("```sql" | "```influxql" | "```flux" | "```promql", _) => {
+                (block, language) = (Some(String::new()), &line[3..]);
+            }
             ("```", Some(text)) if language == "influxql" => {
                 text.lines().for_each(|statement| drop(world.influxql("default", statement).unwrap()));
                 (block, blocks) = (None, blocks + 1);
@@ -41,6 +44,11 @@ fn the_statements_of_the_guide_run() {
                 let script = flux::TaskScript::parse(text).unwrap();
                 world.db.create_task(&script, TaskSettings::default(), &World::budget()).unwrap();
                 world.settle();
+                (block, blocks) = (None, blocks + 1);
+            }
+            ("```", Some(text)) if language == "promql" => {
+                world.settle();
+                text.lines().for_each(|query| check_viewed(&world, query));
                 (block, blocks) = (None, blocks + 1);
             }
             ("```", Some(text)) => {
@@ -54,7 +62,30 @@ fn the_statements_of_the_guide_run() {
             _ => {}
         }
     }
-    assert_eq!(blocks, 8);
+    assert_eq!(blocks, 10);
+}
+
+/// Checks that a view answers a query of PromQL, of half an hour by the minute.
+fn check_viewed(world: &World, text: &str) {
+    const MINUTE_MS: i64 = 60_000;
+    let end_ms = world.db.now_ns() / 1_000_000 / MINUTE_MS * MINUTE_MS;
+    let query = RangeQuery {
+        text: text.to_owned(),
+        start_ms: end_ms - 30 * MINUTE_MS,
+        end_ms,
+        step_ms: MINUTE_MS,
+        lookback_ms: None,
+        name_removal: None,
+        may_cache: false,
+        budget: Arc::new(World::budget()),
+    };
+    let analysis = world.db.analyze_range("default", &query).unwrap();
+    assert!(
+        analysis.plan.contains("(viewed ") && analysis.plan.contains("(view \"cpu_minute_open\""),
+        "{}",
+        analysis.plan
+    );
+    assert!(analysis.steps.iter().any(|step| step.step == "view" && step.rows > 0), "{:?}", analysis.steps);
 }
 
 #[test]

@@ -401,12 +401,15 @@ fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
     };
     let input = match of {
         [] if aggregate.has_own_bins() => {
-            return Err(node.fault("count_distinct and increase are of one field, (count_distinct \"name\"), the former also of a tag, (count_distinct (tag \"name\"))"));
+            return Err(node.fault("count_distinct and increase are of one field, (count_distinct \"name\"), the former also of a tag, (count_distinct (tag \"name\")), and off_ms is of the times, (off_ms #TS)"));
         }
         [] => AggregateInput::Each,
+        [Node { kind: Kind::Text(_), .. }] if aggregate == Aggregate::OffMilliseconds => {
+            return Err(node.fault("off_ms is of the times, (off_ms #TS), not of a field"));
+        }
         [Node { kind: Kind::Text(name), .. }] => AggregateInput::Column(name.clone()),
         [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => {
-            if aggregate.is_of_sketch() || aggregate.has_own_bins() {
+            if aggregate.is_of_sketch() || aggregate.has_own_bins() && aggregate != Aggregate::OffMilliseconds {
                 return Err(node.fault("sketches, counts of different values and increases are of fields, not of #TS"));
             }
             AggregateInput::Time
