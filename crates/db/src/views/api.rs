@@ -153,6 +153,17 @@ impl Db {
         Ok(true)
     }
 
+    /// Notes that a view is refreshed, unless something became pending meanwhile.
+    pub fn note_view_refreshed(&self, view: &View) {
+        let now_ns = self.now_ns();
+        let key = (view.definition.database.clone(), view.definition.name.clone());
+        let mut state = self.views.state.write();
+        if state.views.get(&key).is_some_and(|current| current.id == view.id && !current.state.is_pending()) {
+            let status = state.statuses.entry(key).or_default();
+            (status.error, status.is_requested, status.refreshed_ns) = (None, false, Some(now_ns));
+        }
+    }
+
     /// Adds ranges of windows that are to be computed; on disk when this returns.
     pub fn add_view_ranges(&self, view: &View, ranges: &[TimeRange]) -> Result<(), QueryError> {
         self.views.change_state(view, true, |state| {

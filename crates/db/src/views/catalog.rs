@@ -143,7 +143,8 @@ impl ViewCatalog for Views {
         view.state.watermark_ns = self.newest_window(&view);
         view.state.frozen_ns = expired_before_ns(&self.store, &view.definition);
         if view.definition.is_exposed() {
-            view.state.add(PendingRange { range: TimeRange::ALL, is_fill: true });
+            let range = TimeRange { start_ns: view.first_from(view.state.frozen_ns), ..TimeRange::ALL };
+            view.state.add(PendingRange { range, is_fill: true });
         }
         let document = document_name(&view.definition.database, &view.definition.name);
         // The state first: a definition without one counts as computed nowhere.
@@ -207,7 +208,13 @@ impl ViewCatalog for Views {
         super::document::check(&widened).map_err(|reason| {
             QueryError::Invalid(format!("the view {:?} with the column cannot be stored: {reason}", definition.name))
         })?;
+        self.check_kept(&widened)?;
         let mut view = View::clone(&known);
+        // Of what is gone the windows lack rows that reach further back.
+        let reach_ns = widened.reach_ns().saturating_sub(view.definition.reach_ns());
+        if view.state.frozen_ns > i64::MIN {
+            view.state.frozen_ns = view.state.frozen_ns.saturating_add(reach_ns);
+        }
         view.definition = widened;
         view.state.add_columns(names);
         let document = document_name(&view.definition.database, &view.definition.name);

@@ -3,6 +3,7 @@
 //! Rows that go by a TTL, or as series that are kept less long, go by whole windows, so that late rows can be counted in each window that is
 //! there: nothing needs to be known of rows that are gone. Those that go by a database's retention do not.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use index::CompiledMatcher;
@@ -11,15 +12,12 @@ use query::QueryError;
 use query::views::{View, ViewCatalog, ViewChanges, ViewDefinition};
 use store::{DatabasePolicy, ExpiryGuard, Store, StoreError};
 
-use super::Views;
+use super::{STATE_KIND, Views, document, document_name};
 use crate::Db;
 
 /// How far the time before which a source is gone moves between two times that it is written to disk. In between, the clock tells it after a
 /// restart too.
 const FROZEN_STEP_NS: i64 = 3_600_000_000_000;
-
-/// How much longer than by their TTL rows stay that views have not read yet: a view that fails, or waits to be refreshed, does not keep them for good.
-const HOLD_NS_MAX: i64 = 3_600_000_000_000;
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -27,7 +25,8 @@ impl Views {
     /// The time before which a part of a view's source is gone, or was at some time. What a TTL takes the state knows before it goes.
     pub(super) fn gone_before_ns(&self, view: &View) -> i64 {
         let of_database = self.store.database_number(&view.definition.database);
-        let of_database = of_database.map(|number| frozen_from_ns(view, self.store.oldest_retained_ns(number)));
+        let oldest_ns = of_database.map(|number| self.store.oldest_retained_ns(number));
+        let of_database = oldest_ns.map(|oldest_ns| frozen_from_ns(&view.definition, oldest_ns));
         let known_ns = self.current(view).map_or(i64::MIN, |current| current.state.frozen_ns);
         known_ns.max(view.state.frozen_ns).max(of_database.unwrap_or(i64::MIN))
     }
@@ -49,16 +48,31 @@ impl Views {
         readers.iter().map(|view| needed_from_ns(view, now_ns, &changes)).min().unwrap_or(i64::MAX)
     }
 
-    /// Writes to disk that rows of the source of views go that are before a time; while `changing` is held.
+    /// Writes to disk that rows of the source of views go that are before a time; while `changing` is held. What was pending there is not computed
+    /// any more: late rows alone would be left to be read.
     fn freeze(&self, readers: &[Arc<View>], before_ns: i64) -> Result<(), StoreError> {
-        let freeze = |view: &Arc<View>| {
-            let frozen_ns = frozen_from_ns(view, before_ns);
-            self.change_locked(view, true, |state| state.frozen_ns = state.frozen_ns.max(frozen_ns))
-        };
-        for view in readers.iter().filter(|view| view.state.frozen_ns < frozen_from_ns(view, before_ns)) {
-            freeze(view).map_err(|error| StoreError::Invalid(error.to_string()))?;
-            // What is read now may be computed of rows that go.
-            self.note_rewrite(view);
+        let (mut frozen, mut documents) = (Vec::new(), BTreeMap::new());
+        for view in readers.iter().filter_map(|view| self.current(view)) {
+            let frozen_ns = frozen_from_ns(&view.definition, before_ns);
+            if frozen_ns <= view.state.frozen_ns {
+                continue;
+            }
+            let mut view = View::clone(&view);
+            view.state.frozen_ns = frozen_ns;
+            let gone = TimeRange::new(i64::MIN, view.first_from(frozen_ns).saturating_sub(1));
+            view.state.remove(&gone);
+            view.state.remove_columns(&gone, |_| true);
+            let name = document_name(&view.definition.database, &view.definition.name);
+            documents.insert(name, Some(document::encode_state(&view.state).into()));
+            frozen.push(view);
+        }
+        if frozen.is_empty() {
+            return Ok(());
+        }
+        self.store.change_documents(STATE_KIND, &documents)?;
+        let mut state = self.state.write();
+        for view in frozen {
+            state.insert(view);
         }
         Ok(())
     }
@@ -121,9 +135,9 @@ impl Views {
 }
 
 impl ExpiryGuard for Views {
-    fn may_go_before_ns(&self, database: &str, table: &str, before_ns: i64) -> i64 {
+    fn may_go_before_ns(&self, database: &str, table: &str, before_ns: i64, is_patient: bool) -> i64 {
         let readers = self.readers(database, table);
-        let needed_ns = self.needed_from_ns(database, &readers).max(before_ns.saturating_sub(HOLD_NS_MAX));
+        let needed_ns = if is_patient { self.needed_from_ns(database, &readers) } else { i64::MAX };
         whole_windows_before(&readers, before_ns.min(needed_ns))
     }
 
@@ -133,10 +147,11 @@ impl ExpiryGuard for Views {
     }
 }
 
-/// The time before which a TTL may have taken rows of a view's source without a word.
+/// The time before which windows may lack rows of a view's source that a TTL has taken without a word.
 pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i64 {
     let ttl_ns = store.table_ttl_ns(&definition.database, definition.source());
-    if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN }
+    let gone_ns = if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN };
+    frozen_from_ns(definition, gone_ns)
 }
 
 /// The latest time up to one that cuts no window of views: a late row finds all others of its window, or none. Of views whose windows do not nest only
@@ -159,8 +174,8 @@ fn whole_windows_before(views: &[Arc<View>], before_ns: i64) -> i64 {
 }
 
 /// The time before which windows lack rows where those before a time are gone: a window is made of rows before it, too, as far as it reaches.
-fn frozen_from_ns(view: &View, gone_ns: i64) -> i64 {
-    if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(view.definition.reach_ns()) }
+fn frozen_from_ns(definition: &ViewDefinition, gone_ns: i64) -> i64 {
+    if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(definition.reach_ns()) }
 }
 
 /// The first of the source's rows that windows of a view are still to be made of, where rows may have changed as some changes say.
@@ -169,7 +184,9 @@ fn needed_from_ns(view: &View, now_ns: i64, changes: &ViewChanges) -> i64 {
     let pending = view.state.pending.iter().map(|pending| &pending.range).chain(lacking).map(|range| range.start_ns);
     let unread = changes.late.iter().map(|range| range.start_ns).chain(changes.edge_ns);
     let unread = unread.map(|time_ns| view.windows_of(&TimeRange::new(time_ns, time_ns)).start_ns);
-    let needed = pending.chain(unread).map(|start_ns| start_ns.saturating_sub(view.definition.reach_ns()));
+    // Windows from the watermark on become pending when the view is refreshed the next time.
+    let next = Some(view.state.watermark_ns).filter(|watermark_ns| *watermark_ns > i64::MIN);
+    let needed = pending.chain(unread).chain(next).map(|start_ns| start_ns.saturating_sub(view.definition.reach_ns()));
     needed.fold(now_ns.saturating_sub(view.definition.age_ns_max()), i64::min)
 }
 

@@ -179,7 +179,8 @@ impl Views {
                     let mut state_of = known.unwrap_or_default();
                     let is_column = |name: &String| definition.fields.iter().any(|(known, _)| known == name);
                     // A crash left the state without the definition that has them.
-                    state_of.new_columns.retain(|columns| columns.names.iter().all(is_column));
+                    state_of.new_columns.iter_mut().for_each(|columns| columns.names.retain(is_column));
+                    state_of.new_columns.retain(|columns| !columns.names.is_empty());
                     if states.get(&document).is_none_or(|bytes| !document::is_expiry_noted(bytes)) {
                         state_of.frozen_ns = state_of.frozen_ns.max(frozen::expired_before_ns(store, &definition));
                     }

@@ -21,6 +21,21 @@ impl Plan {
         }
     }
 
+    /// The earliest time, in nanoseconds since 1970, from which one of its scans reads.
+    pub(crate) fn first_time_ns(&self) -> i64 {
+        let first_of =
+            |plans: &mut dyn Iterator<Item = &Self>| plans.map(Self::first_time_ns).min().unwrap_or(i64::MAX);
+        match self {
+            Self::Scan(scan) => scan.range.start_ns,
+            Self::Join(join) => first_of(&mut [&join.left, &join.right].into_iter()),
+            Self::Union(plans) => first_of(&mut plans.iter()),
+            Self::View(read) => first_of(&mut read.parts.iter().map(|part| &part.plan)),
+            Self::Likeness(likeness) => first_of(&mut likeness.plans().into_iter()),
+            Self::Labelled(labelled) => labelled.input.first_time_ns(),
+            _ => self.input().map_or(i64::MIN, Self::first_time_ns),
+        }
+    }
+
     /// The tables that its scans name.
     pub(crate) fn tables(&self) -> Vec<&str> {
         match self {

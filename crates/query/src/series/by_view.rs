@@ -39,16 +39,14 @@ impl<'a> StoreSource<'a> {
         let session = StoreSession::new(host, budget);
         let Some(answered) = self.answered(asked, host, &session)? else { return Ok(None) };
         let (held, started_ns) = (budget.samples(), self.trace.map(Trace::begin));
-        let outcome = session.run(self.database, &answered.plan)?;
-        let charged = budget.samples().saturating_sub(held) as usize;
-        let grid = (&answered.grid, answered.open_ns);
-        let mut series = asked.series(grid, &answered.metric.field, outcome.frames, budget)?;
-        budget.give_back(charged);
-        // Series that came meanwhile with a label that none had before were not told apart.
-        if let ViewedLabels::Without(_) = asked.labels
-            && answered.plan != asked.plan(grid.0, grid.1, &answered.metric, self.labels_by(asked, &answered.metric)?)
-        {
-            series = None;
+        let series = match self.series_of(asked, &answered, &session, budget) {
+            Ok(series) => series,
+            // Windows that are written again and again, or a view that was dropped: the samples are there.
+            Err(QueryError::Execution(_)) => None,
+            Err(error) => return Err(error),
+        };
+        if series.is_none() {
+            budget.give_back(budget.samples().saturating_sub(held) as usize);
         }
         self.summed.lock().unwrap_or_else(PoisonError::into_inner).merge(&session.reads());
         if let Some((trace, started_ns)) = self.trace.zip(started_ns) {
@@ -56,6 +54,26 @@ impl<'a> StoreSource<'a> {
             trace.end(started_ns, series.as_ref().map(|_| "view"), count, count * asked.count);
         }
         Ok(series)
+    }
+
+    /// The values of windows as a view gives them; `None` if they are not what the samples give.
+    fn series_of(
+        &self,
+        asked: &ViewedWindows<'_>,
+        answered: &AnsweredPlan,
+        session: &StoreSession<'_>,
+        budget: &Budget,
+    ) -> Result<Option<Vec<WindowSeries>>, QueryError> {
+        let held = budget.samples();
+        let outcome = session.run(self.database, &answered.plan)?;
+        let charged = budget.samples().saturating_sub(held) as usize;
+        let grid = (&answered.grid, answered.open_ns);
+        let series = asked.series(grid, &answered.metric.field, outcome.frames, budget)?;
+        budget.give_back(charged);
+        // Series that came meanwhile with a label that none had before were not told apart.
+        let is_as_asked = !matches!(asked.labels, ViewedLabels::Without(_))
+            || answered.plan == asked.plan(grid.0, grid.1, &answered.metric, self.labels_by(asked, &answered.metric)?);
+        Ok(series.filter(|_| is_as_asked))
     }
 
     /// The plan by which a view answers windows; `None` if none does.
@@ -91,7 +109,9 @@ impl<'a> StoreSource<'a> {
         for open_ns in opens_ns {
             let plan = asked.plan(&grid, open_ns, &metric, self.labels_by(asked, &metric)?);
             let expanded = session.expanded(self.database, &plan)?;
-            if matches!(expanded, Plan::View(_)) {
+            if let Plan::View(read) = &expanded
+                && views.iter().any(|view| view.definition.name == read.name && grid.is_mostly_stored(view))
+            {
                 return Ok(Some(AnsweredPlan { metric, grid, open_ns, plan, expanded }));
             }
         }

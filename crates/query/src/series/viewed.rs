@@ -14,7 +14,7 @@ use store::MetricField;
 
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, Plan, Scan, Selector, TableColumns};
 use crate::time::CalendarBins;
-use crate::views::OPEN_NS_MAX;
+use crate::views::{OPEN_NS_MAX, View, normalized, subtract};
 use crate::{Budget, Frame, QueryError, WindowSeries};
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -179,6 +179,18 @@ impl ViewedGrid {
     /// Where the last window ends.
     const fn end_ns(&self) -> i64 {
         self.start_ns + self.width_ns * self.bins as i64
+    }
+
+    /// Returns whether a view has half of the windows stored, or more: others are computed of rows, for which samples are read as fast.
+    pub(super) fn is_mostly_stored(&self, view: &View) -> bool {
+        let asked = TimeRange::new(self.start_ns, self.end_ns());
+        let stored = TimeRange { end_ns: asked.end_ns.min(view.state.watermark_ns.saturating_sub(1)), ..asked };
+        if stored.start_ns > stored.end_ns {
+            return false;
+        }
+        let pending: Vec<TimeRange> = view.state.pending.iter().map(|pending| pending.range).collect();
+        let lengths = subtract(&[stored], &normalized(pending)).into_iter().map(|range| range.end_ns - range.start_ns);
+        lengths.sum::<i64>() >= (asked.end_ns - asked.start_ns) / 2
     }
 
     /// How much later than the bins windows of a view begin, if bins are made of whole ones of them; `None` if not.

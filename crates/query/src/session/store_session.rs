@@ -11,11 +11,11 @@ use store::{EpochValue, NameValidity, SelectedGroup, Store, StoreError, TableSch
 use super::regular::RegularSettings;
 use super::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup, TopNames};
 use crate::execute::{self, Context};
-use crate::plan::{Labelled, Scan, Selector};
+use crate::plan::{Labelled, Scan, Selector, push_down};
 use crate::series::regular::{NAME_TAG, RegularSource};
 use crate::series::selection;
 use crate::views::{
-    RefreshRequest, SourceDelete, StoredQuery, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus,
+    DEPTH_MAX, RefreshRequest, SourceDelete, StoredQuery, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus,
 };
 use crate::{BinCache, Budget, Frame, Helpers, LabelRows, LastRows, Outcome, Plan, QueryError, Reads, ViewUse};
 
@@ -127,8 +127,8 @@ impl<'a> StoreSession<'a> {
         Ok((database == view.definition.database && self.budget.view_use() != ViewUse::Stored).then_some(view))
     }
 
-    /// Runs a plan again if windows of views that it reads were deleted meanwhile to be written again. Where that began before, the windows are
-    /// computed.
+    /// Runs a plan again if windows of views that it reads were deleted meanwhile to be written again, or if the source of some of them went. Where that
+    /// began before, the windows are computed, or read as they are stored.
     fn run_consistently(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
         const ATTEMPTS_MAX: usize = 4;
         let mut tables = plan.tables();
@@ -140,10 +140,17 @@ impl<'a> StoreSession<'a> {
         let rewrites = || -> u64 {
             self.host.views.map_or(0, |views| tables.iter().map(|table| views.rewrites(database, table)).sum())
         };
+        let frozen_ns = || {
+            self.host.views.map_or(i64::MIN, |views| {
+                tables.iter().map(|table| frozen_of(views, database, table)).max().unwrap_or(i64::MIN)
+            })
+        };
+        let first_ns = push_down(plan.clone()).first_time_ns();
         for _ in 0..ATTEMPTS_MAX {
-            let (before, held) = (rewrites(), self.budget.samples());
+            let (before, held, gone_ns) = (rewrites(), self.budget.samples(), frozen_ns());
             let outcome = self.read(database, |context| execute::execute(plan, context), |outcome| outcome.reads)?;
-            if before == rewrites() {
+            let now_gone_ns = frozen_ns();
+            if before == rewrites() && (now_gone_ns == gone_ns || first_ns >= now_gone_ns) {
                 return Ok(outcome);
             }
             self.budget.give_back(self.budget.samples().saturating_sub(held) as usize);
@@ -157,6 +164,17 @@ impl<'a> StoreSession<'a> {
     fn is_narrowed(&self, database: &str) -> bool {
         !self.budget.scope().matchers(Right::Read, database).is_empty()
     }
+}
+
+/// The time before which the source went of windows of the view that a scan of a table reads, or of one of those below it.
+fn frozen_of(views: &dyn ViewCatalog, database: &str, table: &str) -> i64 {
+    let (mut frozen_ns, mut table) = (i64::MIN, table.to_owned());
+    for _ in 0..=DEPTH_MAX {
+        let Some(view) = views.view_of_table(database, &table) else { break };
+        frozen_ns = frozen_ns.max(view.state.frozen_ns);
+        view.definition.source().clone_into(&mut table);
+    }
+    frozen_ns
 }
 
 impl Session for StoreSession<'_> {

@@ -255,7 +255,12 @@ impl ViewDefinition {
 
     /// How old the rows of a window may be when it is stored, in nanoseconds: as long its source has to keep them, and its target their window.
     pub fn age_ns_max(&self) -> i64 {
-        self.windows.length_ns_max().saturating_add(self.lag_ns()).saturating_add(self.reach_ns())
+        let every_ns = match self.options.refresh {
+            RefreshPolicy::Every(every_ns) => every_ns,
+            RefreshPolicy::Immediate | RefreshPolicy::Manual => 0,
+        };
+        let ages = [self.lag_ns(), self.reach_ns(), every_ns];
+        ages.into_iter().fold(self.windows.length_ns_max(), i64::saturating_add)
     }
 
     /// How long before its beginning rows are that a window is made of, in nanoseconds.

@@ -30,7 +30,7 @@ pub(super) fn add_column(cursor: &mut Cursor<'_>) -> Result<AddColumn, SqlError>
 
 /// The statement that made a view, with a column besides, the last one of its query.
 pub(crate) fn with_column(statement: &str, added: &AddColumn) -> Result<String, SqlError> {
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, statement).tokenize().unwrap_or_default();
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, statement).with_unescape(false).tokenize().unwrap_or_default();
     let Some((select, from)) = ends_of_projection(&tokens) else {
         return invalid("the statement that made the view cannot be read: drop the view and make it again");
     };
@@ -43,7 +43,6 @@ pub(crate) fn with_column(statement: &str, added: &AddColumn) -> Result<String, 
             text.push_str(&name);
         }
         if place == from {
-            text.truncate(text.trim_end().len());
             for piece in [", ", &added.expression, " AS ", &name, " "] {
                 text.push_str(piece);
             }
@@ -104,15 +103,15 @@ mod tests {
         for (statement, expected) in [
             (
                 "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1m', time) AS b, extract(year FROM b) AS y\nFROM t GROUP BY 1",
-                "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1m', time) AS b, extract(year FROM b) AS y, max(v) AS \"p\"\"q\" FROM t GROUP BY 1",
+                "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1m', time) AS b, extract(year FROM b) AS y\n, max(v) AS \"p\"\"q\" FROM t GROUP BY 1",
             ),
             (
                 "CREATE MATERIALIZED VIEW v WITH BASE t REFRESH IMMEDIATE AS (SELECT h, a IS DISTINCT FROM b FROM t SAMPLE BY 1h) PARTITION BY DAY",
-                "CREATE MATERIALIZED VIEW v WITH BASE t REFRESH IMMEDIATE AS (SELECT h, a IS DISTINCT FROM b, max(v) AS \"p\"\"q\" FROM t SAMPLE BY 1h) PARTITION BY DAY",
+                "CREATE MATERIALIZED VIEW v WITH BASE t REFRESH IMMEDIATE AS (SELECT h, a IS DISTINCT FROM b , max(v) AS \"p\"\"q\" FROM t SAMPLE BY 1h) PARTITION BY DAY",
             ),
             (
                 "create materialized view s.v (b, \"with\") with (x = 1) as select 1, 2 from t",
-                "create materialized view s.v (b, \"with\", \"p\"\"q\") with (x = 1) as select 1, 2, max(v) AS \"p\"\"q\" from t",
+                "create materialized view s.v (b, \"with\", \"p\"\"q\") with (x = 1) as select 1, 2 , max(v) AS \"p\"\"q\" from t",
             ),
         ] {
             assert_eq!(with_column(statement, &added).unwrap(), expected);

@@ -135,7 +135,7 @@ impl Store {
 
     /// Merges until no row on disk is masked any more: their room is given back, and what has no rows left leaves the index.
     pub fn carry_out_deletes(&self) -> Result<(), StoreError> {
-        while self.deletes_pending() > 0 && self.merge_parts(true)? {}
+        while self.deletes_pending() > 0 && self.merge_what_is_there(true)? {}
         Ok(())
     }
 

@@ -22,6 +22,8 @@ const BETWEEN: char = '\0';
 /// Rows are deleted this many times within the time that a table keeps them.
 const STEPS: i64 = 32;
 const STEP_NS_MIN: i64 = 60_000_000_000;
+/// How much longer than by their TTL rows stay that the guard still reads: what fails, or waits to be asked for, does not keep them for good.
+const HOLD_NS_MAX: u64 = 3_600_000_000_000;
 
 /// A table, by the names of its database and its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,12 +38,21 @@ pub(crate) struct TableTtl {
     ttl_ns: i64,
     /// Rows before this time were deleted since the folder was opened.
     deleted_before_ns: i64,
+    /// Since when rows past the TTL stay that the guard still reads, in nanoseconds of the monotonic clock.
+    held_since: Option<u64>,
+}
+
+impl TableTtl {
+    fn new(ttl_ns: i64) -> Self {
+        Self { ttl_ns, deleted_before_ns: i64::MIN, held_since: None }
+    }
 }
 
 /// Knows what is made of the rows of tables, and so when they may go by a TTL.
 pub trait ExpiryGuard: Send + Sync {
-    /// The latest time up to one before which rows of a table may go, both in nanoseconds since 1970.
-    fn may_go_before_ns(&self, database: &str, table: &str, before_ns: i64) -> i64;
+    /// The latest time up to one before which rows of a table may go, both in nanoseconds since 1970: with patience those that are still to be
+    /// read stay.
+    fn may_go_before_ns(&self, database: &str, table: &str, before_ns: i64, is_patient: bool) -> i64;
 
     /// Is told before rows of a table go that are before a time, in nanoseconds since 1970.
     ///
@@ -88,7 +99,7 @@ impl TableName {
 /// As the manifest has them.
 pub(crate) fn of_state(state: &State) -> TableTtls {
     let ttls = numbers_of_state(state, KIND).into_iter();
-    ttls.map(|(name, ttl_ns)| (name, TableTtl { ttl_ns, deleted_before_ns: i64::MIN })).collect()
+    ttls.map(|(name, ttl_ns)| (name, TableTtl::new(ttl_ns))).collect()
 }
 
 /// The numbers that documents of a kind hold for tables.
@@ -142,7 +153,7 @@ impl Store {
             return Ok(());
         }
         self.put_document(KIND, &name.document(), &ttl_ns.to_le_bytes())?;
-        self.retention.table_ttls.write().insert(name, TableTtl { ttl_ns, deleted_before_ns: i64::MIN });
+        self.retention.table_ttls.write().insert(name, TableTtl::new(ttl_ns));
         self.delete_expired_rows().map(drop)
     }
 
@@ -177,8 +188,7 @@ impl Store {
             return Ok(false);
         }
         let guard = self.retention.expiry_guard.get();
-        let may_go = |guard: &Arc<dyn ExpiryGuard>| guard.may_go_before_ns(&name.database, &name.table, before_ns);
-        let before_ns = guard.as_ref().map_or(before_ns, may_go);
+        let before_ns = guard.as_ref().map_or(before_ns, |guard| self.guarded_before_ns(guard, name, before_ns));
         if before_ns <= ttl.deleted_before_ns {
             return Ok(false);
         }
@@ -195,6 +205,26 @@ impl Store {
             ttl.deleted_before_ns = before_ns;
         }
         Ok(true)
+    }
+
+    /// The time up to one before which the guard lets rows of a table go: of those that it still reads after an hour.
+    fn guarded_before_ns(&self, guard: &Arc<dyn ExpiryGuard>, name: &TableName, before_ns: i64) -> i64 {
+        let may_go = |is_patient| guard.may_go_before_ns(&name.database, &name.table, before_ns, is_patient);
+        let (patient_ns, latest_ns) = (may_go(true), may_go(false));
+        let now_ns = self.platform.clock.monotonic_ns();
+        let mut ttls = self.retention.table_ttls.write();
+        let Some(ttl) = ttls.get_mut(name) else { return patient_ns };
+        if patient_ns >= latest_ns {
+            ttl.held_since = None;
+            return latest_ns;
+        }
+        let since_ns = *ttl.held_since.get_or_insert(now_ns);
+        if now_ns.saturating_sub(since_ns) < HOLD_NS_MAX {
+            return patient_ns;
+        }
+        // From now on others have an hour.
+        ttl.held_since = None;
+        latest_ns
     }
 
     /// The latest time up to one that cuts no fold of a table's rows: parts may be folded as a policy said before.

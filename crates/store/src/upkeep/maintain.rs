@@ -39,11 +39,17 @@ impl Store {
 
     pub(crate) fn merge_parts(&self, is_forced: bool) -> Result<bool, StoreError> {
         self.observe_time();
+        // Reported at the end: what cannot be deleted must not keep merges from giving room back.
+        let expired = self.delete_expired_rows();
+        let worked = self.merge_what_is_there(is_forced)?;
+        Ok(expired? || worked)
+    }
+
+    /// As [`Store::maintain_parts`], but that no row goes by the TTL of its table: the guard of these may be the caller, and hold its locks.
+    pub(crate) fn merge_what_is_there(&self, is_forced: bool) -> Result<bool, StoreError> {
         let mut worked = self.with_reserve(|| {
             Ok(self.drop_expired()? | self.empty_trash()? | self.drop_expired_epochs()? | self.empty_epoch_trash()?)
         })?;
-        // Reported at the end: what cannot be deleted must not keep merges from giving room back.
-        let expired = self.delete_expired_rows();
         self.save_time_if_due()?;
         for shard in &self.shards {
             worked |= self.merge_if_due(shard, is_forced)?;
@@ -53,7 +59,7 @@ impl Store {
         self.fit_partitions()?;
         // After the merges: a full disk, on which no copy can be written, must not keep them from giving room back.
         worked |= self.repair_index()?;
-        Ok(expired? || worked)
+        Ok(worked)
     }
 
     /// Counts bytes that were written in the background, as a merge's are, and returns when more may be.

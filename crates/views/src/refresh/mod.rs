@@ -146,6 +146,8 @@ impl Refresher {
             match pass.run(&name) {
                 Ok(more) => has_more |= more,
                 Err(error) => {
+                    // That it failed is noted of all views, until they are looked at again.
+                    database.views.values_mut().for_each(|progress| progress.idle = None);
                     let message = error.to_string();
                     let note = |view: &Arc<View>| {
                         self.db.note_view(view, |status| status.error = Some(message.clone()));
@@ -213,9 +215,8 @@ impl Pass<'_> {
         let mut has_more = match self.catch_up(name, set, mark) {
             Ok(has_more) => has_more,
             Err(error) => {
-                // What was read and not stored is read again, from where the cursor was saved. That it failed is noted of all views.
+                // What was read and not stored is read again, from where the cursor was saved.
                 self.database.cursor = None;
-                self.database.views.values_mut().for_each(|progress| progress.idle = None);
                 return Err(error);
             }
         };
@@ -430,10 +431,7 @@ impl Pass<'_> {
         if is_done {
             self.rest(view);
             self.database.views.entry(view.id).or_default().retry = Retry::default();
-            let now_ns = db.now_ns();
-            db.note_view(view, |status| {
-                (status.error, status.is_requested, status.refreshed_ns) = (None, false, Some(now_ns));
-            });
+            db.note_view_refreshed(view);
         }
         Ok(!is_done)
     }

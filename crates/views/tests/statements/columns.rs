@@ -59,7 +59,7 @@ fn an_added_column_is_there_at_once_and_is_computed_alone() {
     assert!(
         shown[0][0]
             .to_string()
-            .contains("avg(usage) AS usage, max ( idle ) AS \"peak\", count ( * ) AS \"n\" FROM cpu"),
+            .contains("avg(usage) AS usage , max ( idle ) AS \"peak\" , count ( * ) AS \"n\" FROM cpu"),
         "{shown:?}"
     );
 }

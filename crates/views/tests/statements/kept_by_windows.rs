@@ -186,3 +186,94 @@ fn late_rows_count_in_each_window_that_is_there() {
     let (gone, late) = *counts.borrow();
     assert!(gone > 12 && late > 200, "{gone} worlds in which rows went, {late} late rows");
 }
+
+/// Rows of the last ten hours, one a minute.
+fn ten_hours() -> World {
+    let world = World::empty(6);
+    let now_ns = world.db.now_ns();
+    let lines: String =
+        (0..600).fold(String::new(), |lines, ago| lines + &format!("t v={ago}i {}\n", now_ns - ago * 60 * SECOND_NS));
+    world.write("default", &lines);
+    world
+}
+
+fn rows_left(world: &World) -> i64 {
+    let rows = world.ask("SELECT count(*) FROM t");
+    let Value::Int(count) = rows[0][0] else { panic!("{rows:?}") };
+    count
+}
+
+const HOURS: &str = "SELECT time_bucket('1 hour', time) AS hour, sum(v) AS s, count(v) AS n FROM t GROUP BY 1";
+
+#[test]
+fn a_ttl_waits_for_windows_that_are_not_stored() {
+    let mut world = ten_hours();
+    let all = world.ask(&format!("{HOURS} ORDER BY 1"));
+    let stored = |world: &World| world.ask("SELECT hour, s, n FROM v ORDER BY hour");
+    world.ask(&format!("CREATE MATERIALIZED VIEW v AS {HOURS}"));
+    world.ask("ALTER TABLE t SET TTL 2h");
+    world.db.compact(&mut |_| {}).unwrap();
+    world.settle();
+    world.db.compact(&mut |_| {}).unwrap();
+    assert_eq!(stored(&world), all);
+    assert!(rows_left(&world) < 300);
+    // A view that nobody has refreshed keeps rows for an hour.
+    world.ask("ALTER MATERIALIZED VIEW v SET REFRESH MANUAL");
+    let count = rows_left(&world);
+    let late = world.db.now_ns() - 100 * 60 * SECOND_NS - 1;
+    world.write("default", &format!("t v=7000i {late}"));
+    world.settle();
+    world.simulation.advance_ns(50 * 60 * SECOND_NS);
+    world.db.compact(&mut |_| {}).unwrap();
+    assert!(rows_left(&world) > count, "the late row and all others");
+    for _ in 0..3 {
+        world.simulation.advance_ns(2 * 3_600 * SECOND_NS);
+        world.db.compact(&mut |_| {}).unwrap();
+    }
+    let gone = world.ask_as(sql::Manner::Postgres, "SELECT count(*) FROM t").unwrap_err();
+    assert!(gone.contains("does not exist"), "{gone}");
+}
+
+#[test]
+fn a_new_view_has_no_windows_of_a_part_of_their_rows() {
+    let mut world = ten_hours();
+    let all = world.ask(&format!("{HOURS} ORDER BY 1"));
+    world.ask("ALTER TABLE t SET TTL 3h");
+    world.ask(&format!("CREATE MATERIALIZED VIEW v AS {HOURS}"));
+    world.settle();
+    let found = world.ask("SELECT hour, s, n FROM v ORDER BY hour");
+    assert!(found.len() >= 2 && all.ends_with(&found), "{found:?}");
+}
+
+#[test]
+fn intervals_count_for_how_long_rows_are_kept() {
+    let world = ten_hours();
+    world.ask(&format!("CREATE MATERIALIZED VIEW v AS {HOURS}"));
+    world.ask("ALTER TABLE t SET TTL 2h");
+    let refused = world.ask_as(sql::Manner::QuestDb, "ALTER MATERIALIZED VIEW v SET REFRESH EVERY 2h").unwrap_err();
+    assert!(refused.contains("keep rows for"), "{refused}");
+    // A window of this column reaches an hour further back.
+    let refused = world
+        .ask_as(sql::Manner::Postgres, "ALTER MATERIALIZED VIEW v ADD COLUMN i AS counter_increase(v)")
+        .unwrap_err();
+    assert!(refused.contains("keep rows for"), "{refused}");
+}
+
+#[test]
+fn a_view_is_dropped_while_rows_go() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        let mut world = ten_hours();
+        world.write("default", "other v=1i 1600000000000000000");
+        world.ask("ALTER TABLE other SET TTL 1h");
+        for _ in 0..5 {
+            world.ask(&format!("CREATE MATERIALIZED VIEW v AS {HOURS}"));
+            world.settle();
+            world.simulation.advance_ns(300 * SECOND_NS);
+            world.ask("DROP MATERIALIZED VIEW v");
+        }
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(std::time::Duration::from_mins(2)).expect("dropping a view waits for itself");
+    worker.join().unwrap();
+}
