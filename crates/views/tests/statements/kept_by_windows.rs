@@ -217,7 +217,7 @@ fn a_ttl_waits_for_windows_that_are_not_stored() {
     world.db.compact(&mut |_| {}).unwrap();
     assert_eq!(stored(&world), all);
     assert!(rows_left(&world) < 300);
-    // A view that nobody has refreshed keeps rows for an hour.
+    // A view that waits to be asked for keeps rows for an hour.
     world.ask("ALTER MATERIALIZED VIEW v SET REFRESH MANUAL");
     let count = rows_left(&world);
     let late = world.db.now_ns() - 100 * 60 * SECOND_NS - 1;
