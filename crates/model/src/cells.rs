@@ -1,5 +1,6 @@
 //! Columns of a table on their way out: values of one type, and which of them are there.
 
+use std::mem::discriminant;
 use std::ops::Range;
 
 use crate::{Folds, ValueType};
@@ -157,33 +158,42 @@ impl Column {
 
     /// A column of cells. They have one type, but that numbers of several become floats. Fails with the kinds of two that do not fit.
     pub fn of_cells(cells: &[Cell<'_>]) -> Result<Self, [&'static str; 2]> {
-        let validity: Vec<bool> = cells.iter().map(|cell| *cell != Cell::Null).collect();
-        let mut kinds = cells.iter().filter(|cell| **cell != Cell::Null).map(|cell| cell.kind());
-        let first = kinds.next().unwrap_or("float");
-        let mut kind = first;
-        for other in kinds.filter(|other| *other != first) {
-            let numbers = ["float", "integer", "unsigned integer"];
-            if !numbers.contains(&other) || !numbers.contains(&first) {
-                return Err([first, other]);
-            }
-            kind = "float";
+        let is_there = |cell: &&Cell<'_>| !matches!(cell, Cell::Null);
+        let first = cells.iter().find(is_there).copied().unwrap_or(Cell::F64(0.0));
+        let kind = discriminant(&first);
+        let mut others = cells.iter().filter(is_there).filter(|cell| discriminant(*cell) != kind).peekable();
+        let has_others = others.peek().is_some();
+        if let Some(other) = others.find(|other| !other.is_number() || !first.is_number()) {
+            return Err([first.kind(), other.kind()]);
         }
-        let values = match kind {
-            "integer" => {
+        let values = match first {
+            Cell::I64(_) if !has_others => {
                 Values::I64(cells.iter().map(|cell| if let Cell::I64(value) = cell { *value } else { 0 }).collect())
             }
-            "unsigned integer" => {
+            Cell::U64(_) if !has_others => {
                 Values::U64(cells.iter().map(|cell| if let Cell::U64(value) = cell { *value } else { 0 }).collect())
             }
-            "boolean" => Values::Bool(cells.iter().map(|cell| *cell == Cell::Bool(true)).collect()),
-            "text" => {
+            Cell::Bool(_) => Values::Bool(cells.iter().map(|cell| matches!(cell, Cell::Bool(true))).collect()),
+            Cell::Text(_) => {
                 let text =
                     |cell: &Cell<'_>| if let Cell::Text(text) = cell { (*text).to_owned() } else { String::new() };
                 Values::Text(cells.iter().map(text).collect())
             }
             _ => Values::F64(cells.iter().map(|cell| cell.number().unwrap_or_default()).collect()),
         };
-        Ok(Self::new(values, validity.contains(&false).then_some(validity)))
+        let is_full = cells.iter().all(|cell| is_there(&cell));
+        let validity = (!is_full).then(|| cells.iter().map(|cell| is_there(&cell)).collect());
+        Ok(Self::new(values, validity))
+    }
+
+    /// The same cells, each of which stands for itself: as [`Column::of_cells`] makes of them.
+    #[must_use]
+    pub fn without_folds(&self) -> Self {
+        match &self.validity {
+            Some(validity) if !validity.contains(&true) => Self::of_nulls(self.values.len()),
+            Some(validity) if validity.contains(&false) => Self::new(self.values.clone(), Some(validity.clone())),
+            _ => Self::of_values(self.values.clone()),
+        }
     }
 
     /// Returns whether a row has a value.
@@ -261,6 +271,11 @@ impl Cell<'_> {
             Self::U64(value) => Some(i128::from(value)),
             _ => None,
         }
+    }
+
+    /// Returns whether it is a number by type: neither a null, nor a boolean, nor a text.
+    const fn is_number(&self) -> bool {
+        matches!(self, Self::F64(_) | Self::I64(_) | Self::U64(_))
     }
 
     /// The name of the type, for messages.

@@ -12,8 +12,8 @@ const MANY: usize = 2 * LANES;
 /// From here on floats have no places for halves; integers below it add up without rounding: 2^52.
 const WHOLE_MIN: f64 = 4_503_599_627_370_496.0;
 
-/// What samples that ascend add up to as far as it is wanted, to the bit what one after the other gives; `None` of few, and where
-/// the order in which they are added has a say.
+/// What samples that ascend add up to as far as it is wanted, to the bit what one after the other gives; `None` where it takes
+/// [`Summary::add`] of each.
 pub(super) fn summed(
     value_type: ValueType,
     timestamps_ns: &[i64],
@@ -21,13 +21,57 @@ pub(super) fn summed(
     parts: SummaryParts,
 ) -> Option<Summary> {
     match parts {
-        _ if cells.len() < MANY => None,
+        SummaryParts::All if cells.len() < MANY => None,
+        SummaryParts::Values | SummaryParts::Totals if cells.len() < MANY => {
+            one_by_one(value_type, timestamps_ns, cells)
+        }
         SummaryParts::All => narrow_integers(value_type, timestamps_ns, cells)
             .or_else(|| at_once::<true, true>(value_type, timestamps_ns, cells)),
-        SummaryParts::Values => at_once::<true, false>(value_type, timestamps_ns, cells),
+        SummaryParts::Values => at_once::<true, false>(value_type, timestamps_ns, cells)
+            .or_else(|| one_by_one(value_type, timestamps_ns, cells)),
         SummaryParts::Totals => integer_totals(value_type, timestamps_ns, cells)
-            .or_else(|| at_once::<false, false>(value_type, timestamps_ns, cells)),
+            .or_else(|| at_once::<false, false>(value_type, timestamps_ns, cells))
+            .or_else(|| one_by_one(value_type, timestamps_ns, cells)),
     }
+}
+
+/// Counts, ends, extremes and sum, without what asks for each value and the one before; `None` where a value is NaN.
+fn one_by_one(value_type: ValueType, timestamps_ns: &[i64], cells: &[u64]) -> Option<Summary> {
+    let (first, last) = ((*timestamps_ns.first()?, *cells.first()?), (*timestamps_ns.last()?, *cells.last()?));
+    let summary = Summary { count: cells.len() as u64, first, last, ..Summary::empty(value_type) };
+    match value_type {
+        ValueType::I64 => {
+            let value = |cell: &u64| *cell as i64;
+            let (min, max, sum_integer) = integers_one_by_one(cells, value);
+            Some(Summary { min: min as u64, max: max as u64, sum_integer, ..summary })
+        }
+        ValueType::U64 => {
+            let (min, max, sum_integer) = integers_one_by_one(cells, |cell| *cell);
+            Some(Summary { min, max, sum_integer, ..summary })
+        }
+        ValueType::F64 => {
+            let value = f64::from_bits(first.1);
+            let (mut min, mut max, mut sum, mut has_nan) = (value, value, (value, 0.0), value.is_nan());
+            for cell in cells.iter().skip(1) {
+                let value = f64::from_bits(*cell);
+                has_nan |= value.is_nan();
+                (min, max) = (smaller(value, min), larger(value, max));
+                add_compensated(&mut sum, value);
+            }
+            (!has_nan).then_some(Summary { min: min.to_bits(), max: max.to_bits(), sum, ..summary })
+        }
+        _ => None,
+    }
+}
+
+/// The smallest and the largest integer, and the sum.
+fn integers_one_by_one<T: Copy + Ord + Into<i128>>(cells: &[u64], value: impl Fn(&u64) -> T) -> (T, T, i128) {
+    let first = cells.first().map_or_else(|| value(&0), &value);
+    let one = |(min, max, sum): (T, T, i128), cell: &u64| {
+        let value = value(cell);
+        (min.min(value), max.max(value), sum + value.into())
+    };
+    cells.iter().fold((first, first, 0), one)
 }
 
 // A loop for each question. One loop for all of them has more lanes than a processor has registers, and sums of values and

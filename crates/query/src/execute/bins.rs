@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use model::{Cell, Column, Folds, Summary, ValueType, Values};
+use model::{Cell, Column, Summary, ValueType, Values};
 
 use crate::plan::{Aggregate, PartColumns};
 use crate::sketch::{DistinctSketch, QuantileSketch, text_hash};
@@ -24,6 +24,11 @@ pub(super) struct Bins {
 impl Bins {
     /// Bins that come one by one before all are put in their places.
     const LATE_MIN: usize = 64;
+
+    /// None, with room for some.
+    pub(super) fn with_capacity(bins: usize) -> Self {
+        Self { sorted: Vec::with_capacity(bins), ..Self::default() }
+    }
 
     /// Adds a bin to what is there.
     pub(super) fn add(&mut self, start_ns: i64, bin: Bin) {
@@ -226,45 +231,6 @@ const fn samples_of(bytes: usize) -> usize {
     bytes.div_ceil(SAMPLE_BYTES)
 }
 
-/// The bins of a column whose rows are in order of time; `start` says where the bin of a time begins.
-pub(super) fn of_column(
-    timestamps_ns: &[i64],
-    column: &Column,
-    start: &impl Fn(i64) -> i64,
-    keeps_values: bool,
-) -> Bins {
-    let rows = timestamps_ns.iter().copied().enumerate().filter(|(row, _)| column.is_valid(*row));
-    let of = |value_type, is_bool| Numbers { value_type, is_bool, keeps_values, folds: &column.folds };
-    match &column.values {
-        Values::F64(values) => {
-            let bits = rows.filter_map(|(row, time_ns)| Some((row, time_ns, values.get(row)?.to_bits())));
-            of(ValueType::F64, false).bins(bits, start)
-        }
-        Values::I64(values) => {
-            let bits = rows.filter_map(|(row, time_ns)| Some((row, time_ns, *values.get(row)? as u64)));
-            of(ValueType::I64, false).bins(bits, start)
-        }
-        Values::U64(values) => {
-            let bits = rows.filter_map(|(row, time_ns)| Some((row, time_ns, *values.get(row)?)));
-            of(ValueType::U64, false).bins(bits, start)
-        }
-        Values::Bool(values) => {
-            let number = |value: bool| f64::from(u8::from(value)).to_bits();
-            let bits = rows.filter_map(|(row, time_ns)| Some((row, time_ns, number(*values.get(row)?))));
-            of(ValueType::F64, true).bins(bits, start)
-        }
-        Values::Text(values) => {
-            let mut bins = Bins::default();
-            for (row, time_ns) in rows {
-                let Some(text) = values.get(row) else { continue };
-                let count = column.folds.get(row).map_or(1, |fold| fold.count);
-                bins.add(start(time_ns), Bin::of_text(time_ns, text, (count, keeps_values)));
-            }
-            bins
-        }
-    }
-}
-
 /// The bins of rows that stand for several values each.
 pub(super) fn of_parts(frame: &Frame, parts: &PartColumns, start: &impl Fn(i64) -> i64) -> Bins {
     let mut bins = Bins::default();
@@ -322,64 +288,6 @@ pub(super) fn within_budget(
     let bins = make();
     budget.give_back(wanted.saturating_sub(bins.held_samples()));
     Ok(bins)
-}
-
-/// The bins of rows' times.
-pub(super) fn of_times(frame: &Frame, start: &impl Fn(i64) -> i64, keeps_values: bool) -> Bins {
-    let bits = frame.timestamps_ns.iter().enumerate().map(|(row, time_ns)| (row, *time_ns, *time_ns as u64));
-    Numbers { value_type: ValueType::I64, is_bool: false, keeps_values, folds: &frame.row_folds }.bins(bits, start)
-}
-
-/// The bins of rows' times that are no whole milliseconds.
-pub(super) fn of_off_milliseconds(frame: &Frame, start: &impl Fn(i64) -> i64) -> Bins {
-    const NS_PER_MS: i64 = 1_000_000;
-    let times = frame.timestamps_ns.iter().enumerate().map(|(row, time_ns)| (row, *time_ns, *time_ns as u64));
-    let off = times.filter(|(_, time_ns, _)| time_ns % NS_PER_MS != 0);
-    Numbers { value_type: ValueType::I64, is_bool: false, keeps_values: false, folds: &frame.row_folds }
-        .bins(off, start)
-}
-
-/// Numbers that are put into bins.
-struct Numbers<'a> {
-    value_type: ValueType,
-    is_bool: bool,
-    keeps_values: bool,
-    folds: &'a Folds,
-}
-
-impl Numbers<'_> {
-    /// The bins of samples, each with its row, its time and its bits.
-    fn bins(&self, samples: impl Iterator<Item = (usize, i64, u64)>, start: &impl Fn(i64) -> i64) -> Bins {
-        let mut bins = Bins::default();
-        let mut open: Option<(i64, Summary, Vec<f64>)> = None;
-        let mut close = |open: &mut Option<(i64, Summary, Vec<f64>)>| {
-            if let Some((start_ns, summary, values)) = open.take() {
-                bins.add(start_ns, Bin::Numbers { summary, values, is_bool: self.is_bool });
-            }
-        };
-        for (row, time_ns, bits) in samples {
-            let start_ns = start(time_ns);
-            if open.as_ref().is_none_or(|(known, ..)| *known != start_ns) {
-                close(&mut open);
-            }
-            let new = || (start_ns, Summary::empty(self.value_type), Vec::new());
-            let (_, summary, values) = open.get_or_insert_with(new);
-            match self.folds.get(row) {
-                None => summary.add(time_ns, bits),
-                Some(fold) if fold.value_type == self.value_type => summary.merge_unordered(fold),
-                // Of values that are no numbers a fold knows how many there were.
-                Some(fold) => {
-                    summary.add(time_ns, bits);
-                    summary.count += fold.count.saturating_sub(1);
-                }
-            }
-            if self.keeps_values {
-                values.push(summary.number(bits));
-            }
-        }
-        close(&mut open);
-        bins
-    }
 }
 
 impl Aggregate {

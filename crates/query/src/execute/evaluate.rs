@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use model::{Cell, Values};
 
 use crate::plan::{Expression, Operator};
-use crate::result::frame::Frame;
+use crate::result::frame::{Frame, FrameColumn};
 use crate::{Budget, QueryError};
 
 /// The rows for which a condition holds: null does not. What a condition on values says of a fold's last value, it does not of the others.
@@ -47,11 +47,7 @@ fn mask(condition: &Expression, frame: &Frame) -> Result<Vec<bool>, QueryError> 
 /// A comparison of a column of numbers with a number, all rows at once: what conditions mostly are.
 fn compare_column(operator: Operator, of: &[Expression], frame: &Frame) -> Option<Vec<bool>> {
     let [column, number] = of else { return None };
-    let column = match column {
-        Expression::Value => &frame.value()?.cells,
-        Expression::Column(name) => &frame.column(name)?.cells,
-        _ => return None,
-    };
+    let column = &self::column(column, frame)?.cells;
     let float = match number {
         Expression::Float(number) => *number,
         Expression::Integer(number) => *number as f64,
@@ -74,6 +70,15 @@ fn compare_column(operator: Operator, of: &[Expression], frame: &Frame) -> Optio
         kept.iter_mut().zip(validity).for_each(|(kept, is_valid)| *kept &= is_valid);
     }
     Some(kept)
+}
+
+/// The column that an expression is, if it is one that there is.
+pub(super) fn column<'a>(of: &Expression, frame: &'a Frame) -> Option<&'a FrameColumn> {
+    match of {
+        Expression::Value => frame.value(),
+        Expression::Column(name) => frame.column(name),
+        _ => None,
+    }
 }
 
 fn compare_each<T>(operator: Operator, values: &[T], order: impl Fn(&T) -> Option<Ordering>) -> Option<Vec<bool>> {

@@ -18,6 +18,7 @@ mod narrow;
 mod regular;
 mod rows;
 mod scan;
+mod stretches;
 mod tables;
 mod view;
 
@@ -334,6 +335,10 @@ fn table_scan(plan: &Plan) -> Option<&Scan> {
 fn mapped(frame: Frame, columns: &[(String, Expression)]) -> Result<Frame, QueryError> {
     let mut made = Vec::with_capacity(columns.len());
     for (name, of) in columns {
+        if let Some(column) = evaluate::column(of, &frame) {
+            made.push(FrameColumn { name: name.as_str().into(), cells: column.cells.without_folds() });
+            continue;
+        }
         let cells: Vec<Cell<'_>> =
             (0..frame.rows()).map(|row| evaluate::cell(of, &frame, row)).collect::<Result<_, _>>()?;
         made.push(FrameColumn::of_cells(name, &cells).map_err(QueryError::Execution)?);

@@ -28,7 +28,11 @@ pub(super) struct Changes {
 }
 
 /// The changes that make stored windows computed ones. Cells that are null are not written: a row that loses one is deleted first.
-pub(super) fn changes(stored: &Stored, computed: Vec<StoredRow>) -> Changes {
+pub(super) fn changes(stored: &Stored, mut computed: Vec<StoredRow>) -> Changes {
+    if stored.rows.is_empty() {
+        computed.retain(|row| row.time_ns >= stored.frozen_ns);
+        return Changes { delete: ViewDelete::default(), write: computed };
+    }
     let key = |row: &StoredRow| (row.labels.clone(), row.time_ns);
     let mut left: BTreeMap<(Labels, i64), &StoredRow> = stored.rows.iter().map(|row| (key(row), row)).collect();
     let (mut write, mut same, mut delete) = (Vec::new(), Vec::new(), Vec::new());

@@ -105,6 +105,18 @@ impl<'a> Work<'a> {
 }
 
 impl Work<'_> {
+    /// Where the first of a range's newest windows begins.
+    fn first_window(&self, range: &TimeRange, windows: usize) -> i64 {
+        let mut start_ns = self.view.bins.start_of(range.end_ns);
+        for _ in 1..windows {
+            if start_ns <= range.start_ns {
+                break;
+            }
+            start_ns = self.view.bins.previous(start_ns);
+        }
+        start_ns.max(range.start_ns)
+    }
+
     /// Computes the newest windows of a pending range that have rows: as many as a piece has, which become fewer where they are too much.
     pub(super) fn compute_newest(&self, piece_windows: &mut usize, is_durable: bool) -> Result<(), QueryError> {
         let pending = &self.pending;
@@ -116,20 +128,18 @@ impl Work<'_> {
         if range.start_ns > range.end_ns {
             return self.finish(&pending.range, is_durable);
         }
-        let windows = ViewWindows { view: &self.view, range, selectors: Vec::new() };
-        let extent = self.db.view_extent(&windows, &budget(self.db, self.limits))?;
-        if extent.start_ns > extent.end_ns {
-            return self.finish(&pending.range, is_durable);
-        }
-        let with_rows = intersect(&range, &self.view.windows_of(&extent));
-        let mut start_ns = self.view.bins.start_of(with_rows.end_ns);
-        for _ in 1..*piece_windows {
-            if start_ns <= with_rows.start_ns {
-                break;
+        let mut with_rows = range;
+        let mut start_ns = self.first_window(&with_rows, *piece_windows);
+        if start_ns > with_rows.start_ns {
+            // Where there are no rows nothing is to be computed: of few windows that is as soon done as found out.
+            let windows = ViewWindows { view: &self.view, range, selectors: Vec::new() };
+            let extent = self.db.view_extent(&windows, &budget(self.db, self.limits))?;
+            if extent.start_ns > extent.end_ns {
+                return self.finish(&pending.range, is_durable);
             }
-            start_ns = self.view.bins.previous(start_ns);
+            with_rows = intersect(&range, &self.view.windows_of(&extent));
+            start_ns = self.first_window(&with_rows, *piece_windows);
         }
-        start_ns = start_ns.max(with_rows.start_ns);
         let range = TimeRange::new(start_ns, with_rows.end_ns);
         let piece = WindowBatch { range, selectors: Vec::new(), is_of_columns: !self.columns.is_empty() };
         match refresh(self.db, &self.view, &piece, self.limits) {
