@@ -87,6 +87,17 @@ impl Values {
         }
     }
 
+    /// Their type.
+    pub const fn value_type(&self) -> ValueType {
+        match self {
+            Self::F64(_) => ValueType::F64,
+            Self::I64(_) => ValueType::I64,
+            Self::U64(_) => ValueType::U64,
+            Self::Bool(_) => ValueType::Bool,
+            Self::Text(_) => ValueType::String,
+        }
+    }
+
     /// Makes room for more.
     pub fn reserve(&mut self, more: usize) {
         each!(self, items => items.reserve(more));

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use db::views::{StoredRow, ViewDelete};
+use db::views::{ViewDelete, ViewRows};
 use db::{Db, DbOptions};
-use model::{Labels, MatchOp, Matcher, TimeRange, ValueType};
+use model::{Column, Labels, MatchOp, Matcher, TimeRange, ValueType};
 use platform::sim::Simulation;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -600,12 +600,12 @@ fn rows_of_a_dropped_view_make_no_table() {
     let view = world.db().view(DATABASE, "slow").unwrap();
     world.drop_view("uneven");
     world.drop_view("slow");
-    let row = StoredRow {
+    let rows = ViewRows {
         labels: Labels::from_pairs([("h", "h0")]).unwrap(),
-        time_ns: 0,
-        values: vec![Value::Float(1.0), Value::Int(1)],
+        starts_ns: vec![0],
+        columns: [model::Cell::F64(1.0), model::Cell::I64(1)].map(|cell| Column::of_cells(&[cell]).unwrap()).to_vec(),
     };
-    world.db().replace_view_rows(&view, &ViewDelete::default(), &[row]).unwrap();
+    world.db().replace_view_rows(&view, &ViewDelete::default(), &[rows]).unwrap();
     let definition = definitions().remove(3);
     assert_eq!(definition.name, "slow");
     world.db().create_view(definition, &Budget::new(1_000)).unwrap();

@@ -6,30 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use index::compile;
-use model::{Cell, Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
+use model::{Labels, MatchOp, Matcher, TimeRange};
 use query::plan::{Aggregate, Expression, Grouping, Plan, Scan, Selector, TableColumns};
 use query::views::{
     DEPTH_MAX, PendingRange, RefreshRequest, SourceDelete, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus,
     subtract,
 };
-use query::{Budget, Frame, QueryError, Session, Value, ViewUse};
+use query::{Budget, QueryError, Session, ViewUse};
 
+use super::rows::ViewRows;
 use super::{BETWEEN, STATE_KIND, UnreadableView, Views, document, document_name, storage};
 use crate::Db;
-
-/// Rows that one request writes.
-const ROWS_PER_WRITE: usize = 10_000;
-
-/// A row of a view as it is stored.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StoredRow {
-    /// Its labels.
-    pub labels: Labels,
-    /// The time of its window.
-    pub time_ns: i64,
-    /// A value for each of the view's columns; null for none.
-    pub values: Vec<Value>,
-}
 
 /// A moment up to which a database's log was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,7 +289,7 @@ impl Db {
     }
 
     /// Windows of a view, computed from its source.
-    pub fn computed_view_rows(&self, windows: &ViewWindows<'_>, budget: &Budget) -> Result<Vec<StoredRow>, QueryError> {
+    pub fn computed_view_rows(&self, windows: &ViewWindows<'_>, budget: &Budget) -> Result<Vec<ViewRows>, QueryError> {
         let definition = &windows.view.definition;
         let mut rows = Vec::new();
         let counts = counts_without_zeros(definition);
@@ -313,38 +300,35 @@ impl Db {
         for part in windows.view.computed(windows.range, &windows.selectors)? {
             let plan = tags.as_ref().map_or_else(|| part.plan.clone(), |tags| grouped_by(&part.plan, tags));
             let outcome = self.session(budget).run(&definition.database, &plan)?;
-            push_rows(outcome.frames, definition, &mut rows)?;
-        }
-        // What they are made of may lie before them.
-        rows.retain(|row| windows.range.contains(row.time_ns));
-        for row in &mut rows {
-            for (value, _) in
-                row.values.iter_mut().zip(&counts).filter(|(value, is_count)| **is_count && **value == Value::Int(0))
-            {
-                *value = Value::Null;
+            for frame in outcome.frames {
+                rows.push(ViewRows::from_frame(frame, definition)?);
             }
         }
+        for of_labels in &mut rows {
+            // What they are made of may lie before them.
+            of_labels.place(|start_ns| Some(start_ns).filter(|start_ns| windows.range.contains(*start_ns)));
+            of_labels.drop_zeros(&counts);
+        }
+        rows.retain(|of_labels| !of_labels.is_empty());
         Ok(rows)
     }
 
     /// Windows of a view as they are stored.
-    pub fn stored_view_rows(&self, windows: &ViewWindows<'_>, budget: &Budget) -> Result<Vec<StoredRow>, QueryError> {
+    pub fn stored_view_rows(&self, windows: &ViewWindows<'_>, budget: &Budget) -> Result<Vec<ViewRows>, QueryError> {
         let definition = &windows.view.definition;
         budget.use_views(ViewUse::Stored);
         let plan = Plan::Scan(stored_scan(windows));
         let mut rows = Vec::new();
         if self.store.database_number(definition.target_database()).is_some() {
             let outcome = self.session(budget).run(definition.target_database(), &plan)?;
-            push_rows(outcome.frames, definition, &mut rows)?;
-        }
-        // Rows that stand elsewhere are others'.
-        rows.retain_mut(|row| match windows.view.window_of_row(row.time_ns) {
-            Some(start_ns) => {
-                row.time_ns = start_ns;
-                true
+            for frame in outcome.frames {
+                let mut of_labels = ViewRows::from_frame(frame, definition)?;
+                // Rows that stand elsewhere are others'.
+                of_labels.place(|time_ns| windows.view.window_of_row(time_ns));
+                rows.push(of_labels);
             }
-            None => false,
-        });
+        }
+        rows.retain(|of_labels| !of_labels.is_empty());
         Ok(rows)
     }
 
@@ -362,7 +346,7 @@ impl Db {
     /// Deletes stored windows of a view, and writes others: those that are deleted may be among them.
     ///
     /// Nothing happens if the view was dropped.
-    pub fn replace_view_rows(&self, view: &View, delete: &ViewDelete, rows: &[StoredRow]) -> Result<(), QueryError> {
+    pub fn replace_view_rows(&self, view: &View, delete: &ViewDelete, rows: &[ViewRows]) -> Result<(), QueryError> {
         let _writing = self.views.writing.lock();
         if self.views.current(view).is_none() {
             return Ok(());
@@ -390,88 +374,6 @@ impl Db {
             }
             self.write_view_rows(view, rows)
         })
-    }
-
-    fn write_view_rows(&self, view: &View, rows: &[StoredRow]) -> Result<(), QueryError> {
-        let into = view.definition.target_database();
-        let Some(number) = self.store.database_number(into) else {
-            return Err(QueryError::Invalid(format!(
-                "database not found: {into}, into which the view {:?} writes: make it again, or drop the view",
-                view.definition.name
-            )));
-        };
-        let oldest_ns = self.store.oldest_retained_ns(number);
-        let is_kept = |row: &StoredRow| view.row_time(row.time_ns) >= oldest_ns;
-        if !rows.iter().all(is_kept) {
-            self.views.check_kept(&view.definition)?;
-        }
-        for rows in rows.chunks(ROWS_PER_WRITE) {
-            // Rows that have the same columns go together: what is null is not written.
-            let mut by_columns: BTreeMap<Vec<bool>, Vec<&StoredRow>> = BTreeMap::new();
-            // A window of which retention has taken the beginning has no place any more.
-            for row in rows.iter().filter(|row| is_kept(row)) {
-                let present = row.values.iter().map(|value| *value != Value::Null).collect();
-                by_columns.entry(present).or_default().push(row);
-            }
-            for (present, rows) in by_columns {
-                if present.contains(&true) {
-                    self.append_view_rows(view, &present, &rows)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn append_view_rows(&self, view: &View, present: &[bool], rows: &[&StoredRow]) -> Result<(), QueryError> {
-        const ATTEMPTS_MAX: usize = 3;
-        for _ in 0..ATTEMPTS_MAX {
-            if self.append_rows_once(view, present, rows)? {
-                return Ok(());
-            }
-        }
-        let name = &view.definition.name;
-        Err(QueryError::Storage(format!("series of the view {name:?} were dropped while it was refreshed")))
-    }
-
-    /// Writes rows; returns `false` if series went meanwhile of which all rows had been deleted. What is written twice is the same.
-    fn append_rows_once(&self, view: &View, present: &[bool], rows: &[&StoredRow]) -> Result<bool, QueryError> {
-        let definition = &view.definition;
-        let members: Vec<(Field, Labels)> = definition
-            .fields
-            .iter()
-            .zip(present)
-            .filter(|(_, present)| **present)
-            .map(|((name, value_type), _)| (Field { name: name.clone(), value_type: *value_type }, Labels::empty()))
-            .collect();
-        let groups: Vec<Labels> =
-            rows.iter().map(|row| row.labels.clone()).collect::<BTreeSet<_>>().into_iter().collect();
-        let into = definition.target_database();
-        let registered = self.store.register_groups(into, &definition.target, &groups, &members);
-        let (tokens, layout) = registered.map_err(storage)?;
-        let tokens: BTreeMap<&Labels, u64> = groups.iter().zip(tokens.iter().map(|token| token.to_bits())).collect();
-        let (mut of_rows, mut times, mut cells, mut text) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for row in rows {
-            of_rows.extend(tokens.get(&row.labels));
-            times.push(view.row_time(row.time_ns));
-            for (value, (field, _)) in row.values.iter().filter(|value| **value != Value::Null).zip(&members) {
-                cells.push(cell_bits(value, field, &mut text)?);
-            }
-        }
-        let mut appender = self.store.appender();
-        appender.push_rows(&layout, &of_rows, &times, &cells, &text).map_err(storage)?;
-        let record = appender.append(None).map_err(storage)?;
-        self.store.commit(&record).map_err(storage)?;
-        if !record.stale.is_empty() {
-            return Ok(false);
-        }
-        let refused = record.beyond_retention + record.folded;
-        if refused > 0 {
-            return Err(QueryError::Storage(format!(
-                "{refused} windows of the view {:?} were refused: {} are older than the database {:?} keeps rows, {} are of time that is folded",
-                definition.name, record.beyond_retention, into, record.folded
-            )));
-        }
-        Ok(true)
     }
 }
 
@@ -534,57 +436,6 @@ fn stored_scan(windows: &ViewWindows<'_>) -> Scan {
     let fields = definition.fields.iter().map(|(name, _)| name.clone()).collect();
     let table = TableColumns { name: definition.target.clone(), fields, every_row: true };
     Scan { table: Some(table), selectors: windows.selectors.clone(), tokens: Vec::new(), range }
-}
-
-/// The rows of frames, with a value for each of the view's columns.
-fn push_rows(frames: Vec<Frame>, definition: &ViewDefinition, rows: &mut Vec<StoredRow>) -> Result<(), QueryError> {
-    for frame in frames {
-        let columns: Vec<_> = definition.fields.iter().map(|(name, of)| (frame.column(name), *of)).collect();
-        for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
-            let value = |(column, value_type): &(Option<&query::FrameColumn>, ValueType)| {
-                column.map_or(Ok(Value::Null), |column| typed(column.cell(row), *value_type))
-            };
-            let values = columns.iter().map(value).collect::<Result<_, _>>()?;
-            rows.push(StoredRow { labels: frame.labels.clone(), time_ns: *time_ns, values });
-        }
-    }
-    Ok(())
-}
-
-/// A cell as a value of a column's type.
-fn typed(cell: Cell<'_>, value_type: ValueType) -> Result<Value, QueryError> {
-    Ok(match (value_type, cell) {
-        (_, Cell::Null) => Value::Null,
-        (ValueType::F64, cell) if cell.number().is_some() => cell.number().map_or(Value::Null, Value::Float),
-        (ValueType::I64, Cell::I64(value)) => Value::Int(value),
-        (ValueType::I64, Cell::U64(value)) if i64::try_from(value).is_ok() => Value::Int(value as i64),
-        (ValueType::U64, Cell::U64(value)) => Value::Unsigned(value),
-        (ValueType::U64, Cell::I64(value)) if value >= 0 => Value::Unsigned(value as u64),
-        (ValueType::Bool, Cell::Bool(value)) => Value::Bool(value),
-        (ValueType::String, Cell::Text(text)) => Value::text(text),
-        (value_type, cell) => {
-            let message =
-                format!("a {} does not fit into a column of the view that holds {}", cell.kind(), value_type.name());
-            return Err(QueryError::Execution(message));
-        }
-    })
-}
-
-/// The bits of a value in a row; texts go into `text`.
-fn cell_bits(value: &Value, field: &Field, text: &mut Vec<u8>) -> Result<u64, QueryError> {
-    Ok(match (field.value_type, value) {
-        (ValueType::F64, Value::Float(value)) if value.is_nan() => f64::NAN.to_bits(),
-        (ValueType::F64, Value::Float(value)) => value.to_bits(),
-        (ValueType::I64, Value::Int(value)) => *value as u64,
-        (ValueType::U64, Value::Unsigned(value)) => *value,
-        (ValueType::Bool, Value::Bool(value)) => u64::from(*value),
-        (ValueType::String, Value::Text(value)) => {
-            let span = model::Span { start: text.len() as u32, len: value.len() as u32 };
-            text.extend_from_slice(value.as_bytes());
-            span.to_cell()
-        }
-        _ => return Err(QueryError::Execution(format!("{value} is no {}", field.value_type.name()))),
-    })
 }
 
 impl Db {

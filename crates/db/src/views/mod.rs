@@ -1,8 +1,8 @@
 //! The materialised views of a data folder: their definitions and states, in memory and as documents of the manifest.
 //!
 //! * this file: what there is, and up to which moment it is right · [`catalog`]: what queries and statements see
-//! * [`chain`]: which views may read which · [`api`]: what keeps views right works with · [`document`]: documents
-//! * [`stored_queries`]: views of plain SQL
+//! * [`chain`]: which views may read which · [`api`]: what keeps views right works with · [`rows`]: rows of views, and writing them
+//! * [`document`]: documents · [`stored_queries`]: views of plain SQL
 //! * [`labels`]: what joined tables say · [`tasks`]: scripts in Flux that are continuous queries
 //! * [`followed_deletes`]: what was deleted, for those who follow the log
 //! * [`frozen`]: what of a source is gone, and how long rows are kept
@@ -14,6 +14,7 @@ mod document;
 mod followed_deletes;
 mod frozen;
 mod labels;
+mod rows;
 mod stored_queries;
 mod tasks;
 
@@ -30,8 +31,9 @@ use query::views::{PendingRange, StoredQuery, View, ViewDefinition, ViewState, V
 use query::{HiddenTable, QueryError};
 use store::{Store, StoreError};
 
-pub use api::{StoredRow, ViewDelete, ViewMark, ViewPiece, ViewWindows};
+pub use api::{ViewDelete, ViewMark, ViewPiece, ViewWindows};
 pub use followed_deletes::FollowedDelete;
+pub use rows::ViewRows;
 pub use tasks::{TaskSettings, task_id};
 
 /// The kind of the documents that hold definitions.

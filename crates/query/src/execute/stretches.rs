@@ -113,7 +113,7 @@ struct Numbers<'a> {
 impl Numbers<'_> {
     /// The bins of values, one for each row.
     fn bins<T>(&self, values: &[T], bits: impl Fn(&T) -> u64) -> Bins {
-        let mut bins = Bins::with_capacity(self.rows.stretches.len());
+        let mut made = Bins::with_capacity(self.rows.stretches.len());
         let (mut times, mut cells) = (Vec::new(), Vec::new());
         for Stretch { start_ns, rows } in self.rows.stretches {
             let (Some(of_rows), Some(values)) = (self.rows.timestamps_ns.get(rows.clone()), values.get(rows.clone()))
@@ -138,15 +138,16 @@ impl Numbers<'_> {
             if cells.is_empty() {
                 continue;
             }
-            let summary = match self.rows.folds.is_empty() {
-                true => self.summary(of_rows, &cells),
-                false => self.folded_summary(rows.clone(), &cells),
+            let summary = if self.rows.folds.is_empty() {
+                self.summary(of_rows, &cells)
+            } else {
+                self.folded_summary(rows.clone(), &cells)
             };
             let values =
                 if self.keeps_values { cells.iter().map(|bits| summary.number(*bits)).collect() } else { Vec::new() };
-            bins.add(*start_ns, Bin::Numbers { summary, values, is_bool: self.is_bool });
+            made.add(*start_ns, Bin::Numbers { summary, values, is_bool: self.is_bool });
         }
-        bins
+        made
     }
 
     fn summary(&self, timestamps_ns: &[i64], cells: &[u64]) -> Summary {

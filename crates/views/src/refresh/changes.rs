@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use db::views::{StoredRow, ViewDelete};
-use model::{Labels, TimeRange};
-use query::Value;
+use db::views::{ViewDelete, ViewRows};
+use model::{Cell, Labels, TimeRange};
 
 /// Windows that are deleted one by one; more, of all label sets or of one where few are computed, go as one range.
 const DELETES_MAX: usize = 16;
 
 /// Windows as they are stored.
 pub(super) struct Stored {
-    pub(super) rows: Vec<StoredRow>,
+    pub(super) rows: Vec<ViewRows>,
     /// Windows that begin before stay as they are.
     pub(super) frozen_ns: i64,
     /// True if they are of all label sets.
@@ -24,52 +23,74 @@ pub(super) struct Stored {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Changes {
     pub(super) delete: ViewDelete,
-    pub(super) write: Vec<StoredRow>,
+    pub(super) write: Vec<ViewRows>,
 }
 
 /// The changes that make stored windows computed ones. Cells that are null are not written: a row that loses one is deleted first.
-pub(super) fn changes(stored: &Stored, mut computed: Vec<StoredRow>) -> Changes {
-    if stored.rows.is_empty() {
-        computed.retain(|row| row.time_ns >= stored.frozen_ns);
-        return Changes { delete: ViewDelete::default(), write: computed };
-    }
-    let key = |row: &StoredRow| (row.labels.clone(), row.time_ns);
-    let mut left: BTreeMap<(Labels, i64), &StoredRow> = stored.rows.iter().map(|row| (key(row), row)).collect();
-    let (mut write, mut same, mut delete) = (Vec::new(), Vec::new(), Vec::new());
-    for row in computed {
-        match left.remove(&key(&row)) {
-            // A late row of a window that is gone is not all that it was made of.
-            _ if row.time_ns < stored.frozen_ns => {}
-            None => write.push(row),
-            Some(known) if is_same(known, &row) => same.push(row),
-            Some(known) => {
-                let is_lost = |(known, now): (&Value, &Value)| *known != Value::Null && *now == Value::Null;
-                if known.values.iter().zip(&row.values).any(is_lost) {
-                    delete.push((row.labels.clone(), row.time_ns));
-                }
-                write.push(row);
-            }
+pub(super) fn changes(stored: &Stored, mut computed: Vec<ViewRows>) -> Changes {
+    // A late row of a window that is gone is not all that it was made of.
+    computed.iter_mut().for_each(|rows| rows.place(|start_ns| Some(start_ns).filter(|ns| *ns >= stored.frozen_ns)));
+    let mut delete = Vec::new();
+    let same = if stored.rows.is_empty() { Vec::new() } else { same_rows(stored, &computed, &mut delete) };
+    let windows = deleted_windows(stored, delete);
+    let is_deleted = |labels: &Labels, start_ns: i64| {
+        windows.iter().any(|(of, range)| range.contains(start_ns) && of.as_ref().is_none_or(|of| of == labels))
+    };
+    let mut write = Vec::new();
+    for (number, rows) in computed.into_iter().enumerate() {
+        let is_kept = |row: usize| same.get(number).and_then(|same| same.get(row)) == Some(&true);
+        let is_written =
+            |(row, start_ns): (usize, &i64)| (!is_kept(row) || is_deleted(&rows.labels, *start_ns)).then_some(row);
+        let written: Vec<usize> = rows.starts_ns.iter().enumerate().filter_map(is_written).collect();
+        match written.len() {
+            0 => {}
+            all if all == rows.len() => write.push(rows),
+            _ => write.push(rows.pick(&written)),
         }
     }
-    let gone = left.into_keys().filter(|(_, time_ns)| *time_ns >= stored.frozen_ns);
-    delete.extend(gone);
-    if !stored.is_own {
-        delete.clear();
+    Changes { delete: ViewDelete { windows }, write }
+}
+
+/// For each computed row whether it is stored as it is. What is stored and not computed is to be deleted, and what loses a cell.
+fn same_rows(stored: &Stored, computed: &[ViewRows], delete: &mut Vec<(Labels, i64)>) -> Vec<Vec<bool>> {
+    let mut left: BTreeMap<(&Labels, i64), (&ViewRows, usize)> = BTreeMap::new();
+    for rows in &stored.rows {
+        left.extend(rows.starts_ns.iter().enumerate().map(|(row, start_ns)| ((&rows.labels, *start_ns), (rows, row))));
     }
-    let windows = if delete.len() <= DELETES_MAX {
-        let window = |(labels, time_ns): (Labels, i64)| (Some(labels), TimeRange::new(time_ns, time_ns));
+    let mut all = Vec::with_capacity(computed.len());
+    for rows in computed {
+        let mut same = vec![false; rows.len()];
+        for ((row, start_ns), same) in rows.starts_ns.iter().enumerate().zip(&mut same) {
+            let Some(known) = left.remove(&(&rows.labels, *start_ns)) else { continue };
+            let cells = || cells_of(known).zip(cells_of((rows, row)));
+            *same = cells().all(|(known, now)| is_same(known, now));
+            if cells().any(|(known, now)| known != Cell::Null && now == Cell::Null) {
+                delete.push((rows.labels.clone(), *start_ns));
+            }
+        }
+        all.push(same);
+    }
+    let gone = left.into_keys().filter(|(_, start_ns)| *start_ns >= stored.frozen_ns);
+    delete.extend(gone.map(|(labels, start_ns)| (labels.clone(), start_ns)));
+    all
+}
+
+fn cells_of((rows, row): (&ViewRows, usize)) -> impl Iterator<Item = Cell<'_>> {
+    rows.columns.iter().map(move |column| column.cell(row))
+}
+
+/// The ranges that have these windows.
+fn deleted_windows(stored: &Stored, delete: Vec<(Labels, i64)>) -> Vec<(Option<Labels>, TimeRange)> {
+    if !stored.is_own {
+        Vec::new()
+    } else if delete.len() <= DELETES_MAX {
+        let window = |(labels, start_ns): (Labels, i64)| (Some(labels), TimeRange::new(start_ns, start_ns));
         delete.into_iter().map(window).collect()
     } else if stored.is_of_all {
-        vec![(None, TimeRange::from_timestamps(delete.iter().map(|(_, time_ns)| time_ns)))]
+        vec![(None, TimeRange::from_timestamps(delete.iter().map(|(_, start_ns)| start_ns)))]
     } else {
         by_labels(delete)
-    };
-    let is_deleted = |row: &StoredRow| {
-        let of_row = |labels: &Option<Labels>| labels.as_ref().is_none_or(|labels| *labels == row.labels);
-        windows.iter().any(|(labels, range)| range.contains(row.time_ns) && of_row(labels))
-    };
-    write.extend(same.into_iter().filter(is_deleted));
-    Changes { delete: ViewDelete { windows }, write }
+    }
 }
 
 /// A range for each label set that has windows to be deleted.
@@ -82,21 +103,27 @@ fn by_labels(delete: Vec<(Labels, i64)>) -> Vec<(Option<Labels>, TimeRange)> {
     ranges.into_iter().map(|(labels, range)| (Some(labels), range)).collect()
 }
 
-fn is_same(a: &StoredRow, b: &StoredRow) -> bool {
-    let is_same = |(a, b): (&Value, &Value)| match (a, b) {
-        (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
+fn is_same(a: Cell<'_>, b: Cell<'_>) -> bool {
+    match (a, b) {
+        (Cell::F64(a), Cell::F64(b)) => a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
         (a, b) => a == b,
-    };
-    a.values.len() == b.values.len() && a.values.iter().zip(&b.values).all(is_same)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use model::Column;
+
     use super::*;
 
-    fn row(host: &str, time_ns: i64, values: [Option<f64>; 2]) -> StoredRow {
+    fn row(host: &str, start_ns: i64, values: [Option<f64>; 2]) -> ViewRows {
         let labels = Labels::from_pairs([("host", host)]).unwrap();
-        StoredRow { labels, time_ns, values: values.map(|value| value.map_or(Value::Null, Value::Float)).to_vec() }
+        let columns = values.map(|value| Column::of_cells(&[value.map_or(Cell::Null, Cell::F64)]).unwrap());
+        ViewRows { labels, starts_ns: vec![start_ns], columns: columns.to_vec() }
+    }
+
+    fn starts(rows: &[ViewRows]) -> Vec<i64> {
+        rows.iter().flat_map(|rows| rows.starts_ns.iter().copied()).collect()
     }
 
     #[test]
@@ -117,8 +144,7 @@ mod tests {
         ];
         let stored = Stored { rows, frozen_ns: 6, is_of_all: true, is_own: true };
         let found = changes(&stored, computed.clone());
-        let written: Vec<i64> = found.write.iter().map(|row| row.time_ns).collect();
-        assert_eq!(written, [10, 30, 40], "what the row at 5 was made of is gone");
+        assert_eq!(starts(&found.write), [10, 30, 40], "what the row at 5 was made of is gone");
         let deleted: Vec<(String, i64)> = found
             .delete
             .windows
@@ -130,8 +156,8 @@ mod tests {
 
     #[test]
     fn many_windows_are_deleted_as_a_range_and_the_others_in_it_written_again() {
-        let rows: Vec<StoredRow> = (0..100).map(|time_ns| row("a", time_ns, [Some(1.0), None])).collect();
-        let computed = rows.iter().filter(|row| row.time_ns % 2 == 0).cloned().collect();
+        let rows: Vec<ViewRows> = (0..100).map(|time_ns| row("a", time_ns, [Some(1.0), None])).collect();
+        let computed = rows.iter().filter(|row| row.starts_ns[0] % 2 == 0).cloned().collect();
         let stored = Stored { rows, frozen_ns: 0, is_of_all: true, is_own: true };
         let found = changes(&stored, computed);
         assert_eq!(found.delete.windows, [(None, TimeRange::new(1, 99))]);
@@ -140,13 +166,12 @@ mod tests {
 
     #[test]
     fn many_windows_of_a_label_set_are_deleted_as_a_range_of_it() {
-        let rows: Vec<StoredRow> = (0..100).map(|time_ns| row("a", time_ns, [Some(1.0), None])).collect();
-        let computed = rows.iter().filter(|row| row.time_ns % 2 == 0).cloned().collect();
+        let rows: Vec<ViewRows> = (0..100).map(|time_ns| row("a", time_ns, [Some(1.0), None])).collect();
+        let computed = rows.iter().filter(|row| row.starts_ns[0] % 2 == 0).cloned().collect();
         let stored = Stored { rows, frozen_ns: 0, is_of_all: false, is_own: true };
         let found = changes(&stored, computed);
         let labels = Labels::from_pairs([("host", "a")]).unwrap();
         assert_eq!(found.delete.windows, [(Some(labels), TimeRange::new(1, 99))]);
-        let written: Vec<i64> = found.write.iter().map(|row| row.time_ns).collect();
-        assert_eq!(written, (2..99).step_by(2).collect::<Vec<i64>>());
+        assert_eq!(starts(&found.write), (2..99).step_by(2).collect::<Vec<i64>>());
     }
 }

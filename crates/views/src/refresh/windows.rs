@@ -61,12 +61,12 @@ pub(super) fn refresh(
     let elapsed_ns = db.clock().monotonic_ns().saturating_sub(begun_ns);
     let cpu_ns = db.clock().thread_cpu_ns().saturating_sub(cpu_begun_ns);
     db.note_view(view, |status| {
-        status.rows_written += changes.write.len() as u64;
+        status.rows_written += changes.write.iter().map(|rows| rows.len() as u64).sum::<u64>();
         status.refreshes += 1;
         status.elapsed_ns += elapsed_ns;
         status.cpu_ns += cpu_ns;
     });
-    Ok(changes.write.iter().map(|row| row.values.len() as u64 * VALUE_BYTES).sum())
+    Ok(changes.write.iter().map(|rows| (rows.len() * rows.columns.len()) as u64 * VALUE_BYTES).sum())
 }
 
 pub(super) fn budget(db: &Db, limits: &RefreshLimits) -> Arc<Budget> {
