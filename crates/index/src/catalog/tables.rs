@@ -30,6 +30,11 @@ impl Catalog {
         fields.map(|(name, value_type)| (self.text.get(*name), *value_type)).collect()
     }
 
+    /// Returns whether fields of a measurement have labels of their own, beside those of their groups.
+    pub fn has_labelled_fields(&self, measurement: MeasurementId) -> bool {
+        self.measurements.get(measurement as usize).is_some_and(|known| known.labelled.is_some())
+    }
+
     /// The columns of a measurement that have one of these names, or all of them for none. Matchers have the same say as in
     /// [`Catalog::metrics`].
     pub fn table_columns(
