@@ -588,3 +588,32 @@ fn what_failed_is_not_forgotten_by_a_restart() {
     assert!(world.all("m:5m_max").len() >= 60, "{:?}", world.reports());
     drop(world.stop());
 }
+
+#[test]
+fn what_came_before_a_clock_stepped_ahead_after_a_start_has_results() {
+    let mut world = World::new(ONE, NO_RULES);
+    for _ in 0..24 {
+        world.write("job=a", "value=1", world.db().now_ns());
+        world.run_minutes(5);
+    }
+    let db = world.stop();
+    db.close().unwrap();
+    drop(db);
+    // Six hours pass, of which the clock does not know at the start.
+    world.network.run_ms(6 * 3_600_000);
+    world.simulation.set_clock_ns(world.simulation.honest_ns() - 6 * HOUR_NS);
+    world.start();
+    world.network.run_ms(10_000);
+    let right_ns = world.simulation.honest_ns();
+    for minutes in (1..300).step_by(5) {
+        world.write("job=b", "value=1", right_ns - minutes * MINUTE_NS);
+    }
+    world.simulation.set_clock_ns(right_ns);
+    world.run_minutes(300);
+    world.settle();
+    let sum: f64 = world.all("m:5m_by_job_sum_samples").values().map(|bits| f64::from_bits(*bits)).sum();
+    assert!((83.0..=84.0).contains(&sum), "{sum}: {:?}", world.reports());
+    assert!(world.gone_before_ns("m") > right_ns);
+    assert_eq!(world.refused(), 0);
+    drop(world.stop());
+}

@@ -58,11 +58,6 @@ impl Marks {
         unseen.map(|(time_ms, _)| *time_ms).or(self.unknown_through_ms).unwrap_or(i64::MIN)
     }
 
-    /// The last evaluation that was made.
-    fn last_evaluated_ms(&self) -> Option<i64> {
-        self.entries.back().map(|(time_ms, _)| *time_ms)
-    }
-
     /// The last evaluation, or the time of which nothing is known up to.
     pub(super) fn last_ms(&self) -> i64 {
         self.entries.back().map(|(time_ms, _)| *time_ms).or(self.unknown_through_ms).unwrap_or(i64::MIN)
@@ -256,8 +251,9 @@ impl RulePast {
     pub(crate) fn evaluates(&self, (time_ms, interval_ms): (i64, i64), mark: impl FnOnce() -> u64) {
         let mut state = self.state.lock();
         let sequence = mark();
-        let last_ms = state.marks.last_evaluated_ms().filter(|last_ms| last_ms.saturating_add(interval_ms) < time_ms);
-        if let Some(last_ms) = last_ms {
+        // Before the first evaluation the clock may have stepped ahead, too: what came since the start is missed then.
+        let last_ms = state.marks.last_ms();
+        if last_ms > i64::MIN && last_ms.saturating_add(interval_ms) < time_ms {
             state.make_pending(last_ms + 1, time_ms - 1);
         }
         state.marks.add(time_ms, sequence);
@@ -339,6 +335,20 @@ mod tests {
         assert_eq!(past.state.lock().evaluated_ns(), hours(0), "the last minute may not be on disk");
         past.evaluates((3_660_000, 10_000), || 1);
         assert_eq!(past.state.lock().evaluated_ns(), hours(3_600_000));
+    }
+
+    #[test]
+    fn what_lies_between_the_start_and_a_late_first_evaluation_is_pending() {
+        for (begun_ms, expected) in [
+            (Some(50_000), vec![TimeRange::new(50_001 * NS_PER_MS, 99_999 * NS_PER_MS)]),
+            (Some(90_000), Vec::new()),
+            (None, Vec::new()),
+        ] {
+            let past = RulePast::default();
+            begun_ms.into_iter().for_each(|time_ms| past.begin(time_ms));
+            past.evaluates((100_000, 10_000), || 1);
+            assert_eq!(past.report().pending, expected, "{begun_ms:?}");
+        }
     }
 
     #[test]
