@@ -483,6 +483,8 @@ fn what_is_not_known_to_be_unneeded_stays() {
         drop(world.stop());
     };
     held(NO_RULES, "value=1,extra=2", "has the field \"extra\"");
+    let info = "groups:\n- name: g\n  rules: [{alert: B, expr: 'info(n)'}]\n";
+    held(info, "value=1", "how far it looks back is not known");
     let fixed = "groups:\n- name: g\n  rules: [{alert: B, expr: 'm @ 0'}]\n";
     held(fixed, "value=1", "how far it looks back is not known");
     let template = "groups:\n- name: g\n  rules: [{alert: B, expr: n, annotations: {x: '{{ query .Labels.y }}'}}]\n";

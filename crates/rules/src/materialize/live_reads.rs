@@ -29,6 +29,7 @@ impl LookBack {
     fn from_reads(reads: Option<&RuleReads>, metric: &str) -> Self {
         match reads {
             None => Self::Unknown,
+            Some(reads) if reads.reads_unnamed_series() => Self::Unknown,
             Some(reads) if !reads.metric(metric) => Self::Not,
             Some(reads) => reads.interval().map_or(Self::Unknown, |interval| Self::From(interval.first_ms)),
         }
@@ -113,6 +114,8 @@ mod tests {
             ("{{ \"m\" | query }}", LookBack::Unknown),
             ("{{ query \"\\u006d\" }}", LookBack::Unknown),
             ("{{ .Labels.my_query }}", LookBack::Not),
+            ("{{ query `n` }}", LookBack::Not),
+            ("{{ query `sum(info(n))` }}", LookBack::Unknown),
         ] {
             let found = of_template(text, "m", &db);
             let is_near = match (found, expected) {

@@ -18,6 +18,8 @@ pub(crate) struct RuleReads {
     names: Vec<Option<String>>,
     /// The times that the evaluation at time 0 reads; `None` if they are not a fixed time around each evaluation.
     interval: Option<ReadInterval>,
+    /// True if it may read series that none of the selectors names.
+    reads_unnamed_series: bool,
 }
 
 impl RuleReads {
@@ -29,12 +31,18 @@ impl RuleReads {
         let selectors = expression.selectors().into_iter().map(|matchers| index::compile(matchers).ok());
         let selectors = selectors.collect::<Option<_>>()?;
         let names = expression.selectors().into_iter().map(only_name).collect();
-        Some(Self { selectors, names, interval })
+        let reads_unnamed_series = expression.reads_unnamed_series();
+        Some(Self { selectors, names, interval, reads_unnamed_series })
     }
 
     /// The times that the evaluation at time 0 reads; `None` if they are not a fixed time around each evaluation.
     pub(crate) const fn interval(&self) -> Option<ReadInterval> {
         self.interval
+    }
+
+    /// Returns whether it may read series of any metric, beside those that its selectors name.
+    pub(super) const fn reads_unnamed_series(&self) -> bool {
+        self.reads_unnamed_series
     }
 
     /// The names of the metrics that it reads; `None` stands for any.
