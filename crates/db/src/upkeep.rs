@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use model::{Matcher, TimeRange};
+use model::{Matcher, TimeRange, ValueType};
 use platform::container::ContainerShape;
 use platform::objects::{ObjectOptions, is_inside};
 use platform::{PathKind, Platform, container};
@@ -201,6 +201,11 @@ impl Db {
     /// The names of the fields that a table has or had, those of histograms among them.
     pub fn known_fields(&self, database: &str, table: &str) -> Vec<String> {
         self.store.known_fields(database, table)
+    }
+
+    /// The types of the fields of a name that a table has or had: groups may have it with different ones.
+    pub fn known_field_types(&self, database: &str, table: &str, field: &str) -> Vec<ValueType> {
+        self.store.known_field_types(database, table, field)
     }
 
     /// Returns whether fields of a table have labels of their own: rows that [`Db::trim_series`] takes have all fields of a group.

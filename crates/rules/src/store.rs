@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use db::{Db, InstantQuery, RangeQuery};
 use model::histogram::{BucketSpan, Counts, HistogramCounts, HistogramLayout};
-use model::{Labels, METRIC_NAME, Matcher, NativeHistogram, STALE_NAN_BITS, TimeRange};
+use model::{Labels, METRIC_NAME, Matcher, NativeHistogram, STALE_NAN_BITS, TimeRange, ValueType};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, Histogram};
 use query::{Budget, QueryError};
@@ -185,6 +185,11 @@ impl RuleStore {
     /// The names of the fields that a table has or had.
     pub(crate) fn db_fields(&self, table: &str) -> Vec<String> {
         self.db.known_fields(&self.database, table)
+    }
+
+    /// Returns whether a table has or had text in a field: PromQL does not read it.
+    pub(crate) fn has_text(&self, table: &str, field: &str) -> bool {
+        self.db.known_field_types(&self.database, table, field).contains(&ValueType::String)
     }
 
     /// Returns whether fields of a table have labels of their own, by which its rows cannot be told apart.

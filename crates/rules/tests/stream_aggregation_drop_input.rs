@@ -592,6 +592,22 @@ fn what_failed_is_not_forgotten_by_a_restart() {
 }
 
 #[test]
+fn rows_whose_value_is_text_stay() {
+    let mut world = World::new(ONE, NO_RULES);
+    let begun_ns = world.db().now_ns();
+    world.write("job=text", "value=\"a text\"", begun_ns);
+    for _ in 0..50 {
+        world.write("job=a", "value=1", world.db().now_ns());
+        world.run_minutes(5);
+    }
+    assert_eq!(world.gone_before_ns("m"), i64::MIN);
+    let why = world.report("m:5m_by_job_sum_samples").dropping.unwrap().kept_because.unwrap();
+    assert!(why.contains("has or had text"), "{why}");
+    assert_eq!(world.db().known_fields("default", "m"), ["value"], "the name alone does not tell");
+    drop(world.stop());
+}
+
+#[test]
 fn what_came_before_a_clock_stepped_ahead_after_a_start_has_results() {
     let mut world = World::new(ONE, NO_RULES);
     for _ in 0..24 {

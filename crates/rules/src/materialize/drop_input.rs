@@ -275,6 +275,11 @@ impl Surveyed<'_> {
                 "the table {metric:?} has the field {other:?} beside {VALUE_FIELD:?}, whose rows would go with those of the metric"
             ));
         }
+        if let Some(field) = fields.iter().find(|field| self.store.has_text(metric, field)) {
+            return Err(format!(
+                "the field {field:?} of the table {metric:?} has or had text in some rows, which would go with those of the metric"
+            ));
+        }
         for (at, _) in metric.match_indices('_') {
             let (table, field) = (metric.get(..at).unwrap_or_default(), metric.get(at + 1..).unwrap_or_default());
             if self.store.db_fields(table).iter().any(|known| known == field) {

@@ -114,6 +114,13 @@ impl Store {
         fields.into_iter().map(|(name, _)| name.to_owned()).collect()
     }
 
+    /// The types of the fields of a name that a table has or had: groups may have it with different ones.
+    pub fn known_field_types(&self, database: &str, table: &str, field: &str) -> Vec<ValueType> {
+        let catalog = self.catalog.read();
+        let measurement = catalog.catalog.database(database).and_then(|id| catalog.catalog.measurement(id, table));
+        measurement.map(|measurement| catalog.catalog.field_types(measurement, field)).unwrap_or_default()
+    }
+
     /// Returns whether fields of a table have labels of their own: series of one group differ in them, and their rows go together.
     pub fn has_labelled_fields(&self, database: &str, table: &str) -> bool {
         let catalog = self.catalog.read();
