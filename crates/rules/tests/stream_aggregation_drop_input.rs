@@ -608,6 +608,23 @@ fn rows_whose_value_is_text_stay() {
 }
 
 #[test]
+fn entries_that_drop_nothing_any_more_leave_no_warning() {
+    let warns = |world: &World| world.db().health().checks().iter().any(|check| check.message.contains("drop_input"));
+    for entries in ["[]", "- {match: m, interval: 5m, by: [job], outputs: [sum_samples]}\n"] {
+        let mut world = World::new(ONE, NO_RULES);
+        world.write("job=a", "value=1,extra=2", world.db().now_ns());
+        world.run_minutes(10);
+        assert!(warns(&world) && world.report("m:5m_by_job_sum_samples").dropping.is_some());
+        entries.clone_into(&mut world.entries);
+        world.apply();
+        world.run_minutes(1);
+        assert!(!warns(&world), "{entries}");
+        assert!(world.reports().iter().all(|(_, report)| report.dropping.is_none()), "{entries}");
+        drop(world.stop());
+    }
+}
+
+#[test]
 fn what_came_before_a_clock_stepped_ahead_after_a_start_has_results() {
     let mut world = World::new(ONE, NO_RULES);
     for _ in 0..24 {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use db::CheckStatus;
+use db::{CheckStatus, Db};
 use model::{METRIC_NAME, Matcher, TimeRange, VALUE_FIELD};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -78,7 +78,7 @@ impl InputDropper {
         self.looked_ns = Some(now_ns);
         let drops = dropping(groups).next().is_some();
         if !drops {
-            store.db.health().set(CHECK, None);
+            forget_health(&store.db);
         }
         drops
     }
@@ -150,6 +150,11 @@ impl InputDropper {
         let kept = self.reports.values().find_map(|report| report.kept_because.clone());
         of.store.db.health().set(CHECK, kept.map(|why| (CheckStatus::Warn, why)));
     }
+}
+
+/// Takes back what the folder's health says of inputs: no entry drops one.
+pub(super) fn forget_health(db: &Db) {
+    db.health().set(CHECK, None);
 }
 
 /// The rules whose entries drop their input.

@@ -114,6 +114,7 @@ impl RuleKeeper {
         if self.rules.is_empty() {
             self.cursor = None;
             if !self.is_forgotten {
+                drop_input::forget_health(&store.db);
                 forget(&store.db, &self.database)?;
                 (self.is_forgotten, self.saved) = (true, Documents::new());
             }
@@ -203,6 +204,9 @@ impl RuleKeeper {
         for rule in &self.rules {
             // What is evaluated now is of that time.
             rule.past.begin(now_ms.saturating_sub(rule.group.query_offset_ms()));
+            if rule.rule().is_none_or(|of| of.config.dropped.is_none()) {
+                rule.past.state.lock().dropping = None;
+            }
         }
         self.readers = ReaderIndex::default();
         self.dropper = InputDropper::default();
