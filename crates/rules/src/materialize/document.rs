@@ -89,15 +89,20 @@ pub(super) fn bytes_of(documents: &Documents) -> usize {
 
 /// Bytes that the document of a rule may take, however far its ranges have to be merged, without its name and with it.
 pub(super) fn bytes_max(key: &RuleKey) -> (usize, usize) {
-    let widest = widest(vec![TimeRange::ALL]);
+    let widest = widest(&[TimeRange::ALL]);
     let bytes = encode(key, &widest, 1).len();
     (bytes, bytes + NAME_BYTES_MAX)
 }
 
 /// What takes the most bytes, but for its ranges.
-const fn widest(ranges: Vec<TimeRange>) -> SavedPast {
-    let filled = Some(u128::MAX);
-    SavedPast { pending: Vec::new(), failed: ranges, frozen_ns: Some(i64::MIN), evaluated_ns: Some(i64::MIN), filled }
+fn widest(ranges: &[TimeRange]) -> SavedPast {
+    SavedPast {
+        pending: ranges.to_vec(),
+        failed: ranges.to_vec(),
+        frozen_ns: Some(i64::MIN),
+        evaluated_ns: Some(i64::MIN),
+        filled: Some(u128::MAX),
+    }
 }
 
 fn encode((group, name, labels): &RuleKey, saved: &SavedPast, ranges_max: usize) -> Vec<u8> {
@@ -238,10 +243,11 @@ mod tests {
         let pending: Vec<TimeRange> = (0..RANGES_MAX as i64)
             .map(|at| TimeRange { start_ns: i64::MIN + 10 * at, end_ns: i64::MIN + 10 * at + 5 })
             .collect();
-        let saved = SavedPast { pending: pending.clone(), ..widest(pending) };
+        let saved = widest(&pending);
         let long = key("g", &"n".repeat(RULE_BYTES_MAX - 300), &[]);
         let (bytes, with_name) = bytes_max(&long);
         assert!(bytes <= RULE_BYTES_MAX && encode(&long, &saved, RANGES_MAX).len() <= 64 << 10);
+        assert!(encode(&long, &widest(&[TimeRange::ALL; 2]), 1).len() <= bytes);
         let one = encode_all(&"d".repeat(255), &BTreeMap::from([(long, saved)]), 1);
         assert!(bytes_of(&one) <= with_name);
         let merged = decode_all(&one).unwrap().into_values().next().unwrap().pending;
