@@ -287,6 +287,21 @@ impl Db {
         self.extent_of(database, &Scan::of_table(table), budget)
     }
 
+    /// As [`Db::table_extent`], of the rows whose tags satisfy all matchers.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn series_extent(
+        &self,
+        (database, table): (&str, &str),
+        matchers: &[Matcher],
+        budget: &Budget,
+    ) -> Result<TimeRange, QueryError> {
+        let selector = |of: &Matcher| Selector { name: of.name.clone(), op: of.op, values: vec![of.value.clone()] };
+        let selectors = matchers.iter().map(selector).collect();
+        self.extent_of(database, &Scan { selectors, ..Scan::of_table(table) }, budget)
+    }
+
     fn extent_of(&self, database: &str, scan: &Scan, budget: &Budget) -> Result<TimeRange, QueryError> {
         let input = || Box::new(Plan::Scan(scan.clone()));
         let ends = [Plan::Limit { input: input(), rows: 1, skip: 0 }, Plan::Last { input: input(), rows: 1 }];

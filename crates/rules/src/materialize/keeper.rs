@@ -7,6 +7,7 @@ use db::{Db, LogCursor, LogRead};
 use model::TimeRange;
 
 use super::document::{self, Documents, RuleKey, SavedPast};
+use super::drop_input::{self, InputDropper, Surveyed};
 use super::follow::{KeptRule, ReaderIndex};
 use super::past::{RANGES_MAX, Ranges};
 use super::recompute;
@@ -42,6 +43,7 @@ pub(crate) struct RuleKeeper {
     /// For each rule how long it waits, and until when, by the monotonic clock.
     pauses: BTreeMap<usize, (u64, u64)>,
     readers: ReaderIndex,
+    dropper: InputDropper,
     /// Sequence id up to which the log was followed.
     sequence: u64,
     /// When all was saved last, by the monotonic clock; `None` before the first time.
@@ -78,6 +80,7 @@ impl RuleKeeper {
             rules: Vec::new(),
             pauses: BTreeMap::new(),
             readers: ReaderIndex::default(),
+            dropper: InputDropper::default(),
             sequence: 0,
             saved_ns: None,
             saved: Documents::new(),
@@ -111,6 +114,7 @@ impl RuleKeeper {
         if self.rules.is_empty() {
             self.cursor = None;
             if !self.is_forgotten {
+                drop_input::forget_health(&store.db);
                 forget(&store.db, &self.database)?;
                 (self.is_forgotten, self.saved) = (true, Documents::new());
             }
@@ -122,7 +126,21 @@ impl RuleKeeper {
         }
         self.restore(store.db.now_ns());
         let deleted_through = self.take_deletes(store)?;
+        let looks = self.dropper.is_due(&self.groups, store);
+        if looks {
+            if self.saved_ns.is_some() {
+                // Not in the pass that opens the cursor: what was written before is visible by now.
+                self.take_what_was_there(store);
+            }
+            // The log shows what is on disk alone: also what was computed before is to be followed.
+            store.sync()?;
+        }
         let has_more = self.follow()?;
+        if looks && (has_more || deleted_through.is_some()) {
+            self.dropper.look_again();
+        } else if looks {
+            self.drop_inputs(store)?;
+        }
         let is_working = self.compute(store);
         self.save(store)?;
         if let Some(number) = deleted_through {
@@ -130,6 +148,50 @@ impl RuleKeeper {
             forgotten.map_err(|error| error.to_string())?;
         }
         Ok(has_more || is_working)
+    }
+
+    fn surveyed<'a>(&'a self, store: &'a RuleStore) -> Surveyed<'a> {
+        Surveyed { groups: &self.groups, rules: &self.rules, store }
+    }
+
+    /// Has rules that drop their input compute what was there before them, once: else it would go without a result.
+    fn take_what_was_there(&self, store: &RuleStore) {
+        for rule in &self.rules {
+            let Some(of) = rule.rule() else { continue };
+            let Some(input) = of.config.dropped.as_ref() else { continue };
+            let id = Some(drop_input::fill_id(of));
+            if rule.past.state.lock().filled == id {
+                continue;
+            }
+            match drop_input::extent(input, store) {
+                Ok(extent) => rule.take_what_was_there((id, &extent), drop_input::gone_before_ns(input, store)),
+                // Until its past can be read nothing of it goes.
+                Err(why) => rule.past.state.lock().error = Some(why),
+            }
+        }
+    }
+
+    /// Deletes what no result is made of any more. First it is written down how far everything is: no restart may need what goes.
+    fn drop_inputs(&mut self, store: &RuleStore) -> Result<(), String> {
+        let mut dropper = std::mem::take(&mut self.dropper);
+        let outcome = self.drop_by(&mut dropper, store);
+        self.dropper = dropper;
+        outcome
+    }
+
+    fn drop_by(&mut self, dropper: &mut InputDropper, store: &RuleStore) -> Result<(), String> {
+        let due = dropper.due(self.surveyed(store));
+        if due.is_empty() {
+            return Ok(());
+        }
+        self.saved_ns = None;
+        self.save(store)?;
+        // What is deleted just now changes results that are not pending yet.
+        let is_deleting = store.db.has_followed_deletes(&cursor_name(&self.database));
+        if is_deleting.map_err(|error| error.to_string())? {
+            return Ok(());
+        }
+        dropper.drop_inputs(self.surveyed(store), &due)
     }
 
     /// The rules of other groups than before.
@@ -140,9 +202,14 @@ impl RuleKeeper {
         self.rules = rules.collect();
         let now_ms = store.db.now_ns().div_euclid(NS_PER_MS);
         for rule in &self.rules {
-            rule.past.begin(now_ms);
+            // What is evaluated now is of that time.
+            rule.past.begin(now_ms.saturating_sub(rule.group.query_offset_ms()));
+            if rule.rule().is_none_or(|of| of.config.dropped.is_none()) {
+                rule.past.state.lock().dropping = None;
+            }
         }
         self.readers = ReaderIndex::default();
+        self.dropper = InputDropper::default();
         self.pauses.clear();
         self.groups = groups;
     }
@@ -171,9 +238,14 @@ impl RuleKeeper {
             }
             if let Some(saved) = key_of(rule).and_then(|key| self.unseen.remove(&key)) {
                 let known = state.pending.list().to_vec();
+                // What failed may go well by now.
+                let failed = Ranges::new([saved.failed.clone(), state.failed.list().to_vec()].concat());
+                (state.failed, state.filled) = (failed, state.filled.or(saved.filled));
+                let now_ns = now_ns.saturating_sub(rule.group.query_offset_ms().saturating_mul(NS_PER_MS));
                 let evaluated_ns = saved.evaluated_ns.filter(|evaluated_ns| *evaluated_ns <= now_ns);
-                let missed = evaluated_ns.map(|evaluated_ns| TimeRange::new(evaluated_ns, now_ns));
-                state.pending = Ranges::new(saved.pending.into_iter().chain(known).chain(missed).collect());
+                let missed = evaluated_ns.map(|evaluated_ns| TimeRange::new(evaluated_ns, now_ns.max(evaluated_ns)));
+                state.pending =
+                    Ranges::new(saved.pending.into_iter().chain(saved.failed).chain(known).chain(missed).collect());
                 state.frozen_ns = state.frozen_ns.max(saved.frozen_ns);
             }
         }
@@ -264,11 +336,9 @@ impl RuleKeeper {
             // In steps: what is gone by the clock is known after a restart, too.
             let frozen_ns = rule.note_frozen(store).map(|ns| ns - ns.rem_euclid(FROZEN_STEP_NS));
             let state = rule.past.state.lock();
-            // A clock that is ahead has evaluations of times that will come again.
-            let evaluated_ns = state.evaluated_ns().map(|ns| ns.min(store.db.trusted_now_ns()));
-            let evaluated_ns = evaluated_ns.map(|ns| ns - ns.rem_euclid(FROZEN_STEP_NS));
-            let pending = state.pending.list().to_vec();
-            let saved = SavedPast { pending, frozen_ns, evaluated_ns };
+            let evaluated_ns = state.saved_evaluated_ns(store.db.trusted_now_ns());
+            let (pending, failed) = (state.pending.list().to_vec(), state.failed.list().to_vec());
+            let saved = SavedPast { pending, failed, frozen_ns, evaluated_ns, filled: state.filled };
             rules.extend(key_of(rule).map(|key| (key, saved)));
         }
         self.saved = save_all(&store.db, &self.database, (&self.saved, &rules))?;
