@@ -47,7 +47,7 @@ impl KeptRule {
     }
 
     /// The times of the results that are stored.
-    fn stored_extent(&self, store: &RuleStore) -> Result<TimeRange, String> {
+    pub(super) fn stored_extent(&self, store: &RuleStore) -> Result<TimeRange, String> {
         let name = self.rule().map(|rule| rule.config.name().to_owned()).unwrap_or_default();
         store.extent(&name).map_err(|error| error.to_string())
     }

@@ -124,7 +124,7 @@ impl RuleKeeper {
         if self.cursor.is_none() {
             self.open(store)?;
         }
-        self.restore(store.db.now_ns());
+        self.restore(store)?;
         let deleted_through = self.take_deletes(store)?;
         let looks = self.dropper.is_due(&self.groups, store);
         if looks {
@@ -230,18 +230,21 @@ impl RuleKeeper {
 
     /// Gives rules that come for the first time what was saved of them; what was to be evaluated since then is pending. What was saved of others,
     /// which the configuration has not, goes.
-    fn restore(&mut self, now_ns: i64) {
+    fn restore(&mut self, store: &RuleStore) -> Result<(), String> {
         for rule in &self.rules {
-            let mut state = rule.past.state.lock();
-            if std::mem::replace(&mut state.is_restored, true) {
+            if rule.past.state.lock().is_restored {
                 continue;
             }
+            let now_ns = store.db.now_ns().saturating_sub(rule.group.query_offset_ms().saturating_mul(NS_PER_MS));
+            let ahead = Some(rule.stored_extent(store)?).filter(|extent| extent.end_ns > now_ns);
+            let mut state = rule.past.state.lock();
+            state.is_restored = true;
+            state.ahead_ms = state.ahead_ms.max(ahead.map(|extent| extent.end_ns.div_euclid(NS_PER_MS)));
             if let Some(saved) = key_of(rule).and_then(|key| self.unseen.remove(&key)) {
                 let known = state.pending.list().to_vec();
                 // What failed may go well by now.
                 let failed = Ranges::new([saved.failed.clone(), state.failed.list().to_vec()].concat());
                 (state.failed, state.filled) = (failed, state.filled.or(saved.filled));
-                let now_ns = now_ns.saturating_sub(rule.group.query_offset_ms().saturating_mul(NS_PER_MS));
                 let evaluated_ns = saved.evaluated_ns.filter(|evaluated_ns| *evaluated_ns <= now_ns);
                 let missed = evaluated_ns.map(|evaluated_ns| TimeRange::new(evaluated_ns, now_ns.max(evaluated_ns)));
                 state.pending =
@@ -250,6 +253,7 @@ impl RuleKeeper {
             }
         }
         self.unseen.clear();
+        Ok(())
     }
 
     /// Makes the results pending that deleted rows were part of; returns the number up to which deletes may be forgotten after the next save,

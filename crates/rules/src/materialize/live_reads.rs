@@ -105,7 +105,7 @@ mod tests {
             ("plain query", LookBack::Not),
             ("{{ .Value }} of m", LookBack::Not),
             ("{{ query \"n{a=\\\"m\\\"}\" | first | value }}", LookBack::Not),
-            ("{{ with query `sum(rate(m[1h]))` }}x{{ end }}", LookBack::From(-3_600_000)),
+            ("{{ with query `sum(rate(m[1h]))` }}x{{ end }}", LookBack::From(-3_900_000)),
             ("{{ query \"m offset 2h\" }}", LookBack::From(-7_500_000)),
             ("{{ query `m` }}{{ query `m[1h:1m]` }}", LookBack::From(-3_900_000)),
             ("{{ query `{job=\"x\"}` }}", LookBack::From(-300_000)),

@@ -182,6 +182,8 @@ pub(super) struct PastState {
     pub(super) passed_over: PassedOver,
     /// Of what its results are made of a part before this time is gone, or was once.
     pub(super) frozen_ns: Option<i64>,
+    /// Results up to this time, in milliseconds, may be those that a clock made that was ahead; `None` if there are none.
+    pub(super) ahead_ms: Option<i64>,
     /// True once what was known before the start is part of this.
     pub(super) is_restored: bool,
     /// Moments that are computed together: as many as went well.
@@ -255,6 +257,13 @@ impl RulePast {
         let last_ms = state.marks.last_ms();
         if last_ms > i64::MIN && last_ms.saturating_add(interval_ms) < time_ms {
             state.make_pending(last_ms + 1, time_ms - 1);
+        }
+        if last_ms >= time_ms {
+            state.ahead_ms = state.ahead_ms.max(Some(last_ms));
+        }
+        if state.ahead_ms.is_some_and(|ahead_ms| time_ms <= ahead_ms) {
+            // An evaluation writes over results of its own series alone: others that a clock made that was ahead are still there.
+            state.make_pending(time_ms, time_ms);
         }
         state.marks.add(time_ms, sequence);
     }
@@ -335,6 +344,18 @@ mod tests {
         assert_eq!(past.state.lock().evaluated_ns(), hours(0), "the last minute may not be on disk");
         past.evaluates((3_660_000, 10_000), || 1);
         assert_eq!(past.state.lock().evaluated_ns(), hours(3_600_000));
+    }
+
+    #[test]
+    fn what_a_clock_made_that_was_ahead_is_computed_again() {
+        let past = RulePast::default();
+        for time_ms in [100, 110, 500, 120, 130] {
+            past.evaluates((time_ms, 1_000), || 1);
+        }
+        let pending: Vec<i64> = past.report().pending.iter().map(|range| range.end_ns / NS_PER_MS).collect();
+        assert_eq!(pending, [120, 130]);
+        past.evaluates((510, 1_000), || 1);
+        assert_eq!(past.report().pending.len(), 2);
     }
 
     #[test]
