@@ -22,7 +22,16 @@ pub struct BackfillRange {
 fn check_complete(store: &RuleStore, group: &Group, start_ms: i64) -> Result<(), String> {
     for rule in &group.rules {
         let Some(reads) = RuleReads::new(&rule.config.expr, &store.db) else { continue };
-        let Some(reach) = reads.interval() else { continue };
+        let Some(reach) = reads.interval() else {
+            if reads.lacks_dropped(store, start_ms, true) {
+                return Err(format!(
+                    "{}: {}: samples that it may read are gone by drop_input, and how far it looks back is not known",
+                    group.config.name,
+                    rule.config.name()
+                ));
+            }
+            continue;
+        };
         let Some(gone_ns) = reads.gone_before_ns(store) else { continue };
         let complete_ms = complete_from_ms(gone_ns, &reach);
         if start_ms < complete_ms {

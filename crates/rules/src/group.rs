@@ -384,7 +384,7 @@ impl Group {
         let vector = vector(store.query(&rule.config.expr, query_ms)?)?;
         // After the query: that a part goes is written down before it does.
         let is_recording = matches!(rule.config.kind, RuleKind::Record(_));
-        if is_recording && rule.reads(&store.db).is_some_and(|reads| reads.lacks_dropped(store, query_ms)) {
+        if rule.reads(&store.db).is_some_and(|reads| reads.lacks_dropped(store, query_ms, is_recording)) {
             let Some(past) = &past else {
                 return Err(
                     "a part of the samples that it reads is gone by drop_input of stream aggregation".to_owned()

@@ -118,6 +118,11 @@ impl RuleStore {
         self.db.table_extent(&self.database, name, &self.past_budget())
     }
 
+    /// The time of the newest row of a metric; `i64::MIN` if nothing is stored.
+    pub(crate) fn newest_ns(&self, name: &str) -> Result<i64, QueryError> {
+        self.db.table_newest_ns(&self.database, name, &self.past_budget())
+    }
+
     /// The times of what is stored of the series of a metric that satisfy all matchers; empty if nothing is.
     pub(crate) fn series_extent(&self, metric: &str, matchers: &[Matcher]) -> Result<TimeRange, QueryError> {
         self.db.series_extent((&self.database, metric), matchers, &self.past_budget())

@@ -462,6 +462,35 @@ fn what_no_result_is_made_of_goes_and_late_samples_count_for_an_hour() {
 }
 
 #[test]
+fn results_that_were_there_before_an_entry_stay() {
+    let mut world = World::new("[]", NO_RULES);
+    let now_ns = world.db().now_ns();
+    let begun_ns = now_ns - now_ns.rem_euclid(5 * MINUTE_NS);
+    // Samples of two hours, and results that came with them of hours whose samples went elsewhere; one lies between two moments.
+    (600..720).for_each(|minute| world.write("job=a", "value=1", begun_ns - minute * MINUTE_NS));
+    let imported = [(90, 41), (100, 42), (102, 43), (650, 44)];
+    for (minute, value) in imported {
+        let line = format!("{DROPPED_OUTPUT},job=a value={value} {}", begun_ns - minute * MINUTE_NS);
+        world.db().write_lines("default", line.as_bytes()).unwrap();
+    }
+    world.write("job=a", "value=1", begun_ns);
+    world.run_minutes(1);
+    ONE.clone_into(&mut world.entries);
+    world.apply();
+    world.run_minutes(200);
+    world.settle();
+    assert!(world.gone_before_ns("m") > begun_ns - 600 * MINUTE_NS, "{:?}", world.reports());
+    let results = world.all(DROPPED_OUTPUT);
+    let value = |minute: i64| {
+        let time_ms = (begun_ns - minute * MINUTE_NS) / 1_000_000;
+        results.iter().find(|((_, at_ms), _)| *at_ms == time_ms).map(|(_, bits)| f64::from_bits(*bits))
+    };
+    assert_eq!([90, 100, 102].map(value), [Some(41.0), Some(42.0), Some(43.0)]);
+    assert_eq!([650, 605].map(value), [Some(5.0), Some(5.0)], "where there are samples results are made of them");
+    drop(world.stop());
+}
+
+#[test]
 fn an_entry_takes_what_was_there_before_it() {
     let mut world = World::new("[]", NO_RULES);
     let begun_ns = world.db().now_ns();

@@ -49,6 +49,8 @@ pub(super) struct SavedPast {
     pub(super) evaluated_ns: Option<i64>,
     /// The expression for which what was there before the rule was made pending, as a hash.
     pub(super) filled: Option<u128>,
+    /// From when on its results are kept right.
+    pub(super) kept_from_ns: Option<i64>,
 }
 
 /// The name of a rule's document.
@@ -102,6 +104,7 @@ fn widest(ranges: &[TimeRange]) -> SavedPast {
         frozen_ns: Some(i64::MIN),
         evaluated_ns: Some(i64::MIN),
         filled: Some(u128::MAX),
+        kept_from_ns: Some(i64::MIN),
     }
 }
 
@@ -113,7 +116,7 @@ fn encode((group, name, labels): &RuleKey, saved: &SavedPast, ranges_max: usize)
     let document = json!({
         "version": VERSION, "group": group, "name": name, "labels": labels, "pending": ranges(&saved.pending, RANGES_MAX),
         "failed": ranges(&saved.failed, FAILED_MAX), "frozen_ns": saved.frozen_ns, "evaluated_ns": saved.evaluated_ns,
-        "filled": saved.filled.map(|hash| format!("{hash:032x}")),
+        "filled": saved.filled.map(|hash| format!("{hash:032x}")), "kept_from_ns": saved.kept_from_ns,
     });
     document.to_string().into_bytes()
 }
@@ -127,6 +130,7 @@ pub(super) fn decode_all(documents: &Documents) -> Result<BTreeMap<RuleKey, Save
             known.pending.extend(saved.pending);
             known.failed.extend(saved.failed);
             known.filled = known.filled.or(saved.filled);
+            known.kept_from_ns = known.kept_from_ns.max(saved.kept_from_ns);
             known.frozen_ns = known.frozen_ns.max(saved.frozen_ns);
             known.evaluated_ns = known.evaluated_ns.max(saved.evaluated_ns);
         }
@@ -164,6 +168,7 @@ fn decode_rule(entry: &Value) -> Result<(RuleKey, SavedPast), String> {
         frozen_ns: entry["frozen_ns"].as_i64(),
         evaluated_ns: entry["evaluated_ns"].as_i64(),
         filled: entry["filled"].as_str().and_then(|hash| u128::from_str_radix(hash, 16).ok()),
+        kept_from_ns: entry["kept_from_ns"].as_i64(),
     };
     Ok((key, saved))
 }
@@ -188,6 +193,7 @@ mod tests {
                     frozen_ns: Some(3),
                     evaluated_ns: Some(8),
                     filled: Some(0xf),
+                    kept_from_ns: Some(6),
                 },
             ),
             (key("", "b", &[]), SavedPast::default()),
@@ -200,11 +206,11 @@ mod tests {
         let golden = [
             (
                 "d/08d3b027e5f3522e2c1aa5737958cfa8",
-                r#"{"evaluated_ns":8,"failed":[[1,2]],"filled":"0000000000000000000000000000000f","frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]],"version":3}"#,
+                r#"{"evaluated_ns":8,"failed":[[1,2]],"filled":"0000000000000000000000000000000f","frozen_ns":3,"group":"g","kept_from_ns":6,"labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]],"version":3}"#,
             ),
             (
                 "d/ab541c76c2dd7742e8d82ea26e6577e0",
-                r#"{"evaluated_ns":null,"failed":[],"filled":null,"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[],"version":3}"#,
+                r#"{"evaluated_ns":null,"failed":[],"filled":null,"frozen_ns":null,"group":"","kept_from_ns":null,"labels":{},"name":"b","pending":[],"version":3}"#,
             ),
         ];
         let shown: Vec<(&str, &str)> =
@@ -221,7 +227,8 @@ mod tests {
         let mut documents = Documents::from([("d".to_owned(), old.as_bytes().into())]);
         let mut before = rules();
         for saved in before.values_mut() {
-            (saved.evaluated_ns, saved.failed, saved.filled) = (None, Vec::new(), None);
+            (saved.evaluated_ns, saved.failed) = (None, Vec::new());
+            (saved.filled, saved.kept_from_ns) = (None, None);
         }
         assert_eq!(decode_all(&documents).unwrap(), before);
         let newer = SavedPast { pending: vec![TimeRange::new(20, 30)], evaluated_ns: Some(7), ..SavedPast::default() };

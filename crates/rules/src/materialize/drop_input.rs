@@ -24,7 +24,7 @@ const NS_PER_MS: i64 = 1_000_000;
 pub(super) const LATE_MS_MAX: i64 = 3_600_000;
 
 /// The time before which samples are gone is a multiple of this, in nanoseconds: a delete flushes, and the parts that it masks are merged.
-const STEP_NS: i64 = 900_000_000_000;
+pub(super) const STEP_NS: i64 = 900_000_000_000;
 
 /// From one look to the next, in nanoseconds.
 const LOOK_INTERVAL_NS: u64 = 60_000_000_000;
@@ -102,7 +102,12 @@ impl InputDropper {
         for (metric, selectors) in inputs {
             let gone_before_ns = gone.get(metric).copied();
             let mut report = DropReport { gone_before_ns, ..DropReport::default() };
-            let needed = of.needed_from_ns(metric, &from_ms);
+            let needed = match gone_before_ns.filter(|gone_ns| *gone_ns > of.store.db.now_ns()) {
+                None => of.needed_from_ns(metric, &from_ms),
+                Some(_) => Err(format!(
+                    "the clock was ahead when samples of {metric:?} went, and is not any more: until it shows that time again no results are made"
+                )),
+            };
             match needed.and_then(|needed_ns| Ok((needed_ns, of.matcher_sets(metric, &selectors)?))) {
                 Ok((needed_ns, matcher_sets)) => {
                     report.needed_from_ns = Some(needed_ns).filter(|needed_ns| *needed_ns > i64::MIN);
@@ -177,6 +182,12 @@ impl Surveyed<'_> {
         Ok(sets)
     }
 
+    /// The rules whose past is left alone, with their groups.
+    fn live_rules(&self) -> impl Iterator<Item = (&Arc<Group>, &Rule)> {
+        let rules = self.groups.iter().flat_map(|group| group.rules.iter().map(move |rule| (group, rule)));
+        rules.filter(|(_, rule)| rule.past().is_none())
+    }
+
     /// Samples from this time on may still come, by a clock that is neither ahead nor behind.
     fn late_from_ms(self) -> i64 {
         let now_ns = self.store.db.now_ns().min(self.store.db.trusted_now_ns());
@@ -199,6 +210,14 @@ impl Surveyed<'_> {
             writers.map_or_else(all, |found| found.into_iter().flatten().copied().collect())
         };
         let writers: Vec<Vec<usize>> = self.rules.iter().map(written_by).collect();
+        for (group, rule) in self.live_rules() {
+            let live_ms = late_ms.saturating_sub(group.query_offset_ms());
+            for (reader, from_ms) in self.rules.iter().zip(&mut from_ms) {
+                if written_names(Some(rule)).any(|name| reader.reads.metric(name)) {
+                    *from_ms = (*from_ms).min(reader.results_of_samples_from_ms(live_ms));
+                }
+            }
+        }
         // Rules that are kept right do not read their own results: as many rounds as there are rules after one another.
         for _ in 0..self.rules.len() {
             let mut has_changed = false;
@@ -248,15 +267,18 @@ impl Surveyed<'_> {
             if rule.reads(&self.store.db).and_then(|reads| reads.interval()).is_none() {
                 return Err(format!("what the rule {name:?} reads is not known"));
             }
+            if !drops {
+                return Ok(i64::MAX);
+            }
             let (id, state) = (Some(fill_id(rule)), past.state.lock());
-            if drops && state.filled != id && state.made_pending == id {
+            if state.filled != id && state.made_pending == id {
                 return Err(format!(
                     "samples of {metric:?} are older than those that are gone, so that the rule {name:?} gives no result of them: delete them if \
                      none is wanted, or leave them out of its selectors"
                 ));
             }
             // Until it is known what it has to compute of the past all of it stays.
-            return Ok(if !drops || state.filled == id { i64::MAX } else { i64::MIN });
+            return Ok(if state.filled == id { i64::MAX } else { i64::MIN });
         }
         let live_ms = self.late_from_ms().saturating_sub(group.query_offset_ms());
         let writes = written_names(Some(rule)).any(|written| written == metric);
@@ -287,7 +309,8 @@ impl Surveyed<'_> {
         }
         for (at, _) in metric.match_indices('_') {
             let (table, field) = (metric.get(..at).unwrap_or_default(), metric.get(at + 1..).unwrap_or_default());
-            if self.store.db_fields(table).iter().any(|known| known == field) {
+            let is_field = |known: &String| known == field && model::metric_name(table, field) == metric;
+            if self.store.db_fields(table).iter().any(is_field) {
                 return Err(format!(
                     "{metric:?} is the field {field:?} of the table {table:?}, whose rows may have other fields"
                 ));

@@ -16,6 +16,8 @@ const VERSION: i64 = 1;
 pub(crate) struct DroppedInputs {
     database: String,
     metrics: Mutex<BTreeSet<String>>,
+    /// True if a document cannot be read: then any metric may be one whose samples went.
+    is_unknown: bool,
 }
 
 impl DroppedInputs {
@@ -25,8 +27,10 @@ impl DroppedInputs {
             let hash = name.strip_prefix(database).and_then(|rest| rest.strip_prefix('/'));
             hash.is_some_and(|hash| !hash.contains('/'))
         });
-        let metrics = documents.filter_map(|(_, bytes)| decode(&bytes)).collect();
-        Self { database: database.to_owned(), metrics: Mutex::new(metrics) }
+        let metrics: Vec<Option<String>> = documents.map(|(_, bytes)| decode(&bytes)).collect();
+        let is_unknown = metrics.contains(&None);
+        let metrics = metrics.into_iter().flatten().collect();
+        Self { database: database.to_owned(), metrics: Mutex::new(metrics), is_unknown }
     }
 
     /// Notes metrics of which samples are about to go, on disk when this returns.
@@ -51,12 +55,13 @@ impl DroppedInputs {
     /// The time before which samples are gone of those metrics that are asked about, in nanoseconds; `None` if none are.
     pub(crate) fn gone_before_ns(&self, db: &Db, is_asked: &dyn Fn(&str) -> bool) -> Option<i64> {
         let asked: BTreeSet<String> = self.metrics.lock().iter().filter(|metric| is_asked(metric)).cloned().collect();
-        if asked.is_empty() {
+        if asked.is_empty() && !self.is_unknown {
             return None;
         }
         // A metric whose input is dropped is a table of its name.
         let trimmed = db.trimmed_tables(&self.database).into_iter();
-        trimmed.filter(|(table, _)| asked.contains(table)).map(|(_, before_ns)| before_ns).max()
+        let is_one = |table: &String| asked.contains(table) || self.is_unknown && is_asked(table);
+        trimmed.filter(|(table, _)| is_one(table)).map(|(_, before_ns)| before_ns).max()
     }
 }
 

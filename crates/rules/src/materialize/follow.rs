@@ -47,9 +47,15 @@ impl KeptRule {
     }
 
     /// The times of the results that are stored.
-    pub(super) fn stored_extent(&self, store: &RuleStore) -> Result<TimeRange, String> {
+    fn stored_extent(&self, store: &RuleStore) -> Result<TimeRange, String> {
         let name = self.rule().map(|rule| rule.config.name().to_owned()).unwrap_or_default();
         store.extent(&name).map_err(|error| error.to_string())
+    }
+
+    /// The time of the newest result that is stored; `i64::MIN` if none is.
+    pub(super) fn newest_ns(&self, store: &RuleStore) -> Result<i64, String> {
+        let name = self.rule().map(|rule| rule.config.name().to_owned()).unwrap_or_default();
+        store.newest_ns(&name).map_err(|error| error.to_string())
     }
 
     /// The time before which a part of what its results are made of is gone, or was once; `None` if nothing is.

@@ -26,8 +26,8 @@ const PASS_NS_MAX: u64 = 500_000_000;
 /// From one save to the next, in nanoseconds.
 const SAVE_INTERVAL_NS: u64 = 5_000_000_000;
 
-/// How far the time before which sources are gone moves between two times that it is written.
-const FROZEN_STEP_NS: i64 = 3_600_000_000_000;
+/// How long what was known of a rule is remembered that is not there any more, in nanoseconds: files may be written in several steps.
+const UNSEEN_NS_MAX: u64 = 600_000_000_000;
 
 /// How long a rule waits after its results could not be stored, in nanoseconds: twice as long each time, up to the most.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -50,8 +50,10 @@ pub(crate) struct RuleKeeper {
     saved_ns: Option<u64>,
     /// The documents that are on disk.
     saved: Documents,
-    /// Pasts of rules that were saved before the start, until the rules are there.
+    /// Pasts of rules that were saved before the start, or that went, until the rules are there.
     unseen: BTreeMap<RuleKey, SavedPast>,
+    /// Up to when these are remembered, by the monotonic clock.
+    unseen_until_ns: u64,
     /// True once it is known that nothing is left of a time when rules were selected.
     is_forgotten: bool,
     /// Why the last pass failed, if it did.
@@ -85,6 +87,7 @@ impl RuleKeeper {
             saved_ns: None,
             saved: Documents::new(),
             unseen: BTreeMap::new(),
+            unseen_until_ns: 0,
             is_forgotten: false,
             failure: None,
         }
@@ -124,7 +127,8 @@ impl RuleKeeper {
         if self.cursor.is_none() {
             self.open(store)?;
         }
-        self.restore(store)?;
+        self.restore(store);
+        self.look_ahead(store);
         let deleted_through = self.take_deletes(store)?;
         let looks = self.dropper.is_due(&self.groups, store);
         if looks {
@@ -191,11 +195,15 @@ impl RuleKeeper {
         if is_deleting.map_err(|error| error.to_string())? {
             return Ok(());
         }
-        dropper.drop_inputs(self.surveyed(store), &due)
+        dropper.drop_inputs(self.surveyed(store), &due)?;
+        // What went is known after a restart, too, whatever becomes of the tables.
+        self.saved_ns = None;
+        Ok(())
     }
 
     /// The rules of other groups than before.
     fn take_groups(&mut self, store: &RuleStore, groups: Vec<Arc<Group>>) {
+        self.remember(store);
         let rules = groups
             .iter()
             .flat_map(|group| (0..group.rules.len()).filter_map(|place| KeptRule::new(group, place, &store.db)));
@@ -218,7 +226,10 @@ impl RuleKeeper {
     fn open(&mut self, store: &RuleStore) -> Result<(), String> {
         self.saved = document::documents(&store.db, &self.database);
         let reason = |why: String| format!("what is to be computed of rules' results is not readable: {why}");
-        self.unseen = document::decode_all(&self.saved).map_err(reason)?;
+        let saved = document::decode_all(&self.saved).map_err(reason)?;
+        saved.into_iter().for_each(|(key, past)| drop(self.unseen.entry(key).or_insert(past)));
+        self.unseen_until_ns = store.db.clock().monotonic_ns().saturating_add(UNSEEN_NS_MAX);
+        self.saved_ns = None;
         let followed = store.db.follow_deletes(&cursor_name(&self.database), &self.database);
         followed.map_err(|error| error.to_string())?;
         let cursor = store.db.log_cursor(&cursor_name(&self.database), Some(&self.database));
@@ -230,30 +241,51 @@ impl RuleKeeper {
 
     /// Gives rules that come for the first time what was saved of them; what was to be evaluated since then is pending. What was saved of others,
     /// which the configuration has not, goes.
-    fn restore(&mut self, store: &RuleStore) -> Result<(), String> {
+    fn restore(&mut self, store: &RuleStore) {
         for rule in &self.rules {
-            if rule.past.state.lock().is_restored {
+            let now_ns = now_ns(rule, store);
+            let mut state = rule.past.state.lock();
+            if std::mem::replace(&mut state.is_restored, true) {
                 continue;
             }
-            let now_ns = store.db.now_ns().saturating_sub(rule.group.query_offset_ms().saturating_mul(NS_PER_MS));
-            let ahead = Some(rule.stored_extent(store)?).filter(|extent| extent.end_ns > now_ns);
+            let saved = key_of(rule).and_then(|key| self.unseen.remove(&key)).unwrap_or_default();
+            // What is stored from before its first evaluation is others'.
+            let begun_ns = state.marks.last_ms().saturating_mul(NS_PER_MS);
+            state.kept_from_ns = saved.kept_from_ns.or(Some(begun_ns.min(now_ns)));
+            let known = state.pending.list().to_vec();
+            // What failed may go well by now.
+            let failed = Ranges::new([saved.failed.clone(), state.failed.list().to_vec()].concat());
+            (state.failed, state.filled) = (failed, state.filled.or(saved.filled));
+            let evaluated_ns = saved.evaluated_ns.filter(|evaluated_ns| *evaluated_ns <= now_ns);
+            let missed = evaluated_ns.map(|evaluated_ns| TimeRange::new(evaluated_ns, now_ns.max(evaluated_ns)));
+            state.pending =
+                Ranges::new(saved.pending.into_iter().chain(saved.failed).chain(known).chain(missed).collect());
+            state.frozen_ns = state.frozen_ns.max(saved.frozen_ns);
+        }
+        if store.db.clock().monotonic_ns() > self.unseen_until_ns {
+            self.unseen.clear();
+        }
+    }
+
+    /// Looks whether a clock that was ahead made results before the start. Where that cannot be read it is tried again in the next pass.
+    fn look_ahead(&self, store: &RuleStore) {
+        for rule in self.rules.iter().filter(|rule| !rule.past.state.lock().is_ahead_known) {
+            let newest = rule.newest_ns(store);
             let mut state = rule.past.state.lock();
-            state.is_restored = true;
-            state.ahead_ms = state.ahead_ms.max(ahead.map(|extent| extent.end_ns.div_euclid(NS_PER_MS)));
-            if let Some(saved) = key_of(rule).and_then(|key| self.unseen.remove(&key)) {
-                let known = state.pending.list().to_vec();
-                // What failed may go well by now.
-                let failed = Ranges::new([saved.failed.clone(), state.failed.list().to_vec()].concat());
-                (state.failed, state.filled) = (failed, state.filled.or(saved.filled));
-                let evaluated_ns = saved.evaluated_ns.filter(|evaluated_ns| *evaluated_ns <= now_ns);
-                let missed = evaluated_ns.map(|evaluated_ns| TimeRange::new(evaluated_ns, now_ns.max(evaluated_ns)));
-                state.pending =
-                    Ranges::new(saved.pending.into_iter().chain(saved.failed).chain(known).chain(missed).collect());
-                state.frozen_ns = state.frozen_ns.max(saved.frozen_ns);
+            match newest {
+                Ok(newest_ns) => state.note_stored(newest_ns, now_ns(rule, store)),
+                Err(why) => state.error = Some(why),
             }
         }
-        self.unseen.clear();
-        Ok(())
+    }
+
+    /// Remembers what is known of the rules for a while: they may come again in another group or file.
+    fn remember(&mut self, store: &RuleStore) {
+        for rule in self.rules.iter().filter(|rule| rule.past.state.lock().is_restored) {
+            let Some(key) = key_of(rule) else { continue };
+            self.unseen.insert(key, saved_past(rule, store));
+        }
+        self.unseen_until_ns = store.db.clock().monotonic_ns().saturating_add(UNSEEN_NS_MAX);
     }
 
     /// Makes the results pending that deleted rows were part of; returns the number up to which deletes may be forgotten after the next save,
@@ -337,13 +369,7 @@ impl RuleKeeper {
         store.sync()?;
         let mut rules = BTreeMap::new();
         for rule in &self.rules {
-            // In steps: what is gone by the clock is known after a restart, too.
-            let frozen_ns = rule.note_frozen(store).map(|ns| ns - ns.rem_euclid(FROZEN_STEP_NS));
-            let state = rule.past.state.lock();
-            let evaluated_ns = state.saved_evaluated_ns(store.db.trusted_now_ns());
-            let (pending, failed) = (state.pending.list().to_vec(), state.failed.list().to_vec());
-            let saved = SavedPast { pending, failed, frozen_ns, evaluated_ns, filled: state.filled };
-            rules.extend(key_of(rule).map(|key| (key, saved)));
+            rules.extend(key_of(rule).map(|key| (key, saved_past(rule, store))));
         }
         self.saved = save_all(&store.db, &self.database, (&self.saved, &rules))?;
         cursor.save(self.sequence).map_err(|error| error.to_string())?;
@@ -373,6 +399,18 @@ fn save_all(
         }
         ranges_max /= 2;
     }
+}
+
+/// The time of which evaluations of a rule are now, in nanoseconds.
+fn now_ns(rule: &KeptRule, store: &RuleStore) -> i64 {
+    store.db.now_ns().saturating_sub(rule.group.query_offset_ms().saturating_mul(NS_PER_MS))
+}
+
+/// What is written of a rule. What is gone by the clock is known after a restart, too, so that its time is written in steps: in those by which inputs
+/// are dropped.
+fn saved_past(rule: &KeptRule, store: &RuleStore) -> SavedPast {
+    let frozen_ns = rule.note_frozen(store).map(|ns| ns - ns.rem_euclid(drop_input::STEP_NS));
+    rule.past.state.lock().saved(frozen_ns, store.db.trusted_now_ns())
 }
 
 fn key_of(rule: &KeptRule) -> Option<RuleKey> {

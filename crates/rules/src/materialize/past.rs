@@ -6,6 +6,8 @@ use model::TimeRange;
 use parking_lot::Mutex;
 use query::views::{merged_to, normalized, subtract};
 
+use super::document::SavedPast;
+
 const NS_PER_MS: i64 = 1_000_000;
 
 /// Results of evaluations that were made so long ago are on disk, or known to be pending.
@@ -56,6 +58,11 @@ impl Marks {
     pub(super) fn unseen_through_ms(&self, sequence: u64) -> i64 {
         let unseen = self.entries.iter().rev().find(|(_, mark)| *mark < sequence);
         unseen.map(|(time_ms, _)| *time_ms).or(self.unknown_through_ms).unwrap_or(i64::MIN)
+    }
+
+    /// The first and the last evaluation that are remembered.
+    fn evaluated(&self) -> Option<(i64, i64)> {
+        self.entries.front().zip(self.entries.back()).map(|((first_ms, _), (last_ms, _))| (*first_ms, *last_ms))
     }
 
     /// The last evaluation, or the time of which nothing is known up to.
@@ -184,6 +191,10 @@ pub(super) struct PastState {
     pub(super) frozen_ns: Option<i64>,
     /// Results up to this time, in milliseconds, may be those that a clock made that was ahead; `None` if there are none.
     pub(super) ahead_ms: Option<i64>,
+    /// True once it is known whether a clock that was ahead made some before the start.
+    pub(super) is_ahead_known: bool,
+    /// From when on results are kept right; `None` as long as that is not known.
+    pub(super) kept_from_ns: Option<i64>,
     /// True once what was known before the start is part of this.
     pub(super) is_restored: bool,
     /// Moments that are computed together: as many as went well.
@@ -197,6 +208,31 @@ impl PastState {
     fn make_pending(&mut self, first_ms: i64, last_ms: i64) {
         self.pending.add(TimeRange::new(first_ms.saturating_mul(NS_PER_MS), last_ms.saturating_mul(NS_PER_MS)));
         self.pending.settle();
+    }
+
+    /// What is written of it, by the trusted time.
+    pub(super) fn saved(&self, frozen_ns: Option<i64>, trusted_ns: i64) -> SavedPast {
+        SavedPast {
+            pending: self.pending.list().to_vec(),
+            failed: self.failed.list().to_vec(),
+            frozen_ns,
+            evaluated_ns: self.saved_evaluated_ns(trusted_ns),
+            filled: self.filled,
+            kept_from_ns: self.kept_from_ns,
+        }
+    }
+
+    /// Notes up to which time results are stored. Later than the last evaluation only a clock made them that was ahead: those of evaluations that were
+    /// made since the start are computed again.
+    pub(super) fn note_stored(&mut self, stored_ns: i64, now_ns: i64) {
+        self.is_ahead_known = true;
+        if stored_ns <= now_ns {
+            return;
+        }
+        self.ahead_ms = self.ahead_ms.max(Some(stored_ns.div_euclid(NS_PER_MS)));
+        if let Some((first_ms, last_ms)) = self.marks.evaluated() {
+            self.make_pending(first_ms, last_ms);
+        }
     }
 
     /// As [`Self::evaluated_ns`], as it is written: a clock that is ahead has evaluations of times that will come again.

@@ -76,11 +76,14 @@ impl RuleReads {
         })
     }
 
-    /// Returns whether a part of what the evaluation at a time reads is gone because an entry drops its input.
-    pub(crate) fn lacks_dropped(&self, store: &RuleStore, time_ms: i64) -> bool {
-        let Some(interval) = self.interval else { return false };
-        let gone_ns = store.dropped_before_ns(&|metric| self.metric(metric));
-        gone_ns.is_some_and(|gone_ns| time_ms < complete_from_ms(gone_ns, &interval))
+    /// Returns whether a part of what the evaluation at a time reads is gone because an entry drops its input; `is_strict`: or may be, where it is not
+    /// known how far it looks back.
+    pub(crate) fn lacks_dropped(&self, store: &RuleStore, time_ms: i64, is_strict: bool) -> bool {
+        let gone_ns = store.dropped_before_ns(&|metric| self.reads_unnamed_series || self.metric(metric));
+        match &self.interval {
+            Some(interval) => gone_ns.is_some_and(|gone_ns| time_ms < complete_from_ms(gone_ns, interval)),
+            None => is_strict && gone_ns.is_some(),
+        }
     }
 }
 

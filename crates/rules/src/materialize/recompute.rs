@@ -59,6 +59,8 @@ struct Work<'a> {
     refused: u64,
     /// True if nothing of the range is left after these.
     is_rest: bool,
+    /// Results before this time are others', which are written over and never ended or deleted: of those the samples went before the rule was there.
+    others_before_ms: i64,
     /// The memory of its results, and of what is stored.
     budget: Arc<Budget>,
 }
@@ -127,6 +129,7 @@ impl<'a> Work<'a> {
         let refused = (from_ms - first_ms) as u64 / interval_ms as u64;
         let (steps, is_rest) = ((start_ms, last_ms), start_ms <= from_ms);
         let following_ms = Some(last_ms + interval_ms).filter(|next_ms| *next_ms <= state.marks.last_ms());
+        let others_before_ns = rule.config.dropped.as_ref().and(state.kept_from_ns).unwrap_or(i64::MIN);
         Some(Self {
             followed: kept,
             store,
@@ -138,6 +141,7 @@ impl<'a> Work<'a> {
             following_ms,
             refused,
             is_rest,
+            others_before_ms: others_before_ns.div_euclid(NS_PER_MS),
             budget: store.past_budget(),
         })
     }
@@ -282,7 +286,7 @@ impl<'a> Work<'a> {
         let mut known = stored()?;
         if results.failed.is_empty() && self.has_others(&known) {
             // Results of another interval: beside those that are computed they would be wrong.
-            let (start_ms, end_ms) = (before_ms + 1, after_ms - 1);
+            let (start_ms, end_ms) = ((before_ms + 1).max(self.others_before_ms), after_ms - 1);
             let inner = TimeRange::new(start_ms.saturating_mul(NS_PER_MS), end_ms.saturating_mul(NS_PER_MS));
             self.store.delete(&matchers, &inner).map_err(QueryError::Storage)?;
             known = stored()?;
@@ -296,7 +300,10 @@ impl<'a> Work<'a> {
     /// Returns whether something is stored between the moments.
     fn has_others(&self, stored: &ByTime<StoredValue>) -> bool {
         let is_moment = |time_ms: &i64| (time_ms - self.steps.0).rem_euclid(self.grid.interval_ms) == 0;
-        stored.values().any(|values| values.keys().any(|time_ms| !is_moment(time_ms)))
+        let of_rule = |values: &BTreeMap<i64, StoredValue>| {
+            values.range(self.others_before_ms..).any(|(time_ms, _)| !is_moment(time_ms))
+        };
+        stored.values().any(of_rule)
     }
 
     /// The samples that make what is stored the results.
@@ -349,6 +356,7 @@ impl SeriesChanges<'_> {
                 Some(_) if is_following => {}
                 Some(value) if stored.is_some_and(|stored| is_same(stored, value)) => {}
                 Some(value) => changes.push((time_ms, value.clone())),
+                None if time_ms < self.work.others_before_ms => {}
                 None => {
                     let has_value = stored.is_some_and(|stored| *stored != StoredValue::Stale);
                     let ends = stored.is_none() && self.has_value_before(time_ms);
