@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use model::{Matcher, TimeRange};
+use model::{Matcher, TimeRange, ValueType};
 use platform::container::ContainerShape;
 use platform::objects::{ObjectOptions, is_inside};
 use platform::{PathKind, Platform, container};
@@ -174,8 +174,42 @@ impl Db {
         matcher_sets: &[Vec<Matcher>],
         before_ns: i64,
     ) -> Result<i64, StoreError> {
-        let compiled = matcher_sets.iter().map(|matchers| index::compile(matchers)).collect::<Result<Vec<_>, _>>();
-        let compiled = compiled.map_err(|error| StoreError::Invalid(error.to_string()))?;
-        self.views.trim_series((database, table), &compiled, before_ns)
+        self.trim_tables(database, &[(table, matcher_sets)], before_ns)
+    }
+
+    /// As [`Db::trim_series`], of several tables by one delete.
+    pub fn trim_tables(
+        &self,
+        database: &str,
+        tables: &[(&str, &[Vec<Matcher>])],
+        before_ns: i64,
+    ) -> Result<i64, StoreError> {
+        let compiled = |(table, sets): &(&str, &[Vec<Matcher>])| {
+            let sets = sets.iter().map(|matchers| index::compile(matchers)).collect::<Result<Vec<_>, _>>();
+            Ok((table.to_string(), sets.map_err(|error| StoreError::Invalid(error.to_string()))?))
+        };
+        let compiled = tables.iter().map(compiled).collect::<Result<Vec<_>, StoreError>>()?;
+        let tables: Vec<_> = compiled.iter().map(|(table, sets)| (table.as_str(), sets.as_slice())).collect();
+        self.views.trim_series(database, &tables, before_ns)
+    }
+
+    /// The tables of a database some of whose series [`Db::trim_series`] took, with the time before which they are gone.
+    pub fn trimmed_tables(&self, database: &str) -> Vec<(String, i64)> {
+        self.store.trimmed_tables(database)
+    }
+
+    /// The names of the fields that a table has or had, those of histograms among them.
+    pub fn known_fields(&self, database: &str, table: &str) -> Vec<String> {
+        self.store.known_fields(database, table)
+    }
+
+    /// The types of the fields of a name that a table has or had: groups may have it with different ones.
+    pub fn known_field_types(&self, database: &str, table: &str, field: &str) -> Vec<ValueType> {
+        self.store.known_field_types(database, table, field)
+    }
+
+    /// Returns whether fields of a table have labels of their own: rows that [`Db::trim_series`] takes have all fields of a group.
+    pub fn has_labelled_fields(&self, database: &str, table: &str) -> bool {
+        self.store.has_labelled_fields(database, table)
     }
 }

@@ -5,6 +5,7 @@ use query::QueryError;
 
 use crate::syntax::ast::Expr;
 use crate::syntax::features::Features;
+use crate::syntax::functions::Function;
 use crate::syntax::result_kind::ResultKind;
 use crate::syntax::{parse, print, tree};
 
@@ -44,6 +45,11 @@ impl Expression {
         let mut selectors = Vec::new();
         self.expr.for_each_selector(&mut |selector| selectors.push(selector.matchers.as_slice()));
         selectors
+    }
+
+    /// Returns whether it may read series that none of its selectors names, as `info` does.
+    pub fn reads_unnamed_series(&self) -> bool {
+        self.expr.calls(Function::Info)
     }
 
     /// The expression in the standard spelling, broken into lines where it is long.

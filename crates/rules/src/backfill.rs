@@ -2,14 +2,10 @@
 
 use std::sync::Arc;
 
-use promql::EvaluationSettings;
-
 use crate::file::{GroupConfig, RuleKind};
 use crate::group::{Group, RuleHealth, Surroundings};
-use crate::materialize::{may_be_of_table, only_name};
+use crate::materialize::{RuleReads, complete_from_ms};
 use crate::store::RuleStore;
-
-const NS_PER_MS: i64 = 1_000_000;
 
 /// A stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,13 +20,20 @@ pub struct BackfillRange {
 
 /// Refuses a rule some of whose results would lack samples that are gone: they would take the place of those that were made of all.
 fn check_complete(store: &RuleStore, group: &Group, start_ms: i64) -> Result<(), String> {
-    let settings = EvaluationSettings { lookback_ms: store.db.lookback_ms(), ..EvaluationSettings::default() };
     for rule in &group.rules {
-        let Ok(expression) = store.db.parse(&rule.config.expr) else { continue };
-        let Some(reach) = expression.step_read_interval(&settings) else { continue };
-        let names: Vec<Option<String>> = expression.selectors().into_iter().map(only_name).collect();
-        let Some(gone_ns) = store.gone_before_ns(&|table| may_be_of_table(&names, table)) else { continue };
-        let complete_ms = gone_ns.div_euclid(NS_PER_MS).saturating_add(1).saturating_sub(reach.first_ms);
+        let Some(reads) = RuleReads::new(&rule.config.expr, &store.db) else { continue };
+        let Some(reach) = reads.interval() else {
+            if reads.lacks_dropped(store, start_ms, true) {
+                return Err(format!(
+                    "{}: {}: samples that it may read are gone by drop_input, and how far it looks back is not known",
+                    group.config.name,
+                    rule.config.name()
+                ));
+            }
+            continue;
+        };
+        let Some(gone_ns) = reads.gone_before_ns(store) else { continue };
+        let complete_ms = complete_from_ms(gone_ns, &reach);
         if start_ms < complete_ms {
             return Err(format!(
                 "{}: {}: results before {} would lack samples that retention or a TTL has taken: --start must not be earlier",

@@ -73,6 +73,17 @@ pub struct RuleConfig {
     pub relabel: Vec<relabel::Rule>,
     /// True if its results are kept right for the past, too: no file says so, but a setting ([`crate::materialize`]), and all rules of stream aggregation.
     pub is_materialized: bool,
+    /// The samples that go once no result is made of them any more: no rule file says so, but stream aggregation.
+    pub dropped: Option<DroppedInput>,
+}
+
+/// Samples of a metric that go once no result is made of them any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DroppedInput {
+    /// The metric.
+    pub metric: String,
+    /// Selectors of its series, as PromQL has them.
+    pub selectors: Vec<String>,
 }
 
 impl RuleConfig {
@@ -224,7 +235,7 @@ fn read_rule(fields: &Fields<'_>, group: &Labels, options: &ReadOptions) -> Arc<
     } else {
         RuleKind::Alert(AlertRule { name: alert, for_ms, keep_firing_for_ms, annotations })
     };
-    Arc::new(RuleConfig { kind, expr, labels, relabel: Vec::new(), is_materialized: false })
+    Arc::new(RuleConfig { kind, expr, labels, relabel: Vec::new(), is_materialized: false, dropped: None })
 }
 
 fn check_recording(fields: &Fields<'_>, record: &str, options: &ReadOptions) {

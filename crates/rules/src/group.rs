@@ -1,9 +1,10 @@
 //! Evaluation of a group: its rules in order, at one timestamp.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use db::Db;
 use model::{Labels as SeriesLabels, METRIC_NAME, MatchOp, Matcher};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, ResultValue, VectorSample};
@@ -12,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::alert::{Alert, AlertResult, Alerts, SendTimes};
 use crate::file::{ALERT_NAME, AlertRule, GroupConfig, RuleConfig, RuleKind};
+use crate::materialize::RuleReads;
 use crate::materialize::past::{PastReport, RulePast};
 use crate::store::{RuleSample, RuleStore, RuleValue};
 use crate::template::{self, Expansion, Template, TextMap};
@@ -111,6 +113,8 @@ pub struct Rule {
     labels: Vec<(String, Expandable)>,
     annotations: Vec<(String, Expandable)>,
     state: Mutex<RuleState>,
+    /// The series and times that its expression reads, once they are asked for.
+    reads: OnceLock<Option<Arc<RuleReads>>>,
 }
 
 /// A text, parsed if it has actions.
@@ -154,7 +158,7 @@ impl Rule {
         };
         let past = config.is_materialized.then(Arc::default);
         let state = RuleState { is_restored, past, ..RuleState::default() };
-        Self { labels, annotations, state: Mutex::new(state), config }
+        Self { labels, annotations, state: Mutex::new(state), config, reads: OnceLock::new() }
     }
 
     /// The rule as it stands.
@@ -169,6 +173,11 @@ impl Rule {
 
     pub(crate) fn past(&self) -> Option<Arc<RulePast>> {
         self.state.lock().past.clone()
+    }
+
+    /// The series and times that its expression reads; `None` if they are not known.
+    pub(crate) fn reads(&self, db: &Db) -> Option<Arc<RuleReads>> {
+        self.reads.get_or_init(|| RuleReads::new(&self.config.expr, db).map(Arc::new)).clone()
     }
 
     /// Changes its state.
@@ -239,7 +248,7 @@ impl Group {
         self.config.interval_ms.unwrap_or(self.surroundings.interval_ms).max(1) as i64
     }
 
-    fn query_offset_ms(&self) -> i64 {
+    pub(crate) fn query_offset_ms(&self) -> i64 {
         self.config.query_offset_ms.unwrap_or(self.surroundings.query_offset_ms) as i64
     }
 
@@ -373,6 +382,17 @@ impl Group {
     ) -> Result<u64, String> {
         let past = rule.past();
         let vector = vector(store.query(&rule.config.expr, query_ms)?)?;
+        // After the query: that a part goes is written down before it does.
+        let is_recording = matches!(rule.config.kind, RuleKind::Record(_));
+        if rule.reads(&store.db).is_some_and(|reads| reads.lacks_dropped(store, query_ms, is_recording)) {
+            let Some(past) = &past else {
+                return Err(
+                    "a part of the samples that it reads is gone by drop_input of stream aggregation".to_owned()
+                );
+            };
+            past.refused();
+            return Ok(0);
+        }
         let (mut before, is_rid_of_old) = rule.change(|state| (state.outputs.clone(), state.is_rid_of_old));
         // The first evaluation after a start ends what was there before; if that cannot be read, a later one does.
         let mut ends_old = false;

@@ -1,16 +1,17 @@
 //! What rules query, and what they write: by token, as scrapes are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use db::{Db, InstantQuery, RangeQuery};
 use model::histogram::{BucketSpan, Counts, HistogramCounts, HistogramLayout};
-use model::{Labels, METRIC_NAME, Matcher, NativeHistogram, STALE_NAN_BITS, TimeRange};
+use model::{Labels, METRIC_NAME, Matcher, NativeHistogram, STALE_NAN_BITS, TimeRange, ValueType};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, Histogram};
 use query::{Budget, QueryError};
 use scrape::target::{Destination, HistogramSeries, NamedSeries, Rows};
 
+use crate::materialize::DroppedInputs;
 use crate::template::TextMap;
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -31,6 +32,7 @@ pub struct RuleStore {
     database: String,
     destination: Destination,
     written: Mutex<HashMap<Labels, Written>>,
+    pub(crate) dropped: DroppedInputs,
 }
 
 #[derive(Clone)]
@@ -69,7 +71,8 @@ impl RuleStore {
     /// A database that rules query and write to.
     pub fn new(db: Arc<Db>, database: &str) -> Self {
         let destination = Destination::new(db.clone(), database);
-        Self { db, database: database.to_owned(), destination, written: Mutex::default() }
+        let dropped = DroppedInputs::load(&db, database);
+        Self { db, database: database.to_owned(), destination, written: Mutex::default(), dropped }
     }
 
     /// Evaluates an expression.
@@ -113,6 +116,16 @@ impl RuleStore {
     /// The times of what is stored of a metric; empty if nothing is.
     pub(crate) fn extent(&self, name: &str) -> Result<TimeRange, QueryError> {
         self.db.table_extent(&self.database, name, &self.past_budget())
+    }
+
+    /// The time of the newest row of a metric; `i64::MIN` if nothing is stored.
+    pub(crate) fn newest_ns(&self, name: &str) -> Result<i64, QueryError> {
+        self.db.table_newest_ns(&self.database, name, &self.past_budget())
+    }
+
+    /// The times of what is stored of the series of a metric that satisfy all matchers; empty if nothing is.
+    pub(crate) fn series_extent(&self, metric: &str, matchers: &[Matcher]) -> Result<TimeRange, QueryError> {
+        self.db.series_extent((&self.database, metric), matchers, &self.past_budget())
     }
 
     /// A budget of queries of the past.
@@ -167,6 +180,56 @@ impl RuleStore {
     /// The time before which rows may be gone, by the retention of the database or by the TTL of one of some tables; `None` if none are.
     pub(crate) fn gone_before_ns(&self, is_read: &dyn Fn(&str) -> bool) -> Option<i64> {
         self.db.gone_before_ns(&self.database, is_read)
+    }
+
+    /// The names of the metrics that are in a table, or were.
+    pub(crate) fn metrics_of_table(&self, table: &str) -> BTreeSet<String> {
+        self.db_fields(table).iter().map(|field| model::metric_name(table, field)).collect()
+    }
+
+    /// The names of the fields that a table has or had.
+    pub(crate) fn db_fields(&self, table: &str) -> Vec<String> {
+        self.db.known_fields(&self.database, table)
+    }
+
+    /// Returns whether a table has or had text in a field: PromQL does not read it.
+    pub(crate) fn has_text(&self, table: &str, field: &str) -> bool {
+        self.db.known_field_types(&self.database, table, field).contains(&ValueType::String)
+    }
+
+    /// Returns whether fields of a table have labels of their own, by which its rows cannot be told apart.
+    pub(crate) fn has_labelled_fields(&self, table: &str) -> bool {
+        self.db.has_labelled_fields(&self.database, table)
+    }
+
+    /// The tables some of whose series went by their age, with the time before which they did.
+    pub(crate) fn trimmed_tables(&self) -> Vec<(String, i64)> {
+        self.db.trimmed_tables(&self.database)
+    }
+
+    /// Deletes the samples before a time of series of tables, by one delete.
+    pub(crate) fn trim_tables(&self, tables: &[(&str, &[Vec<Matcher>])], before_ns: i64) -> Result<(), String> {
+        self.db.trim_tables(&self.database, tables, before_ns).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Why no rows of a table can go, if views are the reason.
+    pub(crate) fn view_hold_on(&self, table: &str) -> Option<String> {
+        self.db.view_hold_on(&self.database, table)
+    }
+
+    /// Returns whether a view reads a table.
+    pub(crate) fn is_read_by_views(&self, table: &str) -> bool {
+        self.db.views(&self.database).iter().any(|view| view.definition.source() == table)
+    }
+
+    /// The time up to one before which views need no rows of a table.
+    pub(crate) fn unread_by_views_before_ns(&self, table: &str, before_ns: i64) -> i64 {
+        self.db.unread_by_views_before_ns(&self.database, table, before_ns)
+    }
+
+    /// The time before which samples are gone of metrics whose input an entry drops, or dropped, as far as they are asked about; `None` if none are.
+    pub(crate) fn dropped_before_ns(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<i64> {
+        self.dropped.gone_before_ns(&self.db, is_asked)
     }
 
     /// Writes samples. They can be queried at once, and are on disk after [`RuleStore::sync`].

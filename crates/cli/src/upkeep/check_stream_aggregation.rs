@@ -1,5 +1,6 @@
 //! `thalweg check stream-aggregation`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -61,5 +62,12 @@ fn tell(group: &GroupConfig) {
     let interval = duration_text(group.interval_ms.unwrap_or_default());
     for rule in &group.rules {
         say!("  every {interval}: {} = {}", rule.name(), rule.expr);
+    }
+    let dropped: BTreeSet<&String> =
+        group.rules.iter().filter_map(|rule| rule.dropped.as_ref()).flat_map(|input| &input.selectors).collect();
+    for selector in dropped {
+        say!(
+            "  the samples of {selector} go in steps of 15m, an hour after their windows at the earliest, and never before a rule or view that needs them"
+        );
     }
 }

@@ -274,18 +274,48 @@ impl Db {
         self.extent_of(database, &Scan::of_table(table), budget)
     }
 
+    /// As [`Db::table_extent`], of the rows whose tags satisfy all matchers.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn series_extent(
+        &self,
+        (database, table): (&str, &str),
+        matchers: &[Matcher],
+        budget: &Budget,
+    ) -> Result<TimeRange, QueryError> {
+        let selector = |of: &Matcher| Selector { name: of.name.clone(), op: of.op, values: vec![of.value.clone()] };
+        let selectors = matchers.iter().map(selector).collect();
+        self.extent_of(database, &Scan { selectors, ..Scan::of_table(table) }, budget)
+    }
+
+    /// The time of the last row of a table; `i64::MIN` if it has none.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn table_newest_ns(&self, database: &str, table: &str, budget: &Budget) -> Result<i64, QueryError> {
+        let input = Box::new(Plan::Scan(Scan::of_table(table)));
+        let found = self.times_of(database, &Plan::Last { input, rows: 1 }, budget)?;
+        Ok(if found.start_ns > found.end_ns { i64::MIN } else { found.end_ns })
+    }
+
     fn extent_of(&self, database: &str, scan: &Scan, budget: &Budget) -> Result<TimeRange, QueryError> {
         let input = || Box::new(Plan::Scan(scan.clone()));
         let ends = [Plan::Limit { input: input(), rows: 1, skip: 0 }, Plan::Last { input: input(), rows: 1 }];
         let mut extent = TimeRange::EMPTY;
         for plan in ends {
-            let held = budget.samples();
-            let found = self.session(budget).run(database, &plan)?;
-            let times: Vec<i64> = found.frames.iter().flat_map(|frame| frame.timestamps_ns.iter().copied()).collect();
-            budget.give_back(budget.samples().saturating_sub(held) as usize);
-            extent = extent.union(TimeRange::from_timestamps(&times));
+            extent = extent.union(self.times_of(database, &plan, budget)?);
         }
         Ok(extent)
+    }
+
+    /// The times of a plan's rows.
+    fn times_of(&self, database: &str, plan: &Plan, budget: &Budget) -> Result<TimeRange, QueryError> {
+        let held = budget.samples();
+        let found = self.session(budget).run(database, plan)?;
+        let times: Vec<i64> = found.frames.iter().flat_map(|frame| frame.timestamps_ns.iter().copied()).collect();
+        budget.give_back(budget.samples().saturating_sub(held) as usize);
+        Ok(TimeRange::from_timestamps(&times))
     }
 
     /// Windows of a view, computed from its source.

@@ -128,6 +128,16 @@ impl Db {
         Ok(if is_active { Vec::new() } else { followed.deletes })
     }
 
+    /// Returns whether there are deletes that a follower has not taken, those under way among them.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn has_followed_deletes(&self, reader: &str) -> Result<bool, StoreError> {
+        let deletes = &self.views.followed_deletes;
+        let _changing = deletes.active.lock();
+        Ok(deletes.find(reader)?.is_some_and(|followed| !followed.deletes.is_empty()))
+    }
+
     /// Notes that a follower has what it needs of the deletes up to a number, on disk.
     ///
     /// # Errors

@@ -32,14 +32,14 @@ impl Views {
     }
 
     /// The views that read a table, not by way of others.
-    fn readers(&self, database: &str, table: &str) -> Vec<Arc<View>> {
+    pub(super) fn readers(&self, database: &str, table: &str) -> Vec<Arc<View>> {
         let mut views = self.views(database);
         views.retain(|view| view.definition.source() == table);
         views
     }
 
     /// The first of the rows of a table that windows of its readers are still to be made of.
-    fn needed_from_ns(&self, database: &str, readers: &[Arc<View>]) -> i64 {
+    pub(super) fn needed_from_ns(&self, database: &str, readers: &[Arc<View>]) -> i64 {
         if readers.is_empty() {
             return i64::MAX;
         }
@@ -114,23 +114,23 @@ impl Views {
         concerned.try_for_each(|view| check_ttl(&view.definition, table, ttl_ns)).map_err(QueryError::Invalid)
     }
 
-    /// Deletes the rows before a time of series of a table, which are past keeping, as far as no view still has to read them, and window by window
-    /// of those that read the table. No view is made meanwhile: it would store windows of a part of them.
+    /// Deletes the rows before a time of series of tables, which are past keeping, as far as no view still has to read them, and window by window
+    /// of those that read the tables. No view is made meanwhile: it would store windows of a part of them.
     pub(crate) fn trim_series(
         &self,
-        (database, table): (&str, &str),
-        matcher_sets: &[Vec<CompiledMatcher>],
+        database: &str,
+        tables: &[(&str, &[Vec<CompiledMatcher>])],
         before_ns: i64,
     ) -> Result<i64, StoreError> {
         let _changing = self.changing.lock();
-        let readers = self.readers(database, table);
+        let readers: Vec<_> = tables.iter().flat_map(|(table, _)| self.readers(database, table)).collect();
         let needed_ns = self.needed_from_ns(database, &readers);
         let before_ns = whole_windows_before(&readers, before_ns.min(needed_ns));
         if before_ns == i64::MIN {
             return Ok(before_ns);
         }
         let mut prepare = |before_ns: i64| self.freeze(&readers, before_ns);
-        self.store.trim_series((database, table), matcher_sets, before_ns, &mut prepare)
+        self.store.trim_tables(database, tables, before_ns, &mut prepare)
     }
 }
 
@@ -156,7 +156,7 @@ pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i
 
 /// The latest time up to one that cuts no window of views: a late row finds all others of its window, or none. Of views whose windows do not nest only
 /// the widest ones stay whole where the others have no common beginning within one of these.
-fn whole_windows_before(views: &[Arc<View>], before_ns: i64) -> i64 {
+pub(super) fn whole_windows_before(views: &[Arc<View>], before_ns: i64) -> i64 {
     let mut views: Vec<&Arc<View>> = views.iter().collect();
     views.sort_by_key(|view| std::cmp::Reverse(view.definition.windows.length_ns_max()));
     let Some(widest) = views.first().filter(|_| before_ns != i64::MIN) else { return before_ns };

@@ -5,7 +5,7 @@
 //! * [`document`]: documents · [`stored_queries`]: views of plain SQL
 //! * [`labels`]: what joined tables say · [`tasks`]: scripts in Flux that are continuous queries
 //! * [`followed_deletes`]: what was deleted, for those who follow the log
-//! * [`frozen`]: what of a source is gone, and how long rows are kept
+//! * [`frozen`]: what of a source is gone, and how long rows are kept · [`table_use`]: which tables views join and write
 
 mod api;
 mod catalog;
@@ -16,6 +16,7 @@ mod frozen;
 mod labels;
 mod rows;
 mod stored_queries;
+mod table_use;
 mod tasks;
 
 use std::collections::BTreeMap;

@@ -30,6 +30,20 @@ impl Catalog {
         fields.map(|(name, value_type)| (self.text.get(*name), *value_type)).collect()
     }
 
+    /// The types of a measurement's fields of a name, in the order in which they came; other groups may have the name with another type.
+    pub fn field_types(&self, measurement: MeasurementId, name: &str) -> Vec<ValueType> {
+        let Some(known) = self.measurements.get(measurement as usize) else {
+            return Vec::new();
+        };
+        let of_name = known.names.iter().zip(&known.types).filter(|(known, _)| self.text.get(**known) == name);
+        of_name.map(|(_, value_type)| *value_type).collect()
+    }
+
+    /// Returns whether fields of a measurement have labels of their own, beside those of their groups.
+    pub fn has_labelled_fields(&self, measurement: MeasurementId) -> bool {
+        self.measurements.get(measurement as usize).is_some_and(|known| known.labelled.is_some())
+    }
+
     /// The columns of a measurement that have one of these names, or all of them for none. Matchers have the same say as in
     /// [`Catalog::metrics`].
     pub fn table_columns(

@@ -3,7 +3,7 @@
 use model::{Labels, METRIC_NAME, Matcher};
 use query::Projection;
 
-use crate::syntax::functions::Signature;
+use crate::syntax::functions::{Function, Signature};
 use crate::syntax::result_kind::ResultKind;
 use crate::syntax::span::Span;
 
@@ -458,6 +458,12 @@ impl Expr {
             Node::Parentheses(inner) => inner.unwrapped(),
             _ => self,
         }
+    }
+
+    /// Returns whether it, or an expression that it is made of, calls a function.
+    pub(crate) fn calls(&self, function: Function) -> bool {
+        let calls_itself = matches!(&self.node, Node::Call(call) if call.signature.function == function);
+        calls_itself || self.children().into_iter().any(|child| child.calls(function))
     }
 
     pub(crate) fn for_each_selector<'e>(&'e self, visit: &mut impl FnMut(&'e Selector)) {

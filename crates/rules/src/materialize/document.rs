@@ -16,8 +16,12 @@ use super::past::RANGES_MAX;
 pub(super) const KIND: &str = "materialized-rules";
 
 /// A document of one rule; before there was one of all rules of a database.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
+const VERSION_WITHOUT_FAILED: i64 = 2;
 const VERSION_OF_ALL: i64 = 1;
+
+/// Ranges of results that failed, at most; with more the oldest become one.
+const FAILED_MAX: usize = 64;
 
 /// Bytes that the documents of a database's rules may have, their names included: so that accounts and others have room beside these and views.
 pub(super) const BYTES_MAX: usize = 3 << 20;
@@ -38,9 +42,15 @@ pub(super) type RuleKey = (String, String, Labels);
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct SavedPast {
     pub(super) pending: Vec<TimeRange>,
+    /// Results that could not be computed for a reason that stays.
+    pub(super) failed: Vec<TimeRange>,
     pub(super) frozen_ns: Option<i64>,
     /// Up to when it was evaluated.
     pub(super) evaluated_ns: Option<i64>,
+    /// The expression for which what was there before the rule was made pending, as a hash.
+    pub(super) filled: Option<u128>,
+    /// From when on its results are kept right.
+    pub(super) kept_from_ns: Option<i64>,
 }
 
 /// The name of a rule's document.
@@ -81,17 +91,32 @@ pub(super) fn bytes_of(documents: &Documents) -> usize {
 
 /// Bytes that the document of a rule may take, however far its ranges have to be merged, without its name and with it.
 pub(super) fn bytes_max(key: &RuleKey) -> (usize, usize) {
-    let widest = SavedPast { pending: vec![TimeRange::ALL], frozen_ns: Some(i64::MIN), evaluated_ns: Some(i64::MIN) };
+    let widest = widest(&[TimeRange::ALL]);
     let bytes = encode(key, &widest, 1).len();
     (bytes, bytes + NAME_BYTES_MAX)
 }
 
+/// What takes the most bytes, but for its ranges.
+fn widest(ranges: &[TimeRange]) -> SavedPast {
+    SavedPast {
+        pending: ranges.to_vec(),
+        failed: ranges.to_vec(),
+        frozen_ns: Some(i64::MIN),
+        evaluated_ns: Some(i64::MIN),
+        filled: Some(u128::MAX),
+        kept_from_ns: Some(i64::MIN),
+    }
+}
+
 fn encode((group, name, labels): &RuleKey, saved: &SavedPast, ranges_max: usize) -> Vec<u8> {
-    let pending = merged_to(saved.pending.clone(), ranges_max.min(RANGES_MAX));
-    let pending: Vec<Value> = pending.iter().map(|range| json!([range.start_ns, range.end_ns])).collect();
+    let ranges = |ranges: &[TimeRange], count_max: usize| -> Vec<Value> {
+        let merged = merged_to(ranges.to_vec(), ranges_max.min(count_max));
+        merged.iter().map(|range| json!([range.start_ns, range.end_ns])).collect()
+    };
     let document = json!({
-        "version": VERSION, "group": group, "name": name, "labels": labels, "pending": pending, "frozen_ns": saved.frozen_ns,
-        "evaluated_ns": saved.evaluated_ns,
+        "version": VERSION, "group": group, "name": name, "labels": labels, "pending": ranges(&saved.pending, RANGES_MAX),
+        "failed": ranges(&saved.failed, FAILED_MAX), "frozen_ns": saved.frozen_ns, "evaluated_ns": saved.evaluated_ns,
+        "filled": saved.filled.map(|hash| format!("{hash:032x}")), "kept_from_ns": saved.kept_from_ns,
     });
     document.to_string().into_bytes()
 }
@@ -103,6 +128,9 @@ pub(super) fn decode_all(documents: &Documents) -> Result<BTreeMap<RuleKey, Save
         for (key, saved) in decode(bytes)? {
             let known = rules.entry(key).or_default();
             known.pending.extend(saved.pending);
+            known.failed.extend(saved.failed);
+            known.filled = known.filled.or(saved.filled);
+            known.kept_from_ns = known.kept_from_ns.max(saved.kept_from_ns);
             known.frozen_ns = known.frozen_ns.max(saved.frozen_ns);
             known.evaluated_ns = known.evaluated_ns.max(saved.evaluated_ns);
         }
@@ -113,7 +141,7 @@ pub(super) fn decode_all(documents: &Documents) -> Result<BTreeMap<RuleKey, Save
 fn decode(bytes: &[u8]) -> Result<Vec<(RuleKey, SavedPast)>, String> {
     let document: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     match document["version"].as_i64() {
-        Some(VERSION) => decode_rule(&document).map(|rule| vec![rule]),
+        Some(VERSION | VERSION_WITHOUT_FAILED) => decode_rule(&document).map(|rule| vec![rule]),
         Some(VERSION_OF_ALL) => {
             document["rules"].as_array().ok_or("it has no rules")?.iter().map(decode_rule).collect()
         }
@@ -129,13 +157,20 @@ fn decode_rule(entry: &Value) -> Result<(RuleKey, SavedPast), String> {
         let (start_ns, end_ns) = (pair[0].as_i64(), pair[1].as_i64());
         start_ns.zip(end_ns).map(|(start_ns, end_ns)| TimeRange { start_ns, end_ns }).ok_or("a range is no pair")
     };
-    let pending = entry["pending"].as_array().ok_or("a rule has no pending ranges")?;
-    let pending = pending.iter().map(range).collect::<Result<_, _>>()?;
+    let ranges = |ranges: &[Value]| ranges.iter().map(range).collect::<Result<Vec<_>, _>>();
+    let pending = ranges(entry["pending"].as_array().ok_or("a rule has no pending ranges")?)?;
+    // Before there was this what failed was not remembered.
+    let failed = entry["failed"].as_array().map_or_else(|| Ok(Vec::new()), |failed| ranges(failed))?;
     let key = (text("group")?, text("name")?, labels.collect());
-    Ok((
-        key,
-        SavedPast { pending, frozen_ns: entry["frozen_ns"].as_i64(), evaluated_ns: entry["evaluated_ns"].as_i64() },
-    ))
+    let saved = SavedPast {
+        pending,
+        failed,
+        frozen_ns: entry["frozen_ns"].as_i64(),
+        evaluated_ns: entry["evaluated_ns"].as_i64(),
+        filled: entry["filled"].as_str().and_then(|hash| u128::from_str_radix(hash, 16).ok()),
+        kept_from_ns: entry["kept_from_ns"].as_i64(),
+    };
+    Ok((key, saved))
 }
 
 #[cfg(test)]
@@ -150,7 +185,17 @@ mod tests {
     fn rules() -> BTreeMap<RuleKey, SavedPast> {
         let pending = vec![TimeRange::new(-5, 7), TimeRange::new(90, i64::MAX)];
         BTreeMap::from([
-            (key("g", "job:a", &[("team", "x")]), SavedPast { pending, frozen_ns: Some(3), evaluated_ns: Some(8) }),
+            (
+                key("g", "job:a", &[("team", "x")]),
+                SavedPast {
+                    pending,
+                    failed: vec![TimeRange::new(1, 2)],
+                    frozen_ns: Some(3),
+                    evaluated_ns: Some(8),
+                    filled: Some(0xf),
+                    kept_from_ns: Some(6),
+                },
+            ),
             (key("", "b", &[]), SavedPast::default()),
         ])
     }
@@ -161,11 +206,11 @@ mod tests {
         let golden = [
             (
                 "d/08d3b027e5f3522e2c1aa5737958cfa8",
-                r#"{"evaluated_ns":8,"frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]],"version":2}"#,
+                r#"{"evaluated_ns":8,"failed":[[1,2]],"filled":"0000000000000000000000000000000f","frozen_ns":3,"group":"g","kept_from_ns":6,"labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]],"version":3}"#,
             ),
             (
                 "d/ab541c76c2dd7742e8d82ea26e6577e0",
-                r#"{"evaluated_ns":null,"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[],"version":2}"#,
+                r#"{"evaluated_ns":null,"failed":[],"filled":null,"frozen_ns":null,"group":"","kept_from_ns":null,"labels":{},"name":"b","pending":[],"version":3}"#,
             ),
         ];
         let shown: Vec<(&str, &str)> =
@@ -181,11 +226,23 @@ mod tests {
         let old = r#"{"rules":[{"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[]},{"frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]]}],"version":1}"#;
         let mut documents = Documents::from([("d".to_owned(), old.as_bytes().into())]);
         let mut before = rules();
-        before.values_mut().for_each(|saved| saved.evaluated_ns = None);
+        for saved in before.values_mut() {
+            (saved.evaluated_ns, saved.failed) = (None, Vec::new());
+            (saved.filled, saved.kept_from_ns) = (None, None);
+        }
         assert_eq!(decode_all(&documents).unwrap(), before);
-        let newer = SavedPast { pending: vec![TimeRange::new(20, 30)], frozen_ns: None, evaluated_ns: Some(7) };
+        let newer = SavedPast { pending: vec![TimeRange::new(20, 30)], evaluated_ns: Some(7), ..SavedPast::default() };
         documents.extend(encode_all("d", &BTreeMap::from([(key("", "b", &[]), newer.clone())]), RANGES_MAX));
         assert_eq!(decode_all(&documents).unwrap()[&key("", "b", &[])], newer);
+    }
+
+    #[test]
+    fn a_document_that_does_not_know_of_failures_is_read() {
+        let old =
+            r#"{"evaluated_ns":8,"frozen_ns":3,"group":"g","labels":{},"name":"a","pending":[[-5,7]],"version":2}"#;
+        let pending = vec![TimeRange::new(-5, 7)];
+        let expected = SavedPast { pending, frozen_ns: Some(3), evaluated_ns: Some(8), ..SavedPast::default() };
+        assert_eq!(decode(old.as_bytes()).unwrap(), [(key("g", "a", &[]), expected)]);
     }
 
     #[test]
@@ -193,10 +250,11 @@ mod tests {
         let pending: Vec<TimeRange> = (0..RANGES_MAX as i64)
             .map(|at| TimeRange { start_ns: i64::MIN + 10 * at, end_ns: i64::MIN + 10 * at + 5 })
             .collect();
-        let saved = SavedPast { pending, frozen_ns: Some(i64::MIN), evaluated_ns: Some(i64::MIN) };
+        let saved = widest(&pending);
         let long = key("g", &"n".repeat(RULE_BYTES_MAX - 300), &[]);
         let (bytes, with_name) = bytes_max(&long);
         assert!(bytes <= RULE_BYTES_MAX && encode(&long, &saved, RANGES_MAX).len() <= 64 << 10);
+        assert!(encode(&long, &widest(&[TimeRange::ALL; 2]), 1).len() <= bytes);
         let one = encode_all(&"d".repeat(255), &BTreeMap::from([(long, saved)]), 1);
         assert!(bytes_of(&one) <= with_name);
         let merged = decode_all(&one).unwrap().into_values().next().unwrap().pending;
@@ -208,10 +266,11 @@ mod tests {
         for text in [
             "",
             "{}",
-            r#"{"version":3,"rules":[]}"#,
+            r#"{"version":4,"rules":[]}"#,
             r#"{"version":1}"#,
             r#"{"version":1,"rules":[{"group":"g"}]}"#,
             r#"{"version":2}"#,
+            r#"{"version":3,"group":"g","name":"n","labels":{},"pending":[],"failed":[1]}"#,
         ] {
             assert!(decode(text.as_bytes()).is_err(), "{text}");
         }

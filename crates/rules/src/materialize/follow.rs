@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use db::{Db, LogRecord, LogSeries};
-use index::CompiledMatcher;
 use model::TimeRange;
-use promql::{EvaluationSettings, ReadInterval};
+use promql::ReadInterval;
 
-use super::checks::only_name;
-use super::past::{Marks, RulePast};
+use super::grid::MomentGrid;
+use super::past::{Marks, Ranges, RulePast};
+use super::reads::RuleReads;
 use crate::group::{Group, Rule};
 use crate::store::RuleStore;
 
@@ -27,9 +27,7 @@ pub(super) struct KeptRule {
     /// Its number in the group.
     number: usize,
     pub(super) past: Arc<RulePast>,
-    selectors: Vec<Vec<CompiledMatcher>>,
-    /// The names of the metrics of selectors that are one text.
-    names: Vec<Option<String>>,
+    pub(super) reads: Arc<RuleReads>,
     /// The times that the evaluation at time 0 reads.
     pub(super) reach: ReadInterval,
 }
@@ -39,13 +37,9 @@ impl KeptRule {
     pub(super) fn new(group: &Arc<Group>, number: usize, db: &Db) -> Option<Self> {
         let rule = group.rules.get(number)?;
         let past = rule.past()?;
-        let expression = db.parse(&rule.config.expr).ok()?;
-        let settings = EvaluationSettings { lookback_ms: db.lookback_ms(), ..EvaluationSettings::default() };
-        let reach = expression.step_read_interval(&settings)?;
-        let selectors = expression.selectors().into_iter().map(|matchers| index::compile(matchers).ok());
-        let selectors = selectors.collect::<Option<_>>()?;
-        let names = expression.selectors().into_iter().map(only_name).collect();
-        Some(Self { group: group.clone(), number, past, selectors, names, reach })
+        let reads = rule.reads(db)?;
+        let reach = reads.interval()?;
+        Some(Self { group: group.clone(), number, past, reads, reach })
     }
 
     pub(super) fn rule(&self) -> Option<&Rule> {
@@ -58,39 +52,75 @@ impl KeptRule {
         store.extent(&name).map_err(|error| error.to_string())
     }
 
-    fn reads(&self, series: &LogSeries) -> bool {
-        let value = |matcher: &CompiledMatcher| series.labels.get(matcher.name()).unwrap_or_default();
-        self.selectors.iter().any(|set| set.iter().all(|matcher| matcher.matches(value(matcher))))
-    }
-
-    /// Returns whether series of a table may be among those that it reads: their names are the table's, or begin with it.
-    fn may_read_table(&self, table: &str) -> bool {
-        may_be_of_table(&self.names, table)
+    /// The time of the newest result that is stored; `i64::MIN` if none is.
+    pub(super) fn newest_ns(&self, store: &RuleStore) -> Result<i64, String> {
+        let name = self.rule().map(|rule| rule.config.name().to_owned()).unwrap_or_default();
+        store.newest_ns(&name).map_err(|error| error.to_string())
     }
 
     /// The time before which a part of what its results are made of is gone, or was once; `None` if nothing is.
     pub(super) fn note_frozen(&self, store: &RuleStore) -> Option<i64> {
-        let gone_ns = store.gone_before_ns(&|table| self.may_read_table(table));
+        let gone_ns = self.reads.gone_before_ns(store);
         let mut state = self.past.state.lock();
         state.frozen_ns = state.frozen_ns.max(gone_ns);
         state.frozen_ns
     }
 
+    /// Has what was stored before the rule computed, which drops it, and notes it for an expression. What is from before a time cannot be computed, because
+    /// others of that time are gone: it is not noted then, so that it stays.
+    pub(super) fn take_what_was_there(&self, (id, extent): (Option<u128>, &TimeRange), gone_before_ns: Option<i64>) {
+        let mut state = self.past.state.lock();
+        let has_some = extent.start_ns <= extent.end_ns;
+        if state.made_pending != id && has_some {
+            let range_ms = (extent.start_ns.div_euclid(NS_PER_MS), extent.end_ns.div_euclid(NS_PER_MS));
+            let results = self.results_of(range_ms, state.marks.last_ms());
+            results.into_iter().for_each(|range| state.pending.add(range));
+            state.pending.settle();
+        }
+        state.made_pending = id;
+        if !has_some || gone_before_ns.is_none_or(|gone_ns| extent.start_ns >= gone_ns) {
+            state.filled = id;
+        }
+    }
+
+    /// Returns whether results of the past are pending, or are not known yet to be, of a rule that drops its input.
+    pub(super) fn has_past_to_compute(&self) -> bool {
+        let state = self.past.state.lock();
+        state.made_pending.or(state.filled).is_none() || !state.pending.list().is_empty()
+    }
+
+    /// The time from which on its results may still change, where samples from a time on may still come: those that are pending, that failed, and
+    /// that are computed again after a restart.
+    pub(super) fn results_from_ms(&self, late_ms: i64, trusted_ns: i64) -> i64 {
+        let state = self.past.state.lock();
+        let first = |ranges: &Ranges| ranges.list().first().map(|range| range.start_ns);
+        // Nothing is known of a rule that was never evaluated.
+        let evaluated_ns = state.saved_evaluated_ns(trusted_ns).unwrap_or(i64::MIN);
+        let open_ns = [first(&state.pending), first(&state.failed)].into_iter().flatten().fold(evaluated_ns, i64::min);
+        open_ns.div_euclid(NS_PER_MS).min(self.results_of_samples_from_ms(late_ms))
+    }
+
+    /// The time from which on results may change where samples from a time on may: never later than those.
+    pub(super) fn results_of_samples_from_ms(&self, samples_ms: i64) -> i64 {
+        samples_ms.saturating_sub(self.reach.last_ms.max(0)).saturating_sub(1)
+    }
+
+    /// The first sample that results from a time on are made of, in milliseconds.
+    pub(super) fn needed_from_ms(&self, results_ms: i64) -> i64 {
+        let (any_ms, interval_ms) = self.group.result_grid();
+        let first_ms = MomentGrid { any_ms, interval_ms }.first_from(results_ms);
+        // A sample within a millisecond counts as one of it, whichever way it is rounded.
+        first_ms.saturating_add(self.reach.first_ms).saturating_sub(1)
+    }
+
     /// The times of results that samples of a range of time are part of, as far as evaluations did not see them.
-    fn results_of(&self, (first_ms, last_ms): (i64, i64), unseen_through_ms: i64) -> Option<TimeRange> {
+    pub(super) fn results_of(&self, (first_ms, last_ms): (i64, i64), unseen_through_ms: i64) -> Option<TimeRange> {
         // A sample within a millisecond counts as one of it, whichever way it is rounded.
         let start_ms = first_ms.saturating_sub(self.reach.last_ms).saturating_sub(1);
         let end_ms = last_ms.saturating_sub(self.reach.first_ms).saturating_add(1).min(unseen_through_ms);
         (start_ms <= end_ms)
             .then(|| TimeRange::new(start_ms.saturating_mul(NS_PER_MS), end_ms.saturating_mul(NS_PER_MS)))
     }
-}
-
-/// Returns whether metrics of some names, where one that is unknown may be any, may be in a table.
-pub(crate) fn may_be_of_table(names: &[Option<String>], table: &str) -> bool {
-    let is_of_table =
-        |name: &str| name.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
-    names.iter().any(|name| name.as_deref().is_none_or(is_of_table))
 }
 
 /// Follows the log for rules, of which it knows the numbers by the series that they read. The series are held, so that their addresses name them.
@@ -147,7 +177,7 @@ impl ReaderIndex {
         store: &RuleStore,
     ) -> Result<(), String> {
         let range_ms = (range.start_ns.div_euclid(NS_PER_MS), range.end_ns.div_euclid(NS_PER_MS));
-        for rule in rules.iter().filter(|rule| table.is_none_or(|table| rule.may_read_table(table))) {
+        for rule in rules.iter().filter(|rule| table.is_none_or(|table| rule.reads.may_be_of_table(table))) {
             // Of a delete without bounds the times count that have results.
             let is_endless = range.end_ns.saturating_sub(range.start_ns) > ENDLESS_NS;
             let known = if is_endless { rule.stored_extent(store)? } else { TimeRange::ALL };
@@ -166,7 +196,7 @@ impl ReaderIndex {
     /// The numbers of the rules that read a series.
     fn readers(&mut self, rules: &[KeptRule], series: &Arc<LogSeries>) -> &[usize] {
         let (_, readers) = self.series.entry(Arc::as_ptr(series) as usize).or_insert_with(|| {
-            let readers = rules.iter().enumerate().filter(|(_, rule)| rule.reads(series));
+            let readers = rules.iter().enumerate().filter(|(_, rule)| rule.reads.series(series));
             (series.clone(), readers.map(|(number, _)| number).collect())
         });
         readers

@@ -7,6 +7,7 @@ use db::{Db, LogCursor, LogRead};
 use model::TimeRange;
 
 use super::document::{self, Documents, RuleKey, SavedPast};
+use super::drop_input::{self, InputDropper, Surveyed};
 use super::follow::{KeptRule, ReaderIndex};
 use super::past::{RANGES_MAX, Ranges};
 use super::recompute;
@@ -25,8 +26,8 @@ const PASS_NS_MAX: u64 = 500_000_000;
 /// From one save to the next, in nanoseconds.
 const SAVE_INTERVAL_NS: u64 = 5_000_000_000;
 
-/// How far the time before which sources are gone moves between two times that it is written.
-const FROZEN_STEP_NS: i64 = 3_600_000_000_000;
+/// How long what was known of a rule is remembered that is not there any more, in nanoseconds: files may be written in several steps.
+const UNSEEN_NS_MAX: u64 = 600_000_000_000;
 
 /// How long a rule waits after its results could not be stored, in nanoseconds: twice as long each time, up to the most.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -42,14 +43,17 @@ pub(crate) struct RuleKeeper {
     /// For each rule how long it waits, and until when, by the monotonic clock.
     pauses: BTreeMap<usize, (u64, u64)>,
     readers: ReaderIndex,
+    dropper: InputDropper,
     /// Sequence id up to which the log was followed.
     sequence: u64,
     /// When all was saved last, by the monotonic clock; `None` before the first time.
     saved_ns: Option<u64>,
     /// The documents that are on disk.
     saved: Documents,
-    /// Pasts of rules that were saved before the start, until the rules are there.
+    /// Pasts of rules that were saved before the start, or that went, until the rules are there.
     unseen: BTreeMap<RuleKey, SavedPast>,
+    /// Up to when these are remembered, by the monotonic clock.
+    unseen_until_ns: u64,
     /// True once it is known that nothing is left of a time when rules were selected.
     is_forgotten: bool,
     /// Why the last pass failed, if it did.
@@ -78,10 +82,12 @@ impl RuleKeeper {
             rules: Vec::new(),
             pauses: BTreeMap::new(),
             readers: ReaderIndex::default(),
+            dropper: InputDropper::default(),
             sequence: 0,
             saved_ns: None,
             saved: Documents::new(),
             unseen: BTreeMap::new(),
+            unseen_until_ns: 0,
             is_forgotten: false,
             failure: None,
         }
@@ -111,6 +117,7 @@ impl RuleKeeper {
         if self.rules.is_empty() {
             self.cursor = None;
             if !self.is_forgotten {
+                drop_input::forget_health(&store.db);
                 forget(&store.db, &self.database)?;
                 (self.is_forgotten, self.saved) = (true, Documents::new());
             }
@@ -120,9 +127,24 @@ impl RuleKeeper {
         if self.cursor.is_none() {
             self.open(store)?;
         }
-        self.restore(store.db.now_ns());
+        self.restore(store);
+        self.look_ahead(store);
         let deleted_through = self.take_deletes(store)?;
+        let looks = self.dropper.is_due(&self.groups, store);
+        if looks {
+            if self.saved_ns.is_some() {
+                // Not in the pass that opens the cursor: what was written before is visible by now.
+                self.take_what_was_there(store);
+            }
+            // The log shows what is on disk alone: also what was computed before is to be followed.
+            store.sync()?;
+        }
         let has_more = self.follow()?;
+        if looks && (has_more || deleted_through.is_some()) {
+            self.dropper.look_again();
+        } else if looks {
+            self.drop_inputs(store)?;
+        }
         let is_working = self.compute(store);
         self.save(store)?;
         if let Some(number) = deleted_through {
@@ -132,17 +154,70 @@ impl RuleKeeper {
         Ok(has_more || is_working)
     }
 
+    fn surveyed<'a>(&'a self, store: &'a RuleStore) -> Surveyed<'a> {
+        Surveyed { groups: &self.groups, rules: &self.rules, store }
+    }
+
+    /// Has rules that drop their input compute what was there before them, once: else it would go without a result.
+    fn take_what_was_there(&self, store: &RuleStore) {
+        for rule in &self.rules {
+            let Some(of) = rule.rule() else { continue };
+            let Some(input) = of.config.dropped.as_ref() else { continue };
+            let id = Some(drop_input::fill_id(of));
+            if rule.past.state.lock().filled == id {
+                continue;
+            }
+            match drop_input::extent(input, store) {
+                Ok(extent) => rule.take_what_was_there((id, &extent), drop_input::gone_before_ns(input, store)),
+                // Until its past can be read nothing of it goes.
+                Err(why) => rule.past.state.lock().error = Some(why),
+            }
+        }
+    }
+
+    /// Deletes what no result is made of any more. First it is written down how far everything is: no restart may need what goes.
+    fn drop_inputs(&mut self, store: &RuleStore) -> Result<(), String> {
+        let mut dropper = std::mem::take(&mut self.dropper);
+        let outcome = self.drop_by(&mut dropper, store);
+        self.dropper = dropper;
+        outcome
+    }
+
+    fn drop_by(&mut self, dropper: &mut InputDropper, store: &RuleStore) -> Result<(), String> {
+        let due = dropper.due(self.surveyed(store));
+        if due.is_empty() {
+            return Ok(());
+        }
+        self.saved_ns = None;
+        self.save(store)?;
+        // What is deleted just now changes results that are not pending yet.
+        let is_deleting = store.db.has_followed_deletes(&cursor_name(&self.database));
+        if is_deleting.map_err(|error| error.to_string())? {
+            return Ok(());
+        }
+        dropper.drop_inputs(self.surveyed(store), &due)?;
+        // What went is known after a restart, too, whatever becomes of the tables.
+        self.saved_ns = None;
+        Ok(())
+    }
+
     /// The rules of other groups than before.
     fn take_groups(&mut self, store: &RuleStore, groups: Vec<Arc<Group>>) {
+        self.remember(store);
         let rules = groups
             .iter()
             .flat_map(|group| (0..group.rules.len()).filter_map(|place| KeptRule::new(group, place, &store.db)));
         self.rules = rules.collect();
         let now_ms = store.db.now_ns().div_euclid(NS_PER_MS);
         for rule in &self.rules {
-            rule.past.begin(now_ms);
+            // What is evaluated now is of that time.
+            rule.past.begin(now_ms.saturating_sub(rule.group.query_offset_ms()));
+            if rule.rule().is_none_or(|of| of.config.dropped.is_none()) {
+                rule.past.state.lock().dropping = None;
+            }
         }
         self.readers = ReaderIndex::default();
+        self.dropper = InputDropper::default();
         self.pauses.clear();
         self.groups = groups;
     }
@@ -151,7 +226,10 @@ impl RuleKeeper {
     fn open(&mut self, store: &RuleStore) -> Result<(), String> {
         self.saved = document::documents(&store.db, &self.database);
         let reason = |why: String| format!("what is to be computed of rules' results is not readable: {why}");
-        self.unseen = document::decode_all(&self.saved).map_err(reason)?;
+        let saved = document::decode_all(&self.saved).map_err(reason)?;
+        saved.into_iter().for_each(|(key, past)| drop(self.unseen.entry(key).or_insert(past)));
+        self.unseen_until_ns = store.db.clock().monotonic_ns().saturating_add(UNSEEN_NS_MAX);
+        self.saved_ns = None;
         let followed = store.db.follow_deletes(&cursor_name(&self.database), &self.database);
         followed.map_err(|error| error.to_string())?;
         let cursor = store.db.log_cursor(&cursor_name(&self.database), Some(&self.database));
@@ -163,21 +241,51 @@ impl RuleKeeper {
 
     /// Gives rules that come for the first time what was saved of them; what was to be evaluated since then is pending. What was saved of others,
     /// which the configuration has not, goes.
-    fn restore(&mut self, now_ns: i64) {
+    fn restore(&mut self, store: &RuleStore) {
         for rule in &self.rules {
+            let now_ns = now_ns(rule, store);
             let mut state = rule.past.state.lock();
             if std::mem::replace(&mut state.is_restored, true) {
                 continue;
             }
-            if let Some(saved) = key_of(rule).and_then(|key| self.unseen.remove(&key)) {
-                let known = state.pending.list().to_vec();
-                let evaluated_ns = saved.evaluated_ns.filter(|evaluated_ns| *evaluated_ns <= now_ns);
-                let missed = evaluated_ns.map(|evaluated_ns| TimeRange::new(evaluated_ns, now_ns));
-                state.pending = Ranges::new(saved.pending.into_iter().chain(known).chain(missed).collect());
-                state.frozen_ns = state.frozen_ns.max(saved.frozen_ns);
+            let saved = key_of(rule).and_then(|key| self.unseen.remove(&key)).unwrap_or_default();
+            // What is stored from before its first evaluation is others'.
+            let begun_ns = state.marks.last_ms().saturating_mul(NS_PER_MS);
+            state.kept_from_ns = saved.kept_from_ns.or(Some(begun_ns.min(now_ns)));
+            let known = state.pending.list().to_vec();
+            // What failed may go well by now.
+            let failed = Ranges::new([saved.failed.clone(), state.failed.list().to_vec()].concat());
+            (state.failed, state.filled) = (failed, state.filled.or(saved.filled));
+            let evaluated_ns = saved.evaluated_ns.filter(|evaluated_ns| *evaluated_ns <= now_ns);
+            let missed = evaluated_ns.map(|evaluated_ns| TimeRange::new(evaluated_ns, now_ns.max(evaluated_ns)));
+            state.pending =
+                Ranges::new(saved.pending.into_iter().chain(saved.failed).chain(known).chain(missed).collect());
+            state.frozen_ns = state.frozen_ns.max(saved.frozen_ns);
+        }
+        if store.db.clock().monotonic_ns() > self.unseen_until_ns {
+            self.unseen.clear();
+        }
+    }
+
+    /// Looks whether a clock that was ahead made results before the start. Where that cannot be read it is tried again in the next pass.
+    fn look_ahead(&self, store: &RuleStore) {
+        for rule in self.rules.iter().filter(|rule| !rule.past.state.lock().is_ahead_known) {
+            let newest = rule.newest_ns(store);
+            let mut state = rule.past.state.lock();
+            match newest {
+                Ok(newest_ns) => state.note_stored(newest_ns, now_ns(rule, store)),
+                Err(why) => state.error = Some(why),
             }
         }
-        self.unseen.clear();
+    }
+
+    /// Remembers what is known of the rules for a while: they may come again in another group or file.
+    fn remember(&mut self, store: &RuleStore) {
+        for rule in self.rules.iter().filter(|rule| rule.past.state.lock().is_restored) {
+            let Some(key) = key_of(rule) else { continue };
+            self.unseen.insert(key, saved_past(rule, store));
+        }
+        self.unseen_until_ns = store.db.clock().monotonic_ns().saturating_add(UNSEEN_NS_MAX);
     }
 
     /// Makes the results pending that deleted rows were part of; returns the number up to which deletes may be forgotten after the next save,
@@ -261,15 +369,7 @@ impl RuleKeeper {
         store.sync()?;
         let mut rules = BTreeMap::new();
         for rule in &self.rules {
-            // In steps: what is gone by the clock is known after a restart, too.
-            let frozen_ns = rule.note_frozen(store).map(|ns| ns - ns.rem_euclid(FROZEN_STEP_NS));
-            let state = rule.past.state.lock();
-            // A clock that is ahead has evaluations of times that will come again.
-            let evaluated_ns = state.evaluated_ns().map(|ns| ns.min(store.db.trusted_now_ns()));
-            let evaluated_ns = evaluated_ns.map(|ns| ns - ns.rem_euclid(FROZEN_STEP_NS));
-            let pending = state.pending.list().to_vec();
-            let saved = SavedPast { pending, frozen_ns, evaluated_ns };
-            rules.extend(key_of(rule).map(|key| (key, saved)));
+            rules.extend(key_of(rule).map(|key| (key, saved_past(rule, store))));
         }
         self.saved = save_all(&store.db, &self.database, (&self.saved, &rules))?;
         cursor.save(self.sequence).map_err(|error| error.to_string())?;
@@ -299,6 +399,18 @@ fn save_all(
         }
         ranges_max /= 2;
     }
+}
+
+/// The time of which evaluations of a rule are now, in nanoseconds.
+fn now_ns(rule: &KeptRule, store: &RuleStore) -> i64 {
+    store.db.now_ns().saturating_sub(rule.group.query_offset_ms().saturating_mul(NS_PER_MS))
+}
+
+/// What is written of a rule. What is gone by the clock is known after a restart, too, so that its time is written in steps: in those by which inputs
+/// are dropped.
+fn saved_past(rule: &KeptRule, store: &RuleStore) -> SavedPast {
+    let frozen_ns = rule.note_frozen(store).map(|ns| ns - ns.rem_euclid(drop_input::STEP_NS));
+    rule.past.state.lock().saved(frozen_ns, store.db.trusted_now_ns())
 }
 
 fn key_of(rule: &KeptRule) -> Option<RuleKey> {

@@ -5,13 +5,21 @@
 //! written. The rows of one moment reach as far as the expression looks; expressions of which that is not known are refused.
 //!
 //! * this file: which rules are selected · [`checks`]: which can be · [`past`]: what is known of a rule's evaluations and what is to be done again
-//! * [`follow`]: the log · [`recompute`]: computing results of the past · [`keeper`]: passes · [`document`]: what outlives a restart
+//! * [`reads`]: which series, and which times around an evaluation · [`follow`]: the log · [`recompute`]: computing results of the past
+//! * [`keeper`]: passes · [`document`]: what outlives a restart
+//! * [`drop_input`]: samples that no result is made of any more, with [`live_reads`] of rules whose past is left alone · [`dropped_inputs`]: of which metrics some
+//!   went
 
 mod checks;
 mod document;
+mod drop_input;
+mod dropped_inputs;
 mod follow;
+mod grid;
 mod keeper;
+mod live_reads;
 pub(crate) mod past;
+mod reads;
 mod recompute;
 
 use std::path::PathBuf;
@@ -22,10 +30,10 @@ use scrape::config::yaml::Position;
 
 use crate::file::{GroupConfig, RuleKind};
 
-pub(crate) use checks::only_name;
-pub(crate) use follow::may_be_of_table;
+pub(crate) use dropped_inputs::DroppedInputs;
 pub(crate) use keeper::RuleKeeper;
-pub use past::{PastCounts, PastReport};
+pub use past::{DropReport, PastCounts, PastReport};
+pub(crate) use reads::{RuleReads, complete_from_ms};
 
 /// Patterns of recording rules: `GROUP` or `GROUP/NAME`, where `*` stands for any text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

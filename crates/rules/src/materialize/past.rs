@@ -6,6 +6,8 @@ use model::TimeRange;
 use parking_lot::Mutex;
 use query::views::{merged_to, normalized, subtract};
 
+use super::document::SavedPast;
+
 const NS_PER_MS: i64 = 1_000_000;
 
 /// Results of evaluations that were made so long ago are on disk, or known to be pending.
@@ -58,9 +60,9 @@ impl Marks {
         unseen.map(|(time_ms, _)| *time_ms).or(self.unknown_through_ms).unwrap_or(i64::MIN)
     }
 
-    /// The last evaluation that was made.
-    fn last_evaluated_ms(&self) -> Option<i64> {
-        self.entries.back().map(|(time_ms, _)| *time_ms)
+    /// The first and the last evaluation that are remembered.
+    fn evaluated(&self) -> Option<(i64, i64)> {
+        self.entries.front().zip(self.entries.back()).map(|((first_ms, _), (last_ms, _))| (*first_ms, *last_ms))
     }
 
     /// The last evaluation, or the time of which nothing is known up to.
@@ -163,7 +165,7 @@ pub struct PastCounts {
     pub evaluations: u64,
     /// Moments whose results could not be computed, and stayed as they were.
     pub failures: u64,
-    /// Moments whose results were not computed again, because retention has taken a part of what they are made of.
+    /// Moments whose results were not computed, or not again, because a part of what they are made of is gone: by retention, or by `drop_input`.
     pub refused: u64,
     /// Samples that were written.
     pub samples: u64,
@@ -176,9 +178,23 @@ pub struct PastCounts {
 pub(super) struct PastState {
     pub(super) marks: Marks,
     pub(super) pending: Ranges,
+    /// Results that could not be computed for a reason that stays, and are as they were before.
+    pub(super) failed: Ranges,
+    /// The expression for which what was there before the rule was made pending, if it drops its input, as a hash.
+    pub(super) made_pending: Option<u128>,
+    /// As `made_pending`, where a result was or will be made of all of that.
+    pub(super) filled: Option<u128>,
+    /// How its input goes, if it drops it.
+    pub(super) dropping: Option<DropReport>,
     pub(super) passed_over: PassedOver,
     /// Of what its results are made of a part before this time is gone, or was once.
     pub(super) frozen_ns: Option<i64>,
+    /// Results up to this time, in milliseconds, may be those that a clock made that was ahead; `None` if there are none.
+    pub(super) ahead_ms: Option<i64>,
+    /// True once it is known whether a clock that was ahead made some before the start.
+    pub(super) is_ahead_known: bool,
+    /// From when on results are kept right; `None` as long as that is not known.
+    pub(super) kept_from_ns: Option<i64>,
     /// True once what was known before the start is part of this.
     pub(super) is_restored: bool,
     /// Moments that are computed together: as many as went well.
@@ -192,6 +208,37 @@ impl PastState {
     fn make_pending(&mut self, first_ms: i64, last_ms: i64) {
         self.pending.add(TimeRange::new(first_ms.saturating_mul(NS_PER_MS), last_ms.saturating_mul(NS_PER_MS)));
         self.pending.settle();
+    }
+
+    /// What is written of it, by the trusted time.
+    pub(super) fn saved(&self, frozen_ns: Option<i64>, trusted_ns: i64) -> SavedPast {
+        SavedPast {
+            pending: self.pending.list().to_vec(),
+            failed: self.failed.list().to_vec(),
+            frozen_ns,
+            evaluated_ns: self.saved_evaluated_ns(trusted_ns),
+            filled: self.filled,
+            kept_from_ns: self.kept_from_ns,
+        }
+    }
+
+    /// Notes up to which time results are stored. Later than the last evaluation only a clock made them that was ahead: those of evaluations that were
+    /// made since the start are computed again.
+    pub(super) fn note_stored(&mut self, stored_ns: i64, now_ns: i64) {
+        self.is_ahead_known = true;
+        if stored_ns <= now_ns {
+            return;
+        }
+        self.ahead_ms = self.ahead_ms.max(Some(stored_ns.div_euclid(NS_PER_MS)));
+        if let Some((first_ms, last_ms)) = self.marks.evaluated() {
+            self.make_pending(first_ms, last_ms);
+        }
+    }
+
+    /// As [`Self::evaluated_ns`], as it is written: a clock that is ahead has evaluations of times that will come again.
+    pub(super) fn saved_evaluated_ns(&self, trusted_ns: i64) -> Option<i64> {
+        let evaluated_ns = self.evaluated_ns()?.min(trusted_ns);
+        Some(evaluated_ns.saturating_sub(evaluated_ns.rem_euclid(EVALUATED_STEP_NS)))
     }
 
     /// Up to when evaluations were made and their results stored, for certain, in nanoseconds; in steps of an hour, so that it is seldom
@@ -211,6 +258,17 @@ pub(crate) struct RulePast {
     pub(super) state: Mutex<PastState>,
 }
 
+/// How the samples go that a rule's entry drops.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DropReport {
+    /// Samples before this time are gone, in nanoseconds since the Unix epoch; `None` if none are.
+    pub gone_before_ns: Option<i64>,
+    /// Samples from this time on are still needed; `None` if all stay.
+    pub needed_from_ns: Option<i64>,
+    /// Why all stay that are there, if they do.
+    pub kept_because: Option<String>,
+}
+
 /// How the past of a rule is doing.
 #[derive(Debug, Clone, Default)]
 pub struct PastReport {
@@ -220,6 +278,8 @@ pub struct PastReport {
     pub counts: PastCounts,
     /// Why results could not be computed or stored last, if they could not.
     pub error: Option<String>,
+    /// How the samples go that its entry drops, if it does.
+    pub dropping: Option<DropReport>,
 }
 
 impl RulePast {
@@ -229,9 +289,17 @@ impl RulePast {
     pub(crate) fn evaluates(&self, (time_ms, interval_ms): (i64, i64), mark: impl FnOnce() -> u64) {
         let mut state = self.state.lock();
         let sequence = mark();
-        let last_ms = state.marks.last_evaluated_ms().filter(|last_ms| last_ms.saturating_add(interval_ms) < time_ms);
-        if let Some(last_ms) = last_ms {
+        // Before the first evaluation the clock may have stepped ahead, too: what came since the start is missed then.
+        let last_ms = state.marks.last_ms();
+        if last_ms > i64::MIN && last_ms.saturating_add(interval_ms) < time_ms {
             state.make_pending(last_ms + 1, time_ms - 1);
+        }
+        if last_ms >= time_ms {
+            state.ahead_ms = state.ahead_ms.max(Some(last_ms));
+        }
+        if state.ahead_ms.is_some_and(|ahead_ms| time_ms <= ahead_ms) {
+            // An evaluation writes over results of its own series alone: others that a clock made that was ahead are still there.
+            state.make_pending(time_ms, time_ms);
         }
         state.marks.add(time_ms, sequence);
     }
@@ -239,6 +307,11 @@ impl RulePast {
     /// Notes that the evaluation for a time gave no result.
     pub(crate) fn failed(&self, time_ms: i64) {
         self.state.lock().make_pending(time_ms, time_ms);
+    }
+
+    /// Notes that an evaluation wrote nothing, because a part of what it reads is gone.
+    pub(crate) fn refused(&self) {
+        self.state.lock().counts.refused += 1;
     }
 
     /// Notes that of evaluations before a time nothing is known, unless one was made since the start.
@@ -249,7 +322,12 @@ impl RulePast {
     /// How it is doing.
     pub(crate) fn report(&self) -> PastReport {
         let state = self.state.lock();
-        PastReport { pending: state.pending.list().to_vec(), counts: state.counts, error: state.error.clone() }
+        PastReport {
+            pending: state.pending.list().to_vec(),
+            counts: state.counts,
+            error: state.error.clone(),
+            dropping: state.dropping.clone(),
+        }
     }
 }
 
@@ -302,6 +380,32 @@ mod tests {
         assert_eq!(past.state.lock().evaluated_ns(), hours(0), "the last minute may not be on disk");
         past.evaluates((3_660_000, 10_000), || 1);
         assert_eq!(past.state.lock().evaluated_ns(), hours(3_600_000));
+    }
+
+    #[test]
+    fn what_a_clock_made_that_was_ahead_is_computed_again() {
+        let past = RulePast::default();
+        for time_ms in [100, 110, 500, 120, 130] {
+            past.evaluates((time_ms, 1_000), || 1);
+        }
+        let pending: Vec<i64> = past.report().pending.iter().map(|range| range.end_ns / NS_PER_MS).collect();
+        assert_eq!(pending, [120, 130]);
+        past.evaluates((510, 1_000), || 1);
+        assert_eq!(past.report().pending.len(), 2);
+    }
+
+    #[test]
+    fn what_lies_between_the_start_and_a_late_first_evaluation_is_pending() {
+        for (begun_ms, expected) in [
+            (Some(50_000), vec![TimeRange::new(50_001 * NS_PER_MS, 99_999 * NS_PER_MS)]),
+            (Some(90_000), Vec::new()),
+            (None, Vec::new()),
+        ] {
+            let past = RulePast::default();
+            begun_ms.into_iter().for_each(|time_ms| past.begin(time_ms));
+            past.evaluates((100_000, 10_000), || 1);
+            assert_eq!(past.report().pending, expected, "{begun_ms:?}");
+        }
     }
 
     #[test]

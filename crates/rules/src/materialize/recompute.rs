@@ -8,7 +8,9 @@ use promql::{ResultValue, VectorSample};
 use query::{Budget, QueryError};
 
 use super::follow::KeptRule;
+use super::grid::MomentGrid;
 use super::past::PastState;
+use super::reads::complete_from_ms;
 use crate::file::RuleKind;
 use crate::group::{Recorded, Rule, vector};
 use crate::store::{RuleSample, RuleStore, RuleValue, StoredValue, VALUE_BYTES, stored_form};
@@ -25,24 +27,6 @@ const PIECE_NS_MAX: u64 = 200_000_000;
 
 /// Values by series and time.
 type ByTime<T> = BTreeMap<Labels, BTreeMap<i64, T>>;
-
-/// The moments at which a rule is evaluated, by the times of their results.
-#[derive(Debug, Clone, Copy)]
-struct Grid {
-    any_ms: i64,
-    interval_ms: i64,
-}
-
-impl Grid {
-    fn last_until(self, time_ms: i64) -> i64 {
-        time_ms - (time_ms - self.any_ms).rem_euclid(self.interval_ms)
-    }
-
-    fn first_from(self, time_ms: i64) -> i64 {
-        let last_ms = self.last_until(time_ms);
-        if last_ms < time_ms { last_ms + self.interval_ms } else { last_ms }
-    }
-}
 
 /// Computes the newest results of a rule that are to be computed again, and writes what differs.
 ///
@@ -64,7 +48,7 @@ struct Work<'a> {
     store: &'a RuleStore,
     rule: &'a Rule,
     name: &'a str,
-    grid: Grid,
+    grid: MomentGrid,
     /// The pending range.
     range: TimeRange,
     /// The first and the last moment that are computed.
@@ -75,6 +59,8 @@ struct Work<'a> {
     refused: u64,
     /// True if nothing of the range is left after these.
     is_rest: bool,
+    /// Results before this time are others', which are written over and never ended or deleted: of those the samples went before the rule was there.
+    others_before_ms: i64,
     /// The memory of its results, and of what is stored.
     budget: Arc<Budget>,
 }
@@ -127,15 +113,15 @@ impl<'a> Work<'a> {
         let PastState { pending, passed_over, .. } = &mut *state;
         let range = passed_over.newest_of(pending.list(), now_ns)?;
         let (any_ms, interval_ms) = kept.group.result_grid();
-        let grid = Grid { any_ms, interval_ms };
+        let grid = MomentGrid { any_ms, interval_ms };
         let first_ms = grid.first_from(range.start_ns.div_euclid(NS_PER_MS));
         let last_ms = grid.last_until(range.end_ns.div_euclid(NS_PER_MS));
-        let possible_ms =
-            |frozen_ns: i64| grid.first_from((frozen_ns.div_euclid(NS_PER_MS) + 1).saturating_sub(kept.reach.first_ms));
+        let possible_ms = |frozen_ns: i64| grid.first_from(complete_from_ms(frozen_ns, &kept.reach));
         let from_ms = frozen_ns.map_or(first_ms, |frozen_ns| first_ms.max(possible_ms(frozen_ns)));
         if from_ms > last_ms {
             state.counts.refused += (last_ms - first_ms + interval_ms).max(0) as u64 / interval_ms as u64;
             state.pending.remove(&range);
+            state.failed.remove(&range);
             return None;
         }
         let count = if state.piece_steps == 0 { STEPS_FIRST } else { state.piece_steps };
@@ -143,6 +129,7 @@ impl<'a> Work<'a> {
         let refused = (from_ms - first_ms) as u64 / interval_ms as u64;
         let (steps, is_rest) = ((start_ms, last_ms), start_ms <= from_ms);
         let following_ms = Some(last_ms + interval_ms).filter(|next_ms| *next_ms <= state.marks.last_ms());
+        let others_before_ns = rule.config.dropped.as_ref().and(state.kept_from_ns).unwrap_or(i64::MIN);
         Some(Self {
             followed: kept,
             store,
@@ -154,6 +141,7 @@ impl<'a> Work<'a> {
             following_ms,
             refused,
             is_rest,
+            others_before_ms: others_before_ns.div_euclid(NS_PER_MS),
             budget: store.past_budget(),
         })
     }
@@ -184,7 +172,11 @@ impl<'a> Work<'a> {
             (false, false) => (count * 2).min(STEPS_MAX),
         };
         let start_ns = if self.is_rest { self.range.start_ns } else { self.steps.0.saturating_mul(NS_PER_MS) };
-        state.pending.remove(&TimeRange { start_ns, end_ns: self.range.end_ns });
+        let done = TimeRange { start_ns, end_ns: self.range.end_ns };
+        state.pending.remove(&done);
+        state.failed.remove(&done);
+        results.failed_ranges(self.grid.interval_ms).into_iter().for_each(|range| state.failed.add(range));
+        state.failed.settle();
         state.counts.evaluations += count as u64;
         state.counts.failures += results.failed.len() as u64;
         state.counts.samples += written;
@@ -294,7 +286,7 @@ impl<'a> Work<'a> {
         let mut known = stored()?;
         if results.failed.is_empty() && self.has_others(&known) {
             // Results of another interval: beside those that are computed they would be wrong.
-            let (start_ms, end_ms) = (before_ms + 1, after_ms - 1);
+            let (start_ms, end_ms) = ((before_ms + 1).max(self.others_before_ms), after_ms - 1);
             let inner = TimeRange::new(start_ms.saturating_mul(NS_PER_MS), end_ms.saturating_mul(NS_PER_MS));
             self.store.delete(&matchers, &inner).map_err(QueryError::Storage)?;
             known = stored()?;
@@ -308,7 +300,10 @@ impl<'a> Work<'a> {
     /// Returns whether something is stored between the moments.
     fn has_others(&self, stored: &ByTime<StoredValue>) -> bool {
         let is_moment = |time_ms: &i64| (time_ms - self.steps.0).rem_euclid(self.grid.interval_ms) == 0;
-        stored.values().any(|values| values.keys().any(|time_ms| !is_moment(time_ms)))
+        let of_rule = |values: &BTreeMap<i64, StoredValue>| {
+            values.range(self.others_before_ms..).any(|(time_ms, _)| !is_moment(time_ms))
+        };
+        stored.values().any(of_rule)
     }
 
     /// The samples that make what is stored the results.
@@ -361,6 +356,7 @@ impl SeriesChanges<'_> {
                 Some(_) if is_following => {}
                 Some(value) if stored.is_some_and(|stored| is_same(stored, value)) => {}
                 Some(value) => changes.push((time_ms, value.clone())),
+                None if time_ms < self.work.others_before_ms => {}
                 None => {
                     let has_value = stored.is_some_and(|stored| *stored != StoredValue::Stale);
                     let ends = stored.is_none() && self.has_value_before(time_ms);
@@ -412,6 +408,21 @@ impl Results {
         self.why = Some(why);
     }
 
+    /// The moments that have no result; those that come one after another are a range.
+    fn failed_ranges(&self, interval_ms: i64) -> Vec<TimeRange> {
+        let mut ranges: Vec<(i64, i64)> = Vec::new();
+        for time_ms in &self.failed {
+            match ranges.last_mut() {
+                Some((_, last_ms)) if last_ms.saturating_add(interval_ms) == *time_ms => *last_ms = *time_ms,
+                _ => ranges.push((*time_ms, *time_ms)),
+            }
+        }
+        let of_ms = |(first_ms, last_ms): (i64, i64)| {
+            TimeRange::new(first_ms.saturating_mul(NS_PER_MS), last_ms.saturating_mul(NS_PER_MS))
+        };
+        ranges.into_iter().map(of_ms).collect()
+    }
+
     /// Fails moments that have more series than they may; 0: any number.
     fn hold_limit(&mut self, limit: u64) {
         if limit == 0 {
@@ -430,14 +441,6 @@ impl Results {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn moments_are_of_the_grid() {
-        let grid = Grid { any_ms: 7, interval_ms: 10 };
-        for (time_ms, last, first) in [(7, 7, 7), (8, 7, 17), (16, 7, 17), (-4, -13, -3), (-3, -3, -3)] {
-            assert_eq!((grid.last_until(time_ms), grid.first_from(time_ms)), (last, first), "{time_ms}");
-        }
-    }
 
     #[test]
     fn errors_that_may_pass_are_no_results() {

@@ -31,6 +31,8 @@ pub(super) struct AggregationEntry {
     dropped: BTreeSet<String>,
     pub(super) outputs: Vec<AggregationOutput>,
     pub(super) relabel: Vec<Rule>,
+    /// True if its samples go once no result is made of them any more.
+    pub(super) drops_input: bool,
 }
 
 impl AggregationEntry {
@@ -50,11 +52,23 @@ impl AggregationEntry {
         let dropped: BTreeSet<String> = fields.texts("drop_input_labels").into_iter().collect();
         let outputs = read_outputs(fields);
         read_flags(fields);
+        let drops_input = read_drop_input(fields, &selection);
         refuse_input_relabelling(fields);
         let relabel = read_relabelling(fields);
         let interval_ms = interval_ms?;
         let grouping = after_drop(&named, &dropped);
-        let entry = Self { selection, interval, interval_ms, dedup_ms, named, grouping, dropped, outputs, relabel };
+        let entry = Self {
+            selection,
+            interval,
+            interval_ms,
+            dedup_ms,
+            named,
+            grouping,
+            dropped,
+            outputs,
+            relabel,
+            drops_input,
+        };
         entry.check(fields, staleness_ms, lookback_ms);
         Some(entry)
     }
@@ -263,11 +277,6 @@ fn read_flags(fields: &Fields<'_>) {
         "the source is stored here, too, and its series and the results would have one name. Leave it out: the results have the name of \
          the metric, the interval, the labels and the output",
     );
-    refuse(
-        "drop_input",
-        "what goes of a metric's source goes by its table, which may have other fields. Leave it out, and if the table has this metric \
-         alone, keep its rows less long: ALTER TABLE \"metric\" SET TTL 2h",
-    );
     if fields.flag("ignore_old_samples") == Some(true) {
         let message = "ignore_old_samples has no effect: late samples count in the window of their own time";
         fields.reading.warn(fields.position_of("ignore_old_samples"), message);
@@ -277,6 +286,18 @@ fn read_flags(fields: &Fields<'_>) {
         fields.reading.warn(fields.position_of("ignore_first_intervals"), message);
     }
     fields.without_effect("ignore_first_sample_interval", "which samples came before a start is known");
+}
+
+/// Metrics that alerts are restored from.
+const ALERT_METRICS: [&str; 2] = ["ALERTS", crate::restore::FOR_STATE_METRIC];
+
+fn read_drop_input(fields: &Fields<'_>, selection: &MetricSelectors) -> bool {
+    let drops_input = fields.flag("drop_input") == Some(true);
+    if let Some(metric) = ALERT_METRICS.iter().find(|metric| drops_input && selection.contains_key(**metric)) {
+        let message = format!("drop_input: alerts are restored from {metric} after a restart. Leave it out");
+        fields.reading.error(fields.position_of("drop_input"), message);
+    }
+    drops_input
 }
 
 fn refuse_input_relabelling(fields: &Fields<'_>) {

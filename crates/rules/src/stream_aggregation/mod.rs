@@ -23,7 +23,7 @@ use scrape::config::reader::{Fields, Problem, Reading};
 use scrape::config::yaml::Position;
 use scrape::relabel::{self, Labels};
 
-use crate::file::{GroupConfig, LoadedRules, RuleConfig, RuleKind, read_text};
+use crate::file::{DroppedInput, GroupConfig, LoadedRules, RuleConfig, RuleKind, read_text};
 use entry::AggregationEntry;
 
 /// A window is computed a tenth of its length after its end, so that most of its samples are there, but so many milliseconds after it at most.
@@ -102,15 +102,21 @@ impl AggregationFile {
                 }
                 let of_prefix = groups.entry(prefix.clone());
                 let of_prefix = of_prefix.or_insert_with(|| group(&self.path, &prefix, entry.interval_ms));
-                of_prefix.rules.push(recording(name, expr, &entry.relabel));
+                let dropped =
+                    entry.drops_input.then(|| DroppedInput { metric: metric.clone(), selectors: selectors.clone() });
+                of_prefix.rules.push(recording(name, expr, (&entry.relabel, dropped)));
             }
         }
     }
 }
 
-fn recording(name: String, expr: String, relabel: &[relabel::Rule]) -> Arc<RuleConfig> {
+fn recording(
+    name: String,
+    expr: String,
+    (relabel, dropped): (&[relabel::Rule], Option<DroppedInput>),
+) -> Arc<RuleConfig> {
     let (kind, labels) = (RuleKind::Record(name), Labels::new());
-    Arc::new(RuleConfig { kind, expr, labels, relabel: relabel.to_vec(), is_materialized: true })
+    Arc::new(RuleConfig { kind, expr, labels, relabel: relabel.to_vec(), is_materialized: true, dropped })
 }
 
 /// Groups by their names.
@@ -259,7 +265,6 @@ mod tests {
         refused("outputs: [max], by: [a], without: [b]", "by and without");
         refused("outputs: [max], without: [__name__]", "__name__");
         refused("outputs: [max], keep_metric_names: true", "keep_metric_names");
-        refused("outputs: [max], drop_input: true", "SET TTL");
         refused("outputs: [max], no_align_flush_to_interval: true", "multiples of interval");
         refused("outputs: [max], input_relabel_configs: [{action: labeldrop, regex: a}]", "input_relabel_configs");
         for step in [

@@ -106,6 +106,28 @@ impl Store {
         }))
     }
 
+    /// The names of the fields that a table has or had, those of histograms among them: a field stays known when all its rows are gone.
+    pub fn known_fields(&self, database: &str, table: &str) -> Vec<String> {
+        let catalog = self.catalog.read();
+        let measurement = catalog.catalog.database(database).and_then(|id| catalog.catalog.measurement(id, table));
+        let fields = measurement.map(|measurement| catalog.catalog.fields(measurement)).unwrap_or_default();
+        fields.into_iter().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// The types of the fields of a name that a table has or had: groups may have it with different ones.
+    pub fn known_field_types(&self, database: &str, table: &str, field: &str) -> Vec<ValueType> {
+        let catalog = self.catalog.read();
+        let measurement = catalog.catalog.database(database).and_then(|id| catalog.catalog.measurement(id, table));
+        measurement.map(|measurement| catalog.catalog.field_types(measurement, field)).unwrap_or_default()
+    }
+
+    /// Returns whether fields of a table have labels of their own: series of one group differ in them, and their rows go together.
+    pub fn has_labelled_fields(&self, database: &str, table: &str) -> bool {
+        let catalog = self.catalog.read();
+        let measurement = catalog.catalog.database(database).and_then(|id| catalog.catalog.measurement(id, table));
+        measurement.is_some_and(|measurement| catalog.catalog.has_labelled_fields(measurement))
+    }
+
     /// A table's groups that satisfy all matchers, with those of their columns that have one of the names (none: all), of which each has one.
     pub fn select_table(
         &self,

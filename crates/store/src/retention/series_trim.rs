@@ -48,9 +48,24 @@ impl Store {
         before_ns: i64,
         prepare: &mut dyn FnMut(i64) -> Result<(), StoreError>,
     ) -> Result<i64, StoreError> {
+        self.trim_tables(database, &[(table, matcher_sets)], before_ns, prepare)
+    }
+
+    /// As [`Store::trim_series`], of several tables by one delete.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn trim_tables(
+        &self,
+        database: &str,
+        tables: &[(&str, &[Vec<CompiledMatcher>])],
+        before_ns: i64,
+        prepare: &mut dyn FnMut(i64) -> Result<(), StoreError>,
+    ) -> Result<i64, StoreError> {
         let Some(id) = self.catalog.read().catalog.database(database) else { return Ok(i64::MIN) };
         let mut groups = vec![RoaringBitmap::new(); self.shards.len()];
-        for matchers in matcher_sets {
+        let sets = tables.iter().flat_map(|(table, sets)| sets.iter().map(move |matchers| (*table, matchers)));
+        for (table, matchers) in sets {
             // Past the cache of selections: queries have others.
             let selection = TableSelection { database, table, fields: &[], matchers };
             for group in self.select_table_now(&selection, &|_| true)?.unwrap_or_default() {
@@ -64,7 +79,7 @@ impl Store {
             return Ok(before_ns);
         }
         prepare(before_ns)?;
-        self.note_trim(TableName::new(database, table), before_ns)?;
+        tables.iter().try_for_each(|(table, _)| self.note_trim(TableName::new(database, table), before_ns))?;
         self.delete_groups(id, groups, &TimeRange::new(i64::MIN, before_ns.saturating_sub(1)))?;
         Ok(before_ns)
     }

@@ -190,7 +190,7 @@ fn rule_json(rule: &Rule, excludes_alerts: bool) -> Value {
 /// How results of the past are doing that are kept right.
 fn past_json(past: &PastReport) -> Value {
     let range = |range: &TimeRange| json!({ "start": time(range.start_ns), "end": time(range.end_ns) });
-    json!({
+    let mut shown = json!({
         "pending": past.pending.iter().map(range).collect::<Vec<Value>>(),
         "evaluations": past.counts.evaluations,
         "failures": past.counts.failures,
@@ -198,7 +198,15 @@ fn past_json(past: &PastReport) -> Value {
         "samplesWritten": past.counts.samples,
         "cpuTime": past.counts.cpu_ns as f64 / 1e9,
         "lastError": past.error,
-    })
+    });
+    if let Some(dropping) = &past.dropping {
+        shown["dropInput"] = json!({
+            "goneBefore": dropping.gone_before_ns.map(time),
+            "neededFrom": dropping.needed_from_ns.map(time),
+            "lastError": dropping.kept_because,
+        });
+    }
+    shown
 }
 
 fn add_alert(shown: &mut Value, alert: &AlertRule, state: &RuleState, excludes_alerts: bool) {
