@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression};
 use query::views::{Dialect, RefreshPolicy, ViewDefinition, ViewOptions, ViewOutput, WindowWidth};
-use query::{Budget, Frame, Interval, Plan, Value, ViewUse};
+use query::{Budget, Frame, Interval, Plan, ViewUse};
 use thalweg_views::{RefreshLimits, Refresher};
 
 const SECOND_NS: i64 = 1_000_000_000;

@@ -49,8 +49,8 @@ pub(super) struct SavedPast {
     pub(super) evaluated_ns: Option<i64>,
     /// The expression for which what was there before the rule was made pending, as a hash.
     pub(super) filled: Option<u128>,
-    /// From when on its results are kept right.
-    pub(super) kept_from_ns: Option<i64>,
+    /// Of what is pending the ranges that were there before the rule.
+    pub(super) fill: Vec<TimeRange>,
 }
 
 /// The name of a rule's document.
@@ -104,7 +104,7 @@ fn widest(ranges: &[TimeRange]) -> SavedPast {
         frozen_ns: Some(i64::MIN),
         evaluated_ns: Some(i64::MIN),
         filled: Some(u128::MAX),
-        kept_from_ns: Some(i64::MIN),
+        fill: ranges.to_vec(),
     }
 }
 
@@ -116,7 +116,8 @@ fn encode((group, name, labels): &RuleKey, saved: &SavedPast, ranges_max: usize)
     let document = json!({
         "version": VERSION, "group": group, "name": name, "labels": labels, "pending": ranges(&saved.pending, RANGES_MAX),
         "failed": ranges(&saved.failed, FAILED_MAX), "frozen_ns": saved.frozen_ns, "evaluated_ns": saved.evaluated_ns,
-        "filled": saved.filled.map(|hash| format!("{hash:032x}")), "kept_from_ns": saved.kept_from_ns,
+        "filled": saved.filled.map(|hash| format!("{hash:032x}")),
+        "fill": ranges(&saved.fill, FAILED_MAX),
     });
     document.to_string().into_bytes()
 }
@@ -130,7 +131,7 @@ pub(super) fn decode_all(documents: &Documents) -> Result<BTreeMap<RuleKey, Save
             known.pending.extend(saved.pending);
             known.failed.extend(saved.failed);
             known.filled = known.filled.or(saved.filled);
-            known.kept_from_ns = known.kept_from_ns.max(saved.kept_from_ns);
+            known.fill.extend(saved.fill);
             known.frozen_ns = known.frozen_ns.max(saved.frozen_ns);
             known.evaluated_ns = known.evaluated_ns.max(saved.evaluated_ns);
         }
@@ -161,6 +162,7 @@ fn decode_rule(entry: &Value) -> Result<(RuleKey, SavedPast), String> {
     let pending = ranges(entry["pending"].as_array().ok_or("a rule has no pending ranges")?)?;
     // Before there was this what failed was not remembered.
     let failed = entry["failed"].as_array().map_or_else(|| Ok(Vec::new()), |failed| ranges(failed))?;
+    let fill = entry["fill"].as_array().map_or_else(|| Ok(Vec::new()), |fill| ranges(fill))?;
     let key = (text("group")?, text("name")?, labels.collect());
     let saved = SavedPast {
         pending,
@@ -168,7 +170,7 @@ fn decode_rule(entry: &Value) -> Result<(RuleKey, SavedPast), String> {
         frozen_ns: entry["frozen_ns"].as_i64(),
         evaluated_ns: entry["evaluated_ns"].as_i64(),
         filled: entry["filled"].as_str().and_then(|hash| u128::from_str_radix(hash, 16).ok()),
-        kept_from_ns: entry["kept_from_ns"].as_i64(),
+        fill,
     };
     Ok((key, saved))
 }
@@ -193,7 +195,7 @@ mod tests {
                     frozen_ns: Some(3),
                     evaluated_ns: Some(8),
                     filled: Some(0xf),
-                    kept_from_ns: Some(6),
+                    fill: vec![TimeRange::new(90, 91)],
                 },
             ),
             (key("", "b", &[]), SavedPast::default()),
@@ -206,11 +208,11 @@ mod tests {
         let golden = [
             (
                 "d/08d3b027e5f3522e2c1aa5737958cfa8",
-                r#"{"evaluated_ns":8,"failed":[[1,2]],"filled":"0000000000000000000000000000000f","frozen_ns":3,"group":"g","kept_from_ns":6,"labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]],"version":3}"#,
+                r#"{"evaluated_ns":8,"failed":[[1,2]],"fill":[[90,91]],"filled":"0000000000000000000000000000000f","frozen_ns":3,"group":"g","labels":{"team":"x"},"name":"job:a","pending":[[-5,7],[90,9223372036854775807]],"version":3}"#,
             ),
             (
                 "d/ab541c76c2dd7742e8d82ea26e6577e0",
-                r#"{"evaluated_ns":null,"failed":[],"filled":null,"frozen_ns":null,"group":"","kept_from_ns":null,"labels":{},"name":"b","pending":[],"version":3}"#,
+                r#"{"evaluated_ns":null,"failed":[],"fill":[],"filled":null,"frozen_ns":null,"group":"","labels":{},"name":"b","pending":[],"version":3}"#,
             ),
         ];
         let shown: Vec<(&str, &str)> =
@@ -228,7 +230,7 @@ mod tests {
         let mut before = rules();
         for saved in before.values_mut() {
             (saved.evaluated_ns, saved.failed) = (None, Vec::new());
-            (saved.filled, saved.kept_from_ns) = (None, None);
+            (saved.filled, saved.fill) = (None, Vec::new());
         }
         assert_eq!(decode_all(&documents).unwrap(), before);
         let newer = SavedPast { pending: vec![TimeRange::new(20, 30)], evaluated_ns: Some(7), ..SavedPast::default() };
@@ -251,7 +253,7 @@ mod tests {
             .map(|at| TimeRange { start_ns: i64::MIN + 10 * at, end_ns: i64::MIN + 10 * at + 5 })
             .collect();
         let saved = widest(&pending);
-        let long = key("g", &"n".repeat(RULE_BYTES_MAX - 300), &[]);
+        let long = key("g", &"n".repeat(RULE_BYTES_MAX - 400), &[]);
         let (bytes, with_name) = bytes_max(&long);
         assert!(bytes <= RULE_BYTES_MAX && encode(&long, &saved, RANGES_MAX).len() <= 64 << 10);
         assert!(encode(&long, &widest(&[TimeRange::ALL; 2]), 1).len() <= bytes);

@@ -74,8 +74,12 @@ impl KeptRule {
         if state.made_pending != id && has_some {
             let range_ms = (extent.start_ns.div_euclid(NS_PER_MS), extent.end_ns.div_euclid(NS_PER_MS));
             let results = self.results_of(range_ms, state.marks.last_ms());
-            results.into_iter().for_each(|range| state.pending.add(range));
+            if let Some(range) = results {
+                state.pending.add(range);
+                state.fill.add(range);
+            }
             state.pending.settle();
+            state.fill.settle();
         }
         state.made_pending = id;
         if !has_some || gone_before_ns.is_none_or(|gone_ns| extent.start_ns >= gone_ns) {
@@ -188,6 +192,8 @@ impl ReaderIndex {
             if let Some(results) = results.filter(|of| of.start_ns <= of.end_ns) {
                 state.pending.add(results);
                 state.pending.settle();
+                // What was deleted was there, and so are the others of its windows.
+                state.fill.remove(&results);
             }
         }
         Ok(())

@@ -227,7 +227,9 @@ impl RuleKeeper {
         self.saved = document::documents(&store.db, &self.database);
         let reason = |why: String| format!("what is to be computed of rules' results is not readable: {why}");
         let saved = document::decode_all(&self.saved).map_err(reason)?;
-        saved.into_iter().for_each(|(key, past)| drop(self.unseen.entry(key).or_insert(past)));
+        for (key, past) in saved {
+            self.unseen.entry(key).or_insert(past);
+        }
         self.unseen_until_ns = store.db.clock().monotonic_ns().saturating_add(UNSEEN_NS_MAX);
         self.saved_ns = None;
         let followed = store.db.follow_deletes(&cursor_name(&self.database), &self.database);
@@ -249,9 +251,6 @@ impl RuleKeeper {
                 continue;
             }
             let saved = key_of(rule).and_then(|key| self.unseen.remove(&key)).unwrap_or_default();
-            // What is stored from before its first evaluation is others'.
-            let begun_ns = state.marks.last_ms().saturating_mul(NS_PER_MS);
-            state.kept_from_ns = saved.kept_from_ns.or(Some(begun_ns.min(now_ns)));
             let known = state.pending.list().to_vec();
             // What failed may go well by now.
             let failed = Ranges::new([saved.failed.clone(), state.failed.list().to_vec()].concat());
@@ -260,6 +259,7 @@ impl RuleKeeper {
             let missed = evaluated_ns.map(|evaluated_ns| TimeRange::new(evaluated_ns, now_ns.max(evaluated_ns)));
             state.pending =
                 Ranges::new(saved.pending.into_iter().chain(saved.failed).chain(known).chain(missed).collect());
+            state.fill = Ranges::new([saved.fill, state.fill.list().to_vec()].concat());
             state.frozen_ns = state.frozen_ns.max(saved.frozen_ns);
         }
         if store.db.clock().monotonic_ns() > self.unseen_until_ns {

@@ -193,8 +193,9 @@ pub(super) struct PastState {
     pub(super) ahead_ms: Option<i64>,
     /// True once it is known whether a clock that was ahead made some before the start.
     pub(super) is_ahead_known: bool,
-    /// From when on results are kept right; `None` as long as that is not known.
-    pub(super) kept_from_ns: Option<i64>,
+    /// Of what is pending the results of samples that were there before the rule, which drops them. Others may be stored among these, whose samples went
+    /// elsewhere: they are written over, and neither ended nor deleted.
+    pub(super) fill: Ranges,
     /// True once what was known before the start is part of this.
     pub(super) is_restored: bool,
     /// Moments that are computed together: as many as went well.
@@ -210,6 +211,22 @@ impl PastState {
         self.pending.settle();
     }
 
+    /// Takes a range out of what is pending.
+    pub(super) fn finish(&mut self, done: &TimeRange) {
+        for ranges in [&mut self.pending, &mut self.failed, &mut self.fill] {
+            ranges.remove(done);
+        }
+    }
+
+    /// The newest part of a range that was there before the rule as a whole, or not at all, and which it is.
+    pub(super) fn newest_of_one_kind(&self, range: TimeRange) -> (TimeRange, bool) {
+        let parts = subtract(&[range], self.fill.list());
+        match parts.last() {
+            Some(part) if part.end_ns == range.end_ns => (*part, false),
+            newest => (TimeRange { start_ns: newest.map_or(range.start_ns, |part| part.end_ns + 1), ..range }, true),
+        }
+    }
+
     /// What is written of it, by the trusted time.
     pub(super) fn saved(&self, frozen_ns: Option<i64>, trusted_ns: i64) -> SavedPast {
         SavedPast {
@@ -218,7 +235,7 @@ impl PastState {
             frozen_ns,
             evaluated_ns: self.saved_evaluated_ns(trusted_ns),
             filled: self.filled,
-            kept_from_ns: self.kept_from_ns,
+            fill: self.fill.list().to_vec(),
         }
     }
 
@@ -392,6 +409,23 @@ mod tests {
         assert_eq!(pending, [120, 130]);
         past.evaluates((510, 1_000), || 1);
         assert_eq!(past.report().pending.len(), 2);
+    }
+
+    #[test]
+    fn what_was_there_before_a_rule_is_computed_by_itself() {
+        let fill = Ranges::new(vec![TimeRange::new(10, 19), TimeRange::new(40, 60)]);
+        let state = PastState { fill, ..PastState::default() };
+        for (range, part, is_fill) in [
+            ((0, 50), (40, 50), true),
+            ((0, 39), (20, 39), false),
+            ((12, 19), (12, 19), true),
+            ((0, 19), (10, 19), true),
+            ((61, 70), (61, 70), false),
+            ((45, 70), (61, 70), false),
+        ] {
+            let of = |(start_ns, end_ns): (i64, i64)| TimeRange::new(start_ns, end_ns);
+            assert_eq!(state.newest_of_one_kind(of(range)), (of(part), is_fill), "{range:?}");
+        }
     }
 
     #[test]

@@ -59,8 +59,8 @@ struct Work<'a> {
     refused: u64,
     /// True if nothing of the range is left after these.
     is_rest: bool,
-    /// Results before this time are others', which are written over and never ended or deleted: of those the samples went before the rule was there.
-    others_before_ms: i64,
+    /// True of what was there before the rule: others' results that are stored among these are written over, and neither ended nor deleted.
+    is_fill: bool,
     /// The memory of its results, and of what is stored.
     budget: Arc<Budget>,
 }
@@ -112,6 +112,7 @@ impl<'a> Work<'a> {
         let now_ns = store.db.clock().monotonic_ns();
         let PastState { pending, passed_over, .. } = &mut *state;
         let range = passed_over.newest_of(pending.list(), now_ns)?;
+        let (range, is_fill) = state.newest_of_one_kind(range);
         let (any_ms, interval_ms) = kept.group.result_grid();
         let grid = MomentGrid { any_ms, interval_ms };
         let first_ms = grid.first_from(range.start_ns.div_euclid(NS_PER_MS));
@@ -120,8 +121,7 @@ impl<'a> Work<'a> {
         let from_ms = frozen_ns.map_or(first_ms, |frozen_ns| first_ms.max(possible_ms(frozen_ns)));
         if from_ms > last_ms {
             state.counts.refused += (last_ms - first_ms + interval_ms).max(0) as u64 / interval_ms as u64;
-            state.pending.remove(&range);
-            state.failed.remove(&range);
+            state.finish(&range);
             return None;
         }
         let count = if state.piece_steps == 0 { STEPS_FIRST } else { state.piece_steps };
@@ -129,7 +129,6 @@ impl<'a> Work<'a> {
         let refused = (from_ms - first_ms) as u64 / interval_ms as u64;
         let (steps, is_rest) = ((start_ms, last_ms), start_ms <= from_ms);
         let following_ms = Some(last_ms + interval_ms).filter(|next_ms| *next_ms <= state.marks.last_ms());
-        let others_before_ns = rule.config.dropped.as_ref().and(state.kept_from_ns).unwrap_or(i64::MIN);
         Some(Self {
             followed: kept,
             store,
@@ -141,7 +140,7 @@ impl<'a> Work<'a> {
             following_ms,
             refused,
             is_rest,
-            others_before_ms: others_before_ns.div_euclid(NS_PER_MS),
+            is_fill,
             budget: store.past_budget(),
         })
     }
@@ -173,8 +172,7 @@ impl<'a> Work<'a> {
         };
         let start_ns = if self.is_rest { self.range.start_ns } else { self.steps.0.saturating_mul(NS_PER_MS) };
         let done = TimeRange { start_ns, end_ns: self.range.end_ns };
-        state.pending.remove(&done);
-        state.failed.remove(&done);
+        state.finish(&done);
         results.failed_ranges(self.grid.interval_ms).into_iter().for_each(|range| state.failed.add(range));
         state.failed.settle();
         state.counts.evaluations += count as u64;
@@ -284,9 +282,9 @@ impl<'a> Work<'a> {
         let matchers = self.recorded().matchers();
         let stored = || self.store.stored(&matchers, (before_ms, after_ms), &self.budget);
         let mut known = stored()?;
-        if results.failed.is_empty() && self.has_others(&known) {
+        if !self.is_fill && results.failed.is_empty() && self.has_others(&known) {
             // Results of another interval: beside those that are computed they would be wrong.
-            let (start_ms, end_ms) = ((before_ms + 1).max(self.others_before_ms), after_ms - 1);
+            let (start_ms, end_ms) = (before_ms + 1, after_ms - 1);
             let inner = TimeRange::new(start_ms.saturating_mul(NS_PER_MS), end_ms.saturating_mul(NS_PER_MS));
             self.store.delete(&matchers, &inner).map_err(QueryError::Storage)?;
             known = stored()?;
@@ -300,10 +298,7 @@ impl<'a> Work<'a> {
     /// Returns whether something is stored between the moments.
     fn has_others(&self, stored: &ByTime<StoredValue>) -> bool {
         let is_moment = |time_ms: &i64| (time_ms - self.steps.0).rem_euclid(self.grid.interval_ms) == 0;
-        let of_rule = |values: &BTreeMap<i64, StoredValue>| {
-            values.range(self.others_before_ms..).any(|(time_ms, _)| !is_moment(time_ms))
-        };
-        stored.values().any(of_rule)
+        stored.values().any(|values| values.keys().any(|time_ms| !is_moment(time_ms)))
     }
 
     /// The samples that make what is stored the results.
@@ -356,11 +351,10 @@ impl SeriesChanges<'_> {
                 Some(_) if is_following => {}
                 Some(value) if stored.is_some_and(|stored| is_same(stored, value)) => {}
                 Some(value) => changes.push((time_ms, value.clone())),
-                None if time_ms < self.work.others_before_ms => {}
                 None => {
                     let has_value = stored.is_some_and(|stored| *stored != StoredValue::Stale);
                     let ends = stored.is_none() && self.has_value_before(time_ms);
-                    if ends || has_value && !is_following {
+                    if ends || has_value && !is_following && !self.work.is_fill {
                         changes.push((time_ms, RuleValue::Stale));
                     }
                 }
