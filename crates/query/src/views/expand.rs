@@ -62,6 +62,11 @@ impl Expansion<'_> {
                 labelled.input = self.plan(labelled.input, depth)?;
                 Plan::Labelled(labelled)
             }
+            Plan::AsOf(mut as_of) => {
+                self.check_as_of(as_of.table_name())?;
+                as_of.input = self.plan(as_of.input, depth)?;
+                Plan::AsOf(as_of)
+            }
             Plan::Likeness(likeness) => Plan::Likeness(Box::new(likeness.try_map(|plan| self.plan(plan, depth))?)),
         })
     }
@@ -159,6 +164,16 @@ impl Expansion<'_> {
         all
     }
 
+    /// Refuses a view as the table that is joined as of a time: of it no window would be computed.
+    fn check_as_of(&self, table: &str) -> Result<(), QueryError> {
+        if self.catalog.view_of_table(self.database, table).is_none() {
+            return Ok(());
+        }
+        Err(QueryError::Invalid(format!(
+            "{table:?} is a materialised view: what is joined as of a time is a table that is written"
+        )))
+    }
+
     /// Refuses an account whose rights are narrowed by labels a view with labels of another table, of which it may not be able to read the rows.
     fn check_joins(&self, view: &Arc<View>) -> Result<(), QueryError> {
         let scope = self.budget.scope();
@@ -166,15 +181,13 @@ impl Expansion<'_> {
             return Ok(());
         }
         let all = self.with_those_below(view);
-        let joined: Vec<&Labelled> = all.iter().flat_map(|view| view.definition.labelled()).collect();
+        let joined: Vec<&str> = all.iter().flat_map(|view| view.definition.joined_tables()).collect();
         match joined.first() {
             None => Ok(()),
-            Some(labelled) => Err(QueryError::Forbidden(format!(
-                "the account {} may read what its rights on labels say, and the view {:?} joins the table {:?}: it is read by accounts that may \
+            Some(table) => Err(QueryError::Forbidden(format!(
+                "the account {} may read what its rights on labels say, and the view {:?} joins the table {table:?}: it is read by accounts that may \
                  read the whole database",
-                scope.name,
-                view.definition.name,
-                labelled.table_name()
+                scope.name, view.definition.name
             ))),
         }
     }

@@ -1,0 +1,277 @@
+//! Views that join a table as of a time are the same join of the tables now, which the built-in SQL makes row by row.
+
+use std::fmt::Write;
+
+use platform::sim::Simulation;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use sql::Manner;
+
+use crate::world::{SECOND_NS, World, is_close, sorted};
+
+/// Views by their names, the columns that they show, and their queries. The first columns, so many of them, tell rows apart.
+const VIEWS: [(&str, usize, &str, &str); 7] = [
+    (
+        "plain",
+        2,
+        "bucket, symbol, price, bid, n",
+        "SELECT time_bucket('1 minute', t.time) AS bucket, t.symbol, avg(t.price) AS price, max(q.bid) AS bid, count(*) AS n \
+         FROM trades t ASOF JOIN quotes q ON (symbol) GROUP BY 1, 2",
+    ),
+    // A window is there though none of its rows finds a quote.
+    (
+        "found",
+        2,
+        "bucket, venue, first_bid, last_ask, bids, kinds, note",
+        "SELECT time_bucket('1 minute', t.time) AS bucket, t.venue, first(q.bid) AS first_bid, last(q.ask) AS last_ask, count(q.bid) AS bids, \
+         count(DISTINCT q.ask) AS kinds, max(q.note) AS note FROM trades t ASOF JOIN quotes q ON t.symbol = q.symbol AND t.venue = q.venue GROUP BY 1, 2",
+    ),
+    (
+        "recent",
+        3,
+        "bucket, symbol, venue, bid, spread",
+        "SELECT time_bucket('2 minutes', t.time) AS bucket, t.symbol, t.venue, min(q.bid) AS bid, max(q.ask) - min(q.bid) AS spread \
+         FROM trades t LT JOIN quotes q ON (symbol) TOLERANCE 90s GROUP BY 1, 2, 3",
+    ),
+    (
+        "of_all",
+        1,
+        "bucket, ask, n",
+        "SELECT time_bucket('1 minute', t.time) AS bucket, sum(q.ask) AS ask, count(*) AS n FROM trades t ASOF JOIN quotes q TOLERANCE 30s GROUP BY 1",
+    ),
+    (
+        "narrowed",
+        2,
+        "bucket, symbol, bid, n",
+        "SELECT time_bucket('1 minute', t.time) AS bucket, t.symbol, sum(q.bid) AS bid, count(*) AS n FROM trades t LT JOIN quotes q ON (symbol) \
+         WHERE t.price > 20 AND t.symbol IN ('s0', 's2') GROUP BY 1, 2 HAVING count(q.bid) > 1",
+    ),
+    (
+        "named",
+        2,
+        "bucket, owner, bid, n",
+        "SELECT time_bucket('1 minute', t.time) AS bucket, c.owner, avg(q.bid) AS bid, count(*) AS n \
+         FROM trades t JOIN companies c ON t.symbol = c.symbol ASOF JOIN quotes q ON t.symbol = q.symbol GROUP BY 1, 2",
+    ),
+    (
+        "above",
+        1,
+        "bucket, bid, n",
+        "SELECT time_bucket('10 minutes', bucket) AS bucket, max(bid) AS bid, sum(n) AS n FROM plain GROUP BY 1",
+    ),
+];
+
+/// The query of a view over the tables: of one over another view with the other's query in its place.
+fn over_tables(query: &str) -> String {
+    let (_, _, _, plain) = VIEWS[0];
+    query.replace("FROM plain", &format!("FROM ({plain}) plain"))
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    /// A symbol (or none), a venue, and seconds before now.
+    Trades(Vec<(usize, u8, i64)>),
+    /// Likewise, with the bid, if there is one.
+    Quotes(Vec<(usize, u8, i64, Option<u8>)>),
+    Company(u8, u8),
+    /// A symbol, seconds before now, and how many seconds long.
+    NoTrades(u8, i64, i64),
+    NoQuotes(u8, i64, i64),
+    Advance(i64),
+    Pass,
+    Settle,
+    Compact,
+    Restart,
+    Crash,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let ago = || prop_oneof![2 => 0i64..30, 3 => 0i64..900, 1 => 0i64..5_000];
+    let trades = prop::collection::vec((0..SYMBOLS.len(), 0u8..2, ago()), 1..8);
+    let quotes = prop::collection::vec((0..SYMBOLS.len(), 0u8..2, ago(), prop::option::weighted(0.8, 0u8..99)), 1..6);
+    prop_oneof![
+        4 => trades.prop_map(Event::Trades),
+        5 => quotes.prop_map(Event::Quotes),
+        1 => (0u8..3, 0u8..2).prop_map(|(symbol, owner)| Event::Company(symbol, owner)),
+        1 => (0u8..3, 0i64..2_000, 0i64..600).prop_map(|(symbol, ago, length)| Event::NoTrades(symbol, ago, length)),
+        2 => (0u8..3, 0i64..2_000, 0i64..600).prop_map(|(symbol, ago, length)| Event::NoQuotes(symbol, ago, length)),
+        3 => (1i64..300).prop_map(Event::Advance),
+        2 => Just(Event::Pass),
+        4 => Just(Event::Settle),
+        1 => Just(Event::Compact),
+        1 => Just(Event::Restart),
+        1 => Just(Event::Crash),
+    ]
+}
+
+/// Symbols of rows: one has none.
+const SYMBOLS: [&str; 4] = [",symbol=s0", ",symbol=s1", ",symbol=s2", ""];
+
+fn world() -> World {
+    let mut world = World::empty(19);
+    world.take_quotes_event(&Event::Trades(
+        (0..60).map(|number| (number % 4, (number % 3 / 2) as u8, 11 * number as i64)).collect(),
+    ));
+    world.take_quotes_event(&Event::Quotes(
+        (0..30).map(|number| (number % 4, (number % 2) as u8, 29 * number as i64, Some(number as u8))).collect(),
+    ));
+    world.take_quotes_event(&Event::Company(0, 1));
+    world
+}
+
+impl World {
+    fn make_as_of_views(&self) {
+        for (name, _, _, query) in VIEWS {
+            self.ask(&format!("CREATE MATERIALIZED VIEW {name} AS {query}"));
+        }
+    }
+
+    fn take_quotes_event(&mut self, event: &Event) {
+        let now_ns = self.db.now_ns();
+        let mut lines = String::new();
+        match event {
+            Event::Trades(rows) => {
+                for (symbol, venue, ago) in rows {
+                    let at_ns = now_ns - ago * SECOND_NS;
+                    writeln!(
+                        lines,
+                        "trades{},venue=v{venue} price={}.5,size={ago}i {at_ns}",
+                        SYMBOLS[*symbol],
+                        ago % 50
+                    )
+                    .unwrap();
+                }
+            }
+            Event::Quotes(rows) => {
+                for (symbol, venue, ago, bid) in rows {
+                    let bid = bid.map(|bid| format!(",bid={bid}.25,note=\"n{bid}\"")).unwrap_or_default();
+                    let at_ns = now_ns - ago * SECOND_NS;
+                    writeln!(lines, "quotes{},venue=v{venue} ask={ago}{bid} {at_ns}", SYMBOLS[*symbol]).unwrap();
+                }
+            }
+            Event::Company(symbol, owner) => {
+                writeln!(lines, "companies,symbol=s{symbol} owner=\"o{owner}\" 1500000000000000000").unwrap();
+            }
+            Event::NoTrades(symbol, ago, length) => {
+                self.delete_symbol("trades", *symbol, now_ns - ago * SECOND_NS, *length)
+            }
+            Event::NoQuotes(symbol, ago, length) => {
+                self.delete_symbol("quotes", *symbol, now_ns - ago * SECOND_NS, *length)
+            }
+            Event::Advance(seconds) => self.simulation.advance_ns(seconds * SECOND_NS),
+            Event::Pass => drop(self.refresher.pass().unwrap()),
+            Event::Settle => self.settle(),
+            Event::Compact => drop(self.db.compact(&mut |_| {}).unwrap()),
+            Event::Restart | Event::Crash => {}
+        }
+        if !lines.is_empty() {
+            self.write("default", &lines);
+        }
+    }
+
+    fn delete_symbol(&self, table: &str, symbol: u8, from_ns: i64, seconds: i64) {
+        let [from, to] = [from_ns, from_ns + seconds * SECOND_NS].map(sql::format_rfc3339_us);
+        self.ask(&format!("DELETE FROM {table} WHERE symbol = 's{symbol}' AND time >= '{from}' AND time < '{to}'"));
+    }
+
+    /// Compares all views with their queries over the tables.
+    fn check_as_of(&self, after: &str) {
+        for (name, keys, shown, query) in VIEWS {
+            let of_view = format!("SELECT {shown} FROM {name}");
+            let [found, expected] = [of_view, over_tables(query)].map(|text| sorted(self.ask(&text), keys));
+            assert_eq!(found.len(), expected.len(), "{name} after {after}: {found:?} {expected:?}");
+            for (found, expected) in found.iter().zip(&expected) {
+                let is_same = found.iter().zip(expected).all(|(a, b)| is_close(a, b));
+                assert!(is_same, "{name} after {after}: {found:?} {expected:?}");
+            }
+        }
+    }
+}
+
+fn live(events: &[Event]) {
+    let mut world = world();
+    world.make_as_of_views();
+    for event in events {
+        world.take_quotes_event(event);
+        match event {
+            Event::Crash => world = world.reopened(Simulation::crash),
+            Event::Restart => {
+                world.refresher.save().unwrap();
+                world.db.close().unwrap();
+                world = world.reopened(|_| {});
+            }
+            _ => {}
+        }
+        world.check_as_of(&format!("{event:?}"));
+    }
+    world.settle();
+    world.check_as_of("all");
+    if events.iter().any(|event| matches!(event, Event::Crash)) {
+        // After it the time that there is evidence for lags behind the clock: windows count as over later.
+        return;
+    }
+    let old = sql::format_rfc3339_us(world.db.now_ns() - 700 * SECOND_NS);
+    for (name, ..) in VIEWS {
+        let explained = world.explained(&format!("SELECT * FROM {name} WHERE bucket < '{old}'"));
+        assert!(!explained.contains("(computed"), "{name}: {explained}");
+    }
+}
+
+/// `THALWEG_AS_OF_CASES` says how many cases, and `PROPTEST_RNG_SEED` which.
+#[test]
+fn views_as_of_a_time_are_the_joins_of_their_tables() {
+    const CASES: u32 = 24;
+    let cases = std::env::var("THALWEG_AS_OF_CASES").map_or(CASES, |cases| cases.parse().unwrap());
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    runner
+        .run(&prop::collection::vec(event(), 1..25), |events| {
+            live(&events);
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn questdb_joins_quotes_as_of_trades() {
+    let mut world = world();
+    world
+        .ask_as(
+            Manner::QuestDb,
+            "CREATE MATERIALIZED VIEW trades_with_quotes WITH BASE trades REFRESH IMMEDIATE AS (
+               SELECT t.timestamp, t.symbol, avg(t.price) AS price, max(q.bid) AS bid
+               FROM trades t ASOF JOIN quotes q ON (symbol)
+               SAMPLE BY 1m
+             ) PARTITION BY DAY",
+        )
+        .unwrap();
+    let query = "SELECT t.timestamp, t.symbol, avg(t.price) AS price, max(q.bid) AS bid FROM trades t ASOF JOIN quotes q ON (symbol) SAMPLE BY 1m";
+    let check = |world: &World, what: &str| {
+        let texts = ["SELECT timestamp, symbol, price, bid FROM trades_with_quotes", query];
+        let [found, expected] = texts.map(|text| sorted(world.ask_as(Manner::QuestDb, text).unwrap(), 2));
+        assert!(!expected.is_empty());
+        assert_eq!(found, expected, "{what}");
+    };
+    let late = [
+        Event::Quotes(vec![(0, 0, 400, Some(98)), (1, 1, 4_000, Some(97))]),
+        Event::Trades(vec![(0, 0, 395), (2, 1, 4_500)]),
+        Event::NoQuotes(1, 3_000, 2_800),
+        Event::NoTrades(0, 420, 60),
+    ];
+    for event in &late {
+        world.take_quotes_event(event);
+        check(&world, &format!("{event:?}"));
+        world.settle();
+        check(&world, &format!("settled after {event:?}"));
+        let cut = sql::format_rfc3339_us(world.db.now_ns() - 300 * SECOND_NS);
+        let explained = world.explained(&format!("SELECT * FROM trades_with_quotes WHERE timestamp < '{cut}'"));
+        assert!(
+            explained.contains("rows-of \"trades_with_quotes\"") && !explained.contains("(computed"),
+            "{explained}"
+        );
+    }
+    let mut world = world.reopened(Simulation::crash);
+    check(&world, "opened again");
+    world.settle();
+    check(&world, "settled");
+    assert_eq!(world.db.view_status("default", "trades_with_quotes").rows_written, 0, "nothing changed");
+}
