@@ -1,11 +1,15 @@
 //! Views that join a table as of a time are the same join of the tables now, which the built-in SQL makes row by row.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
+use access::scope::Scope;
+use db::DatabasePolicy;
 use platform::sim::Simulation;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sql::Manner;
+use query::Budget;
+use sql::{ClientContext, Manner};
 
 use crate::world::{SECOND_NS, World, is_close, sorted};
 
@@ -274,4 +278,142 @@ fn questdb_joins_quotes_as_of_trades() {
     world.settle();
     check(&world, "settled");
     assert_eq!(world.db.view_status("default", "trades_with_quotes").rows_written, 0, "nothing changed");
+}
+
+#[test]
+fn what_no_view_joins_as_of_a_time_is_refused() {
+    let world = world();
+    world.ask("CREATE MATERIALIZED VIEW of_quotes AS SELECT time_bucket('1 minute', time) AS bucket, symbol, max(bid) AS bid FROM quotes GROUP BY 1, 2");
+    let (name, _, _, plain) = VIEWS[0];
+    let changed = |from: &str, to: &str| {
+        assert!(plain.contains(from), "{from}");
+        plain.replace(from, to)
+    };
+    let joins = "ASOF JOIN quotes q ON (symbol)";
+    let refused = |query: &str, expected: &str| {
+        let error = world.ask_as(Manner::Postgres, &format!("CREATE MATERIALIZED VIEW x AS {query}")).unwrap_err();
+        assert!(error.contains(expected), "{query}: {error}");
+    };
+    refused(&changed(joins, &format!("{joins} ASOF JOIN companies c ON (symbol)")), "one ASOF JOIN or LT JOIN");
+    refused(&changed(joins, "ASOF JOIN trades q ON (symbol)").replace("q.bid", "q.price"), "with itself as of a time");
+    refused(&changed(joins, "ASOF JOIN of_quotes q ON (symbol)"), "a joined table is none of a view");
+    refused(&changed(joins, "ASOF JOIN (SELECT * FROM quotes) q ON (symbol)"), "a materialised view reads a table");
+    refused(&changed(joins, "ASOF JOIN quotes q ON t.symbol = q.note"), "by tags of its first table");
+    refused(&changed(joins, "ASOF JOIN quotes q ON t.price = q.bid"), "by tags of its first table");
+    refused(&changed(joins, "ASOF JOIN quotes q ON t.symbol = q.symbol AND q.bid > 3"), "by tags of its first table");
+    refused(
+        &changed(joins, "JOIN companies c USING (symbol) ASOF JOIN quotes q ON c.owner = q.venue"),
+        "by tags of its first table",
+    );
+    refused(&changed(joins, &format!("{joins} TOLERANCE 1M")), "of a fixed length");
+    refused(&changed("GROUP BY", "WHERE q.bid > 3 GROUP BY"), "and not as of a time");
+    refused(&changed("GROUP BY", "WHERE q.venue = 'v0' GROUP BY"), "and not as of a time");
+    refused(&changed("GROUP BY", "WHERE t.price > q.bid GROUP BY"), "the WHERE of a materialised view");
+    refused(&changed("t.symbol", "q.venue"), "is grouped by windows of the table's time");
+    refused(&changed("time_bucket('1 minute', t.time)", "time_bucket('1 minute', q.time)"), "is grouped by windows");
+    refused(&changed("max(q.bid)", "max(q.time)"), "has count, sum");
+    refused(&changed("max(q.bid)", "max(q.bid - t.price)"), "has count, sum");
+    refused(&changed("max(q.bid)", "count(DISTINCT q.venue)"), "has count, sum");
+    // The table stays as long as a view joins it, and is none that a view writes.
+    world.ask(&format!("CREATE MATERIALIZED VIEW {name} AS {plain}"));
+    let fails = |text: &str, expected: &str| {
+        let error = world.ask_as(Manner::Postgres, text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    };
+    fails("DROP TABLE quotes", "drop the view first");
+    let trigger = "CREATE TRIGGER back ON plain WHEN (n > 0) DO INSERT INTO quotes SELECT * FROM plain";
+    assert!(world.ask_as(Manner::Postgres, trigger).is_err());
+    let error = world
+        .influxql("default", "CREATE CONTINUOUS QUERY c ON \"default\" BEGIN SELECT mean(size) AS bid INTO quotes FROM trades GROUP BY time(1m) END")
+        .map_or_else(|error| error, |answer| format!("{answer:?}"));
+    assert!(
+        error.contains("joins the table \\\"quotes\\\"") || error.contains("joins the table \"quotes\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_table_whose_rows_go_is_joined_with_a_tolerance() {
+    let world = world();
+    let (_, _, _, plain) = VIEWS[0];
+    let within = plain.replace("ON (symbol)", "ON (symbol) TOLERANCE 10m");
+    let fails = |text: &str, expected: &str| {
+        let error = world.ask_as(Manner::Postgres, text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    };
+    world.ask(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"));
+    fails("ALTER TABLE quotes SET TTL 1h", "may be of any age");
+    let policy = |hours: i64| DatabasePolicy { retention_ns: hours * 3_600 * SECOND_NS, ..DatabasePolicy::default() };
+    let error = world.db.set_policy("default", &policy(10)).unwrap_err().to_string();
+    assert!(error.contains("may be of any age"), "{error}");
+    world.ask("ALTER TABLE trades SET TTL 10h");
+    world.ask("DROP MATERIALIZED VIEW plain");
+    world.ask("ALTER TABLE quotes SET TTL 1h");
+    fails(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"), "may be of any age");
+    world.ask(&format!("CREATE MATERIALIZED VIEW within AS {within}"));
+    let error = world.db.set_policy("default", &DatabasePolicy { retention_ns: 600 * SECOND_NS, ..policy(0) });
+    assert!(error.unwrap_err().to_string().contains("would keep rows for 600 s"));
+    world.db.set_policy("default", &policy(1)).unwrap();
+    let longer = within.replace("10m", "59m");
+    fails(&format!("CREATE MATERIALIZED VIEW longer AS {longer}"), "would keep rows for 3600 s");
+}
+
+#[test]
+fn columns_of_the_other_table_are_added() {
+    let mut world = world();
+    let (_, _, _, plain) = VIEWS[0];
+    world.ask(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"));
+    world.settle();
+    world.ask("ALTER MATERIALIZED VIEW plain ADD COLUMN ask AS min(q.ask)");
+    let wider = plain.replace("count(*) AS n", "min(q.ask) AS ask, count(*) AS n");
+    for _ in ["added", "settled"] {
+        let texts = ["SELECT bucket, symbol, price, bid, ask, n FROM plain", &wider];
+        let [found, expected] = texts.map(|text| sorted(world.ask(text), 2));
+        assert_eq!(found, expected);
+        world.settle();
+    }
+    let shown = world.ask("SHOW CREATE MATERIALIZED VIEW plain")[0][0].to_string();
+    assert!(shown.contains("ASOF JOIN quotes"), "{shown}");
+}
+
+#[test]
+fn accounts_with_rights_on_a_label_do_not_read_joins_as_of_a_time() {
+    let world = world();
+    let (_, _, _, plain) = VIEWS[0];
+    world.ask(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"));
+    let grants = vec!["read:default{symbol=\"s0\"}".parse().unwrap()];
+    let scope = Scope { is_server_admin: false, grants, ..Scope::clone(&Scope::open()) };
+    let client = ClientContext::new("default", world.db.now_ns());
+    let budget = Arc::new(World::budget().for_scope(Arc::new(scope)));
+    let error = world.db.sql(&sql::parse("SELECT * FROM plain").unwrap(), 0, &client, &budget).unwrap_err().to_string();
+    assert!(error.contains("joins the table \"quotes\""), "{error}");
+}
+
+/// Of the other table the newest row of each series that counts is read, and what lies between the rows: more is too much.
+#[test]
+fn little_is_read_of_the_other_table() {
+    let mut world = world();
+    let now_ns = world.db.now_ns();
+    let mut lines = String::new();
+    for row in 0..20_000 {
+        let at_ns = now_ns - (5_000 + row) * SECOND_NS;
+        writeln!(lines, "quotes,symbol=s{},venue=v9 ask=1,bid={} {at_ns}", row % 100, row % 7).unwrap();
+    }
+    world.write("default", &lines);
+    world.ask(&format!("CREATE MATERIALIZED VIEW plain AS {}", VIEWS[0].3));
+    let ask = |world: &World, samples: u64| {
+        let plan = query::parse("(->> (rows-of \"plain\"))", 0).unwrap();
+        world.db.run_plan("default", &plan, &Budget::new(samples)).map(|outcome| outcome.reads.samples)
+    };
+    let read = ask(&world, 50_000_000).unwrap();
+    assert!(read < 500, "{read}");
+    // A row of long ago has all of them read that are between.
+    world.write("default", &format!("trades,symbol=s0,venue=v0 price=1,size=1i {}", now_ns - 25_000 * SECOND_NS));
+    assert!(ask(&world, 50_000_000).unwrap() > 200);
+    let error = ask(&world, 200).unwrap_err().to_string();
+    assert!(error.contains("samples"), "{error}");
+    world.settle();
+    assert_eq!(world.db.view_status("default", "plain").error, None);
+    let query = format!("SELECT bid, n FROM ({}) p ORDER BY bucket, symbol", VIEWS[0].3);
+    assert_eq!(world.ask("SELECT bid, n FROM plain ORDER BY bucket, symbol"), world.ask(&query));
 }
