@@ -289,6 +289,9 @@ impl Followed {
 
     /// Takes a row of a table that is joined as of a time: all windows from its own on may have it.
     fn take_as_of(&mut self, table: &str, row: SourceRow) {
+        if row.time_ns >= self.watermark_ns() && self.chain.len() == 1 {
+            return;
+        }
         let is_refused = self.add_as_of(Some(table), &TimeRange::new(row.time_ns, row.time_ns));
         self.dirty.late_samples_refused += if is_refused { row.samples } else { 0 };
     }
