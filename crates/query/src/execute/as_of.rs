@@ -20,7 +20,7 @@ const SAMPLES_PER_ROW: usize = 2;
 type Key<'a> = Vec<&'a str>;
 
 /// A row of the table.
-struct Found<'a> {
+struct TableRow<'a> {
     time_ns: i64,
     frame: &'a Frame,
     row: usize,
@@ -37,7 +37,7 @@ impl AsOf {
         self.on.iter().map(|(_, tag)| labels.get(tag).filter(|value| !value.is_empty())).collect()
     }
 
-    /// What is read of the table for some rows, whatever their times.
+    /// The scan of the table for some rows, whatever their times.
     fn scan_for(&self, rows: &[Frame]) -> Scan {
         let mut scan = self.table.clone();
         if let Some(table) = &mut scan.table {
@@ -69,8 +69,8 @@ impl AsOf {
     }
 
     /// The row that one of a time finds among those of its key, which are in order of time.
-    fn newest<'f>(&self, found: &'f [Found<'f>], time_ns: i64) -> Option<&'f Found<'f>> {
-        let is_early = |other: &Found<'_>| other.time_ns < time_ns || other.time_ns == time_ns && !self.is_earlier;
+    fn newest<'f>(&self, found: &'f [TableRow<'f>], time_ns: i64) -> Option<&'f TableRow<'f>> {
+        let is_early = |other: &TableRow<'_>| other.time_ns < time_ns || other.time_ns == time_ns && !self.is_earlier;
         let newest = found.get(found.partition_point(is_early).checked_sub(1)?)?;
         let age_ns = i128::from(time_ns) - i128::from(newest.time_ns);
         self.within_ns.is_none_or(|within_ns| age_ns <= i128::from(within_ns)).then_some(newest)
@@ -93,13 +93,13 @@ impl Run<'_> {
             let held = budget.samples();
             let tables = run.rows_for(as_of, &rows, &times)?;
             note_folds(&tables, budget)?;
-            let mut by_key: HashMap<Key<'_>, Vec<Found<'_>>> = HashMap::new();
+            let mut by_key: HashMap<Key<'_>, Vec<TableRow<'_>>> = HashMap::new();
             for frame in &tables {
                 budget.check()?;
                 let Some(key) = as_of.table_key(&frame.labels) else { continue };
                 budget.take(frame.rows() * SAMPLES_PER_ROW)?;
                 let found = frame.timestamps_ns.iter().enumerate();
-                by_key.entry(key).or_default().extend(found.map(|(row, time_ns)| Found {
+                by_key.entry(key).or_default().extend(found.map(|(row, time_ns)| TableRow {
                     time_ns: *time_ns,
                     frame,
                     row,
@@ -148,8 +148,8 @@ impl Run<'_> {
 }
 
 /// The columns that rows get of those that they find.
-fn columns(as_of: &AsOf, rows: &Frame, found: &[Found<'_>]) -> Result<Vec<FrameColumn>, QueryError> {
-    let newest: Vec<Option<&Found<'_>>> =
+fn columns(as_of: &AsOf, rows: &Frame, found: &[TableRow<'_>]) -> Result<Vec<FrameColumn>, QueryError> {
+    let newest: Vec<Option<&TableRow<'_>>> =
         rows.timestamps_ns.iter().map(|time_ns| as_of.newest(found, *time_ns)).collect();
     let column = |(name, field): &(String, String)| {
         let cells: Vec<Cell<'_>> = newest.iter().map(|found| cell(*found, field)).collect();
@@ -158,7 +158,7 @@ fn columns(as_of: &AsOf, rows: &Frame, found: &[Found<'_>]) -> Result<Vec<FrameC
     as_of.columns.iter().map(column).collect()
 }
 
-fn cell<'f>(found: Option<&Found<'f>>, field: &str) -> Cell<'f> {
+fn cell<'f>(found: Option<&TableRow<'f>>, field: &str) -> Cell<'f> {
     match found.and_then(|found| Some((found.frame.column(field)?, found.row))) {
         Some((column, row)) => column.cell(row),
         None => Cell::Null,

@@ -19,7 +19,7 @@ pub struct AsOf {
     pub columns: Vec<(String, String)>,
     /// True if a row of the same time is too late: SQL's `LT JOIN`.
     pub is_earlier: bool,
-    /// What is older than this is not found, in nanoseconds; `None`: a row of any age is.
+    /// Rows that are older than this are not found, in nanoseconds; `None`: one of any age is.
     pub within_ns: Option<i64>,
 }
 

@@ -35,8 +35,8 @@ pub(crate) fn stale_ranges(
             again_ranges.extend(since.edge_ns.map(|edge_ns| TimeRange::new(edge_ns, i64::MAX)));
             // They may be of the table that is joined as of a time.
             let reach_ns = definition.as_of().map_or(0, AsOf::reach_ns);
-            let changed = |range: &TimeRange| TimeRange { end_ns: range.end_ns.saturating_add(reach_ns), ..*range };
-            again_ranges.extend(since.late.iter().map(changed));
+            let reaching = |range: &TimeRange| TimeRange { end_ns: range.end_ns.saturating_add(reach_ns), ..*range };
+            again_ranges.extend(since.late.iter().map(reaching));
         }
     }
     if depth < DEPTH_MAX

@@ -157,10 +157,10 @@ impl World {
                 writeln!(lines, "companies,symbol=s{symbol} owner=\"o{owner}\" 1500000000000000000").unwrap();
             }
             Event::NoTrades(symbol, ago, length) => {
-                self.delete_symbol("trades", *symbol, now_ns - ago * SECOND_NS, *length)
+                self.delete_symbol("trades", *symbol, now_ns - ago * SECOND_NS, *length);
             }
             Event::NoQuotes(symbol, ago, length) => {
-                self.delete_symbol("quotes", *symbol, now_ns - ago * SECOND_NS, *length)
+                self.delete_symbol("quotes", *symbol, now_ns - ago * SECOND_NS, *length);
             }
             Event::Advance(seconds) => self.simulation.advance_ns(seconds * SECOND_NS),
             Event::Pass => drop(self.refresher.pass().unwrap()),
