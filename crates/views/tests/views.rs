@@ -28,6 +28,10 @@ enum Step {
     Write(Vec<Row>),
     /// A host, seconds before now, and how many seconds long.
     Delete(u8, i64, i64),
+    /// Hosts, seconds before now, and values of the table that is joined as of a time.
+    Quote(Vec<(u8, i64, i8)>),
+    /// As `Delete`, of that table.
+    Unquote(u8, i64, i64),
     /// A host, its owner, and which of its rows says so.
     Own(u8, u8, u8),
     /// A host whose owners are deleted.
@@ -52,6 +56,9 @@ fn step() -> impl Strategy<Value = Step> {
         5 => prop::collection::vec(row(0..20), 1..12).prop_map(Step::Write),
         3 => prop::collection::vec(row(0..4_000), 1..6).prop_map(Step::Write),
         1 => (0u8..4, 0i64..4_000, 0i64..900).prop_map(|(host, ago, length)| Step::Delete(host, ago, length)),
+        2 => prop::collection::vec((0u8..4, 0i64..20, any::<i8>()), 1..4).prop_map(Step::Quote),
+        2 => prop::collection::vec((0u8..4, 0i64..4_000, any::<i8>()), 1..4).prop_map(Step::Quote),
+        1 => (0u8..4, 0i64..4_000, 0i64..900).prop_map(|(host, ago, length)| Step::Unquote(host, ago, length)),
         2 => (0u8..4, 0u8..3, 0u8..2).prop_map(|(host, owner, row)| Step::Own(host, owner, row)),
         1 => (0u8..4).prop_map(Step::Disown),
         2 => (0u8..3, 0u8..3, 0u8..2).prop_map(|(owner, home, row)| Step::House(owner, home, row)),
@@ -165,7 +172,48 @@ fn definitions() -> Vec<ViewDefinition> {
     .chain(composed_definitions())
     .chain(owned_definitions())
     .chain(counted_definitions())
+    .chain(quoted_definitions())
     .collect()
+}
+
+/// With values of another table as of the times of rows: of any age, and of few minutes before, with an increase of them, and by owners that a third
+/// table says; of the windows of another view, and over such windows.
+fn quoted_definitions() -> Vec<ViewDefinition> {
+    use ValueType::{F64, I64};
+    let quotes = |options: &str| {
+        format!("(as-of (->> (rows-of \"q\")) (on '(\"h\" \"h\")) (columns '(\"q.p\" \"p\")){options})")
+    };
+    let quoted = |name: &str, minutes: i64, steps: &str, aggregate: &str, by: &str| {
+        let plan = format!(
+            "(->> (rows-of \"t\") {steps} (groupby {minutes}m '(({aggregate} \"q.p\") (sum \"v\") (count #TS)) (by '({by}))) \
+             (map \"p\" (column \"{aggregate} q.p\") \"s\" (column \"sum v\") \"n\" (coalesce (column \"count #TS\") 0)))"
+        );
+        view(name, Interval::of_ns(minutes * 60 * SECOND_NS), &plan, &[("p", F64), ("s", F64), ("n", I64)])
+    };
+    let within = format!("(where (> (column \"i\") -4)) {}", quotes(" (earlier) (within 3m)"));
+    let owners = "(labelled left (->> (rows-of \"owners\")) (on '(\"h\" \"h\")) (labels '(\"owner\" \"owner\")))";
+    vec![
+        quoted("quoted", 1, &quotes(""), "max", "\"h\""),
+        quoted("quoted_within", 2, &within, "sum", ""),
+        quoted("quoted_gains", 1, &quotes(" (within 10m)"), "increase", "\"h\""),
+        quoted("quoted_owned", 5, &format!("{} {owners}", quotes("")), "min", "\"owner\""),
+        view(
+            "quoted_over",
+            Interval::of_ns(300 * SECOND_NS),
+            &format!(
+                "(->> (rows-of \"by_host\") {} (groupby 5m '((max \"q.p\") (sum \"sum_v\") (count #TS)) (by '(\"h\"))) \
+                 (map \"p\" (column \"max q.p\") \"s\" (column \"sum sum_v\") \"n\" (coalesce (column \"count #TS\") 0)))",
+                quotes(" (within 30m)")
+            ),
+            &[("p", F64), ("s", F64), ("n", I64)],
+        ),
+        view(
+            "quoted_wide",
+            Interval::of_ns(1200 * SECOND_NS),
+            "(->> (rows-of \"quoted\") (groupby 20m '((sum \"p\") (increase \"n\")) (by '())) (map \"p\" (column \"sum p\") \"n\" (column \"increase n\")))",
+            &[("p", F64), ("n", F64)],
+        ),
+    ]
 }
 
 /// By owners that another table says, with what stays without one and without; by the homes of these, which a third table says; and over these.
@@ -366,6 +414,7 @@ impl World {
         world.write(&[(0, 3_000, Some(1), 1), (1, 10, None, 2)], now_ns);
         world.own(0, 0, 0);
         world.house(0, 0, 0);
+        world.quote(&[(0, 3_100, 1), (1, 5, 2)], now_ns);
         for definition in definitions() {
             let budget = Budget::new(1_000);
             world.db().create_view(definition, &budget).unwrap();
@@ -403,6 +452,15 @@ impl World {
         assert!(errors.is_empty() && report.rejected_total == 0, "{errors:?}");
     }
 
+    fn quote(&self, rows: &[(u8, i64, i8)], now_ns: i64) {
+        let mut lines = String::new();
+        for (host, ago, p) in rows {
+            writeln!(lines, "q,h=h{host},k=q p={p} {}", now_ns - ago * SECOND_NS).unwrap();
+        }
+        let (report, errors) = self.db().write_lines(DATABASE, lines.as_bytes()).unwrap();
+        assert!(errors.is_empty() && report.rejected_total == 0, "{errors:?}");
+    }
+
     fn own(&self, host: u8, owner: u8, row: u8) {
         self.say(&format!("owners,h=h{host},k=o owner=\"o{owner}\""), row);
     }
@@ -433,6 +491,14 @@ impl World {
                 let range = TimeRange::new(from_ns, from_ns + length * SECOND_NS);
                 let matchers = vec![Matcher::new("h", MatchOp::Equal, format!("h{host}"))];
                 let matchers = [matchers, vec![Matcher::new("u", MatchOp::NotEqual, "")]].concat();
+                self.db().delete(DATABASE, &[matchers], &range).unwrap();
+            }
+            Step::Quote(rows) => self.quote(rows, now_ns),
+            Step::Unquote(host, ago, length) => {
+                let from_ns = now_ns - ago * SECOND_NS;
+                let range = TimeRange::new(from_ns, from_ns + length * SECOND_NS);
+                let matchers = vec![Matcher::new("h", MatchOp::Equal, format!("h{host}"))];
+                let matchers = [matchers, vec![Matcher::new("k", MatchOp::Equal, "q")]].concat();
                 self.db().delete(DATABASE, &[matchers], &range).unwrap();
             }
             Step::Own(host, owner, row) => self.own(*host, *owner, *row),

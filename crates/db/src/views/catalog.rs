@@ -301,7 +301,7 @@ impl ViewCatalog for Views {
             let hold = told.map(|told| Hold { views: self, number: None, _told: Some(told) });
             return Ok(hold.map(|hold| Box::new(hold) as Box<dyn DeleteHold + '_>));
         }
-        let ranges: Vec<TimeRange> = views.iter().map(|view| self.windows_above(view, &delete.range, 0)).collect();
+        let ranges: Vec<TimeRange> = views.iter().map(|view| self.windows_above(view, delete, 0)).collect();
         let number = {
             let mut state = self.state.write();
             state.next_hold += 1;
@@ -334,27 +334,27 @@ impl Views {
     /// Returns whether a view reads a table, itself or by way of other views; `None` stands for any table.
     fn reads(&self, view: &View, table: Option<&str>) -> bool {
         let Some(table) = table else { return true };
-        self.root(view) == table || view.definition.source() == table
+        let (database, mut source) = (&view.definition.database, view.definition.source().to_owned());
+        let mut is_read = source == table || view.definition.has_as_of(table);
+        for _ in 0..DEPTH_MAX {
+            let Some(below) = self.view_of_table(database, &source) else { break };
+            below.definition.source().clone_into(&mut source);
+            is_read |= source == table || below.definition.has_as_of(table);
+        }
+        is_read
     }
 
-    /// The range of a view's windows that rows of a range of its table are part of, by way of the views below.
-    fn windows_above(&self, view: &View, range: &TimeRange, depth: usize) -> TimeRange {
+    /// The range of a view's windows that a delete changes, by way of the views below.
+    fn windows_above(&self, view: &View, delete: &SourceDelete<'_>, depth: usize) -> TimeRange {
         let below = self.view_of_table(&view.definition.database, view.definition.source());
         let range = match below {
-            Some(below) if depth < DEPTH_MAX => self.windows_above(&below, range, depth + 1),
-            _ => *range,
+            Some(below) if depth < DEPTH_MAX => self.windows_above(&below, delete, depth + 1),
+            _ => delete.range,
         };
-        view.windows_reading(&range)
-    }
-
-    /// The table whose rows a view is made of in the end.
-    fn root(&self, view: &View) -> String {
-        let mut source = view.definition.source().to_owned();
-        for _ in 0..DEPTH_MAX {
-            let Some(below) = self.view_of_table(&view.definition.database, &source) else { break };
-            below.definition.source().clone_into(&mut source);
+        match delete.table {
+            Some(table) if !view.definition.has_as_of(table) => view.windows_reading(&range),
+            _ => view.windows_of_any(&range),
         }
-        source
     }
 }
 

@@ -26,34 +26,34 @@ impl Views {
     pub(super) fn gone_before_ns(&self, view: &View) -> i64 {
         let of_database = self.store.database_number(&view.definition.database);
         let oldest_ns = of_database.map(|number| self.store.oldest_retained_ns(number));
-        let of_database = oldest_ns.map(|oldest_ns| frozen_from_ns(&view.definition, oldest_ns));
+        let of_database = oldest_ns.map(|oldest_ns| frozen_from_ns(oldest_ns, view.definition.as_of_reach_ns()));
         let known_ns = self.current(view).map_or(i64::MIN, |current| current.state.frozen_ns);
         known_ns.max(view.state.frozen_ns).max(of_database.unwrap_or(i64::MIN))
     }
 
-    /// The views that read a table, not by way of others.
+    /// The views that read a table, not by way of others, or join it as of a time.
     pub(super) fn readers(&self, database: &str, table: &str) -> Vec<Arc<View>> {
         let mut views = self.views(database);
-        views.retain(|view| view.definition.source() == table);
+        views.retain(|view| view.definition.source() == table || view.definition.has_as_of(table));
         views
     }
 
     /// The first of the rows of a table that windows of its readers are still to be made of.
-    pub(super) fn needed_from_ns(&self, database: &str, readers: &[Arc<View>]) -> i64 {
+    pub(super) fn needed_from_ns(&self, (database, table): (&str, &str), readers: &[Arc<View>]) -> i64 {
         if readers.is_empty() {
             return i64::MAX;
         }
         let Some(changes) = self.changes(database) else { return i64::MIN };
         let now_ns = self.store.trusted_now_ns();
-        readers.iter().map(|view| needed_from_ns(view, now_ns, &changes)).min().unwrap_or(i64::MAX)
+        readers.iter().map(|view| needed_from_ns((view, table), now_ns, &changes)).min().unwrap_or(i64::MAX)
     }
 
-    /// Writes to disk that rows of the source of views go that are before a time; while `changing` is held. What was pending there is not computed
+    /// Writes to disk that rows of a table that views read go that are before a time; while `changing` is held. What was pending there is not computed
     /// any more: late rows alone would be left to be read.
-    fn freeze(&self, readers: &[Arc<View>], before_ns: i64) -> Result<(), StoreError> {
+    fn freeze(&self, table: &str, readers: &[Arc<View>], before_ns: i64) -> Result<(), StoreError> {
         let (mut frozen, mut documents) = (Vec::new(), BTreeMap::new());
         for view in readers.iter().filter_map(|view| self.current(view)) {
-            let frozen_ns = frozen_from_ns(&view.definition, before_ns);
+            let frozen_ns = frozen_from_ns(before_ns, view.definition.reach_into_ns(table));
             if frozen_ns <= view.state.frozen_ns {
                 continue;
             }
@@ -91,7 +91,9 @@ impl Views {
             check_policy(definition, (of, &policy)).map_err(QueryError::Invalid)?;
             check_ttl(definition, table, self.store.table_ttl_ns(of, table)).map_err(QueryError::Invalid)?;
         }
-        Ok(())
+        let Some(as_of) = definition.as_of() else { return Ok(()) };
+        let table = as_of.table_name();
+        check_ttl(definition, table, self.store.table_ttl_ns(database, table)).map_err(QueryError::Invalid)
     }
 
     /// Says how a database keeps its data, unless its views cannot be kept right by that.
@@ -107,7 +109,7 @@ impl Views {
 
     /// Refuses a TTL of a table by which views cannot be kept right.
     pub(super) fn check_new_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError> {
-        let reads = |of: &ViewDefinition| of.database == database && of.source() == table;
+        let reads = |of: &ViewDefinition| of.database == database && (of.source() == table || of.has_as_of(table));
         let writes = |of: &ViewDefinition| of.target_database() == database && of.target == table;
         let views = self.all();
         let mut concerned = views.iter().filter(|view| reads(&view.definition) || writes(&view.definition));
@@ -123,13 +125,18 @@ impl Views {
         before_ns: i64,
     ) -> Result<i64, StoreError> {
         let _changing = self.changing.lock();
-        let readers: Vec<_> = tables.iter().flat_map(|(table, _)| self.readers(database, table)).collect();
-        let needed_ns = self.needed_from_ns(database, &readers);
+        let (mut readers, mut needed_ns) = (Vec::new(), i64::MAX);
+        for (table, _) in tables {
+            let of_table = self.readers(database, table);
+            needed_ns = needed_ns.min(self.needed_from_ns((database, table), &of_table));
+            readers.extend(of_table);
+        }
         let before_ns = whole_windows_before(&readers, before_ns.min(needed_ns));
         if before_ns == i64::MIN {
             return Ok(before_ns);
         }
-        let mut prepare = |before_ns: i64| self.freeze(&readers, before_ns);
+        let freeze = |before_ns: i64, table: &str| self.freeze(table, &self.readers(database, table), before_ns);
+        let mut prepare = |before_ns: i64| tables.iter().try_for_each(|(table, _)| freeze(before_ns, table));
         self.store.trim_tables(database, tables, before_ns, &mut prepare)
     }
 }
@@ -137,21 +144,25 @@ impl Views {
 impl ExpiryGuard for Views {
     fn may_go_before_ns(&self, database: &str, table: &str, before_ns: i64, is_patient: bool) -> i64 {
         let readers = self.readers(database, table);
-        let needed_ns = if is_patient { self.needed_from_ns(database, &readers) } else { i64::MAX };
+        let needed_ns = if is_patient { self.needed_from_ns((database, table), &readers) } else { i64::MAX };
         whole_windows_before(&readers, before_ns.min(needed_ns))
     }
 
     fn before_expiry(&self, database: &str, table: &str, before_ns: i64) -> Result<(), StoreError> {
         let _changing = self.changing.lock();
-        self.freeze(&self.readers(database, table), before_ns)
+        self.freeze(table, &self.readers(database, table), before_ns)
     }
 }
 
 /// The time before which windows may lack rows of a view's source that a TTL has taken without a word.
 pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i64 {
-    let ttl_ns = store.table_ttl_ns(&definition.database, definition.source());
-    let gone_ns = if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN };
-    frozen_from_ns(definition, gone_ns)
+    let of_table = |table: &str| {
+        let ttl_ns = store.table_ttl_ns(&definition.database, table);
+        let gone_ns = if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN };
+        frozen_from_ns(gone_ns, definition.reach_into_ns(table))
+    };
+    let of_as_of = definition.as_of().map_or(i64::MIN, |as_of| of_table(as_of.table_name()));
+    of_table(definition.source()).max(of_as_of)
 }
 
 /// The latest time up to one that cuts no window of views: a late row finds all others of its window, or none. Of views whose windows do not nest only
@@ -174,20 +185,27 @@ pub(super) fn whole_windows_before(views: &[Arc<View>], before_ns: i64) -> i64 {
 }
 
 /// The time before which windows lack rows where those before a time are gone: a window is made of rows before it, too, as far as it reaches.
-fn frozen_from_ns(definition: &ViewDefinition, gone_ns: i64) -> i64 {
-    if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(definition.reach_ns()) }
+const fn frozen_from_ns(gone_ns: i64, reach_ns: i64) -> i64 {
+    if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(reach_ns) }
 }
 
-/// The first of the source's rows that windows of a view are still to be made of, where rows may have changed as some changes say.
-fn needed_from_ns(view: &View, now_ns: i64, changes: &ViewChanges) -> i64 {
+/// The first of a table's rows that windows of a view are still to be made of, where rows may have changed as some changes say.
+fn needed_from_ns((view, table): (&View, &str), now_ns: i64, changes: &ViewChanges) -> i64 {
     let lacking = view.state.new_columns.iter().flat_map(|columns| columns.ranges.iter());
     let pending = view.state.pending.iter().map(|pending| &pending.range).chain(lacking).map(|range| range.start_ns);
     let unread = changes.late.iter().map(|range| range.start_ns).chain(changes.edge_ns);
     let unread = unread.map(|time_ns| view.windows_of(&TimeRange::new(time_ns, time_ns)).start_ns);
     // Windows from the watermark on become pending when the view is refreshed the next time.
     let next = Some(view.state.watermark_ns).filter(|watermark_ns| *watermark_ns > i64::MIN);
-    let needed = pending.chain(unread).chain(next).map(|start_ns| start_ns.saturating_sub(view.definition.reach_ns()));
-    needed.fold(now_ns.saturating_sub(view.definition.age_ns_max()), i64::min)
+    let reach_ns = view.definition.reach_into_ns(table);
+    let needed = pending.chain(unread).chain(next).map(|start_ns| start_ns.saturating_sub(reach_ns));
+    // What its source has to keep reaches back by itself, as far as that goes.
+    let beyond_ns = reach_ns.saturating_sub(view.definition.reach_ns());
+    let kept_ns = view.definition.age_ns_max().saturating_add(beyond_ns);
+    match reach_ns {
+        i64::MAX => i64::MIN,
+        _ => needed.fold(now_ns.saturating_sub(kept_ns), i64::min),
+    }
 }
 
 impl Db {
@@ -210,16 +228,39 @@ fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &Databas
              view, or do without folds"
         ));
     }
-    check_age(definition, &format!("the database {database:?}"), policy.retention_ns)
+    let keeper = format!("the database {database:?}");
+    if database == definition.database {
+        check_as_of_age(definition, &keeper, policy.retention_ns)?;
+    }
+    check_age(definition, &keeper, policy.retention_ns, definition.age_ns_max())
 }
 
 /// Fails with the reason if a table of a view keeps its rows not long enough.
 fn check_ttl(definition: &ViewDefinition, table: &str, ttl_ns: i64) -> Result<(), String> {
-    check_age(definition, &format!("the table {table:?}"), ttl_ns)
+    let keeper = format!("the table {table:?}");
+    if definition.has_as_of(table) {
+        return check_as_of_age(definition, &keeper, ttl_ns);
+    }
+    check_age(definition, &keeper, ttl_ns, definition.age_ns_max())
 }
 
-fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64) -> Result<(), String> {
-    let age_ns = definition.age_ns_max();
+/// Fails with the reason if rows of the table go whose columns a view's rows have as of their times, where what these find would change by that.
+fn check_as_of_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64) -> Result<(), String> {
+    let Some(as_of) = definition.as_of().filter(|_| kept_ns != 0) else { return Ok(()) };
+    let Some(within_ns) = as_of.within_ns else {
+        return Err(format!(
+            "{keeper} would keep rows for {} s, but a row of {:?} that the view {:?} finds as of a time may be of any age: say how old it may be, \
+             ASOF JOIN {} … TOLERANCE 1h, or keep rows for ever",
+            kept_ns / NS_PER_SECOND,
+            as_of.table_name(),
+            definition.name,
+            as_of.table_name()
+        ));
+    };
+    check_age(definition, keeper, kept_ns, definition.age_ns_max().saturating_add(within_ns))
+}
+
+fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64, age_ns: i64) -> Result<(), String> {
     if kept_ns == 0 || kept_ns >= age_ns {
         return Ok(());
     }

@@ -32,7 +32,7 @@ impl Views {
         // Late rows from the time on are of windows that begin before it.
         let begin_ns = |view: &Arc<View>| view.bins.start_of(before_ns).saturating_sub(view.definition.reach_ns());
         let begin_ns = readers.iter().map(begin_ns).fold(before_ns, i64::min);
-        whole_windows_before(&readers, begin_ns.min(self.needed_from_ns(database, &readers)))
+        whole_windows_before(&readers, begin_ns.min(self.needed_from_ns((database, table), &readers)))
     }
 }
 

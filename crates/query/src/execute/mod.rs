@@ -1,5 +1,6 @@
 //! Runs a plan.
 
+mod as_of;
 mod binned;
 mod bins;
 mod cached_bins;
@@ -187,6 +188,7 @@ impl Run<'_> {
                 Ok(frames)
             }
             Plan::View(read) => self.view(read),
+            Plan::AsOf(as_of) => self.as_of(as_of),
             Plan::Likeness(likeness) => self.timed("likeness", |run| run.likeness(likeness)),
             Plan::Labelled(_) => {
                 Err(QueryError::Invalid("labels of a table are given right before rows are grouped by them".to_owned()))

@@ -3,6 +3,7 @@
 //! A plan's value is a list of frames ([`crate::Frame`]): series with their labels, rows sorted by time, and named columns. Its
 //! written form is the s-expression language of FrogFishDB ([`crate::parse`]); `Display` writes it.
 
+mod as_of;
 mod condition;
 mod expression;
 mod labelled;
@@ -13,6 +14,7 @@ mod selectors;
 pub(crate) mod sexpr;
 mod times;
 
+pub use as_of::AsOf;
 pub use condition::{Condition, Lowered, MissingTag};
 pub use expression::{Expression, Function, Operator};
 pub use labelled::Labelled;
@@ -94,6 +96,8 @@ pub enum Plan {
     Likeness(Box<Likeness>),
     /// Rows with labels that another table says, right before they are grouped by labels.
     Labelled(Box<Labelled>),
+    /// Rows with columns of another table as of their times.
+    AsOf(Box<AsOf>),
 }
 
 /// What a scan of a materialised view reads.

@@ -111,6 +111,7 @@ fn push_steps(out: &mut String, plan: &Plan, depth: usize) {
         Plan::View(read) => return push_view(out, read, depth),
         Plan::Likeness(likeness) => return push_likeness(out, likeness, depth),
         Plan::Labelled(labelled) => labelled.text(),
+        Plan::AsOf(as_of) => as_of.text(),
         Plan::Where { condition, .. } => format!("(where {condition})"),
         Plan::GroupBy { grouping, .. } => grouping_text(grouping),
         Plan::Map { columns, .. } => {
@@ -183,6 +184,7 @@ impl Plan {
             | Self::Limit { input, .. }
             | Self::Last { input, .. } => Some(input),
             Self::Labelled(labelled) => Some(&labelled.input),
+            Self::AsOf(as_of) => Some(&as_of.input),
             Self::Scan(_) | Self::Join(_) | Self::Union(_) | Self::View(_) | Self::Likeness(_) => None,
         }
     }

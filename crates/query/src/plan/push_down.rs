@@ -39,6 +39,10 @@ pub(crate) fn push_down(plan: Plan) -> Plan {
             labelled.input = push_down(labelled.input);
             Plan::Labelled(labelled)
         }
+        Plan::AsOf(mut as_of) => {
+            as_of.input = push_down(as_of.input);
+            Plan::AsOf(as_of)
+        }
         source @ (Plan::Scan(_) | Plan::View(_)) => source,
     }
 }
@@ -60,7 +64,36 @@ fn read_only(plan: &mut Plan, columns: &[&str]) {
                 read_only(input, &columns);
             }
         }
+        Plan::Labelled(labelled) if matches!(labelled.input, Plan::AsOf(_) | Plan::Labelled(_)) => {
+            read_only(&mut labelled.input, columns);
+        }
+        Plan::AsOf(as_of) => {
+            let own: Vec<&str> = columns.iter().filter(|column| !as_of.adds(column)).copied().collect();
+            as_of.columns.retain(|(name, _)| columns.contains(&name.as_str()));
+            read_fields(&mut as_of.input, own);
+        }
         _ => {}
+    }
+}
+
+/// Leaves the fields of a table whose rows are read as they are, also where every one counts.
+fn read_fields<'a>(plan: &'a mut Plan, mut columns: Vec<&'a str>) {
+    let scan = match plan {
+        Plan::Where { input, condition } => {
+            if !condition.each_column(&mut |column| columns.push(column)) {
+                return;
+            }
+            &mut **input
+        }
+        other => other,
+    };
+    if let Plan::Scan(Scan { table: Some(table), .. }) = scan
+        && table.fields.is_empty()
+        && !columns.is_empty()
+    {
+        table.fields = columns.into_iter().map(str::to_owned).collect();
+        table.fields.sort_unstable();
+        table.fields.dedup();
     }
 }
 

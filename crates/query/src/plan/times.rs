@@ -32,6 +32,7 @@ impl Plan {
             Self::View(read) => first_of(&mut read.parts.iter().map(|part| &part.plan)),
             Self::Likeness(likeness) => first_of(&mut likeness.plans().into_iter()),
             Self::Labelled(labelled) => labelled.input.first_time_ns(),
+            Self::AsOf(as_of) => as_of.within_ns.map_or(i64::MIN, |ns| as_of.input.first_time_ns().saturating_sub(ns)),
             _ => self.input().map_or(i64::MIN, Self::first_time_ns),
         }
     }
@@ -45,6 +46,7 @@ impl Plan {
             Self::View(read) => read.parts.iter().flat_map(|part| part.plan.tables()).collect(),
             Self::Likeness(likeness) => likeness.plans().into_iter().flat_map(Self::tables).collect(),
             Self::Labelled(labelled) => [labelled.input.tables(), vec![labelled.table_name()]].concat(),
+            Self::AsOf(as_of) => [as_of.input.tables(), vec![as_of.table_name()]].concat(),
             _ => self.input().map_or_else(Vec::new, Self::tables),
         }
     }

@@ -62,6 +62,11 @@ impl Expansion<'_> {
                 labelled.input = self.plan(labelled.input, depth)?;
                 Plan::Labelled(labelled)
             }
+            Plan::AsOf(mut as_of) => {
+                self.check_as_of(as_of.table_name())?;
+                as_of.input = self.plan(as_of.input, depth)?;
+                Plan::AsOf(as_of)
+            }
             Plan::Likeness(likeness) => Plan::Likeness(Box::new(likeness.try_map(|plan| self.plan(plan, depth))?)),
         })
     }
@@ -159,6 +164,16 @@ impl Expansion<'_> {
         all
     }
 
+    /// Refuses a view as the table that is joined as of a time: of it no window would be computed.
+    fn check_as_of(&self, table: &str) -> Result<(), QueryError> {
+        if self.catalog.view_of_table(self.database, table).is_none() {
+            return Ok(());
+        }
+        Err(QueryError::Invalid(format!(
+            "{table:?} is a materialised view: what is joined as of a time is a table that is written"
+        )))
+    }
+
     /// Refuses an account whose rights are narrowed by labels a view with labels of another table, of which it may not be able to read the rows.
     fn check_joins(&self, view: &Arc<View>) -> Result<(), QueryError> {
         let scope = self.budget.scope();
@@ -166,15 +181,13 @@ impl Expansion<'_> {
             return Ok(());
         }
         let all = self.with_those_below(view);
-        let joined: Vec<&Labelled> = all.iter().flat_map(|view| view.definition.labelled()).collect();
+        let joined: Vec<&str> = all.iter().flat_map(|view| view.definition.joined_tables()).collect();
         match joined.first() {
             None => Ok(()),
-            Some(labelled) => Err(QueryError::Forbidden(format!(
-                "the account {} may read what its rights on labels say, and the view {:?} joins the table {:?}: it is read by accounts that may \
+            Some(table) => Err(QueryError::Forbidden(format!(
+                "the account {} may read what its rights on labels say, and the view {:?} joins the table {table:?}: it is read by accounts that may \
                  read the whole database",
-                scope.name,
-                view.definition.name,
-                labelled.table_name()
+                scope.name, view.definition.name
             ))),
         }
     }
@@ -230,7 +243,8 @@ impl Expansion<'_> {
             return Ok(());
         }
         let mut of_source = TimeRange::new(first_ns, view.end_of(wanted.end_ns));
-        if view.bins.equal_bins().is_none() {
+        let has_as_of = view.definition.as_of().is_some();
+        if view.bins.equal_bins().is_none() || has_as_of {
             // Windows that differ in length are taken one by one: only those that have rows.
             let Some(source) = view.definition.scan() else { return Ok(()) };
             let all = Scan { range: intersect(&of_source, &source.range), ..source.clone() };
@@ -240,12 +254,33 @@ impl Expansion<'_> {
             }
             of_source = intersect(&of_source, &view.windows_of(&extent));
         }
-        for part in view.computed(of_source, selectors)? {
-            let plan = self.plan(push_down(only_fields(part.plan, scan)), depth + 1)?;
-            parts.push(ViewPart { range: intersect(&wanted, &part.range), plan });
+        let pieces = if has_as_of { in_pieces(view, of_source) } else { vec![of_source] };
+        for piece in pieces {
+            for part in view.computed(piece, selectors)? {
+                let plan = self.plan(push_down(only_fields(part.plan, scan)), depth + 1)?;
+                parts.push(ViewPart { range: intersect(&wanted, &part.range), plan });
+            }
         }
         Ok(())
     }
+}
+
+/// Parts of a range of whole windows. Rows that are joined as of a time are held until they are grouped: those of one part at a time.
+fn in_pieces(view: &View, range: TimeRange) -> Vec<TimeRange> {
+    const PIECES_MAX: i64 = 32;
+    const WINDOWS_MIN: i64 = 64;
+    let least_ns = view.definition.windows.length_ns_max().saturating_mul(WINDOWS_MIN);
+    let length_ns = (range.end_ns.saturating_sub(range.start_ns) / PIECES_MAX).max(least_ns);
+    let (mut pieces, mut start_ns) = (Vec::new(), range.start_ns);
+    while start_ns <= range.end_ns {
+        let end_ns = view.end_of(start_ns.saturating_add(length_ns)).min(range.end_ns);
+        pieces.push(TimeRange::new(start_ns, end_ns));
+        if end_ns == i64::MAX {
+            break;
+        }
+        start_ns = end_ns + 1;
+    }
+    pieces
 }
 
 /// Refuses an account to whose rights a label belongs that the view's rows do not have: they are of more than it may read.

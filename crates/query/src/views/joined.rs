@@ -1,9 +1,9 @@
-//! The tables of labels that views join.
+//! The tables that views join: those of labels, and the one that is joined as of a time.
 
 use std::sync::Arc;
 
 use super::ViewDefinition;
-use crate::plan::{Labelled, Plan, Selector};
+use crate::plan::{AsOf, Labelled, Plan, Selector};
 use crate::{LabelRows, QueryError};
 
 impl ViewDefinition {
@@ -14,12 +14,18 @@ impl ViewDefinition {
 
     /// Returns whether it joins other tables.
     pub fn has_joins(&self) -> bool {
-        labelled_of(&self.plan).is_some()
+        labelled_of(&self.plan).is_some() || self.as_of().is_some()
     }
 
     /// Returns whether it joins a table.
     pub fn joins(&self, table: &str) -> bool {
-        self.labelled().iter().any(|labelled| labelled.table_name() == table)
+        self.labelled().iter().any(|labelled| labelled.table_name() == table) || self.has_as_of(table)
+    }
+
+    /// The tables that it joins.
+    pub fn joined_tables(&self) -> Vec<&str> {
+        let of_labels = self.labelled().into_iter().map(Labelled::table_name);
+        of_labels.chain(self.as_of().map(AsOf::table_name)).collect()
     }
 
     /// Returns whether a joined table says a label.
@@ -57,6 +63,10 @@ pub(super) fn narrow(plan: &mut Plan, selectors: &[Selector]) {
         Plan::Labelled(labelled) => {
             labelled.table.selectors.extend_from_slice(selectors);
             narrow(&mut labelled.input, selectors);
+        }
+        Plan::AsOf(as_of) => {
+            as_of.table.selectors.extend_from_slice(selectors);
+            narrow(&mut as_of.input, selectors);
         }
         _ => {}
     }

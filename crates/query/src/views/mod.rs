@@ -7,8 +7,9 @@
 //! * this file: definitions and states · [`catalog`]: the interface to those who keep them · [`ranges`]: sets of time ranges
 //! * `stored_query`: views of plain SQL, which are queries that are expanded when they are read
 //! * [`stale`]: which stored windows may be wrong · [`expand`]: scans of views in plans · `rewrite`: queries of a source that a view answers
-//! * `joined`: tables of labels that views join · `widen`: columns that are added
+//! * `joined`: tables of labels that views join · `as_of`: tables that they join as of a time · `widen`: columns that are added
 
+mod as_of;
 mod catalog;
 mod expand;
 mod joined;
@@ -519,6 +520,12 @@ impl ComputedPart<'_> {
                 labelled.input = of_source.restrict(&labelled.input);
                 labelled.selectors.extend(added);
                 Plan::Labelled(labelled)
+            }
+            Plan::AsOf(as_of) => {
+                // What is read of the table follows from the rows.
+                let mut as_of = as_of.clone();
+                as_of.input = self.restrict(&as_of.input);
+                Plan::AsOf(as_of)
             }
             other => other.clone(),
         }

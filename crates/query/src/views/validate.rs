@@ -49,6 +49,7 @@ impl ViewDefinition {
             return invalid(format!("the view {name:?} is more than groups of the rows of one table"));
         }
         self.check_all_joined()?;
+        self.check_as_of()?;
         let is_grouped = grouping.by.is_some() || !self.is_exposed();
         if scan.table.is_none() || !scan.tokens.is_empty() || !is_grouped {
             return invalid(format!("the view {name:?} reads a table by its name and groups by labels that it names"));
@@ -156,6 +157,9 @@ fn is_chain(plan: &Plan) -> bool {
     let mut rows = &**input;
     while let Plan::Labelled(labelled) = rows {
         rows = &labelled.input;
+    }
+    if let Plan::AsOf(as_of) = rows {
+        rows = &as_of.input;
     }
     match rows {
         Plan::Scan(_) => true,

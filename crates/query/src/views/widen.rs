@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use model::ValueType;
 
 use super::validate::is_partial;
-use super::{View, ViewDefinition};
+use super::{View, ViewDefinition, as_of};
 use crate::QueryError;
 use crate::plan::{Expression, Grouping, Plan};
 
@@ -48,6 +48,7 @@ impl ViewDefinition {
         let columns = wider.columns().iter().filter(|(name, _)| is_new(name)).cloned();
         let columns = self.columns().iter().cloned().chain(columns).collect();
         let mut plan = wider.plan.clone();
+        as_of::add_columns(&mut plan, &self.plan);
         let aggregates = own.aggregates.iter().filter(|call| !wide.aggregates.contains(call)).cloned();
         let mut aggregates: Vec<_> = wide.aggregates.iter().cloned().chain(aggregates).collect();
         if let Plan::Map { input, columns: of_plan } = &mut plan {
@@ -112,6 +113,10 @@ fn forget_fields(plan: &mut Plan) {
         Plan::Scan(scan) => scan.table.iter_mut().for_each(|table| table.fields.clear()),
         Plan::Where { input, .. } => forget_fields(input),
         Plan::Labelled(labelled) => forget_fields(&mut labelled.input),
+        Plan::AsOf(as_of) => {
+            as_of.columns.clear();
+            forget_fields(&mut as_of.input);
+        }
         _ => {}
     }
 }

@@ -128,7 +128,7 @@ impl Run<'_> {
     }
 
     fn defined(&self, said: &CreateView, bound: &BoundView) -> Result<ViewDefinition, SqlError> {
-        let Some(calls) = aggregates(&bound.grouped, &bound.source.own_scope()) else {
+        let Some(calls) = aggregates(&bound.grouped, &bound.source.value_scope()) else {
             return invalid(
                 "a materialised view has count, sum, avg, min, max, first, last, deviations, variances and quantiles of columns, counts of different values of columns and tags, and no other DISTINCT, and no FILTER",
             );
@@ -142,13 +142,9 @@ impl Run<'_> {
         };
         let windows = window_width(&bins.bins)?;
         let (width_ns, offset_ns) = bins.bins.equal_bins().unwrap_or((ANY_WIDTH_NS, 0));
-        let mut shape = Shape {
-            keys: &keys,
-            calls: &calls,
-            schema: &bound.source.schema,
-            columns: Vec::new(),
-            aggregates: Vec::new(),
-        };
+        let schema = bound.source.value_schema();
+        let mut shape =
+            Shape { keys: &keys, calls: &calls, schema: &schema, columns: Vec::new(), aggregates: Vec::new() };
         calls.iter().for_each(|call| shape.need(call));
         if is_open_at_its_beginning(&bins.bins) {
             shape.need(&AggregateCall { aggregate: Aggregate::OffMilliseconds, input: AggregateInput::Time });
@@ -162,11 +158,14 @@ impl Run<'_> {
             }
         }
         let having = bound.having.as_ref().map(|having| shape.translated(&having.expression)).transpose()?;
-        if having.is_none() {
+        if bound.source.has_as_of() {
+            // No other query uses the view, and a window is there whose rows find none.
+            shape.add_count();
+        } else if having.is_none() {
             shape.add_partials();
         }
         let labels = bound.source.labels(&bound.grouped, &keys, &bound.columns)?;
-        let rows = bound.source.plan(bound.condition.as_ref(), &labels)?;
+        let rows = bound.source.plan(bound.condition.as_ref(), &labels, &calls)?;
         let by = labels.into_iter().flatten().map(|label| label.name).collect();
         let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: shape.aggregates, by: Some(by) };
         let mut plan = Plan::GroupBy { input: Box::new(rows), grouping };
@@ -250,6 +249,16 @@ impl Shape<'_> {
         let (expression, value_type) = self.translated(bound)?;
         self.columns.push((name.to_owned(), expression, value_type));
         Ok(())
+    }
+
+    /// Adds how many rows there are.
+    fn add_count(&mut self) {
+        let call = AggregateCall { aggregate: Aggregate::Count, input: AggregateInput::Time };
+        self.need(&call);
+        let (expression, value_type) = self.of_call(&call);
+        if !self.columns.iter().any(|(_, known, _)| *known == expression) {
+            self.columns.push((format!("{FIELD_PREFIX}rows"), expression, value_type));
+        }
     }
 
     /// Adds what wider windows are made of: what means and deviations are of, and aggregates that are no column as they are.

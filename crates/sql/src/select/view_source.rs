@@ -1,8 +1,9 @@
-//! What the query of a materialised view reads: a table, and labels of its series that small tables say.
+//! What the query of a materialised view reads: a table, labels of its series that small tables say, and columns of a table as of its rows' times.
 
-use query::plan::{Labelled, Lowered, Plan, Scan};
+use model::ValueType;
+use query::plan::{AggregateCall, AggregateInput, AsOf, Labelled, Lowered, Plan, Scan};
 use query::views::FIELD_PREFIX;
-use query::{SqlType, TableSchema};
+use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{Join, JoinOperator, TableFactor, TableWithJoins};
 
 use super::filter::{conjuncts, lower};
@@ -10,7 +11,7 @@ use super::from::Source;
 use super::join::take_keys;
 use super::pushed::PlanKey;
 use crate::error::{SqlError, invalid};
-use crate::expression::{Bound, Grouped, Typed};
+use crate::expression::{Bound, Grouped, Typed, compares_times, width};
 use crate::run::Run;
 use crate::scope::{Role, Scope, ScopeColumn};
 
@@ -18,7 +19,7 @@ use crate::scope::{Role, Scope, ScopeColumn};
 fn refused<T>() -> Result<T, SqlError> {
     invalid(format!(
         "a materialised view reads a table, or another materialised view, and may join it with up to {} small tables of labels, JOIN hosts ON cpu.host = hosts.host, \
-         or LEFT JOIN: write what others say as tags of the rows, or join the view when it is read",
+         or LEFT JOIN, one of them by ASOF JOIN or LT JOIN: write what others say as tags of the rows, or join the view when it is read",
         Labelled::TABLES_MAX
     ))
 }
@@ -31,7 +32,7 @@ pub(super) struct ViewSource {
     joined: Vec<JoinedTable>,
 }
 
-/// A table of labels.
+/// A table of labels, or one that is joined as of a time.
 struct JoinedTable {
     name: String,
     /// How many columns come before its own.
@@ -39,6 +40,16 @@ struct JoinedTable {
     /// Places of columns before its own, and the tags of the table that equal them.
     on: Vec<(usize, String)>,
     keeps_all: bool,
+    as_of: Option<AsOfSaid>,
+}
+
+/// How a table is joined as of a time.
+struct AsOfSaid {
+    /// True if rows of the same time are too late.
+    is_earlier: bool,
+    within_ns: Option<i64>,
+    /// Its fields.
+    fields: Vec<(String, ValueType)>,
 }
 
 impl Run<'_> {
@@ -55,32 +66,42 @@ impl Run<'_> {
         Ok(source)
     }
 
-    /// Adds a table of labels to what the query of a view reads.
+    /// Adds a table to what the query of a view reads.
     fn join_view_table(&mut self, source: &mut ViewSource, join: &Join) -> Result<(), SqlError> {
-        let (constraint, keeps_all) = match &join.join_operator {
-            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, false),
-            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, true),
+        let (constraint, keeps_all, is_earlier) = match &join.join_operator {
+            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, false, None),
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, true, None),
             // What ASOF JOIN and LT JOIN were replaced by ([`crate::syntax::parse`]).
-            JoinOperator::LeftSemi(_) | JoinOperator::LeftAnti(_) => {
-                return invalid(
-                    "a materialised view has no ASOF JOIN and no LT JOIN: it joins small tables of labels, JOIN hosts ON cpu.host = hosts.host, or LEFT JOIN; \
-                     join the view as of a time when it is read",
-                );
-            }
+            JoinOperator::LeftSemi(constraint) => (constraint, true, Some(false)),
+            JoinOperator::LeftAnti(constraint) => (constraint, true, Some(true)),
             _ => return refused(),
         };
         let (table, right) = self.view_table(&join.relation)?;
+        let as_of = match is_earlier {
+            Some(is_earlier) => Some(self.as_of_said(source, (&table, &join.relation), is_earlier)?),
+            None => None,
+        };
         let columns_before = source.scope.columns.len();
         let mut both = Scope { columns: [source.scope.columns.clone(), right.columns.clone()].concat() };
         let (mut conditions, shared) = self.join_conditions(constraint, &source.scope, &right, &both)?;
         let keys = take_keys(&mut conditions, columns_before);
+        if as_of.is_some() {
+            // `a.time >= b.time` says what ASOF means anyway.
+            conditions.retain(|condition| !compares_times(condition, &both));
+        }
         let tag = |place: usize| {
             let column = right.columns.get(place).filter(|column| column.role == Role::Tag)?;
             Some(column.name.clone())
         };
-        let key = |(a, b): &(usize, usize)| Some((source.is_key(*a).then_some(*a)?, tag(*b)?));
+        let is_key = |place: usize| source.is_key(place) && (as_of.is_none() || source.table_of(place).is_none());
+        let key = |(a, b): &(usize, usize)| Some((is_key(*a).then_some(*a)?, tag(*b)?));
         let on = keys.iter().map(key).collect::<Option<Vec<_>>>();
-        let Some(on) = on.filter(|on| !on.is_empty() && conditions.is_empty()) else {
+        let Some(on) = on.filter(|on| (!on.is_empty() || as_of.is_some()) && conditions.is_empty()) else {
+            if as_of.is_some() {
+                return invalid(
+                    "the ASOF JOIN of a materialised view is by tags of its first table and of the other that are equal: ON (symbol), or trades.symbol = quotes.symbol",
+                );
+            }
             return invalid(
                 "the join of a materialised view is by tags of both tables that are equal: ON cpu.host = hosts.host; of a table that is joined before also by its texts",
             );
@@ -89,9 +110,35 @@ impl Run<'_> {
             let column = both.columns.get_mut(right);
             column.into_iter().for_each(|column| (column.is_hidden, column.needs_table) = (true, true));
         }
-        source.joined.push(JoinedTable { name: table.name, columns_before, on, keeps_all });
+        source.joined.push(JoinedTable { name: table.name, columns_before, on, keeps_all, as_of });
         source.scope = both;
         Ok(())
+    }
+
+    /// How a table is joined as of a time.
+    fn as_of_said(
+        &self,
+        source: &ViewSource,
+        (table, factor): (&TableSchema, &TableFactor),
+        is_earlier: bool,
+    ) -> Result<AsOfSaid, SqlError> {
+        if source.joined.iter().any(|joined| joined.as_of.is_some()) {
+            return invalid("a materialised view has one ASOF JOIN or LT JOIN: join others when the view is read");
+        }
+        if table.name == source.schema.name {
+            return invalid(format!(
+                "a materialised view does not join {:?} with itself as of a time: join it when the view is read",
+                table.name
+            ));
+        }
+        let within_ns = match self.parsed.tolerance(factor).map(|text| width(&Value::text(text))).transpose()? {
+            None => None,
+            Some(tolerance) if tolerance.months == 0 => Some(tolerance.ns),
+            Some(_) => {
+                return invalid("the TOLERANCE of a materialised view is of a fixed length: 30d instead of a month");
+            }
+        };
+        Ok(AsOfSaid { is_earlier, within_ns, fields: table.fields.clone() })
     }
 
     /// A table by its name, which is not read.
@@ -125,16 +172,45 @@ impl ViewSource {
 
     /// Returns whether tables can be joined by a column.
     fn is_key(&self, place: usize) -> bool {
-        let role =
-            |column: &ScopeColumn| if self.table_of(place).is_some() { joined_role(column) } else { column.role };
-        self.scope.columns.get(place).is_some_and(|column| role(column) == Role::Tag)
+        self.key_scope().columns.get(place).is_some_and(|column| column.role == Role::Tag)
     }
 
     fn name_of(&self, place: usize) -> &str {
         self.scope.columns.get(place).map_or("", |column| &column.name)
     }
 
-    /// The columns that aggregates may read.
+    /// The columns that aggregates may read, by the names that they have in the plan.
+    pub(super) fn value_scope(&self) -> Scope {
+        let mut scope = self.own_scope();
+        for (place, column) in self.scope.columns.iter().enumerate() {
+            let number = self.table_of(place).filter(|number| self.as_of(*number).is_some());
+            if let (Some(number), Role::Field, Some(of_value)) = (number, column.role, scope.columns.get_mut(place)) {
+                (of_value.role, of_value.name) = (Role::Field, as_of_name(number, &column.name));
+            }
+        }
+        scope
+    }
+
+    /// Its first table with the fields that are joined as of a time.
+    pub(super) fn value_schema(&self) -> TableSchema {
+        let mut schema = self.schema.clone();
+        for (number, joined) in self.joined.iter().enumerate() {
+            let fields = joined.as_of.iter().flat_map(|as_of| &as_of.fields);
+            schema.fields.extend(fields.map(|(field, of)| (as_of_name(number, field), *of)));
+        }
+        schema
+    }
+
+    /// Returns whether it has columns as of the times of its rows.
+    pub(super) fn has_as_of(&self) -> bool {
+        self.joined.iter().any(|joined| joined.as_of.is_some())
+    }
+
+    fn as_of(&self, number: usize) -> Option<&AsOfSaid> {
+        self.joined.get(number)?.as_of.as_ref()
+    }
+
+    /// The columns that conditions may read.
     pub(super) fn own_scope(&self) -> Scope {
         self.with_joined(|_| Role::Other)
     }
@@ -146,7 +222,11 @@ impl ViewSource {
 
     fn with_joined(&self, role: impl Fn(&ScopeColumn) -> Role) -> Scope {
         let column = |(place, column): (usize, &ScopeColumn)| {
-            let role = if self.table_of(place).is_some() { role(column) } else { column.role };
+            let role = match self.table_of(place) {
+                Some(number) if self.as_of(number).is_some() => Role::Other,
+                Some(_) => role(column),
+                None => column.role,
+            };
             ScopeColumn { role, ..column.clone() }
         };
         Scope { columns: self.scope.columns.iter().enumerate().map(column).collect() }
@@ -184,8 +264,13 @@ impl ViewSource {
         Ok(labels)
     }
 
-    /// The rows of the plan: those for which a condition holds, with labels.
-    pub(super) fn plan(&self, condition: Option<&Typed>, labels: &[Option<ViewLabel>]) -> Result<Plan, SqlError> {
+    /// The rows of the plan: those for which a condition holds, with labels, and with the columns that aggregates read.
+    pub(super) fn plan(
+        &self,
+        condition: Option<&Typed>,
+        labels: &[Option<ViewLabel>],
+        calls: &[AggregateCall],
+    ) -> Result<Plan, SqlError> {
         let mut conditions = condition.map(|condition| conjuncts(condition.expression.clone())).unwrap_or_default();
         let mut tables = Vec::with_capacity(self.joined.len());
         for (number, joined) in self.joined.iter().enumerate() {
@@ -204,7 +289,17 @@ impl ViewSource {
             );
         }
         let (mut plan, added) = (filter.plan(scan), self.added(labels)?);
-        for ((joined, table), labels) in self.joined.iter().zip(tables).zip(&added) {
+        for (number, (joined, table)) in self.joined.iter().zip(&tables).enumerate() {
+            if let Some(said) = &joined.as_of {
+                let on = joined.on.iter().map(|(place, tag)| (self.name_of(*place).to_owned(), tag.clone())).collect();
+                let columns = self.as_of_columns((number, said), calls)?;
+                let (is_earlier, within_ns) = (said.is_earlier, said.within_ns);
+                let table = table.clone();
+                plan = Plan::AsOf(Box::new(AsOf { input: plan, table, on, columns, is_earlier, within_ns }));
+            }
+        }
+        let of_labels = self.joined.iter().zip(tables).zip(&added).filter(|((joined, _), _)| joined.as_of.is_none());
+        for ((joined, table), labels) in of_labels {
             let on = |(place, tag): &(usize, String)| (self.key_label(*place, &added).to_owned(), tag.clone());
             let (on, keeps_all) = (joined.on.iter().map(on).collect(), joined.keeps_all);
             let labels = labels.clone();
@@ -214,11 +309,35 @@ impl ViewSource {
         Ok(plan)
     }
 
+    /// The columns that aggregates read of a table that is joined as of a time, and its fields.
+    fn as_of_columns(
+        &self,
+        (number, said): (usize, &AsOfSaid),
+        calls: &[AggregateCall],
+    ) -> Result<Vec<(String, String)>, SqlError> {
+        let is_read = |name: &str| {
+            calls.iter().any(|call| match &call.input {
+                AggregateInput::Column(column) | AggregateInput::Sketches(column) => column == name,
+                AggregateInput::Parts(parts) => parts.names().contains(&name),
+                AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_) => false,
+            })
+        };
+        let named = said.fields.iter().map(|(field, _)| (as_of_name(number, field), field.clone()));
+        let columns: Vec<(String, String)> = named.filter(|(name, _)| is_read(name)).collect();
+        match columns.iter().find(|(name, _)| self.schema.fields.iter().any(|(known, _)| known == name)) {
+            None => Ok(columns),
+            Some((name, field)) => invalid(format!(
+                "{:?} has a column {name:?}, by whose name a materialised view knows the column {field:?} that it joins as of a time: join it when the view is read",
+                self.schema.name
+            )),
+        }
+    }
+
     /// The rows of a joined table for which conditions hold.
     fn joined_scan(&self, joined: &JoinedTable, conditions: Vec<Bound>) -> Result<Scan, SqlError> {
         if joined.keeps_all && !conditions.is_empty() {
             return invalid(
-                "the WHERE of a materialised view is of the columns of its first table, and of those that it joins without LEFT",
+                "the WHERE of a materialised view is of the columns of its first table, and of those that it joins without LEFT, and not as of a time",
             );
         }
         let mut table = Scan::of_table(joined.name.as_str());
@@ -282,6 +401,11 @@ impl ViewSource {
         let Some(of_table) = self.table_of(place).and_then(|number| added.get(number)) else { return column };
         of_table.iter().find(|(_, known)| known == column).map_or(column, |(name, _)| name)
     }
+}
+
+/// The name in the plan of a field of a table that is joined as of a time, by the table's number: no other column has it.
+fn as_of_name(number: usize, field: &str) -> String {
+    format!("{FIELD_PREFIX}{}.{field}", number + 1)
 }
 
 /// Labels, and the columns of a table that hold them.

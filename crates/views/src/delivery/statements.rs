@@ -6,6 +6,7 @@ use access::grant::Right;
 use access::scope::Scope;
 use influxql::SubscriptionStatement;
 use query::QueryError;
+use query::plan::AsOf;
 use query::views::{View, ViewDefinition};
 use serde::Serialize;
 use sql::{
@@ -394,9 +395,11 @@ fn check_cycle(
     (from, to): (&str, &str),
 ) -> Result<(), QueryError> {
     let others = defined.triggers.iter().filter(|(other, _)| *other != name);
-    let of_views = views.iter().map(|view| {
+    let of_views = views.iter().flat_map(|view| {
         let ViewDefinition { database, target, .. } = &view.definition;
-        Edge { from: (database, view.definition.source()), to: (view.definition.target_database(), target) }
+        let as_of = view.definition.as_of().map(AsOf::table_name);
+        let to = (view.definition.target_database(), target.as_str());
+        [view.definition.source()].into_iter().chain(as_of).map(move |table| Edge { from: (database, table), to })
     });
     let edges: Vec<Edge<'_>> = others
         .filter_map(|(other, trigger)| match &trigger.action {

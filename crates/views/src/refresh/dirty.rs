@@ -17,6 +17,9 @@ const LABEL_SETS_MAX: usize = 32;
 /// Batches that dirty windows become, and ranges of windows of all label sets; with more ranges the oldest become one.
 const PIECES_MAX: usize = 256;
 
+/// Windows from a row on of a table that is joined as of a time that are computed at once, at most; more are computed piece by piece.
+const AT_ONCE_WINDOWS_MAX: i64 = 64;
+
 /// Stored windows of a view that changed.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
@@ -27,6 +30,8 @@ pub(super) struct Dirty {
     of_all: Vec<TimeRange>,
     /// The labels of the view that rows of its table tell.
     labels: Vec<String>,
+    /// True if some of it is more than is computed at once.
+    is_long: bool,
     pub(super) late_samples_refused: u64,
 }
 
@@ -60,6 +65,16 @@ impl Dirty {
         self.of_all = merged_to(normalized(std::mem::take(&mut self.of_all)), PIECES_MAX);
     }
 
+    /// Adds a range of windows of all label sets that a row changes of a table that is joined as of a time.
+    fn add_as_of(&mut self, view: &View, range: TimeRange) {
+        if self.of_all.iter().any(|known| known.start_ns <= range.start_ns && range.end_ns <= known.end_ns) {
+            return;
+        }
+        let at_once_ns = view.definition.windows.length_ns_max().saturating_mul(AT_ONCE_WINDOWS_MAX);
+        self.is_long |= range.end_ns.saturating_sub(range.start_ns) > at_once_ns;
+        self.add_all(view, range);
+    }
+
     /// The ranges of windows that are dirty, in order.
     pub(super) fn ranges(&self, view: &View) -> Vec<TimeRange> {
         let starts = self.of_labels.values().flatten().map(|start_ns| TimeRange::new(*start_ns, *start_ns));
@@ -73,6 +88,9 @@ impl Dirty {
 
     /// Batches to compute: of few label sets their windows, otherwise the windows of all; `None` if they are too many for a pass.
     pub(super) fn batches(&self, view: &View) -> Option<Vec<WindowBatch>> {
+        if self.is_long {
+            return None;
+        }
         let whole = |ranges: Vec<TimeRange>| normalized(ranges.iter().map(|range| view.windows_of(range)).collect());
         let mut pieces = Vec::new();
         if self.of_all.is_empty() && self.tells_labels(view) && self.of_labels.len() <= LABEL_SETS_MAX {
@@ -116,8 +134,15 @@ struct Followed {
     later_rows: TimeRange,
 }
 
-/// A series, and the numbers of the views that read its table with the labels of their rows.
-type SeriesReaders = (Arc<LogSeries>, Vec<(usize, Labels)>);
+/// The views that read a series' table.
+struct SeriesReaders {
+    /// The series, which is held.
+    series: Arc<LogSeries>,
+    /// The numbers of those that are made of its rows, with the labels of theirs.
+    of_source: Vec<(usize, Labels)>,
+    /// The numbers of those that join its table as of a time.
+    as_of: Vec<usize>,
+}
 
 /// A view, and what rows changed of it.
 pub(super) type DirtyView = (Arc<View>, Dirty);
@@ -145,7 +170,7 @@ pub(super) struct Follower<'a> {
     /// Those that rows came for, by their numbers.
     followed: BTreeMap<usize, Followed>,
     count_max: usize,
-    /// For each series the views that read its table, with the labels of their rows. The series are held, so that their addresses name them.
+    /// The readers of each series. The series are held, so that their addresses name them.
     series: HashMap<usize, SeriesReaders>,
 }
 
@@ -166,13 +191,14 @@ impl<'a> Follower<'a> {
         });
     }
 
-    /// The views that read a series' table, with the labels of their rows.
-    fn readers(&mut self, series: &LogSeries) -> Vec<(usize, Labels)> {
+    fn readers(&mut self, series: &Arc<LogSeries>) -> SeriesReaders {
         let shape = self.shape.clone();
-        let numbers = shape.by_table.get(&*series.table).map(Vec::as_slice).unwrap_or_default();
-        numbers.iter().for_each(|number| self.follow(*number));
+        let [numbers, as_of] = [&shape.by_table, &shape.by_as_of]
+            .map(|numbers| numbers.get(&*series.table).map(Vec::as_slice).unwrap_or_default());
+        numbers.iter().chain(as_of).for_each(|number| self.follow(*number));
         let followed = numbers.iter().filter_map(|number| Some((*number, self.followed.get(number)?)));
-        followed.map(|(number, view)| (number, view.labels_of(&series.tags))).collect()
+        let of_source = followed.map(|(number, view)| (number, view.labels_of(&series.tags))).collect();
+        SeriesReaders { series: series.clone(), of_source, as_of: as_of.to_vec() }
     }
 
     /// Takes the rows of a record.
@@ -182,13 +208,18 @@ impl<'a> Follower<'a> {
             let address = Arc::as_ptr(&sample.series) as usize;
             if !self.series.contains_key(&address) {
                 let readers = self.readers(&sample.series);
-                self.series.insert(address, (sample.series.clone(), readers));
+                self.series.insert(address, readers);
             }
-            let Some((_, readers)) = self.series.get(&address) else { continue };
-            for (number, labels) in readers {
+            let Some(readers) = self.series.get(&address) else { continue };
+            let row = SourceRow { time_ns: sample.timestamp_ns, samples };
+            for (number, labels) in &readers.of_source {
                 if let Some(view) = self.followed.get_mut(number) {
-                    let row = SourceRow { time_ns: sample.timestamp_ns, samples };
                     view.take(labels, row, self.count_max);
+                }
+            }
+            for number in &readers.as_of {
+                if let Some(view) = self.followed.get_mut(number) {
+                    view.take_as_of(&readers.series.table, row);
                 }
             }
         }
@@ -204,6 +235,7 @@ impl<'a> Follower<'a> {
             if let (Some(stored), Some(of)) = (stored, view.chain.last()) {
                 view.dirty.add_all(of, stored);
             }
+            view.add_as_of(None, range);
         }
     }
 
@@ -253,6 +285,37 @@ impl Followed {
             }
             start_ns = Some(view.bins.next(of_ns)).filter(|next_ns| *next_ns <= end_ns);
         }
+    }
+
+    /// Takes a row of a table that is joined as of a time: all windows from its own on may have it.
+    fn take_as_of(&mut self, table: &str, row: SourceRow) {
+        if row.time_ns >= self.watermark_ns() && self.chain.len() == 1 {
+            return;
+        }
+        let is_refused = self.add_as_of(Some(table), &TimeRange::new(row.time_ns, row.time_ns));
+        self.dirty.late_samples_refused += if is_refused { row.samples } else { 0 };
+    }
+
+    /// Adds the windows that rows of a range change of a table that is joined as of a time, or of any; returns whether some of them are not computed
+    /// again.
+    fn add_as_of(&mut self, table: Option<&str>, range: &TimeRange) -> bool {
+        let mut changed: Option<TimeRange> = None;
+        for view in &self.chain {
+            changed = changed.map(|range| view.windows_reading(&range));
+            let is_joined =
+                view.definition.as_of().is_some_and(|as_of| table.is_none_or(|of| of == as_of.table_name()));
+            if is_joined {
+                let own = view.windows_as_of(range);
+                changed = Some(changed.map_or(own, |changed| changed.union(own)));
+            }
+        }
+        let stored = changed.and_then(|changed| self.stored_part(&changed));
+        let (Some(stored), Some(of)) = (stored, self.chain.last()) else { return false };
+        let again = TimeRange { start_ns: stored.start_ns.max(self.frozen_ns), ..stored };
+        if again.start_ns <= again.end_ns {
+            self.dirty.add_as_of(of, again);
+        }
+        stored.start_ns < self.frozen_ns
     }
 
     /// The range of the view's windows that hold rows of a range.

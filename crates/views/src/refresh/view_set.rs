@@ -1,9 +1,10 @@
 //! The views of a database as passes know them: listed again when one of them has changed, sorted again when there are others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use db::Db;
+use query::plan::AsOf;
 use query::views::View;
 
 /// The views of a database, by name.
@@ -23,6 +24,8 @@ pub(super) struct Shape {
     order: Vec<usize>,
     /// The numbers of views by the table whose rows they are made of in the end.
     pub(super) by_table: HashMap<String, Vec<usize>>,
+    /// The numbers of views by the table that they, or some below them, join as of a time.
+    pub(super) by_as_of: HashMap<String, Vec<usize>>,
     /// The numbers of views that join tables.
     joined: Vec<usize>,
 }
@@ -66,6 +69,9 @@ impl Shape {
             let (table, chain) = db.views_below(view);
             depths.push((chain.len(), number));
             shape.by_table.entry(table).or_default().push(number);
+            let as_of = chain.iter().filter_map(|view| view.definition.as_of());
+            let as_of: BTreeSet<&str> = as_of.map(AsOf::table_name).collect();
+            as_of.into_iter().for_each(|table| shape.by_as_of.entry(table.to_owned()).or_default().push(number));
             if view.definition.has_joins() {
                 shape.joined.push(number);
             }

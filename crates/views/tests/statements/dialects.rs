@@ -31,8 +31,8 @@ fn the_statements_of_the_guide_run() {
     let (mut manner, mut block, mut blocks, mut language) = (Manner::Postgres, None::<String>, 0, "sql");
     for line in guide.lines() {
         match (line, &mut block) {
-            ("## QuestDB", _) => manner = Manner::QuestDb,
-            ("## PromQL" | "## Labels of other tables", _) => manner = Manner::Postgres,
+            ("## QuestDB" | "## Another table as of a time", _) => manner = Manner::QuestDb,
+            ("## PromQL" | "## Labels of other tables" | "## Plain SQL", _) => manner = Manner::Postgres,
             ("```sql" | "```influxql" | "```flux" | "```promql", _) => {
                 (block, language) = (Some(String::new()), &line[3..]);
             }
@@ -62,7 +62,7 @@ fn the_statements_of_the_guide_run() {
             _ => {}
         }
     }
-    assert_eq!(blocks, 10);
+    assert_eq!(blocks, 11);
 }
 
 /// Checks that a view answers a query of PromQL, of half an hour by the minute.

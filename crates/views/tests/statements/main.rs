@@ -1,6 +1,8 @@
 //! Views as statements make them, in simulated time: each dialect and the guide, joins with tables of labels, tables with a TTL, columns that views get later, continuous queries and tasks.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod as_of;
+mod as_of_kept;
 mod columns;
 mod dialects;
 mod joined;

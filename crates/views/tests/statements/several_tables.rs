@@ -316,12 +316,6 @@ fn joins_of_several_tables_that_no_view_has_are_refused() {
         &view("c.machine", "cpu AS c (at, machine)").replace("cpu.time", "c.at"),
         "name the table alone",
     );
-    for join in ["ASOF JOIN", "LT JOIN"] {
-        let query = format!(
-            "SELECT cpu.timestamp, room, max(usage) AS peak FROM cpu JOIN hosts ON (host) {join} places ON (zone) SAMPLE BY 1m"
-        );
-        refused(Manner::QuestDb, &query, "no ASOF JOIN and no LT JOIN");
-    }
     let splice = "SELECT cpu.timestamp, owner, max(usage) AS peak FROM cpu SPLICE JOIN hosts ON (host) SAMPLE BY 1m";
     refused(Manner::QuestDb, splice, "there is no SPLICE JOIN");
 }

@@ -6,14 +6,14 @@ use super::expression;
 use super::likeness::is_likeness;
 use super::read::{Fault, Kind, Node};
 use crate::plan::{
-    Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, JoinKind, Labelled, Operator,
+    Aggregate, AggregateCall, AggregateInput, AsOf, Expression, FillWith, Grouping, Join, JoinKind, Labelled, Operator,
     PartColumns, Plan, Scan, Selector, TableColumns,
 };
 
 /// Steps of a pipe, with what they look like.
 const STEPS: &str = "(metric \"name\"), (table \"name\"), (table \"name\" '(\"field\")), rows-of, (tag \"name\" \"value\"), (tag \"name\" '(\"a\" \"b\")), tag-not, tag-match, tag-not-match, \
                      (index 50), (all), (range start end), (where (> #V 95)), (groupby 1h max), (map \"name\" (/ #V 2)), (fill linear), \
-                     (order #V desc), (limit 10), (last 10), (join inner …), (union …), (labelled inner …), (similar …), (motifs …), (discords …), (alike …)";
+                     (order #V desc), (limit 10), (last 10), (join inner …), (union …), (labelled inner …), (as-of …), (similar …), (motifs …), (discords …), (alike …)";
 
 /// The context that a text is read in.
 pub(super) struct Lowering {
@@ -96,6 +96,9 @@ impl Lowering {
         if word == "labelled" {
             return Ok(Pipe::Steps(self.labelled(input, step, rest)?));
         }
+        if word == "as-of" {
+            return Ok(Pipe::Steps(self.as_of(input, step, rest)?));
+        }
         Ok(Pipe::Steps(transform(input, step, word, rest)?))
     }
 
@@ -170,6 +173,30 @@ impl Lowering {
             return Err(step.fault(form));
         }
         Ok(Plan::Labelled(Box::new(labelled)))
+    }
+
+    /// `(as-of (->> (rows-of "quotes")) (on '("symbol" "symbol")) (columns '("bid" "bid")) (within 1m))`: columns, and the table's fields.
+    fn as_of(&self, input: Plan, step: &Node, rest: &[Node]) -> Result<Plan, Fault> {
+        let form = "columns of a table as of the rows' times are (as-of (->> (rows-of \"quotes\")) (on '(\"symbol\" \"symbol\")) (columns '(\"bid\" \"bid\"))), then \
+                    (earlier) and (within 1m) if wanted";
+        let [table, options @ ..] = rest else { return Err(step.fault(form)) };
+        let Plan::Scan(table) = self.plan(table)? else { return Err(table.fault(form)) };
+        let (on, columns) = (Vec::new(), Vec::new());
+        let mut as_of = AsOf { input, table, on, columns, is_earlier: false, within_ns: None };
+        for option in options {
+            let Kind::List(items) = &option.kind else { return Err(option.fault(form)) };
+            match head(option, items)? {
+                ("on", [of]) => as_of.on = pairs(of, form)?,
+                ("columns", [of]) => as_of.columns = pairs(of, form)?,
+                ("earlier", []) => as_of.is_earlier = true,
+                ("within", [Node { kind: Kind::Duration(ns), .. }]) if *ns >= 0 => as_of.within_ns = Some(*ns),
+                _ => return Err(option.fault(form)),
+            }
+        }
+        if as_of.table_name().is_empty() || !as_of.table.is_of_every_row() {
+            return Err(step.fault(form));
+        }
+        Ok(Plan::AsOf(Box::new(as_of)))
     }
 
     /// `(range start end)`, its end left out.

@@ -62,6 +62,14 @@ const TABLES: &[(&str, &str)] = &[
         "(->>\n  (rows-of \"cpu\")\n  (groupby 1h (max \"user\") (by '(\"host\"))))",
     ),
     (
+        r#"(->> (rows-of "trades") (as-of (->> (rows-of "quotes") (tag "venue" "v")) (on '("symbol" "name")) (columns '("b" "bid" "a" "ask")) (within 90s) (earlier)) (groupby 1m (max "b")))"#,
+        "(->>\n  (rows-of \"trades\")\n  (as-of (->> (rows-of \"quotes\") (tag \"venue\" \"v\")) (on '(\"symbol\" \"name\")) (columns '(\"b\" \"bid\" \"a\" \"ask\")) (earlier) (within 1m30s))\n  (groupby 1m (max \"b\")))",
+    ),
+    (
+        r#"(->> (rows-of "trades") (as-of (->> (rows-of "quotes"))) (limit 1))"#,
+        "(->>\n  (rows-of \"trades\")\n  (as-of (->> (rows-of \"quotes\")))\n  (limit 1))",
+    ),
+    (
         r#"(->> (table "cpu" '("user" "idle")) (where (> #user 90)) (order #TS desc) (limit 1))"#,
         "(->>\n  (table \"cpu\" '(\"user\" \"idle\"))\n  (where (> (column \"user\") 90))\n  (order #TS desc)\n  (limit 1))",
     ),
@@ -89,6 +97,10 @@ fn conditions_on_time_become_the_range() {
             r#"(->> (metric "x") (where (and (< #TS 100) (> #V 95))))"#,
             "(->>\n  (metric \"x\")\n  (range -9223372036854775808 100)\n  (where (> #V 95)))",
         ),
+        (
+            r#"(->> (rows-of "x") (where (> #c 1)) (as-of (->> (rows-of "y")) (columns '("p" "p" "q" "q"))) (groupby 1h '((max "a") (min "q"))))"#,
+            "(->>\n  (rows-of \"x\" '(\"a\" \"c\"))\n  (where (> (column \"c\") 1))\n  (as-of (->> (rows-of \"y\")) (columns '(\"q\" \"q\")))\n  (groupby 1h '((max \"a\") (min \"q\"))))",
+        ),
         (r#"(->> (metric "x") (where (and (<= 5 #TS) (< #TS 9))))"#, "(->>\n  (metric \"x\")\n  (range 5 9))"),
         (
             r#"(->> (metric "x") (where (or (> #TS 5) (> #V 1))))"#,
@@ -106,6 +118,14 @@ fn errors_say_where() {
         ("", "1:1: the text ends where an expression is wanted"),
         ("(->> (metric \"x\")", "1:1: this parenthesis is never closed"),
         ("(->>\n  (metric x))", "2:11: a text such as \"host_0\" is wanted, not `x`"),
+        (
+            "(->> (rows-of \"x\") (as-of (->> (table \"y\")) (within 1m)))",
+            "1:20: columns of a table as of the rows' times are",
+        ),
+        (
+            "(->> (rows-of \"x\") (as-of (->> (rows-of \"y\")) (within -1m)))",
+            "1:47: columns of a table as of the rows' times are",
+        ),
         ("(->> (groupby 1h max))", "1:6: `groupby` has nothing to work on"),
         ("(->> (metric \"x\") (groupby 1x max))", "1:28: \"1x\" is neither a number nor a duration"),
         ("(->> (metric \"x\") (groupby 1h mad))", "1:31: there are min, max, avg"),

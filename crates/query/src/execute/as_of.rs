@@ -1,0 +1,173 @@
+//! Columns of another table as of the times of rows: of that table what is read lies between the first row and the last, and of each series the newest
+//! row before.
+
+use std::collections::{BTreeSet, HashMap};
+
+use model::{Cell, Labels, MatchOp, TimeRange};
+
+use super::{Run, note_folds};
+use crate::plan::{AsOf, Scan, Selector};
+use crate::result::frame::FrameColumn;
+use crate::{Frame, QueryError};
+
+/// Values of a label of the rows by which less is read of the table; with more, all of its series are.
+const VALUES_MAX: usize = 100;
+
+/// A row of the table costs as much as so many samples to know of.
+const SAMPLES_PER_ROW: usize = 2;
+
+/// The labels by which rows find others.
+type Key<'a> = Vec<&'a str>;
+
+/// A row of the table.
+struct TableRow<'a> {
+    time_ns: i64,
+    frame: &'a Frame,
+    row: usize,
+}
+
+impl AsOf {
+    /// The labels by which a series of the rows finds rows; `None` if it finds none.
+    fn key<'a>(&self, labels: &'a Labels) -> Option<Key<'a>> {
+        self.on.iter().map(|(label, _)| labels.get(label).filter(|value| !value.is_empty())).collect()
+    }
+
+    /// The labels by which a series of the table is found.
+    fn table_key<'a>(&self, labels: &'a Labels) -> Option<Key<'a>> {
+        self.on.iter().map(|(_, tag)| labels.get(tag).filter(|value| !value.is_empty())).collect()
+    }
+
+    /// The scan of the table for some rows, whatever their times.
+    fn scan_for(&self, rows: &[Frame]) -> Scan {
+        let mut scan = self.table.clone();
+        if let Some(table) = &mut scan.table {
+            table.fields = self.columns.iter().map(|(_, field)| field.clone()).collect();
+            table.fields.sort_unstable();
+            table.fields.dedup();
+        }
+        let keys: Vec<Key<'_>> = rows.iter().filter_map(|frame| self.key(&frame.labels)).collect();
+        for (place, (_, tag)) in self.on.iter().enumerate() {
+            let values: BTreeSet<&str> = keys.iter().filter_map(|key| key.get(place)).copied().collect();
+            if (1..=VALUES_MAX).contains(&values.len()) {
+                let values = values.into_iter().map(str::to_owned).collect();
+                scan.selectors.push(Selector { name: tag.clone(), op: MatchOp::Equal, values });
+            }
+        }
+        scan
+    }
+
+    /// The times of the table's rows of which each series' newest one is needed, and of those of which all are, for rows of a range.
+    const fn ranges(&self, rows: &TimeRange) -> [TimeRange; 2] {
+        let shift_ns = self.is_earlier as i64;
+        let (start_ns, end_ns) = (rows.start_ns.saturating_sub(shift_ns), rows.end_ns.saturating_sub(shift_ns));
+        let oldest_ns = match self.within_ns {
+            Some(within_ns) => rows.start_ns.saturating_sub(within_ns),
+            None => i64::MIN,
+        };
+        let before = TimeRange { start_ns: oldest_ns, end_ns: start_ns };
+        [before, TimeRange { start_ns: start_ns.saturating_add(1), end_ns }]
+    }
+
+    /// The row that one of a time finds among those of its key, which are in order of time.
+    fn newest<'f>(&self, found: &'f [TableRow<'f>], time_ns: i64) -> Option<&'f TableRow<'f>> {
+        let is_early = |other: &TableRow<'_>| other.time_ns < time_ns || other.time_ns == time_ns && !self.is_earlier;
+        let newest = found.get(found.partition_point(is_early).checked_sub(1)?)?;
+        let age_ns = i128::from(time_ns) - i128::from(newest.time_ns);
+        self.within_ns.is_none_or(|within_ns| age_ns <= i128::from(within_ns)).then_some(newest)
+    }
+}
+
+impl Run<'_> {
+    /// Rows with the columns of the table that they find.
+    pub(super) fn as_of(&mut self, as_of: &AsOf) -> Result<Vec<Frame>, QueryError> {
+        let rows = self.plan(&as_of.input)?;
+        let times = rows
+            .iter()
+            .map(|frame| TimeRange::from_timestamps(&frame.timestamps_ns))
+            .fold(TimeRange::EMPTY, TimeRange::union);
+        if as_of.columns.is_empty() || times.start_ns > times.end_ns {
+            return Ok(rows);
+        }
+        self.timed("as of", |run| {
+            let budget = run.context.budget;
+            let held = budget.samples();
+            let tables = run.rows_for(as_of, &rows, &times)?;
+            note_folds(&tables, budget)?;
+            let mut by_key: HashMap<Key<'_>, Vec<TableRow<'_>>> = HashMap::new();
+            for frame in &tables {
+                budget.check()?;
+                let Some(key) = as_of.table_key(&frame.labels) else { continue };
+                budget.take(frame.rows() * SAMPLES_PER_ROW)?;
+                let found = frame.timestamps_ns.iter().enumerate();
+                by_key.entry(key).or_default().extend(found.map(|(row, time_ns)| TableRow {
+                    time_ns: *time_ns,
+                    frame,
+                    row,
+                }));
+            }
+            // Of rows of one time the last one by labels counts, as in SQL.
+            by_key.values_mut().for_each(|found| found.sort_by_key(|found| found.time_ns));
+            let read = budget.samples().saturating_sub(held) as usize;
+            let mut joined = Vec::with_capacity(rows.len());
+            for frame in rows {
+                budget.check()?;
+                let before = frame.samples();
+                let frame = {
+                    let key = as_of.key(&frame.labels);
+                    let found = key.and_then(|key| by_key.get(&key)).map(Vec::as_slice).unwrap_or_default();
+                    let columns = columns(as_of, &frame, found)?;
+                    with_columns(frame, columns)
+                };
+                budget.take(frame.samples())?;
+                budget.give_back(before);
+                joined.push(frame);
+            }
+            budget.give_back(read);
+            Ok(joined)
+        })
+    }
+
+    /// The rows of the table that rows of a range may find, in order of labels, those before the range first.
+    fn rows_for(&mut self, as_of: &AsOf, rows: &[Frame], times: &TimeRange) -> Result<Vec<Frame>, QueryError> {
+        let scan = as_of.scan_for(rows);
+        let of_range = |range: &TimeRange| {
+            let range = crate::views::intersect(&scan.range, range);
+            (range.start_ns <= range.end_ns).then(|| Scan { range, ..scan.clone() })
+        };
+        let [before, within] = as_of.ranges(times);
+        let mut frames = Vec::new();
+        if let Some(scan) = of_range(&before) {
+            frames.extend(self.last_row_frames(&scan)?);
+        }
+        if let Some(scan) = of_range(&within) {
+            frames.extend(self.scan(&scan)?);
+        }
+        frames.sort_by(|a, b| a.labels.cmp(&b.labels));
+        Ok(frames)
+    }
+}
+
+/// The columns that rows get of those that they find.
+fn columns(as_of: &AsOf, rows: &Frame, found: &[TableRow<'_>]) -> Result<Vec<FrameColumn>, QueryError> {
+    let newest: Vec<Option<&TableRow<'_>>> =
+        rows.timestamps_ns.iter().map(|time_ns| as_of.newest(found, *time_ns)).collect();
+    let column = |(name, field): &(String, String)| {
+        let cells: Vec<Cell<'_>> = newest.iter().map(|found| cell(*found, field)).collect();
+        FrameColumn::of_cells(name, &cells).map_err(QueryError::Execution)
+    };
+    as_of.columns.iter().map(column).collect()
+}
+
+fn cell<'f>(found: Option<&TableRow<'f>>, field: &str) -> Cell<'f> {
+    match found.and_then(|found| Some((found.frame.column(field)?, found.row))) {
+        Some((column, row)) => column.cell(row),
+        None => Cell::Null,
+    }
+}
+
+/// A frame with columns in place of those of their names.
+fn with_columns(mut frame: Frame, columns: Vec<FrameColumn>) -> Frame {
+    frame.columns.retain(|own| !columns.iter().any(|column| column.name == own.name));
+    frame.columns.extend(columns);
+    frame
+}

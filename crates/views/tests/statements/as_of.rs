@@ -1,0 +1,446 @@
+//! Views that join a table as of a time are the same join of the tables now, which the built-in SQL makes row by row.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use access::scope::Scope;
+use db::DatabasePolicy;
+use platform::sim::Simulation;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use query::Budget;
+use sql::{ClientContext, Manner};
+
+use crate::world::{SECOND_NS, World, is_close, sorted};
+
+/// Views by their names, the columns that they show, and their queries. The first columns, so many of them, tell rows apart.
+const VIEWS: [(&str, usize, &str, &str); 7] = [
+    (
+        "plain",
+        2,
+        "bucket, symbol, price, bid, n",
+        "SELECT time_bucket('1 minute', t.time) AS bucket, t.symbol, avg(t.price) AS price, max(q.bid) AS bid, count(*) AS n \
+         FROM trades t ASOF JOIN quotes q ON (symbol) GROUP BY 1, 2",
+    ),
+    // A window is there though none of its rows finds a quote.
+    (
+        "found",
+        2,
+        "bucket, venue, first_bid, last_ask, bids, kinds, note",
+        "SELECT time_bucket('1 minute', t.time) AS bucket, t.venue, first(q.bid) AS first_bid, last(q.ask) AS last_ask, count(q.bid) AS bids, \
+         count(DISTINCT q.ask) AS kinds, max(q.note) AS note FROM trades t ASOF JOIN quotes q ON t.symbol = q.symbol AND t.venue = q.venue GROUP BY 1, 2",
+    ),
+    (
+        "recent",
+        3,
+        "bucket, symbol, venue, bid, spread",
+        "SELECT time_bucket('2 minutes', t.time) AS bucket, t.symbol, t.venue, min(q.bid) AS bid, max(q.ask) - min(q.bid) AS spread \
+         FROM trades t LT JOIN quotes q ON (symbol) TOLERANCE 90s GROUP BY 1, 2, 3",
+    ),
+    (
+        "of_all",
+        1,
+        "bucket, ask, n",
+        "SELECT time_bucket('1 minute', t.time) AS bucket, sum(q.ask) AS ask, count(*) AS n FROM trades t ASOF JOIN quotes q TOLERANCE 30s GROUP BY 1",
+    ),
+    (
+        "narrowed",
+        2,
+        "bucket, symbol, bid, n",
+        "SELECT time_bucket('1 minute', t.time) AS bucket, t.symbol, sum(q.bid) AS bid, count(*) AS n FROM trades t LT JOIN quotes q ON (symbol) \
+         WHERE t.price > 20 AND t.symbol IN ('s0', 's2') GROUP BY 1, 2 HAVING count(q.bid) > 1",
+    ),
+    (
+        "named",
+        2,
+        "bucket, owner, bid, n",
+        "SELECT time_bucket('1 minute', t.time) AS bucket, c.owner, avg(q.bid) AS bid, count(*) AS n \
+         FROM trades t JOIN companies c ON t.symbol = c.symbol ASOF JOIN quotes q ON t.symbol = q.symbol GROUP BY 1, 2",
+    ),
+    (
+        "above",
+        1,
+        "bucket, bid, n",
+        "SELECT time_bucket('10 minutes', bucket) AS bucket, max(bid) AS bid, sum(n) AS n FROM plain GROUP BY 1",
+    ),
+];
+
+/// The query of a view over the tables: of one over another view with the other's query in its place.
+fn over_tables(query: &str) -> String {
+    let (_, _, _, plain) = VIEWS[0];
+    query.replace("FROM plain", &format!("FROM ({plain}) plain"))
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    /// A symbol (or none), a venue, and seconds before now.
+    Trades(Vec<(usize, u8, i64)>),
+    /// Likewise, with the bid, if there is one.
+    Quotes(Vec<(usize, u8, i64, Option<u8>)>),
+    Company(u8, u8),
+    /// A symbol, seconds before now, and how many seconds long.
+    NoTrades(u8, i64, i64),
+    NoQuotes(u8, i64, i64),
+    Advance(i64),
+    Pass,
+    Settle,
+    Compact,
+    Restart,
+    Crash,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let ago = || prop_oneof![2 => 0i64..30, 3 => 0i64..900, 1 => 0i64..5_000];
+    let trades = prop::collection::vec((0..SYMBOLS.len(), 0u8..2, ago()), 1..8);
+    let quotes = prop::collection::vec((0..SYMBOLS.len(), 0u8..2, ago(), prop::option::weighted(0.8, 0u8..99)), 1..6);
+    prop_oneof![
+        4 => trades.prop_map(Event::Trades),
+        5 => quotes.prop_map(Event::Quotes),
+        1 => (0u8..3, 0u8..2).prop_map(|(symbol, owner)| Event::Company(symbol, owner)),
+        1 => (0u8..3, 0i64..2_000, 0i64..600).prop_map(|(symbol, ago, length)| Event::NoTrades(symbol, ago, length)),
+        2 => (0u8..3, 0i64..2_000, 0i64..600).prop_map(|(symbol, ago, length)| Event::NoQuotes(symbol, ago, length)),
+        3 => (1i64..300).prop_map(Event::Advance),
+        2 => Just(Event::Pass),
+        4 => Just(Event::Settle),
+        1 => Just(Event::Compact),
+        1 => Just(Event::Restart),
+        1 => Just(Event::Crash),
+    ]
+}
+
+/// Symbols of rows: one has none.
+const SYMBOLS: [&str; 4] = [",symbol=s0", ",symbol=s1", ",symbol=s2", ""];
+
+fn world() -> World {
+    let mut world = World::empty(19);
+    world.take_quotes_event(&Event::Trades(
+        (0..60).map(|number| (number % 4, (number % 3 / 2) as u8, 11 * number as i64)).collect(),
+    ));
+    world.take_quotes_event(&Event::Quotes(
+        (0..30).map(|number| (number % 4, (number % 2) as u8, 29 * number as i64, Some(number as u8))).collect(),
+    ));
+    world.take_quotes_event(&Event::Company(0, 1));
+    world
+}
+
+impl World {
+    fn make_as_of_views(&self) {
+        for (name, _, _, query) in VIEWS {
+            self.ask(&format!("CREATE MATERIALIZED VIEW {name} AS {query}"));
+        }
+    }
+
+    fn take_quotes_event(&mut self, event: &Event) {
+        let now_ns = self.db.now_ns();
+        let mut lines = String::new();
+        match event {
+            Event::Trades(rows) => {
+                for (symbol, venue, ago) in rows {
+                    let at_ns = now_ns - ago * SECOND_NS;
+                    writeln!(
+                        lines,
+                        "trades{},venue=v{venue} price={}.5,size={ago}i {at_ns}",
+                        SYMBOLS[*symbol],
+                        ago % 50
+                    )
+                    .unwrap();
+                }
+            }
+            Event::Quotes(rows) => {
+                for (symbol, venue, ago, bid) in rows {
+                    let bid = bid.map(|bid| format!(",bid={bid}.25,note=\"n{bid}\"")).unwrap_or_default();
+                    let at_ns = now_ns - ago * SECOND_NS;
+                    writeln!(lines, "quotes{},venue=v{venue} ask={ago}{bid} {at_ns}", SYMBOLS[*symbol]).unwrap();
+                }
+            }
+            Event::Company(symbol, owner) => {
+                writeln!(lines, "companies,symbol=s{symbol} owner=\"o{owner}\" 1500000000000000000").unwrap();
+            }
+            Event::NoTrades(symbol, ago, length) => {
+                self.delete_symbol("trades", *symbol, now_ns - ago * SECOND_NS, *length);
+            }
+            Event::NoQuotes(symbol, ago, length) => {
+                self.delete_symbol("quotes", *symbol, now_ns - ago * SECOND_NS, *length);
+            }
+            Event::Advance(seconds) => self.simulation.advance_ns(seconds * SECOND_NS),
+            Event::Pass => drop(self.refresher.pass().unwrap()),
+            Event::Settle => self.settle(),
+            Event::Compact => drop(self.db.compact(&mut |_| {}).unwrap()),
+            Event::Restart | Event::Crash => {}
+        }
+        if !lines.is_empty() {
+            self.write("default", &lines);
+        }
+    }
+
+    fn delete_symbol(&self, table: &str, symbol: u8, from_ns: i64, seconds: i64) {
+        let [from, to] = [from_ns, from_ns + seconds * SECOND_NS].map(sql::format_rfc3339_us);
+        self.ask(&format!("DELETE FROM {table} WHERE symbol = 's{symbol}' AND time >= '{from}' AND time < '{to}'"));
+    }
+
+    /// Compares all views with their queries over the tables.
+    fn check_as_of(&self, after: &str) {
+        let rows = |text: &str| self.ask(text).len();
+        let of_columns = format!("SELECT first_bid FROM ({}) q", VIEWS[1].3);
+        assert_eq!(rows("SELECT first_bid FROM found"), rows(&of_columns), "rows of columns alone, after {after}");
+        for (name, keys, shown, query) in VIEWS {
+            let of_view = format!("SELECT {shown} FROM {name}");
+            let [found, expected] = [of_view, over_tables(query)].map(|text| sorted(self.ask(&text), keys));
+            assert_eq!(found.len(), expected.len(), "{name} after {after}: {found:?} {expected:?}");
+            for (found, expected) in found.iter().zip(&expected) {
+                let is_same = found.iter().zip(expected).all(|(a, b)| is_close(a, b));
+                assert!(is_same, "{name} after {after}: {found:?} {expected:?}");
+            }
+        }
+    }
+}
+
+fn live(events: &[Event]) {
+    let mut world = world();
+    world.make_as_of_views();
+    for event in events {
+        world.take_quotes_event(event);
+        match event {
+            Event::Crash => world = world.reopened(Simulation::crash),
+            Event::Restart => {
+                world.refresher.save().unwrap();
+                world.db.close().unwrap();
+                world = world.reopened(|_| {});
+            }
+            _ => {}
+        }
+        world.check_as_of(&format!("{event:?}"));
+    }
+    world.settle();
+    world.check_as_of("all");
+    if events.iter().any(|event| matches!(event, Event::Crash)) {
+        // After it the time that there is evidence for lags behind the clock: windows count as over later.
+        return;
+    }
+    let old = sql::format_rfc3339_us(world.db.now_ns() - 700 * SECOND_NS);
+    for (name, ..) in VIEWS {
+        let explained = world.explained(&format!("SELECT * FROM {name} WHERE bucket < '{old}'"));
+        assert!(!explained.contains("(computed"), "{name}: {explained}");
+    }
+}
+
+/// `THALWEG_AS_OF_CASES` says how many cases, and `PROPTEST_RNG_SEED` which.
+#[test]
+fn views_as_of_a_time_are_the_joins_of_their_tables() {
+    const CASES: u32 = 24;
+    let cases = std::env::var("THALWEG_AS_OF_CASES").map_or(CASES, |cases| cases.parse().unwrap());
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    runner
+        .run(&prop::collection::vec(event(), 1..25), |events| {
+            live(&events);
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn questdb_joins_quotes_as_of_trades() {
+    let mut world = world();
+    world
+        .ask_as(
+            Manner::QuestDb,
+            "CREATE MATERIALIZED VIEW trades_with_quotes WITH BASE trades REFRESH IMMEDIATE AS (
+               SELECT t.timestamp, t.symbol, avg(t.price) AS price, max(q.bid) AS bid
+               FROM trades t ASOF JOIN quotes q ON (symbol)
+               SAMPLE BY 1m
+             ) PARTITION BY DAY",
+        )
+        .unwrap();
+    let query = "SELECT t.timestamp, t.symbol, avg(t.price) AS price, max(q.bid) AS bid FROM trades t ASOF JOIN quotes q ON (symbol) SAMPLE BY 1m";
+    let check = |world: &World, what: &str| {
+        let texts = ["SELECT timestamp, symbol, price, bid FROM trades_with_quotes", query];
+        let [found, expected] = texts.map(|text| sorted(world.ask_as(Manner::QuestDb, text).unwrap(), 2));
+        assert!(!expected.is_empty());
+        assert_eq!(found, expected, "{what}");
+    };
+    let late = [
+        Event::Quotes(vec![(0, 0, 400, Some(98)), (1, 1, 4_000, Some(97))]),
+        Event::Trades(vec![(0, 0, 395), (2, 1, 4_500)]),
+        Event::NoQuotes(1, 3_000, 2_800),
+        Event::NoTrades(0, 420, 60),
+    ];
+    for event in &late {
+        world.take_quotes_event(event);
+        check(&world, &format!("{event:?}"));
+        world.settle();
+        check(&world, &format!("settled after {event:?}"));
+        let cut = sql::format_rfc3339_us(world.db.now_ns() - 300 * SECOND_NS);
+        let explained = world.explained(&format!("SELECT * FROM trades_with_quotes WHERE timestamp < '{cut}'"));
+        assert!(
+            explained.contains("rows-of \"trades_with_quotes\"") && !explained.contains("(computed"),
+            "{explained}"
+        );
+    }
+    let mut world = world.reopened(Simulation::crash);
+    check(&world, "opened again");
+    world.settle();
+    check(&world, "settled");
+    assert_eq!(world.db.view_status("default", "trades_with_quotes").rows_written, 0, "nothing changed");
+}
+
+#[test]
+fn what_no_view_joins_as_of_a_time_is_refused() {
+    let world = world();
+    world.ask("CREATE MATERIALIZED VIEW of_quotes AS SELECT time_bucket('1 minute', time) AS bucket, symbol, max(bid) AS bid FROM quotes GROUP BY 1, 2");
+    let (name, _, _, plain) = VIEWS[0];
+    let changed = |from: &str, to: &str| {
+        assert!(plain.contains(from), "{from}");
+        plain.replace(from, to)
+    };
+    let joins = "ASOF JOIN quotes q ON (symbol)";
+    let refused = |query: &str, expected: &str| {
+        let error = world.ask_as(Manner::Postgres, &format!("CREATE MATERIALIZED VIEW x AS {query}")).unwrap_err();
+        assert!(error.contains(expected), "{query}: {error}");
+    };
+    refused(&changed(joins, &format!("{joins} ASOF JOIN companies c ON (symbol)")), "one ASOF JOIN or LT JOIN");
+    refused(&changed(joins, "ASOF JOIN trades q ON (symbol)").replace("q.bid", "q.price"), "with itself as of a time");
+    refused(&changed(joins, "ASOF JOIN of_quotes q ON (symbol)"), "a joined table is none of a view");
+    refused(&changed(joins, "ASOF JOIN (SELECT * FROM quotes) q ON (symbol)"), "a materialised view reads a table");
+    refused(&changed(joins, "ASOF JOIN quotes q ON t.symbol = q.note"), "by tags of its first table");
+    refused(&changed(joins, "ASOF JOIN quotes q ON t.price = q.bid"), "by tags of its first table");
+    refused(&changed(joins, "ASOF JOIN quotes q ON t.symbol = q.symbol AND q.bid > 3"), "by tags of its first table");
+    refused(
+        &changed(joins, "JOIN companies c USING (symbol) ASOF JOIN quotes q ON c.owner = q.venue"),
+        "by tags of its first table",
+    );
+    refused(&changed(joins, &format!("{joins} TOLERANCE 1M")), "of a fixed length");
+    refused(&changed("GROUP BY", "WHERE q.bid > 3 GROUP BY"), "and not as of a time");
+    refused(&changed("GROUP BY", "WHERE q.venue = 'v0' GROUP BY"), "and not as of a time");
+    refused(&changed("GROUP BY", "WHERE t.price > q.bid GROUP BY"), "the WHERE of a materialised view");
+    refused(&changed("t.symbol", "q.venue"), "is grouped by windows of the table's time");
+    refused(&changed("time_bucket('1 minute', t.time)", "time_bucket('1 minute', q.time)"), "is grouped by windows");
+    refused(&changed("max(q.bid)", "max(q.time)"), "has count, sum");
+    refused(&changed("max(q.bid)", "max(q.bid - t.price)"), "has count, sum");
+    refused(&changed("max(q.bid)", "count(DISTINCT q.venue)"), "has count, sum");
+    // The table stays as long as a view joins it, and is none that a view writes.
+    world.ask(&format!("CREATE MATERIALIZED VIEW {name} AS {plain}"));
+    let fails = |text: &str, expected: &str| {
+        let error = world.ask_as(Manner::Postgres, text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    };
+    fails("DROP TABLE quotes", "drop the view first");
+    let trigger = "CREATE TRIGGER back ON plain WHEN (n > 0) DO INSERT INTO quotes SELECT * FROM plain";
+    assert!(world.ask_as(Manner::Postgres, trigger).is_err());
+    let error = world
+        .influxql("default", "CREATE CONTINUOUS QUERY c ON \"default\" BEGIN SELECT mean(size) AS bid INTO quotes FROM trades GROUP BY time(1m) END")
+        .map_or_else(|error| error, |answer| format!("{answer:?}"));
+    assert!(
+        error.contains("joins the table \\\"quotes\\\"") || error.contains("joins the table \"quotes\""),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_table_whose_rows_go_is_joined_with_a_tolerance() {
+    let world = world();
+    let (_, _, _, plain) = VIEWS[0];
+    let within = plain.replace("ON (symbol)", "ON (symbol) TOLERANCE 10m");
+    let fails = |text: &str, expected: &str| {
+        let error = world.ask_as(Manner::Postgres, text).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    };
+    world.ask(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"));
+    fails("ALTER TABLE quotes SET TTL 1h", "may be of any age");
+    let policy = |hours: i64| DatabasePolicy { retention_ns: hours * 3_600 * SECOND_NS, ..DatabasePolicy::default() };
+    let error = world.db.set_policy("default", &policy(10)).unwrap_err().to_string();
+    assert!(error.contains("may be of any age"), "{error}");
+    world.ask("ALTER TABLE trades SET TTL 10h");
+    world.ask("DROP MATERIALIZED VIEW plain");
+    world.ask("ALTER TABLE quotes SET TTL 1h");
+    fails(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"), "may be of any age");
+    world.ask(&format!("CREATE MATERIALIZED VIEW within AS {within}"));
+    let error = world.db.set_policy("default", &DatabasePolicy { retention_ns: 600 * SECOND_NS, ..policy(0) });
+    assert!(error.unwrap_err().to_string().contains("would keep rows for 600 s"));
+    world.db.set_policy("default", &policy(1)).unwrap();
+    let longer = within.replace("10m", "59m");
+    fails(&format!("CREATE MATERIALIZED VIEW longer AS {longer}"), "would keep rows for 3600 s");
+}
+
+#[test]
+fn columns_of_the_other_table_are_added() {
+    let mut world = world();
+    let (_, _, _, plain) = VIEWS[0];
+    world.ask(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"));
+    world.settle();
+    world.ask("ALTER MATERIALIZED VIEW plain ADD COLUMN ask AS min(q.ask)");
+    let wider = plain.replace("count(*) AS n", "min(q.ask) AS ask, count(*) AS n");
+    for _ in ["added", "settled"] {
+        let texts = ["SELECT bucket, symbol, price, bid, ask, n FROM plain", &wider];
+        let [found, expected] = texts.map(|text| sorted(world.ask(text), 2));
+        assert_eq!(found, expected);
+        world.settle();
+    }
+    let shown = world.ask("SHOW CREATE MATERIALIZED VIEW plain")[0][0].to_string();
+    assert!(shown.contains("ASOF JOIN quotes"), "{shown}");
+}
+
+#[test]
+fn accounts_with_rights_on_a_label_do_not_read_joins_as_of_a_time() {
+    let world = world();
+    let (_, _, _, plain) = VIEWS[0];
+    world.ask(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"));
+    let grants = vec!["read:default{symbol=\"s0\"}".parse().unwrap()];
+    let scope = Scope { is_server_admin: false, grants, ..Scope::clone(&Scope::open()) };
+    let client = ClientContext::new("default", world.db.now_ns());
+    let budget = Arc::new(World::budget().for_scope(Arc::new(scope)));
+    let error = world.db.sql(&sql::parse("SELECT * FROM plain").unwrap(), 0, &client, &budget).unwrap_err().to_string();
+    assert!(error.contains("joins the table \"quotes\""), "{error}");
+}
+
+/// Of the other table the newest row of each series that counts is read, and what lies between the rows: more is too much.
+#[test]
+fn little_is_read_of_the_other_table() {
+    let mut world = world();
+    let now_ns = world.db.now_ns();
+    let mut lines = String::new();
+    for row in 0..20_000 {
+        let at_ns = now_ns - (5_000 + row) * SECOND_NS;
+        writeln!(lines, "quotes,symbol=s{},venue=v9 ask=1,bid={} {at_ns}", row % 10, row % 7).unwrap();
+    }
+    world.write("default", &lines);
+    world.ask(&format!("CREATE MATERIALIZED VIEW plain AS {}", VIEWS[0].3));
+    let ask = |world: &World, samples: u64| {
+        let plan = query::parse("(->> (rows-of \"plain\"))", 0).unwrap();
+        world.db.run_plan("default", &plan, &Budget::new(samples)).map(|outcome| outcome.reads.samples)
+    };
+    let read = ask(&world, 50_000_000).unwrap();
+    assert!(read < 500, "{read}");
+    // Rows of long ago have all of them read that are between.
+    for ago in [24_000, 21_500] {
+        world.write("default", &format!("trades,symbol=s0,venue=v0 price=1,size=1i {}", now_ns - ago * SECOND_NS));
+    }
+    assert!(ask(&world, 50_000_000).unwrap() > 200);
+    let error = ask(&world, 200).unwrap_err().to_string();
+    assert!(error.contains("samples"), "{error}");
+    world.settle();
+    assert_eq!(world.db.view_status("default", "plain").error, None);
+    let query = format!("SELECT bid, n FROM ({}) p ORDER BY bucket, symbol", VIEWS[0].3);
+    assert_eq!(world.ask("SELECT bid, n FROM plain ORDER BY bucket, symbol"), world.ask(&query));
+}
+
+/// A document that was written is read as it was, whatever versions come.
+#[test]
+fn documents_of_joins_as_of_a_time_are_as_they_were_written() {
+    let world = world();
+    let (_, _, _, recent) = VIEWS[2];
+    world.ask(&format!("CREATE MATERIALIZED VIEW recent AS {recent}"));
+    let plan = |world: &World| {
+        let (_, document) = world.db.documents("view").remove(0);
+        let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+        assert_eq!(document["version"], 1);
+        document["plan"].as_str().unwrap().to_owned()
+    };
+    let golden = "(->>\n  (rows-of \"trades\")\n  \
+                  (as-of (->> (rows-of \"quotes\")) (on '(\"symbol\" \"symbol\")) (columns '(\"__1.ask\" \"ask\" \"__1.bid\" \"bid\")) (earlier) (within 1m30s))\n  \
+                  (groupby 2m '((min \"__1.bid\") (max \"__1.ask\") (count #TS)) (by '(\"symbol\" \"venue\")))\n  \
+                  (map \"bid\" (column \"min __1.bid\") \"spread\" (- (column \"max __1.ask\") (column \"min __1.bid\")) \"__rows\" (coalesce (column \"count #TS\") 0)))";
+    assert_eq!(plan(&world), golden);
+    let world = world.reopened(|_| {});
+    assert!(world.db.unreadable_views().is_empty());
+    assert_eq!(plan(&world), golden);
+}
