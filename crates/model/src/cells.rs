@@ -197,7 +197,7 @@ impl Column {
         Ok(Self::new(values, validity))
     }
 
-    /// The same cells, each of which stands for itself: as [`Column::of_cells`] makes of them.
+    /// A column of these cells, each of which stands for itself: as [`Column::of_cells`] makes of them.
     #[must_use]
     pub fn without_folds(&self) -> Self {
         match &self.validity {

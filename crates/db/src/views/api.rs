@@ -336,7 +336,7 @@ impl Db {
         }
         for of_labels in &mut rows {
             // What they are made of may lie before them.
-            of_labels.place(|start_ns| Some(start_ns).filter(|start_ns| windows.range.contains(*start_ns)));
+            of_labels.move_to_starts(|start_ns| Some(start_ns).filter(|start_ns| windows.range.contains(*start_ns)));
             of_labels.drop_zeros(&counts);
         }
         rows.retain(|of_labels| !of_labels.is_empty());
@@ -354,7 +354,7 @@ impl Db {
             for frame in outcome.frames {
                 let mut of_labels = ViewRows::from_frame(frame, definition)?;
                 // Rows that stand elsewhere are others'.
-                of_labels.place(|time_ns| windows.view.window_of_row(time_ns));
+                of_labels.move_to_starts(|time_ns| windows.view.window_of_row(time_ns));
                 rows.push(of_labels);
             }
         }

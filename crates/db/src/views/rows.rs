@@ -63,7 +63,7 @@ impl ViewRows {
     }
 
     /// Puts each row where its window begins, and leaves those out that are of none.
-    pub fn place(&mut self, start_of: impl Fn(i64) -> Option<i64>) {
+    pub fn move_to_starts(&mut self, start_of: impl Fn(i64) -> Option<i64>) {
         let placed = self.starts_ns.iter().enumerate().filter_map(|(row, time_ns)| Some((row, start_of(*time_ns)?)));
         let (rows, starts_ns): (Vec<usize>, Vec<i64>) = placed.unzip();
         if rows.len() < self.len() {
@@ -272,7 +272,7 @@ mod tests {
         rows.drop_zeros(&[true, false]);
         let nulls = |row: usize| rows.present(row);
         assert_eq!([0, 1, 2].map(nulls), [vec![false, true], vec![true, true], vec![false, true]]);
-        rows.place(|time_ns| (time_ns % 10 != 5).then_some(time_ns - time_ns % 10));
+        rows.move_to_starts(|time_ns| (time_ns % 10 != 5).then_some(time_ns - time_ns % 10));
         assert_eq!((rows.starts_ns.as_slice(), rows.columns[1].cell(1)), ([10, 30].as_slice(), Cell::I64(0)));
     }
 }

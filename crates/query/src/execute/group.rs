@@ -15,7 +15,7 @@ use super::increase;
 use super::narrow::Wanted;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table};
-use super::stretches::{self, Stretch};
+use super::spans::{self, RowSpan};
 use super::{Run, regular_source};
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
 use crate::result::frame::{Frame, FrameColumn};
@@ -416,17 +416,17 @@ pub(super) fn bin_frame(
             }
         })
     };
-    let (stretches, parts) = (stretches::stretches_of(&frame.timestamps_ns, grouping), parts_of(grouping));
+    let (row_spans, parts) = (spans::row_spans(&frame.timestamps_ns, grouping), parts_of(grouping));
     let column = |column: &FrameColumn| {
         let keeps = keeps_values(&column.name);
-        let bins = || stretches::of_column(&frame.timestamps_ns, &column.cells, &stretches, (parts, keeps));
+        let bins = || spans::of_column(&frame.timestamps_ns, &column.cells, &row_spans, (parts, keeps));
         Ok((column.name.clone(), bins::within_budget(frame.rows(), keeps, budget, bins)?))
     };
     let mut columns: Vec<(Arc<str>, Bins)> =
         frame.columns.iter().filter(|column| is_wanted(&column.name)).map(column).collect::<Result<_, QueryError>>()?;
     if grouping.keeps_times() {
         let keeps = keeps_values(TIME);
-        let bins = || stretches::of_times(frame, &stretches, (parts, keeps));
+        let bins = || spans::of_times(frame, &row_spans, (parts, keeps));
         columns.push((TIME.into(), bins::within_budget(frame.rows(), keeps, budget, bins)?));
     }
     for call in &grouping.aggregates {
@@ -434,7 +434,7 @@ pub(super) fn bin_frame(
         if columns.iter().any(|(known, _)| **known == *name) {
             continue;
         }
-        if let Some(bins) = own_bins((frame, &stretches), call, grouping, budget)? {
+        if let Some(bins) = own_bins((frame, &row_spans), call, grouping, budget)? {
             columns.push((name.into(), bins));
         }
     }
@@ -447,7 +447,7 @@ pub(super) fn bin_frame(
 
 /// The bins of an aggregate that is not made of those of a column or of the times.
 fn own_bins(
-    (frame, stretches): (&Frame, &[Stretch]),
+    (frame, row_spans): (&Frame, &[RowSpan]),
     call: &AggregateCall,
     grouping: &Grouping,
     budget: &Budget,
@@ -464,7 +464,7 @@ fn own_bins(
             distinct::of_tag(frame, (tag, call.aggregate == Aggregate::CountDistinct), &start, budget)?
         }
         AggregateInput::Time if call.aggregate == Aggregate::OffMilliseconds => {
-            stretches::of_off_milliseconds(frame, stretches)
+            spans::of_off_milliseconds(frame, row_spans)
         }
         AggregateInput::Each | AggregateInput::Column(_) | AggregateInput::Time => return Ok(None),
     }))

@@ -19,7 +19,7 @@ mod narrow;
 mod regular;
 mod rows;
 mod scan;
-mod stretches;
+mod spans;
 mod tables;
 mod view;
 

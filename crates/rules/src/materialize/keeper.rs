@@ -406,7 +406,7 @@ fn now_ns(rule: &KeptRule, store: &RuleStore) -> i64 {
     store.db.now_ns().saturating_sub(rule.group.query_offset_ms().saturating_mul(NS_PER_MS))
 }
 
-/// What is written of a rule. What is gone by the clock is known after a restart, too, so that its time is written in steps: in those by which inputs
+/// A rule's past as it is written. What is gone by the clock is known after a restart, too, so that its time is written in steps: in those by which inputs
 /// are dropped.
 fn saved_past(rule: &KeptRule, store: &RuleStore) -> SavedPast {
     let frozen_ns = rule.note_frozen(store).map(|ns| ns - ns.rem_euclid(drop_input::STEP_NS));

@@ -227,7 +227,7 @@ impl PastState {
         }
     }
 
-    /// What is written of it, by the trusted time.
+    /// Its part that is written, by the trusted time.
     pub(super) fn saved(&self, frozen_ns: Option<i64>, trusted_ns: i64) -> SavedPast {
         SavedPast {
             pending: self.pending.list().to_vec(),

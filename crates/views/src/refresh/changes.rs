@@ -29,7 +29,9 @@ pub(super) struct Changes {
 /// The changes that make stored windows computed ones. Cells that are null are not written: a row that loses one is deleted first.
 pub(super) fn changes(stored: &Stored, mut computed: Vec<ViewRows>) -> Changes {
     // A late row of a window that is gone is not all that it was made of.
-    computed.iter_mut().for_each(|rows| rows.place(|start_ns| Some(start_ns).filter(|ns| *ns >= stored.frozen_ns)));
+    computed
+        .iter_mut()
+        .for_each(|rows| rows.move_to_starts(|start_ns| Some(start_ns).filter(|ns| *ns >= stored.frozen_ns)));
     let mut delete = Vec::new();
     let same = if stored.rows.is_empty() { Vec::new() } else { same_rows(stored, &computed, &mut delete) };
     let windows = deleted_windows(stored, delete);

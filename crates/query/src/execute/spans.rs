@@ -1,4 +1,4 @@
-//! Rows of a frame in bins: stretches of rows that lie in one, found once, and each column's values summed up stretch by stretch.
+//! Rows of a frame in bins: spans of rows that lie in one, found once, and each column's values summed up span by span.
 
 use std::ops::Range;
 
@@ -10,15 +10,15 @@ use crate::plan::Grouping;
 
 /// Rows that follow one another and lie in one bin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct RowSpan {
     /// Where the bin begins.
     start_ns: i64,
     rows: Range<usize>,
 }
 
-/// The stretches of rows that are in order of time: found once for all columns.
-pub(super) fn stretches_of(timestamps_ns: &[i64], grouping: &Grouping) -> Vec<Stretch> {
-    let mut stretches = Vec::new();
+/// The spans of rows that are in order of time: found once for all columns.
+pub(super) fn row_spans(timestamps_ns: &[i64], grouping: &Grouping) -> Vec<RowSpan> {
+    let mut spans = Vec::new();
     let mut first = 0;
     while let Some(time_ns) = timestamps_ns.get(first) {
         let start_ns = grouping.bin_start(*time_ns);
@@ -30,17 +30,17 @@ pub(super) fn stretches_of(timestamps_ns: &[i64], grouping: &Grouping) -> Vec<St
         };
         let more = timestamps_ns.iter().skip(first + 1);
         let rows = 1 + more.take_while(|next_ns| (*time_ns..=last_ns).contains(*next_ns)).count();
-        stretches.push(Stretch { start_ns, rows: first..first + rows });
+        spans.push(RowSpan { start_ns, rows: first..first + rows });
         first += rows;
     }
-    stretches
+    spans
 }
 
 /// The bins of a column whose rows are in order of time.
 pub(super) fn of_column(
     timestamps_ns: &[i64],
     column: &Column,
-    stretches: &[Stretch],
+    spans: &[RowSpan],
     (parts, keeps_values): (SummaryParts, bool),
 ) -> Bins {
     let validity = column.validity.as_deref();
@@ -49,7 +49,7 @@ pub(super) fn of_column(
         is_bool,
         keeps_values,
         parts,
-        rows: Rows { timestamps_ns, stretches, validity, folds: &column.folds },
+        rows: Rows { timestamps_ns, spans, validity, folds: &column.folds },
     };
     match &column.values {
         Values::F64(values) => of(ValueType::F64, false).bins(values, |value| value.to_bits()),
@@ -58,11 +58,11 @@ pub(super) fn of_column(
         Values::Bool(values) => of(ValueType::F64, true).bins(values, |value| f64::from(u8::from(*value)).to_bits()),
         Values::Text(values) => {
             let mut bins = Bins::default();
-            for stretch in stretches {
-                for row in stretch.rows.clone().filter(|row| column.is_valid(*row)) {
+            for span in spans {
+                for row in span.rows.clone().filter(|row| column.is_valid(*row)) {
                     let (Some(text), Some(time_ns)) = (values.get(row), timestamps_ns.get(row)) else { continue };
                     let count = column.folds.get(row).map_or(1, |fold| fold.count);
-                    bins.add(stretch.start_ns, Bin::of_text(*time_ns, text, (count, keeps_values)));
+                    bins.add(span.start_ns, Bin::of_text(*time_ns, text, (count, keeps_values)));
                 }
             }
             bins
@@ -71,23 +71,23 @@ pub(super) fn of_column(
 }
 
 /// The bins of rows' times.
-pub(super) fn of_times(frame: &Frame, stretches: &[Stretch], parts: (SummaryParts, bool)) -> Bins {
-    let rows = Rows { timestamps_ns: &frame.timestamps_ns, stretches, validity: None, folds: &frame.row_folds };
+pub(super) fn of_times(frame: &Frame, spans: &[RowSpan], parts: (SummaryParts, bool)) -> Bins {
+    let rows = Rows { timestamps_ns: &frame.timestamps_ns, spans, validity: None, folds: &frame.row_folds };
     rows.times(parts)
 }
 
 /// The bins of rows' times that are no whole milliseconds.
-pub(super) fn of_off_milliseconds(frame: &Frame, stretches: &[Stretch]) -> Bins {
+pub(super) fn of_off_milliseconds(frame: &Frame, spans: &[RowSpan]) -> Bins {
     const NS_PER_MS: i64 = 1_000_000;
     let is_off: Vec<bool> = frame.timestamps_ns.iter().map(|time_ns| time_ns % NS_PER_MS != 0).collect();
     let (timestamps_ns, folds) = (frame.timestamps_ns.as_slice(), &frame.row_folds);
-    Rows { timestamps_ns, stretches, validity: Some(&is_off), folds }.times((SummaryParts::Totals, false))
+    Rows { timestamps_ns, spans, validity: Some(&is_off), folds }.times((SummaryParts::Totals, false))
 }
 
 /// Rows that are put into bins.
 struct Rows<'a> {
     timestamps_ns: &'a [i64],
-    stretches: &'a [Stretch],
+    spans: &'a [RowSpan],
     /// Those that have a value.
     validity: Option<&'a [bool]>,
     folds: &'a Folds,
@@ -113,9 +113,9 @@ struct Numbers<'a> {
 impl Numbers<'_> {
     /// The bins of values, one for each row.
     fn bins<T>(&self, values: &[T], bits: impl Fn(&T) -> u64) -> Bins {
-        let mut made = Bins::with_capacity(self.rows.stretches.len());
+        let mut made = Bins::with_capacity(self.rows.spans.len());
         let (mut times, mut cells) = (Vec::new(), Vec::new());
-        for Stretch { start_ns, rows } in self.rows.stretches {
+        for RowSpan { start_ns, rows } in self.rows.spans {
             let (Some(of_rows), Some(values)) = (self.rows.timestamps_ns.get(rows.clone()), values.get(rows.clone()))
             else {
                 continue;
@@ -180,17 +180,17 @@ impl Numbers<'_> {
 mod tests {
     use super::*;
 
-    /// Each row lies in the stretch of its bin, also at the ends of time.
+    /// Each row lies in the span of its bin, also at the ends of time.
     #[test]
-    fn stretches_are_of_one_bin_each() {
+    fn spans_are_of_one_bin_each() {
         let times = [i64::MIN, i64::MIN + 1, i64::MIN + 9, -11, -10, -1, 0, 3, 9, 10, i64::MAX - 9, i64::MAX];
         for width_ns in [None, Some(1), Some(7), Some(10)] {
             for offset_ns in [0, 3, -4] {
                 let grouping = Grouping { width_ns, offset_ns, by: None, aggregates: Vec::new() };
                 let mut starts = Vec::new();
-                for stretch in stretches_of(&times, &grouping) {
-                    assert_eq!(starts.len(), stretch.rows.start);
-                    starts.resize(stretch.rows.end, stretch.start_ns);
+                for span in row_spans(&times, &grouping) {
+                    assert_eq!(starts.len(), span.rows.start);
+                    starts.resize(span.rows.end, span.start_ns);
                 }
                 assert_eq!(starts, times.map(|time_ns| grouping.bin_start(time_ns)), "{width_ns:?} {offset_ns}");
             }
