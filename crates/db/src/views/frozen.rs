@@ -9,7 +9,7 @@ use std::sync::Arc;
 use index::CompiledMatcher;
 use model::TimeRange;
 use query::QueryError;
-use query::views::{View, ViewCatalog, ViewChanges, ViewDefinition};
+use query::views::{PendingRange, View, ViewCatalog, ViewChanges, ViewDefinition, intersect};
 use store::{DatabasePolicy, ExpiryGuard, Store, StoreError};
 
 use super::{STATE_KIND, Views, document, document_name};
@@ -60,7 +60,10 @@ impl Views {
             let mut view = View::clone(&view);
             view.state.frozen_ns = frozen_ns;
             let gone = TimeRange::new(i64::MIN, view.first_from(frozen_ns).saturating_sub(1));
+            // Windows that were never stored are still to be, where rows go that are joined alone: those of the source are there.
+            let kept = if view.definition.source() == table { Vec::new() } else { fills(&view) };
             view.state.remove(&gone);
+            kept.into_iter().for_each(|range| view.state.add(PendingRange { range, is_fill: true }));
             view.state.remove_columns(&gone, |_| true);
             let name = document_name(&view.definition.database, &view.definition.name);
             documents.insert(name, Some(document::encode_state(&view.state).into()));
@@ -154,15 +157,26 @@ impl ExpiryGuard for Views {
     }
 }
 
-/// The time before which windows may lack rows of a view's source that a TTL has taken without a word.
+/// The time before which windows may lack rows that a TTL has taken without a word, of a view's source or of the table that it joins as of a time.
 pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i64 {
-    let of_table = |table: &str| {
-        let ttl_ns = store.table_ttl_ns(&definition.database, table);
-        let gone_ns = if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN };
-        frozen_from_ns(gone_ns, definition.reach_into_ns(table))
-    };
-    let of_as_of = definition.as_of().map_or(i64::MIN, |as_of| of_table(as_of.table_name()));
-    of_table(definition.source()).max(of_as_of)
+    let of_as_of = definition.as_of().map_or(i64::MIN, |as_of| expired_of(store, definition, as_of.table_name()));
+    source_expired_before_ns(store, definition).max(of_as_of)
+}
+
+/// As [`expired_before_ns`], of a view's source alone.
+pub(super) fn source_expired_before_ns(store: &Store, definition: &ViewDefinition) -> i64 {
+    expired_of(store, definition, definition.source())
+}
+
+fn expired_of(store: &Store, definition: &ViewDefinition, table: &str) -> i64 {
+    let ttl_ns = store.table_ttl_ns(&definition.database, table);
+    let gone_ns = if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN };
+    frozen_from_ns(gone_ns, definition.reach_into_ns(table))
+}
+
+/// The windows of a view that were never stored and are to be.
+fn fills(view: &View) -> Vec<TimeRange> {
+    view.state.pending.iter().filter(|pending| pending.is_fill).map(|pending| pending.range).collect()
 }
 
 /// The latest time up to one that cuts no window of views: a late row finds all others of its window, or none. Of views whose windows do not nest only
@@ -209,6 +223,22 @@ fn needed_from_ns((view, table): (&View, &str), now_ns: i64, changes: &ViewChang
 }
 
 impl Db {
+    /// Of a view with a table that is joined as of a time the windows that are still to be stored for the first time, and whose source is there: also
+    /// those are stored that lack rows of that table by now.
+    pub fn view_fills(&self, view: &View) -> Vec<TimeRange> {
+        let Some(current) = self.views.current(view).filter(|view| view.definition.as_of().is_some()) else {
+            return Vec::new();
+        };
+        let number = self.store.database_number(&view.definition.database);
+        let oldest_ns = number.map_or(i64::MIN, |number| self.store.oldest_retained_ns(number));
+        let gone_ns = frozen_from_ns(oldest_ns, view.definition.reach_ns());
+        let there = TimeRange { start_ns: view.first_from(gone_ns), ..TimeRange::ALL };
+        let mut fills = fills(&current);
+        fills.iter_mut().for_each(|range| *range = intersect(range, &there));
+        fills.retain(|range| range.start_ns <= range.end_ns);
+        fills
+    }
+
     /// Writes to disk now and then before which time a part of a view's source is gone.
     pub fn note_view_frozen(&self, view: &View) -> Result<(), QueryError> {
         let gone_before_ns = self.views.gone_before_ns(view);

@@ -12,6 +12,7 @@ use crate::{Frame, QueryError};
 
 /// Values of a label of the rows by which less is read of the table; with more, all of its series are.
 const VALUES_MAX: usize = 100;
+const VALUES_BYTES_MAX: usize = 4 << 10;
 
 /// A row of the table costs as much as so many samples to know of.
 const SAMPLES_PER_ROW: usize = 2;
@@ -48,7 +49,8 @@ impl AsOf {
         let keys: Vec<Key<'_>> = rows.iter().filter_map(|frame| self.key(&frame.labels)).collect();
         for (place, (_, tag)) in self.on.iter().enumerate() {
             let values: BTreeSet<&str> = keys.iter().filter_map(|key| key.get(place)).copied().collect();
-            if (1..=VALUES_MAX).contains(&values.len()) {
+            let bytes: usize = values.iter().map(|value| value.len()).sum();
+            if (1..=VALUES_MAX).contains(&values.len()) && bytes <= VALUES_BYTES_MAX {
                 let values = values.into_iter().map(str::to_owned).collect();
                 scan.selectors.push(Selector { name: tag.clone(), op: MatchOp::Equal, values });
             }
@@ -129,6 +131,9 @@ impl Run<'_> {
 
     /// The rows of the table that rows of a range may find, in order of labels, those before the range first.
     fn rows_for(&mut self, as_of: &AsOf, rows: &[Frame], times: &TimeRange) -> Result<Vec<Frame>, QueryError> {
+        if !as_of.on.is_empty() && rows.iter().all(|frame| as_of.key(&frame.labels).is_none()) {
+            return Ok(Vec::new());
+        }
         let scan = as_of.scan_for(rows);
         let of_range = |range: &TimeRange| {
             let range = crate::views::intersect(&scan.range, range);

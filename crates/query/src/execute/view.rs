@@ -5,7 +5,7 @@ use model::{Cell, TimeRange};
 use super::{Context, Run, execute};
 use crate::plan::{Plan, Scan, ViewRead};
 use crate::result::frame::FrameColumn;
-use crate::{Frame, QueryError};
+use crate::{Frame, QueryError, ViewUse};
 
 impl Run<'_> {
     /// The rows of a view's parts, series by series.
@@ -66,7 +66,14 @@ pub(super) fn extent(scan: &Scan, context: &Context<'_>) -> Result<TimeRange, Qu
     let mut extent = TimeRange::EMPTY;
     for plan in ends {
         let held = context.budget.samples();
-        let found = execute(&plan, context)?;
+        // Of a view that is read all windows count, also if it gives stored ones alone to those who ask for it.
+        let view_use = context.budget.view_use();
+        if view_use == ViewUse::All {
+            context.budget.use_views(ViewUse::Named);
+        }
+        let found = execute(&plan, context);
+        context.budget.use_views(view_use);
+        let found = found?;
         let times: Vec<i64> = found.frames.iter().flat_map(|frame| frame.timestamps_ns.iter().copied()).collect();
         context.budget.give_back(context.budget.samples().saturating_sub(held) as usize);
         extent = extent.union(TimeRange::from_timestamps(&times));

@@ -30,8 +30,8 @@ pub(super) struct Dirty {
     of_all: Vec<TimeRange>,
     /// The labels of the view that rows of its table tell.
     labels: Vec<String>,
-    /// True if some of it is more than is computed at once.
-    is_long: bool,
+    /// True if rows of a table that is joined as of a time are among what made it dirty.
+    has_as_of: bool,
     pub(super) late_samples_refused: u64,
 }
 
@@ -70,8 +70,7 @@ impl Dirty {
         if self.of_all.iter().any(|known| known.start_ns <= range.start_ns && range.end_ns <= known.end_ns) {
             return;
         }
-        let at_once_ns = view.definition.windows.length_ns_max().saturating_mul(AT_ONCE_WINDOWS_MAX);
-        self.is_long |= range.end_ns.saturating_sub(range.start_ns) > at_once_ns;
+        self.has_as_of = true;
         self.add_all(view, range);
     }
 
@@ -88,7 +87,9 @@ impl Dirty {
 
     /// Batches to compute: of few label sets their windows, otherwise the windows of all; `None` if they are too many for a pass.
     pub(super) fn batches(&self, view: &View) -> Option<Vec<WindowBatch>> {
-        if self.is_long {
+        let at_once_ns = view.definition.windows.length_ns_max().saturating_mul(AT_ONCE_WINDOWS_MAX);
+        let is_long = |range: &TimeRange| range.end_ns.saturating_sub(range.start_ns) > at_once_ns;
+        if self.has_as_of && self.of_all.iter().any(is_long) {
             return None;
         }
         let whole = |ranges: Vec<TimeRange>| normalized(ranges.iter().map(|range| view.windows_of(range)).collect());

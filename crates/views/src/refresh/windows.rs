@@ -55,7 +55,8 @@ pub(super) fn refresh(
     let frozen_ns = frozen_ns.max(db.view_frozen_before_ns(view));
     // A row is no column's own: it is deleted where all columns are computed.
     let is_own = view.definition.is_exposed() && !piece.is_of_columns;
-    let stored = Stored { rows, frozen_ns, is_of_all: piece.selectors.is_empty(), is_own };
+    let fills = db.view_fills(view);
+    let stored = Stored { rows, frozen_ns, fills, is_of_all: piece.selectors.is_empty(), is_own };
     let changes = changes(&stored, computed);
     db.replace_view_rows(view, &changes.delete, &changes.write)?;
     let elapsed_ns = db.clock().monotonic_ns().saturating_sub(begun_ns);

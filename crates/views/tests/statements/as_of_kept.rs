@@ -165,3 +165,34 @@ fn rows_that_go_by_a_ttl_leave_windows_as_they_were() {
         .unwrap();
     assert!(gone.get() > cases / 2, "{} worlds in which rows went", gone.get());
 }
+
+#[test]
+fn windows_are_stored_once_whose_joined_rows_are_gone() {
+    let mut world = World::empty(9);
+    let now_ns = world.db.now_ns();
+    for minute in (0..600).step_by(7) {
+        let time_ns = now_ns - minute * 60 * SECOND_NS;
+        world.write("default", &format!("t,h=h0 v={minute}i {time_ns}\nq,h=h0 p={minute}i {}", time_ns - SECOND_NS));
+    }
+    let (_, query) = VIEWS[0];
+    let query = query.replace("ROWS", "t").replace("QUOTES", "q");
+    // One that is not refreshed before the rows go, and one that is made then.
+    world.ask(&format!("CREATE MATERIALIZED VIEW early AS {query}"));
+    world.ask(&format!("ALTER TABLE q SET TTL {}h", TTL_S / 3_600));
+    for _ in 0..3 {
+        world.simulation.advance_ns(3_600 * SECOND_NS);
+        world.db.compact(&mut |_| {}).unwrap();
+    }
+    world.ask(&format!("CREATE MATERIALIZED VIEW made_then AS {query}"));
+    let expected = world.ask(&format!("SELECT * FROM ({query}) q ORDER BY 1, 2"));
+    assert!(world.ask("SELECT count(*) FROM q WHERE p IS NOT NULL") != world.ask("SELECT count(*) FROM t"));
+    for settled in [false, true] {
+        if settled {
+            world.settle();
+        }
+        for name in ["early", "made_then"] {
+            let found = world.ask(&format!("SELECT * FROM {name} ORDER BY 1, 2"));
+            assert_eq!(found, expected, "{name}, settled: {settled}");
+        }
+    }
+}
