@@ -176,8 +176,8 @@ fn definitions() -> Vec<ViewDefinition> {
     .collect()
 }
 
-/// With values of another table as of the times of rows: of any age, and of few minutes before, over these, with an increase of them, and by owners
-/// that a third table says.
+/// With values of another table as of the times of rows: of any age, and of few minutes before, with an increase of them, and by owners that a third
+/// table says; of the windows of another view, and over such windows.
 fn quoted_definitions() -> Vec<ViewDefinition> {
     use ValueType::{F64, I64};
     let quotes = |options: &str| {
@@ -197,6 +197,16 @@ fn quoted_definitions() -> Vec<ViewDefinition> {
         quoted("quoted_within", 2, &within, "sum", ""),
         quoted("quoted_gains", 1, &quotes(" (within 10m)"), "increase", "\"h\""),
         quoted("quoted_owned", 5, &format!("{} {owners}", quotes("")), "min", "\"owner\""),
+        view(
+            "quoted_over",
+            Interval::of_ns(300 * SECOND_NS),
+            &format!(
+                "(->> (rows-of \"by_host\") {} (groupby 5m '((max \"q.p\") (sum \"sum_v\") (count #TS)) (by '(\"h\"))) \
+                 (map \"p\" (column \"max q.p\") \"s\" (column \"sum sum_v\") \"n\" (coalesce (column \"count #TS\") 0)))",
+                quotes(" (within 30m)")
+            ),
+            &[("p", F64), ("s", F64), ("n", I64)],
+        ),
         view(
             "quoted_wide",
             Interval::of_ns(1200 * SECOND_NS),

@@ -124,7 +124,7 @@ fn errors_say_where() {
         ),
         (
             "(->> (rows-of \"x\") (as-of (->> (rows-of \"y\")) (within -1m)))",
-            "1:48: columns of a table as of the rows' times are",
+            "1:47: columns of a table as of the rows' times are",
         ),
         ("(->> (groupby 1h max))", "1:6: `groupby` has nothing to work on"),
         ("(->> (metric \"x\") (groupby 1x max))", "1:28: \"1x\" is neither a number nor a duration"),
