@@ -183,7 +183,7 @@ fn quoted_definitions() -> Vec<ViewDefinition> {
     let quotes = |options: &str| {
         format!("(as-of (->> (rows-of \"q\")) (on '(\"h\" \"h\")) (columns '(\"q.p\" \"p\")){options})")
     };
-    let quoted = |name: &str, minutes: i64, steps: &str, aggregate: &str, by: &str| {
+    let of_rows = |name: &str, minutes: i64, steps: &str, aggregate: &str, by: &str| {
         let plan = format!(
             "(->> (rows-of \"t\") {steps} (groupby {minutes}m '(({aggregate} \"q.p\") (sum \"v\") (count #TS)) (by '({by}))) \
              (map \"p\" (column \"{aggregate} q.p\") \"s\" (column \"sum v\") \"n\" (coalesce (column \"count #TS\") 0)))"
@@ -193,10 +193,10 @@ fn quoted_definitions() -> Vec<ViewDefinition> {
     let within = format!("(where (> (column \"i\") -4)) {}", quotes(" (earlier) (within 3m)"));
     let owners = "(labelled left (->> (rows-of \"owners\")) (on '(\"h\" \"h\")) (labels '(\"owner\" \"owner\")))";
     vec![
-        quoted("quoted", 1, &quotes(""), "max", "\"h\""),
-        quoted("quoted_within", 2, &within, "sum", ""),
-        quoted("quoted_gains", 1, &quotes(" (within 10m)"), "increase", "\"h\""),
-        quoted("quoted_owned", 5, &format!("{} {owners}", quotes("")), "min", "\"owner\""),
+        of_rows("quoted", 1, &quotes(""), "max", "\"h\""),
+        of_rows("quoted_within", 2, &within, "sum", ""),
+        of_rows("quoted_gains", 1, &quotes(" (within 10m)"), "increase", "\"h\""),
+        of_rows("quoted_owned", 5, &format!("{} {owners}", quotes("")), "min", "\"owner\""),
         view(
             "quoted_over",
             Interval::of_ns(300 * SECOND_NS),

@@ -258,6 +258,8 @@ fn questdb_joins_quotes_as_of_trades() {
         assert!(!expected.is_empty());
         assert_eq!(found, expected, "{what}");
     };
+    check(&world, "made");
+    world.settle();
     let late = [
         Event::Quotes(vec![(0, 0, 400, Some(98)), (1, 1, 4_000, Some(97))]),
         Event::Trades(vec![(0, 0, 395), (2, 1, 4_500)]),
