@@ -165,6 +165,7 @@ impl Run<'_> {
             shape.add_partials();
         }
         let labels = bound.source.labels(&bound.grouped, &keys, &bound.columns)?;
+        bound.source.check_ends(&calls, &labels)?;
         let rows = bound.source.plan(bound.condition.as_ref(), &labels, &calls)?;
         let by = labels.into_iter().flatten().map(|label| label.name).collect();
         let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: shape.aggregates, by: Some(by) };

@@ -1,7 +1,7 @@
 //! What the query of a materialised view reads: a table, labels of its series that small tables say, and columns of a table as of its rows' times.
 
 use model::ValueType;
-use query::plan::{AggregateCall, AggregateInput, AsOf, Labelled, Lowered, Plan, Scan};
+use query::plan::{Aggregate, AggregateCall, AggregateInput, AsOf, Labelled, Lowered, Plan, Scan};
 use query::views::FIELD_PREFIX;
 use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{Join, JoinOperator, TableFactor, TableWithJoins};
@@ -204,6 +204,19 @@ impl ViewSource {
     /// Returns whether it has columns as of the times of its rows.
     pub(super) fn has_as_of(&self) -> bool {
         self.joined.iter().any(|joined| joined.as_of.is_some())
+    }
+
+    /// Refuses the first or last value of rows of several series that are joined as of a time: of rows of one time SQL's join takes that of the last
+    /// series, and a plan that of any.
+    pub(super) fn check_ends(&self, calls: &[AggregateCall], labels: &[Option<ViewLabel>]) -> Result<(), SqlError> {
+        let is_end = |call: &AggregateCall| matches!(call.aggregate, Aggregate::First | Aggregate::Last);
+        let is_label = |tag: &String| labels.iter().flatten().any(|label| label.joined.is_none() && label.name == *tag);
+        if !self.has_as_of() || !calls.iter().any(is_end) || self.schema.tags.iter().all(is_label) {
+            return Ok(());
+        }
+        invalid(
+            "first and last in a materialised view with an ASOF JOIN are by all tags of its first table: of rows of several series at one time it is not known which is the last; group by the other tags, too",
+        )
     }
 
     fn as_of(&self, number: usize) -> Option<&AsOfSaid> {

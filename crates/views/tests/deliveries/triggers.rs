@@ -253,6 +253,13 @@ fn a_trigger_cannot_feed_itself() {
     assert!(refused("CREATE TRIGGER ca ON c WHEN (v > 0) DO INSERT INTO a"), "a disabled one can be enabled again");
     run("DROP TRIGGER bc").unwrap();
     run("CREATE TRIGGER ca ON c WHEN (v > 0) DO INSERT INTO a").unwrap();
+    // By way of a table that a view joins as of a time.
+    world.lines("x,h=h0 v=1 1\ny,h=h0 v=1 1");
+    let view = "CREATE MATERIALIZED VIEW seen AS SELECT time_bucket('1 minute', x.time) AS bucket, x.h, max(y.v) AS v FROM x ASOF JOIN y ON (h) GROUP BY 1, 2";
+    let client = sql::ClientContext::new("default", world.db().now_ns());
+    world.db().sql(&sql::parse(view).unwrap(), 0, &client, &world.db().budget(1 << 40)).unwrap();
+    assert!(refused("CREATE TRIGGER back ON seen WHEN (v > 0) DO INSERT INTO y"));
+    run("CREATE TRIGGER further ON seen WHEN (v > 0) DO INSERT INTO z").unwrap();
 }
 
 #[test]
