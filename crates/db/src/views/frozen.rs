@@ -54,14 +54,17 @@ impl Views {
         let (mut frozen, mut documents) = (Vec::new(), BTreeMap::new());
         for view in readers.iter().filter_map(|view| self.current(view)) {
             let frozen_ns = frozen_from_ns(before_ns, view.definition.reach_into_ns(table));
-            if frozen_ns <= view.state.frozen_ns {
+            let gone = TimeRange::new(i64::MIN, view.first_from(frozen_ns).saturating_sub(1));
+            let is_source = view.definition.source() == table;
+            // By what was joined the view may be frozen further, and have windows of before that were never stored.
+            let takes_fills = is_source && fills(&view).iter().any(|fill| fill.start_ns <= gone.end_ns);
+            if frozen_ns <= view.state.frozen_ns && !takes_fills {
                 continue;
             }
             let mut view = View::clone(&view);
-            view.state.frozen_ns = frozen_ns;
-            let gone = TimeRange::new(i64::MIN, view.first_from(frozen_ns).saturating_sub(1));
+            view.state.frozen_ns = view.state.frozen_ns.max(frozen_ns);
             // Windows that were never stored are still to be, where rows go that are joined alone: those of the source are there.
-            let kept = if view.definition.source() == table { Vec::new() } else { fills(&view) };
+            let kept = if is_source { Vec::new() } else { fills(&view) };
             view.state.remove(&gone);
             kept.into_iter().for_each(|range| view.state.add(PendingRange { range, is_fill: true }));
             view.state.remove_columns(&gone, |_| true);
@@ -175,7 +178,7 @@ fn expired_of(store: &Store, definition: &ViewDefinition, table: &str) -> i64 {
 }
 
 /// The windows of a view that were never stored and are to be.
-fn fills(view: &View) -> Vec<TimeRange> {
+pub(super) fn fills(view: &View) -> Vec<TimeRange> {
     view.state.pending.iter().filter(|pending| pending.is_fill).map(|pending| pending.range).collect()
 }
 

@@ -49,7 +49,7 @@ pub(super) struct SavedPast {
     pub(super) evaluated_ns: Option<i64>,
     /// The expression for which what was there before the rule was made pending, as a hash.
     pub(super) filled: Option<u128>,
-    /// Of what is pending the ranges that were there before the rule.
+    /// Ranges of results of what was there before the rule.
     pub(super) fill: Vec<TimeRange>,
 }
 

@@ -28,6 +28,8 @@ const SAVE_INTERVAL_NS: u64 = 5_000_000_000;
 
 /// How long what was known of a rule is remembered that is not there any more, in nanoseconds: files may be written in several steps.
 const UNSEEN_NS_MAX: u64 = 600_000_000_000;
+/// Rules that are remembered so, at most: of more nothing is.
+const UNSEEN_MAX: usize = 1_000;
 
 /// How long a rule waits after its results could not be stored, in nanoseconds: twice as long each time, up to the most.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -116,7 +118,7 @@ impl RuleKeeper {
         }
         if self.rules.is_empty() {
             self.cursor = None;
-            if !self.is_forgotten {
+            if !self.is_forgotten && store.db.clock().monotonic_ns() >= self.unseen_until_ns {
                 drop_input::forget_health(&store.db);
                 forget(&store.db, &self.database)?;
                 (self.is_forgotten, self.saved) = (true, Documents::new());
@@ -285,6 +287,9 @@ impl RuleKeeper {
             let Some(key) = key_of(rule) else { continue };
             self.unseen.insert(key, saved_past(rule, store));
         }
+        if self.unseen.len() > UNSEEN_MAX {
+            self.unseen.clear();
+        }
         self.unseen_until_ns = store.db.clock().monotonic_ns().saturating_add(UNSEEN_NS_MAX);
     }
 
@@ -370,6 +375,9 @@ impl RuleKeeper {
         let mut rules = BTreeMap::new();
         for rule in &self.rules {
             rules.extend(key_of(rule).map(|key| (key, saved_past(rule, store))));
+        }
+        for (key, past) in &self.unseen {
+            rules.entry(key.clone()).or_insert_with(|| past.clone());
         }
         self.saved = save_all(&store.db, &self.database, (&self.saved, &rules))?;
         cursor.save(self.sequence).map_err(|error| error.to_string())?;

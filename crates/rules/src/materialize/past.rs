@@ -42,6 +42,7 @@ impl Marks {
 
     fn add(&mut self, time_ms: i64, sequence: u64) {
         self.begin(time_ms - 1);
+        self.unknown_through_ms = self.unknown_through_ms.map(|unknown_ms| unknown_ms.min(time_ms - 1));
         // A clock that was put back evaluates again.
         while self.entries.back().is_some_and(|(last_ms, _)| *last_ms >= time_ms) {
             self.entries.pop_back();
@@ -193,7 +194,7 @@ pub(super) struct PastState {
     pub(super) ahead_ms: Option<i64>,
     /// True once it is known whether a clock that was ahead made some before the start.
     pub(super) is_ahead_known: bool,
-    /// Of what is pending the results of samples that were there before the rule, which drops them. Others may be stored among these, whose samples went
+    /// Results of samples that were there before the rule, which drops them. Others may be stored among these, whose samples went
     /// elsewhere: they are written over, and neither ended nor deleted.
     pub(super) fill: Ranges,
     /// True once what was known before the start is part of this.
@@ -213,7 +214,7 @@ impl PastState {
 
     /// Takes a range out of what is pending.
     pub(super) fn finish(&mut self, done: &TimeRange) {
-        for ranges in [&mut self.pending, &mut self.failed, &mut self.fill] {
+        for ranges in [&mut self.pending, &mut self.failed] {
             ranges.remove(done);
         }
     }

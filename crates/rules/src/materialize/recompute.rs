@@ -366,6 +366,10 @@ impl SeriesChanges<'_> {
     /// Returns whether the moment before has a value once all is written.
     fn has_value_before(&self, time_ms: i64) -> bool {
         let before_ms = time_ms - self.work.grid.interval_ms;
+        if self.work.is_fill && before_ms < self.work.steps.0 {
+            // It may be another's; the piece before ends its own.
+            return false;
+        }
         if before_ms < self.work.steps.0 || self.failed.contains(&before_ms) {
             return self.stored.get(&before_ms).is_some_and(|stored| *stored != StoredValue::Stale);
         }
