@@ -118,8 +118,8 @@ impl RuleKeeper {
         }
         if self.rules.is_empty() {
             self.cursor = None;
+            drop_input::forget_health(&store.db);
             if !self.is_forgotten && store.db.clock().monotonic_ns() >= self.unseen_until_ns {
-                drop_input::forget_health(&store.db);
                 forget(&store.db, &self.database)?;
                 (self.is_forgotten, self.saved) = (true, Documents::new());
             }
