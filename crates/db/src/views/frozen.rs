@@ -227,7 +227,7 @@ fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &Databas
     if database == definition.database {
         check_as_of_age(definition, &keeper, policy.retention_ns)?;
     }
-    check_age(definition, &keeper, policy.retention_ns, definition.age_ns_max())
+    check_age(definition, &keeper, policy.retention_ns)
 }
 
 /// Fails with the reason if a table of a view keeps its rows not long enough.
@@ -236,26 +236,22 @@ fn check_ttl(definition: &ViewDefinition, table: &str, ttl_ns: i64) -> Result<()
     if definition.has_as_of(table) {
         return check_as_of_age(definition, &keeper, ttl_ns);
     }
-    check_age(definition, &keeper, ttl_ns, definition.age_ns_max())
+    check_age(definition, &keeper, ttl_ns)
 }
 
-/// Fails with the reason if rows of the table go whose columns a view's rows have as of their times, where what these find would change by that.
+/// Fails with the reason if rows of the table go whose columns a view's rows have as of their times: what these find would change by that.
 fn check_as_of_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64) -> Result<(), String> {
     let Some(as_of) = definition.as_of().filter(|_| kept_ns != 0) else { return Ok(()) };
-    let Some(within_ns) = as_of.within_ns else {
-        return Err(format!(
-            "{keeper} would keep rows for {} s, but a row of {:?} that the view {:?} finds as of a time may be of any age: say how old it may be, \
-             ASOF JOIN {} … TOLERANCE 1h, or keep rows for ever",
-            kept_ns / NS_PER_SECOND,
-            as_of.table_name(),
-            definition.name,
-            as_of.table_name()
-        ));
-    };
-    check_age(definition, keeper, kept_ns, definition.age_ns_max().saturating_add(within_ns))
+    Err(format!(
+        "{keeper} would keep rows for {} s, but the view {:?} joins {:?} as of a time, whose rows have to stay: keep them for ever",
+        kept_ns / NS_PER_SECOND,
+        definition.name,
+        as_of.table_name()
+    ))
 }
 
-fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64, age_ns: i64) -> Result<(), String> {
+fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64) -> Result<(), String> {
+    let age_ns = definition.age_ns_max();
     if kept_ns == 0 || kept_ns >= age_ns {
         return Ok(());
     }
