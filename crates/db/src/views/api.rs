@@ -183,16 +183,6 @@ impl Db {
         Ok(())
     }
 
-    /// Takes windows that are frozen out of those that are to be computed again. What was never stored stays to be.
-    pub fn drop_frozen_range(&self, view: &View, frozen: &TimeRange) -> Result<(), QueryError> {
-        self.views.change_state(view, false, |state| {
-            let is_fill = |pending: &&PendingRange| pending.is_fill;
-            let fills: Vec<PendingRange> = state.pending.iter().filter(is_fill).copied().collect();
-            state.remove(frozen);
-            fills.into_iter().for_each(|fill| state.add(fill));
-        })
-    }
-
     /// Takes a range of windows out of those that added columns lack. Where rows are deleted meanwhile whole windows are to be computed.
     pub fn finish_view_columns(
         &self,

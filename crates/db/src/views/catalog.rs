@@ -12,7 +12,7 @@ use query::views::{
 use store::{ChangeKind, DatabasePolicy, StoreError};
 
 use super::followed_deletes::ActiveFollowedDelete;
-use super::frozen::{expired_before_ns, source_expired_before_ns};
+use super::frozen::expired_before_ns;
 use super::{ActiveDelete, KIND, STATE_KIND, UnreadableView, VIEWS_MAX, Views, chain, document_name, storage};
 
 /// Windows of views as they are held while a delete is under way.
@@ -143,8 +143,7 @@ impl ViewCatalog for Views {
         view.state.watermark_ns = self.newest_window(&view);
         view.state.frozen_ns = expired_before_ns(&self.store, &view.definition);
         if view.definition.is_exposed() {
-            let gone_ns = source_expired_before_ns(&self.store, &view.definition);
-            let range = TimeRange { start_ns: view.first_from(gone_ns), ..TimeRange::ALL };
+            let range = TimeRange { start_ns: view.first_from(view.state.frozen_ns), ..TimeRange::ALL };
             view.state.add(PendingRange { range, is_fill: true });
         }
         let document = document_name(&view.definition.database, &view.definition.name);

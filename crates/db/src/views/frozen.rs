@@ -9,7 +9,7 @@ use std::sync::Arc;
 use index::CompiledMatcher;
 use model::TimeRange;
 use query::QueryError;
-use query::views::{PendingRange, View, ViewCatalog, ViewChanges, ViewDefinition, intersect};
+use query::views::{View, ViewCatalog, ViewChanges, ViewDefinition};
 use store::{DatabasePolicy, ExpiryGuard, Store, StoreError};
 
 use super::{STATE_KIND, Views, document, document_name};
@@ -26,7 +26,7 @@ impl Views {
     pub(super) fn gone_before_ns(&self, view: &View) -> i64 {
         let of_database = self.store.database_number(&view.definition.database);
         let oldest_ns = of_database.map(|number| self.store.oldest_retained_ns(number));
-        let of_database = oldest_ns.map(|oldest_ns| frozen_from_ns(oldest_ns, view.definition.as_of_reach_ns()));
+        let of_database = oldest_ns.map(|oldest_ns| frozen_from_ns(&view.definition, oldest_ns));
         let known_ns = self.current(view).map_or(i64::MIN, |current| current.state.frozen_ns);
         known_ns.max(view.state.frozen_ns).max(of_database.unwrap_or(i64::MIN))
     }
@@ -38,35 +38,32 @@ impl Views {
         views
     }
 
-    /// The first of the rows of a table that windows of its readers are still to be made of.
+    /// The first of the rows of a table that windows of its readers are still to be made of: all of a table that is joined as of a time.
     pub(super) fn needed_from_ns(&self, (database, table): (&str, &str), readers: &[Arc<View>]) -> i64 {
         if readers.is_empty() {
             return i64::MAX;
         }
+        if readers.iter().any(|view| view.definition.has_as_of(table)) {
+            return i64::MIN;
+        }
         let Some(changes) = self.changes(database) else { return i64::MIN };
         let now_ns = self.store.trusted_now_ns();
-        readers.iter().map(|view| needed_from_ns((view, table), now_ns, &changes)).min().unwrap_or(i64::MAX)
+        readers.iter().map(|view| needed_from_ns(view, now_ns, &changes)).min().unwrap_or(i64::MAX)
     }
 
-    /// Writes to disk that rows of a table that views read go that are before a time; while `changing` is held. What was pending there is not computed
+    /// Writes to disk that rows of the source of views go that are before a time; while `changing` is held. What was pending there is not computed
     /// any more: late rows alone would be left to be read.
-    fn freeze(&self, table: &str, readers: &[Arc<View>], before_ns: i64) -> Result<(), StoreError> {
+    fn freeze(&self, readers: &[Arc<View>], before_ns: i64) -> Result<(), StoreError> {
         let (mut frozen, mut documents) = (Vec::new(), BTreeMap::new());
         for view in readers.iter().filter_map(|view| self.current(view)) {
-            let frozen_ns = frozen_from_ns(before_ns, view.definition.reach_into_ns(table));
-            let gone = TimeRange::new(i64::MIN, view.first_from(frozen_ns).saturating_sub(1));
-            let is_source = view.definition.source() == table;
-            // By what was joined the view may be frozen further, and have windows of before that were never stored.
-            let takes_fills = is_source && fills(&view).iter().any(|fill| fill.start_ns <= gone.end_ns);
-            if frozen_ns <= view.state.frozen_ns && !takes_fills {
+            let frozen_ns = frozen_from_ns(&view.definition, before_ns);
+            if frozen_ns <= view.state.frozen_ns {
                 continue;
             }
             let mut view = View::clone(&view);
-            view.state.frozen_ns = view.state.frozen_ns.max(frozen_ns);
-            // Windows that were never stored are still to be, where rows go that are joined alone: those of the source are there.
-            let kept = if is_source { Vec::new() } else { fills(&view) };
+            view.state.frozen_ns = frozen_ns;
+            let gone = TimeRange::new(i64::MIN, view.first_from(frozen_ns).saturating_sub(1));
             view.state.remove(&gone);
-            kept.into_iter().for_each(|range| view.state.add(PendingRange { range, is_fill: true }));
             view.state.remove_columns(&gone, |_| true);
             let name = document_name(&view.definition.database, &view.definition.name);
             documents.insert(name, Some(document::encode_state(&view.state).into()));
@@ -141,8 +138,7 @@ impl Views {
         if before_ns == i64::MIN {
             return Ok(before_ns);
         }
-        let freeze = |before_ns: i64, table: &str| self.freeze(table, &self.readers(database, table), before_ns);
-        let mut prepare = |before_ns: i64| tables.iter().try_for_each(|(table, _)| freeze(before_ns, table));
+        let mut prepare = |before_ns: i64| self.freeze(&readers, before_ns);
         self.store.trim_tables(database, tables, before_ns, &mut prepare)
     }
 }
@@ -156,30 +152,15 @@ impl ExpiryGuard for Views {
 
     fn before_expiry(&self, database: &str, table: &str, before_ns: i64) -> Result<(), StoreError> {
         let _changing = self.changing.lock();
-        self.freeze(table, &self.readers(database, table), before_ns)
+        self.freeze(&self.readers(database, table), before_ns)
     }
 }
 
-/// The time before which windows may lack rows that a TTL has taken without a word, of a view's source or of the table that it joins as of a time.
+/// The time before which windows may lack rows of a view's source that a TTL has taken without a word.
 pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i64 {
-    let of_as_of = definition.as_of().map_or(i64::MIN, |as_of| expired_of(store, definition, as_of.table_name()));
-    source_expired_before_ns(store, definition).max(of_as_of)
-}
-
-/// As [`expired_before_ns`], of a view's source alone.
-pub(super) fn source_expired_before_ns(store: &Store, definition: &ViewDefinition) -> i64 {
-    expired_of(store, definition, definition.source())
-}
-
-fn expired_of(store: &Store, definition: &ViewDefinition, table: &str) -> i64 {
-    let ttl_ns = store.table_ttl_ns(&definition.database, table);
+    let ttl_ns = store.table_ttl_ns(&definition.database, definition.source());
     let gone_ns = if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN };
-    frozen_from_ns(gone_ns, definition.reach_into_ns(table))
-}
-
-/// The windows of a view that were never stored and are to be.
-pub(super) fn fills(view: &View) -> Vec<TimeRange> {
-    view.state.pending.iter().filter(|pending| pending.is_fill).map(|pending| pending.range).collect()
+    frozen_from_ns(definition, gone_ns)
 }
 
 /// The latest time up to one that cuts no window of views: a late row finds all others of its window, or none. Of views whose windows do not nest only
@@ -202,46 +183,23 @@ pub(super) fn whole_windows_before(views: &[Arc<View>], before_ns: i64) -> i64 {
 }
 
 /// The time before which windows lack rows where those before a time are gone: a window is made of rows before it, too, as far as it reaches.
-const fn frozen_from_ns(gone_ns: i64, reach_ns: i64) -> i64 {
-    if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(reach_ns) }
+fn frozen_from_ns(definition: &ViewDefinition, gone_ns: i64) -> i64 {
+    if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(definition.reach_ns()) }
 }
 
-/// The first of a table's rows that windows of a view are still to be made of, where rows may have changed as some changes say.
-fn needed_from_ns((view, table): (&View, &str), now_ns: i64, changes: &ViewChanges) -> i64 {
+/// The first of the source's rows that windows of a view are still to be made of, where rows may have changed as some changes say.
+fn needed_from_ns(view: &View, now_ns: i64, changes: &ViewChanges) -> i64 {
     let lacking = view.state.new_columns.iter().flat_map(|columns| columns.ranges.iter());
     let pending = view.state.pending.iter().map(|pending| &pending.range).chain(lacking).map(|range| range.start_ns);
     let unread = changes.late.iter().map(|range| range.start_ns).chain(changes.edge_ns);
     let unread = unread.map(|time_ns| view.windows_of(&TimeRange::new(time_ns, time_ns)).start_ns);
     // Windows from the watermark on become pending when the view is refreshed the next time.
     let next = Some(view.state.watermark_ns).filter(|watermark_ns| *watermark_ns > i64::MIN);
-    let reach_ns = view.definition.reach_into_ns(table);
-    let needed = pending.chain(unread).chain(next).map(|start_ns| start_ns.saturating_sub(reach_ns));
-    // What its source has to keep reaches back by itself, as far as that goes.
-    let beyond_ns = reach_ns.saturating_sub(view.definition.reach_ns());
-    let kept_ns = view.definition.age_ns_max().saturating_add(beyond_ns);
-    match reach_ns {
-        i64::MAX => i64::MIN,
-        _ => needed.fold(now_ns.saturating_sub(kept_ns), i64::min),
-    }
+    let needed = pending.chain(unread).chain(next).map(|start_ns| start_ns.saturating_sub(view.definition.reach_ns()));
+    needed.fold(now_ns.saturating_sub(view.definition.age_ns_max()), i64::min)
 }
 
 impl Db {
-    /// Of a view with a table that is joined as of a time the windows that are still to be stored for the first time, and whose source is there: also
-    /// those are stored that lack rows of that table by now.
-    pub fn view_fills(&self, view: &View) -> Vec<TimeRange> {
-        let Some(current) = self.views.current(view).filter(|view| view.definition.as_of().is_some()) else {
-            return Vec::new();
-        };
-        let number = self.store.database_number(&view.definition.database);
-        let oldest_ns = number.map_or(i64::MIN, |number| self.store.oldest_retained_ns(number));
-        let gone_ns = frozen_from_ns(oldest_ns, view.definition.reach_ns());
-        let there = TimeRange { start_ns: view.first_from(gone_ns), ..TimeRange::ALL };
-        let mut fills = fills(&current);
-        fills.iter_mut().for_each(|range| *range = intersect(range, &there));
-        fills.retain(|range| range.start_ns <= range.end_ns);
-        fills
-    }
-
     /// Writes to disk now and then before which time a part of a view's source is gone.
     pub fn note_view_frozen(&self, view: &View) -> Result<(), QueryError> {
         let gone_before_ns = self.views.gone_before_ns(view);
@@ -265,7 +223,7 @@ fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &Databas
     if database == definition.database {
         check_as_of_age(definition, &keeper, policy.retention_ns)?;
     }
-    check_age(definition, &keeper, policy.retention_ns, definition.age_ns_max())
+    check_age(definition, &keeper, policy.retention_ns)
 }
 
 /// Fails with the reason if a table of a view keeps its rows not long enough.
@@ -274,26 +232,22 @@ fn check_ttl(definition: &ViewDefinition, table: &str, ttl_ns: i64) -> Result<()
     if definition.has_as_of(table) {
         return check_as_of_age(definition, &keeper, ttl_ns);
     }
-    check_age(definition, &keeper, ttl_ns, definition.age_ns_max())
+    check_age(definition, &keeper, ttl_ns)
 }
 
-/// Fails with the reason if rows of the table go whose columns a view's rows have as of their times, where what these find would change by that.
+/// Fails with the reason if rows of the table go whose columns a view's rows have as of their times: what these find would change by that.
 fn check_as_of_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64) -> Result<(), String> {
     let Some(as_of) = definition.as_of().filter(|_| kept_ns != 0) else { return Ok(()) };
-    let Some(within_ns) = as_of.within_ns else {
-        return Err(format!(
-            "{keeper} would keep rows for {} s, but a row of {:?} that the view {:?} finds as of a time may be of any age: say how old it may be, \
-             ASOF JOIN {} … TOLERANCE 1h, or keep rows for ever",
-            kept_ns / NS_PER_SECOND,
-            as_of.table_name(),
-            definition.name,
-            as_of.table_name()
-        ));
-    };
-    check_age(definition, keeper, kept_ns, definition.age_ns_max().saturating_add(within_ns))
+    Err(format!(
+        "{keeper} would keep rows for {} s, but the view {:?} joins {:?} as of a time, whose rows have to stay: keep them for ever",
+        kept_ns / NS_PER_SECOND,
+        definition.name,
+        as_of.table_name()
+    ))
 }
 
-fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64, age_ns: i64) -> Result<(), String> {
+fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64) -> Result<(), String> {
+    let age_ns = definition.age_ns_max();
     if kept_ns == 0 || kept_ns >= age_ns {
         return Ok(());
     }

@@ -17,16 +17,6 @@ impl ViewDefinition {
         self.as_of().is_some_and(|as_of| as_of.table_name() == table)
     }
 
-    /// How long before the rows of its source the rows of a table are that windows are made of, in nanoseconds: `i64::MAX` if they may be of any age.
-    pub fn reach_into_ns(&self, table: &str) -> i64 {
-        if self.has_as_of(table) { self.as_of_reach_ns() } else { self.reach_ns() }
-    }
-
-    /// As [`Self::reach_into_ns`], of the table whose columns its rows have as of their times; as that of its source if there is none.
-    pub fn as_of_reach_ns(&self) -> i64 {
-        self.reach_ns().saturating_add(self.as_of().map_or(0, AsOf::reach_ns))
-    }
-
     /// Refuses a table that is one of the view's own, or of whose rows not every one counts.
     pub(super) fn check_as_of(&self) -> Result<(), QueryError> {
         let Some(as_of) = self.as_of() else { return Ok(()) };

@@ -13,8 +13,6 @@ pub(super) struct Stored {
     pub(super) rows: Vec<ViewRows>,
     /// Windows that begin before stay as they are.
     pub(super) frozen_ns: i64,
-    /// But for these, which were never stored.
-    pub(super) fills: Vec<TimeRange>,
     /// True if they are of all label sets.
     pub(super) is_of_all: bool,
     /// True if all rows of their table are the view's: then those that are not computed any more are deleted.
@@ -31,7 +29,7 @@ pub(super) struct Changes {
 /// The changes that make stored windows computed ones. Cells that are null are not written: a row that loses one is deleted first.
 pub(super) fn changes(stored: &Stored, mut computed: Vec<ViewRows>) -> Changes {
     // A late row of a window that is gone is not all that it was made of.
-    let is_open = |ns: &i64| *ns >= stored.frozen_ns || stored.fills.iter().any(|range| range.contains(*ns));
+    let is_open = |start_ns: &i64| *start_ns >= stored.frozen_ns;
     computed.iter_mut().for_each(|rows| rows.move_to_starts(|start_ns| Some(start_ns).filter(is_open)));
     let mut delete = Vec::new();
     let same = if stored.rows.is_empty() { Vec::new() } else { same_rows(stored, &computed, &mut delete) };
@@ -65,11 +63,6 @@ fn same_rows(stored: &Stored, computed: &[ViewRows], delete: &mut Vec<(Labels, i
         let mut same = vec![false; rows.len()];
         for ((row, start_ns), same) in rows.starts_ns.iter().enumerate().zip(&mut same) {
             let Some(known) = left.remove(&(&rows.labels, *start_ns)) else { continue };
-            if *start_ns < stored.frozen_ns {
-                // It was stored when all of it was there, by a piece that is repeated.
-                *same = true;
-                continue;
-            }
             let cells = || cells_of(known).zip(cells_of((rows, row)));
             *same = cells().all(|(known, now)| is_same(known, now));
             if cells().any(|(known, now)| known != Cell::Null && now == Cell::Null) {
@@ -150,7 +143,7 @@ mod tests {
             row("a", 40, [Some(7.0), None]),
             row("a", 5, [Some(9.0), None]),
         ];
-        let stored = Stored { rows, frozen_ns: 6, fills: Vec::new(), is_of_all: true, is_own: true };
+        let stored = Stored { rows, frozen_ns: 6, is_of_all: true, is_own: true };
         let found = changes(&stored, computed.clone());
         assert_eq!(starts(&found.write), [10, 30, 40], "what the row at 5 was made of is gone");
         let deleted: Vec<(String, i64)> = found
@@ -166,7 +159,7 @@ mod tests {
     fn many_windows_are_deleted_as_a_range_and_the_others_in_it_written_again() {
         let rows: Vec<ViewRows> = (0..100).map(|time_ns| row("a", time_ns, [Some(1.0), None])).collect();
         let computed = rows.iter().filter(|row| row.starts_ns[0] % 2 == 0).cloned().collect();
-        let stored = Stored { rows, frozen_ns: 0, fills: Vec::new(), is_of_all: true, is_own: true };
+        let stored = Stored { rows, frozen_ns: 0, is_of_all: true, is_own: true };
         let found = changes(&stored, computed);
         assert_eq!(found.delete.windows, [(None, TimeRange::new(1, 99))]);
         assert_eq!(found.write.len(), 49);
@@ -176,7 +169,7 @@ mod tests {
     fn many_windows_of_a_label_set_are_deleted_as_a_range_of_it() {
         let rows: Vec<ViewRows> = (0..100).map(|time_ns| row("a", time_ns, [Some(1.0), None])).collect();
         let computed = rows.iter().filter(|row| row.starts_ns[0] % 2 == 0).cloned().collect();
-        let stored = Stored { rows, frozen_ns: 0, fills: Vec::new(), is_of_all: false, is_own: true };
+        let stored = Stored { rows, frozen_ns: 0, is_of_all: false, is_own: true };
         let found = changes(&stored, computed);
         let labels = Labels::from_pairs([("host", "a")]).unwrap();
         assert_eq!(found.delete.windows, [(Some(labels), TimeRange::new(1, 99))]);

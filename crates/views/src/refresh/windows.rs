@@ -55,8 +55,7 @@ pub(super) fn refresh(
     let frozen_ns = frozen_ns.max(db.view_frozen_before_ns(view));
     // A row is no column's own: it is deleted where all columns are computed.
     let is_own = view.definition.is_exposed() && !piece.is_of_columns;
-    let fills = db.view_fills(view);
-    let stored = Stored { rows, frozen_ns, fills, is_of_all: piece.selectors.is_empty(), is_own };
+    let stored = Stored { rows, frozen_ns, is_of_all: piece.selectors.is_empty(), is_own };
     let changes = changes(&stored, computed);
     db.replace_view_rows(view, &changes.delete, &changes.write)?;
     let elapsed_ns = db.clock().monotonic_ns().saturating_sub(begun_ns);
@@ -125,16 +124,10 @@ impl Work<'_> {
         if !pending.is_fill {
             // Of what is partly gone nothing is computed again.
             range.start_ns = range.start_ns.max(self.db.view_frozen_before_ns(&self.view));
-            if self.columns.is_empty() && range.start_ns > pending.range.start_ns {
-                let frozen = TimeRange { end_ns: pending.range.end_ns.min(range.start_ns - 1), ..pending.range };
-                self.db.drop_frozen_range(&self.view, &frozen)?;
-            }
         }
         if range.start_ns > range.end_ns {
-            return if self.columns.is_empty() { Ok(()) } else { self.finish(&pending.range, is_durable) };
+            return self.finish(&pending.range, is_durable);
         }
-        // What is computed of these is finished; what was added columns lack is over with what is frozen.
-        let first_ns = if self.columns.is_empty() { range.start_ns } else { pending.range.start_ns };
         let mut with_rows = range;
         let mut start_ns = self.first_window(&with_rows, *piece_windows);
         if start_ns > with_rows.start_ns {
@@ -142,7 +135,7 @@ impl Work<'_> {
             let windows = ViewWindows { view: &self.view, range, selectors: Vec::new() };
             let extent = self.db.view_extent(&windows, &budget(self.db, self.limits))?;
             if extent.start_ns > extent.end_ns {
-                return self.finish(&TimeRange { start_ns: first_ns, ..pending.range }, is_durable);
+                return self.finish(&pending.range, is_durable);
             }
             with_rows = intersect(&range, &self.view.windows_of(&extent));
             start_ns = self.first_window(&with_rows, *piece_windows);
@@ -162,7 +155,7 @@ impl Work<'_> {
             Err(error) => return Err(error),
         }
         let is_all = start_ns <= with_rows.start_ns;
-        let done = TimeRange::new(if is_all { first_ns } else { start_ns }, pending.range.end_ns);
+        let done = TimeRange::new(if is_all { pending.range.start_ns } else { start_ns }, pending.range.end_ns);
         self.finish(&done, is_durable)
     }
 }
