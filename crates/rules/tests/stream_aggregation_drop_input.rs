@@ -356,7 +356,8 @@ impl Pair {
                 self.worlds().iter().for_each(|world| world.delete(&labels, &TimeRange::new(time_ns, time_ns)));
             }
         }
-        self.apply(&Step::Advance(300));
+        // A clock that was five hours behind has a group sleep as much longer, and after that for an interval.
+        self.apply(&Step::Advance(360));
         self.check();
         let now_ms = self.now_ns() / 1_000_000;
         let old = (0, now_ms - 4 * 3_600_000);
