@@ -198,7 +198,7 @@ impl RuleKeeper {
             return Ok(());
         }
         dropper.drop_inputs(self.surveyed(store), &due)?;
-        // What went is known after a restart, too, whatever becomes of the tables.
+        // A restart has to know how far samples went, also where their table is dropped.
         self.saved_ns = None;
         Ok(())
     }
