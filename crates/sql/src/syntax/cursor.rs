@@ -29,6 +29,16 @@ pub(super) struct StandIn<S> {
     pub(super) statement: S,
 }
 
+/// A token as it is written: the tokenizer has taken out what quotes texts and names.
+pub(super) fn written(token: &Token) -> String {
+    match token {
+        Token::SingleQuotedString(text) => format!("'{}'", text.replace('\'', "''")),
+        Token::EscapedStringLiteral(text) => format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''")),
+        Token::Word(word) if word.quote_style == Some('"') => format!("\"{}\"", word.value.replace('"', "\"\"")),
+        other => other.to_string(),
+    }
+}
+
 impl<'a> Cursor<'a> {
     /// A cursor at the first of some tokens.
     pub(super) const fn new(tokens: &'a [TokenWithSpan], dialect: &'a dyn Dialect) -> Self {

@@ -3,7 +3,7 @@
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, written};
 use super::views::written_name;
 use crate::error::{SqlError, invalid};
 
@@ -23,7 +23,7 @@ pub(super) fn add_column(cursor: &mut Cursor<'_>) -> Result<AddColumn, SqlError>
     if !cursor.take(&["as"]) || cursor.peek().is_none() {
         return cursor.error("AS and what the column is of the rows of a window, such as max(usage)");
     }
-    let expression: Vec<String> = cursor.rest().iter().map(|token| token.token.to_string()).collect();
+    let expression: Vec<String> = cursor.rest().iter().map(|token| written(&token.token)).collect();
     cursor.skip(expression.len());
     Ok(AddColumn { name, if_not_exists, expression: expression.join(" ") })
 }

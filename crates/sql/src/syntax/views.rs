@@ -11,7 +11,7 @@ use query::views::{Dialect, RefreshPolicy, ViewOptions};
 use sqlparser::dialect::Dialect as Grammar;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, written};
 use super::questdb::ttl_ns;
 use super::view_columns::{AddColumn, add_column};
 use super::view_options::{checked_option, option_value, options, timescale_options, truth};
@@ -95,7 +95,7 @@ pub(super) fn extract(
             None => kept.extend_from_slice(body),
             Some(mut taken) => {
                 if let ViewStatement::Create(create) = &mut taken.statement {
-                    let text: String = statement.iter().map(|token| token.token.to_string()).collect();
+                    let text: String = statement.iter().map(|token| written(&token.token)).collect();
                     text.trim().trim_end_matches(';').trim().clone_into(&mut create.text);
                 }
                 let place = taken.name.span.start;

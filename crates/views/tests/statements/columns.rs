@@ -161,3 +161,16 @@ fn influxql_reads_columns_of_sketches() {
         assert!(error.contains(expected), "{statement}: {error}");
     }
 }
+
+#[test]
+fn quotes_in_texts_and_names_stay_in_the_statement() {
+    let world = world();
+    world.write("default", &format!("cpu,host=it's usage=3,idle=1 {}", world.db.now_ns()));
+    let text = "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, max(usage) AS \"the \"\"peak\"\"\" FROM cpu WHERE host = 'it''s' GROUP BY 1";
+    world.ask(text);
+    assert_eq!(world.ask("SHOW CREATE MATERIALIZED VIEW v")[0][0].to_string(), text);
+    world.ask("ALTER MATERIALIZED VIEW v ADD COLUMN n AS count(*)");
+    let shown = world.ask("SHOW CREATE MATERIALIZED VIEW v")[0][0].to_string();
+    assert!(shown.ends_with(" AS \"n\" FROM cpu WHERE host = 'it''s' GROUP BY 1"), "{shown}");
+    assert_eq!(world.ask("SELECT \"the \"\"peak\"\"\", n FROM v"), [[Value::Float(3.0), Value::Int(1)]]);
+}
