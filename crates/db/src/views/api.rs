@@ -119,6 +119,7 @@ impl Db {
     /// Notes that the stored windows of a database's views are right as of a mark, but for those that are pending.
     pub fn note_views_right(&self, database: &str, mark: &ViewMark) {
         self.views.state.write().right_until.insert(database.to_owned(), mark.snapshot);
+        self.views.holds.lock().note_read(database, self.store.monotonic_ns());
     }
 
     /// Notes how a refresh went.
@@ -148,6 +149,7 @@ impl Db {
         if state.views.get(&key).is_some_and(|current| current.id == view.id && !current.state.is_pending()) {
             let status = state.statuses.entry(key).or_default();
             (status.error, status.is_requested, status.refreshed_ns) = (None, false, Some(now_ns));
+            self.views.holds.lock().note_stored(view.id, self.store.monotonic_ns());
         }
     }
 

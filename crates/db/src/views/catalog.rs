@@ -141,7 +141,9 @@ impl ViewCatalog for Views {
         let mut view = View { id, definition, bins, state: ViewState::default() };
         // What was there before is computed in the background, newest first; not by a continuous query, whose target may hold other rows.
         view.state.watermark_ns = self.newest_window(&view);
-        view.state.frozen_ns = expired_before_ns(&self.store, &view.definition);
+        // From here on rows go by whole windows: what is there of a window is all of it.
+        self.store.keep_windows(&view.definition.database);
+        view.state.frozen_ns = self.gone_before_ns(&view).max(expired_before_ns(&self.store, &view.definition));
         if view.definition.is_exposed() {
             let range = TimeRange { start_ns: view.first_from(view.state.frozen_ns), ..TimeRange::ALL };
             view.state.add(PendingRange { range, is_fill: true });
@@ -241,6 +243,10 @@ impl ViewCatalog for Views {
         self.store.remove_document(KIND, &document).map_err(storage)?;
         self.store.remove_document(STATE_KIND, &document).map_err(storage)?;
         self.state.write().remove(&view);
+        self.holds.lock().forget(view.id);
+        if self.views(database).is_empty() && !self.state.read().unreadable.iter().any(|of| of.database == database) {
+            self.store.release_windows(database).map_err(storage)?;
+        }
         if is_exposed {
             let target = &view.definition.target;
             let told = SourceDelete { database, table: Some(target), range: TimeRange::ALL };
@@ -369,7 +375,9 @@ impl Views {
             self.store.remove_document(STATE_KIND, &document)?;
             self.store.release_table(database, &view.definition.target);
             self.state.write().remove(&view);
+            self.holds.lock().forget(view.id);
         }
+        self.store.release_windows(database)?;
         self.forget_queries(database)?;
         let mut unreadable = self.state.read().unreadable.clone();
         unreadable.retain(|view| view.database == database);

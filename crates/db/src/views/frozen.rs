@@ -1,7 +1,7 @@
 //! Retention and TTLs: how much of a view's source is gone by now, and whether source and view are kept long enough.
 //!
-//! Rows that go by a TTL, or as series that are kept less long, go by whole windows, so that late rows can be counted in each window that is
-//! there: nothing needs to be known of rows that are gone. Those that go by a database's retention do not.
+//! Rows go by whole windows, so that late rows can be counted in each window that is there: nothing needs to be known of rows that are gone.
+//! [`holds`](super::holds) says how long rows wait for views that have not read them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use std::sync::Arc;
 use index::CompiledMatcher;
 use model::TimeRange;
 use query::QueryError;
-use query::views::{View, ViewCatalog, ViewChanges, ViewDefinition};
+use query::plan::AsOf;
+use query::views::{View, ViewCatalog, ViewDefinition};
 use store::{DatabasePolicy, ExpiryGuard, Store, StoreError};
 
 use super::{STATE_KIND, Views, document, document_name};
@@ -26,37 +27,24 @@ impl Views {
     pub(super) fn gone_before_ns(&self, view: &View) -> i64 {
         let of_database = self.store.database_number(&view.definition.database);
         let oldest_ns = of_database.map(|number| self.store.oldest_retained_ns(number));
-        let of_database = oldest_ns.map(|oldest_ns| frozen_from_ns(&view.definition, oldest_ns));
+        let of_database = oldest_ns.map(|oldest_ns| frozen_from_ns(&view.definition, None, oldest_ns));
         let known_ns = self.current(view).map_or(i64::MIN, |current| current.state.frozen_ns);
         known_ns.max(view.state.frozen_ns).max(of_database.unwrap_or(i64::MIN))
     }
 
-    /// The views that read a table, not by way of others, or join it as of a time.
-    pub(super) fn readers(&self, database: &str, table: &str) -> Vec<Arc<View>> {
+    /// The views that read a table of a database, not by way of others, or join it as of a time; `None`: any table.
+    pub(super) fn readers(&self, database: &str, table: Option<&str>) -> Vec<Arc<View>> {
         let mut views = self.views(database);
-        views.retain(|view| view.definition.source() == table || view.definition.has_as_of(table));
+        views.retain(|view| reach_into(&view.definition, table).is_some());
         views
     }
 
-    /// The first of the rows of a table that windows of its readers are still to be made of: all of a table that is joined as of a time.
-    pub(super) fn needed_from_ns(&self, (database, table): (&str, &str), readers: &[Arc<View>]) -> i64 {
-        if readers.is_empty() {
-            return i64::MAX;
-        }
-        if readers.iter().any(|view| view.definition.has_as_of(table)) {
-            return i64::MIN;
-        }
-        let Some(changes) = self.changes(database) else { return i64::MIN };
-        let now_ns = self.store.trusted_now_ns();
-        readers.iter().map(|view| needed_from_ns(view, now_ns, &changes)).min().unwrap_or(i64::MAX)
-    }
-
-    /// Writes to disk that rows of the source of views go that are before a time; while `changing` is held. What was pending there is not computed
-    /// any more: late rows alone would be left to be read.
-    fn freeze(&self, readers: &[Arc<View>], before_ns: i64) -> Result<(), StoreError> {
+    /// Writes to disk that rows that views read go that are before a time, of a table or of any; while `changing` is held. Where windows lack rows nothing is
+    /// pending any more: late rows alone would be left to be read.
+    fn freeze(&self, readers: &[Arc<View>], table: Option<&str>, before_ns: i64) -> Result<(), StoreError> {
         let (mut frozen, mut documents) = (Vec::new(), BTreeMap::new());
         for view in readers.iter().filter_map(|view| self.current(view)) {
-            let frozen_ns = frozen_from_ns(&view.definition, before_ns);
+            let frozen_ns = frozen_from_ns(&view.definition, table, before_ns);
             if frozen_ns <= view.state.frozen_ns {
                 continue;
             }
@@ -99,15 +87,21 @@ impl Views {
         check_ttl(definition, table, self.store.table_ttl_ns(database, table)).map_err(QueryError::Invalid)
     }
 
-    /// Says how a database keeps its data, unless its views cannot be kept right by that.
+    /// Says how a database keeps its data, unless its views cannot be kept right by that. Rows past keeping are gone when this returns, but for those
+    /// that views still have to read.
     pub(crate) fn change_policy(&self, database: &str, policy: &DatabasePolicy) -> Result<(), StoreError> {
-        let _changing = self.changing.lock();
-        let is_of =
-            |view: &&Arc<View>| view.definition.database == database || view.definition.target_database() == database;
-        for view in self.all().iter().filter(is_of) {
-            check_policy(&view.definition, (database, policy)).map_err(StoreError::Invalid)?;
+        {
+            let _changing = self.changing.lock();
+            let is_of = |view: &&Arc<View>| {
+                view.definition.database == database || view.definition.target_database() == database
+            };
+            for view in self.all().iter().filter(is_of) {
+                check_policy(&view.definition, (database, policy)).map_err(StoreError::Invalid)?;
+            }
+            self.store.set_policy(database, policy)?;
         }
-        self.store.set_policy(database, policy)
+        // It asks the views, and tells them.
+        self.store.move_window_bounds().map(drop)
     }
 
     /// Refuses a TTL of a table by which views cannot be kept right.
@@ -128,39 +122,62 @@ impl Views {
         before_ns: i64,
     ) -> Result<i64, StoreError> {
         let _changing = self.changing.lock();
-        let (mut readers, mut needed_ns) = (Vec::new(), i64::MAX);
+        let (mut of_tables, mut needed_ns) = (Vec::new(), i64::MAX);
         for (table, _) in tables {
-            let of_table = self.readers(database, table);
-            needed_ns = needed_ns.min(self.needed_from_ns((database, table), &of_table));
-            readers.extend(of_table);
+            let readers = self.readers(database, Some(table));
+            needed_ns = needed_ns.min(self.needed_from_ns((database, table), &readers));
+            of_tables.push((*table, readers));
         }
-        let before_ns = whole_windows_before(&readers, before_ns.min(needed_ns));
+        let sources: Vec<Arc<View>> =
+            of_tables.iter().flat_map(|(table, readers)| sources_of(readers, Some(table))).collect();
+        let before_ns = whole_windows_before(&sources, before_ns.min(needed_ns));
         if before_ns == i64::MIN {
             return Ok(before_ns);
         }
-        let mut prepare = |before_ns: i64| self.freeze(&readers, before_ns);
+        let mut prepare = |before_ns: i64| {
+            of_tables.iter().try_for_each(|(table, readers)| self.freeze(readers, Some(table), before_ns))
+        };
         self.store.trim_tables(database, tables, before_ns, &mut prepare)
     }
 }
 
 impl ExpiryGuard for Views {
-    fn may_go_before_ns(&self, database: &str, table: &str, before_ns: i64, is_patient: bool) -> i64 {
+    fn may_go_before_ns(&self, database: &str, table: Option<&str>, before_ns: i64) -> i64 {
         let readers = self.readers(database, table);
-        let needed_ns = if is_patient { self.needed_from_ns((database, table), &readers) } else { i64::MAX };
-        whole_windows_before(&readers, before_ns.min(needed_ns))
+        let before_ns = before_ns.min(self.held_from_ns((database, table), &readers, before_ns));
+        whole_windows_before(&sources_of(&readers, table), before_ns)
     }
 
-    fn before_expiry(&self, database: &str, table: &str, before_ns: i64) -> Result<(), StoreError> {
+    fn before_expiry(&self, database: &str, table: Option<&str>, before_ns: i64) -> Result<(), StoreError> {
         let _changing = self.changing.lock();
-        self.freeze(&self.readers(database, table), before_ns)
+        self.freeze(&self.readers(database, table), table, before_ns)
     }
 }
 
-/// The time before which windows may lack rows of a view's source that a TTL has taken without a word.
+/// Those of the readers of a table, or of any, that make their windows of its rows.
+pub(super) fn sources_of(readers: &[Arc<View>], table: Option<&str>) -> Vec<Arc<View>> {
+    let is_source = |view: &&Arc<View>| table.is_none_or(|table| view.definition.source() == table);
+    readers.iter().filter(is_source).cloned().collect()
+}
+
+/// The time before which windows may lack rows that a TTL has taken without a word.
 pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i64 {
-    let ttl_ns = store.table_ttl_ns(&definition.database, definition.source());
-    let gone_ns = if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN };
-    frozen_from_ns(definition, gone_ns)
+    let as_of = definition.as_of().map(AsOf::table_name);
+    let of_table = |table: &str| {
+        let ttl_ns = store.table_ttl_ns(&definition.database, table);
+        let gone_ns = if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN };
+        frozen_from_ns(definition, Some(table), gone_ns)
+    };
+    [definition.source()].into_iter().chain(as_of).map(of_table).max().unwrap_or(i64::MIN)
+}
+
+/// How long before its beginning rows of a table are that a window is made of, in nanoseconds; of any that is read, if none is named. `None` if
+/// it is not read, not by way of views alone.
+pub(super) fn reach_into(definition: &ViewDefinition, table: Option<&str>) -> Option<i64> {
+    let own_ns = definition.reach_ns();
+    let of_source = table.is_none_or(|table| definition.source() == table).then_some(own_ns);
+    let as_of = definition.as_of().filter(|as_of| table.is_none_or(|table| as_of.table_name() == table));
+    of_source.into_iter().chain(as_of.map(|as_of| as_of.reach_ns().saturating_add(own_ns))).max()
 }
 
 /// The latest time up to one that cuts no window of views: a late row finds all others of its window, or none. Of views whose windows do not nest only
@@ -182,21 +199,11 @@ pub(super) fn whole_windows_before(views: &[Arc<View>], before_ns: i64) -> i64 {
     start_ns
 }
 
-/// The time before which windows lack rows where those before a time are gone: a window is made of rows before it, too, as far as it reaches.
-fn frozen_from_ns(definition: &ViewDefinition, gone_ns: i64) -> i64 {
-    if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(definition.reach_ns()) }
-}
-
-/// The first of the source's rows that windows of a view are still to be made of, where rows may have changed as some changes say.
-fn needed_from_ns(view: &View, now_ns: i64, changes: &ViewChanges) -> i64 {
-    let lacking = view.state.new_columns.iter().flat_map(|columns| columns.ranges.iter());
-    let pending = view.state.pending.iter().map(|pending| &pending.range).chain(lacking).map(|range| range.start_ns);
-    let unread = changes.late.iter().map(|range| range.start_ns).chain(changes.edge_ns);
-    let unread = unread.map(|time_ns| view.windows_of(&TimeRange::new(time_ns, time_ns)).start_ns);
-    // Windows from the watermark on become pending when the view is refreshed the next time.
-    let next = Some(view.state.watermark_ns).filter(|watermark_ns| *watermark_ns > i64::MIN);
-    let needed = pending.chain(unread).chain(next).map(|start_ns| start_ns.saturating_sub(view.definition.reach_ns()));
-    needed.fold(now_ns.saturating_sub(view.definition.age_ns_max()), i64::min)
+/// The time before which windows lack rows where those of a table before a time are gone, or of any table: a window is made of rows before it, too, as far
+/// as it reaches.
+fn frozen_from_ns(definition: &ViewDefinition, table: Option<&str>, gone_ns: i64) -> i64 {
+    let reach_ns = reach_into(definition, table).unwrap_or_default();
+    if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(reach_ns) }
 }
 
 impl Db {
@@ -223,7 +230,7 @@ fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &Databas
     if database == definition.database {
         check_as_of_age(definition, &keeper, policy.retention_ns)?;
     }
-    check_age(definition, &keeper, policy.retention_ns)
+    check_age(definition, &keeper, policy.retention_ns, definition.age_ns_max())
 }
 
 /// Fails with the reason if a table of a view keeps its rows not long enough.
@@ -232,22 +239,24 @@ fn check_ttl(definition: &ViewDefinition, table: &str, ttl_ns: i64) -> Result<()
     if definition.has_as_of(table) {
         return check_as_of_age(definition, &keeper, ttl_ns);
     }
-    check_age(definition, &keeper, ttl_ns)
+    check_age(definition, &keeper, ttl_ns, definition.age_ns_max())
 }
 
-/// Fails with the reason if rows of the table go whose columns a view's rows have as of their times: what these find would change by that.
+/// Fails with the reason if rows of the table go whose columns a view's rows have as of their times, where what these find would change by that.
 fn check_as_of_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64) -> Result<(), String> {
     let Some(as_of) = definition.as_of().filter(|_| kept_ns != 0) else { return Ok(()) };
-    Err(format!(
-        "{keeper} would keep rows for {} s, but the view {:?} joins {:?} as of a time, whose rows have to stay: keep them for ever",
-        kept_ns / NS_PER_SECOND,
-        definition.name,
-        as_of.table_name()
-    ))
+    let (name, table) = (&definition.name, as_of.table_name());
+    let Some(within_ns) = as_of.within_ns else {
+        return Err(format!(
+            "{keeper} would keep rows for {} s, but a row of {table:?} that the view {name:?} finds as of a time may be of any age: say how old it may be, \
+             ASOF JOIN {table} … TOLERANCE 1h, or keep rows for ever",
+            kept_ns / NS_PER_SECOND,
+        ));
+    };
+    check_age(definition, keeper, kept_ns, definition.age_ns_max().saturating_add(within_ns))
 }
 
-fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64) -> Result<(), String> {
-    let age_ns = definition.age_ns_max();
+fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64, age_ns: i64) -> Result<(), String> {
     if kept_ns == 0 || kept_ns >= age_ns {
         return Ok(());
     }

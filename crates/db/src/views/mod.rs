@@ -5,7 +5,7 @@
 //! * [`document`]: documents · [`stored_queries`]: views of plain SQL
 //! * [`labels`]: what joined tables say · [`tasks`]: scripts in Flux that are continuous queries
 //! * [`followed_deletes`]: what was deleted, for those who follow the log
-//! * [`frozen`]: what of a source is gone, and how long rows are kept · [`table_use`]: which tables views join and write
+//! * [`frozen`]: what of a source is gone, and how long rows are kept · [`holds`]: how long they wait for views · [`table_use`]: which tables views join and write
 
 mod api;
 mod catalog;
@@ -13,6 +13,7 @@ mod chain;
 mod document;
 mod followed_deletes;
 mod frozen;
+mod holds;
 mod labels;
 mod rows;
 mod stored_queries;
@@ -116,6 +117,8 @@ pub(crate) struct Views {
     /// How often a refresh was asked for.
     requests: AtomicU64,
     followed_deletes: followed_deletes::FollowedDeletes,
+    /// Locked after `state`, if both are.
+    holds: Mutex<holds::Holds>,
 }
 
 fn document_name(database: &str, name: &str) -> String {
@@ -201,11 +204,14 @@ impl Views {
                 }
             }
         }
+        // Those of views that cannot be read, too: another version may read them.
+        let unreadable = state.unreadable.iter().map(|view| &view.database);
+        state.views.keys().map(|(database, _)| database).chain(unreadable).for_each(|of| store.keep_windows(of));
         stored_queries::open(store, &mut state);
         let (changing, writing) = (Mutex::new(()), Mutex::new(()));
         let followed_deletes = followed_deletes::FollowedDeletes::new(store);
         let (store, state, requests) = (store.clone(), RwLock::new(state), AtomicU64::new(0));
-        Self { store, state, changing, writing, ids, requests, followed_deletes }
+        Self { store, state, changing, writing, ids, requests, followed_deletes, holds: Mutex::default() }
     }
 
     fn find(&self, database: &str, name: &str) -> Option<Arc<View>> {

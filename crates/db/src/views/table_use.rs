@@ -5,7 +5,7 @@ use std::sync::Arc;
 use query::views::{View, ViewCatalog};
 
 use super::Views;
-use super::frozen::whole_windows_before;
+use super::frozen::{reach_into, sources_of, whole_windows_before};
 use crate::Db;
 
 impl Views {
@@ -28,11 +28,16 @@ impl Views {
 
     /// The time up to one before which rows of a table can go without a view missing them, in nanoseconds; `i64::MIN`: none.
     fn unread_before_ns(&self, database: &str, table: &str, before_ns: i64) -> i64 {
-        let readers = self.readers(database, table);
+        let readers = self.readers(database, Some(table));
         // Late rows from the time on are of windows that begin before it.
-        let begin_ns = |view: &Arc<View>| view.bins.start_of(before_ns).saturating_sub(view.definition.reach_ns());
+        let begin_ns = |view: &Arc<View>| {
+            view.bins.start_of(before_ns).saturating_sub(reach_into(&view.definition, Some(table)).unwrap_or_default())
+        };
         let begin_ns = readers.iter().map(begin_ns).fold(before_ns, i64::min);
-        whole_windows_before(&readers, begin_ns.min(self.needed_from_ns((database, table), &readers)))
+        whole_windows_before(
+            &sources_of(&readers, Some(table)),
+            begin_ns.min(self.needed_from_ns((database, table), &readers)),
+        )
     }
 }
 

@@ -46,10 +46,9 @@ pub(crate) fn stale_ranges(
         again_ranges.extend(stale_ranges(&below, catalog, changes, (&|_| false, depth + 1)));
     }
     let frozen_ns = view.first_from(catalog.frozen_before_ns(view));
-    let again = |range: TimeRange| {
-        let whole = view.windows_reading(&range);
-        TimeRange { start_ns: whole.start_ns.max(frozen_ns), end_ns: whole.end_ns }
-    };
-    let whole = stale.iter().map(|range| view.windows_of(range)).chain(again_ranges.into_iter().map(again));
-    merged_to(normalized(whole.collect()), RANGES_MAX)
+    // Of a part of their rows no windows are made, also where none are stored.
+    let open = |whole: TimeRange| TimeRange { start_ns: whole.start_ns.max(frozen_ns), ..whole };
+    let again = |range: TimeRange| open(view.windows_reading(&range));
+    let whole = stale.iter().map(|range| view.windows_of(range)).map(open).chain(again_ranges.into_iter().map(again));
+    merged_to(normalized(whole.filter(|range| range.start_ns <= range.end_ns).collect()), RANGES_MAX)
 }

@@ -451,11 +451,7 @@ fn erase(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> 
 }
 
 /// Parts all of whose time is past keeping.
-pub(crate) fn expired(parts: &[PartInfo], now_ns: i64, retention_ns: i64) -> BTreeSet<u64> {
-    if retention_ns <= 0 {
-        return BTreeSet::new();
-    }
-    let oldest_ns = now_ns.saturating_sub(retention_ns);
+pub(crate) fn expired(parts: &[PartInfo], oldest_ns: i64) -> BTreeSet<u64> {
     parts.iter().filter(|part| part.partition.end_ns < oldest_ns).map(|part| part.id).collect()
 }
 
@@ -680,7 +676,7 @@ mod tests {
         check(&[folded, part(2, 2, (897, 901))], &policy, None);
         check(&[folded, part(2, 2, (894, 898))], &policy, Some((MergeReason::Fold, &[2])));
         let parts = [part(1, 2, (0, 4)), part(2, 0, (990, 991))];
-        assert_eq!(expired(&parts, 1000 * HOUR, 10 * HOUR), BTreeSet::from([1]));
-        assert_eq!(expired(&parts, 1000 * HOUR, 0), BTreeSet::new());
+        assert_eq!(expired(&parts, 990 * HOUR), BTreeSet::from([1]));
+        assert_eq!(expired(&parts, i64::MIN), BTreeSet::new());
     }
 }

@@ -1,9 +1,11 @@
 //! What goes: rows past keeping, deleted rows; and how much room the rest may take on the fast tier.
 //!
 //! * [`policy`]: what a database's says, and its bytes · [`table_ttl`]: of one table · [`series_trim`]: of some series
+//! * [`by_windows`]: of databases that views are made of
 //! * [`databases`]: databases that are dropped · [`deletes`]: rows that are deleted · [`trash`]: files that wait to be removed
 //! * [`time`]: what is past keeping · [`trusted_time`]: a clock that no jump moves
 
+pub(crate) mod by_windows;
 pub(crate) mod databases;
 pub(crate) mod deletes;
 pub(crate) mod policy;
@@ -27,6 +29,7 @@ use crate::journal::{Change, ChangeKind};
 use crate::log::{NewRecord, record};
 use crate::manifest::{Edit, State};
 use crate::part::{Part, PartInfo};
+use crate::retention::by_windows::WindowBounds;
 use crate::retention::deletes::Delete;
 use crate::retention::policy::{DatabasePolicy, length_text};
 use crate::retention::series_trim::SeriesTrims;
@@ -61,6 +64,8 @@ pub(crate) struct Retention {
     pub(crate) table_ttls: RwLock<TableTtls>,
     /// What has to know before rows go by them.
     expiry_guard: Guard,
+    /// Databases whose rows go by windows.
+    window_bounds: RwLock<WindowBounds>,
     /// Up to when series of tables went that keep their rows less long than others of the table.
     series_trims: RwLock<SeriesTrims>,
     /// Length of partitions on the fast tier.
@@ -76,10 +81,25 @@ impl Retention {
             policies: RwLock::new(state.policies.clone()),
             table_ttls: RwLock::new(table_ttl::of_state(state)),
             expiry_guard: Guard::none(),
+            window_bounds: RwLock::new(WindowBounds::new()),
             series_trims: RwLock::new(series_trim::of_state(state)),
             fast_partition_length_ns: AtomicI64::new(state.fast_partition_length_ns),
             trusted_time,
         }
+    }
+
+    /// The oldest timestamp that a database of a policy keeps at a time.
+    pub(crate) fn oldest_ns(&self, database: DatabaseId, policy: &DatabasePolicy, now_ns: i64) -> i64 {
+        self.oldest_by_age_ns(database, policy, now_ns).max(policy.floor_ns)
+    }
+
+    /// As [`Self::oldest_ns`], whatever an earlier policy took.
+    pub(crate) fn oldest_by_age_ns(&self, database: DatabaseId, policy: &DatabasePolicy, now_ns: i64) -> i64 {
+        let by_age_ns = policy.oldest_by_age_ns(now_ns);
+        if by_age_ns == i64::MIN {
+            return by_age_ns;
+        }
+        self.window_bounds.read().get(&database).map_or(by_age_ns, |bound| bound.kept_from_ns.min(by_age_ns))
     }
 }
 
@@ -111,12 +131,23 @@ impl Store {
         }
     }
 
+    /// The time before which all databases of a retention class keep no rows.
+    fn oldest_of_class_ns(&self, class: u32, now_ns: i64) -> i64 {
+        if self.merge_policy(class).retention_ns <= 0 {
+            return i64::MIN;
+        }
+        let policies = self.retention.policies.read();
+        let of_class = policies.iter().filter(|(_, policy)| policy.has_class(class));
+        let oldest = of_class.map(|(database, policy)| self.retention.oldest_by_age_ns(*database, policy, now_ns));
+        oldest.min().unwrap_or(i64::MIN)
+    }
+
     /// What of a range a database still keeps.
     pub(crate) fn retained(&self, database: DatabaseId, range: &TimeRange) -> TimeRange {
         match self.retention.policies.read().get(&database) {
             None => *range,
             Some(policy) => {
-                let oldest_ns = policy.oldest_ns(self.trusted_now_ns());
+                let oldest_ns = self.retention.oldest_ns(database, policy, self.trusted_now_ns());
                 TimeRange::new(range.start_ns.max(oldest_ns), range.end_ns)
             }
         }
@@ -164,7 +195,7 @@ impl Store {
         }
         let alike = policies.values().find(|other| other.retains_like(policy)).map(|other| other.class);
         let next = policies.values().map(|known| known.class).max().unwrap_or(0) + 1;
-        let floor_ns = known.oldest_ns(self.trusted_now_ns());
+        let floor_ns = self.retention.oldest_ns(id, &known, self.trusted_now_ns());
         let earlier = if is_new { Vec::new() } else { [known.earlier_classes, vec![known.class]].concat() };
         // A database that has data gets a class of its own: what it wrote later must have the larger number.
         let class = alike.filter(|_| is_new).unwrap_or(next);
@@ -188,7 +219,7 @@ impl Store {
             }
             let mut expired = BTreeSet::new();
             for (class, parts) in classes {
-                expired.extend(compaction::expired(&parts, now_ns, self.merge_policy(class).retention_ns));
+                expired.extend(compaction::expired(&parts, self.oldest_of_class_ns(class, now_ns)));
             }
             if expired.is_empty() {
                 continue;

@@ -40,10 +40,9 @@ impl Default for DatabasePolicy {
 }
 
 impl DatabasePolicy {
-    /// The oldest timestamp that is kept.
-    pub(crate) fn oldest_ns(&self, now_ns: i64) -> i64 {
-        let by_age = if self.retention_ns > 0 { now_ns.saturating_sub(self.retention_ns) } else { i64::MIN };
-        by_age.max(self.floor_ns)
+    /// The oldest timestamp that is not past keeping by its age.
+    pub(crate) const fn oldest_by_age_ns(&self, now_ns: i64) -> i64 {
+        if self.retention_ns > 0 { now_ns.saturating_sub(self.retention_ns) } else { i64::MIN }
     }
 
     /// Fails with the reason if the policy is not valid.

@@ -22,8 +22,6 @@ const BETWEEN: char = '\0';
 /// Rows are deleted this many times within the time that a table keeps them.
 const STEPS: i64 = 32;
 const STEP_NS_MIN: i64 = 60_000_000_000;
-/// How much longer than by their TTL rows stay that the guard still reads: what fails, or waits to be asked for, does not keep them for good.
-const HOLD_NS_MAX: u64 = 3_600_000_000_000;
 
 /// A table, by the names of its database and its own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,27 +36,24 @@ pub(crate) struct TableTtl {
     ttl_ns: i64,
     /// Rows before this time were deleted since the folder was opened.
     deleted_before_ns: i64,
-    /// Since when rows past the TTL stay that the guard still reads, in nanoseconds of the monotonic clock.
-    held_since: Option<u64>,
 }
 
 impl TableTtl {
     fn new(ttl_ns: i64) -> Self {
-        Self { ttl_ns, deleted_before_ns: i64::MIN, held_since: None }
+        Self { ttl_ns, deleted_before_ns: i64::MIN }
     }
 }
 
-/// Knows what is made of the rows of tables, and so when they may go by a TTL.
+/// Knows what is made of the rows of tables, and so when they may go by a TTL or a retention.
 pub trait ExpiryGuard: Send + Sync {
-    /// The latest time up to one before which rows of a table may go, both in nanoseconds since 1970: with patience those that are still to be
-    /// read stay.
-    fn may_go_before_ns(&self, database: &str, table: &str, before_ns: i64, is_patient: bool) -> i64;
+    /// The latest time up to one before which rows of a table may go, or of all tables of a database (`None`); both in nanoseconds since 1970.
+    fn may_go_before_ns(&self, database: &str, table: Option<&str>, before_ns: i64) -> i64;
 
-    /// Is told before rows of a table go that are before a time, in nanoseconds since 1970.
+    /// Is told before rows of a table go that are before a time, in nanoseconds since 1970, or of all tables of a database (`None`).
     ///
     /// # Errors
     /// If it cannot be noted: then they stay.
-    fn before_expiry(&self, database: &str, table: &str, before_ns: i64) -> Result<(), StoreError>;
+    fn before_expiry(&self, database: &str, table: Option<&str>, before_ns: i64) -> Result<(), StoreError>;
 }
 
 /// The guard of a store, which lives on its own.
@@ -69,7 +64,7 @@ impl Guard {
         Self(RwLock::new(None))
     }
 
-    fn get(&self) -> Option<Arc<dyn ExpiryGuard>> {
+    pub(super) fn get(&self) -> Option<Arc<dyn ExpiryGuard>> {
         self.0.read().as_ref().and_then(Weak::upgrade)
     }
 }
@@ -188,7 +183,9 @@ impl Store {
             return Ok(false);
         }
         let guard = self.retention.expiry_guard.get();
-        let before_ns = guard.as_ref().map_or(before_ns, |guard| self.guarded_before_ns(guard, name, before_ns));
+        let may_go =
+            |guard: &Arc<dyn ExpiryGuard>| guard.may_go_before_ns(&name.database, Some(&name.table), before_ns);
+        let before_ns = guard.as_ref().map_or(before_ns, may_go);
         if before_ns <= ttl.deleted_before_ns {
             return Ok(false);
         }
@@ -197,7 +194,7 @@ impl Store {
             return Ok(false);
         }
         if let Some(guard) = guard {
-            guard.before_expiry(&name.database, &name.table, before_ns)?;
+            guard.before_expiry(&name.database, Some(&name.table), before_ns)?;
         }
         let range = TimeRange::new(i64::MIN, before_ns.saturating_sub(1));
         self.delete_rows(&name.database, &name.table, &[], &range)?;
@@ -205,26 +202,6 @@ impl Store {
             ttl.deleted_before_ns = before_ns;
         }
         Ok(true)
-    }
-
-    /// The time up to one before which the guard lets rows of a table go: of those that it still reads after an hour.
-    fn guarded_before_ns(&self, guard: &Arc<dyn ExpiryGuard>, name: &TableName, before_ns: i64) -> i64 {
-        let may_go = |is_patient| guard.may_go_before_ns(&name.database, &name.table, before_ns, is_patient);
-        let (patient_ns, latest_ns) = (may_go(true), may_go(false));
-        let now_ns = self.platform.clock.monotonic_ns();
-        let mut ttls = self.retention.table_ttls.write();
-        let Some(ttl) = ttls.get_mut(name) else { return patient_ns };
-        if patient_ns >= latest_ns {
-            ttl.held_since = None;
-            return latest_ns;
-        }
-        let since_ns = *ttl.held_since.get_or_insert(now_ns);
-        if now_ns.saturating_sub(since_ns) < HOLD_NS_MAX {
-            return patient_ns;
-        }
-        // From now on others have an hour.
-        ttl.held_since = None;
-        latest_ns
     }
 
     /// The latest time up to one that cuts no fold of a table's rows: parts may be folded as a policy said before.

@@ -16,6 +16,11 @@ impl Store {
         self.retention.trusted_time.now_ns(self.read_clocks())
     }
 
+    /// The monotonic clock, in nanoseconds.
+    pub fn monotonic_ns(&self) -> u64 {
+        self.platform.clock.monotonic_ns()
+    }
+
     /// The latest time that it may be: what is ahead of it is ahead of the wall clock and of the trusted time, one of which may have been
     /// set back.
     pub fn latest_now_ns(&self) -> i64 {
@@ -64,7 +69,7 @@ impl Store {
     fn record_expired(&self, at_ns: i64) {
         let policies = self.retention.policies.read().clone();
         for (database, policy) in policies {
-            let oldest_ns = policy.oldest_ns(at_ns);
+            let oldest_ns = self.retention.oldest_ns(database, &policy, at_ns);
             if oldest_ns == i64::MIN {
                 continue;
             }
@@ -86,7 +91,7 @@ impl Store {
             return BTreeMap::new();
         }
         let now_ns = self.trusted_now_ns();
-        let oldest = policies.iter().map(|(database, policy)| (*database, policy.oldest_ns(now_ns)));
+        let oldest = policies.iter().map(|(of, policy)| (*of, self.retention.oldest_ns(*of, policy, now_ns)));
         oldest.filter(|(_, oldest_ns)| *oldest_ns > i64::MIN).collect()
     }
 

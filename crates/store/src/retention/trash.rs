@@ -323,7 +323,7 @@ fn restore_part(
             _ => policy.retention_ns,
         };
         let longer = DatabasePolicy { retention_ns: longer_ns, floor_ns: i64::MIN, ..policy.clone() };
-        let oldest_ns = longer.oldest_ns(now_ns);
+        let oldest_ns = longer.oldest_by_age_ns(now_ns);
         if info.partition.end_ns < oldest_ns {
             let age_days = now_ns.saturating_sub(info.range.start_ns) / 86_400_000_000_000 + 1;
             return Err(format!(

@@ -41,8 +41,9 @@ impl Store {
         self.observe_time();
         // Reported at the end: what cannot be deleted must not keep merges from giving room back.
         let expired = self.delete_expired_rows();
+        let moved = self.move_window_bounds();
         let worked = self.merge_what_is_there(is_forced)?;
-        Ok(expired? || worked)
+        Ok(expired? || moved? || worked)
     }
 
     /// As [`Store::maintain_parts`], but that no row goes by the TTL of its table: the guard of these may be the caller, and hold its locks.

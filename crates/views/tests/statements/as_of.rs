@@ -337,26 +337,29 @@ fn what_no_view_joins_as_of_a_time_is_refused() {
 }
 
 #[test]
-fn a_table_whose_rows_go_is_not_joined() {
+fn a_table_whose_rows_go_is_joined_with_a_tolerance() {
     let world = world();
     let (_, _, _, plain) = VIEWS[0];
-    let fails = |text: &str| {
+    let within = plain.replace("ON (symbol)", "ON (symbol) TOLERANCE 10m");
+    let fails = |text: &str, expected: &str| {
         let error = world.ask_as(Manner::Postgres, text).unwrap_err();
-        assert!(error.contains("whose rows have to stay"), "{text}: {error}");
+        assert!(error.contains(expected), "{text}: {error}");
     };
     world.ask(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"));
-    fails("ALTER TABLE quotes SET TTL 10h");
-    let policy = DatabasePolicy { retention_ns: 36_000 * SECOND_NS, ..DatabasePolicy::default() };
-    let error = world.db.set_policy("default", &policy).unwrap_err().to_string();
-    assert!(error.contains("whose rows have to stay"), "{error}");
+    fails("ALTER TABLE quotes SET TTL 1h", "may be of any age");
+    let policy = |seconds: i64| DatabasePolicy { retention_ns: seconds * SECOND_NS, ..DatabasePolicy::default() };
+    let error = world.db.set_policy("default", &policy(36_000)).unwrap_err().to_string();
+    assert!(error.contains("may be of any age"), "{error}");
     world.ask("ALTER TABLE trades SET TTL 10h");
     world.ask("DROP MATERIALIZED VIEW plain");
-    world.ask("ALTER TABLE quotes SET TTL 10h");
-    let within = plain.replace("ON (symbol)", "ON (symbol) TOLERANCE 10m");
-    fails(&format!("CREATE MATERIALIZED VIEW within AS {within}"));
-    world.ask("ALTER TABLE quotes SET TTL 0h");
-    world.db.set_policy("default", &policy).unwrap();
-    fails(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"));
+    world.ask("ALTER TABLE quotes SET TTL 1h");
+    fails(&format!("CREATE MATERIALIZED VIEW plain AS {plain}"), "may be of any age");
+    world.ask(&format!("CREATE MATERIALIZED VIEW within AS {within}"));
+    let error = world.db.set_policy("default", &policy(600)).unwrap_err().to_string();
+    assert!(error.contains("would keep rows for 600 s"), "{error}");
+    world.db.set_policy("default", &policy(3_600)).unwrap();
+    let longer = within.replace("10m", "59m");
+    fails(&format!("CREATE MATERIALIZED VIEW longer AS {longer}"), "would keep rows for 3600 s");
 }
 
 #[test]

@@ -1,12 +1,14 @@
-//! Rows of a table with a TTL go by whole windows of its views: as long as any row of a window may come late, all others of it are there. A twin of the
-//! table, which keeps everything and gets the same rows but for those that come too late, says what the views have to give.
+//! Rows of a table with a TTL, or of a database with a retention, go by whole windows of its views: as long as any row of a window may come late, all
+//! others of it are there. A twin of the table, in a database that keeps everything, gets the same rows but for those that come too late, and says what the
+//! views have to give.
 
 use std::cell::RefCell;
 
+use db::DatabasePolicy;
 use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use sql::Value;
+use sql::{Manner, Value};
 
 use crate::world::{SECOND_NS, World};
 
@@ -62,28 +64,47 @@ const VIEWS: [(&str, &str, &str, Option<&str>); 3] = [
         "hour",
         "hour, s, m",
         "SELECT time_bucket('1 hour', bucket) AS hour, sum(s) AS s, max(m) AS m FROM minute GROUP BY 1",
-        Some("SELECT time_bucket('1 hour', time) AS hour, sum(v) AS s, max(v) AS m FROM twin GROUP BY 1"),
+        Some("SELECT time_bucket('1 hour', time) AS hour, sum(v) AS s, max(v) AS m FROM t GROUP BY 1"),
     ),
 ];
 
+/// The reason why rows go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeper {
+    Ttl,
+    Retention,
+}
+
+/// The database of the twin.
+pub(crate) const ALL: &str = "all";
+
 struct Twins {
     world: Option<World>,
+    keeper: Keeper,
     unread_s: i64,
     /// Rows that came late for windows that were there, within an hour of their TTL.
     late: u64,
 }
 
 impl Twins {
-    fn new() -> Self {
-        let mut twins = Self { world: Some(World::empty(5)), unread_s: 0, late: 0 };
+    fn new(keeper: Keeper) -> Self {
+        let mut twins = Self { world: Some(World::empty(5)), keeper, unread_s: 0, late: 0 };
         let first_ns = twins.world().db.now_ns() - SECOND_NS;
-        ["t", "twin"].iter().for_each(|table| twins.write(table, 0, first_ns, 1));
+        ["default", ALL].iter().for_each(|database| twins.write(database, 0, first_ns, 1));
         for (name, _, query, _) in VIEWS {
             twins.world().ask(&format!("CREATE MATERIALIZED VIEW {name} AS {}", query.replace("SOURCE", "t")));
         }
         twins.settle();
-        twins.world().ask(&format!("ALTER TABLE t SET TTL {}h", TTL_S / 3_600));
-        twins.world().ask(&format!("ALTER MATERIALIZED VIEW minute SET TTL {}h", 2 * TTL_S / 3_600));
+        match keeper {
+            Keeper::Ttl => {
+                twins.world().ask(&format!("ALTER TABLE t SET TTL {}h", TTL_S / 3_600));
+                twins.world().ask(&format!("ALTER MATERIALIZED VIEW minute SET TTL {}h", 2 * TTL_S / 3_600));
+            }
+            Keeper::Retention => {
+                let policy = DatabasePolicy { retention_ns: TTL_S * SECOND_NS, ..DatabasePolicy::default() };
+                twins.world().db.set_policy("default", &policy).unwrap();
+            }
+        }
         twins
     }
 
@@ -102,21 +123,30 @@ impl Twins {
         db.view_frozen_before_ns(&db.view("default", view).unwrap())
     }
 
-    fn write(&self, table: &str, host: u8, time_ns: i64, value: i8) {
-        self.world().write("default", &format!("{table},h=h{host} v={value}i {time_ns}"));
+    /// The time before which rows are gone by the retention.
+    fn kept_from_ns(&self) -> i64 {
+        self.world().db.gone_before_ns("default", &|_| false).unwrap_or(i64::MIN)
     }
 
-    /// Writes a row to both tables: one that comes too late to the first one alone, and none whose time may be over at any moment.
+    fn write(&self, database: &str, host: u8, time_ns: i64, value: i8) {
+        self.world().write(database, &format!("t,h=h{host} v={value}i {time_ns}"));
+    }
+
+    /// Writes a row to both tables: one that comes too late to the first one alone.
     fn write_both(&mut self, (host, ago_s, value): Row) {
         let time_ns = self.world().db.now_ns() - ago_s * SECOND_NS;
         let is_gone = time_ns < self.gone_ns("minute");
-        if !is_gone && ago_s >= TTL_S {
+        if is_gone && self.keeper == Keeper::Retention {
+            let line = format!("t,h=h{host} v={value}i {time_ns}");
+            let (report, _) = self.world().db.write_lines("default", line.as_bytes()).unwrap();
+            // After a restart rows are kept that were not: there is less evidence of the time.
+            assert_eq!(report.rejected_total == 1, time_ns < self.kept_from_ns(), "{ago_s} s ago");
             return;
         }
-        self.write("t", host, time_ns, value);
+        self.write("default", host, time_ns, value);
         if !is_gone {
             self.late += u64::from(ago_s > TTL_S - 3_600);
-            self.write("twin", host, time_ns, value);
+            self.write(ALL, host, time_ns, value);
         }
     }
 
@@ -127,10 +157,10 @@ impl Twins {
                 let db = &self.world().db;
                 let from_ns = db.now_ns() - ago_s * SECOND_NS;
                 let range = TimeRange::new(from_ns, from_ns + length_s * SECOND_NS);
-                for name in ["t_v", "twin_v"] {
+                for database in ["default", ALL] {
                     let host = Matcher::new("h", MatchOp::Equal, format!("h{host}"));
-                    db.delete("default", &[vec![Matcher::new(METRIC_NAME, MatchOp::Equal, name), host]], &range)
-                        .unwrap();
+                    let matchers = vec![Matcher::new(METRIC_NAME, MatchOp::Equal, "t_v"), host];
+                    db.delete(database, &[matchers], &range).unwrap();
                 }
             }
             Step::Advance(seconds) => {
@@ -152,25 +182,29 @@ impl Twins {
     fn check(&self, after: &Step) {
         for (name, columns, query, of_twin) in VIEWS {
             let found = self.world().ask(&format!("SELECT {columns} FROM {name} ORDER BY 1, 2"));
-            let of_twin = of_twin.map_or_else(|| query.replace("SOURCE", "twin"), str::to_owned);
-            let mut expected = self.world().ask(&format!("{of_twin} ORDER BY 1, 2"));
-            if name == "minute" {
-                // Its own rows have a TTL, too, and are the source of the hours.
-                let from_ns = self.gone_ns("hour");
-                expected.retain(|row| matches!(row[0], Value::Timestamp(time_ns) if time_ns >= from_ns));
-            }
+            let of_twin = of_twin.map_or_else(|| query.replace("SOURCE", "t"), str::to_owned);
+            let of_twin = format!("{of_twin} ORDER BY 1, 2");
+            let mut expected = self.world().ask_of(ALL, Manner::Postgres, &of_twin).unwrap();
+            // Windows go, too: by the retention, and where they have a TTL.
+            let from_ns = match self.keeper {
+                Keeper::Retention => self.kept_from_ns(),
+                Keeper::Ttl if name == "minute" => self.gone_ns("hour"),
+                Keeper::Ttl => i64::MIN,
+            };
+            expected.retain(|row| matches!(row[0], Value::Timestamp(time_ns) if time_ns >= from_ns));
             assert_eq!(found, expected, "{name} after {after:?}");
         }
     }
 }
 
-#[test]
-fn late_rows_count_in_each_window_that_is_there() {
-    let config = ProptestConfig { cases: 24, max_shrink_iters: 400, failure_persistence: None, ..Default::default() };
+fn late_rows_count(keeper: Keeper) {
+    const CASES: u32 = 24;
+    let cases = std::env::var("THALWEG_KEPT_CASES").map_or(CASES, |cases| cases.parse().unwrap());
+    let config = ProptestConfig { cases, max_shrink_iters: 400, failure_persistence: None, ..Default::default() };
     let mut runner = TestRunner::new(config);
     let counts = RefCell::new((0u64, 0u64));
     let outcome = runner.run(&prop::collection::vec(step(), 20..60), |steps| {
-        let mut twins = Twins::new();
+        let mut twins = Twins::new(keeper);
         for step in &steps {
             twins.apply(step);
             twins.check(step);
@@ -185,6 +219,16 @@ fn late_rows_count_in_each_window_that_is_there() {
     outcome.unwrap();
     let (gone, late) = *counts.borrow();
     assert!(gone > 12 && late > 100, "{gone} worlds in which rows went, {late} late rows");
+}
+
+#[test]
+fn late_rows_count_in_each_window_of_a_table_with_a_ttl() {
+    late_rows_count(Keeper::Ttl);
+}
+
+#[test]
+fn late_rows_count_in_each_window_of_a_database_with_a_retention() {
+    late_rows_count(Keeper::Retention);
 }
 
 /// Rows of the last ten hours, one a minute.
@@ -230,7 +274,7 @@ fn a_ttl_waits_for_windows_that_are_not_stored() {
         world.simulation.advance_ns(2 * 3_600 * SECOND_NS);
         world.db.compact(&mut |_| {}).unwrap();
     }
-    let gone = world.ask_as(sql::Manner::Postgres, "SELECT count(*) FROM t").unwrap_err();
+    let gone = world.ask_as(Manner::Postgres, "SELECT count(*) FROM t").unwrap_err();
     assert!(gone.contains("does not exist"), "{gone}");
 }
 
@@ -250,12 +294,11 @@ fn intervals_count_for_how_long_rows_are_kept() {
     let world = ten_hours();
     world.ask(&format!("CREATE MATERIALIZED VIEW v AS {HOURS}"));
     world.ask("ALTER TABLE t SET TTL 2h");
-    let refused = world.ask_as(sql::Manner::QuestDb, "ALTER MATERIALIZED VIEW v SET REFRESH EVERY 2h").unwrap_err();
+    let refused = world.ask_as(Manner::QuestDb, "ALTER MATERIALIZED VIEW v SET REFRESH EVERY 2h").unwrap_err();
     assert!(refused.contains("keep rows for"), "{refused}");
     // A window of this column reaches an hour further back.
-    let refused = world
-        .ask_as(sql::Manner::Postgres, "ALTER MATERIALIZED VIEW v ADD COLUMN i AS counter_increase(v)")
-        .unwrap_err();
+    let refused =
+        world.ask_as(Manner::Postgres, "ALTER MATERIALIZED VIEW v ADD COLUMN i AS counter_increase(v)").unwrap_err();
     assert!(refused.contains("keep rows for"), "{refused}");
 }
 
@@ -276,4 +319,53 @@ fn a_view_is_dropped_while_rows_go() {
     });
     is_done.recv_timeout(std::time::Duration::from_mins(2)).expect("dropping a view waits for itself");
     worker.join().unwrap();
+}
+
+/// Rows of a continuous query are in a database that keeps them for longer: late rows count in them as long as the rows of their window are there.
+#[test]
+fn a_continuous_query_counts_late_rows_until_their_window_goes() {
+    const MINUTE_NS: i64 = 60 * SECOND_NS;
+    const HALF_HOUR_NS: i64 = 30 * MINUTE_NS;
+    let mut world = World::empty(7);
+    let policy = |retention_ns: i64| DatabasePolicy { retention_ns, ..DatabasePolicy::default() };
+    world.db.set_policy("default", &policy(8 * HALF_HOUR_NS)).unwrap();
+    world.db.set_policy(ALL, &policy(0)).unwrap();
+    world.write("default", &format!("t v=0i {}", world.db.now_ns()));
+    let query = "CREATE CONTINUOUS QUERY half_hours ON \"default\" BEGIN SELECT sum(v) AS s, count(v) AS n, max(v) AS m INTO \"all\".\"half_hours\" FROM t GROUP BY time(30m) END";
+    world.influxql("default", query).unwrap();
+    world.settle();
+    // To 20 minutes after the beginning of a half hour.
+    let now_ns = world.db.now_ns();
+    world.simulation.advance_ns(HALF_HOUR_NS - now_ns.rem_euclid(HALF_HOUR_NS) + 20 * MINUTE_NS);
+    for _ in 0..12 * 30 {
+        world.write("default", &format!("t v=1i {}", world.db.now_ns()));
+        world.simulation.advance_ns(MINUTE_NS);
+    }
+    world.settle();
+    world.db.compact(&mut |_| {}).unwrap();
+    let row_of = |world: &World, start_ns: i64| {
+        let at = jiff::Timestamp::from_nanosecond(i128::from(start_ns)).unwrap();
+        let text = format!("SELECT s, n, m FROM half_hours WHERE time = '{at}'");
+        let cells = world.ask_of(ALL, Manner::Postgres, &text).unwrap().concat();
+        cells.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let by_age_ns = world.db.now_ns() - 8 * HALF_HOUR_NS;
+    let start_ns = world.db.gone_before_ns("default", &|_| false).unwrap();
+    assert_eq!((by_age_ns - start_ns, start_ns.rem_euclid(HALF_HOUR_NS)), (20 * MINUTE_NS, 0));
+    assert_eq!(row_of(&world, start_ns), ["30", "30", "1"]);
+    // A third of the window is past keeping, and the late row, too.
+    world.write("default", &format!("t v=7i {}", start_ns + 3 * MINUTE_NS + 1));
+    world.settle();
+    assert_eq!(row_of(&world, start_ns), ["37", "31", "7"]);
+    let rejected = |world: &World, time_ns: i64| {
+        let (report, _) = world.db.write_lines("default", format!("t v=9i {time_ns}").as_bytes()).unwrap();
+        report.rejected_total
+    };
+    assert_eq!(rejected(&world, start_ns - 1), 1);
+    world.simulation.advance_ns(10 * MINUTE_NS);
+    world.settle();
+    world.db.compact(&mut |_| {}).unwrap();
+    assert_eq!(rejected(&world, start_ns + 3 * MINUTE_NS), 1, "the window is gone");
+    world.settle();
+    assert_eq!(row_of(&world, start_ns), ["37", "31", "7"]);
 }

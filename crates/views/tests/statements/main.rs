@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod as_of;
+mod as_of_kept;
 mod columns;
 mod dialects;
 mod joined;

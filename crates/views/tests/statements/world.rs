@@ -48,9 +48,14 @@ impl World {
 
     /// The rows of the last of some statements.
     pub(crate) fn ask_as(&self, manner: Manner, text: &str) -> Result<Vec<Vec<Value>>, String> {
+        self.ask_of("default", manner, text)
+    }
+
+    /// As [`Self::ask_as`], of another database.
+    pub(crate) fn ask_of(&self, database: &str, manner: Manner, text: &str) -> Result<Vec<Vec<Value>>, String> {
         let parsed = sql::parse(text).map_err(|error| error.to_string())?;
         let budget = Arc::new(Self::budget());
-        let mut client = ClientContext::new("default", self.db.now_ns());
+        let mut client = ClientContext::new(database, self.db.now_ns());
         client.manner = manner;
         let mut rows = Vec::new();
         for place in 0..parsed.statements.len() {

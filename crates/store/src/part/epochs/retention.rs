@@ -25,7 +25,7 @@ impl Store {
         let databases: Vec<Arc<Regular>> = self.regular.read().values().cloned().collect();
         let mut dropped = false;
         for regular in databases {
-            let oldest_ns = self.policy_of(regular.database).oldest_ns(now_ns);
+            let oldest_ns = self.retention.oldest_ns(regular.database, &self.policy_of(regular.database), now_ns);
             if oldest_ns == i64::MIN {
                 continue;
             }

@@ -173,7 +173,7 @@ impl Store {
         }
         let epoch = definition.epoch_at(batch.time_ns);
         let policy = self.policy(database).unwrap_or_default();
-        if definition.time_of(epoch) < policy.oldest_ns(self.trusted_now_ns()) {
+        if definition.time_of(epoch) < self.oldest_retained_ns(regular.database) {
             return Err(StoreError::Invalid(format!(
                 "the epoch {} is older than what the database {database} keeps ({})",
                 time_text(definition.time_of(epoch)),

@@ -1,0 +1,132 @@
+//! How long rows that are past keeping wait for views that have not read them, or have not stored windows of them: an hour from when the view last
+//! had read, or stored, what there was. A view that fails, or waits to be asked for, does not keep rows for good.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::TimeRange;
+use query::views::{View, ViewCatalog, ViewChanges};
+
+use super::Views;
+use super::frozen::reach_into;
+
+/// How much longer rows stay.
+const HOLD_NS_MAX: u64 = 3_600_000_000_000;
+
+/// The reason why a view needs rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    /// It has not read changes of them.
+    Unread,
+    /// Windows of them are not stored.
+    Unstored,
+}
+
+/// Since when rows wait for views, and when these had nothing to do; in nanoseconds of the monotonic clock.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    /// By the numbers of views.
+    since_ns: BTreeMap<(u64, Need), u64>,
+    /// When all of a database's log was read for its views.
+    read_ns: BTreeMap<String, u64>,
+    /// When all windows of a view were stored, by its number.
+    stored_ns: BTreeMap<u64, u64>,
+}
+
+impl Holds {
+    /// Notes that all was read of a database that its views are made of.
+    pub(super) fn note_read(&mut self, database: &str, now_ns: u64) {
+        self.read_ns.insert(database.to_owned(), now_ns);
+    }
+
+    /// Notes that all windows of a view are stored.
+    pub(super) fn note_stored(&mut self, view: u64, now_ns: u64) {
+        self.stored_ns.insert(view, now_ns);
+    }
+
+    /// Forgets a view.
+    pub(super) fn forget(&mut self, view: u64) {
+        self.since_ns.retain(|(of, _), _| *of != view);
+        self.stored_ns.remove(&view);
+    }
+
+    /// Returns whether rows wait for a view that needs some of them, as they do until it had an hour.
+    fn is_waited_for(&mut self, view: &View, need: Need, now_ns: u64) -> bool {
+        let progress_ns = match need {
+            Need::Unread => self.read_ns.get(&view.definition.database),
+            Need::Unstored => self.stored_ns.get(&view.id),
+        };
+        let since_ns = *self.since_ns.entry((view.id, need)).or_insert(now_ns);
+        // It did what there was to be done then: this is needed for less long.
+        let since_ns = since_ns.max(progress_ns.copied().unwrap_or_default());
+        now_ns.saturating_sub(since_ns) < HOLD_NS_MAX
+    }
+
+    fn end(&mut self, view: &View, need: Need) {
+        self.since_ns.remove(&(view.id, need));
+    }
+}
+
+impl Views {
+    /// The first of the rows of a table, or of any, that windows of its readers are still to be made of.
+    pub(super) fn needed_from_ns(&self, (database, table): (&str, &str), readers: &[Arc<View>]) -> i64 {
+        let changes = self.changes(database);
+        let now_ns = self.store.trusted_now_ns();
+        let needed = readers.iter().flat_map(|view| {
+            let needs = [unread_from_ns(view, changes.as_ref()), unstored_from_ns(view, now_ns)];
+            needs.map(|start_ns| rows_from_ns(view, Some(table), start_ns))
+        });
+        needed.min().unwrap_or(i64::MAX)
+    }
+
+    /// As [`Self::needed_from_ns`], of those rows before a time that wait for the views.
+    pub(super) fn held_from_ns(
+        &self,
+        (database, table): (&str, Option<&str>),
+        readers: &[Arc<View>],
+        before_ns: i64,
+    ) -> i64 {
+        let changes = self.changes(database);
+        let now_ns = self.store.trusted_now_ns();
+        let clock_ns = self.store.monotonic_ns();
+        let mut holds = self.holds.lock();
+        let mut held_ns = i64::MAX;
+        for view in readers {
+            let needs = [
+                (Need::Unread, unread_from_ns(view, changes.as_ref())),
+                (Need::Unstored, unstored_from_ns(view, now_ns)),
+            ];
+            for (need, start_ns) in needs {
+                let needed_ns = rows_from_ns(view, table, start_ns);
+                if needed_ns >= before_ns {
+                    holds.end(view, need);
+                } else if holds.is_waited_for(view, need, clock_ns) {
+                    held_ns = held_ns.min(needed_ns);
+                }
+            }
+        }
+        held_ns
+    }
+}
+
+/// The first of the rows of a table, or of any, that windows from a beginning on are made of.
+fn rows_from_ns(view: &View, table: Option<&str>, start_ns: i64) -> i64 {
+    start_ns.saturating_sub(reach_into(&view.definition, table).unwrap_or_default())
+}
+
+/// The beginning of the first window of a view that rows may change which it has not read; of all, if nothing is known of them.
+fn unread_from_ns(view: &View, changes: Option<&ViewChanges>) -> i64 {
+    let Some(changes) = changes else { return i64::MIN };
+    let times = changes.late.iter().map(|range| range.start_ns).chain(changes.edge_ns);
+    times.map(|time_ns| view.windows_of(&TimeRange::new(time_ns, time_ns)).start_ns).min().unwrap_or(i64::MAX)
+}
+
+/// The beginning of the first window of a view that is not stored, or lacks columns.
+fn unstored_from_ns(view: &View, now_ns: i64) -> i64 {
+    let lacking = view.state.new_columns.iter().flat_map(|columns| columns.ranges.iter());
+    let pending = view.state.pending.iter().map(|pending| &pending.range).chain(lacking).map(|range| range.start_ns);
+    // Windows from the watermark on become pending when the view is refreshed the next time.
+    let next = Some(view.state.watermark_ns).filter(|watermark_ns| *watermark_ns > i64::MIN);
+    let oldest_ns = now_ns.saturating_sub(view.definition.age_ns_max()).saturating_add(view.definition.reach_ns());
+    pending.chain(next).fold(oldest_ns, i64::min)
+}
