@@ -9,6 +9,7 @@ use std::sync::Arc;
 use index::CompiledMatcher;
 use model::TimeRange;
 use query::QueryError;
+use query::plan::AsOf;
 use query::views::{View, ViewCatalog, ViewChanges, ViewDefinition};
 use store::{DatabasePolicy, ExpiryGuard, Store, StoreError};
 
@@ -94,9 +95,10 @@ impl Views {
             check_policy(definition, (of, &policy)).map_err(QueryError::Invalid)?;
             check_ttl(definition, table, self.store.table_ttl_ns(of, table)).map_err(QueryError::Invalid)?;
         }
-        let Some(as_of) = definition.as_of() else { return Ok(()) };
-        let table = as_of.table_name();
-        check_ttl(definition, table, self.store.table_ttl_ns(database, table)).map_err(QueryError::Invalid)
+        let mut joined = definition.as_ofs().map(AsOf::table_name);
+        joined
+            .try_for_each(|table| check_ttl(definition, table, self.store.table_ttl_ns(database, table)))
+            .map_err(QueryError::Invalid)
     }
 
     /// Says how a database keeps its data, unless its views cannot be kept right by that.
@@ -221,7 +223,7 @@ fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &Databas
     }
     let keeper = format!("the database {database:?}");
     if database == definition.database {
-        check_as_of_age(definition, &keeper, policy.retention_ns)?;
+        check_as_of_age(definition, None, (&keeper, policy.retention_ns))?;
     }
     check_age(definition, &keeper, policy.retention_ns)
 }
@@ -230,14 +232,19 @@ fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &Databas
 fn check_ttl(definition: &ViewDefinition, table: &str, ttl_ns: i64) -> Result<(), String> {
     let keeper = format!("the table {table:?}");
     if definition.has_as_of(table) {
-        return check_as_of_age(definition, &keeper, ttl_ns);
+        return check_as_of_age(definition, Some(table), (&keeper, ttl_ns));
     }
     check_age(definition, &keeper, ttl_ns)
 }
 
-/// Fails with the reason if rows of the table go whose columns a view's rows have as of their times: what these find would change by that.
-fn check_as_of_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64) -> Result<(), String> {
-    let Some(as_of) = definition.as_of().filter(|_| kept_ns != 0) else { return Ok(()) };
+/// Fails with the reason if rows go of the table, or of any, whose columns a view's rows have as of their times: what these find would change by that.
+fn check_as_of_age(
+    definition: &ViewDefinition,
+    table: Option<&str>,
+    (keeper, kept_ns): (&str, i64),
+) -> Result<(), String> {
+    let is_joined = |as_of: &&AsOf| table.is_none_or(|table| table == as_of.table_name());
+    let Some(as_of) = definition.as_ofs().find(is_joined).filter(|_| kept_ns != 0) else { return Ok(()) };
     Err(format!(
         "{keeper} would keep rows for {} s, but the view {:?} joins {:?} as of a time, whose rows have to stay: keep them for ever",
         kept_ns / NS_PER_SECOND,
