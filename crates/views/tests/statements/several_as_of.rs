@@ -1,6 +1,6 @@
 //! Views that join several tables as of a time: which windows rows of each change, and what is refused.
 
-use model::TimeRange;
+use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
 use platform::sim::Simulation;
 use sql::Manner;
 
@@ -85,6 +85,44 @@ fn rows_of_each_table_change_the_windows_that_its_own_join_reaches() {
     world.settle();
     check(&world, both(), shown, "settled");
     assert_eq!(world.db.view_status("default", "both").rows_written, 0, "nothing changed");
+}
+
+#[test]
+fn deletes_by_matchers_are_of_the_table_of_their_metrics() {
+    let mut world = world();
+    world.ask(&create("both", both()));
+    world.settle();
+    let now_ns = world.db.now_ns();
+    let view = world.db.view("default", "both").unwrap();
+    let last_ns = view.state.watermark_ns - 1;
+    let range = TimeRange::new(now_ns - 400 * SECOND_NS, now_ns - 399 * SECOND_NS);
+    let near = view.windows_of(&TimeRange::new(range.start_ns, range.end_ns + 120 * SECOND_NS));
+    let far = TimeRange::new(near.start_ns, last_ns);
+    let own = view.windows_of(&range);
+    assert!(near.end_ns < last_ns && own.end_ns < near.end_ns);
+    let all: [(&[&str], Vec<TimeRange>); 8] = [
+        (&["rates_rate"], vec![near]),
+        (&["rates_rate", "rates_fee"], vec![near]),
+        (&["trades_size"], vec![own]),
+        (&["quotes_bid"], vec![far]),
+        (&["rates_rate", "trades_size"], vec![far]),
+        (&["companies_owner"], vec![]),
+        (&["none_such"], vec![far]),
+        (&["both_bid"], vec![far]),
+    ];
+    for (metrics, expected) in all {
+        let sets: Vec<Vec<Matcher>> = metrics
+            .iter()
+            .map(|metric| {
+                [Matcher::new(METRIC_NAME, MatchOp::Equal, *metric), Matcher::new("venue", MatchOp::Equal, "v0")]
+                    .to_vec()
+            })
+            .collect();
+        world.db.delete("default", &sets, &range).unwrap();
+        assert_eq!(pending(&world), expected, "{metrics:?}");
+        world.settle();
+        check(&world, both(), "bucket, symbol, venue, bid, rate, rates, n", &format!("{metrics:?}"));
+    }
 }
 
 #[test]
