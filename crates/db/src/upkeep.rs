@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use model::{Matcher, TimeRange, ValueType};
+use model::{METRIC_NAME, MatchOp, Matcher, TimeRange, ValueType};
 use platform::container::ContainerShape;
 use platform::objects::{ObjectOptions, is_inside};
 use platform::{PathKind, Platform, container};
@@ -158,11 +158,34 @@ impl Db {
     ) -> Result<Deleted, StoreError> {
         let compiled = matcher_sets.iter().map(|matchers| index::compile(matchers)).collect::<Result<Vec<_>, _>>();
         let compiled = compiled.map_err(|error| StoreError::Invalid(error.to_string()))?;
-        let delete = SourceDelete { database, table: None, range: *range };
-        let hold = self.views.before_delete(&delete).map_err(|error| StoreError::Invalid(error.to_string()))?;
+        let announce = |table: Option<&str>| {
+            let delete = SourceDelete { database, table, range: *range };
+            self.views.before_delete(&delete).map_err(|error| StoreError::Invalid(error.to_string()))
+        };
+        let table = self.table_of(database, matcher_sets)?;
+        let hold = announce(table.as_deref())?;
         let deleted = self.store.delete_sets(database, &compiled, range);
-        drop(hold);
+        // Another table may have got a metric of the name since it was looked up: then views of that one learn of the delete now.
+        let hold_of_all =
+            if table.is_some() && self.table_of(database, matcher_sets)? != table { announce(None)? } else { None };
+        drop((hold, hold_of_all));
         deleted
+    }
+
+    /// The table that has all series that satisfy one of the sets of matchers, if each set names a metric of it that no other table has. `None` also for a
+    /// table that a view writes: its windows have to be computed again, too.
+    fn table_of(&self, database: &str, matcher_sets: &[Vec<Matcher>]) -> Result<Option<String>, StoreError> {
+        let mut table = None;
+        for matchers in matcher_sets {
+            let is_name = |matcher: &&Matcher| matcher.name == METRIC_NAME && matcher.op == MatchOp::Equal;
+            let Some(name) = matchers.iter().find(is_name) else { return Ok(None) };
+            let Some(field) = self.store.field_of_metric(database, &name.value)? else { return Ok(None) };
+            if table.as_ref().is_some_and(|table| *table != field.table) {
+                return Ok(None);
+            }
+            table = Some(field.table);
+        }
+        Ok(table.filter(|table| !self.views.is_target(database, table)))
     }
 
     /// Deletes the rows before a time of a table whose tags satisfy one of the sets of matchers: they are past keeping. Unlike after

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use db::views::{ViewDelete, ViewRows};
 use db::{Db, DbOptions};
-use model::{Column, Labels, MatchOp, Matcher, TimeRange, ValueType};
+use model::{Column, Labels, METRIC_NAME, MatchOp, Matcher, TimeRange, ValueType};
 use platform::sim::Simulation;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -28,10 +28,10 @@ enum Step {
     Write(Vec<Row>),
     /// A host, seconds before now, and how many seconds long.
     Delete(u8, i64, i64),
-    /// Hosts, seconds before now, and values of the table that is joined as of a time.
-    Quote(Vec<(u8, i64, i8)>),
-    /// As `Delete`, of that table.
-    Unquote(u8, i64, i64),
+    /// Hosts, seconds before now, and values of a table that is joined as of a time.
+    Quote(&'static str, Vec<(u8, i64, i8)>),
+    /// As `Delete`, of such a table; by its metric if that is true, else by a label.
+    Unquote(&'static str, bool, (u8, i64, i64)),
     /// A host, its owner, and which of its rows says so.
     Own(u8, u8, u8),
     /// A host whose owners are deleted.
@@ -50,15 +50,20 @@ enum Step {
     Crash,
 }
 
+/// The tables that are joined as of a time.
+fn quoted() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("q"), Just("z")]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let row = |ago: std::ops::Range<i64>| (0u8..4, ago, prop::option::of(any::<i8>()), -5i64..5);
     prop_oneof![
         5 => prop::collection::vec(row(0..20), 1..12).prop_map(Step::Write),
         3 => prop::collection::vec(row(0..4_000), 1..6).prop_map(Step::Write),
         1 => (0u8..4, 0i64..4_000, 0i64..900).prop_map(|(host, ago, length)| Step::Delete(host, ago, length)),
-        2 => prop::collection::vec((0u8..4, 0i64..20, any::<i8>()), 1..4).prop_map(Step::Quote),
-        2 => prop::collection::vec((0u8..4, 0i64..4_000, any::<i8>()), 1..4).prop_map(Step::Quote),
-        1 => (0u8..4, 0i64..4_000, 0i64..900).prop_map(|(host, ago, length)| Step::Unquote(host, ago, length)),
+        3 => (quoted(), prop::collection::vec((0u8..4, 0i64..20, any::<i8>()), 1..4)).prop_map(|(table, rows)| Step::Quote(table, rows)),
+        3 => (quoted(), prop::collection::vec((0u8..4, 0i64..4_000, any::<i8>()), 1..4)).prop_map(|(table, rows)| Step::Quote(table, rows)),
+        2 => (quoted(), any::<bool>(), (0u8..4, 0i64..4_000, 0i64..900)).prop_map(|(table, by_metric, of)| Step::Unquote(table, by_metric, of)),
         2 => (0u8..4, 0u8..3, 0u8..2).prop_map(|(host, owner, row)| Step::Own(host, owner, row)),
         1 => (0u8..4).prop_map(Step::Disown),
         2 => (0u8..3, 0u8..3, 0u8..2).prop_map(|(owner, home, row)| Step::House(owner, home, row)),
@@ -92,11 +97,12 @@ fn view(name: &str, width: Interval, plan: &str, fields: &[(&str, ValueType)]) -
 }
 
 /// Views that get columns besides, and what these are of.
-const WIDER: [(&str, &str, ValueType); 4] = [
+const WIDER: [(&str, &str, ValueType); 5] = [
     ("by_host", "i", ValueType::I64),
     ("all_hosts", "v", ValueType::F64),
     ("hourly", "sum_v", ValueType::F64),
     ("owned", "v", ValueType::F64),
+    ("quoted_both", "z.p", ValueType::F64),
 ];
 
 /// Numbers that are equal but for what rounding makes of them.
@@ -177,7 +183,7 @@ fn definitions() -> Vec<ViewDefinition> {
 }
 
 /// With values of another table as of the times of rows: of any age, and of few minutes before, with an increase of them, and by owners that a third
-/// table says; of the windows of another view, and over such windows.
+/// table says; of the windows of another view, and over such windows; and of two tables, one of them twice.
 fn quoted_definitions() -> Vec<ViewDefinition> {
     use ValueType::{F64, I64};
     let quotes = |options: &str| {
@@ -206,6 +212,18 @@ fn quoted_definitions() -> Vec<ViewDefinition> {
                 quotes(" (within 30m)")
             ),
             &[("p", F64), ("s", F64), ("n", I64)],
+        ),
+        view(
+            "quoted_both",
+            Interval::of_ns(60 * SECOND_NS),
+            &format!(
+                "(->> (rows-of \"t\") {} (as-of (->> (rows-of \"z\")) (on '(\"h\" \"h\")) (columns '(\"z.p\" \"p\")) (earlier)) \
+                 (as-of (->> (rows-of \"z\")) (columns '(\"all.p\" \"p\")) (within 5m)) \
+                 (groupby 1m '((max \"q.p\") (sum \"z.p\") (max \"all.p\") (count #TS)) (by '(\"h\"))) \
+                 (map \"p\" (column \"max q.p\") \"z\" (column \"sum z.p\") \"a\" (column \"max all.p\") \"n\" (coalesce (column \"count #TS\") 0)))",
+                quotes(" (within 4m)")
+            ),
+            &[("p", F64), ("z", F64), ("a", F64), ("n", I64)],
         ),
         view(
             "quoted_wide",
@@ -414,7 +432,7 @@ impl World {
         world.write(&[(0, 3_000, Some(1), 1), (1, 10, None, 2)], now_ns);
         world.own(0, 0, 0);
         world.house(0, 0, 0);
-        world.quote(&[(0, 3_100, 1), (1, 5, 2)], now_ns);
+        ["q", "z"].iter().for_each(|table| world.quote(table, &[(0, 3_100, 1), (1, 5, 2)], now_ns));
         for definition in definitions() {
             let budget = Budget::new(1_000);
             world.db().create_view(definition, &budget).unwrap();
@@ -452,10 +470,10 @@ impl World {
         assert!(errors.is_empty() && report.rejected_total == 0, "{errors:?}");
     }
 
-    fn quote(&self, rows: &[(u8, i64, i8)], now_ns: i64) {
+    fn quote(&self, table: &str, rows: &[(u8, i64, i8)], now_ns: i64) {
         let mut lines = String::new();
         for (host, ago, p) in rows {
-            writeln!(lines, "q,h=h{host},k=q p={p} {}", now_ns - ago * SECOND_NS).unwrap();
+            writeln!(lines, "{table},h=h{host},k={table} p={p} {}", now_ns - ago * SECOND_NS).unwrap();
         }
         let (report, errors) = self.db().write_lines(DATABASE, lines.as_bytes()).unwrap();
         assert!(errors.is_empty() && report.rejected_total == 0, "{errors:?}");
@@ -493,12 +511,14 @@ impl World {
                 let matchers = [matchers, vec![Matcher::new("u", MatchOp::NotEqual, "")]].concat();
                 self.db().delete(DATABASE, &[matchers], &range).unwrap();
             }
-            Step::Quote(rows) => self.quote(rows, now_ns),
-            Step::Unquote(host, ago, length) => {
+            Step::Quote(table, rows) => self.quote(table, rows, now_ns),
+            Step::Unquote(table, by_metric, (host, ago, length)) => {
                 let from_ns = now_ns - ago * SECOND_NS;
                 let range = TimeRange::new(from_ns, from_ns + length * SECOND_NS);
                 let matchers = vec![Matcher::new("h", MatchOp::Equal, format!("h{host}"))];
-                let matchers = [matchers, vec![Matcher::new("k", MatchOp::Equal, "q")]].concat();
+                let of_table =
+                    if *by_metric { (METRIC_NAME, format!("{table}_p")) } else { ("k", (*table).to_owned()) };
+                let matchers = [matchers, vec![Matcher::new(of_table.0, MatchOp::Equal, of_table.1)]].concat();
                 self.db().delete(DATABASE, &[matchers], &range).unwrap();
             }
             Step::Own(host, owner, row) => self.own(*host, *owner, *row),

@@ -357,10 +357,7 @@ impl Views {
             Some(below) if depth < DEPTH_MAX => self.windows_above(&below, delete, depth + 1),
             _ => delete.range,
         };
-        match delete.table {
-            Some(table) if !view.definition.has_as_of(table) => view.windows_reading(&range),
-            _ => view.windows_of_any(&range),
-        }
+        view.windows_as_of(delete.table, &range)
     }
 }
 

@@ -82,9 +82,10 @@ impl Views {
             check_policy(definition, (of, &policy)).map_err(QueryError::Invalid)?;
             check_ttl(definition, table, self.store.table_ttl_ns(of, table)).map_err(QueryError::Invalid)?;
         }
-        let Some(as_of) = definition.as_of() else { return Ok(()) };
-        let table = as_of.table_name();
-        check_ttl(definition, table, self.store.table_ttl_ns(database, table)).map_err(QueryError::Invalid)
+        let mut joined = definition.as_ofs().map(AsOf::table_name);
+        joined
+            .try_for_each(|table| check_ttl(definition, table, self.store.table_ttl_ns(database, table)))
+            .map_err(QueryError::Invalid)
     }
 
     /// Says how a database keeps its data, unless its views cannot be kept right by that. Rows past keeping are gone when this returns, but for those
@@ -162,7 +163,7 @@ pub(super) fn sources_of(readers: &[Arc<View>], table: Option<&str>) -> Vec<Arc<
 
 /// The time before which windows may lack rows that a TTL has taken without a word.
 pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i64 {
-    let as_of = definition.as_of().map(AsOf::table_name);
+    let as_of = definition.as_ofs().map(AsOf::table_name);
     let of_table = |table: &str| {
         let ttl_ns = store.table_ttl_ns(&definition.database, table);
         let gone_ns = if ttl_ns > 0 { store.trusted_now_ns().saturating_sub(ttl_ns) } else { i64::MIN };
@@ -176,7 +177,7 @@ pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i
 pub(super) fn reach_into(definition: &ViewDefinition, table: Option<&str>) -> Option<i64> {
     let own_ns = definition.reach_ns();
     let of_source = table.is_none_or(|table| definition.source() == table).then_some(own_ns);
-    let as_of = definition.as_of().filter(|as_of| table.is_none_or(|table| as_of.table_name() == table));
+    let as_of = definition.as_ofs().filter(|as_of| table.is_none_or(|table| as_of.table_name() == table));
     of_source.into_iter().chain(as_of.map(|as_of| as_of.reach_ns().saturating_add(own_ns))).max()
 }
 
@@ -228,7 +229,7 @@ fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &Databas
     }
     let keeper = format!("the database {database:?}");
     if database == definition.database {
-        check_as_of_age(definition, &keeper, policy.retention_ns)?;
+        check_as_of_age(definition, None, (&keeper, policy.retention_ns))?;
     }
     check_age(definition, &keeper, policy.retention_ns, definition.age_ns_max())
 }
@@ -237,23 +238,34 @@ fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &Databas
 fn check_ttl(definition: &ViewDefinition, table: &str, ttl_ns: i64) -> Result<(), String> {
     let keeper = format!("the table {table:?}");
     if definition.has_as_of(table) {
-        return check_as_of_age(definition, &keeper, ttl_ns);
+        return check_as_of_age(definition, Some(table), (&keeper, ttl_ns));
     }
     check_age(definition, &keeper, ttl_ns, definition.age_ns_max())
 }
 
-/// Fails with the reason if rows of the table go whose columns a view's rows have as of their times, where what these find would change by that.
-fn check_as_of_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64) -> Result<(), String> {
-    let Some(as_of) = definition.as_of().filter(|_| kept_ns != 0) else { return Ok(()) };
-    let (name, table) = (&definition.name, as_of.table_name());
-    let Some(within_ns) = as_of.within_ns else {
-        return Err(format!(
-            "{keeper} would keep rows for {} s, but a row of {table:?} that the view {name:?} finds as of a time may be of any age: say how old it may be, \
-             ASOF JOIN {table} … TOLERANCE 1h, or keep rows for ever",
-            kept_ns / NS_PER_SECOND,
-        ));
-    };
-    check_age(definition, keeper, kept_ns, definition.age_ns_max().saturating_add(within_ns))
+/// Fails with the reason if rows go of the table, or of any, whose columns a view's rows have as of their times, where what these find would change by
+/// that.
+fn check_as_of_age(
+    definition: &ViewDefinition,
+    table: Option<&str>,
+    (keeper, kept_ns): (&str, i64),
+) -> Result<(), String> {
+    let is_joined = |as_of: &&AsOf| table.is_none_or(|table| table == as_of.table_name());
+    if kept_ns == 0 {
+        return Ok(());
+    }
+    for as_of in definition.as_ofs().filter(is_joined) {
+        let (name, table) = (&definition.name, as_of.table_name());
+        let Some(within_ns) = as_of.within_ns else {
+            return Err(format!(
+                "{keeper} would keep rows for {} s, but a row of {table:?} that the view {name:?} finds as of a time may be of any age: say how \
+                 old it may be, ASOF JOIN {table} … TOLERANCE 1h, or keep rows for ever",
+                kept_ns / NS_PER_SECOND,
+            ));
+        };
+        check_age(definition, keeper, kept_ns, definition.age_ns_max().saturating_add(within_ns))?;
+    }
+    Ok(())
 }
 
 fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64, age_ns: i64) -> Result<(), String> {

@@ -156,7 +156,7 @@ impl Views {
     }
 
     /// Returns whether a table holds, or will hold, the windows of a view.
-    fn is_target(&self, database: &str, table: &str) -> bool {
+    pub(crate) fn is_target(&self, database: &str, table: &str) -> bool {
         let state = self.state.read();
         state
             .views

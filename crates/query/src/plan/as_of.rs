@@ -6,7 +6,7 @@ use super::print::{duration, list, scan_lines};
 use super::{Plan, Scan};
 
 /// Rows with columns of the newest row of another table that is not later than they are, of those whose tags equal labels of the rows' series. All
-/// rows stay; the columns of one that finds no row are null.
+/// rows stay; the columns of one that finds no row are null. The input may have such columns of other tables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AsOf {
     /// Whose rows.

@@ -67,18 +67,20 @@ fn read_only(plan: &mut Plan, columns: &[&str]) {
         Plan::Labelled(labelled) if matches!(labelled.input, Plan::AsOf(_) | Plan::Labelled(_)) => {
             read_only(&mut labelled.input, columns);
         }
-        Plan::AsOf(as_of) => {
-            let own: Vec<&str> = columns.iter().filter(|column| !as_of.adds(column)).copied().collect();
-            as_of.columns.retain(|(name, _)| columns.contains(&name.as_str()));
-            read_fields(&mut as_of.input, own);
-        }
+        Plan::AsOf(_) => read_fields(plan, columns.to_vec()),
         _ => {}
     }
 }
 
-/// Leaves the fields of a table whose rows are read as they are, also where every one counts.
+/// Leaves the fields of tables whose rows are read as they are, also where every one counts: those that have columns of others as of their times, and
+/// these others.
 fn read_fields<'a>(plan: &'a mut Plan, mut columns: Vec<&'a str>) {
     let scan = match plan {
+        Plan::AsOf(as_of) => {
+            as_of.columns.retain(|(name, _)| columns.contains(&name.as_str()));
+            columns.retain(|column| !as_of.adds(column));
+            return read_fields(&mut as_of.input, columns);
+        }
         Plan::Where { input, condition } => {
             if !condition.each_column(&mut |column| columns.push(column)) {
                 return;

@@ -1,4 +1,7 @@
-//! Views whose rows have columns of another table as of their times.
+//! Views whose rows have columns of other tables as of their times.
+
+use std::collections::BTreeSet;
+use std::iter::successors;
 
 use model::TimeRange;
 
@@ -7,19 +10,34 @@ use crate::QueryError;
 use crate::plan::{AsOf, Plan};
 
 impl ViewDefinition {
-    /// The columns that its rows have of another table as of their times, if they have some.
-    pub fn as_of(&self) -> Option<&AsOf> {
-        as_of_in(&self.plan)
+    /// The joins as of a time by which its rows have columns of other tables, the last one first.
+    pub fn as_ofs(&self) -> impl Iterator<Item = &AsOf> {
+        as_ofs_in(&self.plan)
     }
 
     /// Returns whether its rows have columns of a table as of their times.
     pub fn has_as_of(&self, table: &str) -> bool {
-        self.as_of().is_some_and(|as_of| as_of.table_name() == table)
+        self.as_ofs().any(|as_of| as_of.table_name() == table)
     }
 
-    /// Refuses a table that is one of the view's own, or of whose rows not every one counts.
-    pub(super) fn check_as_of(&self) -> Result<(), QueryError> {
-        let Some(as_of) = self.as_of() else { return Ok(()) };
+    /// How long after a row of a table those may be that have columns of it as of their times, in nanoseconds: by the join of the table that reaches
+    /// furthest. `None` if the table is not joined so.
+    pub fn as_of_reach_ns(&self, table: &str) -> Option<i64> {
+        self.as_ofs().filter(|as_of| as_of.table_name() == table).map(AsOf::reach_ns).max()
+    }
+
+    /// The largest of [`Self::as_of_reach_ns`] of all tables, in nanoseconds; `None` if none is joined so.
+    pub(super) fn as_of_reach_ns_max(&self) -> Option<i64> {
+        self.as_ofs().map(AsOf::reach_ns).max()
+    }
+
+    /// Refuses tables that are the view's own, or of whose rows not every one counts, and columns that two joins add.
+    pub(super) fn check_as_ofs(&self) -> Result<(), QueryError> {
+        let mut columns = BTreeSet::new();
+        self.as_ofs().try_for_each(|as_of| self.check_as_of(as_of, &mut columns))
+    }
+
+    fn check_as_of<'a>(&'a self, as_of: &'a AsOf, columns: &mut BTreeSet<&'a str>) -> Result<(), QueryError> {
         let (name, table) = (&self.name, as_of.table_name());
         let invalid = |message: String| Err(QueryError::Invalid(message));
         let is_table = as_of.table.table.as_ref().is_some_and(|table| table.every_row && table.fields.is_empty());
@@ -31,49 +49,49 @@ impl ViewDefinition {
                 "the view {name:?} joins {table:?} as of a time, which it reads or writes itself: join another table"
             ));
         }
-        let is_twice = |(place, (column, _)): (usize, &(String, String))| {
-            as_of.columns.iter().take(place).any(|(known, _)| known == column)
-        };
-        if as_of.columns.iter().enumerate().any(is_twice) || as_of.within_ns.is_some_and(|within_ns| within_ns < 0) {
+        if let Some((column, _)) = as_of.columns.iter().find(|(column, _)| !columns.insert(column)) {
             return invalid(format!(
-                "the view {name:?} has a column of {table:?} twice, or of rows that are still to come"
+                "the view {name:?} has the column {column:?} of {table:?} twice: name one of them otherwise"
             ));
+        }
+        if as_of.within_ns.is_some_and(|within_ns| within_ns < 0) {
+            return invalid(format!("the view {name:?} joins rows of {table:?} that are still to come"));
         }
         Ok(())
     }
 }
 
 impl View {
-    /// The range of the whole windows that rows of a range change, of the table whose columns the view's rows have as of their times: every row of its
-    /// source from there on may find them.
-    pub fn windows_as_of(&self, range: &TimeRange) -> TimeRange {
-        let reach_ns = self.definition.as_of().map_or(0, AsOf::reach_ns);
-        self.windows_reading(&TimeRange { end_ns: range.end_ns.saturating_add(reach_ns), ..*range })
-    }
-
-    /// The range of the whole windows that rows of a range change, whichever table that it reads they are of.
-    pub fn windows_of_any(&self, range: &TimeRange) -> TimeRange {
-        if self.definition.as_of().is_some() { self.windows_as_of(range) } else { self.windows_reading(range) }
+    /// The range of the whole windows that rows of a range change, of a table that the view reads, or of any of these: as far as joins as of a time reach,
+    /// every row of its source may find rows of the table that is joined so.
+    pub fn windows_as_of(&self, table: Option<&str>, range: &TimeRange) -> TimeRange {
+        let reach_ns = match table {
+            Some(table) => self.definition.as_of_reach_ns(table),
+            None => self.definition.as_of_reach_ns_max(),
+        };
+        self.windows_reading(&TimeRange { end_ns: range.end_ns.saturating_add(reach_ns.unwrap_or(0)), ..*range })
     }
 }
 
-fn as_of_in(plan: &Plan) -> Option<&AsOf> {
-    match plan {
-        Plan::AsOf(as_of) => Some(as_of),
-        other => as_of_in(other.input()?),
-    }
+/// The joins as of a time in a plan of a view, the last one first.
+fn as_ofs_in(plan: &Plan) -> impl Iterator<Item = &AsOf> {
+    successors(Some(plan), |plan| plan.input()).filter_map(|plan| match plan {
+        Plan::AsOf(as_of) => Some(&**as_of),
+        _ => None,
+    })
 }
 
-/// Gives the rows of a plan the columns that another one's have besides.
+/// Gives the rows of a plan the columns that another one's have besides, which joins the same tables as of a time.
 pub(super) fn add_columns(plan: &mut Plan, others: &Plan) {
-    let Some(others) = as_of_in(others) else { return };
-    let mut plan = plan;
+    let (mut plan, mut others) = (plan, as_ofs_in(others));
     loop {
         plan = match plan {
             Plan::AsOf(as_of) => {
+                let Some(other) = others.next() else { return };
                 let is_new = |(name, _): &&(String, String)| !as_of.adds(name);
-                let new: Vec<(String, String)> = others.columns.iter().filter(is_new).cloned().collect();
-                return as_of.columns.extend(new);
+                let new: Vec<(String, String)> = other.columns.iter().filter(is_new).cloned().collect();
+                as_of.columns.extend(new);
+                &mut as_of.input
             }
             Plan::Map { input, .. } | Plan::Where { input, .. } | Plan::GroupBy { input, .. } => input,
             Plan::Labelled(labelled) => &mut labelled.input,

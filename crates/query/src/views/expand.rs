@@ -164,7 +164,7 @@ impl Expansion<'_> {
         all
     }
 
-    /// Refuses a view as the table that is joined as of a time: of it no window would be computed.
+    /// Refuses a view as a table that is joined as of a time: of it no window would be computed.
     fn check_as_of(&self, table: &str) -> Result<(), QueryError> {
         if self.catalog.view_of_table(self.database, table).is_none() {
             return Ok(());
@@ -243,7 +243,7 @@ impl Expansion<'_> {
             return Ok(());
         }
         let mut of_source = TimeRange::new(first_ns, view.end_of(wanted.end_ns));
-        let has_as_of = view.definition.as_of().is_some();
+        let has_as_of = view.definition.as_ofs().next().is_some();
         if view.bins.equal_bins().is_none() || has_as_of {
             // Windows that differ in length are taken one by one: only those that have rows.
             let Some(source) = view.definition.scan() else { return Ok(()) };

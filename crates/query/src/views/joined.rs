@@ -1,4 +1,4 @@
-//! The tables that views join: those of labels, and the one that is joined as of a time.
+//! The tables that views join: those of labels, and those that are joined as of a time.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl ViewDefinition {
 
     /// Returns whether it joins other tables.
     pub fn has_joins(&self) -> bool {
-        labelled_of(&self.plan).is_some() || self.as_of().is_some()
+        labelled_of(&self.plan).is_some() || self.as_ofs().next().is_some()
     }
 
     /// Returns whether it joins a table.
@@ -25,7 +25,7 @@ impl ViewDefinition {
     /// The tables that it joins.
     pub fn joined_tables(&self) -> Vec<&str> {
         let of_labels = self.labelled().into_iter().map(Labelled::table_name);
-        of_labels.chain(self.as_of().map(AsOf::table_name)).collect()
+        of_labels.chain(self.as_ofs().map(AsOf::table_name)).collect()
     }
 
     /// Returns whether a joined table says a label.

@@ -4,7 +4,6 @@ use model::TimeRange;
 
 use super::ranges::{merged_to, normalized};
 use super::{View, ViewCatalog, ViewChanges};
-use crate::plan::AsOf;
 
 /// Ranges of windows that one query computes apart; with more the oldest become one.
 const RANGES_MAX: usize = 64;
@@ -33,8 +32,8 @@ pub(crate) fn stale_ranges(
         None => again_ranges.push(TimeRange::ALL),
         Some(since) => {
             again_ranges.extend(since.edge_ns.map(|edge_ns| TimeRange::new(edge_ns, i64::MAX)));
-            // They may be of the table that is joined as of a time.
-            let reach_ns = definition.as_of().map_or(0, AsOf::reach_ns);
+            // They may be of any table that is joined as of a time.
+            let reach_ns = definition.as_of_reach_ns_max().unwrap_or(0);
             let reaching = |range: &TimeRange| TimeRange { end_ns: range.end_ns.saturating_add(reach_ns), ..*range };
             again_ranges.extend(since.late.iter().map(reaching));
         }

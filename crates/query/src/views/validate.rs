@@ -49,7 +49,7 @@ impl ViewDefinition {
             return invalid(format!("the view {name:?} is more than groups of the rows of one table"));
         }
         self.check_all_joined()?;
-        self.check_as_of()?;
+        self.check_as_ofs()?;
         let is_grouped = grouping.by.is_some() || !self.is_exposed();
         if scan.table.is_none() || !scan.tokens.is_empty() || !is_grouped {
             return invalid(format!("the view {name:?} reads a table by its name and groups by labels that it names"));
@@ -105,10 +105,10 @@ impl ViewDefinition {
     fn check_all_joined(&self) -> Result<(), QueryError> {
         let name = &self.name;
         let steps = self.labelled();
-        if steps.len() > Labelled::TABLES_MAX {
+        let tables = steps.len() + self.as_ofs().count();
+        if tables > Labelled::TABLES_MAX {
             return Err(QueryError::Invalid(format!(
-                "the view {name:?} joins {} tables, and {} is the most: write the labels of the others as tags of the rows",
-                steps.len(),
+                "the view {name:?} joins {tables} tables, and {} is the most: write what the others say as tags of the rows, or join these when the view is read",
                 Labelled::TABLES_MAX
             )));
         }
@@ -158,7 +158,7 @@ fn is_chain(plan: &Plan) -> bool {
     while let Plan::Labelled(labelled) = rows {
         rows = &labelled.input;
     }
-    if let Plan::AsOf(as_of) = rows {
+    while let Plan::AsOf(as_of) = rows {
         rows = &as_of.input;
     }
     match rows {

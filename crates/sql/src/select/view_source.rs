@@ -1,4 +1,4 @@
-//! What the query of a materialised view reads: a table, labels of its series that small tables say, and columns of a table as of its rows' times.
+//! What the query of a materialised view reads: a table, labels of its series that small tables say, and columns of tables as of its rows' times.
 
 use model::ValueType;
 use query::plan::{Aggregate, AggregateCall, AggregateInput, AsOf, Labelled, Lowered, Plan, Scan};
@@ -18,8 +18,8 @@ use crate::scope::{Role, Scope, ScopeColumn};
 /// Refuses what no view reads.
 fn refused<T>() -> Result<T, SqlError> {
     invalid(format!(
-        "a materialised view reads a table, or another materialised view, and may join it with up to {} small tables of labels, JOIN hosts ON cpu.host = hosts.host, \
-         or LEFT JOIN, one of them by ASOF JOIN or LT JOIN: write what others say as tags of the rows, or join the view when it is read",
+        "a materialised view reads a table, or another materialised view, and may join it with up to {} tables: small ones of labels by JOIN hosts ON cpu.host = hosts.host, \
+         or LEFT JOIN, others by ASOF JOIN or LT JOIN: write what more of them say as tags of the rows, or join the view when it is read",
         Labelled::TABLES_MAX
     ))
 }
@@ -86,8 +86,9 @@ impl Run<'_> {
         let (mut conditions, shared) = self.join_conditions(constraint, &source.scope, &right, &both)?;
         let keys = take_keys(&mut conditions, columns_before);
         if as_of.is_some() {
-            // `a.time >= b.time` says what ASOF means anyway.
-            conditions.retain(|condition| !compares_times(condition, &both));
+            // `a.time >= b.time` says what ASOF means anyway; of a table between the two it would say something else.
+            let is_of_ends = |place: usize| place >= columns_before || source.table_of(place).is_none();
+            conditions.retain(|condition| !compares_times(condition, &both) || !condition.is_of_columns(&is_of_ends));
         }
         let tag = |place: usize| {
             let column = right.columns.get(place).filter(|column| column.role == Role::Tag)?;
@@ -99,7 +100,8 @@ impl Run<'_> {
         let Some(on) = on.filter(|on| (!on.is_empty() || as_of.is_some()) && conditions.is_empty()) else {
             if as_of.is_some() {
                 return invalid(
-                    "the ASOF JOIN of a materialised view is by tags of its first table and of the other that are equal: ON (symbol), or trades.symbol = quotes.symbol",
+                    "each ASOF JOIN and LT JOIN of a materialised view is by tags of its first table that equal tags of the table that it joins, and by nothing of a table that is joined before: \
+                     ON (symbol), or trades.symbol = quotes.symbol",
                 );
             }
             return invalid(
@@ -122,9 +124,6 @@ impl Run<'_> {
         (table, factor): (&TableSchema, &TableFactor),
         is_earlier: bool,
     ) -> Result<AsOfSaid, SqlError> {
-        if source.joined.iter().any(|joined| joined.as_of.is_some()) {
-            return invalid("a materialised view has one ASOF JOIN or LT JOIN: join others when the view is read");
-        }
         if table.name == source.schema.name {
             return invalid(format!(
                 "a materialised view does not join {:?} with itself as of a time: join it when the view is read",

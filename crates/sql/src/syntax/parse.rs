@@ -327,7 +327,7 @@ fn extract(tokens: &[TokenWithSpan], dialect: &dyn Dialect) -> Result<Extracted,
         if cursor.splice_join() {
             // The grammar would read an alias.
             return invalid(
-                "there is no SPLICE JOIN: ASOF JOIN gives each row of one table the newest of the other, once from each side; a materialised view joins by JOIN and LEFT JOIN alone",
+                "there is no SPLICE JOIN: ASOF JOIN gives each row of one table the newest of the other, once from each side; a materialised view joins by JOIN, LEFT JOIN, ASOF JOIN and LT JOIN",
             );
         }
         if let Some(kind) = cursor.timed_join() {

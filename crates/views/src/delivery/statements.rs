@@ -397,7 +397,7 @@ fn check_cycle(
     let others = defined.triggers.iter().filter(|(other, _)| *other != name);
     let of_views = views.iter().flat_map(|view| {
         let ViewDefinition { database, target, .. } = &view.definition;
-        let as_of = view.definition.as_of().map(AsOf::table_name);
+        let as_of = view.definition.as_ofs().map(AsOf::table_name);
         let to = (view.definition.target_database(), target.as_str());
         [view.definition.source()].into_iter().chain(as_of).map(move |table| Edge { from: (database, table), to })
     });

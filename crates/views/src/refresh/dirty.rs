@@ -303,10 +303,8 @@ impl Followed {
         let mut changed: Option<TimeRange> = None;
         for view in &self.chain {
             changed = changed.map(|range| view.windows_reading(&range));
-            let is_joined =
-                view.definition.as_of().is_some_and(|as_of| table.is_none_or(|of| of == as_of.table_name()));
-            if is_joined {
-                let own = view.windows_as_of(range);
+            if view.definition.as_ofs().any(|as_of| table.is_none_or(|table| table == as_of.table_name())) {
+                let own = view.windows_as_of(table, range);
                 changed = Some(changed.map_or(own, |changed| changed.union(own)));
             }
         }

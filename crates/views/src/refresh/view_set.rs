@@ -24,7 +24,7 @@ pub(super) struct Shape {
     order: Vec<usize>,
     /// The numbers of views by the table whose rows they are made of in the end.
     pub(super) by_table: HashMap<String, Vec<usize>>,
-    /// The numbers of views by the table that they, or some below them, join as of a time.
+    /// The numbers of views by each table that they, or some below them, join as of a time.
     pub(super) by_as_of: HashMap<String, Vec<usize>>,
     /// The numbers of views that join tables.
     joined: Vec<usize>,
@@ -69,7 +69,7 @@ impl Shape {
             let (table, chain) = db.views_below(view);
             depths.push((chain.len(), number));
             shape.by_table.entry(table).or_default().push(number);
-            let as_of = chain.iter().filter_map(|view| view.definition.as_of());
+            let as_of = chain.iter().flat_map(|view| view.definition.as_ofs());
             let as_of: BTreeSet<&str> = as_of.map(AsOf::table_name).collect();
             as_of.into_iter().for_each(|table| shape.by_as_of.entry(table.to_owned()).or_default().push(number));
             if view.definition.has_joins() {

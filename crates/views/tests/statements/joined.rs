@@ -207,7 +207,7 @@ fn joins_that_no_view_can_have_are_refused() {
         &view(&QUERY.replace("cpu.host = hosts.host", "cpu.host > hosts.host")),
         "by tags of both tables that are equal",
     );
-    refused(&view(&QUERY.replace("JOIN", "FULL JOIN")), "up to 4 small tables of labels");
+    refused(&view(&QUERY.replace("JOIN", "FULL JOIN")), "join it with up to 4 tables");
     refused(
         &view(&QUERY.replace("JOIN", "LEFT JOIN").replace("GROUP", "WHERE hosts.zone = 'z1' GROUP")),
         "of its first table",

@@ -8,5 +8,6 @@ mod dialects;
 mod joined;
 mod kept_by_windows;
 mod outputs;
+mod several_as_of;
 mod several_tables;
 mod world;

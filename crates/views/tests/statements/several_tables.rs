@@ -295,8 +295,12 @@ fn joins_of_several_tables_that_no_view_has_are_refused() {
     let five = format!(
         "{two} JOIN teams ON hosts.owner = teams.owner JOIN extra a ON cpu.host = a.host JOIN extra b ON cpu.core = b.host"
     );
-    refused(Manner::Postgres, &view("places.room", &five), "up to 4 small tables of labels");
-    refused(Manner::Postgres, &view("places.room", &two.replace("JOIN places", "FULL JOIN places")), "up to 4 small");
+    refused(Manner::Postgres, &view("places.room", &five), "join it with up to 4 tables");
+    refused(
+        Manner::Postgres,
+        &view("places.room", &two.replace("JOIN places", "FULL JOIN places")),
+        "join it with up to 4 tables",
+    );
     refused(Manner::Postgres, &view("places.room", "cpu, hosts, places"), "not by a comma");
     let by_field = "cpu JOIN hosts ON cpu.host = hosts.host JOIN places ON cpu.usage = places.zone";
     refused(Manner::Postgres, &view("places.room", by_field), "by tags of both tables that are equal");

@@ -66,6 +66,10 @@ const TABLES: &[(&str, &str)] = &[
         "(->>\n  (rows-of \"trades\")\n  (as-of (->> (rows-of \"quotes\") (tag \"venue\" \"v\")) (on '(\"symbol\" \"name\")) (columns '(\"b\" \"bid\" \"a\" \"ask\")) (earlier) (within 1m30s))\n  (groupby 1m (max \"b\")))",
     ),
     (
+        r#"(->> (rows-of "trades") (as-of (->> (rows-of "quotes")) (columns '("b" "bid"))) (as-of (->> (rows-of "rates")) (columns '("r" "rate")) (within 1m)) (limit 1))"#,
+        "(->>\n  (rows-of \"trades\")\n  (as-of (->> (rows-of \"quotes\")) (columns '(\"b\" \"bid\")))\n  (as-of (->> (rows-of \"rates\")) (columns '(\"r\" \"rate\")) (within 1m))\n  (limit 1))",
+    ),
+    (
         r#"(->> (rows-of "trades") (as-of (->> (rows-of "quotes"))) (limit 1))"#,
         "(->>\n  (rows-of \"trades\")\n  (as-of (->> (rows-of \"quotes\")))\n  (limit 1))",
     ),
@@ -100,6 +104,11 @@ fn conditions_on_time_become_the_range() {
         (
             r#"(->> (rows-of "x") (where (> #c 1)) (as-of (->> (rows-of "y")) (columns '("p" "p" "q" "q"))) (groupby 1h '((max "a") (min "q"))))"#,
             "(->>\n  (rows-of \"x\" '(\"a\" \"c\"))\n  (where (> (column \"c\") 1))\n  (as-of (->> (rows-of \"y\")) (columns '(\"q\" \"q\")))\n  (groupby 1h '((max \"a\") (min \"q\"))))",
+        ),
+        // Of a column that two steps add the last one counts.
+        (
+            r#"(->> (rows-of "x") (as-of (->> (rows-of "y")) (columns '("p" "p" "q" "q" "r" "r"))) (as-of (->> (rows-of "z")) (columns '("q" "v" "w" "w"))) (groupby 1h '((max "a") (min "q") (sum "r"))))"#,
+            "(->>\n  (rows-of \"x\" '(\"a\"))\n  (as-of (->> (rows-of \"y\")) (columns '(\"r\" \"r\")))\n  (as-of (->> (rows-of \"z\")) (columns '(\"q\" \"v\")))\n  (groupby 1h '((max \"a\") (min \"q\") (sum \"r\"))))",
         ),
         (r#"(->> (metric "x") (where (and (<= 5 #TS) (< #TS 9))))"#, "(->>\n  (metric \"x\")\n  (range 5 9))"),
         (
