@@ -7,5 +7,6 @@ mod dialects;
 mod joined;
 mod kept_by_windows;
 mod outputs;
+mod promql_sketches;
 mod several_tables;
 mod world;
