@@ -10,6 +10,7 @@ fuzz_target!(|text: &str| {
         assert_eq!(sketch.encode(), text);
         let mut twice = sketch.clone();
         twice.merge(&sketch);
+        assert_eq!(twice.merge_text(text), Ok(()));
         assert!(twice == sketch && sketch.estimate() < u64::MAX);
     }
     let Ok(sketch) = QuantileSketch::decode(text) else { return };

@@ -19,7 +19,7 @@ const MINUTE_MS: i64 = 60_000;
 /// Comparisons in a run of all tests; `THALWEG_RESULT_CHECKS` asks for another number of them.
 const CHECKS: usize = 1500;
 
-const EXPRESSIONS: [&str; 26] = [
+const EXPRESSIONS: [&str; 29] = [
     "cpu_usage",
     "cpu_usage{host=~\"h[0-4]\"}",
     "sum(cpu_usage)",
@@ -46,6 +46,9 @@ const EXPRESSIONS: [&str; 26] = [
     "delta(cpu_usage[3m] smoothed)",
     "time() - timestamp(cpu_usage)",
     "quantile_over_time(1.5, cpu_usage[2m])",
+    "approx_percentile by (dc) (0.9, cpu_sketch[5m])",
+    "approx_percentile(0.4, cpu_sketch offset 1m)",
+    "max_over_time(approx_percentile without (host) (0.1, cpu_sketch[2m])[10m:1m])",
 ];
 
 /// Sums are left out, of floats: they depend on how rows lie in parts, whatever is kept.
@@ -87,7 +90,7 @@ const OUTER: [&str; 10] = [
     "min(INNER) or sum(INNER) * N",
 ];
 
-/// Statements of SQL, over bins of an interval. Hosts have `jobs`, whole numbers, now and then.
+/// Statements of SQL, over bins of an interval. Hosts have `jobs`, whole numbers, now and then, and with them a sketch of one number.
 const SQL: [&str; 5] = [
     "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, host, max(usage), count(total) FROM cpu WHERE RANGE GROUP BY t, host ORDER BY t, host",
     "SELECT date_bin(INTERVAL 'WIDTH', time) AS t, dc, min(usage) FROM cpu WHERE RANGE AND dc = 'd1' GROUP BY t, dc ORDER BY t, dc",
@@ -165,7 +168,11 @@ impl World {
         let (usage, total) = (self.below(1000) as f64 / 9.7, (time_ms / 1000) as f64 * 1.1);
         let total = if self.below(20) == 0 { 1.0 } else { total };
         let jobs = self.below(30);
-        let more = if jobs < 10 { format!(",jobs={jobs}i,state=\"s{jobs}\"") } else { String::new() };
+        let more = if jobs < 10 {
+            format!(",jobs={jobs}i,state=\"s{jobs}\",sketch=\"q1|0||0|{jobs}:1|0|0\"")
+        } else {
+            String::new()
+        };
         format!("cpu,host=h{host},dc=d{} usage={usage},total={total}{more} {}\n", host % 3, time_ms * 1_000_000)
     }
 

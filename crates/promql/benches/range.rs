@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use model::Labels;
-use query::{Budget, QueryError, Selection, Series, Source};
+use query::{Budget, QueryError, Selection, Series, Source, TextSink, scan_without_texts};
 use thalweg_promql::{Evaluation, EvaluationSettings, Expression, QueryTimes, evaluate_range};
 
 const SERIES: usize = 1_000;
@@ -35,6 +35,10 @@ impl Source for Counters {
     fn select(&self, _: &Selection<'_>, budget: &Budget) -> Result<Vec<Series>, QueryError> {
         budget.take(self.0.iter().map(|series| series.values.len()).sum())?;
         Ok(self.0.clone())
+    }
+
+    fn scan_texts(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn TextSink) -> Result<(), QueryError> {
+        scan_without_texts(self, selection, budget, sink)
     }
 }
 

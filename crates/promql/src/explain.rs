@@ -333,7 +333,7 @@ fn scan(matchers: &[Matcher], interval: SampleInterval) -> Item {
 
 #[cfg(test)]
 mod tests {
-    use query::{Budget, Selection, Series, Source};
+    use query::{Budget, Selection, Series, Source, TextSink};
 
     use super::*;
 
@@ -343,6 +343,10 @@ mod tests {
     impl Source for Nothing {
         fn select(&self, _: &Selection<'_>, _: &Budget) -> Result<Vec<Series>, QueryError> {
             Ok(Vec::new())
+        }
+
+        fn scan_texts(&self, _: &Selection<'_>, _: &Budget, _: &dyn TextSink) -> Result<(), QueryError> {
+            Ok(())
         }
     }
 
@@ -393,6 +397,11 @@ mod tests {
         check(
             "distinct_of_samples(up[10m])",
             r#"(distinct_of_samples (window 10m (->> (metric "up") (range 3000001000000 7200001000000))))"#,
+        );
+        check("approx_percentile(0.9, up) by (a)", &format!(r#"(approx_percentile (by '("a")) 0.9 {up})"#));
+        check(
+            "approx_count_distinct(up[10m])",
+            r#"(approx_count_distinct (window 10m (->> (metric "up") (range 3000001000000 7200001000000))))"#,
         );
         check(
             "rate(up[5m] smoothed)",

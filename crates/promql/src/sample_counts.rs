@@ -4,7 +4,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use query::QueryError;
+use query::{Budget, QueryError, TextSample, TextSeries, TextSink};
 
 use crate::eval::annotations::Annotations;
 use crate::eval::evaluator::{Evaluation, Evaluator};
@@ -14,6 +14,7 @@ use crate::evaluate::{check_times, range_steps};
 use crate::expression::Expression;
 use crate::histogram::native::Histogram;
 use crate::range::samples::{Cursor, SampleInterval, Samples};
+use crate::range::texts::{CountingSample, TextWindows};
 use crate::range::window_bounds::{SelectorOutput, WindowBounds, subquery_grid};
 use crate::syntax::ast::{Call, Chain, Edges, Expr, Link, NeededLabels, Node, Operator, Range, Selector, Subquery};
 use crate::syntax::bind_times::{QueryTimes, bind_times};
@@ -156,7 +157,14 @@ impl Evaluator<'_> {
                 Ok(once.repeated(steps))
             }
             Node::Call(call) => self.count_call(call, steps, inner_usage),
-            Node::SampleAggregate(aggregate) => self.count_arguments(&aggregate.arguments, steps, inner_usage),
+            Node::SampleAggregate(aggregate) => match aggregate.arguments.split_last() {
+                Some((selector, parameters)) if aggregate.operation.sketch_kind().is_some() => {
+                    let mut counts = self.count_texts(selector, steps, aggregate.operation.name())?;
+                    counts.add(&self.count_arguments(parameters, steps, inner_usage)?);
+                    Ok(counts)
+                }
+                _ => self.count_arguments(&aggregate.arguments, steps, inner_usage),
+            },
             Node::Chain(chain) => self.count_chain(chain, steps, usage),
             _ => self.count_all(expr.children().into_iter(), steps, inner_usage),
         }
@@ -270,6 +278,14 @@ impl Evaluator<'_> {
         Ok(counts.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What an aggregation of sketches reads.
+    fn count_texts(&self, selector: &Expr, steps: Steps, aggregation: &str) -> Result<SampleCounts, QueryError> {
+        let windows = self.text_windows(selector, steps, aggregation)?;
+        let tally = TextTally { windows, budget: self.budget, counts: Mutex::new(SampleCounts::none(steps)) };
+        self.scan_texts(&windows, &tally, |_| (0, 0))?;
+        Ok(tally.counts.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Windows over what the inner expression yields; what that reads is read at the step that needs it first.
     fn count_subquery(
         &self,
@@ -336,6 +352,36 @@ impl Tally {
     /// Each step reads its own samples.
     fn counts(self) -> SampleCounts {
         SampleCounts { queryable: self.counts.clone(), read: self.counts }
+    }
+}
+
+/// Counts texts step by step: as histograms, by the memory that they take.
+struct TextTally<'a> {
+    windows: TextWindows<'a>,
+    budget: &'a Budget,
+    counts: Mutex<SampleCounts>,
+}
+
+impl TextSink for TextTally<'_> {
+    fn take(&self, series: TextSeries) -> Result<(), QueryError> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let SampleCounts { queryable, read } = &mut *counts;
+        for CountingSample { steps, sample, .. } in self.windows.counting(&series.samples) {
+            let size = match sample {
+                TextSample::Text(_) => sample.samples() as u64,
+                TextSample::Other => 1,
+                TextSample::Stale => continue,
+            };
+            // The newest sample is read by each step, one of a range by the first.
+            let reading =
+                if self.windows.is_of_newest { steps.clone() } else { steps.start..steps.end.min(steps.start + 1) };
+            for (sums, steps) in [(&mut *queryable, steps), (&mut *read, reading)] {
+                sums.get_mut(steps).into_iter().flatten().for_each(|sum| *sum += size);
+            }
+        }
+        drop(counts);
+        self.budget.give_back(series.samples());
+        Ok(())
     }
 }
 

@@ -4,6 +4,9 @@
 //! load 5m                                   samples at 0, 5m, 10m, …
 //!     metric{label="x"} 0+10x3 _ stale NaN  0 10 20 30, a gap, a stale marker, NaN; `_x3` are three gaps
 //!
+//! load texts 5m                             sketches of quantiles and of distinct values, other texts, numbers
+//!     metric{label="x"} q:1,2 d:1,2 t:x 5 _
+//!
 //! eval instant at 15m metric                then one line per expected series,
 //!     {__name__="metric", label="x"} 30     in any order (`eval ordered at`: in this one),
 //!                                           or a lone number for a scalar, or a text in quotes
@@ -25,7 +28,8 @@
 mod support;
 
 use model::{Labels, MatchOp, STALE_NAN_BITS};
-use query::{Budget, QueryError};
+use query::sketch::{DistinctSketch, QuantileSketch};
+use query::{Budget, QueryError, TextSample};
 use support::Memory;
 use thalweg_promql::{
     Evaluation, EvaluationResult, EvaluationSettings, Expression, QueryTimes, ResultValue, evaluate_instant,
@@ -89,6 +93,9 @@ impl Script {
         let (command, rest) = head.split_once(' ').unwrap_or((head, ""));
         match command {
             "clear" => self.memory = Memory::default(),
+            "load" if rest.starts_with("texts ") => {
+                lines.iter().for_each(|line| self.load_texts(duration_ms(&rest["texts ".len()..]), line));
+            }
             "load" => lines.iter().for_each(|line| self.load(duration_ms(rest), line)),
             "expect" => {
                 let (kind, text) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -117,6 +124,15 @@ impl Script {
             if let Some(value) = value {
                 samples.push((place as i64 * interval_ms, value));
             }
+        }
+    }
+
+    fn load_texts(&mut self, interval_ms: i64, line: &str) {
+        let (labels, words) = line.split_at(line.find('}').unwrap() + 1);
+        let (labels, _) = series(labels);
+        let samples = self.memory.texts.entry(labels).or_default();
+        for (place, word) in words.split_whitespace().enumerate().filter(|(_, word)| *word != "_") {
+            samples.push((place as i64 * interval_ms, text_sample(word)));
         }
     }
 
@@ -260,6 +276,17 @@ fn series(line: &str) -> (Labels, Vec<Option<f64>>) {
         Labels::from_pairs(matchers.iter().map(|matcher| (&matcher.name, &matcher.value))).unwrap()
     };
     (labels, values.split_whitespace().flat_map(expand).collect())
+}
+
+fn text_sample(word: &str) -> TextSample {
+    let numbers = |text: &str| -> Vec<f64> { text.split(',').filter_map(|number| number.parse().ok()).collect() };
+    match word.split_once(':') {
+        Some(("q", text)) => TextSample::Text(QuantileSketch::of_numbers(&numbers(text)).encode()),
+        Some(("d", text)) => TextSample::Text(DistinctSketch::of_numbers(&numbers(text)).encode()),
+        Some((_, text)) => TextSample::Text(text.to_owned()),
+        None if word == "stale" => TextSample::Stale,
+        None => TextSample::Other,
+    }
 }
 
 /// `5`, `_`, `stale`, `5x3` (four times 5), `1+2x3` (1 3 5 7), `_x3` (three gaps).

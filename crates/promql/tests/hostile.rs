@@ -4,7 +4,8 @@
 mod support;
 
 use proptest::prelude::*;
-use query::{Budget, QueryError, Stop};
+use query::sketch::DistinctSketch;
+use query::{Budget, QueryError, Stop, TextSample};
 use support::Memory;
 use thalweg_promql::{
     Evaluation, EvaluationSettings, Expression, QueryTimes, evaluate_instant, evaluate_range, parse_selector,
@@ -158,6 +159,40 @@ fn steps_samples_and_time_are_bounded() {
     assert_eq!(range("1", 0, &stopped).unwrap_err(), QueryError::Stopped(Stop::Timeout));
 }
 
+/// Of many series of large sketches those are held that the steps need, and one series.
+#[test]
+fn sketches_are_merged_as_they_come() {
+    let mut source = Memory::default();
+    let numbers: Vec<f64> = (0..2_000).map(f64::from).collect();
+    let text = DistinctSketch::of_numbers(&numbers).encode();
+    assert!(text.len() > 4_096);
+    for number in 0..100 {
+        let labels = [("__name__", "x".to_owned()), ("n", number.to_string())];
+        let samples = (0..20).map(|place| (place * 1000, TextSample::Text(text.clone()))).collect();
+        source.texts.insert(model::Labels::from_pairs(labels).unwrap(), samples);
+    }
+    let settings = EvaluationSettings::default();
+    let range = |text: &str, samples_max: u64| {
+        let budget = Budget::new(samples_max);
+        let times = QueryTimes { start_ms: 0, end_ms: 19_000, step_ms: 1000 };
+        let answer =
+            evaluate_range(&Expression::parse(text).unwrap(), times, &Evaluation::new(&source, &settings, &budget));
+        assert_eq!(budget.samples(), 0, "{text}");
+        answer.map(|_| budget.samples_peak())
+    };
+    let sample = 4_200 / 16;
+    let series = 20 * sample;
+    for (text, cells) in
+        [("approx_count_distinct(x[1m])", 20), ("approx_count_distinct(x[2s])", 20), ("approx_count_distinct(x)", 20)]
+    {
+        let peak = range(text, 1_000_000).unwrap();
+        assert!(peak < series + (cells + 6) * sample, "{text}: {peak}");
+        assert_eq!(range(text, peak / 2), Err(QueryError::TooManySamples { limit: peak / 2 }), "{text}");
+    }
+    let each = "approx_count_distinct without () (x)";
+    assert_eq!(range(each, 100_000), Err(QueryError::TooManySamples { limit: 100_000 }));
+}
+
 #[test]
 fn labels_are_bounded() {
     let mut source = Memory::default();
@@ -201,6 +236,8 @@ const PIECES: &[&str] = &[
     "label_replace",
     "topk",
     "distinct_of_samples",
+    "approx_percentile",
+    "approx_count_distinct by (x)",
     "quantiles_of_samples",
     "(",
     ")",

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 
 use model::{Labels, STALE_NAN_BITS};
 use proptest::prelude::*;
-use query::Budget;
+use query::sketch::{DistinctSketch, QuantileSketch};
+use query::{Budget, TextSample};
 use support::Memory;
 use thalweg_promql::{
     Evaluation, EvaluationSettings, Expression, QueryTimes, ResultValue, evaluate_instant, evaluate_range,
 };
 
-/// `x` has the labels `a` and `b`, `y` has `a` only. No template can fail.
+/// `x` has the labels `a` and `b`, `y` has `a` only, and `s` has sketches. No template can fail.
 const TEMPLATES: &[&str] = &[
     "x",
     "x offset 90s",
@@ -73,6 +74,11 @@ const TEMPLATES: &[&str] = &[
     "quantiles_of_samples(\"a\", 0.7, x{a=\"0\"}[RANGE], {b=\"1\"}[RANGE], y[RANGE])",
     "histogram_of_samples by (b) (x[RANGE])",
     "distinct_of_samples((x + time())[RANGE:45s] @ 500)",
+    "approx_percentile by (a) (0.7, s{kind=\"q\"}[RANGE] offset 20s)",
+    "approx_percentile without (a) (scalar(y{a=\"0\"}), s{kind=\"q\"})",
+    "approx_count_distinct(s{kind=\"d\"}[RANGE])",
+    "approx_count_distinct by (a) (s{kind=\"d\"})",
+    "approx_count_distinct by (a) (s{kind=\"d\"}[RANGE] @ 400)",
 ];
 
 fn sample() -> impl Strategy<Value = f64> {
@@ -106,8 +112,29 @@ fn memory() -> impl Strategy<Value = Memory> {
             let labels = [("__name__", "y".to_owned()), ("a", place.to_string())];
             memory.series.insert(Labels::from_pairs(labels).unwrap(), samples);
         }
+        add_sketches(&mut memory);
         memory
     })
+}
+
+/// Sketches of a few numbers each, at times that differ by series.
+fn add_sketches(memory: &mut Memory) {
+    let floats: Vec<Vec<(i64, f64)>> = memory.series.values().cloned().collect();
+    for (place, samples) in floats.into_iter().enumerate() {
+        for kind in ["q", "d"] {
+            let sketch = |value: f64| match kind {
+                "q" => QuantileSketch::of_numbers(&[value, value + 10.0]).encode(),
+                _ => DistinctSketch::of_numbers(&[value, value.floor()]).encode(),
+            };
+            let text = |(time_ms, value): &(i64, f64)| match value.to_bits() {
+                STALE_NAN_BITS => (*time_ms, TextSample::Stale),
+                _ => (*time_ms, TextSample::Text(sketch(*value))),
+            };
+            let labels = [("__name__", "s".to_owned()), ("a", (place % 2).to_string()), ("b", place.to_string())];
+            let labels = Labels::from_pairs(labels).unwrap().with("kind", kind);
+            memory.texts.insert(labels, samples.iter().map(text).collect());
+        }
+    }
 }
 
 type Points = BTreeMap<Labels, Vec<(i64, u64)>>;
@@ -159,6 +186,7 @@ fn every_template_yields_something() {
         let samples = (1..100).map(|place| (place * 10_000, (place * place % 97) as f64 + 20.0));
         memory.series.insert(labels, samples.collect());
     }
+    add_sketches(&mut memory);
     for template in TEMPLATES {
         let expression = Expression::parse(&template.replace("RANGE", "2m")).unwrap();
         let points = at_once(&expression, &memory, QueryTimes { start_ms: 100_000, end_ms: 900_000, step_ms: 50_000 });

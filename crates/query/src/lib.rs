@@ -4,7 +4,7 @@
 //! * `plan`: the logical plan, its rewrite rules, its written form; `plan/sexpr` reads that form
 //! * `execute`: the one executor of plans, over frames; `execute/fill` fills gaps between bins for all languages
 //! * `result`: what a query gives: `frame`s, rows as they were read (`result_rows`), labels of series, labels that a table says (`label_rows`), `LIMIT`
-//! * `series`: what PromQL reads: `source`s, the one over a store, the one over a `regular` database, windows from summaries, groups within a budget (`selection`)
+//! * `series`: what PromQL reads: `source`s, the one over a store, the one over a `regular` database, windows from summaries, groups within a budget (`selection`), series of `texts`
 //! * `session`: what SQL, InfluxQL and plans may read and change; the one over a store, and (`session/testing`) one in memory for tests
 //! * `views`: materialised views: definitions, states, how they are read
 //! * `sketch`: what is about known of many values, and can be put together
@@ -49,6 +49,7 @@ pub use series::regular::{NAME_TAG, RegularSource};
 pub use series::selection::{cardinality, reach};
 pub use series::source::{LastSampleSink, QueryError, Selection, Series, SeriesSink, Source, WindowSink, number_of};
 pub use series::store_source::{Chosen, StoreSource};
+pub use series::texts::{TextSample, TextSeries, TextSink, scan_without_texts};
 pub use series::viewed::{ViewedLabels, ViewedValue, ViewedWindows};
 pub use series::windows::{WindowSelection, WindowSeries, WindowValue};
 pub use session::regular::{MissingValue, RegularSettings};

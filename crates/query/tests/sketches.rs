@@ -111,6 +111,13 @@ fn the_text_of_distinct_values_stays_as_it_is() {
         "d1s|2:1,1:1",
         "d1s|1:1,",
         "d1s|01:1",
+        "d1s|1:01",
+        "d1s|+1:1",
+        "d1s|1:+1",
+        "d1s|:1",
+        "d1s|1:",
+        "d1s|,",
+        "d1s|1:257",
         "d1s|1:1,1:2",
     ] {
         assert!(DistinctSketch::decode(text).is_err(), "{text}");
@@ -119,6 +126,9 @@ fn the_text_of_distinct_values_stays_as_it_is() {
     assert!(DistinctSketch::decode(&all).is_ok());
     assert!(DistinctSketch::decode(&all.replace('e', "f")).is_err());
     assert!(DistinctSketch::decode(&format!("d1|{}", "0".repeat(4_096))).is_err(), "few are named");
+    let named = |count: usize| (0..count).map(|register| format!("{register}:1")).collect::<Vec<_>>().join(",");
+    assert!(DistinctSketch::decode(&format!("d1s|{}", named(512))).is_ok());
+    assert!(DistinctSketch::decode(&format!("d1s|{}", named(513))).is_err(), "many are not named");
 }
 
 proptest! {
@@ -129,6 +139,18 @@ proptest! {
         merged.merge(&DistinctSketch::of_numbers(left));
         let all = DistinctSketch::of_numbers(&numbers);
         prop_assert_eq!(&merged, &all);
+        let mut of_texts = DistinctSketch::default();
+        for part in [left, right] {
+            prop_assert_eq!(of_texts.merge_text(&DistinctSketch::of_numbers(part).encode()), Ok(()));
+        }
+        prop_assert_eq!(&of_texts, &all);
         prop_assert_eq!(DistinctSketch::decode(&all.encode()), Ok(all));
+    }
+
+    #[test]
+    fn any_text_is_a_sketch_of_distinct_values_or_refused(text in "d1s\\|([0-9]{1,4}:[0-9]{1,2},){0,3}[0-9]{1,3}:[1-9]") {
+        if let Ok(sketch) = DistinctSketch::decode(&text) {
+            prop_assert_eq!(sketch.encode(), text);
+        }
     }
 }

@@ -13,7 +13,7 @@ use model::{Labels, Matcher};
 use parking_lot::Mutex;
 use query::{
     Budget, Chosen, LastSampleSink, Plan, Projection, QueryError, Selection, Series, SeriesSink, Source, StoreSource,
-    Trace, ViewedWindows, WindowSelection, WindowSeries, WindowSink,
+    TextSink, Trace, ViewedWindows, WindowSelection, WindowSeries, WindowSink,
 };
 use store::Store;
 
@@ -333,6 +333,10 @@ impl Source for RecentSource<'_> {
         sink: &dyn LastSampleSink,
     ) -> Result<(), QueryError> {
         self.inner.scan_last(selection, budget, sink)
+    }
+
+    fn scan_texts(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn TextSink) -> Result<(), QueryError> {
+        self.inner.scan_texts(selection, budget, sink)
     }
 
     fn scan_windows(

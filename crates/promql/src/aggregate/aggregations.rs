@@ -209,12 +209,7 @@ impl<'q> Evaluator<'q> {
         input_span: Span,
         span: Span,
     ) -> Result<Vector<'q>, QueryError> {
-        if quantiles.iter().any(|quantile| quantile.is_nan()) {
-            self.annotations.check_quantile(f64::NAN, span);
-        } else {
-            self.annotations.check_quantile(quantiles.iter().copied().fold(0.5, f64::max), span);
-            self.annotations.check_quantile(quantiles.iter().copied().fold(0.5, f64::min), span);
-        }
+        self.annotations.check_quantiles(quantiles, span);
         if input.rows.iter().any(Row::has_histograms) {
             self.annotations.ignored_in_aggregation("quantile", input_span);
         }

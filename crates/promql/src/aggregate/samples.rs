@@ -1,7 +1,7 @@
 //! Aggregations over samples: of all samples in the windows of a group's series, whichever series each is of. Prometheus has none;
 //! VictoriaMetrics's stream aggregation does.
 //!
-//! NaN and native histograms count for nothing. A series that several ranges select counts once.
+//! NaN and native histograms count for nothing. A series that several ranges select counts once. `sketches` has those whose samples are sketches.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -55,7 +55,6 @@ enum SampleFold<'a> {
 impl<'a> SampleFold<'a> {
     fn new(aggregate: &'a SampleAggregate) -> Result<Self, QueryError> {
         Ok(match (aggregate.operation, aggregate.arguments.split_first()) {
-            (SampleAggregation::Distinct, _) | (SampleAggregation::Quantiles, None) => Self::Distinct,
             (SampleAggregation::Histogram, _) => Self::Histogram,
             (SampleAggregation::Quantiles, Some((label, others))) => {
                 let number = |argument: &Expr| match argument.unwrapped().node {
@@ -64,6 +63,7 @@ impl<'a> SampleFold<'a> {
                 };
                 Self::Quantiles(string_argument(label)?, others.iter().filter_map(number).collect())
             }
+            _ => Self::Distinct,
         })
     }
 
@@ -110,6 +110,14 @@ impl<'a> SampleFold<'a> {
     }
 }
 
+impl SampleAggregate {
+    /// The labels of the group of a series; the label of the results, if they have one, takes the place of its own.
+    pub(super) fn group_of(&self, series: &Labels, label: Option<&str>, delays_names: bool) -> Labels {
+        let named = if delays_names { series.clone() } else { without_name(series) };
+        self.grouping.key(&label.map_or_else(|| named.clone(), |label| named.with(label, "")))
+    }
+}
+
 /// The sorted value whose rank is nearest to a quantile; of two, the larger one.
 fn nearest_rank(quantile: f64, sorted: &[f64]) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
@@ -150,6 +158,9 @@ impl<'q> Evaluator<'q> {
         span: Span,
         steps: Steps,
     ) -> Result<Vector<'q>, QueryError> {
+        if let Some(kind) = aggregate.operation.sketch_kind() {
+            return self.aggregate_sketches(aggregate, kind, steps);
+        }
         let (name, fold) = (aggregate.operation.name(), SampleFold::new(aggregate)?);
         let mut ranges = Vec::new();
         for range in aggregate.arguments.iter().filter(|argument| argument.kind() == ResultKind::RangeVector) {
@@ -197,10 +208,7 @@ impl<'q> Evaluator<'q> {
             if !series.samples.histograms.is_empty() {
                 self.annotations.ignored_in_aggregation(aggregate.operation.name(), span);
             }
-            let named = if delayed_names { series.labels.clone() } else { without_name(&series.labels) };
-            // The label of the results takes the place of their own.
-            let labels =
-                aggregate.grouping.key(&fold.label().map_or_else(|| named.clone(), |label| named.with(label, "")));
+            let labels = aggregate.group_of(&series.labels, fold.label(), delayed_names);
             let index = match indices.get(&labels) {
                 Some(index) => *index,
                 None => {

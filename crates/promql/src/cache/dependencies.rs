@@ -4,9 +4,10 @@ use model::{METRIC_NAME, MatchOp};
 
 use crate::expression::Expression;
 use crate::settings::EvaluationSettings;
-use crate::syntax::ast::{Aggregation, Call, DurationSpec, Edges, Expr, Node, Selector, Shift};
+use crate::syntax::ast::{Aggregation, Call, DurationSpec, Edges, Expr, Grouping, Node, Selector, Shift};
 use crate::syntax::bind_times::{QueryTimes, bind_times};
 use crate::syntax::functions::Function;
+use crate::syntax::result_kind::ResultKind;
 
 /// The times of the samples that an expression may read, in milliseconds, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,21 +104,22 @@ fn is_stepwise(expr: &Expr) -> bool {
         Node::Subquery(subquery) => {
             is_plain(&subquery.shift) && is_fixed(&subquery.range) && subquery.step.as_ref().is_none_or(is_fixed)
         }
+        // Parameters are checked for all steps together.
         Node::Aggregate(aggregate) => {
-            // Parameters are checked for all steps together.
-            let is_constant =
-                |parameter: &Expr| matches!(parameter.unwrapped().node, Node::Number { .. } | Node::Text(_));
             aggregate.operation != Aggregation::LimitK && aggregate.parameter.as_ref().is_none_or(is_constant)
         }
+        Node::SampleAggregate(aggregate) => {
+            let is_parameter = |argument: &&Expr| argument.kind() == ResultKind::Scalar;
+            aggregate.arguments.iter().filter(is_parameter).all(is_constant)
+        }
         Node::Call(call) => is_stepwise_call(call),
-        Node::Number { .. }
-        | Node::Text(_)
-        | Node::Parentheses(_)
-        | Node::Sign { .. }
-        | Node::Chain(_)
-        | Node::SampleAggregate(_) => true,
+        Node::Number { .. } | Node::Text(_) | Node::Parentheses(_) | Node::Sign { .. } | Node::Chain(_) => true,
     };
     is_node_stepwise && expr.children().into_iter().all(is_stepwise)
+}
+
+fn is_constant(parameter: &Expr) -> bool {
+    matches!(parameter.unwrapped().node, Node::Number { .. } | Node::Text(_))
 }
 
 fn is_stepwise_call(call: &Call) -> bool {
@@ -148,18 +150,24 @@ fn has_no_two_names(argument: &Expr) -> bool {
             Node::Call(call) => {
                 matches!(call.signature.function, Function::Range(function) if !function.keeps_name())
             }
+            Node::SampleAggregate(aggregate) if aggregate.operation.sketch_kind().is_some() => {
+                groups_without_names(&aggregate.grouping)
+            }
             Node::Aggregate(aggregate) => {
-                let grouping = &aggregate.grouping;
                 let chooses = matches!(
                     aggregate.operation,
                     Aggregation::TopK | Aggregation::BottomK | Aggregation::LimitK | Aggregation::LimitRatio
                 );
-                !chooses && (grouping.without || !grouping.labels.iter().any(|label| label.starts_with("__")))
+                !chooses && groups_without_names(&aggregate.grouping)
             }
             _ => false,
         },
         _ => true,
     }
+}
+
+fn groups_without_names(grouping: &Grouping) -> bool {
+    grouping.without || !grouping.labels.iter().any(|label| label.starts_with("__"))
 }
 
 fn has_one_name(selector: &Selector) -> bool {
@@ -178,7 +186,6 @@ const fn is_fixed(extent: &DurationSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syntax::result_kind::ResultKind;
 
     fn stepwise(text: &str) -> Option<(i64, i64)> {
         let interval = Expression::parse(text).unwrap().step_read_interval(&EvaluationSettings::default())?;
@@ -198,6 +205,8 @@ mod tests {
             ("rate(up[10m] anchored)", (-15, 0)),
             ("distinct_of_samples by (job) ({job=\"a\"}[10m] offset 1m)", (-16, -1)),
             ("quantiles_of_samples(\"q\", 0.5, max_over_time(up[2m])[10m:1m])", (-17, 0)),
+            ("approx_percentile by (job) (0.5, up)", (-5, 0)),
+            ("max_over_time(approx_count_distinct(up[10m] offset 1m)[4m:2m])", (-20, -1)),
         ] {
             assert_eq!(stepwise(text), Some(expected), "{text}");
         }
@@ -219,6 +228,8 @@ mod tests {
             "rate(up[5m])[10m:]",
             "max_over_time((a or b)[5m:])",
             "distinct_of_samples(up[5m] @ 5)",
+            "approx_percentile(scalar(up), up)",
+            "approx_percentile(0.5, up @ 5)",
         ]
         .into_iter()
         .filter(|text| Expression::parse(text).is_ok())

@@ -187,6 +187,16 @@ impl Annotations {
         }
     }
 
+    /// Warns of the largest and the smallest of the quantiles of all steps, if they are none.
+    pub(crate) fn check_quantiles(&self, quantiles: &[f64], span: Span) {
+        if quantiles.iter().any(|quantile| quantile.is_nan()) {
+            self.check_quantile(f64::NAN, span);
+        } else {
+            self.check_quantile(quantiles.iter().copied().fold(0.5, f64::max), span);
+            self.check_quantile(quantiles.iter().copied().fold(0.5, f64::min), span);
+        }
+    }
+
     pub(crate) fn capped_ratio(&self, ratio: f64, to: f64, span: Span) {
         let text = "ratio value should be between -1 and 1";
         self.warn(span, format!("{text}, got {}, capping to {}", short(ratio), short(to)));
@@ -251,6 +261,11 @@ impl Annotations {
 
     pub(crate) fn ignored_in_aggregation(&self, aggregation: &str, span: Span) {
         self.info(span, format!("ignored histogram in {aggregation} aggregation"));
+    }
+
+    /// An aggregation of sketches came upon samples that are no texts.
+    pub(crate) fn ignored_numbers(&self, aggregation: &str, span: Span) {
+        self.info(span, format!("ignored floats and histograms in {aggregation} aggregation, which merges sketches"));
     }
 
     pub(crate) fn ignored_in_range(&self, name: &str, span: Span) {

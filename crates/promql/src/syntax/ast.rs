@@ -2,6 +2,7 @@
 
 use model::{Labels, METRIC_NAME, Matcher};
 use query::Projection;
+use query::sketch::SketchKind;
 
 use crate::syntax::functions::{Function, Signature};
 use crate::syntax::result_kind::ResultKind;
@@ -365,7 +366,7 @@ pub(crate) struct Grouping {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SampleAggregate {
     pub(crate) operation: SampleAggregation,
-    /// Constants, and then range vectors; at least one.
+    /// Parameters, and then range vectors, at least one; of sketches a scalar or none, and then a selector of either kind.
     pub(crate) arguments: Vec<Expr>,
     pub(crate) grouping: Grouping,
 }
@@ -373,6 +374,10 @@ pub(crate) struct SampleAggregate {
 /// The results of the samples of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SampleAggregation {
+    /// How many distinct values there are, by sketches of them.
+    ApproxDistinct,
+    /// The value of a rank, by sketches of them.
+    ApproxPercentile,
     /// How many distinct values there are.
     Distinct,
     /// How many samples are in each bucket.
@@ -382,7 +387,9 @@ pub(crate) enum SampleAggregation {
 }
 
 impl SampleAggregation {
-    const ALL: [(&'static str, Self); 3] = [
+    const ALL: [(&'static str, Self); 5] = [
+        ("approx_count_distinct", Self::ApproxDistinct),
+        ("approx_percentile", Self::ApproxPercentile),
         ("distinct_of_samples", Self::Distinct),
         ("histogram_of_samples", Self::Histogram),
         ("quantiles_of_samples", Self::Quantiles),
@@ -394,6 +401,15 @@ impl SampleAggregation {
 
     pub(crate) fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, operation)| *operation == self).map_or("", |(name, _)| name)
+    }
+
+    /// The kind of the sketches that it merges, if its samples are sketches.
+    pub(crate) const fn sketch_kind(self) -> Option<SketchKind> {
+        match self {
+            Self::ApproxDistinct => Some(SketchKind::Distinct),
+            Self::ApproxPercentile => Some(SketchKind::Quantiles),
+            Self::Distinct | Self::Histogram | Self::Quantiles => None,
+        }
     }
 }
 

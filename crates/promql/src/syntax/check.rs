@@ -1,6 +1,7 @@
 //! Types, and what the grammar alone does not forbid.
 
 use model::{METRIC_NAME, MatchOp, Matcher};
+use query::sketch::SketchKind;
 use regex::{Regex, RegexBuilder};
 
 use crate::syntax::ast::{
@@ -119,6 +120,9 @@ impl Checker<'_> {
     /// The ranges at the end, and before those the label and the quantiles, which are constants: results do not depend on which steps
     /// a query has.
     fn sample_aggregate(&self, aggregate: &mut SampleAggregate, span: Span) -> ParseResult<()> {
+        if let Some(kind) = aggregate.operation.sketch_kind() {
+            return self.sketch_aggregate(aggregate, kind, span);
+        }
         let name = aggregate.operation.name();
         let is_range = |argument: &Expr| argument.kind() == ResultKind::RangeVector;
         let first_range =
@@ -143,6 +147,28 @@ impl Checker<'_> {
             return fail(other.span, format!("several ranges of {name} are of selectors, not of subqueries"));
         }
         ranges.iter_mut().try_for_each(|range| self.expr(range))
+    }
+
+    /// A selector, since no other expression has sketches, and before it of quantiles the rank.
+    fn sketch_aggregate(&self, aggregate: &mut SampleAggregate, kind: SketchKind, span: Span) -> ParseResult<()> {
+        let name = aggregate.operation.name();
+        let input = match (kind, aggregate.arguments.as_mut_slice()) {
+            (SketchKind::Quantiles, [rank, input]) => {
+                self.expect(rank, ResultKind::Scalar, "aggregation parameter")?;
+                input
+            }
+            (SketchKind::Distinct, [input]) => input,
+            (SketchKind::Quantiles, _) => return fail(span, format!("the arguments of {name} are (0.9, selector)")),
+            (SketchKind::Distinct, _) => return fail(span, format!("the argument of {name} is (selector)")),
+        };
+        self.expr(input)?;
+        let (span, found) = match &input.unwrapped().node {
+            Node::Selector(_) | Node::Range(_) => return Ok(()),
+            Node::Subquery(_) => (input.span, "a subquery"),
+            _ => (input.span, "this expression"),
+        };
+        let forms = "m, or with a range as m[1d]";
+        fail(span, format!("{name} merges sketches, and {found} has none: its argument is a selector of them, {forms}"))
     }
 
     /// Where the operator is.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Labels, MatchOp, Matcher, NativeHistogram};
-use query::{Budget, QueryError, Selection, Series, Source};
+use query::{Budget, QueryError, Selection, Series, Source, TextSample, TextSeries, TextSink, scan_without_texts};
 
 /// Series by their labels.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +13,8 @@ pub(crate) struct Memory {
     pub(crate) series: BTreeMap<Labels, Vec<(i64, f64)>>,
     /// Histograms in order of time.
     pub(crate) histograms: BTreeMap<Labels, Vec<(i64, NativeHistogram)>>,
+    /// Texts in order of time, of series that are not among the others.
+    pub(crate) texts: BTreeMap<Labels, Vec<(i64, TextSample)>>,
 }
 
 impl Source for Memory {
@@ -39,6 +41,21 @@ impl Source for Memory {
         budget.take(found.iter().map(Series::samples).sum())?;
         found.reverse();
         Ok(found)
+    }
+
+    fn scan_texts(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn TextSink) -> Result<(), QueryError> {
+        let regexes: Vec<Option<regex::Regex>> = selection.matchers.iter().map(regex_of).collect();
+        let inside = selection.start_ms..=selection.end_ms;
+        for (labels, samples) in &self.texts {
+            let mut holding = selection.matchers.iter().zip(&regexes);
+            if holding.all(|(matcher, regex)| holds(matcher, regex.as_ref(), labels)) {
+                let samples = samples.iter().filter(|(time_ms, _)| inside.contains(time_ms)).cloned().collect();
+                let series = TextSeries { labels: labels.clone(), samples, is_folded: false };
+                budget.take(series.samples())?;
+                sink.take(series)?;
+            }
+        }
+        scan_without_texts(self, selection, budget, sink)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use model::{Cell, Column, Summary, ValueType, Values};
 
 use crate::plan::{Aggregate, PartColumns};
-use crate::sketch::{DistinctSketch, QuantileSketch, text_hash};
+use crate::sketch::{DistinctSketch, QuantileSketch, Sketch, SketchKind, text_hash};
 use crate::statistics::{self, ValueMoments};
 use crate::{Budget, Frame, QueryError, SAMPLE_BYTES};
 
@@ -100,10 +100,7 @@ impl Bins {
     fn samples_wanted(&self, start_ns: i64, sketch: &Sketch) -> usize {
         match (self.sorted.last(), sketch) {
             (Some((known_ns, Bin::Sketch { sketch: known, .. })), sketch) if *known_ns == start_ns => {
-                match (known, sketch) {
-                    (Sketch::Quantiles(known), Sketch::Quantiles(more)) => samples_of(known.merge_bytes(more)) + 1,
-                    _ => 0,
-                }
+                samples_of(known.merge_bytes(sketch)) + 1
             }
             (_, sketch) => sketch.samples(),
         }
@@ -182,37 +179,20 @@ impl DistinctValue {
     }
 }
 
-/// A sketch of a bin's values.
-#[derive(Debug, Clone)]
-pub(super) enum Sketch {
-    Quantiles(Box<QuantileSketch>),
-    Distinct(Box<DistinctSketch>),
+impl Aggregate {
+    /// The kind of the sketches that it is made of.
+    fn sketch_kind(self) -> SketchKind {
+        match self.sketch() {
+            Some(Self::DistinctSketch) => SketchKind::Distinct,
+            _ => SketchKind::Quantiles,
+        }
+    }
 }
 
 impl Sketch {
-    /// The sketch that an aggregate is made of, from its text.
-    fn decode(aggregate: Aggregate, text: &str) -> Result<Self, String> {
-        match aggregate.sketch() {
-            Some(Aggregate::DistinctSketch) => Ok(Self::Distinct(Box::new(DistinctSketch::decode(text)?))),
-            _ => Ok(Self::Quantiles(Box::new(QuantileSketch::decode(text)?))),
-        }
-    }
-
     /// The samples that it takes out of a budget.
     fn samples(&self) -> usize {
-        samples_of(match self {
-            Self::Quantiles(sketch) => sketch.memory_bytes(),
-            Self::Distinct(_) => DistinctSketch::MEMORY_BYTES,
-        })
-    }
-
-    /// Bins of one column have sketches of one kind.
-    fn merge(&mut self, other: &Self) {
-        match (self, other) {
-            (Self::Quantiles(sketch), Self::Quantiles(other)) => sketch.merge(other),
-            (Self::Distinct(sketch), Self::Distinct(other)) => sketch.merge(other),
-            (Self::Quantiles(_), Self::Distinct(_)) | (Self::Distinct(_), Self::Quantiles(_)) => {}
-        }
+        samples_of(self.memory_bytes())
     }
 
     fn value(&self, aggregate: Aggregate) -> Cell<'static> {
@@ -264,7 +244,7 @@ pub(super) fn of_sketches(
                 return Err(QueryError::Execution(message));
             }
         };
-        let read = Sketch::decode(aggregate, text);
+        let read = Sketch::decode(aggregate.sketch_kind(), text);
         let sketch = read.map_err(|reason| QueryError::Execution(format!("the column {name:?}: {reason}")))?;
         let start_ns = start(*time_ns);
         let (wanted, before) = (bins.samples_wanted(start_ns, &sketch), bins.held_samples);

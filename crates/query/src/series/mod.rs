@@ -7,5 +7,6 @@ pub(crate) mod regular;
 pub(crate) mod selection;
 pub(crate) mod source;
 pub(crate) mod store_source;
+pub(crate) mod texts;
 pub(crate) mod viewed;
 pub(crate) mod windows;

@@ -8,7 +8,7 @@ use index::{MatcherError, Projection};
 use model::{Labels, Matcher, NativeHistogram, Summary, TimeRange};
 use store::StoreError;
 
-use crate::{Budget, Plan, Stop, Trace, ViewedWindows, WindowSelection, WindowSeries};
+use crate::{Budget, Plan, Stop, TextSink, Trace, ViewedWindows, WindowSelection, WindowSeries};
 
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -162,6 +162,11 @@ pub trait Source: Sync {
         budget.give_back(series.map(|(_, series)| series.samples()).sum());
         taken
     }
+
+    /// Hands a sink the series that satisfy all matchers and have a sample in the stretch, with their texts, which no other call here gives: a
+    /// source without texts calls [`scan_without_texts`](crate::scan_without_texts). There is no default, since one that is made of another source
+    /// would leave out its texts.
+    fn scan_texts(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn TextSink) -> Result<(), QueryError>;
 
     /// Hands windows to a sink: their values for the series whose summaries have them, else the samples.
     fn scan_windows(

@@ -13,7 +13,7 @@ use super::regular::RegularSource;
 use crate::series::selection;
 use crate::{
     Budget, Helpers, LastSampleSink, Plan, QueryError, Reads, Selection, Series, SeriesSink, SessionHost, Source,
-    Trace, ViewedWindows, WindowSelection, WindowSeries, WindowSink,
+    TextSink, Trace, ViewedWindows, WindowSelection, WindowSeries, WindowSink, scan_without_texts,
 };
 
 const NS_PER_MS: i64 = 1_000_000;
@@ -53,7 +53,7 @@ impl Chosen {
 /// Matchers, and what they chose.
 type Resolved = (Vec<Matcher>, Chosen);
 
-/// One database of a store, for one query. Numbers and booleans (as 0 and 1) are series; texts are not.
+/// One database of a store, for one query. Numbers and booleans (as 0 and 1) are series; texts are for [`Source::scan_texts`] alone.
 pub struct StoreSource<'a> {
     pub(super) store: &'a Store,
     pub(super) database: &'a str,
@@ -199,7 +199,7 @@ impl<'a> StoreSource<'a> {
     }
 
     /// Does something with each set that matchers choose; it says how many samples that took.
-    fn each_set(
+    pub(super) fn each_set(
         &self,
         matchers: &[Matcher],
         budget: &Budget,
@@ -235,10 +235,15 @@ impl<'a> StoreSource<'a> {
     /// Counts what was read, last samples and series; returns the samples.
     pub(super) fn count_read(&self, groups: usize, last: usize, series: &[Series]) -> u64 {
         let samples = last + series.iter().map(Series::samples).sum::<usize>();
+        self.note_reads(groups, samples);
+        samples as u64
+    }
+
+    /// Counts what was read.
+    pub(super) fn note_reads(&self, groups: usize, samples: usize) {
         for (count, more) in self.read_counts.iter().zip([groups, samples]) {
             count.fetch_add(more as u64, Ordering::Relaxed);
         }
-        samples as u64
     }
 
     pub(super) fn lock_batches(&self) -> MutexGuard<'_, Vec<KnownBatches>> {
@@ -317,6 +322,13 @@ impl Source for StoreSource<'_> {
             return self.scan_batches(&batches, selection, budget, sink);
         }
         self.each_set(selection.matchers, budget, &|place, set| self.give(place, set, &range, budget, sink))
+    }
+
+    fn scan_texts(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn TextSink) -> Result<(), QueryError> {
+        match self.regular() {
+            Some(_) => scan_without_texts(self, selection, budget, sink),
+            None => self.scan_store_texts(selection, budget, sink),
+        }
     }
 
     fn windows_by_view(

@@ -21,6 +21,9 @@ const SPARSE_MAX: usize = 512;
 const SPARSE: &str = "d1s|";
 const DENSE: &str = "d1|";
 
+/// Why a text is refused that says something in another form.
+const UNUSUAL: &str = "it is not written as sketches are";
+
 /// The character of a register without a value; ranks follow it.
 const DENSE_ZERO: u8 = b'0';
 
@@ -130,26 +133,55 @@ impl DistinctSketch {
     /// If it is not one that [`DistinctSketch::encode`] wrote; the text says why.
     pub fn decode(text: &str) -> Result<Self, String> {
         let mut sketch = Self::default();
-        if let Some(ranks) = text.strip_prefix(DENSE) {
-            if ranks.len() != REGISTERS {
-                return Err(format!("a sketch of distinct values has {REGISTERS} registers, not {}", ranks.len()));
-            }
-            for (known, character) in sketch.registers.iter_mut().zip(ranks.bytes()) {
-                let rank = character.checked_sub(DENSE_ZERO).filter(|rank| *rank <= RANK_MAX);
-                *known = rank.ok_or_else(|| format!("{:?} is no register", char::from(character)))?;
-            }
-        } else if let Some(named) = text.strip_prefix(SPARSE) {
-            for pair in named.split(',').filter(|pair| !pair.is_empty()) {
-                let read = pair.split_once(':').and_then(|(at, rank)| {
-                    let rank: u8 = rank.parse().ok().filter(|rank| *rank <= RANK_MAX)?;
-                    Some((sketch.registers.get_mut(at.parse::<usize>().ok()?)?, rank))
-                });
-                let Some((known, rank)) = read else { return Err(format!("{pair:?} is no register and its rank")) };
-                *known = rank;
-            }
-        } else {
-            return Err("it is no sketch of distinct values, or one of a version that is not known".to_owned());
-        }
-        if sketch.encode() == text { Ok(sketch) } else { Err("it is not written as sketches are".to_owned()) }
+        sketch.merge_text(text)?;
+        Ok(sketch)
     }
+
+    /// Adds the values of a sketch that is a text; no memory is allocated for it.
+    ///
+    /// # Errors
+    /// If [`DistinctSketch::encode`] did not write it; the text says why. Some of its registers may have been added.
+    pub fn merge_text(&mut self, text: &str) -> Result<(), String> {
+        if let Some(ranks) = text.strip_prefix(DENSE) {
+            return self.merge_ranks(ranks);
+        }
+        let Some(named) = text.strip_prefix(SPARSE) else {
+            return Err("it is no sketch of distinct values, or one of a version that is not known".to_owned());
+        };
+        let (mut next, mut count) = (0, 0);
+        for pair in named.split(',').take(if named.is_empty() { 0 } else { usize::MAX }) {
+            let read = pair.split_once(':').and_then(|(at, rank)| Some((whole(at)?, whole(rank)?)));
+            let known = read.and_then(|(at, rank)| Some((at, self.registers.get_mut(at)?, u8::try_from(rank).ok()?)));
+            let Some((at, known, rank)) = known.filter(|(_, _, rank)| (1..=RANK_MAX).contains(rank)) else {
+                return Err(format!("{pair:?} is no register and its rank"));
+            };
+            (count, *known) = (count + 1, (*known).max(rank));
+            if at < next || count > SPARSE_MAX {
+                return Err(UNUSUAL.to_owned());
+            }
+            next = at + 1;
+        }
+        Ok(())
+    }
+
+    /// Adds registers that are written as a character each.
+    fn merge_ranks(&mut self, ranks: &str) -> Result<(), String> {
+        if ranks.len() != REGISTERS {
+            return Err(format!("a sketch of distinct values has {REGISTERS} registers, not {}", ranks.len()));
+        }
+        let mut with_value = 0;
+        for (known, character) in self.registers.iter_mut().zip(ranks.bytes()) {
+            let rank = character.checked_sub(DENSE_ZERO).filter(|rank| *rank <= RANK_MAX);
+            let rank = rank.ok_or_else(|| format!("{:?} is no register", char::from(character)))?;
+            with_value += usize::from(rank > 0);
+            *known = (*known).max(rank);
+        }
+        if with_value > SPARSE_MAX { Ok(()) } else { Err(UNUSUAL.to_owned()) }
+    }
+}
+
+/// A whole number that is written as [`DistinctSketch::encode`] writes it: of digits, the first of which is not zero.
+fn whole(text: &str) -> Option<usize> {
+    let is_usual = text == "0" || !text.starts_with('0') && text.bytes().all(|digit| digit.is_ascii_digit());
+    text.parse().ok().filter(|_| is_usual)
 }

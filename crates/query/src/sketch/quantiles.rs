@@ -107,7 +107,7 @@ impl QuantileSketch {
     }
 
     /// Bytes of memory that merging another one takes at most.
-    pub(crate) fn merge_bytes(&self, other: &Self) -> usize {
+    pub fn merge_bytes(&self, other: &Self) -> usize {
         let bins = [(&self.negative, &other.negative), (&self.positive, &other.positive)];
         let new = |(known, more): (&BTreeMap<i64, u64>, &BTreeMap<i64, u64>)| {
             more.keys().filter(|index| !known.contains_key(*index)).count()

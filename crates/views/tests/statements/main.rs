@@ -8,6 +8,7 @@ mod dialects;
 mod joined;
 mod kept_by_windows;
 mod outputs;
+mod promql_sketches;
 mod several_as_of;
 mod several_tables;
 mod world;
