@@ -25,8 +25,8 @@ enum Need {
 /// Since when rows wait for views, and when these had nothing to do; in nanoseconds of the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    /// By the numbers of views.
-    since_ns: BTreeMap<(u64, Need), u64>,
+    /// Since when, by the numbers of views.
+    waits: BTreeMap<(u64, Need), u64>,
     /// When all of a database's log was read for its views.
     read_ns: BTreeMap<String, u64>,
     /// When all windows of a view were stored, by its number.
@@ -46,7 +46,7 @@ impl Holds {
 
     /// Forgets a view.
     pub(super) fn forget(&mut self, view: u64) {
-        self.since_ns.retain(|(of, _), _| *of != view);
+        self.waits.retain(|(of, _), _| *of != view);
         self.stored_ns.remove(&view);
     }
 
@@ -56,14 +56,14 @@ impl Holds {
             Need::Unread => self.read_ns.get(&view.definition.database),
             Need::Unstored => self.stored_ns.get(&view.id),
         };
-        let since_ns = *self.since_ns.entry((view.id, need)).or_insert(now_ns);
+        let since_ns = *self.waits.entry((view.id, need)).or_insert(now_ns);
         // It did what there was to be done then: this is needed for less long.
         let since_ns = since_ns.max(progress_ns.copied().unwrap_or_default());
         now_ns.saturating_sub(since_ns) < HOLD_NS_MAX
     }
 
     fn end(&mut self, view: &View, need: Need) {
-        self.since_ns.remove(&(view.id, need));
+        self.waits.remove(&(view.id, need));
     }
 }
 
