@@ -31,12 +31,18 @@ impl Db {
     /// that are asked about. `None` if all are kept.
     pub fn gone_before_ns(&self, database: &str, is_asked: &dyn Fn(&str) -> bool) -> Option<i64> {
         let number = self.store.database_number(database)?;
-        let of_database = Some(self.store.oldest_retained_ns(number)).filter(|oldest_ns| *oldest_ns > i64::MIN);
+        let of_database = Some(self.store.past_keeping_before_ns(number)).filter(|oldest_ns| *oldest_ns > i64::MIN);
         let ttls = self.store.table_ttls(database).into_iter().filter(|(table, _)| is_asked(table));
         let now_ns = self.store.trusted_now_ns();
         let of_tables = ttls.map(|(_, ttl_ns)| now_ns.saturating_sub(ttl_ns));
         let trims = self.store.trimmed_tables(database).into_iter().filter(|(table, _)| is_asked(table));
         of_database.into_iter().chain(of_tables).chain(trims.map(|(_, before_ns)| before_ns)).max()
+    }
+
+    /// The time before which rows of a database are gone by its retention; `None` if all are kept.
+    pub fn kept_from_ns(&self, database: &str) -> Option<i64> {
+        let number = self.store.database_number(database)?;
+        Some(self.store.oldest_retained_ns(number)).filter(|oldest_ns| *oldest_ns > i64::MIN)
     }
 
     /// Notes that a cursor is done with everything up to a sequence id.

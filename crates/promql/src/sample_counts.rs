@@ -283,7 +283,9 @@ impl Evaluator<'_> {
         let windows = self.text_windows(selector, steps, aggregation)?;
         let tally = TextTally { windows, budget: self.budget, counts: Mutex::new(SampleCounts::none(steps)) };
         self.scan_texts(&windows, &tally, |_| (0, 0))?;
-        Ok(tally.counts.into_inner().unwrap_or_else(PoisonError::into_inner))
+        let mut counts = tally.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        counts.add_up();
+        Ok(counts)
     }
 
     /// Windows over what the inner expression yields; what that reads is read at the step that needs it first.
@@ -355,7 +357,20 @@ impl Tally {
     }
 }
 
-/// Counts texts step by step: as histograms, by the memory that they take.
+impl SampleCounts {
+    /// Makes counts of how they change from step to step, modulo 2^64.
+    fn add_up(&mut self) {
+        for changes in [&mut self.queryable, &mut self.read] {
+            let mut sum = 0u64;
+            for change in changes {
+                sum = sum.wrapping_add(*change);
+                *change = sum;
+            }
+        }
+    }
+}
+
+/// Counts texts as histograms, by the memory that they take: how the counts change from step to step.
 struct TextTally<'a> {
     windows: TextWindows<'a>,
     budget: &'a Budget,
@@ -375,8 +390,13 @@ impl TextSink for TextTally<'_> {
             // The newest sample is read by each step, one of a range by the first.
             let reading =
                 if self.windows.is_of_newest { steps.clone() } else { steps.start..steps.end.min(steps.start + 1) };
-            for (sums, steps) in [(&mut *queryable, steps), (&mut *read, reading)] {
-                sums.get_mut(steps).into_iter().flatten().for_each(|sum| *sum += size);
+            for (changes, steps) in [(&mut *queryable, steps), (&mut *read, reading)] {
+                // At the first step and after the last one: a sample may count at thousands.
+                let mut change = |step: usize, by: u64| {
+                    changes.get_mut(step).into_iter().for_each(|sum| *sum = sum.wrapping_add(by));
+                };
+                change(steps.start, size);
+                change(steps.end.max(steps.start), size.wrapping_neg());
             }
         }
         drop(counts);

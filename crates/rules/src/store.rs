@@ -192,7 +192,7 @@ impl RuleStore {
         self.db.known_fields(&self.database, table)
     }
 
-    /// Returns whether a table has or had text in a field: PromQL does not read it.
+    /// Returns whether a table has or had text in a field: of it PromQL reads sketches alone.
     pub(crate) fn has_text(&self, table: &str, field: &str) -> bool {
         self.db.known_field_types(&self.database, table, field).contains(&ValueType::String)
     }

@@ -142,7 +142,7 @@ impl ViewCatalog for Views {
         // What was there before is computed in the background, newest first; not by a continuous query, whose target may hold other rows.
         view.state.watermark_ns = self.newest_window(&view);
         // From here on rows go by whole windows: what is there of a window is all of it.
-        self.store.keep_windows(&view.definition.database);
+        self.store.keep_windows(&view.definition.database).map_err(storage)?;
         view.state.frozen_ns = self.gone_before_ns(&view).max(expired_before_ns(&self.store, &view.definition));
         if view.definition.is_exposed() {
             let range = TimeRange { start_ns: view.first_from(view.state.frozen_ns), ..TimeRange::ALL };
@@ -244,9 +244,7 @@ impl ViewCatalog for Views {
         self.store.remove_document(STATE_KIND, &document).map_err(storage)?;
         self.state.write().remove(&view);
         self.holds.lock().forget(view.id);
-        if self.views(database).is_empty() && !self.state.read().unreadable.iter().any(|of| of.database == database) {
-            self.store.release_windows(database).map_err(storage)?;
-        }
+        self.release_windows(database)?;
         if is_exposed {
             let target = &view.definition.target;
             let told = SourceDelete { database, table: Some(target), range: TimeRange::ALL };
@@ -412,10 +410,17 @@ impl Views {
         Ok(())
     }
 
+    /// Has the rows of a database go by their age again if it has no views any more.
+    fn release_windows(&self, database: &str) -> Result<(), QueryError> {
+        let has_views = self.state.read().databases().contains(database);
+        if has_views { Ok(()) } else { self.store.release_windows(database).map_err(storage) }
+    }
+
     /// Removes a view that cannot be read with its windows; returns whether there was one.
     pub(super) fn remove_unreadable(&self, database: &str, name: &str) -> Result<bool, QueryError> {
         let Some(view) = self.find_unreadable(database, name) else { return Ok(false) };
         self.forget_unreadable(&view).map_err(storage)?;
+        self.release_windows(database)?;
         if let Some(target) = view.target.filter(|_| view.kind == KIND) {
             self.store.drop_table(database, &target).map_err(storage)?;
         }

@@ -101,8 +101,9 @@ impl Views {
             }
             self.store.set_policy(database, policy)?;
         }
-        // It asks the views, and tells them.
-        self.store.move_window_bounds().map(drop)
+        // It asks the views, and tells them. The policy is there: what fails the background does, and reports.
+        let _ = self.store.move_window_bounds(Some(database), true);
+        Ok(())
     }
 
     /// Refuses a TTL of a table by which views cannot be kept right.
@@ -172,13 +173,26 @@ pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i
     [definition.source()].into_iter().chain(as_of).map(of_table).max().unwrap_or(i64::MIN)
 }
 
-/// How long before its beginning rows of a table are that a window is made of, in nanoseconds; of any that is read, if none is named. `None` if
-/// it is not read, not by way of views alone.
+/// How long before its beginning rows of a table are that a window is made of, in nanoseconds; of any that is read, if none is named. `i64::MAX`: they may
+/// be of any age. `None` if it is not read, not by way of views alone.
 pub(super) fn reach_into(definition: &ViewDefinition, table: Option<&str>) -> Option<i64> {
+    reaches_into(definition, table).max()
+}
+
+/// As [`reach_into`], for each time that the table is read.
+fn reaches_into(definition: &ViewDefinition, table: Option<&str>) -> impl Iterator<Item = i64> {
     let own_ns = definition.reach_ns();
     let of_source = table.is_none_or(|table| definition.source() == table).then_some(own_ns);
-    let as_of = definition.as_ofs().filter(|as_of| table.is_none_or(|table| as_of.table_name() == table));
-    of_source.into_iter().chain(as_of.map(|as_of| as_of.reach_ns().saturating_add(own_ns))).max()
+    let as_of = definition.as_ofs().filter(move |as_of| table.is_none_or(|table| as_of.table_name() == table));
+    of_source.into_iter().chain(as_of.map(move |as_of| as_of.reach_ns().saturating_add(own_ns)))
+}
+
+/// The first of the rows of a table, or of any, that windows from a beginning on are made of; `i64::MIN`: they may be of any age.
+pub(super) fn rows_from_ns(definition: &ViewDefinition, table: Option<&str>, start_ns: i64) -> i64 {
+    match reach_into(definition, table).unwrap_or_default() {
+        i64::MAX => i64::MIN,
+        reach_ns => start_ns.saturating_sub(reach_ns),
+    }
 }
 
 /// The latest time up to one that cuts no window of views: a late row finds all others of its window, or none. Of views whose windows do not nest only
@@ -203,7 +217,9 @@ pub(super) fn whole_windows_before(views: &[Arc<View>], before_ns: i64) -> i64 {
 /// The time before which windows lack rows where those of a table before a time are gone, or of any table: a window is made of rows before it, too, as far
 /// as it reaches.
 fn frozen_from_ns(definition: &ViewDefinition, table: Option<&str>, gone_ns: i64) -> i64 {
-    let reach_ns = reach_into(definition, table).unwrap_or_default();
+    // Rows of any age were found before they went, by what was kept for ever then: no window is known to lack one.
+    let known = reaches_into(definition, table).filter(|reach_ns| *reach_ns < i64::MAX);
+    let reach_ns = known.max().unwrap_or_default();
     if gone_ns == i64::MIN { gone_ns } else { gone_ns.saturating_add(reach_ns) }
 }
 

@@ -1,5 +1,6 @@
 //! How long rows that are past keeping wait for views that have not read them, or have not stored windows of them: an hour from when the view last
-//! had read, or stored, what there was. A view that fails, or waits to be asked for, does not keep rows for good.
+//! had read, or stored, what there was, and some hours where there is always something new. A view that fails, or waits to be asked for, does not keep rows for
+//! good, nor does a sender of old rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +9,12 @@ use model::TimeRange;
 use query::views::{View, ViewCatalog, ViewChanges};
 
 use super::Views;
-use super::frozen::reach_into;
+use super::frozen::rows_from_ns;
 
-/// How much longer rows stay.
+/// How much longer rows stay for a view that does nothing.
 const HOLD_NS_MAX: u64 = 3_600_000_000_000;
+/// How much longer they stay at all.
+const HOLDS_NS_MAX: u64 = 6 * HOLD_NS_MAX;
 
 /// The reason why a view needs rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,11 +25,14 @@ enum Need {
     Unstored,
 }
 
+/// A view that needs rows of a table, or of any.
+type Wait = (u64, Need, Option<String>);
+
 /// Since when rows wait for views, and when these had nothing to do; in nanoseconds of the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    /// Since when, by the numbers of views.
-    waits: BTreeMap<(u64, Need), u64>,
+    /// Since when, by the numbers of views, and by the table whose rows wait: by the retention those of any.
+    waits: BTreeMap<Wait, u64>,
     /// When all of a database's log was read for its views.
     read_ns: BTreeMap<String, u64>,
     /// When all windows of a view were stored, by its number.
@@ -46,24 +52,30 @@ impl Holds {
 
     /// Forgets a view.
     pub(super) fn forget(&mut self, view: u64) {
-        self.waits.retain(|(of, _), _| *of != view);
+        self.waits.retain(|(of, ..), _| *of != view);
         self.stored_ns.remove(&view);
     }
 
-    /// Returns whether rows wait for a view that needs some of them, as they do until it had an hour.
-    fn is_waited_for(&mut self, view: &View, need: Need, now_ns: u64) -> bool {
+    /// Returns whether rows of a table, or of any, wait for a view that needs some of them.
+    fn is_waited_for(&mut self, view: &View, (need, table): (Need, Option<&str>), now_ns: u64) -> bool {
         let progress_ns = match need {
             Need::Unread => self.read_ns.get(&view.definition.database),
             Need::Unstored => self.stored_ns.get(&view.id),
         };
-        let since_ns = *self.waits.entry((view.id, need)).or_insert(now_ns);
+        let wait = (view.id, need, table.map(str::to_owned));
+        let since_ns = *self.waits.entry(wait.clone()).or_insert(now_ns);
         // It did what there was to be done then: this is needed for less long.
-        let since_ns = since_ns.max(progress_ns.copied().unwrap_or_default());
-        now_ns.saturating_sub(since_ns) < HOLD_NS_MAX
+        let idle_ns = now_ns.saturating_sub(since_ns.max(progress_ns.copied().unwrap_or_default()));
+        let is_waited_for = idle_ns < HOLD_NS_MAX && now_ns.saturating_sub(since_ns) < HOLDS_NS_MAX;
+        if !is_waited_for {
+            // From now on others have their time.
+            self.waits.remove(&wait);
+        }
+        is_waited_for
     }
 
-    fn end(&mut self, view: &View, need: Need) {
-        self.waits.remove(&(view.id, need));
+    fn end(&mut self, view: &View, (need, table): (Need, Option<&str>)) {
+        self.waits.remove(&(view.id, need, table.map(str::to_owned)));
     }
 }
 
@@ -73,8 +85,8 @@ impl Views {
         let changes = self.changes(database);
         let now_ns = self.store.trusted_now_ns();
         let needed = readers.iter().flat_map(|view| {
-            let needs = [unread_from_ns(view, changes.as_ref()), unstored_from_ns(view, now_ns)];
-            needs.map(|start_ns| rows_from_ns(view, Some(table), start_ns))
+            let needs = [unread_from_ns(view, changes.as_ref(), i64::MIN), unstored_from_ns(view, now_ns)];
+            needs.map(|start_ns| rows_from_ns(&view.definition, Some(table), start_ns))
         });
         needed.min().unwrap_or(i64::MAX)
     }
@@ -92,15 +104,17 @@ impl Views {
         let mut holds = self.holds.lock();
         let mut held_ns = i64::MAX;
         for view in readers {
+            // Of windows before nothing is computed, whatever comes.
+            let first_ns = view.first_from(view.state.frozen_ns);
             let needs = [
-                (Need::Unread, unread_from_ns(view, changes.as_ref())),
+                (Need::Unread, unread_from_ns(view, changes.as_ref(), first_ns)),
                 (Need::Unstored, unstored_from_ns(view, now_ns)),
             ];
             for (need, start_ns) in needs {
-                let needed_ns = rows_from_ns(view, table, start_ns);
+                let needed_ns = rows_from_ns(&view.definition, table, start_ns);
                 if needed_ns >= before_ns {
-                    holds.end(view, need);
-                } else if holds.is_waited_for(view, need, clock_ns) {
+                    holds.end(view, (need, table));
+                } else if holds.is_waited_for(view, (need, table), clock_ns) {
                     held_ns = held_ns.min(needed_ns);
                 }
             }
@@ -109,15 +123,11 @@ impl Views {
     }
 }
 
-/// The first of the rows of a table, or of any, that windows from a beginning on are made of.
-fn rows_from_ns(view: &View, table: Option<&str>, start_ns: i64) -> i64 {
-    start_ns.saturating_sub(reach_into(&view.definition, table).unwrap_or_default())
-}
-
-/// The beginning of the first window of a view that rows may change which it has not read; of all, if nothing is known of them.
-fn unread_from_ns(view: &View, changes: Option<&ViewChanges>) -> i64 {
-    let Some(changes) = changes else { return i64::MIN };
-    let times = changes.late.iter().map(|range| range.start_ns).chain(changes.edge_ns);
+/// The beginning of the first window of a view, from one on, that rows may change which it has not read; the one itself, if nothing is known of them.
+fn unread_from_ns(view: &View, changes: Option<&ViewChanges>, first_ns: i64) -> i64 {
+    let Some(changes) = changes else { return first_ns };
+    let late = changes.late.iter().filter(|range| range.end_ns >= first_ns).map(|range| range.start_ns.max(first_ns));
+    let times = late.chain(changes.edge_ns.map(|edge_ns| edge_ns.max(first_ns)));
     times.map(|time_ns| view.windows_of(&TimeRange::new(time_ns, time_ns)).start_ns).min().unwrap_or(i64::MAX)
 }
 

@@ -20,7 +20,7 @@ mod stored_queries;
 mod table_use;
 mod tasks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -204,9 +204,7 @@ impl Views {
                 }
             }
         }
-        // Those of views that cannot be read, too: another version may read them.
-        let unreadable = state.unreadable.iter().map(|view| &view.database);
-        state.views.keys().map(|(database, _)| database).chain(unreadable).for_each(|of| store.keep_windows(of));
+        store.open_window_bounds(&state.databases());
         stored_queries::open(store, &mut state);
         let (changing, writing) = (Mutex::new(()), Mutex::new(()));
         let followed_deletes = followed_deletes::FollowedDeletes::new(store);
@@ -314,6 +312,12 @@ impl Views {
 }
 
 impl State {
+    /// The databases that have materialised views, those of views that cannot be read among them: another version may read these.
+    fn databases(&self) -> BTreeSet<String> {
+        let unreadable = self.unreadable.iter().filter(|view| view.kind == KIND).map(|view| &view.database);
+        self.views.keys().map(|(database, _)| database).chain(unreadable).cloned().collect()
+    }
+
     fn insert(&mut self, view: View) {
         let ViewDefinition { database, name, target, .. } = &view.definition;
         let key = (database.clone(), name.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use query::views::{View, ViewCatalog};
 
 use super::Views;
-use super::frozen::{reach_into, sources_of, whole_windows_before};
+use super::frozen::{rows_from_ns, sources_of, whole_windows_before};
 use crate::Db;
 
 impl Views {
@@ -30,9 +30,7 @@ impl Views {
     fn unread_before_ns(&self, database: &str, table: &str, before_ns: i64) -> i64 {
         let readers = self.readers(database, Some(table));
         // Late rows from the time on are of windows that begin before it.
-        let begin_ns = |view: &Arc<View>| {
-            view.bins.start_of(before_ns).saturating_sub(reach_into(&view.definition, Some(table)).unwrap_or_default())
-        };
+        let begin_ns = |view: &Arc<View>| rows_from_ns(&view.definition, Some(table), view.bins.start_of(before_ns));
         let begin_ns = readers.iter().map(begin_ns).fold(before_ns, i64::min);
         whole_windows_before(
             &sources_of(&readers, Some(table)),

@@ -17,6 +17,12 @@ impl Plan {
             Self::Likeness(likeness) => {
                 likeness.plans().into_iter().map(Self::read_range).fold(TimeRange::EMPTY, TimeRange::union)
             }
+            Self::AsOf(as_of) => {
+                // Rows of the table from before those that find them.
+                let range = as_of.input.read_range();
+                let start_ns = as_of.within_ns.map_or(i64::MIN, |ns| range.start_ns.saturating_sub(ns));
+                if range.start_ns > range.end_ns { range } else { TimeRange { start_ns, ..range } }
+            }
             _ => self.input().map_or(TimeRange::EMPTY, Self::read_range),
         }
     }

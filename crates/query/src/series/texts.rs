@@ -53,6 +53,13 @@ impl TextSeries {
         Self { labels, samples: Vec::new(), is_folded: false }
     }
 
+    /// Makes milliseconds of nanoseconds; of the samples of one the last one counts.
+    fn take_milliseconds(&mut self) {
+        self.samples.sort_by_key(|(time_ns, _)| *time_ns);
+        self.samples.iter_mut().for_each(|(time, _)| *time = time.div_euclid(NS_PER_MS));
+        self.put_in_order();
+    }
+
     /// Puts samples in order of time; of those of a millisecond the last one counts.
     fn put_in_order(&mut self) {
         self.samples.sort_by_key(|(time_ms, _)| *time_ms);
@@ -159,7 +166,7 @@ impl StoreSource<'_> {
         }
         for series in &mut found {
             let before = series.samples();
-            series.put_in_order();
+            series.take_milliseconds();
             budget.give_back(before - series.samples());
         }
         found.retain(|series| !series.samples.is_empty());
@@ -167,21 +174,20 @@ impl StoreSource<'_> {
     }
 }
 
-/// Adds the samples of a column.
+/// Adds the samples of a column, at times in nanoseconds.
 fn extend(samples: &mut Vec<(i64, TextSample)>, column: SampleColumn) {
-    let milliseconds = |times_ns: Vec<i64>| times_ns.into_iter().map(|time_ns| time_ns.div_euclid(NS_PER_MS));
     match column {
         SampleColumn::String(times_ns, texts) => {
-            samples.extend(milliseconds(times_ns).zip(texts.into_iter().map(TextSample::Text)));
+            samples.extend(times_ns.into_iter().zip(texts.into_iter().map(TextSample::Text)));
         }
         SampleColumn::F64(times_ns, values) => {
-            samples.extend(milliseconds(times_ns).zip(values.into_iter().map(number)));
+            samples.extend(times_ns.into_iter().zip(values.into_iter().map(number)));
         }
         SampleColumn::Histogram(times_ns, values) => {
-            samples.extend(milliseconds(times_ns).zip(values.iter().map(|histogram| number(histogram.sum))));
+            samples.extend(times_ns.into_iter().zip(values.iter().map(|histogram| number(histogram.sum))));
         }
         SampleColumn::I64(times_ns, _) | SampleColumn::U64(times_ns, _) | SampleColumn::Bool(times_ns, _) => {
-            samples.extend(milliseconds(times_ns).map(|time_ms| (time_ms, TextSample::Other)));
+            samples.extend(times_ns.into_iter().map(|time_ns| (time_ns, TextSample::Other)));
         }
     }
 }
@@ -199,12 +205,15 @@ mod tests {
             SampleColumn::String(vec![-1, 0, 999_999], vec!["a".into(), "b".into(), "c".into()]),
         );
         extend(&mut series.samples, SampleColumn::I64(vec![1_000_000, 3_000_000], vec![1, 2]));
-        extend(&mut series.samples, SampleColumn::String(vec![1_000_001], vec!["d".into()]));
+        extend(&mut series.samples, SampleColumn::String(vec![1_000_001, 5_000_009], vec!["d".into(), "e".into()]));
         extend(
             &mut series.samples,
-            SampleColumn::F64(vec![2_000_000, 4_000_000], vec![f64::from_bits(model::STALE_NAN_BITS), f64::NAN]),
+            SampleColumn::F64(
+                vec![2_000_000, 4_000_000, 5_000_001],
+                vec![f64::from_bits(model::STALE_NAN_BITS), f64::NAN, 1.0],
+            ),
         );
-        series.put_in_order();
+        series.take_milliseconds();
         let expected = [
             (-1, text("a")),
             (0, text("c")),
@@ -212,6 +221,7 @@ mod tests {
             (2, TextSample::Stale),
             (3, TextSample::Other),
             (4, TextSample::Other),
+            (5, text("e")),
         ];
         assert_eq!(series.samples, expected);
     }

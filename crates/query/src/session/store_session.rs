@@ -141,9 +141,14 @@ impl<'a> StoreSession<'a> {
             self.host.views.map_or(0, |views| tables.iter().map(|table| views.rewrites(database, table)).sum())
         };
         let frozen_ns = || {
-            self.host.views.map_or(i64::MIN, |views| {
-                tables.iter().map(|table| frozen_of(views, database, table)).max().unwrap_or(i64::MIN)
-            })
+            // Rows that go by windows go many at once.
+            let bound_ns = self.host.store.window_bound_ns(database);
+            let frozen = self
+                .host
+                .views
+                .into_iter()
+                .flat_map(|views| tables.iter().map(|table| frozen_of(views, database, table)));
+            frozen.chain(bound_ns).max().unwrap_or(i64::MIN)
         };
         let first_ns = push_down(plan.clone()).first_time_ns();
         for _ in 0..ATTEMPTS_MAX {

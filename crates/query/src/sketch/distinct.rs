@@ -153,7 +153,7 @@ impl DistinctSketch {
             let read = pair.split_once(':').and_then(|(at, rank)| Some((whole(at)?, whole(rank)?)));
             let known = read.and_then(|(at, rank)| Some((at, self.registers.get_mut(at)?, u8::try_from(rank).ok()?)));
             let Some((at, known, rank)) = known.filter(|(_, _, rank)| (1..=RANK_MAX).contains(rank)) else {
-                return Err(format!("{pair:?} is no register and its rank"));
+                return Err(format!("{} is no register and its rank", super::excerpt(pair)));
             };
             (count, *known) = (count + 1, (*known).max(rank));
             if at < next || count > SPARSE_MAX {

@@ -81,3 +81,12 @@ impl Sketch {
         }
     }
 }
+
+/// The beginning of a part of a text, as errors show it: a text that is no sketch may be long.
+fn excerpt(part: &str) -> String {
+    const CHARACTERS_MAX: usize = 40;
+    match part.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{:?}…", part.get(..end).unwrap_or_default()),
+        None => format!("{part:?}"),
+    }
+}

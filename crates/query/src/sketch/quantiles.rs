@@ -173,9 +173,13 @@ impl QuantileSketch {
             return Err("it is no sketch of quantiles".to_owned());
         };
         if *version != VERSION {
-            return Err(format!("it is no sketch of quantiles, or one of a version that is not known: {version:?}"));
+            return Err(format!(
+                "it is no sketch of quantiles, or one of a version that is not known: {}",
+                super::excerpt(version)
+            ));
         }
-        let count = |text: &str| text.parse::<u64>().map_err(|error| format!("{text:?} is no count: {error}"));
+        let count =
+            |text: &str| text.parse::<u64>().map_err(|error| format!("{} is no count: {error}", super::excerpt(text)));
         let sketch = Self {
             negative_infinite: count(negative_infinite)?,
             negative: read_bins(negative)?,
@@ -220,12 +224,12 @@ fn read_bins(text: &str) -> Result<BTreeMap<i64, u64>, String> {
     for pair in text.split(',') {
         let read =
             pair.split_once(':').and_then(|(step, count)| Some((step.parse::<i64>().ok()?, count.parse().ok()?)));
-        let Some((step, count)) = read else { return Err(format!("{pair:?} is no bin and its count")) };
+        let Some((step, count)) = read else { return Err(format!("{} is no bin and its count", super::excerpt(pair))) };
         index = index.saturating_add(step);
         let smallest = *first.get_or_insert(index);
         let is_next = step > 0 || smallest == index && bins.is_empty();
         if !is_next || !(-INDEX_MAX..=INDEX_MAX).contains(&index) || index - smallest >= BINS_MAX || count == 0 {
-            return Err(format!("{pair:?} is no bin that can be there"));
+            return Err(format!("{} is no bin that can be there", super::excerpt(pair)));
         }
         bins.insert(index, count);
     }

@@ -3,7 +3,7 @@
 //! In other databases the age of each row says whether it is past keeping. Here rows that are past it stay until a bound has passed them, too. The
 //! guard of expiry says how far that may move; it is told, and the bound is on disk, before anything goes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use index::DatabaseId;
 
@@ -15,12 +15,17 @@ const KIND: &str = "retention-by-windows";
 const STEPS: i64 = 256;
 const STEP_NS_MIN: i64 = 60_000_000_000;
 
+/// How long after the guard kept the bound where it is it is asked again, in nanoseconds of the monotonic clock.
+const PAUSE_NS: u64 = 1_000_000_000;
+
 /// A database whose rows go by windows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WindowBound {
     database: String,
     /// Rows from here on stay, however old they are.
     pub(crate) kept_from_ns: i64,
+    /// Before this the guard is not asked, in nanoseconds of the monotonic clock.
+    next_look_ns: u64,
 }
 
 /// The databases whose rows go by windows.
@@ -34,18 +39,40 @@ fn past_keeping_ns(now_ns: i64, retention_ns: i64) -> i64 {
 }
 
 impl Store {
-    /// Has the rows of a database go by windows from now on, as the guard says them. Nothing changes where they do, or where there is no such database.
-    pub fn keep_windows(&self, database: &str) {
-        let Some(id) = self.database_number(database) else { return };
-        let policy = self.policy_of(id);
-        let known = self.documents(KIND).into_iter().find(|(name, _)| name == database);
-        let known_ns = known.and_then(|(_, bytes)| Some(i64::from_le_bytes((*bytes).try_into().ok()?)));
-        let by_age_ns = policy.oldest_by_age_ns(self.trusted_now_ns());
-        let mut bounds = self.retention.window_bounds.write();
-        bounds.entry(id).or_insert_with(|| WindowBound {
-            database: database.to_owned(),
-            kept_from_ns: known_ns.unwrap_or(by_age_ns).min(by_age_ns),
-        });
+    /// Takes up the bounds that a folder has that is opened, and has the rows of these databases, and of no others, go by windows. A bound that is not on disk
+    /// begins where rows are past keeping now.
+    pub fn open_window_bounds(&self, databases: &BTreeSet<String>) {
+        for (database, bytes) in self.documents(KIND) {
+            let known_ns = (*bytes).try_into().map_or(i64::MAX, i64::from_le_bytes);
+            if !databases.contains(&database) {
+                // From here on its rows go by age: the bound says nothing any more. It cannot be removed from a folder that is only read.
+                let _ = self.remove_document(KIND, &database);
+            } else if let Some(id) = self.database_number(&database) {
+                let kept_from_ns = self.oldest_retained_ns(id).min(known_ns);
+                let bound = WindowBound { database, kept_from_ns, next_look_ns: 0 };
+                self.retention.window_bounds.write().insert(id, bound);
+            }
+        }
+        // Folders of versions before have none; where one cannot be written it is as if the folder were opened again.
+        databases.iter().for_each(|database| drop(self.keep_windows(database)));
+    }
+
+    /// Has the rows of a database go by windows from now on, as the guard says them: those stay that are kept now. On disk when this returns.
+    ///
+    /// # Errors
+    /// As every change of the manifest; the rows go by windows until the folder is closed.
+    pub fn keep_windows(&self, database: &str) -> Result<(), StoreError> {
+        let Some(id) = self.database_number(database) else { return Ok(()) };
+        let _moving = self.retention.moving.lock();
+        let oldest_ns = self.oldest_retained_ns(id);
+        let known_ns = self.retention.window_bounds.read().get(&id).map(|bound| bound.kept_from_ns);
+        // After the clock was set back rows are kept from before the bound, too.
+        if known_ns.is_some_and(|known_ns| known_ns <= oldest_ns) {
+            return Ok(());
+        }
+        let bound = WindowBound { database: database.to_owned(), kept_from_ns: oldest_ns, next_look_ns: 0 };
+        self.retention.window_bounds.write().insert(id, bound);
+        self.put_document(KIND, database, &oldest_ns.to_le_bytes())
     }
 
     /// Has the rows of a database go by their age again.
@@ -53,21 +80,41 @@ impl Store {
     /// # Errors
     /// As every change of the manifest.
     pub fn release_windows(&self, database: &str) -> Result<(), StoreError> {
-        self.remove_document(KIND, database)?;
+        let _moving = self.retention.moving.lock();
         self.retention.window_bounds.write().retain(|_, bound| bound.database != database);
-        Ok(())
+        self.remove_document(KIND, database).map(drop)
     }
 
-    /// Has rows go that are past keeping in databases whose rows go by windows, as far as the guard lets them. Returns whether some may have gone.
+    /// The time from which rows of a database stay that goes by windows, however old they are, in nanoseconds since 1970.
+    pub fn window_bound_ns(&self, database: &str) -> Option<i64> {
+        let id = self.database_number(database)?;
+        self.retention.window_bounds.read().get(&id).map(|bound| bound.kept_from_ns)
+    }
+
+    /// The time before which rows of a database are past keeping by their age: some of them may be there, if they go by windows.
+    pub fn past_keeping_before_ns(&self, database: DatabaseId) -> i64 {
+        let policy = self.policy_of(database);
+        policy.oldest_by_age_ns(self.trusted_now_ns()).max(policy.floor_ns)
+    }
+
+    /// Has rows go that are past keeping in databases whose rows go by windows, or in one of them, as far as the guard lets them. Returns whether some may have
+    /// gone. Of a bound that the guard has just kept nothing is asked, unless it is forced.
     ///
     /// # Errors
     /// The first error of a database: its rows stay, those of others go.
-    pub fn move_window_bounds(&self) -> Result<bool, StoreError> {
-        let bounds = self.retention.window_bounds.read().clone();
-        let now_ns = self.trusted_now_ns();
+    pub fn move_window_bounds(&self, database: Option<&str>, is_forced: bool) -> Result<bool, StoreError> {
+        let (now_ns, clock_ns) = (self.trusted_now_ns(), self.monotonic_ns());
+        let is_due = |bound: &&WindowBound| {
+            database.is_none_or(|database| bound.database == database) && (is_forced || bound.next_look_ns <= clock_ns)
+        };
+        let due: Vec<(DatabaseId, String)> = {
+            let bounds = self.retention.window_bounds.read();
+            let due = bounds.iter().filter(|(_, bound)| is_due(bound));
+            due.map(|(id, bound)| (*id, bound.database.clone())).collect()
+        };
         let (mut moved, mut failed) = (false, None);
-        for (id, bound) in &bounds {
-            match self.move_window_bound((*id, bound), now_ns) {
+        for (id, database) in &due {
+            match self.move_window_bound((*id, database), now_ns) {
                 Ok(has_moved) => moved |= has_moved,
                 Err(error) => failed = failed.or(Some(error)),
             }
@@ -75,24 +122,31 @@ impl Store {
         failed.map_or(Ok(moved), Err)
     }
 
-    fn move_window_bound(&self, (id, bound): (DatabaseId, &WindowBound), now_ns: i64) -> Result<bool, StoreError> {
-        let policy = self.policy_of(id);
-        let before_ns = past_keeping_ns(now_ns, policy.retention_ns);
-        if policy.retention_ns <= 0 || before_ns <= bound.kept_from_ns {
-            return Ok(false);
-        }
+    fn move_window_bound(&self, (id, database): (DatabaseId, &str), now_ns: i64) -> Result<bool, StoreError> {
         let Some(guard) = self.retention.expiry_guard.get() else { return Ok(false) };
-        let before_ns = guard.may_go_before_ns(&bound.database, None, before_ns);
-        if before_ns <= bound.kept_from_ns {
+        let retention_ns = self.policy_of(id).retention_ns;
+        let before_ns = past_keeping_ns(now_ns, retention_ns);
+        let known_ns = self.retention.window_bounds.read().get(&id).map(|bound| bound.kept_from_ns);
+        if retention_ns <= 0 || known_ns.is_none_or(|known_ns| before_ns <= known_ns) {
             return Ok(false);
         }
-        guard.before_expiry(&bound.database, None, before_ns)?;
-        self.put_document(KIND, &bound.database, &before_ns.to_le_bytes())?;
-        match self.retention.window_bounds.write().get_mut(&id) {
-            Some(bound) => bound.kept_from_ns = before_ns,
-            // It was released meanwhile.
-            None => drop(self.remove_document(KIND, &bound.database)?),
+        let before_ns = guard.may_go_before_ns(database, None, before_ns);
+        if known_ns.is_none_or(|known_ns| before_ns <= known_ns) {
+            let next_look_ns = self.monotonic_ns().saturating_add(PAUSE_NS);
+            let mut bounds = self.retention.window_bounds.write();
+            bounds.get_mut(&id).into_iter().for_each(|bound| bound.next_look_ns = next_look_ns);
+            return Ok(false);
         }
+        guard.before_expiry(database, None, before_ns)?;
+        // The guard has locks of its own, so that another thread may have moved it by now; from here on none does.
+        let _moving = self.retention.moving.lock();
+        let is_later = |bound: &WindowBound| bound.database == database && bound.kept_from_ns < before_ns;
+        if !self.retention.window_bounds.read().get(&id).is_some_and(is_later) {
+            return Ok(false);
+        }
+        self.put_document(KIND, database, &before_ns.to_le_bytes())?;
+        let mut bounds = self.retention.window_bounds.write();
+        bounds.get_mut(&id).into_iter().for_each(|bound| bound.kept_from_ns = before_ns);
         Ok(true)
     }
 }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use index::{CompiledMatcher, DatabaseId, MeasurementId, RoaringBitmap, Slot};
 use model::TimeRange;
-use tracing_mutex::parkinglot::RwLock;
+use tracing_mutex::parkinglot::{Mutex, RwLock};
 
 use crate::compaction::{self, Lengths, Policy};
 use crate::head::shard::{Shard, TrashedPart};
@@ -66,6 +66,8 @@ pub(crate) struct Retention {
     expiry_guard: Guard,
     /// Databases whose rows go by windows.
     window_bounds: RwLock<WindowBounds>,
+    /// Locked while a bound is written down and moves, before `window_bounds`.
+    moving: Mutex<()>,
     /// Up to when series of tables went that keep their rows less long than others of the table.
     series_trims: RwLock<SeriesTrims>,
     /// Length of partitions on the fast tier.
@@ -82,6 +84,7 @@ impl Retention {
             table_ttls: RwLock::new(table_ttl::of_state(state)),
             expiry_guard: Guard::none(),
             window_bounds: RwLock::new(WindowBounds::new()),
+            moving: Mutex::new(()),
             series_trims: RwLock::new(series_trim::of_state(state)),
             fast_partition_length_ns: AtomicI64::new(state.fast_partition_length_ns),
             trusted_time,

@@ -41,7 +41,7 @@ impl Store {
         self.observe_time();
         // Reported at the end: what cannot be deleted must not keep merges from giving room back.
         let expired = self.delete_expired_rows();
-        let moved = self.move_window_bounds();
+        let moved = self.move_window_bounds(None, is_forced);
         let worked = self.merge_what_is_there(is_forced)?;
         Ok(expired? || moved? || worked)
     }

@@ -160,7 +160,7 @@ impl Twins {
             let of_twins = format!("SELECT * FROM ({query}) q ORDER BY 1, 2");
             let mut expected = self.world().ask_of(ALL, Manner::Postgres, &of_twins).unwrap();
             // A retention takes windows, too.
-            let from_ns = self.world().db.gone_before_ns("default", &|_| false).unwrap_or(i64::MIN);
+            let from_ns = self.world().db.kept_from_ns("default").unwrap_or(i64::MIN);
             expected.retain(|row| matches!(row[0], Value::Timestamp(time_ns) if time_ns >= from_ns));
             assert_eq!(found, expected, "{name} after {after:?}");
         }

@@ -129,7 +129,7 @@ impl Twins {
 
     /// The time before which rows are gone by the retention.
     fn kept_from_ns(&self) -> i64 {
-        self.world().db.gone_before_ns("default", &|_| false).unwrap_or(i64::MIN)
+        self.world().db.kept_from_ns("default").unwrap_or(i64::MIN)
     }
 
     fn write(&self, database: &str, host: u8, time_ns: i64, value: i8) {
@@ -358,7 +358,7 @@ fn a_continuous_query_counts_late_rows_until_their_window_goes() {
         cells.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let by_age_ns = world.db.now_ns() - 8 * HALF_HOUR_NS;
-    let start_ns = world.db.gone_before_ns("default", &|_| false).unwrap();
+    let start_ns = world.db.kept_from_ns("default").unwrap();
     assert_eq!((by_age_ns - start_ns, start_ns.rem_euclid(HALF_HOUR_NS)), (20 * MINUTE_NS, 0));
     assert_eq!(row_of(&world, start_ns), ["30", "30", "1"]);
     // A third of the window is past keeping, and the late row, too.
