@@ -123,7 +123,14 @@ struct Figures {
     after: Compared,
 }
 
-/// Measures one server after the other and prints a table.
+impl Figures {
+    /// Returns whether all windows were right, before late rows and after them.
+    const fn is_right(&self) -> bool {
+        self.before.right == self.before.windows && self.after.right == self.after.windows
+    }
+}
+
+/// Measures one server after the other and prints a table. False if the windows of Thalweg's view are not those of its query.
 pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -> Result<bool, String> {
     let options = Options::read(arguments)?;
     let thalweg = program(root, options.thalweg.as_deref())?;
@@ -143,7 +150,8 @@ pub fn command(root: &Path, arguments: &[String], print: &mut dyn FnMut(&str)) -
     } else {
         print(&render(&options, &measured));
     }
-    Ok(true)
+    // Of the others it is only found out how they do.
+    Ok(measured.iter().all(|(peer, figures)| *peer != Peer::Thalweg || figures.is_right()))
 }
 
 fn measure(processes: &Processes, peer: Peer, program: &Path, options: &Options) -> Result<Figures, String> {

@@ -152,7 +152,10 @@ impl ExpiryGuard for Views {
 
     fn before_expiry(&self, database: &str, table: Option<&str>, before_ns: i64) -> Result<(), StoreError> {
         let _changing = self.changing.lock();
-        self.freeze(&self.readers(database, table), table, before_ns)
+        let readers = self.readers(database, table);
+        self.freeze(&readers, table, before_ns)?;
+        self.holds.lock().renew(&readers, table, self.store.monotonic_ns());
+        Ok(())
     }
 }
 

@@ -58,20 +58,32 @@ impl Holds {
 
     /// Returns whether rows of a table, or of any, wait for a view that needs some of them.
     fn is_waited_for(&mut self, view: &View, (need, table): (Need, Option<&str>), now_ns: u64) -> bool {
+        let since_ns = *self.waits.entry((view.id, need, table.map(str::to_owned))).or_insert(now_ns);
+        // Where it is over it stays so until rows go: another view may have its time yet.
+        !self.is_over(view, need, (since_ns, now_ns))
+    }
+
+    /// Returns whether rows have waited long enough for a view.
+    fn is_over(&self, view: &View, need: Need, (since_ns, now_ns): (u64, u64)) -> bool {
         let progress_ns = match need {
             Need::Unread => self.read_ns.get(&view.definition.database),
             Need::Unstored => self.stored_ns.get(&view.id),
         };
-        let wait = (view.id, need, table.map(str::to_owned));
-        let since_ns = *self.waits.entry(wait.clone()).or_insert(now_ns);
         // It did what there was to be done then: this is needed for less long.
         let idle_ns = now_ns.saturating_sub(since_ns.max(progress_ns.copied().unwrap_or_default()));
-        let is_waited_for = idle_ns < HOLD_NS_MAX && now_ns.saturating_sub(since_ns) < HOLDS_NS_MAX;
-        if !is_waited_for {
-            // From now on others have their time.
-            self.waits.remove(&wait);
+        idle_ns >= HOLD_NS_MAX || now_ns.saturating_sub(since_ns) >= HOLDS_NS_MAX
+    }
+
+    /// Notes that rows of a table, or of any, go: views for which they had waited long enough have their time again.
+    pub(super) fn renew(&mut self, readers: &[Arc<View>], table: Option<&str>, now_ns: u64) {
+        for view in readers {
+            for need in [Need::Unread, Need::Unstored] {
+                let since_ns = self.waits.get(&(view.id, need, table.map(str::to_owned))).copied();
+                if since_ns.is_some_and(|since_ns| self.is_over(view, need, (since_ns, now_ns))) {
+                    self.end(view, (need, table));
+                }
+            }
         }
-        is_waited_for
     }
 
     fn end(&mut self, view: &View, (need, table): (Need, Option<&str>)) {
@@ -126,7 +138,9 @@ impl Views {
 /// The beginning of the first window of a view, from one on, that rows may change which it has not read; the one itself, if nothing is known of them.
 fn unread_from_ns(view: &View, changes: Option<&ViewChanges>, first_ns: i64) -> i64 {
     let Some(changes) = changes else { return first_ns };
-    let late = changes.late.iter().filter(|range| range.end_ns >= first_ns).map(|range| range.start_ns.max(first_ns));
+    // Windows are made of rows before them, too.
+    let is_read = |range: &&TimeRange| view.windows_as_of(None, range).end_ns >= first_ns;
+    let late = changes.late.iter().filter(is_read).map(|range| range.start_ns.max(first_ns));
     let times = late.chain(changes.edge_ns.map(|edge_ns| edge_ns.max(first_ns)));
     times.map(|time_ns| view.windows_of(&TimeRange::new(time_ns, time_ns)).start_ns).min().unwrap_or(i64::MAX)
 }

@@ -7,23 +7,30 @@ use crate::Plan;
 impl Plan {
     /// The smallest range that has the times of all scans.
     pub fn read_range(&self) -> TimeRange {
+        self.range_of(false)
+    }
+
+    /// As [`Self::read_range`], with the times of rows that are found as of later ones.
+    pub fn touched_range(&self) -> TimeRange {
+        self.range_of(true)
+    }
+
+    fn range_of(&self, is_touched: bool) -> TimeRange {
+        let all = |plans: &mut dyn Iterator<Item = &Self>| {
+            plans.map(|plan| plan.range_of(is_touched)).fold(TimeRange::EMPTY, TimeRange::union)
+        };
         match self {
             Self::Scan(scan) => scan.range,
-            Self::Join(join) => join.left.read_range().union(join.right.read_range()),
-            Self::Union(plans) => plans.iter().map(Self::read_range).fold(TimeRange::EMPTY, TimeRange::union),
-            Self::View(read) => {
-                read.parts.iter().map(|part| part.plan.read_range()).fold(TimeRange::EMPTY, TimeRange::union)
-            }
-            Self::Likeness(likeness) => {
-                likeness.plans().into_iter().map(Self::read_range).fold(TimeRange::EMPTY, TimeRange::union)
-            }
-            Self::AsOf(as_of) => {
-                // Rows of the table from before those that find them.
-                let range = as_of.input.read_range();
+            Self::Join(join) => all(&mut [&join.left, &join.right].into_iter()),
+            Self::Union(plans) => all(&mut plans.iter()),
+            Self::View(read) => all(&mut read.parts.iter().map(|part| &part.plan)),
+            Self::Likeness(likeness) => all(&mut likeness.plans().into_iter()),
+            Self::AsOf(as_of) if is_touched => {
+                let range = as_of.input.range_of(is_touched);
                 let start_ns = as_of.within_ns.map_or(i64::MIN, |ns| range.start_ns.saturating_sub(ns));
                 if range.start_ns > range.end_ns { range } else { TimeRange { start_ns, ..range } }
             }
-            _ => self.input().map_or(TimeRange::EMPTY, Self::read_range),
+            _ => self.input().map_or(TimeRange::EMPTY, |input| input.range_of(is_touched)),
         }
     }
 

@@ -137,12 +137,15 @@ impl<'a> StoreSession<'a> {
         let answering = views.iter().filter(|view| tables.contains(&view.definition.source()));
         let answering: Vec<&str> = answering.map(|view| view.definition.target.as_str()).collect();
         tables.extend(answering);
+        let reads_views = tables
+            .iter()
+            .any(|table| self.host.views.is_some_and(|views| views.view_of_table(database, table).is_some()));
         let rewrites = || -> u64 {
             self.host.views.map_or(0, |views| tables.iter().map(|table| views.rewrites(database, table)).sum())
         };
         let frozen_ns = || {
             // Rows that go by windows go many at once.
-            let bound_ns = self.host.store.window_bound_ns(database);
+            let bound_ns = if reads_views { self.host.store.window_bound_ns(database) } else { None };
             let frozen = self
                 .host
                 .views
@@ -161,8 +164,8 @@ impl<'a> StoreSession<'a> {
             self.budget.give_back(self.budget.samples().saturating_sub(held) as usize);
         }
         Err(QueryError::Execution(format!(
-            "windows of the views {tables:?} were written again each of the {ATTEMPTS_MAX} times that they were read: try again, or narrow \
-             the range"
+            "windows of the views {tables:?} were written again, or went, each of the {ATTEMPTS_MAX} times that they were read: try again, \
+             or narrow the range"
         )))
     }
 
@@ -274,7 +277,7 @@ impl Session for StoreSession<'_> {
     }
 
     fn run(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
-        self.budget().note_read(&plan.read_range());
+        self.budget().note_read(&plan.touched_range());
         self.run_consistently(database, plan)
     }
 

@@ -181,11 +181,7 @@ impl ReaderIndex {
         store: &RuleStore,
     ) -> Result<(), String> {
         let range_ms = (range.start_ns.div_euclid(NS_PER_MS), range.end_ns.div_euclid(NS_PER_MS));
-        // Results that were deleted are computed again, too.
-        let is_concerned = |rule: &&KeptRule, table: &str| {
-            rule.reads.may_be_of_table(table) || rule.rule().is_some_and(|rule| rule.config.name() == table)
-        };
-        for rule in rules.iter().filter(|rule| table.is_none_or(|table| is_concerned(rule, table))) {
+        for rule in rules.iter().filter(|rule| table.is_none_or(|table| rule.reads.may_be_of_table(table))) {
             // Of a delete without bounds the times count that have results.
             let is_endless = range.end_ns.saturating_sub(range.start_ns) > ENDLESS_NS;
             let known = if is_endless { rule.stored_extent(store)? } else { TimeRange::ALL };

@@ -26,6 +26,8 @@ pub(crate) struct WindowBound {
     pub(crate) kept_from_ns: i64,
     /// Before this the guard is not asked, in nanoseconds of the monotonic clock.
     next_look_ns: u64,
+    /// Another number after each call of [`Store::keep_windows`]: what the guard said before does not know of the newest view.
+    views: u64,
 }
 
 /// The databases whose rows go by windows.
@@ -49,7 +51,7 @@ impl Store {
                 let _ = self.remove_document(KIND, &database);
             } else if let Some(id) = self.database_number(&database) {
                 let kept_from_ns = self.oldest_retained_ns(id).min(known_ns);
-                let bound = WindowBound { database, kept_from_ns, next_look_ns: 0 };
+                let bound = WindowBound { database, kept_from_ns, next_look_ns: 0, views: 0 };
                 self.retention.window_bounds.write().insert(id, bound);
             }
         }
@@ -65,13 +67,18 @@ impl Store {
         let Some(id) = self.database_number(database) else { return Ok(()) };
         let _moving = self.retention.moving.lock();
         let oldest_ns = self.oldest_retained_ns(id);
-        let known_ns = self.retention.window_bounds.read().get(&id).map(|bound| bound.kept_from_ns);
-        // After the clock was set back rows are kept from before the bound, too.
-        if known_ns.is_some_and(|known_ns| known_ns <= oldest_ns) {
-            return Ok(());
+        {
+            let mut bounds = self.retention.window_bounds.write();
+            let made =
+                || WindowBound { database: database.to_owned(), kept_from_ns: i64::MAX, next_look_ns: 0, views: 0 };
+            let bound = bounds.entry(id).or_insert_with(made);
+            bound.views += 1;
+            // After the clock was set back rows are kept from before the bound, too.
+            if bound.kept_from_ns <= oldest_ns {
+                return Ok(());
+            }
+            bound.kept_from_ns = oldest_ns;
         }
-        let bound = WindowBound { database: database.to_owned(), kept_from_ns: oldest_ns, next_look_ns: 0 };
-        self.retention.window_bounds.write().insert(id, bound);
         self.put_document(KIND, database, &oldest_ns.to_le_bytes())
     }
 
@@ -126,12 +133,12 @@ impl Store {
         let Some(guard) = self.retention.expiry_guard.get() else { return Ok(false) };
         let retention_ns = self.policy_of(id).retention_ns;
         let before_ns = past_keeping_ns(now_ns, retention_ns);
-        let known_ns = self.retention.window_bounds.read().get(&id).map(|bound| bound.kept_from_ns);
-        if retention_ns <= 0 || known_ns.is_none_or(|known_ns| before_ns <= known_ns) {
+        let Some(known) = self.retention.window_bounds.read().get(&id).cloned() else { return Ok(false) };
+        if retention_ns <= 0 || before_ns <= known.kept_from_ns {
             return Ok(false);
         }
         let before_ns = guard.may_go_before_ns(database, None, before_ns);
-        if known_ns.is_none_or(|known_ns| before_ns <= known_ns) {
+        if before_ns <= known.kept_from_ns {
             let next_look_ns = self.monotonic_ns().saturating_add(PAUSE_NS);
             let mut bounds = self.retention.window_bounds.write();
             bounds.get_mut(&id).into_iter().for_each(|bound| bound.next_look_ns = next_look_ns);
@@ -140,7 +147,9 @@ impl Store {
         guard.before_expiry(database, None, before_ns)?;
         // The guard has locks of its own, so that another thread may have moved it by now; from here on none does.
         let _moving = self.retention.moving.lock();
-        let is_later = |bound: &WindowBound| bound.database == database && bound.kept_from_ns < before_ns;
+        let is_later = |bound: &WindowBound| {
+            bound.database == database && bound.views == known.views && bound.kept_from_ns < before_ns
+        };
         if !self.retention.window_bounds.read().get(&id).is_some_and(is_later) {
             return Ok(false);
         }

@@ -31,7 +31,7 @@ fn the_statements_of_the_guide_run() {
     let (mut manner, mut block, mut blocks, mut language) = (Manner::Postgres, None::<String>, 0, "sql");
     for line in guide.lines() {
         match (line, &mut block) {
-            ("## QuestDB" | "## Another table as of a time", _) => manner = Manner::QuestDb,
+            ("## QuestDB" | "## Other tables as of a time", _) => manner = Manner::QuestDb,
             ("## PromQL" | "## Labels of other tables" | "## Plain SQL", _) => manner = Manner::Postgres,
             ("```sql" | "```influxql" | "```flux" | "```promql", _) => {
                 (block, language) = (Some(String::new()), &line[3..]);
