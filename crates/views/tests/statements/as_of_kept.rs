@@ -2,19 +2,16 @@
 //! are the join. Twins of the tables, in a database that keeps everything, get the same rows but for those that come too late, and say what the views have to
 //! give.
 
-use db::DatabasePolicy;
-use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
+use model::TimeRange;
 use platform::sim::Simulation;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use sql::{Manner, Value};
 
-use crate::kept_by_windows::{ALL, Keeper};
+use crate::twins::{ALL, Keeper, Twins};
 use crate::world::{SECOND_NS, World};
 
 const TTL_S: i64 = 3 * 3_600;
-/// Seconds without a pass after which there is one: rows wait an hour for views that do not read them.
-const UNREAD_S_MAX: i64 = 2_000;
 
 /// Host, seconds before now, and the value.
 type Row = (u8, i64, i8);
@@ -61,52 +58,34 @@ const VIEWS: [(&str, &str); 2] = [
 /// Tables, with their fields.
 const TABLES: [(&str, &str); 2] = [("t", "v"), ("q", "p")];
 
-struct Twins {
-    world: Option<World>,
-    unread_s: i64,
-}
+struct Joined(Twins);
 
-impl Twins {
+impl Joined {
     fn new(keeper: Keeper) -> Self {
-        let mut twins = Self { world: Some(World::empty(8)), unread_s: 0 };
-        let first_ns = twins.world().db.now_ns() - SECOND_NS;
+        let mut made = Self(Twins::new(8));
+        let first_ns = made.world().db.now_ns() - SECOND_NS;
         for (table, field) in TABLES {
             // Of a host of which nothing is deleted: the tables stay.
-            twins.write(table, field, (9, 1), first_ns);
+            made.write(table, field, (9, 1), first_ns);
         }
         for (name, query) in VIEWS {
-            twins.world().ask(&format!("CREATE MATERIALIZED VIEW {name} AS {query}"));
+            made.world().ask(&format!("CREATE MATERIALIZED VIEW {name} AS {query}"));
         }
-        twins.settle();
+        made.0.settle();
         match keeper {
-            Keeper::Ttl => drop(twins.world().ask(&format!("ALTER TABLE q SET TTL {}h", TTL_S / 3_600))),
-            Keeper::Retention => {
-                let policy = DatabasePolicy { retention_ns: TTL_S * SECOND_NS, ..DatabasePolicy::default() };
-                twins.world().db.set_policy("default", &policy).unwrap();
-            }
+            Keeper::Ttl => drop(made.world().ask(&format!("ALTER TABLE q SET TTL {}h", TTL_S / 3_600))),
+            Keeper::Retention => made.0.keep_for(TTL_S),
         }
-        twins
+        made
     }
 
     fn world(&self) -> &World {
-        self.world.as_ref().unwrap()
-    }
-
-    fn settle(&mut self) {
-        self.world.as_mut().unwrap().settle();
-        self.unread_s = 0;
-        self.expire();
-    }
-
-    /// Has rows go as far as they can, so that a background thread takes none at any other moment.
-    fn expire(&self) {
-        self.world().db.compact(&mut |_| {}).unwrap();
+        self.0.world()
     }
 
     /// The time before which windows stay as they are: of all views.
     fn gone_ns(&self) -> i64 {
-        let db = &self.world().db;
-        VIEWS.iter().map(|(name, _)| db.view_frozen_before_ns(&db.view("default", name).unwrap())).max().unwrap()
+        VIEWS.iter().map(|(name, _)| self.0.gone_ns(name)).max().unwrap()
     }
 
     fn write(&self, table: &str, field: &str, (host, value): (u8, i8), time_ns: i64) {
@@ -123,35 +102,19 @@ impl Twins {
     }
 
     fn apply(&mut self, step: &Step) {
-        self.carry_out(step);
-        self.expire();
-    }
-
-    fn carry_out(&mut self, step: &Step) {
         match step {
             Step::Rows(rows) => rows.iter().for_each(|row| self.write_both(TABLES[0], *row)),
             Step::Quotes(rows) => rows.iter().for_each(|row| self.write_both(TABLES[1], *row)),
             Step::NoQuotes(host, ago_s, length_s) => {
-                let db = &self.world().db;
-                let from_ns = (db.now_ns() - ago_s * SECOND_NS).max(self.gone_ns());
-                let range = TimeRange { start_ns: from_ns, end_ns: from_ns + length_s * SECOND_NS };
-                for database in ["default", ALL] {
-                    let host = Matcher::new("h", MatchOp::Equal, format!("h{host}"));
-                    let matchers = vec![Matcher::new(METRIC_NAME, MatchOp::Equal, "q_p"), host];
-                    db.delete(database, &[matchers], &range).unwrap();
-                }
+                let from_ns = (self.world().db.now_ns() - ago_s * SECOND_NS).max(self.gone_ns());
+                self.0.delete("q_p", *host, &TimeRange { start_ns: from_ns, end_ns: from_ns + length_s * SECOND_NS });
             }
-            Step::Advance(seconds) => {
-                self.world().simulation.advance_ns(seconds * SECOND_NS);
-                self.unread_s += seconds;
-                if self.unread_s > UNREAD_S_MAX {
-                    self.settle();
-                }
-            }
-            Step::Pass => drop(self.world.as_mut().unwrap().refresher.pass().unwrap()),
-            Step::Restart => self.world = self.world.take().map(|world| world.reopened(|_| {})),
-            Step::Crash => self.world = self.world.take().map(|world| world.reopened(Simulation::crash)),
+            Step::Advance(seconds) => self.0.advance(*seconds),
+            Step::Pass => self.0.pass(),
+            Step::Restart => self.0.reopen(|_| {}),
+            Step::Crash => self.0.reopen(Simulation::crash),
         }
+        self.0.expire();
     }
 
     fn check(&self, after: &Step) {
@@ -160,7 +123,7 @@ impl Twins {
             let of_twins = format!("SELECT * FROM ({query}) q ORDER BY 1, 2");
             let mut expected = self.world().ask_of(ALL, Manner::Postgres, &of_twins).unwrap();
             // A retention takes windows, too.
-            let from_ns = self.world().db.kept_from_ns("default").unwrap_or(i64::MIN);
+            let from_ns = self.0.kept_from_ns();
             expected.retain(|row| matches!(row[0], Value::Timestamp(time_ns) if time_ns >= from_ns));
             assert_eq!(found, expected, "{name} after {after:?}");
         }
@@ -175,14 +138,14 @@ fn windows_stay_as_they_were(keeper: Keeper) {
     let gone = std::cell::Cell::new(0);
     runner
         .run(&prop::collection::vec(step(), 20..60), |steps| {
-            let mut twins = Twins::new(keeper);
+            let mut tested = Joined::new(keeper);
             for step in &steps {
-                twins.apply(step);
-                twins.check(step);
+                tested.apply(step);
+                tested.check(step);
             }
-            twins.settle();
-            twins.check(&Step::Pass);
-            gone.set(gone.get() + u32::from(twins.gone_ns() > i64::MIN));
+            tested.0.settle();
+            tested.check(&Step::Pass);
+            gone.set(gone.get() + u32::from(tested.gone_ns() > i64::MIN));
             Ok(())
         })
         .unwrap();

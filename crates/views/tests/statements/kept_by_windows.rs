@@ -5,16 +5,16 @@
 use std::cell::RefCell;
 
 use db::DatabasePolicy;
-use model::{METRIC_NAME, MatchOp, Matcher, TimeRange};
+use model::TimeRange;
+use platform::sim::Simulation;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use sql::{Manner, Value};
 
+use crate::twins::{ALL, Keeper, Twins};
 use crate::world::{SECOND_NS, World};
 
 const TTL_S: i64 = 4 * 3_600;
-/// Seconds without a pass after which there is one: rows wait an hour for views that do not read them.
-const UNREAD_S_MAX: i64 = 2_000;
 
 /// Host, seconds before now, and the value.
 type Row = (u8, i64, i8);
@@ -66,70 +66,34 @@ const VIEWS: [(&str, &str, &str, Option<&str>); 3] = [
     ),
 ];
 
-/// The reason why rows go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeper {
-    Ttl,
-    Retention,
-}
-
-/// The database of the twin.
-pub(crate) const ALL: &str = "all";
-
-struct Twins {
-    world: Option<World>,
+struct LateRows {
+    twins: Twins,
     keeper: Keeper,
-    unread_s: i64,
     /// Rows that came late for windows that were there, within an hour of their TTL.
     late: u64,
 }
 
-impl Twins {
+impl LateRows {
     fn new(keeper: Keeper) -> Self {
-        let mut twins = Self { world: Some(World::empty(5)), keeper, unread_s: 0, late: 0 };
-        let first_ns = twins.world().db.now_ns() - SECOND_NS;
-        ["default", ALL].iter().for_each(|database| twins.write(database, 0, first_ns, 1));
+        let mut made = Self { twins: Twins::new(5), keeper, late: 0 };
+        let first_ns = made.world().db.now_ns() - SECOND_NS;
+        ["default", ALL].iter().for_each(|database| made.write(database, 0, first_ns, 1));
         for (name, _, query, _) in VIEWS {
-            twins.world().ask(&format!("CREATE MATERIALIZED VIEW {name} AS {}", query.replace("SOURCE", "t")));
+            made.world().ask(&format!("CREATE MATERIALIZED VIEW {name} AS {}", query.replace("SOURCE", "t")));
         }
-        twins.settle();
+        made.twins.settle();
         match keeper {
             Keeper::Ttl => {
-                twins.world().ask(&format!("ALTER TABLE t SET TTL {}h", TTL_S / 3_600));
-                twins.world().ask(&format!("ALTER MATERIALIZED VIEW minute SET TTL {}h", 2 * TTL_S / 3_600));
+                made.world().ask(&format!("ALTER TABLE t SET TTL {}h", TTL_S / 3_600));
+                made.world().ask(&format!("ALTER MATERIALIZED VIEW minute SET TTL {}h", 2 * TTL_S / 3_600));
             }
-            Keeper::Retention => {
-                let policy = DatabasePolicy { retention_ns: TTL_S * SECOND_NS, ..DatabasePolicy::default() };
-                twins.world().db.set_policy("default", &policy).unwrap();
-            }
+            Keeper::Retention => made.twins.keep_for(TTL_S),
         }
-        twins
+        made
     }
 
     fn world(&self) -> &World {
-        self.world.as_ref().unwrap()
-    }
-
-    fn settle(&mut self) {
-        self.world.as_mut().unwrap().settle();
-        self.unread_s = 0;
-        self.expire();
-    }
-
-    /// Has rows go as far as they can, so that a background thread takes none at any other moment.
-    fn expire(&self) {
-        self.world().db.compact(&mut |_| {}).unwrap();
-    }
-
-    /// The time before which windows of a view have no source any more.
-    fn gone_ns(&self, view: &str) -> i64 {
-        let db = &self.world().db;
-        db.view_frozen_before_ns(&db.view("default", view).unwrap())
-    }
-
-    /// The time before which rows are gone by the retention.
-    fn kept_from_ns(&self) -> i64 {
-        self.world().db.kept_from_ns("default").unwrap_or(i64::MIN)
+        self.twins.world()
     }
 
     fn write(&self, database: &str, host: u8, time_ns: i64, value: i8) {
@@ -139,12 +103,12 @@ impl Twins {
     /// Writes a row to both tables: one that comes too late to the first one alone.
     fn write_both(&mut self, (host, ago_s, value): Row) {
         let time_ns = self.world().db.now_ns() - ago_s * SECOND_NS;
-        let is_gone = time_ns < self.gone_ns("minute");
+        let is_gone = time_ns < self.twins.gone_ns("minute");
         if is_gone && self.keeper == Keeper::Retention {
             let line = format!("t,h=h{host} v={value}i {time_ns}");
             let (report, _) = self.world().db.write_lines("default", line.as_bytes()).unwrap();
             // After a restart rows are kept that were not: there is less evidence of the time.
-            assert_eq!(report.rejected_total == 1, time_ns < self.kept_from_ns(), "{ago_s} s ago");
+            assert_eq!(report.rejected_total == 1, time_ns < self.twins.kept_from_ns(), "{ago_s} s ago");
             return;
         }
         self.write("default", host, time_ns, value);
@@ -155,36 +119,18 @@ impl Twins {
     }
 
     fn apply(&mut self, step: &Step) {
-        self.carry_out(step);
-        self.expire();
-    }
-
-    fn carry_out(&mut self, step: &Step) {
         match step {
             Step::Write(rows) => rows.iter().for_each(|row| self.write_both(*row)),
             Step::Delete(host, ago_s, length_s) => {
-                let db = &self.world().db;
-                let from_ns = db.now_ns() - ago_s * SECOND_NS;
-                let range = TimeRange::new(from_ns, from_ns + length_s * SECOND_NS);
-                for database in ["default", ALL] {
-                    let host = Matcher::new("h", MatchOp::Equal, format!("h{host}"));
-                    let matchers = vec![Matcher::new(METRIC_NAME, MatchOp::Equal, "t_v"), host];
-                    db.delete(database, &[matchers], &range).unwrap();
-                }
+                let from_ns = self.world().db.now_ns() - ago_s * SECOND_NS;
+                self.twins.delete("t_v", *host, &TimeRange::new(from_ns, from_ns + length_s * SECOND_NS));
             }
-            Step::Advance(seconds) => {
-                self.world().simulation.advance_ns(seconds * SECOND_NS);
-                self.unread_s += seconds;
-                if self.unread_s > UNREAD_S_MAX {
-                    self.settle();
-                }
-            }
-            Step::Pass => drop(self.world.as_mut().unwrap().refresher.pass().unwrap()),
-            Step::Restart => self.world = self.world.take().map(|world| world.reopened(|_| {})),
-            Step::Crash => {
-                self.world = self.world.take().map(|world| world.reopened(platform::sim::Simulation::crash));
-            }
+            Step::Advance(seconds) => self.twins.advance(*seconds),
+            Step::Pass => self.twins.pass(),
+            Step::Restart => self.twins.reopen(|_| {}),
+            Step::Crash => self.twins.reopen(Simulation::crash),
         }
+        self.twins.expire();
     }
 
     fn check(&self, after: &Step) {
@@ -195,8 +141,8 @@ impl Twins {
             let mut expected = self.world().ask_of(ALL, Manner::Postgres, &of_twin).unwrap();
             // Windows go, too: by the retention, and where they have a TTL.
             let from_ns = match self.keeper {
-                Keeper::Retention => self.kept_from_ns(),
-                Keeper::Ttl if name == "minute" => self.gone_ns("hour"),
+                Keeper::Retention => self.twins.kept_from_ns(),
+                Keeper::Ttl if name == "minute" => self.twins.gone_ns("hour"),
                 Keeper::Ttl => i64::MIN,
             };
             expected.retain(|row| matches!(row[0], Value::Timestamp(time_ns) if time_ns >= from_ns));
@@ -212,16 +158,16 @@ fn late_rows_count(keeper: Keeper) {
     let mut runner = TestRunner::new(config);
     let counts = RefCell::new((0u64, 0u64));
     let outcome = runner.run(&prop::collection::vec(step(), 20..60), |steps| {
-        let mut twins = Twins::new(keeper);
+        let mut tested = LateRows::new(keeper);
         for step in &steps {
-            twins.apply(step);
-            twins.check(step);
+            tested.apply(step);
+            tested.check(step);
         }
-        twins.settle();
-        twins.check(&Step::Pass);
+        tested.twins.settle();
+        tested.check(&Step::Pass);
         let (gone, late) = &mut *counts.borrow_mut();
-        *gone += u64::from(twins.gone_ns("minute") > i64::MIN);
-        *late += twins.late;
+        *gone += u64::from(tested.twins.gone_ns("minute") > i64::MIN);
+        *late += tested.late;
         Ok(())
     });
     outcome.unwrap();

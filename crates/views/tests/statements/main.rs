@@ -12,4 +12,5 @@ mod outputs;
 mod promql_sketches;
 mod several_as_of;
 mod several_tables;
+mod twins;
 mod world;

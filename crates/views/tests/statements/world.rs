@@ -69,6 +69,20 @@ impl World {
         self.ask_as(Manner::Postgres, text).unwrap()
     }
 
+    /// The plan of the first view, as its document has it, before and after the folder is opened again.
+    pub(crate) fn stored_plans(self) -> [String; 2] {
+        let plan = |world: &Self| {
+            let (_, document) = world.db.documents("view").remove(0);
+            let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+            assert_eq!(document["version"], 1);
+            document["plan"].as_str().unwrap().to_owned()
+        };
+        let before = plan(&self);
+        let world = self.reopened(|_| {});
+        assert!(world.db.unreadable_views().is_empty());
+        [before, plan(&world)]
+    }
+
     pub(crate) fn influxql(&self, database: &str, text: &str) -> Result<influxql::Answer, String> {
         let query = influxql::Query::parse(text, &BTreeMap::new()).unwrap();
         let request = influxql::RequestContext { database: Some(database), read_only: false };
