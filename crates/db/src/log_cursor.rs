@@ -45,6 +45,11 @@ impl Db {
         Some(self.store.oldest_retained_ns(number)).filter(|oldest_ns| *oldest_ns > i64::MIN)
     }
 
+    /// The time before which samples of a database may be folded where that waits for views; `None` if their age alone says it.
+    pub fn foldable_before_ns(&self, database: &str) -> Option<i64> {
+        self.store.foldable_before_ns(database)
+    }
+
     /// Notes that a cursor is done with everything up to a sequence id.
     pub fn save_log_cursor(&self, name: &str, sequence: u64) -> Result<(), StoreError> {
         self.store.save_log_cursor(name, sequence)

@@ -74,8 +74,8 @@ pub use read::tables::{MetricField, TableSchema, TableSelection};
 pub use read::windows::{ReadCounts, WindowColumn, Windows};
 pub use read::{ByMillisecond, GroupReader};
 pub use retention::Deleted;
+pub use retention::expiry_guard::{ExpiryGuard, Going};
 pub use retention::policy::DatabasePolicy;
-pub use retention::table_ttl::ExpiryGuard;
 pub use retention::trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
 pub use tier::parts::ObjectTierOptions;
 pub use upkeep::backup::{

@@ -144,6 +144,7 @@ impl ViewCatalog for Views {
         // From here on rows go by whole windows: what is there of a window is all of it.
         self.store.keep_windows(&view.definition.database).map_err(storage)?;
         view.state.frozen_ns = self.gone_before_ns(&view).max(expired_before_ns(&self.store, &view.definition));
+        self.hold_folds(&mut view)?;
         if view.definition.is_exposed() {
             let range = TimeRange { start_ns: view.first_from(view.state.frozen_ns), ..TimeRange::ALL };
             view.state.add(PendingRange { range, is_fill: true });
@@ -188,11 +189,12 @@ impl ViewCatalog for Views {
             let range = view.windows_of(&range);
             view.state.add(PendingRange { range, is_fill });
         }
+        self.hold_folds(&mut view)?;
         let document = document_name(&view.definition.database, &view.definition.name);
         self.store.put_document(STATE_KIND, &document, &super::document::encode_state(&view.state)).map_err(storage)?;
         self.put_definition(&view.definition)?;
         self.state.write().insert(view);
-        Ok(())
+        self.release_folds(&known.definition).map_err(storage)
     }
 
     fn add_columns(&self, definition: ViewDefinition) -> Result<(), QueryError> {
@@ -219,6 +221,7 @@ impl ViewCatalog for Views {
         }
         view.definition = widened;
         view.state.add_columns(names);
+        self.hold_folds(&mut view)?;
         let document = document_name(&view.definition.database, &view.definition.name);
         // The state first: columns that it does not tell count as computed.
         self.store.put_document(STATE_KIND, &document, &super::document::encode_state(&view.state)).map_err(storage)?;
@@ -245,6 +248,7 @@ impl ViewCatalog for Views {
         self.state.write().remove(&view);
         self.holds.lock().forget(view.id);
         self.release_windows(database)?;
+        self.release_folds(&view.definition).map_err(storage)?;
         if is_exposed {
             let target = &view.definition.target;
             let told = SourceDelete { database, table: Some(target), range: TimeRange::ALL };
@@ -371,6 +375,7 @@ impl Views {
             self.store.release_table(database, &view.definition.target);
             self.state.write().remove(&view);
             self.holds.lock().forget(view.id);
+            self.release_folds(&view.definition)?;
         }
         self.store.release_windows(database)?;
         self.forget_queries(database)?;
@@ -405,6 +410,7 @@ impl Views {
         }
         if let Some(target) = &view.target {
             self.store.release_table(&view.database, target);
+            self.store.release_unfolded(&view.database, target);
         }
         self.state.write().unreadable.retain(|known| known != view);
         Ok(())

@@ -11,7 +11,7 @@ use model::TimeRange;
 use query::QueryError;
 use query::plan::AsOf;
 use query::views::{View, ViewCatalog, ViewDefinition};
-use store::{DatabasePolicy, ExpiryGuard, Store, StoreError};
+use store::{DatabasePolicy, ExpiryGuard, Going, Store, StoreError};
 
 use super::{STATE_KIND, Views, document, document_name};
 use crate::Db;
@@ -39,6 +39,12 @@ impl Views {
         views
     }
 
+    /// The views that rows are held for which go: what folds leave as it is needs none.
+    fn readers_of(&self, database: &str, going: Going<'_>) -> Vec<Arc<View>> {
+        let readers = self.readers(database, table_of(going));
+        if going == Going::Folded { self.changed_by_folds(database, readers) } else { readers }
+    }
+
     /// Writes to disk that rows that views read go that are before a time, of a table or of any; while `changing` is held. Where windows lack rows nothing is
     /// pending any more: late rows alone would be left to be read.
     fn freeze(&self, readers: &[Arc<View>], table: Option<&str>, before_ns: i64) -> Result<(), StoreError> {
@@ -49,10 +55,7 @@ impl Views {
                 continue;
             }
             let mut view = View::clone(&view);
-            view.state.frozen_ns = frozen_ns;
-            let gone = TimeRange::new(i64::MIN, view.first_from(frozen_ns).saturating_sub(1));
-            view.state.remove(&gone);
-            view.state.remove_columns(&gone, |_| true);
+            freeze_before(&mut view, frozen_ns);
             let name = document_name(&view.definition.database, &view.definition.name);
             documents.insert(name, Some(document::encode_state(&view.state).into()));
             frozen.push(view);
@@ -77,6 +80,7 @@ impl Views {
     pub(super) fn check_kept(&self, definition: &ViewDefinition) -> Result<(), QueryError> {
         let ViewDefinition { database, target, .. } = definition;
         let into = definition.target_database();
+        self.check_folds(definition, &self.store.policy(database).unwrap_or_default())?;
         for (of, table) in [(database.as_str(), definition.source()), (into, target.as_str())] {
             let policy = self.store.policy(of).unwrap_or_default();
             check_policy(definition, (of, &policy)).map_err(QueryError::Invalid)?;
@@ -96,9 +100,12 @@ impl Views {
             let is_of = |view: &&Arc<View>| {
                 view.definition.database == database || view.definition.target_database() == database
             };
-            for view in self.all().iter().filter(is_of) {
+            let mut concerned = self.all();
+            concerned.retain(|view| is_of(&view));
+            for view in &concerned {
                 check_policy(&view.definition, (database, policy)).map_err(StoreError::Invalid)?;
             }
+            self.before_folds(&concerned, (database, policy))?;
             self.store.set_policy(database, policy)?;
         }
         // It asks the views, and tells them. The policy is there: what fails the background does, and reports.
@@ -143,20 +150,52 @@ impl Views {
     }
 }
 
+/// Has no windows of a view computed any more that begin before a time.
+pub(super) fn freeze_before(view: &mut View, frozen_ns: i64) {
+    view.state.frozen_ns = view.state.frozen_ns.max(frozen_ns);
+    let closed = TimeRange { start_ns: i64::MIN, end_ns: view.first_from(view.state.frozen_ns).saturating_sub(1) };
+    if closed.end_ns > i64::MIN {
+        view.state.remove(&closed);
+        view.state.remove_columns(&closed, |_| true);
+    }
+}
+
 impl ExpiryGuard for Views {
-    fn may_go_before_ns(&self, database: &str, table: Option<&str>, before_ns: i64) -> i64 {
-        let readers = self.readers(database, table);
-        let before_ns = before_ns.min(self.held_from_ns((database, table), &readers, before_ns));
-        whole_windows_before(&sources_of(&readers, table), before_ns)
+    fn may_go_before_ns(&self, database: &str, going: Going<'_>, before_ns: i64) -> i64 {
+        let readers = self.readers_of(database, going);
+        let before_ns = match going {
+            // Rows still come from that time on: no window is closed that may have some of them.
+            Going::Folded => {
+                let reach_ns = readers.iter().map(|view| known_reach_ns(&view.definition)).max();
+                before_ns.saturating_sub(reach_ns.unwrap_or_default())
+            }
+            Going::Table(_) | Going::All => before_ns,
+        };
+        let before_ns = before_ns.min(self.held_from_ns((database, going), &readers, before_ns));
+        whole_windows_before(&sources_of(&readers, table_of(going)), before_ns)
     }
 
-    fn before_expiry(&self, database: &str, table: Option<&str>, before_ns: i64) -> Result<(), StoreError> {
+    fn before_expiry(&self, database: &str, going: Going<'_>, before_ns: i64) -> Result<(), StoreError> {
         let _changing = self.changing.lock();
-        let readers = self.readers(database, table);
-        self.freeze(&readers, table, before_ns)?;
-        self.holds.lock().renew(&readers, table, self.store.monotonic_ns());
+        let readers = self.readers_of(database, going);
+        self.freeze(&readers, table_of(going), before_ns)?;
+        self.holds.lock().renew(&readers, going, self.store.monotonic_ns());
         Ok(())
     }
+}
+
+/// The table whose rows go; `None`: those of any may.
+pub(super) fn table_of(going: Going<'_>) -> Option<&str> {
+    match going {
+        Going::Table(table) => Some(table),
+        Going::All | Going::Folded => None,
+    }
+}
+
+/// How long before its beginning rows are at most that a window of a view is made of, where that is known.
+pub(super) fn known_reach_ns(definition: &ViewDefinition) -> i64 {
+    let known = reaches_into(definition, None).filter(|reach_ns| *reach_ns < i64::MAX);
+    known.max().unwrap_or_default()
 }
 
 /// Those of the readers of a table, or of any, that make their windows of its rows.
@@ -219,7 +258,7 @@ pub(super) fn whole_windows_before(views: &[Arc<View>], before_ns: i64) -> i64 {
 
 /// The time before which windows lack rows where those of a table before a time are gone, or of any table: a window is made of rows before it, too, as far
 /// as it reaches.
-fn frozen_from_ns(definition: &ViewDefinition, table: Option<&str>, gone_ns: i64) -> i64 {
+pub(super) fn frozen_from_ns(definition: &ViewDefinition, table: Option<&str>, gone_ns: i64) -> i64 {
     // Rows of any age were found before they went, by what was kept for ever then: no window is known to lack one.
     let known = reaches_into(definition, table).filter(|reach_ns| *reach_ns < i64::MAX);
     let reach_ns = known.max().unwrap_or_default();
@@ -239,14 +278,7 @@ impl Db {
 
 /// Fails with the reason if a view cannot be kept right in a database of a policy.
 fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &DatabasePolicy)) -> Result<(), String> {
-    let name = &definition.name;
-    if !policy.folds.is_empty() {
-        return Err(format!(
-            "the database {database:?} cannot both fold its rows and have the view {name:?}, whose windows a fold does not keep to: drop the \
-             view, or do without folds"
-        ));
-    }
-    let keeper = format!("the database {database:?}");
+    let keeper = format!("the database {database:?} would keep rows");
     if database == definition.database {
         check_as_of_age(definition, None, (&keeper, policy.retention_ns))?;
     }
@@ -255,7 +287,7 @@ fn check_policy(definition: &ViewDefinition, (database, policy): (&str, &Databas
 
 /// Fails with the reason if a table of a view keeps its rows not long enough.
 fn check_ttl(definition: &ViewDefinition, table: &str, ttl_ns: i64) -> Result<(), String> {
-    let keeper = format!("the table {table:?}");
+    let keeper = format!("the table {table:?} would keep rows");
     if definition.has_as_of(table) {
         return check_as_of_age(definition, Some(table), (&keeper, ttl_ns));
     }
@@ -264,7 +296,7 @@ fn check_ttl(definition: &ViewDefinition, table: &str, ttl_ns: i64) -> Result<()
 
 /// Fails with the reason if rows go of the table, or of any, whose columns a view's rows have as of their times, where what these find would change by
 /// that.
-fn check_as_of_age(
+pub(super) fn check_as_of_age(
     definition: &ViewDefinition,
     table: Option<&str>,
     (keeper, kept_ns): (&str, i64),
@@ -277,7 +309,7 @@ fn check_as_of_age(
         let (name, table) = (&definition.name, as_of.table_name());
         let Some(within_ns) = as_of.within_ns else {
             return Err(format!(
-                "{keeper} would keep rows for {} s, but a row of {table:?} that the view {name:?} finds as of a time may be of any age: say how \
+                "{keeper} for {} s, but a row of {table:?} that the view {name:?} finds as of a time may be of any age: say how \
                  old it may be, ASOF JOIN {table} … TOLERANCE 1h, or keep rows for ever",
                 kept_ns / NS_PER_SECOND,
             ));
@@ -287,12 +319,12 @@ fn check_as_of_age(
     Ok(())
 }
 
-fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64, age_ns: i64) -> Result<(), String> {
+pub(super) fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64, age_ns: i64) -> Result<(), String> {
     if kept_ns == 0 || kept_ns >= age_ns {
         return Ok(());
     }
     Err(format!(
-        "{keeper} would keep rows for {} s, but a window of the view {:?} is stored when it began up to {} s ago: keep them longer, or make \
+        "{keeper} for {} s, but a window of the view {:?} is stored when it began up to {} s ago: keep them longer, or make \
          narrower windows",
         kept_ns / NS_PER_SECOND,
         definition.name,

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use model::TimeRange;
 use query::views::{View, ViewCatalog, ViewChanges};
+use store::Going;
 
 use super::Views;
-use super::frozen::rows_from_ns;
+use super::frozen::{rows_from_ns, table_of};
 
 /// How much longer rows stay for a view that does nothing.
 const HOLD_NS_MAX: u64 = 3_600_000_000_000;
@@ -25,13 +26,21 @@ enum Need {
     Unstored,
 }
 
-/// A view that needs rows of a table, or of any.
-type Wait = (u64, Need, Option<String>);
+/// The rows that wait.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Waiting {
+    Table(String),
+    All,
+    Folded,
+}
+
+/// A view that needs rows.
+type Wait = (u64, Need, Waiting);
 
 /// Since when rows wait for views, and when these had nothing to do; in nanoseconds of the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    /// Since when, by the numbers of views, and by the table whose rows wait: by the retention those of any.
+    /// Since when, by the numbers of views, and by what waits.
     waits: BTreeMap<Wait, u64>,
     /// When all of a database's log was read for its views.
     read_ns: BTreeMap<String, u64>,
@@ -56,9 +65,9 @@ impl Holds {
         self.stored_ns.remove(&view);
     }
 
-    /// Returns whether rows of a table, or of any, wait for a view that needs some of them.
-    fn is_waited_for(&mut self, view: &View, (need, table): (Need, Option<&str>), now_ns: u64) -> bool {
-        let since_ns = *self.waits.entry((view.id, need, table.map(str::to_owned))).or_insert(now_ns);
+    /// Returns whether rows wait for a view that needs some of them.
+    fn is_waited_for(&mut self, view: &View, (need, going): (Need, Going<'_>), now_ns: u64) -> bool {
+        let since_ns = *self.waits.entry((view.id, need, going.into())).or_insert(now_ns);
         // Where it is over it stays so until rows go: another view may have its time yet.
         !self.is_over(view, need, (since_ns, now_ns))
     }
@@ -74,20 +83,30 @@ impl Holds {
         idle_ns >= HOLD_NS_MAX || now_ns.saturating_sub(since_ns) >= HOLDS_NS_MAX
     }
 
-    /// Notes that rows of a table, or of any, go: views for which they had waited long enough have their time again.
-    pub(super) fn renew(&mut self, readers: &[Arc<View>], table: Option<&str>, now_ns: u64) {
+    /// Notes that rows go: views for which they had waited long enough have their time again.
+    pub(super) fn renew(&mut self, readers: &[Arc<View>], going: Going<'_>, now_ns: u64) {
         for view in readers {
             for need in [Need::Unread, Need::Unstored] {
-                let since_ns = self.waits.get(&(view.id, need, table.map(str::to_owned))).copied();
+                let since_ns = self.waits.get(&(view.id, need, going.into())).copied();
                 if since_ns.is_some_and(|since_ns| self.is_over(view, need, (since_ns, now_ns))) {
-                    self.end(view, (need, table));
+                    self.end(view, (need, going));
                 }
             }
         }
     }
 
-    fn end(&mut self, view: &View, (need, table): (Need, Option<&str>)) {
-        self.waits.remove(&(view.id, need, table.map(str::to_owned)));
+    fn end(&mut self, view: &View, (need, going): (Need, Going<'_>)) {
+        self.waits.remove(&(view.id, need, going.into()));
+    }
+}
+
+impl From<Going<'_>> for Waiting {
+    fn from(going: Going<'_>) -> Self {
+        match going {
+            Going::Table(table) => Self::Table(table.to_owned()),
+            Going::All => Self::All,
+            Going::Folded => Self::Folded,
+        }
     }
 }
 
@@ -106,10 +125,11 @@ impl Views {
     /// As [`Self::needed_from_ns`], of those rows before a time that wait for the views.
     pub(super) fn held_from_ns(
         &self,
-        (database, table): (&str, Option<&str>),
+        (database, going): (&str, Going<'_>),
         readers: &[Arc<View>],
         before_ns: i64,
     ) -> i64 {
+        let table = table_of(going);
         let changes = self.changes(database);
         let now_ns = self.store.trusted_now_ns();
         let clock_ns = self.store.monotonic_ns();
@@ -125,8 +145,8 @@ impl Views {
             for (need, start_ns) in needs {
                 let needed_ns = rows_from_ns(&view.definition, table, start_ns);
                 if needed_ns >= before_ns {
-                    holds.end(view, (need, table));
-                } else if holds.is_waited_for(view, (need, table), clock_ns) {
+                    holds.end(view, (need, going));
+                } else if holds.is_waited_for(view, (need, going), clock_ns) {
                     held_ns = held_ns.min(needed_ns);
                 }
             }

@@ -5,12 +5,13 @@
 //! * [`document`]: documents · [`stored_queries`]: views of plain SQL
 //! * [`labels`]: what joined tables say · [`tasks`]: scripts in Flux that are continuous queries
 //! * [`followed_deletes`]: what was deleted, for those who follow the log
-//! * [`frozen`]: what of a source is gone, and how long rows are kept · [`holds`]: how long they wait for views · [`table_use`]: which tables views join and write
+//! * [`folding`]: views beside folds · [`frozen`]: what of a source is gone, and how long rows are kept · [`holds`]: how long they wait for views · [`table_use`]: which tables views join and write
 
 mod api;
 mod catalog;
 mod chain;
 mod document;
+mod folding;
 mod followed_deletes;
 mod frozen;
 mod holds;
@@ -205,6 +206,7 @@ impl Views {
             }
         }
         store.open_window_bounds(&state.databases());
+        folding::open(store, &state);
         stored_queries::open(store, &mut state);
         let (changing, writing) = (Mutex::new(()), Mutex::new(()));
         let followed_deletes = followed_deletes::FollowedDeletes::new(store);

@@ -23,6 +23,8 @@ pub(crate) struct Policy {
     pub(crate) retention_ns: i64,
     /// From which age samples are replaced by summaries of which width, both in nanoseconds; youngest first.
     pub(crate) folds: Vec<(i64, i64)>,
+    /// Samples from here on are not folded, however old they are: views are made of them.
+    pub(crate) foldable_before_ns: i64,
 }
 
 /// Why parts are merged.
@@ -385,7 +387,10 @@ fn rewrite(state: &CompactionState<'_>, base: &PartInfo, reason: MergeReason, fo
 
 /// A part that is old enough to be folded further than it is.
 fn fold(state: &CompactionState<'_>, policy: &Policy) -> Option<CompactionJob> {
-    let due = |part: &&PartInfo| part.level == 2 && !part.is_patch() && !state.is_covered(part);
+    let due = |part: &&PartInfo| {
+        let is_free = part.partition.end_ns < policy.foldable_before_ns;
+        is_free && part.level == 2 && !part.is_patch() && !state.is_covered(part)
+    };
     state.parts.iter().filter(due).find_map(|part| {
         let age_ns = state.now_ns.saturating_sub(part.partition.end_ns);
         let (_, width_ns) = policy.folds.iter().rev().find(|(from_ns, _)| age_ns > *from_ns)?;
@@ -469,6 +474,7 @@ mod tests {
             join_bytes_max: 1000,
             retention_ns: 0,
             folds: Vec::new(),
+            foldable_before_ns: i64::MAX,
         }
     }
 

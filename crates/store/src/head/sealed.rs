@@ -10,6 +10,8 @@ use crate::part::{Part, PartInfo};
 /// Groups whose rows of a range are folded, or about to be.
 #[derive(Debug, Clone)]
 pub(crate) struct Sealed {
+    /// Their retention class.
+    pub(crate) class: u32,
     pub(crate) range: TimeRange,
     pub(crate) groups: RoaringBitmap,
 }

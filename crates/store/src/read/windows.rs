@@ -188,10 +188,9 @@ fn aggregate_view(
     let mut aggregated = Aggregated { range, nodes: Vec::new(), rows: Rows::default(), folded: Vec::new() };
     let mut decoded: Vec<(&Source<'_>, CoveringNodes, Vec<ChunkRef>)> = Vec::new();
     for (index, source) in sources.iter().enumerate() {
-        if source.part.info.fold_ns > 0 {
-            let cut = |nodes: &Nodes| count_cut(nodes, wanted.windows, &range);
-            counts.origins.cut_folds += source.nodes.as_ref().map_or(0, cut);
-            aggregated.folded.extend(source.nodes.clone());
+        if let Some(folds) = source.nodes.as_ref().filter(|_| source.part.info.fold_ns > 0) {
+            counts.origins.cut_folds += count_cut(folds, wanted.windows, &range);
+            aggregated.folded.push(folds.clone());
             continue;
         }
         let covering = covering_nodes(snapshot, &sources, index, &heads, wanted.windows, &range);

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use index::DatabaseId;
 
+use crate::retention::expiry_guard::Going;
 use crate::{Store, StoreError};
 
 /// The kind of the documents that hold the bounds, by the names of databases, in nanoseconds since 1970.
@@ -16,7 +17,7 @@ const STEPS: i64 = 256;
 const STEP_NS_MIN: i64 = 60_000_000_000;
 
 /// How long after the guard kept the bound where it is it is asked again, in nanoseconds of the monotonic clock.
-const PAUSE_NS: u64 = 1_000_000_000;
+pub(super) const PAUSE_NS: u64 = 1_000_000_000;
 
 /// A database whose rows go by windows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,10 +34,10 @@ pub(crate) struct WindowBound {
 /// The databases whose rows go by windows.
 pub(crate) type WindowBounds = BTreeMap<DatabaseId, WindowBound>;
 
-/// The time before which rows are past keeping; it moves in steps.
-fn past_keeping_ns(now_ns: i64, retention_ns: i64) -> i64 {
-    let oldest_ns = now_ns.saturating_sub(retention_ns);
-    let step_ns = (retention_ns / STEPS).max(STEP_NS_MIN);
+/// The time before which rows are older than an age; it moves in steps.
+pub(super) fn older_before_ns(now_ns: i64, age_ns: i64) -> i64 {
+    let oldest_ns = now_ns.saturating_sub(age_ns);
+    let step_ns = (age_ns / STEPS).max(STEP_NS_MIN);
     oldest_ns.saturating_sub(oldest_ns.rem_euclid(step_ns))
 }
 
@@ -132,19 +133,19 @@ impl Store {
     fn move_window_bound(&self, (id, database): (DatabaseId, &str), now_ns: i64) -> Result<bool, StoreError> {
         let Some(guard) = self.retention.expiry_guard.get() else { return Ok(false) };
         let retention_ns = self.policy_of(id).retention_ns;
-        let before_ns = past_keeping_ns(now_ns, retention_ns);
+        let before_ns = older_before_ns(now_ns, retention_ns);
         let Some(known) = self.retention.window_bounds.read().get(&id).cloned() else { return Ok(false) };
         if retention_ns <= 0 || before_ns <= known.kept_from_ns {
             return Ok(false);
         }
-        let before_ns = guard.may_go_before_ns(database, None, before_ns);
+        let before_ns = guard.may_go_before_ns(database, Going::All, before_ns);
         if before_ns <= known.kept_from_ns {
             let next_look_ns = self.monotonic_ns().saturating_add(PAUSE_NS);
             let mut bounds = self.retention.window_bounds.write();
             bounds.get_mut(&id).into_iter().for_each(|bound| bound.next_look_ns = next_look_ns);
             return Ok(false);
         }
-        guard.before_expiry(database, None, before_ns)?;
+        guard.before_expiry(database, Going::All, before_ns)?;
         // The guard has locks of its own, so that another thread may have moved it by now; from here on none does.
         let _moving = self.retention.moving.lock();
         let is_later = |bound: &WindowBound| {
@@ -169,9 +170,9 @@ mod tests {
         const MINUTE_NS: i64 = 60_000_000_000;
         const DAY_NS: i64 = 1440 * MINUTE_NS;
         let now_ns = 1_000 * DAY_NS + 7 * MINUTE_NS + 5;
-        assert_eq!(past_keeping_ns(now_ns, 60 * MINUTE_NS), 1_000 * DAY_NS - 53 * MINUTE_NS);
+        assert_eq!(older_before_ns(now_ns, 60 * MINUTE_NS), 1_000 * DAY_NS - 53 * MINUTE_NS);
         // A 256th of 32 days is three hours.
-        assert_eq!(past_keeping_ns(now_ns, 32 * DAY_NS), 968 * DAY_NS);
-        assert_eq!(past_keeping_ns(now_ns + 180 * MINUTE_NS, 32 * DAY_NS), 968 * DAY_NS + 180 * MINUTE_NS);
+        assert_eq!(older_before_ns(now_ns, 32 * DAY_NS), 968 * DAY_NS);
+        assert_eq!(older_before_ns(now_ns + 180 * MINUTE_NS, 32 * DAY_NS), 968 * DAY_NS + 180 * MINUTE_NS);
     }
 }

@@ -4,8 +4,8 @@ use index::{CompiledMatcher, DatabaseId, MeasurementId, RoaringBitmap};
 use model::TimeRange;
 
 use crate::head::shard::Shard;
+use crate::retention::Deleted;
 use crate::retention::deletes::Delete;
-use crate::retention::{Deleted, check_folds_whole};
 use crate::{Store, StoreError};
 
 impl Store {
@@ -160,7 +160,7 @@ impl Store {
         range: &TimeRange,
     ) -> Result<(), StoreError> {
         for (shard, groups) in self.shards.iter().zip(&groups) {
-            check_folds_whole(&shard.parts_and_deletes().0, groups, range)?;
+            self.check_folds_whole(shard, groups, range)?;
         }
         for (shard, groups) in self.shards.iter().zip(groups).filter(|(_, groups)| !groups.is_empty()) {
             self.delete_in(shard, &Delete { sequence: 0, database, range: *range, groups, columns: Vec::new() })?;

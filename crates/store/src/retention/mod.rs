@@ -1,13 +1,15 @@
 //! What goes: rows past keeping, deleted rows; and how much room the rest may take on the fast tier.
 //!
 //! * [`policy`]: what a database's says, and its bytes · [`table_ttl`]: of one table · [`series_trim`]: of some series
-//! * [`by_windows`]: of databases that views are made of
+//! * [`by_windows`]: of databases that views are made of · [`fold_bounds`]: when their samples are folded · [`expiry_guard`]: what knows of views
 //! * [`databases`]: databases that are dropped · [`deletes`]: rows that are deleted · [`trash`]: files that wait to be removed
 //! * [`time`]: what is past keeping · [`trusted_time`]: a clock that no jump moves
 
 pub(crate) mod by_windows;
 pub(crate) mod databases;
 pub(crate) mod deletes;
+pub(crate) mod expiry_guard;
+pub(crate) mod fold_bounds;
 pub(crate) mod policy;
 pub(crate) mod series_trim;
 pub(crate) mod table_ttl;
@@ -31,9 +33,11 @@ use crate::manifest::{Edit, State};
 use crate::part::{Part, PartInfo};
 use crate::retention::by_windows::WindowBounds;
 use crate::retention::deletes::Delete;
+use crate::retention::expiry_guard::Guard;
+use crate::retention::fold_bounds::Folding;
 use crate::retention::policy::{DatabasePolicy, length_text};
 use crate::retention::series_trim::SeriesTrims;
-use crate::retention::table_ttl::{Guard, TableTtls};
+use crate::retention::table_ttl::TableTtls;
 use crate::retention::trusted_time::TrustedTime;
 use crate::{Store, StoreError};
 
@@ -66,7 +70,9 @@ pub(crate) struct Retention {
     expiry_guard: Guard,
     /// Databases whose rows go by windows.
     window_bounds: RwLock<WindowBounds>,
-    /// Locked while a bound is written down and moves, before `window_bounds`.
+    /// When samples of which views are made are folded, and tables that are not.
+    pub(crate) folding: Folding,
+    /// Locked while a bound is written down and moves, before `window_bounds` and those of `folding`.
     moving: Mutex<()>,
     /// Up to when series of tables went that keep their rows less long than others of the table.
     series_trims: RwLock<SeriesTrims>,
@@ -84,6 +90,7 @@ impl Retention {
             table_ttls: RwLock::new(table_ttl::of_state(state)),
             expiry_guard: Guard::none(),
             window_bounds: RwLock::new(WindowBounds::new()),
+            folding: Folding::default(),
             moving: Mutex::new(()),
             series_trims: RwLock::new(series_trim::of_state(state)),
             fast_partition_length_ns: AtomicI64::new(state.fast_partition_length_ns),
@@ -131,6 +138,7 @@ impl Store {
             join_bytes_max: self.options.join_bytes_max,
             retention_ns: if keeps_all { 0 } else { of_class.max().unwrap_or(0) },
             folds: current.map(|policy| policy.folds.clone()).unwrap_or_default(),
+            foldable_before_ns: self.retention.folding.foldable_before_ns(class, &policies),
         }
     }
 
@@ -327,7 +335,7 @@ impl Store {
         }
         for (shard, of_shard) in self.shards.iter().zip(&by_columns) {
             for groups in of_shard.values() {
-                check_folds_whole(&shard.parts_and_deletes().0, groups, range)?;
+                self.check_folds_whole(shard, groups, range)?;
             }
         }
         for (shard, of_shard) in self.shards.iter().zip(by_columns) {
@@ -373,7 +381,7 @@ impl Store {
     fn delete_once(&self, shard: &Shard, mut delete: Delete) -> Result<(), StoreError> {
         let _hurry = self.throttle.hurry();
         let _work = shard.work.lock();
-        check_folds_whole(&shard.parts_and_deletes().0, &delete.groups, &delete.range)?;
+        self.check_folds_whole(shard, &delete.groups, &delete.range)?;
         // A record of its own, on disk, so that no two deletes have the same number.
         let mark = self.log.append(&NewRecord::without_rows(record::MARK, &[]))?;
         self.log.commit(mark)?;
@@ -440,27 +448,30 @@ pub(crate) fn before_folds(parts: &[Arc<Part>], groups: &RoaringBitmap, mut befo
     before_ns
 }
 
-/// Fails if a bound of a delete lies within a fold of its groups: the samples of a summary cannot be told apart.
-pub(crate) fn check_folds_whole(
-    parts: &[Arc<Part>],
-    groups: &RoaringBitmap,
-    range: &TimeRange,
-) -> Result<(), StoreError> {
-    for part in folded(parts, groups) {
-        if !cuts_fold(part, range.start_ns) && !cuts_fold(part, range.end_ns.saturating_add(1)) {
-            continue;
+impl Store {
+    /// Fails if a bound of a delete lies within a fold of its groups: the samples of a summary cannot be told apart.
+    fn check_folds_whole(&self, shard: &Shard, groups: &RoaringBitmap, range: &TimeRange) -> Result<(), StoreError> {
+        let (parts, _) = shard.parts_and_deletes();
+        if !parts.iter().any(|part| part.info.fold_ns > 0) {
+            return Ok(());
         }
-        let PartInfo { fold_ns, partition, range: rows, .. } = *part;
-        let start_ns = range.start_ns.saturating_sub(range.start_ns.rem_euclid(fold_ns));
-        let after_ns = range.end_ns.saturating_add(fold_ns - range.end_ns.rem_euclid(fold_ns));
-        let width = length_text(fold_ns);
-        return Err(StoreError::Invalid(format!(
-            "the samples from {} to {} ns are folded to summaries of {width}, of which a delete takes all or nothing: begin and end \
-             it at multiples of {width}, such as from {start_ns} to {} ns",
-            partition.start_ns,
-            rows.end_ns,
-            after_ns.saturating_sub(1)
-        )));
+        let folds = groups - self.unfolded_groups(shard)?;
+        for part in folded(&parts, &folds) {
+            if !cuts_fold(part, range.start_ns) && !cuts_fold(part, range.end_ns.saturating_add(1)) {
+                continue;
+            }
+            let PartInfo { fold_ns, partition, range: rows, .. } = *part;
+            let start_ns = range.start_ns.saturating_sub(range.start_ns.rem_euclid(fold_ns));
+            let after_ns = range.end_ns.saturating_add(fold_ns - range.end_ns.rem_euclid(fold_ns));
+            let width = length_text(fold_ns);
+            return Err(StoreError::Invalid(format!(
+                "the samples from {} to {} ns are folded to summaries of {width}, of which a delete takes all or nothing: begin and end \
+                 it at multiples of {width}, such as from {start_ns} to {} ns",
+                partition.start_ns,
+                rows.end_ns,
+                after_ns.saturating_sub(1)
+            )));
+        }
+        Ok(())
     }
-    Ok(())
 }

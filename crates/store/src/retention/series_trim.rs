@@ -74,7 +74,7 @@ impl Store {
                 }
             }
         }
-        let before_ns = self.before_folds_of_groups(&groups, before_ns.min(self.trusted_now_ns()));
+        let before_ns = self.before_folds_of_groups(&groups, before_ns.min(self.trusted_now_ns()))?;
         if !self.may_have_rows_before(&groups, before_ns) {
             return Ok(before_ns);
         }

@@ -5,14 +5,14 @@
 //! made of the rows in windows ([`ExpiryGuard`]) has them go window by window, and is told before they go.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use index::RoaringBitmap;
 use model::TimeRange;
-use tracing_mutex::parkinglot::RwLock;
 
 use crate::manifest::State;
 use crate::retention::before_folds;
+use crate::retention::expiry_guard::{ExpiryGuard, Going};
 use crate::{Store, StoreError};
 
 /// The kind of the documents that hold the settings.
@@ -41,31 +41,6 @@ pub(crate) struct TableTtl {
 impl TableTtl {
     fn new(ttl_ns: i64) -> Self {
         Self { ttl_ns, deleted_before_ns: i64::MIN }
-    }
-}
-
-/// Knows what is made of the rows of tables, and so when they may go by a TTL or a retention.
-pub trait ExpiryGuard: Send + Sync {
-    /// The latest time up to one before which rows of a table may go, or of all tables of a database (`None`); both in nanoseconds since 1970.
-    fn may_go_before_ns(&self, database: &str, table: Option<&str>, before_ns: i64) -> i64;
-
-    /// Is told before rows of a table go that are before a time, in nanoseconds since 1970, or of all tables of a database (`None`).
-    ///
-    /// # Errors
-    /// If it cannot be noted: then they stay.
-    fn before_expiry(&self, database: &str, table: Option<&str>, before_ns: i64) -> Result<(), StoreError>;
-}
-
-/// The guard of a store, which lives on its own.
-pub(crate) struct Guard(RwLock<Option<Weak<dyn ExpiryGuard>>>);
-
-impl Guard {
-    pub(crate) fn none() -> Self {
-        Self(RwLock::new(None))
-    }
-
-    pub(super) fn get(&self) -> Option<Arc<dyn ExpiryGuard>> {
-        self.0.read().as_ref().and_then(Weak::upgrade)
     }
 }
 
@@ -116,11 +91,6 @@ fn expired_before_ns(now_ns: i64, ttl_ns: i64, fold_ns: i64) -> i64 {
 }
 
 impl Store {
-    /// Has a guard asked and told from now on when rows go by the TTL of their table.
-    pub fn guard_expiry(&self, guard: Weak<dyn ExpiryGuard>) {
-        *self.retention.expiry_guard.0.write() = Some(guard);
-    }
-
     /// How long a table keeps its rows, in nanoseconds; 0: as long as its database does.
     pub fn table_ttl_ns(&self, database: &str, table: &str) -> i64 {
         self.retention.table_ttls.read().get(&TableName::new(database, table)).map_or(0, |ttl| ttl.ttl_ns)
@@ -183,8 +153,8 @@ impl Store {
             return Ok(false);
         }
         let guard = self.retention.expiry_guard.get();
-        let may_go =
-            |guard: &Arc<dyn ExpiryGuard>| guard.may_go_before_ns(&name.database, Some(&name.table), before_ns);
+        let going = Going::Table(&name.table);
+        let may_go = |guard: &Arc<dyn ExpiryGuard>| guard.may_go_before_ns(&name.database, going, before_ns);
         let before_ns = guard.as_ref().map_or(before_ns, may_go);
         if before_ns <= ttl.deleted_before_ns {
             return Ok(false);
@@ -194,7 +164,7 @@ impl Store {
             return Ok(false);
         }
         if let Some(guard) = guard {
-            guard.before_expiry(&name.database, Some(&name.table), before_ns)?;
+            guard.before_expiry(&name.database, going, before_ns)?;
         }
         let range = TimeRange::new(i64::MIN, before_ns.saturating_sub(1));
         self.delete_rows(&name.database, &name.table, &[], &range)?;
@@ -213,19 +183,26 @@ impl Store {
                 of_shard.insert(group.key.group);
             }
         }
-        Ok(self.before_folds_of_groups(&groups, before_ns))
+        self.before_folds_of_groups(&groups, before_ns)
     }
 
     /// The latest time up to one that cuts no fold of some groups of each shard.
-    pub(super) fn before_folds_of_groups(&self, groups: &[RoaringBitmap], mut before_ns: i64) -> i64 {
-        let shards: Vec<_> = self.shards.iter().map(|shard| shard.parts_and_deletes().0).zip(groups).collect();
+    pub(super) fn before_folds_of_groups(
+        &self,
+        groups: &[RoaringBitmap],
+        mut before_ns: i64,
+    ) -> Result<i64, StoreError> {
+        let mut shards = Vec::with_capacity(self.shards.len());
+        for (shard, groups) in self.shards.iter().zip(groups) {
+            shards.push((shard.parts_and_deletes().0, groups - self.unfolded_groups(shard)?));
+        }
         loop {
             let bound_ns = before_ns;
             for (parts, groups) in &shards {
                 before_ns = before_folds(parts, groups, before_ns);
             }
             if before_ns == bound_ns {
-                return before_ns;
+                return Ok(before_ns);
             }
         }
     }

@@ -42,8 +42,9 @@ impl Store {
         // Reported at the end: what cannot be deleted must not keep merges from giving room back.
         let expired = self.delete_expired_rows();
         let moved = self.move_window_bounds(None, is_forced);
+        let foldable = self.move_fold_bounds(is_forced);
         let worked = self.merge_what_is_there(is_forced)?;
-        Ok(expired? || moved? || worked)
+        Ok(expired? || moved? || foldable? || worked)
     }
 
     /// As [`Store::maintain_parts`], but that no row goes by the TTL of its table: the guard of these may be the caller, and hold its locks.

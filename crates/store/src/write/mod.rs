@@ -190,7 +190,7 @@ impl Store {
         loop {
             let generation = self.ingestor.keys.generation();
             let mut route = self.resolve(SeriesTarget { database, gate }, batch)?;
-            self.reject_sealed(batch, &mut route);
+            self.reject_sealed(database, batch, &mut route)?;
             let rows = self.split(batch, &route);
             // A group that left the index meanwhile is registered anew, and rows of time that was folded are rejected.
             let appended = self.append(&rows, Some(generation))?;

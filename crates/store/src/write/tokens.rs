@@ -275,7 +275,7 @@ impl Store {
             for rows in &mut rows {
                 self.leave_out_removed(rows, &mut stale)?;
                 beyond_retention += self.leave_out_expired(rows)?;
-                folded += self.leave_out_sealed(rows);
+                folded += self.leave_out_sealed(rows)?;
             }
             if let Some((sequence, is_duplicate)) = self.append_sent(&rows, sent, Some(generation))? {
                 self.ingestor.buffers.recycle_rows(rows);

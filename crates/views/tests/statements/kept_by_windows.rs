@@ -14,13 +14,13 @@ use sql::{Manner, Value};
 use crate::twins::{ALL, Keeper, Twins};
 use crate::world::{SECOND_NS, World};
 
-const TTL_S: i64 = 4 * 3_600;
+pub(crate) const TTL_S: i64 = 4 * 3_600;
 
 /// Host, seconds before now, and the value.
-type Row = (u8, i64, i8);
+pub(crate) type Row = (u8, i64, i8);
 
 #[derive(Debug, Clone)]
-enum Step {
+pub(crate) enum Step {
     Write(Vec<Row>),
     /// A host, seconds before now, and how many seconds long.
     Delete(u8, i64, i64),
@@ -30,7 +30,7 @@ enum Step {
     Crash,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     let row = |ago: std::ops::Range<i64>| (0u8..3, ago, any::<i8>());
     prop_oneof![
         3 => prop::collection::vec(row(0..60), 1..8).prop_map(Step::Write),

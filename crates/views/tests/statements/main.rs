@@ -5,6 +5,7 @@ mod as_of;
 mod as_of_kept;
 mod columns;
 mod dialects;
+mod folded;
 mod hostile;
 mod joined;
 mod kept_by_windows;

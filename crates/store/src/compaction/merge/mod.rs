@@ -96,7 +96,7 @@ impl Store {
         let inputs: Vec<Arc<Part>> = parts.iter().filter(|part| job.inputs.contains(&part.info.id)).cloned().collect();
         // A fold, or late rows that came for one: samples go.
         let folds = inputs.iter().any(|part| part.info.fold_ns < job.fold_ns);
-        if folds && !self.seal(shard, &inputs)? {
+        if folds && !self.seal_unheld(shard, class, job, &inputs)? {
             return Ok(false);
         }
         let written = match self.adopted(&inputs, &deletes, job) {
@@ -124,6 +124,22 @@ impl Store {
         Ok(true)
     }
 
+    /// As [`Store::seal`]; not what views hold by now, which may be more than when the merge was planned.
+    fn seal_unheld(
+        &self,
+        shard: &Shard,
+        class: u32,
+        job: &CompactionJob,
+        inputs: &[Arc<Part>],
+    ) -> Result<bool, StoreError> {
+        let is_sealed = self.seal(shard, class, inputs)?;
+        let is_held = self.is_held_from_folding(class, job, inputs.iter().map(|part| &part.info));
+        if is_held {
+            unseal(shard, inputs);
+        }
+        Ok(is_sealed && !is_held)
+    }
+
     /// The only input as the output, where nothing has to be written.
     fn adopted(&self, inputs: &[Arc<Part>], deletes: &[Delete], job: &CompactionJob) -> Option<PartInfo> {
         let [part] = inputs else { return None };
@@ -146,7 +162,9 @@ impl Store {
         inputs: &[Arc<Part>],
         deletes: &[Delete],
     ) -> Result<Vec<PartInfo>, StoreError> {
-        let mut outputs = Outputs::new(self, shard.number, class, job, deletes.last().map_or(0, |last| last.sequence));
+        let deletes_through = deletes.last().map_or(0, |last| last.sequence);
+        let unfolded = if job.fold_ns > 0 { self.unfolded_groups(shard)? } else { RoaringBitmap::new() };
+        let mut outputs = Outputs::new(self, (shard.number, class), job, (deletes_through, unfolded));
         let written = write_outputs(inputs, deletes, &mut outputs);
         // What was written goes at once: on a full disk it would keep the next attempt from succeeding.
         let written = written.inspect_err(|_| outputs.abandon())?;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use index::RoaringBitmap;
 use model::{STALE_NAN_BITS, TimeRange, ValueType};
 
 use crate::compaction::{CompactionJob, Placement, Target};
@@ -26,6 +27,8 @@ pub(crate) struct Outputs<'a> {
     job: &'a CompactionJob,
     /// Deletes up to this sequence id are carried out.
     deletes_through: u64,
+    /// Groups that are not folded.
+    unfolded: RoaringBitmap,
     open: BTreeMap<(u8, i64), Output>,
     /// Partitions that earlier passes wrote.
     done: BTreeSet<(u8, i64)>,
@@ -90,13 +93,19 @@ impl Encoded<'_> {
 }
 
 impl<'a> Outputs<'a> {
-    pub(crate) fn new(store: &'a Store, shard: u32, class: u32, job: &'a CompactionJob, deletes_through: u64) -> Self {
+    pub(crate) fn new(
+        store: &'a Store,
+        (shard, class): (u32, u32),
+        job: &'a CompactionJob,
+        (deletes_through, unfolded): (u64, RoaringBitmap),
+    ) -> Self {
         Self {
             store,
             shard,
             class,
             job,
             deletes_through,
+            unfolded,
             open: BTreeMap::new(),
             done: BTreeSet::new(),
             left: false,
@@ -140,6 +149,7 @@ impl<'a> Outputs<'a> {
         segments: &[(Target, Segment<'_>)],
     ) -> Result<(), StoreError> {
         let mut chunks: Vec<Encoded<'_>> = Vec::with_capacity(segments.len());
+        let fold_ns = self.fold_ns(key, gathered);
         for (_, segment) in segments {
             match segment {
                 Segment::Copied(copied) => chunks.push(Encoded {
@@ -153,9 +163,9 @@ impl<'a> Outputs<'a> {
                         continue;
                     };
                     let sequences = gathered.sequences(&range);
-                    if self.job.fold_ns > 0 {
+                    if fold_ns > 0 {
                         let piece = chunk::slice(&gathered.rows, places.start, places.end);
-                        let piece = thin(&piece, self.job.fold_ns);
+                        let piece = thin(&piece, fold_ns);
                         chunks.extend(encode(&piece, 0..piece.timestamps_ns.len(), target.level, sequences));
                     } else {
                         chunks.extend(encode(&gathered.rows, places.clone(), target.level, sequences));
@@ -165,7 +175,7 @@ impl<'a> Outputs<'a> {
         }
         let copied = segments.iter().filter(|(_, segment)| matches!(segment, Segment::Copied(_))).count();
         self.store.counters.merged_chunks(copied as u64, (chunks.len() - copied) as u64);
-        let summary = self.summary(gathered, segments)?;
+        let summary = self.summary(fold_ns, gathered, segments)?;
         let chunks: Vec<EncodedChunk<'_>> = chunks.iter().map(Encoded::as_written).collect();
         if chunks.is_empty() {
             return Ok(());
@@ -179,7 +189,12 @@ impl<'a> Outputs<'a> {
 
     /// The nodes of what goes into one part, encoded: made of its samples, and where samples were folded of the nodes that replaced
     /// them.
-    fn summary(&self, gathered: &KeyRows, segments: &[(Target, Segment<'_>)]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn summary(
+        &self,
+        fold_ns: i64,
+        gathered: &KeyRows,
+        segments: &[(Target, Segment<'_>)],
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let count = |segment: &Segment<'_>| match segment {
             Segment::Copied(copied) => (copied.rows, copied.range),
             Segment::Rows(places) => {
@@ -192,8 +207,9 @@ impl<'a> Outputs<'a> {
             return Ok(None);
         };
         let (rows, range) = (sizes.iter().map(|(rows, _)| rows).sum(), TimeRange::new(first.start_ns, last.end_ns));
-        let fold_ns = self.job.fold_ns;
         let width_ns = match fold_ns {
+            // Nodes in a part that is folded stand for folds.
+            0 if self.job.fold_ns > 0 => None,
             0 => summary::choose_width(rows, &range, self.store.options.node_rows_min),
             fold_ns => Some(fold_ns),
         };
@@ -208,6 +224,14 @@ impl<'a> Outputs<'a> {
         let mut bytes = Vec::new();
         summary::encode(&nodes, &mut bytes);
         Ok(Some(bytes))
+    }
+
+    /// The width of the folds of a key; 0: its samples stay as they are.
+    fn fold_ns(&self, key: PartKey, gathered: &KeyRows) -> i64 {
+        if !self.unfolded.contains(key.group) {
+            return self.job.fold_ns;
+        }
+        gathered.folded.iter().map(|nodes| nodes.width_ns).max().unwrap_or(0)
     }
 
     /// The part of a partition, begun when its first rows come.

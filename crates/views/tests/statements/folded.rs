@@ -1,0 +1,181 @@
+//! A database folds the samples that views are made of. Views stay as their queries are over samples: a twin, in a database that folds nothing, gets the same rows
+//! but for those that are refused, and says what the views have to give.
+
+use std::cell::RefCell;
+
+use db::DatabasePolicy;
+use model::TimeRange;
+use platform::sim::Simulation;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use sql::Manner;
+
+use crate::kept_by_windows::{Row, Step, TTL_S, step};
+use crate::twins::{ALL, Twins};
+use crate::world::{SECOND_NS, World};
+
+const WIDTH_S: i64 = 600;
+
+/// Views by their names, queries, and what gives the same of the twin where that reads another view.
+const VIEWS: [(&str, &str, Option<&str>); 6] = [
+    // Of windows within a fold.
+    (
+        "minute",
+        "SELECT time_bucket('1 minute', time) AS bucket, h, sum(v) AS s, max(v) AS m, last(v, time) AS l FROM t GROUP BY 1, 2",
+        None,
+    ),
+    // Of what a fold does not tell.
+    (
+        "different",
+        "SELECT time_bucket('30 minutes', time) AS bucket, min(v) AS m, count(v) AS n, count(DISTINCT v) AS d FROM t GROUP BY 1",
+        None,
+    ),
+    (
+        "large",
+        "SELECT time_bucket('20 minutes', time) AS bucket, h, count(*) AS n, sum(v) AS s FROM t WHERE v > 0 GROUP BY 1, 2",
+        None,
+    ),
+    (
+        "joined",
+        "SELECT time_bucket('10 minutes', t.time) AS bucket, t.h, sum(q.p) AS p, count(*) AS n FROM t ASOF JOIN q ON (h) TOLERANCE 20m GROUP BY 1, 2",
+        None,
+    ),
+    // Of what it tells.
+    (
+        "told",
+        "SELECT time_bucket('20 minutes', time) AS bucket, h, sum(v) AS s, count(*) AS n, min(v) AS m, max(v) AS x, first(v, time) AS f, last(v, time) AS l, avg(v) AS a FROM t GROUP BY 1, 2",
+        None,
+    ),
+    (
+        "hour",
+        "SELECT time_bucket('1 hour', bucket) AS hour, sum(s) AS s, max(m) AS m FROM minute GROUP BY 1",
+        Some("SELECT time_bucket('1 hour', time) AS hour, sum(v) AS s, max(v) AS m FROM t GROUP BY 1"),
+    ),
+];
+
+fn folds() -> DatabasePolicy {
+    DatabasePolicy { folds: vec![(TTL_S * SECOND_NS, WIDTH_S * SECOND_NS)], ..DatabasePolicy::default() }
+}
+
+struct Folding {
+    twins: Twins,
+    refused: u64,
+    late: u64,
+}
+
+impl Folding {
+    fn new() -> Self {
+        let mut made = Self { twins: Twins::new(9), refused: 0, late: 0 };
+        made.world().db.set_policy("default", &folds()).unwrap();
+        made.write_history();
+        for (name, query, _) in VIEWS {
+            made.world().ask(&format!("CREATE MATERIALIZED VIEW {name} AS {query}"));
+        }
+        made.twins.settle();
+        // Folds take whole partitions of time, of some hours.
+        for _ in 0..8 {
+            made.twins.advance(3_600);
+            made.write_history();
+            made.twins.advance(3_600);
+        }
+        made.twins.settle();
+        made
+    }
+
+    /// Rows of the last two hours of three hosts.
+    fn write_history(&self) {
+        let now_ns = self.world().db.now_ns();
+        let lines = (1..78).fold(String::new(), |lines, number| {
+            let (host, time_ns) = (number % 3, now_ns - number * 93 * SECOND_NS);
+            lines + &format!("t,h=h{host} v={number}i {time_ns}\nq,h=h{host} p={number}i {time_ns}\n")
+        });
+        for database in ["default", ALL] {
+            self.world().write(database, &lines);
+        }
+    }
+
+    fn world(&self) -> &World {
+        self.twins.world()
+    }
+
+    /// The time before which samples may be folded.
+    fn foldable_ns(&self) -> i64 {
+        self.world().db.foldable_before_ns("default").unwrap()
+    }
+
+    /// Writes a row, of some values one of the joined table, and to the twin if it is not refused.
+    fn write_both(&mut self, (host, ago_s, value): Row) {
+        let time_ns = self.world().db.now_ns() - ago_s * SECOND_NS;
+        let (table, field) = if value % 4 == 0 { ("q", "p") } else { ("t", "v") };
+        let line = format!("{table},h=h{host} {field}={value}i {time_ns}");
+        let (report, _) = self.world().db.write_lines("default", line.as_bytes()).unwrap();
+        if report.rejected_total == 0 {
+            self.late += u64::from(ago_s > TTL_S - 3_600);
+            self.world().write(ALL, &line);
+            assert!(time_ns >= self.foldable_ns(), "{ago_s} s ago");
+        } else {
+            self.refused += 1;
+            assert!(report.rejected[0].reason.starts_with(db::FOLDED_TIME), "{:?}", report.rejected);
+            assert!(ago_s >= TTL_S, "{ago_s} s ago");
+        }
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Write(rows) => rows.iter().for_each(|row| self.write_both(*row)),
+            Step::Delete(host, ago_s, length_s) => {
+                let from_ns = self.world().db.now_ns() - ago_s * SECOND_NS;
+                // What is folded is deleted as a whole, and closed windows stay as they are.
+                if from_ns >= self.foldable_ns() {
+                    self.twins.delete("t_v", *host, &TimeRange::new(from_ns, from_ns + length_s * SECOND_NS));
+                }
+            }
+            Step::Advance(seconds) => (0..4).for_each(|_| self.twins.advance(*seconds)),
+            Step::Pass => self.twins.pass(),
+            Step::Restart => self.twins.reopen(|_| {}),
+            Step::Crash => self.twins.reopen(Simulation::crash),
+        }
+        self.twins.expire();
+    }
+
+    fn check(&self, after: &Step) {
+        for (name, query, of_twin) in VIEWS {
+            let found = self.world().ask(&format!("SELECT * FROM {name} ORDER BY 1, 2"));
+            let of_twin = format!("{} ORDER BY 1, 2", of_twin.unwrap_or(query));
+            let expected = self.world().ask_of(ALL, Manner::Postgres, &of_twin).unwrap();
+            let other = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+            assert_eq!(other, None, "{name} after {after:?}");
+            assert_eq!(found.len(), expected.len(), "{name} after {after:?}");
+        }
+    }
+
+    fn rows(&self, database: &str) -> usize {
+        self.world().ask_of(database, Manner::Postgres, "SELECT v FROM t").unwrap().len()
+    }
+}
+
+#[test]
+fn views_stay_as_they_are_where_their_samples_are_folded() {
+    const CASES: u32 = 12;
+    let cases = std::env::var("THALWEG_KEPT_CASES").map_or(CASES, |cases| cases.parse().unwrap());
+    let config = ProptestConfig { cases, max_shrink_iters: 400, failure_persistence: None, ..Default::default() };
+    let mut runner = TestRunner::new(config);
+    let counts = RefCell::new((0u64, 0u64, 0u64));
+    let outcome = runner.run(&prop::collection::vec(step(), 20..60), |steps| {
+        let mut tested = Folding::new();
+        for step in &steps {
+            tested.apply(step);
+            tested.check(step);
+        }
+        tested.twins.settle();
+        tested.check(&Step::Pass);
+        let (folded, late, refused) = &mut *counts.borrow_mut();
+        *folded += u64::from(tested.rows("default") < tested.rows(ALL));
+        *late += tested.late;
+        *refused += tested.refused;
+        Ok(())
+    });
+    outcome.unwrap();
+    let (folded, late, refused) = *counts.borrow();
+    assert!(folded > 8 && late > 50 && refused > 20, "{folded} worlds with folds, {late} late rows, {refused} refused");
+}
