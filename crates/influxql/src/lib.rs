@@ -15,7 +15,7 @@
 //! * `resolve`: a selection with all names resolved (`selection`, `code`) · `validate`: what must hold before tables are looked at ·
 //!   `names`: wildcards and names of columns · `condition`: times in conditions become a range · `lower`: tags select series, fields are
 //!   tried by the plan · `groups`: groups of tables that a condition on tags selects, for `SHOW` and `DELETE`
-//! * `select`: rows of a selection: `plan_aggregates` where the plan has all calls, else `scan` reads `input`s (of a `subquery` too), `calls`
+//! * `select`: rows of a selection: `plan_aggregates` where the plan has all calls (`plan_calls`), else `scan` reads `input`s (of a `subquery` too), `calls`
 //!   computes over them, `fill` adds missing windows, `joined` puts results side by side; `select` itself
 //!   counts series for `SLIMIT`
 //! * `functions`: functions that the plan does not have: `reduce`, `transform`, `holt_winters` with `simplex` ·

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use index::compile;
 use model::{Labels, MatchOp, Matcher, TimeRange};
-use query::plan::{Aggregate, Expression, Grouping, Plan, Scan, Selector, TableColumns};
+use query::plan::{Expression, Grouping, Plan, Scan, Selector, TableColumns};
 use query::views::{
     DEPTH_MAX, PendingRange, RefreshRequest, SourceDelete, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus,
     subtract,
@@ -439,8 +439,7 @@ impl ViewDelete {
 /// The columns that are counts and have no zeros: of a continuous query, as InfluxDB writes nothing for a field without values.
 fn counts_without_zeros(definition: &ViewDefinition) -> Vec<bool> {
     let calls = definition.grouping().map(|grouping| grouping.aggregates.as_slice()).unwrap_or_default();
-    let is_count =
-        |name: &String| calls.iter().any(|call| call.aggregate == Aggregate::Count && call.column_name() == *name);
+    let is_count = |name: &String| calls.iter().any(|call| call.aggregate.is_count() && call.column_name() == *name);
     let column = |(_, of): &(String, Expression)| matches!(of, Expression::Column(name) if is_count(name));
     definition.columns().iter().map(|of| !definition.is_exposed() && column(of)).collect()
 }

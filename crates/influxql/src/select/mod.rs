@@ -5,6 +5,7 @@ mod fill;
 mod input;
 mod joined;
 pub(crate) mod plan_aggregates;
+pub(crate) mod plan_calls;
 pub(crate) mod rows;
 pub(crate) mod scan;
 mod subquery;

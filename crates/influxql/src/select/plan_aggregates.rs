@@ -4,21 +4,22 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use model::{Labels, Values};
-use query::plan::{Aggregate, AggregateCall, Expression, Grouping, Lowered, Scan, TableColumns};
+use query::plan::{AggregateCall, Expression, Grouping, Lowered, Scan, TableColumns};
 use query::time::CalendarBins;
-use query::{Frame, Plan, QueryError, ResultRows, RowOrder, Session, TableGroup, Value};
+use query::{Frame, Plan, QueryError, ResultRows, RowOrder, Session, TableGroup};
 
 use crate::functions::Point;
 use crate::resolve::lower;
 use crate::resolve::names::Schema;
-use crate::resolve::selection::{Argument, Call, Code, From, Reference, Resolved};
+use crate::resolve::selection::{Call, Code, From, Reference, Resolved};
 use crate::select::fill::Filling;
 use crate::select::joined::{CallResults, joined};
+use crate::select::plan_calls::PlanCall;
 use crate::select::rows::{Rows, SeriesRows, shape_of};
 use crate::select::scan;
 use crate::syntax::ast::Expr;
 use crate::time::TIME_MIN_NS;
-use crate::value::{DataType, InfluxValue};
+use crate::value::DataType;
 
 /// The results of a selection's calls for one series of the answer.
 pub(crate) struct AggregatedSeries {
@@ -88,12 +89,13 @@ fn shown_as_read(selection: &Resolved, frame: &mut Frame) -> Option<Vec<Referenc
     for column in &selection.columns {
         let Code::Call(number) = column.code else { return None };
         let call = selection.calls.get(number)?;
-        let name = column_name(call)?;
+        let of_plan = PlanCall::new(call)?;
+        let name = of_plan.column()?;
         let column = frame.columns.iter_mut().find(|column| *column.name == *name)?;
         if column.cells.validity.is_some() {
             return None;
         }
-        if call.function == "count" {
+        if of_plan.is_count() {
             count_as_integers(&mut column.cells.values)?;
         }
         let data_type = match column.cells.values {
@@ -136,12 +138,22 @@ pub(crate) type Plans<'a> = Vec<(&'a str, Arc<str>, Plan)>;
 
 /// The plans of all tables, if all calls and the condition can be said there.
 pub(crate) fn plans<'a>(session: &dyn Session, selection: &'a Resolved) -> Result<Option<Plans<'a>>, QueryError> {
+    match selection.windows.as_ref().map(CalendarBins::equal_bins) {
+        Some(None) => Ok(None),
+        equal_bins => plans_of_bins(session, selection, equal_bins.flatten()),
+    }
+}
+
+/// As [`plans`], with windows of a width and an offset in nanoseconds in place of the selection's.
+pub(crate) fn plans_of_bins<'a>(
+    session: &dyn Session,
+    selection: &'a Resolved,
+    bins: Option<(i64, i64)>,
+) -> Result<Option<Plans<'a>>, QueryError> {
     let shown_at_windows = selection.windows.is_some() || !selection.selects_rows();
-    let equal_windows = selection.windows.as_ref().map(CalendarBins::equal_bins);
     if selection.calls.is_empty()
         || !selection.references.is_empty()
         || !shown_at_windows
-        || equal_windows == Some(None)
         || selection.extra_windows > 0
     {
         return Ok(None);
@@ -153,18 +165,19 @@ pub(crate) fn plans<'a>(session: &dyn Session, selection: &'a Resolved) -> Resul
             // Rows of several databases are one series of the answer.
             return Ok(None);
         }
-        let Some(aggregates) = all_aggregates(selection, schema) else { return Ok(None) };
-        if aggregates.is_empty() {
+        let Some(calls) = plan_calls(selection, schema) else { return Ok(None) };
+        if calls.is_empty() {
             continue;
         }
-        let Some((scan, lowered)) = scan_of(selection, name, schema) else { return Ok(None) };
+        let Some((scan, lowered)) = scan_of(selection, (name, schema), &calls) else { return Ok(None) };
         // Of several series' values of one time the largest counts, which the plan does not know.
-        let is_of_one = |call: &AggregateCall| matches!(call.aggregate, Aggregate::First | Aggregate::Last);
-        if aggregates.iter().any(is_of_one) && !is_each_apart(session, selection, database, schema, &scan)? {
+        if calls.iter().any(PlanCall::is_of_one_series) && !is_each_apart(session, selection, database, schema, &scan)?
+        {
             return Ok(None);
         }
         let input = Box::new(lowered.plan(scan));
-        let (width_ns, offset_ns) = equal_windows.flatten().unzip();
+        let aggregates = all_aggregates(&calls);
+        let (width_ns, offset_ns) = bins.unzip();
         let offset_ns = offset_ns.unwrap_or(0);
         let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(selection.grouped_by.clone()) };
         plans.push((database.as_str(), name.clone(), cut(selection, Plan::GroupBy { input, grouping })));
@@ -172,24 +185,38 @@ pub(crate) fn plans<'a>(session: &dyn Session, selection: &'a Resolved) -> Resul
     Ok(Some(plans))
 }
 
-/// The aggregates of a table's fields; `None` if the plan lacks one that a call wants.
-fn all_aggregates(selection: &Resolved, schema: &Schema) -> Option<Vec<AggregateCall>> {
-    let mut all: Vec<AggregateCall> = Vec::new();
+/// The calls of a table's fields; `None` if the plan has no aggregates for one.
+fn plan_calls<'a>(selection: &'a Resolved, schema: &Schema) -> Option<Vec<PlanCall<'a>>> {
+    let mut calls = Vec::with_capacity(selection.calls.len());
     for call in &selection.calls {
-        let (aggregate, field) = aggregate_of(call, schema)?;
-        let Some(field) = field else { continue };
-        let new = AggregateCall::of_column(aggregate, field);
+        let call = PlanCall::new(call)?;
+        match schema.fields.get(call.field()) {
+            None => {}
+            Some(data_type) if call.takes(*data_type) => calls.push(call),
+            Some(_) => return None,
+        }
+    }
+    Some(calls)
+}
+
+/// The aggregates of calls, each once.
+fn all_aggregates(calls: &[PlanCall<'_>]) -> Vec<AggregateCall> {
+    let mut all: Vec<AggregateCall> = Vec::with_capacity(calls.len());
+    for new in calls.iter().flat_map(PlanCall::aggregates) {
         if !all.contains(&new) {
             all.push(new);
         }
     }
-    Some(all)
+    all
 }
 
 /// The rows that are read of a table, and the conditions that are not in their choice; `None` if the plan cannot have all of them.
-fn scan_of(selection: &Resolved, name: &str, schema: &Schema) -> Option<(Scan, Lowered<Expr>)> {
-    let field = |call| Some(aggregate_of(call, schema)?.1?.to_owned());
-    let mut fields: Vec<String> = selection.calls.iter().filter_map(field).collect();
+fn scan_of(
+    selection: &Resolved,
+    (name, schema): (&str, &Schema),
+    calls: &[PlanCall<'_>],
+) -> Option<(Scan, Lowered<Expr>)> {
+    let mut fields: Vec<String> = calls.iter().map(|call| call.field().to_owned()).collect();
     let table = TableColumns { name: name.to_owned(), fields: Vec::new(), every_row: false };
     let mut scan = Scan { table: Some(table), selectors: Vec::new(), tokens: Vec::new(), range: selection.range };
     let lowered = lower::lower(selection.condition.as_ref(), schema, &mut scan);
@@ -238,41 +265,6 @@ fn cut(selection: &Resolved, plan: Plan) -> Plan {
     Plan::Order { input: Box::new(last), by: Expression::Time, descending: false }
 }
 
-/// The plan's aggregate of a call, and its field if the table has it; `None` if the plan has no such aggregate.
-fn aggregate_of<'c>(call: &'c Call, schema: &Schema) -> Option<(Aggregate, Option<&'c str>)> {
-    let Argument::Reference(reference) = &call.argument else { return None };
-    let aggregate = match call.function.as_str() {
-        "count" => Aggregate::Count,
-        "sum" => Aggregate::Sum,
-        "mean" => Aggregate::Avg,
-        "min" => Aggregate::Min,
-        "max" => Aggregate::Max,
-        "first" => Aggregate::First,
-        "last" => Aggregate::Last,
-        _ => return None,
-    };
-    if reference.cast.is_some() {
-        return None;
-    }
-    match schema.fields.get(&reference.name) {
-        None => Some((aggregate, None)),
-        Some(data_type) => {
-            let any_type = matches!(aggregate, Aggregate::Count | Aggregate::First | Aggregate::Last);
-            (any_type || data_type.is_number()).then_some((aggregate, Some(reference.name.as_str())))
-        }
-    }
-}
-
-/// The plan's name for what a call gives.
-pub(crate) fn column_name(call: &Call) -> Option<String> {
-    let Argument::Reference(reference) = &call.argument else { return None };
-    let aggregate = match call.function.as_str() {
-        "mean" => "avg",
-        other => other,
-    };
-    Some(format!("{aggregate} {}", reference.name))
-}
-
 /// A call's results out of a frame, in the order of the answer.
 fn call_outs(
     session: &dyn Session,
@@ -280,23 +272,13 @@ fn call_outs(
     call: &Call,
     frame: &Frame,
 ) -> Result<Vec<Point>, QueryError> {
-    let Some(name) = column_name(call) else { return Ok(Vec::new()) };
-    let column = frame.column(&name);
+    let Some(of_plan) = PlanCall::new(call) else { return Ok(Vec::new()) };
     let start_ns = if selection.range.start_ns == TIME_MIN_NS { 0 } else { selection.range.start_ns };
     let mut outs = Vec::with_capacity(frame.rows());
-    for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
-        let value = column.map_or(Value::Null, |column| Value::from(column.cell(row)));
-        let value = match (call.data_type, value) {
-            (DataType::Float, value) => value.as_number().map_or(Value::Null, Value::Float),
-            // A window that has other values of the row only.
-            (_, Value::Int(0)) if call.function == "count" => Value::Null,
-            (DataType::Integer, Value::Unsigned(count)) if call.function == "count" => Value::Int(count as i64),
-            (_, value) => value,
-        };
-        if !value.is_null() {
-            let time_ns = if selection.windows.is_some() { *time_ns } else { start_ns };
-            outs.push(Point { time_ns, value, origin: None });
-        }
+    for (time_ns, value) in frame.timestamps_ns.iter().zip(of_plan.values(frame)) {
+        let Some(value) = value else { continue };
+        let time_ns = if selection.windows.is_some() { *time_ns } else { start_ns };
+        outs.push(Point { time_ns, value, origin: None });
     }
     if selection.descending {
         outs.reverse();

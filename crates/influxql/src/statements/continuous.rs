@@ -7,6 +7,7 @@ use query::{Plan, QueryError, Session, Value};
 use crate::resolve::selection::{Code, Resolved};
 use crate::resolve::{self, Outer};
 use crate::select::plan_aggregates;
+use crate::select::plan_calls::PlanCall;
 use crate::statements::request::existing;
 use crate::syntax::ast::{ContinuousQuery, Dimension, Operator, Select, Target};
 use crate::syntax::duration;
@@ -50,8 +51,7 @@ fn definition(session: &dyn Session, query: &ContinuousQuery) -> Result<ViewDefi
     let Some(windows) = resolved.windows.clone() else { return Err(invalid("it must have GROUP BY time(…)")) };
     let plans = plan_aggregates::plans(session, &resolved)?;
     let Some([(source, _, plan)]) = plans.as_deref() else {
-        let message =
-            "it has count, sum, mean, min, max, first and last of the fields of one measurement that has rows";
+        let message = "it has count, sum, mean, median, stddev, spread, min, max, count(distinct()), approx_percentile, approx_count_distinct, and first and last where series stay apart, of the fields of one measurement that has rows";
         return Err(invalid(message));
     };
     if *source != query.database {
@@ -143,7 +143,7 @@ fn columns(
 
 fn expression(code: &Code, resolved: &Resolved) -> Option<Expression> {
     match code {
-        Code::Call(place) => plan_aggregates::column_name(resolved.calls.get(*place)?).map(Expression::Column),
+        Code::Call(place) => PlanCall::new(resolved.calls.get(*place)?).map(|call| call.expression()),
         Code::Value(Value::Float(number)) => Some(Expression::Float(*number)),
         Code::Value(Value::Int(number)) => Some(Expression::Integer(*number)),
         Code::Binary(operator, left, right) => {

@@ -166,6 +166,9 @@ fn apply<'a>(operator: Operator, of: &'a [Expression], frame: &'a Frame, row: us
         let second = cells.next().transpose()?.unwrap_or(Cell::Null);
         return comparison(operator, first, second);
     }
+    if operator == Operator::Difference {
+        return difference(first, cells.next().transpose()?.unwrap_or(Cell::Null));
+    }
     let Some(mut total) = number(first, operator.name())? else { return Ok(Cell::Null) };
     if operator == Operator::Subtract && of.len() == 1 {
         return Ok(Cell::F64(-total));
@@ -181,6 +184,17 @@ fn apply<'a>(operator: Operator, of: &'a [Expression], frame: &'a Frame, row: us
         };
     }
     Ok(Cell::F64(total))
+}
+
+fn difference<'a>(a: Cell<'a>, b: Cell<'a>) -> Result<Cell<'a>, QueryError> {
+    Ok(match (a, b) {
+        (Cell::I64(a), Cell::I64(b)) => Cell::I64(a.wrapping_sub(b)),
+        (Cell::U64(a), Cell::U64(b)) => Cell::U64(a.wrapping_sub(b)),
+        (a, b) => {
+            let name = Operator::Difference.name();
+            number(a, name)?.zip(number(b, name)?).map_or(Cell::Null, |(a, b)| Cell::F64(a - b))
+        }
+    })
 }
 
 /// `or` is true if one is (`and` false if one is not), null if that depends on a null.

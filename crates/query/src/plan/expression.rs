@@ -49,7 +49,7 @@ impl Expression {
     }
 }
 
-/// How expressions are put together. Arithmetic is that of floats; comparisons of whole numbers are exact. What has a null in it is
+/// How expressions are put together. Arithmetic is that of floats, but for [`Operator::Difference`]; comparisons of whole numbers are exact. What has a null in it is
 /// null, but for `and` and `or` that do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
@@ -85,11 +85,13 @@ pub enum Operator {
     Coalesce,
     /// The first of two; null where both are equal
     NullIf,
+    /// How much more the first of two is than the second: of whole numbers of one type exact, of that type, and wrapped around
+    Difference,
 }
 
 impl Operator {
     /// All, as they are written.
-    pub const NAMED: [(&'static str, Self); 16] = [
+    pub const NAMED: [(&'static str, Self); 17] = [
         ("and", Self::And),
         ("or", Self::Or),
         ("not", Self::Not),
@@ -106,6 +108,7 @@ impl Operator {
         ("%", Self::Remainder),
         ("coalesce", Self::Coalesce),
         ("nullif", Self::NullIf),
+        ("difference", Self::Difference),
     ];
 
     /// As it is written.

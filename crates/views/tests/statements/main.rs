@@ -4,6 +4,7 @@
 mod as_of;
 mod as_of_kept;
 mod columns;
+mod continuous;
 mod dialects;
 mod folded;
 mod hostile;
