@@ -1,92 +1,253 @@
-//! Continuous queries: views whose windows are rows of a measurement like any other.
+//! Continuous queries: views whose windows are rows of measurements like any other, a view for each measurement that a query reads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use query::plan::{Expression, Grouping, Operator as PlanOperator};
-use query::views::{Dialect, RefreshPolicy, ViewDefinition, ViewOptions, ViewOutput, WindowWidth};
+use query::time::CalendarBins;
+use query::views::{Dialect, RefreshPolicy, View, ViewDefinition, ViewOptions, ViewOutput, WindowWidth};
 use query::{Plan, QueryError, Session, Value};
 
-use crate::resolve::selection::{Code, Resolved};
+use crate::resolve::selection::{Argument, Call, Code, Resolved};
 use crate::resolve::{self, Outer};
 use crate::select::plan_aggregates;
 use crate::select::plan_calls::PlanCall;
 use crate::statements::request::existing;
-use crate::syntax::ast::{ContinuousQuery, Dimension, Operator, Select, Target};
-use crate::syntax::duration;
+use crate::syntax::ast::{ContinuousQuery, Dimension, Measurement, Named, Operator, Select, Source, Statement, Target};
+use crate::syntax::{duration, parse};
 use crate::value::DataType;
+
+/// The functions that views have, as errors name them.
+const FUNCTIONS: &str = "count, sum, mean, median, stddev, spread, min, max, count(distinct()), approx_percentile, \
+                         approx_count_distinct, and first and last where series stay apart";
 
 /// `CREATE CONTINUOUS QUERY`
 pub(super) fn create(session: &dyn Session, query: &ContinuousQuery) -> Result<(), QueryError> {
     let database = &query.database;
     existing(&session.databases(), database)?;
-    let definition = definition(session, query)?;
-    if let Some(known) = session.view(database, &query.name)? {
-        // As InfluxDB: the same one again is no error.
-        let is_same = known.definition.statement == definition.statement;
-        let message = format!("continuous query already exists: {}", query.name);
-        return if is_same { Ok(()) } else { Err(QueryError::Invalid(message)) };
+    let mut definitions = definitions(session, query)?;
+    let known = views_of(session, database, &query.name)?;
+    // As InfluxDB: the same one again is no error. Measurements that came since are taken in.
+    let statement = query.to_string();
+    if known.iter().any(|view| view.definition.statement != statement) {
+        return Err(QueryError::Invalid(format!("continuous query already exists: {}", query.name)));
     }
-    session.create_view(definition)
+    definitions.retain(|definition| known.iter().all(|view| view.definition.name != definition.name));
+    let mut made: Vec<String> = Vec::with_capacity(definitions.len());
+    for definition in definitions {
+        let name = definition.name.clone();
+        if let Err(error) = session.create_view(definition) {
+            // Those that cannot be dropped now are taken in when the statement is sent again, or dropped with the query.
+            made.iter().for_each(|name| drop(session.drop_view(database, name)));
+            return Err(error);
+        }
+        made.push(name);
+    }
+    Ok(())
 }
 
 /// `DROP CONTINUOUS QUERY`
 pub(super) fn remove(session: &dyn Session, database: &str, name: &str) -> Result<(), QueryError> {
     existing(&session.databases(), database)?;
-    let view = session.view(database, name)?;
-    match view.filter(|view| view.definition.dialect == Dialect::InfluxQl) {
-        Some(_) => session.drop_view(database, name).map(drop),
-        None => Err(QueryError::Invalid(format!("continuous query not found: {name}"))),
+    let views = views_of(session, database, name)?;
+    if views.is_empty() {
+        return Err(QueryError::Invalid(format!("continuous query not found: {name}")));
+    }
+    views.iter().try_for_each(|view| session.drop_view(database, &view.definition.name).map(drop))
+}
+
+/// The views of a continuous query.
+fn views_of(session: &dyn Session, database: &str, name: &str) -> Result<Vec<Arc<View>>, QueryError> {
+    let mut views = session.views(database)?;
+    views.retain(|view| {
+        let definition = &view.definition;
+        // The beginning first: statements are only parsed of what may be one.
+        definition.dialect == Dialect::InfluxQl && definition.name.starts_with(name) && name_of(definition) == name
+    });
+    Ok(views)
+}
+
+/// The name of the continuous query that a view is, or is one of the views of.
+pub(super) fn name_of(definition: &ViewDefinition) -> String {
+    match parse(&definition.statement, &BTreeMap::new()).as_deref() {
+        Ok([Statement::CreateContinuousQuery(query)]) => query.name.clone(),
+        _ => definition.name.clone(),
     }
 }
 
-fn definition(session: &dyn Session, query: &ContinuousQuery) -> Result<ViewDefinition, QueryError> {
+/// The views that a continuous query is: one, or one for each measurement that there is of those that it names.
+fn definitions(session: &dyn Session, query: &ContinuousQuery) -> Result<Vec<ViewDefinition>, QueryError> {
     let invalid = |message: &str| QueryError::Invalid(format!("continuous query {}: {message}", query.name));
     let select = &*query.select;
     let Some(target) = &select.into else { return Err(invalid("it must have INTO")) };
-    let Some(measurement) = &target.measurement else {
-        return Err(invalid("INTO names a measurement; :MEASUREMENT is not supported"));
+    let of_another = |measurement: &Measurement| {
+        measurement.database.as_deref().is_some_and(|database| !database.is_empty() && *database != query.database)
     };
-    let database = target_database(session, &query.database, target)?;
-    // What it says of the time is ignored, as in InfluxDB; nothing is filled.
-    let wanted = Select { into: None, fill: None, ..select.clone() };
-    let resolved = resolve::resolve(session, &wanted, &Outer::statement(&query.database))?;
-    let Some(windows) = resolved.windows.clone() else { return Err(invalid("it must have GROUP BY time(…)")) };
-    let plans = plan_aggregates::plans(session, &resolved)?;
-    let Some([(source, _, plan)]) = plans.as_deref() else {
-        let message = "it has count, sum, mean, median, stddev, spread, min, max, count(distinct()), approx_percentile, approx_count_distinct, and first and last where series stay apart, of the fields of one measurement that has rows";
+    let mut sources = Vec::with_capacity(select.sources.len());
+    for source in &select.sources {
+        let Source::Measurement(measurement) = source else {
+            return Err(invalid("it reads measurements, no subquery"));
+        };
+        if of_another(measurement) {
+            return Err(invalid("it reads its own database"));
+        }
+        sources.push(measurement);
+    }
+    let into = target_database(session, &query.database, target)?;
+    if let [Measurement { name: Named::Exactly(name), .. }] = sources.as_slice() {
+        let part = Part { query, target, into, source: name, is_only: true };
+        let definition = part.definition(session)?.ok_or_else(|| {
+            invalid(&format!(
+                "the measurement {name:?} has no rows with these fields yet: make it after the first ones"
+            ))
+        })?;
+        return Ok(vec![definition]);
+    }
+    if target.measurement.is_some() {
+        let message = "rows of several measurements would replace one another in one: INTO \"database\".\"policy\".:MEASUREMENT \
+                       writes each into one of its own name";
         return Err(invalid(message));
-    };
-    if *source != query.database {
-        return Err(invalid("it reads its own database"));
     }
-    let zone = windows.zone_name().ok_or_else(|| invalid("its zone has no name"))?;
-    let plan = if select.dimensions.contains(&Dimension::Wildcard) { by_all_tags(plan.clone()) } else { plan.clone() };
-    let (width_ns, columns) = (windows.width().ns, columns(&resolved, &invalid)?);
-    if let Some(for_ns) = query.for_ns.filter(|for_ns| *for_ns < width_ns.max(query.every_ns.unwrap_or(0))) {
-        let (least, got) = (width_ns.max(query.every_ns.unwrap_or(0)), for_ns);
-        let message = format!(
+    let mut names = Vec::new();
+    for source in sources {
+        names.extend(resolve::tables(session, &query.database, source)?);
+    }
+    names.sort();
+    names.dedup();
+    let mut definitions = Vec::with_capacity(names.len());
+    for source in &names {
+        let part = Part { query, target, into: into.clone(), source, is_only: false };
+        definitions.extend(part.definition(session)?);
+    }
+    if definitions.is_empty() {
+        return Err(invalid("none of its measurements has rows with these fields yet: make it after the first ones"));
+    }
+    Ok(definitions)
+}
+
+/// A continuous query of one measurement.
+struct Part<'a> {
+    query: &'a ContinuousQuery,
+    target: &'a Target,
+    /// The database that it writes into, if that is another one.
+    into: Option<String>,
+    source: &'a str,
+    /// True if the query names no other.
+    is_only: bool,
+}
+
+impl Part<'_> {
+    fn invalid(&self, message: &str) -> QueryError {
+        let of = if self.is_only { String::new() } else { format!(" of {:?}", self.source) };
+        QueryError::Invalid(format!("continuous query {}{of}: {message}", self.query.name))
+    }
+
+    /// Its view; `None` if the measurement has none of its fields.
+    fn definition(&self, session: &dyn Session) -> Result<Option<ViewDefinition>, QueryError> {
+        let Self { query, target, into, source, is_only } = self;
+        if target.measurement.is_none() && into.is_none() {
+            let message = "INTO :MEASUREMENT would write into what it reads: name another database, as in INTO \
+                           \"a_year\".\"autogen\".:MEASUREMENT";
+            return Err(self.invalid(message));
+        }
+        let select = &*query.select;
+        // What it says of the time is ignored, as in InfluxDB; nothing is filled.
+        let from = Measurement { database: None, policy: None, name: Named::Exactly((*source).to_owned()) };
+        let wanted = Select { into: None, fill: None, sources: vec![Source::Measurement(from)], ..select.clone() };
+        let mut resolved = resolve::resolve(session, &wanted, &Outer::statement(&query.database))?;
+        let Some(windows) = resolved.windows.clone() else {
+            return Err(self.invalid("it must have GROUP BY time(…)"));
+        };
+        if !self.has_fields(&mut resolved)? {
+            return Ok(None);
+        }
+        let plans = plan_aggregates::plans_of_bins(session, &resolved, Some(bins_of_plan(&windows)))?;
+        let plan = match plans.as_deref() {
+            Some([(_, _, plan)]) => plan.clone(),
+            Some(_) => return Ok(None),
+            None => return Err(self.invalid(&format!("it has {FUNCTIONS}, of the fields of measurements"))),
+        };
+        let zone = windows.zone_name().ok_or_else(|| self.invalid("its zone has no name"))?;
+        let plan = if select.dimensions.contains(&Dimension::Wildcard) { by_all_tags(plan) } else { plan };
+        check_for(query, windows.width().ns)?;
+        let columns = columns(&resolved, &|message| self.invalid(message))?;
+        let fields = columns.iter().map(|(name, _, value_type)| (name.clone(), *value_type)).collect();
+        let columns = columns.into_iter().map(|(name, of, _)| (name, of)).collect();
+        let refresh = query.every_ns.map_or(RefreshPolicy::Immediate, RefreshPolicy::Every);
+        Ok(Some(ViewDefinition {
+            name: if *is_only { query.name.clone() } else { format!("{}:{source}", query.name) },
+            database: query.database.clone(),
+            target: target.measurement.clone().unwrap_or_else(|| (*source).to_owned()),
+            time_name: "time".to_owned(),
+            output: ViewOutput { database: into.clone(), ..ViewOutput::default() },
+            plan: Plan::Map { input: Box::new(of_all_times(plan)), columns },
+            windows: WindowWidth { width: windows.width(), origin_ns: windows.origin_ns(), zone },
+            fields,
+            options: ViewOptions { refresh, lag_ns: Some(0), ..ViewOptions::default() },
+            maker: String::new(),
+            statement: query.to_string(),
+            dialect: Dialect::InfluxQl,
+            task: None,
+        }))
+    }
+
+    /// Returns whether the measurement has all of the fields that are named. Of one of several measurements columns of others are left out.
+    fn has_fields(&self, resolved: &mut Resolved) -> Result<bool, QueryError> {
+        let missing: Vec<Option<String>> = resolved.calls.iter().map(missing_field).collect();
+        let lacks = |code: &Code| each_call(code).into_iter().find_map(|call| missing.get(call)?.clone());
+        if !self.is_only {
+            resolved.columns.retain(|column| lacks(&column.code).is_none());
+            return Ok(!resolved.columns.is_empty());
+        }
+        let lacking = resolved.columns.iter().find_map(|column| lacks(&column.code));
+        match lacking.filter(|_| !missing.iter().all(Option::is_some)) {
+            Some(field) => Err(self.invalid(&format!(
+                "the measurement {:?} has no field {field:?} yet: make it after the first row with it",
+                self.source
+            ))),
+            None => Ok(!missing.iter().all(Option::is_some) && !resolved.columns.is_empty()),
+        }
+    }
+}
+
+/// The field of a call that its measurement does not have.
+fn missing_field(call: &Call) -> Option<String> {
+    match &call.argument {
+        Argument::Reference(reference) => (reference.data_type == DataType::Unknown).then(|| reference.name.clone()),
+        Argument::Call(inner) => missing_field(inner),
+    }
+}
+
+/// The calls in an expression, by their numbers.
+fn each_call(code: &Code) -> Vec<usize> {
+    match code {
+        Code::Call(number) => vec![*number],
+        Code::Binary(_, left, right) => [each_call(left), each_call(right)].concat(),
+        Code::Math(_, operands) | Code::All(operands) | Code::Any(operands) => {
+            operands.iter().flat_map(each_call).collect()
+        }
+        Code::Matches(of, ..) => each_call(of),
+        Code::Value(_) | Code::Reference(_) => Vec::new(),
+    }
+}
+
+/// The width and the offset of a plan's bins, in nanoseconds: where windows differ in length those of the view take their place.
+fn bins_of_plan(windows: &CalendarBins) -> (i64, i64) {
+    let about = || (i64::try_from(windows.width().approximate_ns()).unwrap_or(i64::MAX), 0);
+    windows.equal_bins().unwrap_or_else(about)
+}
+
+/// Refuses a `FOR` that is shorter than what is computed at once.
+fn check_for(query: &ContinuousQuery, width_ns: i64) -> Result<(), QueryError> {
+    let least_ns = width_ns.max(query.every_ns.unwrap_or(0));
+    match query.for_ns.filter(|for_ns| *for_ns < least_ns) {
+        None => Ok(()),
+        Some(for_ns) => Err(QueryError::Invalid(format!(
             "FOR duration must be >= GROUP BY time duration: must be a minimum of {} got {}",
-            duration::text(least),
-            duration::text(got)
-        );
-        return Err(QueryError::Invalid(message));
+            duration::text(least_ns),
+            duration::text(for_ns)
+        ))),
     }
-    let fields = columns.iter().map(|(name, _, value_type)| (name.clone(), *value_type)).collect();
-    let columns = columns.into_iter().map(|(name, of, _)| (name, of)).collect();
-    let refresh = query.every_ns.map_or(RefreshPolicy::Immediate, RefreshPolicy::Every);
-    Ok(ViewDefinition {
-        name: query.name.clone(),
-        database: query.database.clone(),
-        target: measurement.clone(),
-        time_name: "time".to_owned(),
-        output: ViewOutput { database, ..ViewOutput::default() },
-        plan: Plan::Map { input: Box::new(of_all_times(plan)), columns },
-        windows: WindowWidth { width: windows.width(), origin_ns: windows.origin_ns(), zone },
-        fields,
-        options: ViewOptions { refresh, lag_ns: Some(0), ..ViewOptions::default() },
-        maker: String::new(),
-        statement: query.to_string(),
-        dialect: Dialect::InfluxQl,
-        task: None,
-    })
 }
 
 /// The database that a query of one writes into, if it is another one. A retention policy is a database here, but for the one that every

@@ -1,16 +1,16 @@
 //! `SHOW`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use query::lines::{MEASUREMENT_SPECIAL, TAG_SPECIAL, escaped};
-use query::views::{Dialect, View};
+use query::views::Dialect;
 use query::{QueryError, Session, TableGroup, Value};
 
 use crate::resolve::condition::{self, SplitCondition};
 use crate::resolve::groups::{TableScan, TableSelection, choose};
 use crate::resolve::names::{Schema, compile};
 use crate::statements::answer::{Answer, Series};
+use crate::statements::continuous;
 use crate::statements::request::{RequestContext, database, named_tables};
 use crate::syntax::ast::{Counted, Limits, Named, Show, ShowTarget, WithKey};
 use crate::syntax::duration::go_text;
@@ -60,11 +60,11 @@ fn continuous_queries(session: &dyn Session) -> Vec<Series> {
         // Of a database that the sender may not read it sees the name alone.
         let views = session.views(&database).unwrap_or_default();
         let queries = views.iter().filter(|view| view.definition.dialect == Dialect::InfluxQl);
-        let row = |view: &Arc<View>| {
-            let definition = &view.definition;
-            vec![Value::from(definition.name.as_str()), Value::from(definition.statement.as_str())]
-        };
-        all.push(Series::list(&database, &["name", "query"], queries.map(row).collect()));
+        // One of several measurements is several views.
+        let queries: BTreeMap<String, &str> =
+            queries.map(|view| (continuous::name_of(&view.definition), view.definition.statement.as_str())).collect();
+        let row = |(name, statement): (String, &str)| vec![Value::from(name.as_str()), Value::from(statement)];
+        all.push(Series::list(&database, &["name", "query"], queries.into_iter().map(row).collect()));
     }
     all
 }

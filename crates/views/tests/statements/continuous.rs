@@ -1,4 +1,4 @@
-//! InfluxQL's continuous queries: each function; and its queries that views answer.
+//! InfluxQL's continuous queries: each function, several measurements, windows of a calendar; and its queries that views answer.
 
 use std::fmt::Write;
 
@@ -72,7 +72,7 @@ fn each_function_of_a_continuous_query_gives_what_the_query_gives() {
                  spread(usage) AS width, spread(cores) AS width_cores, count(distinct(kind)) AS kinds, count(distinct(cores)) AS levels, \
                  approx_percentile(usage, 90) AS p90, approx_count_distinct(kind) AS about, max(cores) - mean(cores) AS above";
     world
-        .influxql("default", &format!("CREATE CONTINUOUS QUERY q ON \"default\" BEGIN SELECT {calls} INTO a_year.autogen.cpu FROM cpu GROUP BY time(1m), host END"))
+        .influxql("default", &format!("CREATE CONTINUOUS QUERY q ON \"default\" BEGIN SELECT {calls} INTO a_year.autogen.:MEASUREMENT FROM cpu GROUP BY time(1m), host END"))
         .unwrap();
     world.settle();
     let begun_ns = window_ns(&world, MINUTE_NS) + MINUTE_NS;
@@ -93,6 +93,132 @@ fn each_function_of_a_continuous_query_gives_what_the_query_gives() {
         &format!("SELECT {calls} FROM cpu WHERE {times} AND usage * 2 > -1 GROUP BY time(1m), host fill(none)"),
     );
     assert!(is_alike(&by_rows, &expected), "{by_rows:?}\n{expected:?}");
+}
+
+#[test]
+fn functions_that_views_have_not_are_refused() {
+    let world = world();
+    world.write("default", "cpu,host=a usage=1,cores=2i 1\nmem,host=a used=1 1");
+    let refused = |select: &str, expected: &str| {
+        let text = format!("CREATE CONTINUOUS QUERY q ON \"default\" BEGIN SELECT {select} END");
+        let told = world.influxql("default", &text).unwrap_err();
+        assert!(told.contains(expected), "{select}: {told}");
+    };
+    let known = "continuous query q: it has count, sum, mean, median";
+    for call in ["percentile(usage, 90)", "mode(usage)", "integral(usage)", "derivative(mean(usage))", "top(usage, 3)"]
+    {
+        refused(&format!("{call} INTO down FROM cpu GROUP BY time(1m), host"), known);
+    }
+    refused("mean(usage), max(nosuch) INTO down FROM cpu GROUP BY time(1m)", "has no field \"nosuch\" yet");
+    refused("mean(nosuch) INTO down FROM cpu GROUP BY time(1m)", "has no rows with these fields yet");
+    refused("mean(usage) INTO :MEASUREMENT FROM cpu GROUP BY time(1m)", "name another database");
+    refused("mean(*) INTO down FROM cpu, mem GROUP BY time(1m)", "writes each into one of its own name");
+    refused("mean(*) INTO a_year..down FROM /.*/ GROUP BY time(1m)", "writes each into one of its own name");
+    refused("mean(*) INTO a_year..:MEASUREMENT FROM /disk/ GROUP BY time(1m)", "none of its measurements has rows");
+    refused("mean(usage) INTO down FROM cpu", "it must have GROUP BY time");
+    refused("mean(usage) INTO down FROM a_year..cpu GROUP BY time(1m)", "it reads its own database");
+    assert!(world.db.views("default").is_empty());
+}
+
+#[test]
+fn one_query_of_all_measurements_is_made_and_dropped_as_one() {
+    let mut world = world();
+    let now_ns = world.db.now_ns();
+    for table in ["cpu", "disk io"] {
+        let table = table.replace(' ', "\\ ");
+        world.write("default", &format!("{table},host=a usage=1,cores=2i,kind=\"k\" {now_ns}"));
+    }
+    world.write("default", &format!("notes,host=a text=\"x\" {now_ns}"));
+    let create = "CREATE CONTINUOUS QUERY hourly ON \"default\" BEGIN SELECT mean(*), max(*) INTO \"a_year\".\"autogen\".:MEASUREMENT FROM /.*/ GROUP BY time(1m), * END";
+    world.influxql("default", create).unwrap();
+    let names =
+        |world: &World| world.db.views("default").iter().map(|view| view.definition.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&world), ["hourly:cpu", "hourly:disk io"], "no field of notes is a number");
+    world.settle();
+    let begun_ns = window_ns(&world, MINUTE_NS) + MINUTE_NS;
+    world.simulation.advance_ns(MINUTE_NS);
+    write_minutes(&mut world, &["cpu", "disk\\ io"], begun_ns);
+    let times = format!("time >= {begun_ns} AND time < {}", begun_ns + 5 * MINUTE_NS);
+    for table in ["cpu", "\"disk io\""] {
+        let expected =
+            rows(&world, &format!("SELECT mean(*), max(*) FROM {table} WHERE {times} GROUP BY time(1m), * fill(none)"));
+        let fields = "mean_cores, mean_usage, max_cores, max_usage";
+        let found = rows(&world, &format!("SELECT {fields} FROM a_year..{table} WHERE {times} GROUP BY *"));
+        assert_eq!(expected.len(), 11);
+        assert!(is_alike(&found, &expected), "{found:?}\n{expected:?}");
+    }
+    // A measurement that came since is taken in when the statement is sent again.
+    world.write("default", &format!("mem,host=a used=1 {}", world.db.now_ns()));
+    world.influxql("default", create).unwrap();
+    assert_eq!(names(&world), ["hourly:cpu", "hourly:disk io", "hourly:mem"]);
+    let mut world = world.reopened(|_| {});
+    let other = create.replace("max(*)", "min(*)");
+    assert_eq!(world.influxql("default", &other).unwrap_err(), "continuous query already exists: hourly");
+    let shown = rows(&world, "SHOW CONTINUOUS QUERIES");
+    let listed: Vec<&Value> = shown.iter().map(|row| &row[1]).collect();
+    assert_eq!(listed, [&Value::from("hourly")]);
+    world.settle();
+    let dropped =
+        |world: &World, name: &str| world.influxql("default", &format!("DROP CONTINUOUS QUERY {name} ON \"default\""));
+    for name in ["hour", "\"hourly:cpu\"", "nosuch"] {
+        assert!(dropped(&world, name).unwrap_err().starts_with("continuous query not found"), "{name}");
+    }
+    dropped(&world, "hourly").unwrap();
+    assert_eq!(names(&world), [""; 0]);
+    assert_eq!(rows(&world, "SHOW CONTINUOUS QUERIES"), [[Value::Null; 0]; 0]);
+}
+
+/// A query of several measurements of which one cannot be made is not made at all.
+#[test]
+fn a_query_of_several_measurements_is_made_whole_or_not() {
+    let world = world();
+    world.write("default", "cpu,host=a usage=1 1\nmem,host=a used=1 1");
+    world.influxql("default", "CREATE CONTINUOUS QUERY \"q:mem\" ON \"default\" BEGIN SELECT max(used) INTO peak FROM mem GROUP BY time(1m) END").unwrap();
+    let create = "CREATE CONTINUOUS QUERY q ON \"default\" BEGIN SELECT mean(*) INTO a_year..:MEASUREMENT FROM cpu, mem GROUP BY time(1m) END";
+    let told = world.influxql("default", create).unwrap_err();
+    assert!(told.contains("\"q:mem\" already exists"), "{told}");
+    assert!(world.db.view("default", "q:cpu").is_none());
+    world.influxql("default", "DROP CONTINUOUS QUERY \"q:mem\" ON \"default\"").unwrap();
+    world.influxql("default", create).unwrap();
+    assert_eq!(world.db.views("default").len(), 2);
+}
+
+/// Days of a zone are as long as they are there: a window of 23 hours among those of 24.
+#[test]
+fn windows_of_a_continuous_query_follow_a_zone() {
+    const HOUR_NS: i64 = 60 * MINUTE_NS;
+    let change_ns: i64 = 1_711_846_800 * SECOND_NS;
+    let mut world = world();
+    world.write("default", &format!("cpu,host=a usage=1 {}", world.db.now_ns()));
+    let calls = "count(usage) AS n, stddev(usage) AS dev, max(usage) AS peak";
+    let create = format!(
+        "CREATE CONTINUOUS QUERY days ON \"default\" BEGIN SELECT {calls} INTO cpu_days FROM cpu GROUP BY time(1d), host tz('Europe/Berlin') END"
+    );
+    world.influxql("default", &create).unwrap();
+    world.settle();
+    let mut world = world.reopened(|_| {});
+    world.simulation.advance_ns(change_ns - 40 * HOUR_NS - world.db.now_ns());
+    world.settle();
+    // By the hour; two of three rows come late.
+    for rest in 0..3 {
+        let line = |hour: i64| format!("cpu,host=a usage={} {}", hour * 7 % 31, change_ns + (hour - 40) * HOUR_NS);
+        let lines: Vec<String> = (0..100).filter(|hour| hour % 3 == rest).map(line).collect();
+        world.write("default", &lines.join("\n"));
+        world.simulation.advance_ns(100 * HOUR_NS);
+        world.settle();
+    }
+    let times = format!("time >= {} AND time < {}", change_ns - 40 * HOUR_NS, change_ns + 60 * HOUR_NS);
+    let expected = rows(
+        &world,
+        &format!("SELECT {calls} FROM cpu WHERE {times} GROUP BY time(1d), host fill(none) tz('Europe/Berlin')"),
+    );
+    let found = rows(
+        &world,
+        &format!("SELECT n, dev, peak FROM cpu_days WHERE time >= {} GROUP BY host", change_ns - 3 * 24 * HOUR_NS),
+    );
+    assert!(is_alike(&found, &expected), "{found:?}\n{expected:?}");
+    let counts: Vec<&Value> = expected.iter().map(|row| &row[2]).collect();
+    assert!(counts.contains(&&Value::Int(23)) && counts.contains(&&Value::Int(24)), "{counts:?}");
 }
 
 /// Queries of the source that a view answers: the same as without it.
