@@ -89,6 +89,15 @@ impl<'a> PlanCall<'a> {
         }
     }
 
+    /// Returns whether its values are of one type, whatever the type of the field is.
+    pub(crate) const fn is_of_one_type(&self) -> bool {
+        !matches!(
+            self.kind,
+            Kind::One(Aggregate::Sum | Aggregate::Min | Aggregate::Max | Aggregate::First | Aggregate::Last)
+                | Kind::Spread
+        )
+    }
+
     /// Returns whether it is zero where there are no values, of which InfluxQL has none.
     pub(crate) const fn is_count(&self) -> bool {
         matches!(self.kind, Kind::One(aggregate) if aggregate.is_count())
@@ -132,7 +141,7 @@ fn kind_of(call: &Call, reference: &Reference) -> Option<Kind> {
         "stddev" => return Some(Kind::Deviation),
         "spread" => return Some(Kind::Spread),
         // Texts are sketches, which are merged row by row.
-        sketched::PERCENTILE if reference.data_type.is_number() => Aggregate::ApproxQuantile(share(call)?),
+        sketched::PERCENTILE if reference.data_type != DataType::Text => Aggregate::ApproxQuantile(share(call)?),
         "approx_count_distinct" => Aggregate::ApproxDistinct,
         _ => return None,
     }))

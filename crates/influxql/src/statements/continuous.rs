@@ -8,7 +8,8 @@ use query::time::CalendarBins;
 use query::views::{Dialect, RefreshPolicy, View, ViewDefinition, ViewOptions, ViewOutput, WindowWidth};
 use query::{Plan, QueryError, Session, Value};
 
-use crate::resolve::selection::{Argument, Call, Code, Resolved};
+use crate::resolve::names::Schema;
+use crate::resolve::selection::{Argument, Call, Code, From, Resolved};
 use crate::resolve::{self, Outer};
 use crate::select::plan_aggregates;
 use crate::select::plan_calls::PlanCall;
@@ -158,7 +159,8 @@ impl Part<'_> {
         let Some(windows) = resolved.windows.clone() else {
             return Err(self.invalid("it must have GROUP BY time(…)"));
         };
-        if !self.has_fields(&mut resolved)? {
+        self.add_missing_fields(&mut resolved)?;
+        if resolved.columns.is_empty() {
             return Ok(None);
         }
         let plans = plan_aggregates::plans_of_bins(session, &resolved, Some(bins_of_plan(&windows)))?;
@@ -191,29 +193,55 @@ impl Part<'_> {
         }))
     }
 
-    /// Returns whether the measurement has all of the fields that are named. Of one of several measurements columns of others are left out.
-    fn has_fields(&self, resolved: &mut Resolved) -> Result<bool, QueryError> {
+    /// Adds the fields that the measurement does not have yet, and may get later. Of one of several measurements columns of such fields are left out.
+    fn add_missing_fields(&self, resolved: &mut Resolved) -> Result<(), QueryError> {
         let missing: Vec<Option<String>> = resolved.calls.iter().map(missing_field).collect();
-        let lacks = |code: &Code| each_call(code).into_iter().find_map(|call| missing.get(call)?.clone());
         if !self.is_only {
-            resolved.columns.retain(|column| lacks(&column.code).is_none());
-            return Ok(!resolved.columns.is_empty());
+            let has_all = |code: &Code| each_call(code).iter().all(|call| matches!(missing.get(*call), Some(None)));
+            resolved.columns.retain(|column| has_all(&column.code));
+            return Ok(());
         }
-        let lacking = resolved.columns.iter().find_map(|column| lacks(&column.code));
-        match lacking.filter(|_| !missing.iter().all(Option::is_some)) {
-            Some(field) => Err(self.invalid(&format!(
-                "the measurement {:?} has no field {field:?} yet: make it after the first row with it",
-                self.source
-            ))),
-            None => Ok(!missing.iter().all(Option::is_some) && !resolved.columns.is_empty()),
+        if resolved.sources.is_empty() {
+            self.check_without_rows(resolved)?;
+            let (database, name) = (self.query.database.clone(), self.source.into());
+            resolved.sources.push(From::Table { database, name, schema: Schema::default() });
         }
+        let Some(From::Table { schema, .. }) = resolved.sources.first_mut() else { return Ok(()) };
+        for (call, field) in resolved.calls.iter().zip(missing) {
+            let Some(field) = field else { continue };
+            if schema.tags.contains(&field) {
+                return Err(self.invalid(&format!("{field:?} is a tag of {:?}: functions take fields", self.source)));
+            }
+            if PlanCall::new(call).is_some_and(|call| !call.is_of_one_type()) {
+                let message = format!(
+                    "the measurement {:?} has no field {field:?} yet, whose type is that of {}(): make it after the first row with it",
+                    self.source, call.function
+                );
+                return Err(self.invalid(&message));
+            }
+            // The aggregates tell its type when windows are computed.
+            schema.add_field(&field, DataType::Float);
+        }
+        Ok(())
+    }
+
+    /// Refuses what depends on the tags and fields of a measurement that has no rows.
+    fn check_without_rows(&self, resolved: &Resolved) -> Result<(), QueryError> {
+        let has_pattern = self.query.select.dimensions.iter().any(|by| matches!(by, Dimension::Pattern(_)));
+        if resolved.condition.is_none() && !has_pattern && !resolved.columns.is_empty() {
+            return Ok(());
+        }
+        Err(self.invalid(&format!(
+            "the measurement {:?} has no rows yet, so that it is not known which tags and fields WHERE, patterns and * are of: make it after the first one",
+            self.source
+        )))
     }
 }
 
 /// The field of a call that its measurement does not have.
 fn missing_field(call: &Call) -> Option<String> {
     match &call.argument {
-        Argument::Reference(reference) => (reference.data_type == DataType::Unknown).then(|| reference.name.clone()),
+        Argument::Reference(reference) => (reference.data_type >= DataType::Tag).then(|| reference.name.clone()),
         Argument::Call(inner) => missing_field(inner),
     }
 }

@@ -110,7 +110,12 @@ fn functions_that_views_have_not_are_refused() {
         refused(&format!("{call} INTO down FROM cpu GROUP BY time(1m), host"), known);
     }
     refused("mean(usage), max(nosuch) INTO down FROM cpu GROUP BY time(1m)", "has no field \"nosuch\" yet");
-    refused("mean(nosuch) INTO down FROM cpu GROUP BY time(1m)", "has no rows with these fields yet");
+    refused("spread(nosuch) INTO down FROM later GROUP BY time(1m)", "has no field \"nosuch\" yet");
+    refused("mean(used) INTO down FROM later WHERE host = 'a' GROUP BY time(1m)", "\"later\" has no rows yet");
+    refused("mean(used) INTO down FROM later GROUP BY time(1m), /host/", "\"later\" has no rows yet");
+    refused("mean(*) INTO down FROM later GROUP BY time(1m)", "\"later\" has no rows yet");
+    refused("mean(usage), count(host) INTO down FROM cpu GROUP BY time(1m)", "\"host\" is a tag of \"cpu\"");
+    refused("mode(used) INTO down FROM later GROUP BY time(1m)", known);
     refused("mean(usage) INTO :MEASUREMENT FROM cpu GROUP BY time(1m)", "name another database");
     refused("mean(*) INTO down FROM cpu, mem GROUP BY time(1m)", "writes each into one of its own name");
     refused("mean(*) INTO a_year..down FROM /.*/ GROUP BY time(1m)", "writes each into one of its own name");
@@ -271,4 +276,46 @@ fn queries_of_the_source_use_views() {
         assert!(!is_viewed, "{call} {group}");
         assert!(by_table.len() > 1 && is_alike(&by_view, &by_table), "{call} {group}: {by_view:?}\n{by_table:?}");
     }
+}
+
+/// A measurement whose first rows come later, and a field whose first value does.
+#[test]
+fn a_continuous_query_begins_with_the_first_rows() {
+    let mut world = world();
+    world.write("default", &format!("other,host=a usage=1 {}", world.db.now_ns() - 10 * MINUTE_NS));
+    let calls = "mean(usage) AS mean, count(cores) AS n, stddev(cores) AS dev, median(cores) AS middle, count(distinct(kind)) AS kinds, approx_percentile(usage, 90) AS p90, approx_count_distinct(kind) AS about";
+    for (name, table, group) in [("q", "cpu", "time(1m), *"), ("r", "other", "time(1m), host")] {
+        let create = format!(
+            "CREATE CONTINUOUS QUERY {name} ON \"default\" BEGIN SELECT {calls} INTO a_year..:MEASUREMENT FROM {table} GROUP BY {group} END"
+        );
+        world.influxql("default", &create).unwrap();
+    }
+    world.settle();
+    world.simulation.advance_ns(5 * MINUTE_NS);
+    world.write("default", &format!("other,host=b usage=1 {}", world.db.now_ns() - 3 * MINUTE_NS));
+    world.settle();
+    let status = |world: &World| ["q", "r"].map(|name| world.db.view_status("default", name).error);
+    assert_eq!(status(&world), [None, None]);
+    let mut world = world.reopened(|_| {});
+    let begun_ns = window_ns(&world, MINUTE_NS) + MINUTE_NS;
+    world.simulation.advance_ns(MINUTE_NS);
+    write_minutes(&mut world, &["cpu", "other"], begun_ns);
+    let times = format!("time >= {begun_ns} AND time < {}", begun_ns + 5 * MINUTE_NS);
+    for table in ["cpu", "other"] {
+        let expected =
+            rows(&world, &format!("SELECT {calls} FROM {table} WHERE {times} GROUP BY time(1m), host fill(none)"));
+        let names = "mean, n, dev, middle, kinds, p90, about";
+        let found = rows(&world, &format!("SELECT {names} FROM a_year..{table} WHERE {times} GROUP BY host"));
+        assert_eq!(expected.len(), 11);
+        assert!(is_alike(&found, &expected), "{table}: {found:?}\n{expected:?}");
+    }
+    assert_eq!(status(&world), [None, None]);
+    // Of a field that turns out to be no number there is nothing but how many values it has.
+    let create = "CREATE CONTINUOUS QUERY s ON \"default\" BEGIN SELECT mean(word) AS word, count(word) AS n INTO said FROM words GROUP BY time(1m) END";
+    world.influxql("default", create).unwrap();
+    world.write("default", &format!("words word=\"7\" {}", world.db.now_ns()));
+    world.simulation.advance_ns(6 * MINUTE_NS);
+    world.settle();
+    let said = rows(&world, "SELECT * FROM said");
+    assert!(matches!(said.as_slice(), [row] if row[2..] == [Value::Int(1)]), "{said:?}");
 }
