@@ -26,25 +26,33 @@ const FUNCTIONS: &str = "count, sum, mean, median, stddev, spread, min, max, cou
 pub(super) fn create(session: &dyn Session, query: &ContinuousQuery) -> Result<(), QueryError> {
     let database = &query.database;
     existing(&session.databases(), database)?;
-    let mut definitions = definitions(session, query)?;
+    let definitions = definitions(session, query)?;
     let known = views_of(session, database, &query.name)?;
-    // As InfluxDB: the same one again is no error. Measurements that came since are taken in.
+    // As InfluxDB: the same one again is no error. Measurements and fields that came since are taken in.
     let statement = query.to_string();
     if known.iter().any(|view| view.definition.statement != statement) {
         return Err(QueryError::Invalid(format!("continuous query already exists: {}", query.name)));
     }
-    definitions.retain(|definition| known.iter().all(|view| view.definition.name != definition.name));
     let mut made: Vec<String> = Vec::with_capacity(definitions.len());
     for definition in definitions {
         let name = definition.name.clone();
-        if let Err(error) = session.create_view(definition) {
+        let changed = match known.iter().find(|view| view.definition.name == name) {
+            Some(view) if has_more_fields(&definition, &view.definition) => session.replace_view(definition),
+            Some(_) => Ok(()),
+            None => session.create_view(definition).map(|()| made.push(name)),
+        };
+        if let Err(error) = changed {
             // Those that cannot be dropped now are taken in when the statement is sent again, or dropped with the query.
             made.iter().for_each(|name| drop(session.drop_view(database, name)));
             return Err(error);
         }
-        made.push(name);
     }
     Ok(())
+}
+
+/// Returns whether a view has all fields of another one, and others besides.
+fn has_more_fields(new: &ViewDefinition, known: &ViewDefinition) -> bool {
+    new.fields.len() > known.fields.len() && known.fields.iter().all(|field| new.fields.contains(field))
 }
 
 /// `DROP CONTINUOUS QUERY`

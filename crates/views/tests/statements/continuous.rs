@@ -152,10 +152,20 @@ fn one_query_of_all_measurements_is_made_and_dropped_as_one() {
         assert_eq!(expected.len(), 11);
         assert!(is_alike(&found, &expected), "{found:?}\n{expected:?}");
     }
-    // A measurement that came since is taken in when the statement is sent again.
-    world.write("default", &format!("mem,host=a used=1 {}", world.db.now_ns()));
+    // Measurements and fields that came since are taken in when the statement is sent again.
+    world.influxql("default", create).unwrap();
+    let since_ns = world.db.now_ns();
+    world.write("default", &format!("mem,host=a used=1 {since_ns}\ncpu,host=a usage=4,idle=3 {since_ns}"));
     world.influxql("default", create).unwrap();
     assert_eq!(names(&world), ["hourly:cpu", "hourly:disk io", "hourly:mem"]);
+    world.simulation.advance_ns(6 * MINUTE_NS);
+    world.settle();
+    for (select, expected) in
+        [("mean_used FROM a_year..mem", 1.0), ("max_idle FROM a_year..cpu", 3.0), ("max_usage FROM a_year..cpu", 4.0)]
+    {
+        let found = rows(&world, &format!("SELECT {select} WHERE time > {}", since_ns - MINUTE_NS));
+        assert!(matches!(found.as_slice(), [row] if row[2] == Value::Float(expected)), "{select}: {found:?}");
+    }
     let mut world = world.reopened(|_| {});
     let other = create.replace("max(*)", "min(*)");
     assert_eq!(world.influxql("default", &other).unwrap_err(), "continuous query already exists: hourly");
