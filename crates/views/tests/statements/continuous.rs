@@ -42,13 +42,15 @@ fn window_ns(world: &World, width_ns: i64) -> i64 {
     now_ns - now_ns.rem_euclid(width_ns)
 }
 
-/// Writes rows of five minutes from a time on, a third of them late, and one that is alone in its window.
+/// Writes rows of five minutes from a time on, a quarter of them late, and one that is alone in its window.
 fn write_minutes(world: &mut World, tables: &[&str], begun_ns: i64) {
     let line = |table: &str, second: i64| {
         let host = if second % 3 == 0 { "a" } else { "b" };
+        // No float holds it.
+        let ticks = (1 << 60) + second;
         let (usage, cores, kind) = (second * 37 % 101, second * 7 % 13 - 6, second % 5);
         format!(
-            "{table},host={host} usage={usage}.25,cores={cores}i,kind=\"k{kind}\" {}\n",
+            "{table},host={host} usage={usage}.25,cores={cores}i,ticks={ticks}i,kind=\"k{kind}\" {}\n",
             begun_ns + second * SECOND_NS
         )
     };
@@ -67,9 +69,12 @@ fn write_minutes(world: &mut World, tables: &[&str], begun_ns: i64) {
 #[test]
 fn each_function_of_a_continuous_query_gives_what_the_query_gives() {
     let mut world = world();
-    world.write("default", &format!("cpu,host=a usage=1,cores=2i,kind=\"k\" {}", world.db.now_ns() - MINUTE_NS));
+    world.write(
+        "default",
+        &format!("cpu,host=a usage=1,cores=2i,ticks=1i,kind=\"k\" {}", world.db.now_ns() - MINUTE_NS),
+    );
     let calls = "mean(usage) AS mean, median(usage) AS median, median(cores) AS middle, stddev(usage) AS dev, stddev(cores) AS dev_cores, \
-                 spread(usage) AS width, spread(cores) AS width_cores, count(distinct(kind)) AS kinds, count(distinct(cores)) AS levels, \
+                 spread(usage) AS width, spread(cores) AS width_cores, spread(ticks) AS width_ticks, count(distinct(kind)) AS kinds, count(distinct(cores)) AS levels, \
                  approx_percentile(usage, 90) AS p90, approx_count_distinct(kind) AS about, max(cores) - mean(cores) AS above";
     world
         .influxql("default", &format!("CREATE CONTINUOUS QUERY q ON \"default\" BEGIN SELECT {calls} INTO a_year.autogen.:MEASUREMENT FROM cpu GROUP BY time(1m), host END"))
@@ -80,13 +85,15 @@ fn each_function_of_a_continuous_query_gives_what_the_query_gives() {
     write_minutes(&mut world, &["cpu"], begun_ns);
     let times = format!("time >= {begun_ns} AND time < {}", begun_ns + 5 * MINUTE_NS);
     let expected = rows(&world, &format!("SELECT {calls} FROM cpu WHERE {times} GROUP BY time(1m), host fill(none)"));
-    let names = "mean, median, middle, dev, dev_cores, width, width_cores, kinds, levels, p90, about, above";
+    let names =
+        "mean, median, middle, dev, dev_cores, width, width_cores, width_ticks, kinds, levels, p90, about, above";
     let found = rows(&world, &format!("SELECT {names} FROM a_year..cpu WHERE {times} GROUP BY host"));
     assert_eq!(expected.len(), 11);
     assert!(is_alike(&found, &expected), "{found:?}\n{expected:?}");
     // Of one value there is no deviation of a sample, and whole numbers stay whole.
     let alone = expected.iter().find(|row| row[0] == Value::from("host=alone")).unwrap();
     assert_eq!(alone[5..9], [Value::Null, Value::Null, Value::Float(0.0), Value::Int(0)]);
+    assert!(expected.iter().any(|row| row[9] == Value::Int(57)), "{expected:?}");
     // Rows one by one give the same: a condition that the plan does not have.
     let by_rows = rows(
         &world,
@@ -131,7 +138,7 @@ fn one_query_of_all_measurements_is_made_and_dropped_as_one() {
     let now_ns = world.db.now_ns();
     for table in ["cpu", "disk io"] {
         let table = table.replace(' ', "\\ ");
-        world.write("default", &format!("{table},host=a usage=1,cores=2i,kind=\"k\" {now_ns}"));
+        world.write("default", &format!("{table},host=a usage=1,cores=2i,ticks=1i,kind=\"k\" {now_ns}"));
     }
     world.write("default", &format!("notes,host=a text=\"x\" {now_ns}"));
     let create = "CREATE CONTINUOUS QUERY hourly ON \"default\" BEGIN SELECT mean(*), max(*) INTO \"a_year\".\"autogen\".:MEASUREMENT FROM /.*/ GROUP BY time(1m), * END";
@@ -147,7 +154,7 @@ fn one_query_of_all_measurements_is_made_and_dropped_as_one() {
     for table in ["cpu", "\"disk io\""] {
         let expected =
             rows(&world, &format!("SELECT mean(*), max(*) FROM {table} WHERE {times} GROUP BY time(1m), * fill(none)"));
-        let fields = "mean_cores, mean_usage, max_cores, max_usage";
+        let fields = "mean_cores, mean_ticks, mean_usage, max_cores, max_ticks, max_usage";
         let found = rows(&world, &format!("SELECT {fields} FROM a_year..{table} WHERE {times} GROUP BY *"));
         assert_eq!(expected.len(), 11);
         assert!(is_alike(&found, &expected), "{found:?}\n{expected:?}");
