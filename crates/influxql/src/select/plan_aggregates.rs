@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use model::{Labels, Values};
+use model::{Labels, TimeRange, Values};
 use query::plan::{AggregateCall, Expression, Grouping, Lowered, Scan, TableColumns};
-use query::time::CalendarBins;
+use query::time::{CalendarBins, EqualBins};
 use query::{Frame, Plan, QueryError, ResultRows, RowOrder, Session, TableGroup};
 
 use crate::functions::Point;
@@ -25,13 +25,14 @@ use crate::value::DataType;
 pub(crate) struct AggregatedSeries {
     pub(crate) name: Arc<str>,
     tags: Vec<String>,
-    frame: Frame,
+    /// In order of time; several where windows differ in length.
+    frames: Vec<Frame>,
 }
 
 impl AggregatedSeries {
     /// The samples that it takes out of a budget.
     pub(crate) fn samples(&self) -> usize {
-        self.frame.rows() * self.frame.columns.len().max(1)
+        self.frames.iter().map(|frame| frame.rows() * frame.columns.len().max(1)).sum()
     }
 }
 
@@ -41,13 +42,13 @@ pub(crate) fn results(
     selection: &Resolved,
 ) -> Result<Option<Vec<AggregatedSeries>>, QueryError> {
     let Some(plans) = plans(session, selection)? else { return Ok(None) };
-    let mut frames: BTreeMap<(Arc<str>, Vec<String>), Frame> = BTreeMap::new();
+    let mut frames: BTreeMap<(Arc<str>, Vec<String>), Vec<Frame>> = BTreeMap::new();
     for (database, name, plan) in plans {
         for frame in session.run(database, &plan)?.frames {
-            frames.insert((name.clone(), group_tags(selection, &frame.labels)), frame);
+            frames.entry((name.clone(), group_tags(selection, &frame.labels))).or_default().push(frame);
         }
     }
-    Ok(Some(frames.into_iter().map(|((name, tags), frame)| AggregatedSeries { name, tags, frame }).collect()))
+    Ok(Some(frames.into_iter().map(|((name, tags), frames)| AggregatedSeries { name, tags, frames }).collect()))
 }
 
 /// Values of the tags by which rows are grouped.
@@ -62,9 +63,9 @@ pub(crate) fn rows(
     grouped: AggregatedSeries,
 ) -> Result<Option<SeriesRows>, QueryError> {
     let samples = grouped.samples();
-    let AggregatedSeries { name, tags, mut frame } = grouped;
-    if let Some(shown) = shown_as_read(selection, &mut frame) {
-        let rows = Rows::Read(read_rows(selection, frame, &shown));
+    let AggregatedSeries { name, tags, mut frames } = grouped;
+    if let Some(shown) = shown_as_read(selection, &mut frames) {
+        let rows = Rows::Read(read_rows(selection, frames, &shown));
         if rows.is_empty() {
             session.budget().give_back(samples);
             return Ok(None);
@@ -73,15 +74,16 @@ pub(crate) fn rows(
     }
     let mut outs = Vec::with_capacity(selection.calls.len());
     for call in &selection.calls {
-        outs.push(call_outs(session, selection, call, &frame)?);
+        outs.push(call_outs(session, selection, call, &frames)?);
     }
     session.budget().give_back(samples);
     joined(session, selection, CallResults { name, tags, outs }, None)
 }
 
-/// The fields that the columns show of a frame, if its rows are those of the answer as they are.
-fn shown_as_read(selection: &Resolved, frame: &mut Frame) -> Option<Vec<Reference>> {
+/// The fields that the columns show of a frame, if it is the only one and its rows are those of the answer as they are.
+fn shown_as_read(selection: &Resolved, frames: &mut [Frame]) -> Option<Vec<Reference>> {
     selection.windows.as_ref()?;
+    let [frame] = frames else { return None };
     if Filling::from_selection(selection).is_some_and(|filling| !filling.is_full(&frame.timestamps_ns)) {
         return None;
     }
@@ -124,8 +126,8 @@ fn count_as_integers(values: &mut Values) -> Option<()> {
     }
 }
 
-fn read_rows(selection: &Resolved, frame: Frame, shown: &[Reference]) -> ResultRows {
-    let mut rows = ResultRows::new(vec![frame], shape_of(shown));
+fn read_rows(selection: &Resolved, frames: Vec<Frame>, shown: &[Reference]) -> ResultRows {
+    let mut rows = ResultRows::new(frames, shape_of(shown));
     if selection.descending {
         rows.sort(&[RowOrder::Time { is_descending: true }]);
     }
@@ -136,19 +138,45 @@ fn read_rows(selection: &Resolved, frame: Frame, shown: &[Reference]) -> ResultR
 /// Plans of tables, with their databases and names.
 pub(crate) type Plans<'a> = Vec<(&'a str, Arc<str>, Plan)>;
 
-/// The plans of all tables, if all calls and the condition can be said there.
+/// A part of a selection's range with bins of one width.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BinRange {
+    /// Width and offset of the bins, in nanoseconds; `None`: all rows are one.
+    pub(crate) bins: Option<(i64, i64)>,
+    pub(crate) range: TimeRange,
+}
+
+/// Ranges of equal windows, at most: days of a zone are four of them in a year.
+const BIN_RANGES_MAX: usize = 200;
+
+/// The plans of all tables, if all calls and the condition can be said there: of each table one, or one for each range of equal windows.
 pub(crate) fn plans<'a>(session: &dyn Session, selection: &'a Resolved) -> Result<Option<Plans<'a>>, QueryError> {
-    match selection.windows.as_ref().map(CalendarBins::equal_bins) {
-        Some(None) => Ok(None),
-        equal_bins => plans_of_bins(session, selection, equal_bins.flatten()),
+    match bin_ranges(selection.windows.as_ref(), selection.range) {
+        Some(ranges) => plans_of_ranges(session, selection, &ranges),
+        None => Ok(None),
     }
 }
 
-/// As [`plans`], with windows of a width and an offset in nanoseconds in place of the selection's.
-pub(crate) fn plans_of_bins<'a>(
+/// The ranges of equal windows that a range has, in order of time; `None` if there are too many.
+fn bin_ranges(windows: Option<&CalendarBins>, range: TimeRange) -> Option<Vec<BinRange>> {
+    let Some(windows) = windows else { return Some(vec![BinRange { bins: None, range }]) };
+    if let Some(bins) = windows.equal_bins() {
+        return Some(vec![BinRange { bins: Some(bins), range }]);
+    }
+    let runs = windows.equal_runs((range.start_ns, range.end_ns), BIN_RANGES_MAX, |_, _| true)?;
+    let of_run = |run: &EqualBins| {
+        let last_ns = run.end_ns().saturating_sub(1).min(range.end_ns);
+        let range = TimeRange::new(run.start_ns.max(range.start_ns), last_ns);
+        BinRange { bins: Some((run.width_ns, run.offset_ns())), range }
+    };
+    Some(runs.iter().map(of_run).collect())
+}
+
+/// As [`plans`], of these ranges.
+pub(crate) fn plans_of_ranges<'a>(
     session: &dyn Session,
     selection: &'a Resolved,
-    bins: Option<(i64, i64)>,
+    ranges: &[BinRange],
 ) -> Result<Option<Plans<'a>>, QueryError> {
     let shown_at_windows = selection.windows.is_some() || !selection.selects_rows();
     if selection.calls.is_empty()
@@ -175,12 +203,14 @@ pub(crate) fn plans_of_bins<'a>(
         {
             return Ok(None);
         }
-        let input = Box::new(lowered.plan(scan));
         let aggregates = all_aggregates(&calls);
-        let (width_ns, offset_ns) = bins.unzip();
-        let offset_ns = offset_ns.unwrap_or(0);
-        let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(selection.grouped_by.clone()) };
-        plans.push((database.as_str(), name.clone(), cut(selection, Plan::GroupBy { input, grouping })));
+        for BinRange { bins, range } in ranges {
+            let input = Box::new(lowered.clone().plan(Scan { range: *range, ..scan.clone() }));
+            let (width_ns, offset_ns) = bins.unzip();
+            let (offset_ns, by) = (offset_ns.unwrap_or(0), Some(selection.grouped_by.clone()));
+            let grouping = Grouping { width_ns, offset_ns, aggregates: aggregates.clone(), by };
+            plans.push((database.as_str(), name.clone(), cut(selection, Plan::GroupBy { input, grouping })));
+        }
     }
     Ok(Some(plans))
 }
@@ -265,17 +295,17 @@ fn cut(selection: &Resolved, plan: Plan) -> Plan {
     Plan::Order { input: Box::new(last), by: Expression::Time, descending: false }
 }
 
-/// A call's results out of a frame, in the order of the answer.
+/// A call's results out of frames, in the order of the answer.
 fn call_outs(
     session: &dyn Session,
     selection: &Resolved,
     call: &Call,
-    frame: &Frame,
+    frames: &[Frame],
 ) -> Result<Vec<Point>, QueryError> {
     let Some(of_plan) = PlanCall::new(call) else { return Ok(Vec::new()) };
     let start_ns = if selection.range.start_ns == TIME_MIN_NS { 0 } else { selection.range.start_ns };
-    let mut outs = Vec::with_capacity(frame.rows());
-    for (time_ns, value) in frame.timestamps_ns.iter().zip(of_plan.values(frame)) {
+    let mut outs = Vec::with_capacity(frames.iter().map(Frame::rows).sum());
+    for (time_ns, value) in frames.iter().flat_map(|frame| frame.timestamps_ns.iter().zip(of_plan.values(frame))) {
         let Some(value) = value else { continue };
         let time_ns = if selection.windows.is_some() { *time_ns } else { start_ns };
         outs.push(Point { time_ns, value, origin: None });

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::TimeRange;
 use query::plan::{Expression, Grouping, Operator as PlanOperator};
 use query::time::CalendarBins;
 use query::views::{Dialect, RefreshPolicy, View, ViewDefinition, ViewOptions, ViewOutput, WindowWidth};
@@ -11,7 +12,7 @@ use query::{Plan, QueryError, Session, Value};
 use crate::resolve::names::Schema;
 use crate::resolve::selection::{Argument, Call, Code, From, Resolved};
 use crate::resolve::{self, Outer};
-use crate::select::plan_aggregates;
+use crate::select::plan_aggregates::{self, BinRange};
 use crate::select::plan_calls::PlanCall;
 use crate::statements::request::existing;
 use crate::syntax::ast::{ContinuousQuery, Dimension, Measurement, Named, Operator, Select, Source, Statement, Target};
@@ -171,7 +172,7 @@ impl Part<'_> {
         if resolved.columns.is_empty() {
             return Ok(None);
         }
-        let plans = plan_aggregates::plans_of_bins(session, &resolved, Some(bins_of_plan(&windows)))?;
+        let plans = plan_aggregates::plans_of_ranges(session, &resolved, &[range_of_plan(&windows, resolved.range)])?;
         let plan = match plans.as_deref() {
             Some([(_, _, plan)]) => plan.clone(),
             Some(_) => return Ok(None),
@@ -267,10 +268,10 @@ fn each_call(code: &Code) -> Vec<usize> {
     }
 }
 
-/// The width and the offset of a plan's bins, in nanoseconds: where windows differ in length those of the view take their place.
-fn bins_of_plan(windows: &CalendarBins) -> (i64, i64) {
+/// All of a range with bins as the plan of a view has them: where windows differ in length those of the view take their place.
+fn range_of_plan(windows: &CalendarBins, range: TimeRange) -> BinRange {
     let about = || (i64::try_from(windows.width().approximate_ns()).unwrap_or(i64::MAX), 0);
-    windows.equal_bins().unwrap_or_else(about)
+    BinRange { bins: Some(windows.equal_bins().unwrap_or_else(about)), range }
 }
 
 /// Refuses a `FOR` that is shorter than what is computed at once.
@@ -361,7 +362,7 @@ fn expression(code: &Code, resolved: &Resolved) -> Option<Expression> {
 fn of_all_times(plan: Plan) -> Plan {
     let of = |input: Box<Plan>| Box::new(of_all_times(*input));
     match plan {
-        Plan::Scan(scan) => Plan::Scan(query::plan::Scan { range: model::TimeRange::ALL, ..scan }),
+        Plan::Scan(scan) => Plan::Scan(query::plan::Scan { range: TimeRange::ALL, ..scan }),
         Plan::Where { input, condition } => Plan::Where { input: of(input), condition },
         Plan::GroupBy { input, grouping } => Plan::GroupBy { input: of(input), grouping },
         other => other,

@@ -30,7 +30,7 @@ pub enum MissingTag {
 }
 
 /// Conditions on the rows of a scan, all of which must hold, beside those that are part of the scan.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Lowered<R> {
     /// Those that the plan tries.
     pub conditions: Vec<Expression>,

@@ -1,8 +1,10 @@
 //! InfluxQL's continuous queries: each function, several measurements, windows of a calendar; and its queries that views answer.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use influxql::Value;
+use query::ViewUse;
 
 use crate::world::{SECOND_NS, World, is_close};
 
@@ -29,6 +31,19 @@ fn rows_of(answer: &influxql::Answer) -> Vec<Vec<Value>> {
         }
     }
     rows
+}
+
+/// The rows of a query that may use views so far, and whether the view `v` answers it.
+fn rows_by_view(world: &World, text: &str, view_use: ViewUse) -> (bool, Vec<Vec<Value>>) {
+    let budget = World::budget();
+    budget.use_views(view_use);
+    let request = influxql::RequestContext { database: Some("default"), read_only: false };
+    let run = |text: &str| {
+        let query = influxql::Query::parse(text, &BTreeMap::new()).unwrap();
+        rows_of(&world.db.run_influxql(&query, 0, &request, &budget).unwrap())
+    };
+    let is_viewed = format!("{:?}", run(&format!("EXPLAIN {text}"))).contains("(view \\\"v\\\"");
+    (is_viewed, run(text))
 }
 
 fn is_alike(a: &[Vec<Value>], b: &[Vec<Value>]) -> bool {
@@ -241,6 +256,23 @@ fn windows_of_a_continuous_query_follow_a_zone() {
     assert!(is_alike(&found, &expected), "{found:?}\n{expected:?}");
     let counts: Vec<&Value> = expected.iter().map(|row| &row[2]).collect();
     assert!(counts.contains(&&Value::Int(23)) && counts.contains(&&Value::Int(24)), "{counts:?}");
+    // Hours of a view make days of the zone.
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 hour', time) AS bucket, host, stddev(usage) AS dev, max(usage) AS most, count(*) AS n FROM cpu GROUP BY 1, 2");
+    world.settle();
+    for rest in ["fill(none)", "fill(0)", "fill(null) ORDER BY time DESC", "fill(null) LIMIT 3"] {
+        let select = |condition: &str| {
+            format!(
+                "SELECT {calls} FROM cpu WHERE {times}{condition} GROUP BY time(1d), host {rest} tz('Europe/Berlin')"
+            )
+        };
+        let (is_viewed, by_view) = rows_by_view(&world, &select(""), ViewUse::All);
+        assert!(is_viewed && by_view.len() >= 3, "{rest}: {by_view:?}");
+        // A condition that plans do not have: rows one by one.
+        for (condition, view_use) in [("", ViewUse::Named), (" AND usage * 2 > -1", ViewUse::All)] {
+            let (is_viewed, by_table) = rows_by_view(&world, &select(condition), view_use);
+            assert!(!is_viewed && is_alike(&by_view, &by_table), "{rest}: {by_view:?}\n{by_table:?}");
+        }
+    }
 }
 
 /// Queries of the source that a view answers: the same as without it.
@@ -254,17 +286,8 @@ fn queries_of_the_source_use_views() {
     world.simulation.advance_ns(30 * MINUTE_NS);
     world.settle();
     let times = format!("time >= {} AND time < {}", begun_ns - 10 * MINUTE_NS, begun_ns + 10 * MINUTE_NS);
-    let ask = |call: &str, group: &str, view_use: query::ViewUse| {
-        let text = format!("SELECT {call} FROM cpu WHERE {times} GROUP BY {group}");
-        let budget = World::budget();
-        budget.use_views(view_use);
-        let request = influxql::RequestContext { database: Some("default"), read_only: false };
-        let run = |text: &str| {
-            let query = influxql::Query::parse(text, &std::collections::BTreeMap::new()).unwrap();
-            rows_of(&world.db.run_influxql(&query, 0, &request, &budget).unwrap())
-        };
-        let is_viewed = format!("{:?}", run(&format!("EXPLAIN {text}"))).contains("(view \\\"v\\\"");
-        (is_viewed, run(&text))
+    let ask = |call: &str, group: &str, view_use: ViewUse| {
+        rows_by_view(&world, &format!("SELECT {call} FROM cpu WHERE {times} GROUP BY {group}"), view_use)
     };
     let wide = "time(10m) fill(none)";
     let each = "time(1m), host fill(none)";
@@ -287,9 +310,9 @@ fn queries_of_the_source_use_views() {
         ("spread(usage)", wide, false),
     ];
     for (call, group, expected) in cases {
-        let (is_viewed, by_view) = ask(call, group, query::ViewUse::All);
+        let (is_viewed, by_view) = ask(call, group, ViewUse::All);
         assert_eq!(is_viewed, expected, "{call} {group}");
-        let (is_viewed, by_table) = ask(call, group, query::ViewUse::Named);
+        let (is_viewed, by_table) = ask(call, group, ViewUse::Named);
         assert!(!is_viewed, "{call} {group}");
         assert!(by_table.len() > 1 && is_alike(&by_view, &by_table), "{call} {group}: {by_view:?}\n{by_table:?}");
     }
