@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use model::{Field, Labels, TimeRange, ValueType};
+use platform::objects::ObjectOptions;
 use platform::sim::Simulation;
 use platform::{DiskSpace, File, Files, LockError, Mapped, OpenMode, Platform};
 use support::{Row, batch, read_all};
-use thalweg_store::{CommitListener, LogCursor, LogGap, LogRead, LogSample, LogValue, Store, StoreOptions};
+use thalweg_store::{CommitListener, LogCursor, LogGap, LogRead, LogSample, LogValue, Store, StoreOptions, restore};
 
 const SEGMENT_BYTES: usize = 1 << 13;
 
@@ -243,6 +244,38 @@ fn one_that_falls_behind_is_told_which_time_it_missed() {
     drop(cursor);
     let mut cursor = LogCursor::open(&store, "a", None).unwrap();
     assert_eq!(read(&mut cursor, 1000).gaps, []);
+}
+
+/// A backup has no log.
+#[test]
+fn one_of_a_restored_folder_is_told_the_times_of_what_it_had_not_read() {
+    let simulation = Simulation::new(4);
+    let store = open(&simulation, 1 << 30);
+    let target = simulation.platform().objects.open("sim://backups", &ObjectOptions::default()).unwrap();
+    let mut done = LogCursor::open(&store, "done", None).unwrap();
+    let mut behind = LogCursor::open(&store, "behind", None).unwrap();
+    (500..600).for_each(|number| write(&store, number));
+    let read_through = read(&mut behind, 1000).last_sequence;
+    behind.save(read_through).unwrap();
+    (0..100).for_each(|number| write(&store, number));
+    let read_all_through = read(&mut done, 1000).last_sequence;
+    done.save(read_all_through).unwrap();
+    store.backup(&*target, &mut |_| {}).unwrap();
+    drop((done, behind, store));
+    restore(&*target, None, &simulation.platform(), Path::new("again"), &mut |_| {}).unwrap();
+
+    let options = StoreOptions { directory: "again".into(), ..options(1 << 30) };
+    let store = Arc::new(Store::open(simulation.platform(), options).unwrap());
+    let [mut done, mut behind] = ["done", "behind"].map(|name| LogCursor::open(&store, name, None).unwrap());
+    write(&store, 1_000);
+    let found = read(&mut behind, 1000);
+    let [gap] = found.gaps[..] else { panic!("{:?}", found.gaps) };
+    assert_eq!((gap.sequences.0, found.numbers), (read_through + 1, vec![1_000]));
+    // Late rows are among them, and it is known which times they have.
+    assert_eq!(gap.range.start_ns, 0);
+    assert!((99..600).contains(&gap.range.end_ns), "{gap:?}");
+    let found = read(&mut done, 1000);
+    assert_eq!((found.gaps, found.numbers), (Vec::new(), vec![1_000]));
 }
 
 #[test]

@@ -52,6 +52,12 @@ impl KeptRule {
         store.extent(&name).map_err(|error| error.to_string())
     }
 
+    /// The times of the results that a range without bounds counts for: those that are stored. Of any other range all do.
+    fn extent_of_endless(&self, range: &TimeRange, store: &RuleStore) -> Result<TimeRange, String> {
+        let is_endless = range.end_ns.saturating_sub(range.start_ns) > ENDLESS_NS;
+        if is_endless { self.stored_extent(store) } else { Ok(TimeRange::ALL) }
+    }
+
     /// The time of the newest result that is stored; `i64::MIN` if none is.
     pub(super) fn newest_ns(&self, store: &RuleStore) -> Result<i64, String> {
         let name = self.rule().map(|rule| rule.config.name().to_owned()).unwrap_or_default();
@@ -163,15 +169,19 @@ impl ReaderIndex {
     }
 
     /// Takes a range of time of whose rows the log does not tell any more.
-    pub(super) fn gap(rules: &[KeptRule], range: &TimeRange) {
+    pub(super) fn gap(rules: &[KeptRule], range: &TimeRange, store: &RuleStore) -> Result<(), String> {
         let range_ms = (range.start_ns.div_euclid(NS_PER_MS), range.end_ns.div_euclid(NS_PER_MS));
         for rule in rules {
+            let known = rule.extent_of_endless(range, store)?;
             let mut state = rule.past.state.lock();
-            if let Some(range) = rule.results_of(range_ms, state.marks.last_ms()) {
-                state.pending.add(range);
+            let results = rule.results_of(range_ms, state.marks.last_ms());
+            let results = results.map(|of| TimeRange { start_ns: of.start_ns.max(known.start_ns), end_ns: of.end_ns });
+            if let Some(results) = results.filter(|of| of.start_ns <= of.end_ns) {
+                state.pending.add(results);
                 state.pending.settle();
             }
         }
+        Ok(())
     }
 
     /// Takes the rows of a range of time that were deleted, of a table or of all.
@@ -182,9 +192,7 @@ impl ReaderIndex {
     ) -> Result<(), String> {
         let range_ms = (range.start_ns.div_euclid(NS_PER_MS), range.end_ns.div_euclid(NS_PER_MS));
         for rule in rules.iter().filter(|rule| table.is_none_or(|table| rule.reads.may_be_of_table(table))) {
-            // Of a delete without bounds the times count that have results.
-            let is_endless = range.end_ns.saturating_sub(range.start_ns) > ENDLESS_NS;
-            let known = if is_endless { rule.stored_extent(store)? } else { TimeRange::ALL };
+            let known = rule.extent_of_endless(range, store)?;
             let mut state = rule.past.state.lock();
             // Whether the last evaluations saw them is not known.
             let results = rule.results_of(range_ms, state.marks.last_ms());

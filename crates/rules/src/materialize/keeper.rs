@@ -141,7 +141,7 @@ impl RuleKeeper {
             // The log shows what is on disk alone: also what was computed before is to be followed.
             store.sync()?;
         }
-        let has_more = self.follow()?;
+        let has_more = self.follow(store)?;
         if looks && (has_more || deleted_through.is_some()) {
             self.dropper.look_again();
         } else if looks {
@@ -308,7 +308,7 @@ impl RuleKeeper {
     }
 
     /// Reads the log; returns whether it has more.
-    fn follow(&mut self) -> Result<bool, String> {
+    fn follow(&mut self, store: &RuleStore) -> Result<bool, String> {
         let Some(cursor) = &mut self.cursor else { return Ok(false) };
         let mut samples = 0;
         while samples < LOG_SAMPLES_MAX {
@@ -318,7 +318,11 @@ impl RuleKeeper {
                     return Ok(false);
                 }
                 LogRead::Gap(gap) => {
-                    ReaderIndex::gap(&self.rules, &gap.range);
+                    if let Err(why) = ReaderIndex::gap(&self.rules, &gap.range, store) {
+                        // It is read again, from where the cursor was saved.
+                        self.cursor = None;
+                        return Err(why);
+                    }
                     self.sequence = gap.sequences.1;
                 }
                 LogRead::Records(batch) => {

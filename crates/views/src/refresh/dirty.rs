@@ -228,6 +228,9 @@ impl<'a> Follower<'a> {
 
     /// Takes a range of time of whose rows the log does not tell any more.
     pub(super) fn gap(&mut self, range: &TimeRange) {
+        if range.start_ns > range.end_ns {
+            return;
+        }
         (0..self.views.len()).for_each(|number| self.follow(number));
         for view in self.followed.values_mut() {
             let of_view = view.window_range(range);

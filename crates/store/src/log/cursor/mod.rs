@@ -43,7 +43,7 @@ const ATTEMPTS_MAX: usize = 5;
 pub struct LogGap {
     /// Sequence ids of the first and the last of them.
     pub sequences: (u64, u64),
-    /// The times of their rows: those are in the store, among others. If they are not known, all times since the cursor was saved.
+    /// The times of their rows: those are in the store, among others. Empty if they had none, and all times if that is not known.
     pub range: TimeRange,
 }
 

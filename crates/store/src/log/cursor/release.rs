@@ -274,13 +274,32 @@ impl Store {
         retained.chain(live).collect()
     }
 
+    /// Has the cursors of a manifest that is copied without the log tell the times of the rows that they have not read, up to a sequence id.
+    pub(crate) fn lose_log(&self, state: &mut State, through: u64) {
+        // A release waits: what it gives up is among the segments, or its cursors say so.
+        let cursors = self.cursors.state.lock();
+        let live = self.log.segments();
+        let of_live = live.iter().map(|segment| (segment.sequences, segment.range));
+        let retained = cursors.retained_but(&live).into_iter().map(|segment| (segment.sequences, segment.range));
+        let segments: Vec<((u64, u64), TimeRange)> = retained.chain(of_live).collect();
+        for ((kind, name), bytes) in &mut state.documents {
+            let Some(mut position) = Position::decode(bytes).ok().filter(|_| kind == CURSOR) else { continue };
+            let unread = segments.iter().filter(|(sequences, _)| sequences.1 > position.sequence);
+            let known = cursors.positions.get(name).and_then(|known| known.lost).map(|lost| lost.range);
+            let range = unread.map(|(_, range)| *range).chain(known).fold(TimeRange::EMPTY, |hull, of| hull.union(of));
+            position.lose((0, through), range);
+            *bytes = position.encode().into();
+        }
+    }
+
     /// The times of rows that a cursor lost, up to a sequence id.
     pub(super) fn lost_range(&self, name: &str, through: u64) -> TimeRange {
         let cursors = self.cursors.state.lock();
         let Some(position) = cursors.positions.get(name) else { return TimeRange::ALL };
         match position.lost {
             Some(lost) if lost.last >= through => lost.range,
-            _ => TimeRange::new(position.saved_ns, i64::MAX),
+            // Late rows may have been among them.
+            _ => TimeRange::ALL,
         }
     }
 }

@@ -115,7 +115,9 @@ impl Store {
         // What was set aside and nothing newer: rows that writers have appended since are beyond the sequence id.
         self.shards.iter().try_for_each(|shard| self.flush_once(shard).map(|_| ()))?;
         for _ in 0..PIN_ATTEMPTS_MAX {
-            let state = backup_state(self.state_with_ended_epochs()?, sequence);
+            let mut state = backup_state(self.state_with_ended_epochs()?, sequence);
+            let last = state.flushed.values().copied().max().unwrap_or(sequence);
+            self.lose_log(&mut state, last);
             let files = &*self.platform.files;
             if let Some((parts, segments)) = self.pin_files(&state)?
                 && let Some(epochs) = epochs::open::open_named(files, &self.options.directory, &state)?
