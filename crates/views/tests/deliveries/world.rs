@@ -10,6 +10,7 @@ use access::scope::Scope;
 use db::{Db, DbOptions};
 use platform::network::sim::{SimAnswer, SimNetwork, SimResponse};
 use platform::network::{HttpError, HttpRequest};
+use platform::objects::ObjectOptions;
 use platform::sim::Simulation;
 use query::{Budget, QueryError};
 use thalweg_views::delivery::{Deliveries, DeliveryOptions, DeliveryReport, Maker, OwnerScope, Owners, UrlRules};
@@ -101,8 +102,20 @@ pub(crate) struct World {
     pub(crate) step: i64,
 }
 
+/// Where backups go.
+const BACKUPS: &str = "sim://backups";
+
 pub(crate) fn options() -> DbOptions {
-    let mut options = DbOptions::new("/data");
+    options_of("/data")
+}
+
+/// Options of the folder that a backup is restored into.
+pub(crate) fn options_of_restored() -> DbOptions {
+    options_of("/restored")
+}
+
+fn options_of(directory: &str) -> DbOptions {
+    let mut options = DbOptions::new(directory);
     options.store.shards = 2;
     options.store.log_segment_bytes = 1 << 14;
     options
@@ -175,6 +188,22 @@ impl World {
         drop(deliveries);
         self.network.run_ms(1);
         drop(db);
+        self.start();
+    }
+
+    /// Takes a backup, ends the server, and goes on with what the backup has in a folder that these options name.
+    pub(crate) fn restore(&mut self, options: fn() -> DbOptions) {
+        let (platform, objects) = (self.simulation.platform(), ObjectOptions::default());
+        self.db().backup(BACKUPS, &objects, None, &mut |_| {}).unwrap();
+        let (db, deliveries) = self.running.take().unwrap();
+        deliveries.stop();
+        db.close().unwrap();
+        drop(deliveries);
+        self.network.run_ms(1);
+        drop(db);
+        let source = platform.objects.open(BACKUPS, &objects).unwrap();
+        db::restore(&*source, None, &platform, &options().store.directory, &mut |_| {}).unwrap();
+        self.options = options;
         self.start();
     }
 
