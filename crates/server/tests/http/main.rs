@@ -45,5 +45,6 @@ mod streams;
 mod suite;
 mod tenants;
 mod tls;
+mod view_rights;
 mod views;
 mod writes;
