@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use db::views::{ViewDelete, ViewRows};
+use db::views::{TaskSettings, ViewDelete, ViewRows};
 use db::{Db, DbOptions};
 use model::{Column, Labels, METRIC_NAME, MatchOp, Matcher, TimeRange, ValueType};
 use platform::sim::Simulation;
@@ -418,15 +418,26 @@ fn rows(db: &Db, plan: &Plan, view_use: ViewUse) -> BTreeMap<(String, i64), Vec<
     found
 }
 
+/// A view of QuestDB's, and a continuous query and a task, which write tables.
+const SAMPLED: &str = "CREATE MATERIALIZED VIEW sampled AS (SELECT timestamp, h, max(v) AS peak, sum(i) AS s, count(*) AS n FROM t SAMPLE BY 3m)";
+const CONTINUOUS: &str = "CREATE CONTINUOUS QUERY cq ON \"default\" BEGIN SELECT max(i) AS high, mean(v) AS middle INTO by_query FROM t GROUP BY time(2m), h END";
+const TASK: &str = r#"option task = {name: "task", every: 1m}
+from(bucket: "default") |> range(start: -task.every) |> filter(fn: (r) => r._measurement == "t" and r._field == "i")
+  |> group(columns: ["_measurement", "_field", "_start", "_stop", "h"])
+  |> aggregateWindow(every: 1m, fn: sum, timeSrc: "_start", createEmpty: false)
+  |> set(key: "_measurement", value: "by_task") |> to(bucket: "default", org: "o")"#;
+
 struct World {
     simulation: Simulation,
     db: Option<Arc<Db>>,
     refresher: Option<Refresher>,
+    /// When the continuous query and the task were made: windows before are not written.
+    written_from_ns: i64,
 }
 
 impl World {
     fn new() -> Self {
-        let mut world = Self { simulation: Simulation::new(11), db: None, refresher: None };
+        let mut world = Self { simulation: Simulation::new(11), db: None, refresher: None, written_from_ns: 0 };
         world.open();
         let now_ns = world.db().now_ns();
         world.write(&[(0, 3_000, Some(1), 1), (1, 10, None, 2)], now_ns);
@@ -437,7 +448,21 @@ impl World {
             let budget = Budget::new(1_000);
             world.db().create_view(definition, &budget).unwrap();
         }
+        world.define_in_dialects();
+        world.written_from_ns = now_ns;
         world
+    }
+
+    fn define_in_dialects(&self) {
+        let budget = Arc::new(Budget::new(10_000_000));
+        let mut client = sql::ClientContext::new(DATABASE, self.db().now_ns());
+        client.manner = sql::Manner::QuestDb;
+        drop(self.db().sql(&sql::parse(SAMPLED).unwrap(), 0, &client, &budget).unwrap());
+        let query = influxql::Query::parse(CONTINUOUS, &BTreeMap::new()).unwrap();
+        let request = influxql::RequestContext { database: Some(DATABASE), read_only: false };
+        drop(self.db().run_influxql(&query, 0, &request, &budget).unwrap());
+        let script = flux::TaskScript::parse(TASK).unwrap();
+        drop(self.db().create_task(&script, TaskSettings::default(), &budget).unwrap());
     }
 
     fn open(&mut self) {
@@ -550,7 +575,40 @@ impl World {
 
     fn check(&self, after: &Step) {
         definitions().iter().for_each(|definition| self.check_view(&definition.name, after));
+        self.check_view("sampled", after);
+        if matches!(after, Step::Settle) {
+            self.check_what_is_written();
+        }
         self.check_queries_of_the_source(after);
+    }
+
+    /// What a continuous query and a task have written, once everything is: each value that their windows have. Of a window that lost its rows
+    /// what was written stays.
+    fn check_what_is_written(&self) {
+        let views = self.db().views(DATABASE);
+        let writing: Vec<_> = views.iter().filter(|view| !view.definition.is_exposed()).collect();
+        assert_eq!(writing.len(), 2);
+        for view in writing {
+            let first_ns = view.bins.next(view.bins.start_of(self.written_from_ns));
+            if first_ns >= view.state.watermark_ns {
+                continue;
+            }
+            let range = TimeRange::new(first_ns, view.state.watermark_ns - 1);
+            let scan = Plan::Scan(query::plan::Scan::of_table(&view.definition.target));
+            let mut expected = BTreeMap::new();
+            for part in view.computed(range, &[]).unwrap() {
+                expected.extend(rows(self.db(), &part.plan, ViewUse::Named));
+            }
+            let found = if expected.is_empty() { BTreeMap::new() } else { rows(self.db(), &scan, ViewUse::All) };
+            for (row, cells) in expected {
+                let known = found.get(&row).map(Vec::as_slice).unwrap_or_default();
+                assert!(
+                    cells.iter().all(|cell| known.contains(cell)),
+                    "{} {row:?}: {cells:?} {known:?}",
+                    view.definition.target
+                );
+            }
+        }
     }
 
     /// What views answer is what the source gives.
@@ -675,6 +733,23 @@ fn what_a_pass_read_and_could_not_store_is_read_again() {
     world.simulation.limit_room(None);
     world.pass();
     world.check_view("slow", &Step::Pass);
+    world.apply(&Step::Advance(700));
+    world.apply(&Step::Settle);
+    world.check_view("slow", &Step::Settle);
+}
+
+#[test]
+fn what_is_pending_outlives_a_crash() {
+    let mut world = World::new();
+    world.apply(&Step::Settle);
+    world.apply(&Step::Advance(10));
+    let now_ns = world.db().now_ns();
+    world.write(&[(0, 2_990, Some(9), 9)], now_ns);
+    // Of a view that is not due: its windows are pending, and the log's position is saved.
+    world.pass();
+    world.apply(&Step::Crash);
+    world.pass();
+    world.check_view("slow", &Step::Crash);
     world.apply(&Step::Advance(700));
     world.apply(&Step::Settle);
     world.check_view("slow", &Step::Settle);

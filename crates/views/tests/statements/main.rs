@@ -1,8 +1,9 @@
-//! Views as statements make them, in simulated time: each dialect and the guide, joins with tables of labels, tables with a TTL, columns that views get later, continuous queries and tasks.
+//! Views as statements make them, in simulated time: each dialect and the guide, joins with tables of labels, tables with a TTL, columns that views get later, continuous queries and tasks, what was there before, and threads.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod as_of;
 mod as_of_kept;
+mod background;
 mod columns;
 mod continuous;
 mod dialects;
@@ -14,5 +15,6 @@ mod outputs;
 mod promql_sketches;
 mod several_as_of;
 mod several_tables;
+mod threads;
 mod twins;
 mod world;
