@@ -16,7 +16,7 @@ const USAGE: &str = "Usage:
   cargo xtask fuzz [--target NAME,…] [--inputs N] [--seconds N] [--list]
                                                            hostile inputs for whatever reads bytes from outside or from disk
   cargo xtask plant [--seeds N] [--operations N] [--only NAME]
-                                                           plant bugs and see whether the simulation finds them
+                                                           plant bugs and see whether the simulation, or the tests of views, find them
   cargo xtask peers [--peers NAME,…] [--connections 1,4,16] [--line-series 100,10000,1000000]
       [--remote-write-series 200000] [--remote-write-samples 1,10] [--values N] [--repeat N] [--thalweg FILE] [--cache FOLDER]
       [--json]                                             the same writes into this and other servers, side by side
@@ -142,7 +142,7 @@ fn differential(root: &Path, options: &[String]) -> Result<bool, String> {
 fn plant(root: &Path, options: &[String]) -> Result<bool, String> {
     let options = Options::read(options)?;
     xtask::plant::run(root, &options, &mut |bug, outcome| match outcome {
-        Outcome::Found(divergence) => println!("{:<24} found: {divergence}", bug.name),
-        Outcome::Missed => println!("{:<24} MISSED; it breaks: {}", bug.name, bug.breaks),
+        Outcome::Found(divergence) => println!("{:<30} found: {divergence}", bug.name),
+        Outcome::Missed => println!("{:<30} MISSED; it breaks: {}", bug.name, bug.breaks),
     })
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask plant`: does the simulation find bugs? Each of a table of bugs is planted into a copy of the workspace, and the
-//! simulation runs there until a seed fails.
+//! `cargo xtask plant`: do the simulation and the tests of views find bugs? Each of a table of bugs is planted into a copy of the workspace, and
+//! the simulation runs there until a seed fails, or the tests that have to find it run.
 
 mod bugs;
 
@@ -7,16 +7,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub use bugs::{BUGS, Bug};
+pub use bugs::{BUGS, Bug, Finder};
 
 use crate::sim::{cargo, finish};
 
 /// What became of a planted bug.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The simulation's first line about a failing seed.
+    /// The simulation's first line about a failing seed, or the tests that failed.
     Found(String),
-    /// All seeds passed.
+    /// All seeds and tests passed.
     Missed,
 }
 
@@ -73,7 +73,10 @@ pub fn run(root: &Path, options: &Options, tell: &mut dyn FnMut(&Bug, &Outcome))
         let path = copy.join(bug.file);
         let original = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", bug.file))?;
         write(&path, &bug.plant(&original)?)?;
-        let outcome = build(&copy).and_then(|program| search(&program, options));
+        let outcome = match bug.finder {
+            Finder::Simulation => build(&copy).and_then(|program| search(&program, options)),
+            Finder::Tests { package, file } => test(&copy, package, file),
+        };
         write(&path, &original)?;
         let outcome = outcome.map_err(|error| format!("{}: {error}", bug.name))?;
         all_found &= outcome != Outcome::Missed;
@@ -117,19 +120,56 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Builds the simulation of the copy; without optimisation across crates, which would take longer than it saves.
-fn build(copy: &Path) -> Result<PathBuf, String> {
-    let target = copy.with_file_name("target");
+/// Where the copy is built.
+fn target(copy: &Path) -> PathBuf {
+    copy.with_file_name("target")
+}
+
+/// A command of cargo about a package of the copy; without optimisation across crates, which would take longer than it saves.
+fn command(copy: &Path, command: &str, package: &str) -> Command {
     let settings = [
         ("CARGO_PROFILE_RELEASE_LTO", "off"),
         ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
         ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
         ("CARGO_INCREMENTAL", "1"),
     ];
-    let mut build = cargo(copy);
-    build.args(["build", "--quiet", "--release", "--offline", "--package", "thalweg-sim", "--target-dir"]);
-    finish(build.arg(&target).envs(settings))?;
-    Ok(target.join("release/thalweg-sim"))
+    let mut run = cargo(copy);
+    run.args([command, "--quiet", "--release", "--offline", "--package", package, "--target-dir"]);
+    run.arg(target(copy)).envs(settings);
+    run
+}
+
+/// Builds the simulation of the copy.
+fn build(copy: &Path) -> Result<PathBuf, String> {
+    finish(&mut command(copy, "build", "thalweg-sim"))?;
+    Ok(target(copy).join("release/thalweg-sim"))
+}
+
+/// Builds and runs the tests of a file of a package of the copy.
+fn test(copy: &Path, package: &str, file: &str) -> Result<Outcome, String> {
+    let tests = || {
+        let mut tests = command(copy, "test", package);
+        // That they fail is enough: the shortest history is for people.
+        tests.args(["--test", file]).env("PROPTEST_MAX_SHRINK_ITERS", "0");
+        tests
+    };
+    // A test that cannot be built finds nothing.
+    finish(tests().arg("--no-run"))?;
+    let output = tests().output().map_err(|error| format!("the tests {file} of {package}: {error}"))?;
+    if output.status.success() {
+        return Ok(Outcome::Missed);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let failed: Vec<&str> = failed_tests(&text).collect();
+    if failed.is_empty() {
+        return Err(format!("the tests {file} of {package} ended with {} and name none that failed", output.status));
+    }
+    Ok(Outcome::Found(failed.join(", ")))
+}
+
+/// The names of tests that failed, in the output of a run.
+fn failed_tests(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"))
 }
 
 fn search(program: &Path, options: &Options) -> Result<Outcome, String> {

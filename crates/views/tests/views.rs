@@ -739,23 +739,6 @@ fn what_a_pass_read_and_could_not_store_is_read_again() {
 }
 
 #[test]
-fn what_is_pending_outlives_a_crash() {
-    let mut world = World::new();
-    world.apply(&Step::Settle);
-    world.apply(&Step::Advance(10));
-    let now_ns = world.db().now_ns();
-    world.write(&[(0, 2_990, Some(9), 9)], now_ns);
-    // Of a view that is not due: its windows are pending, and the log's position is saved.
-    world.pass();
-    world.apply(&Step::Crash);
-    world.pass();
-    world.check_view("slow", &Step::Crash);
-    world.apply(&Step::Advance(700));
-    world.apply(&Step::Settle);
-    world.check_view("slow", &Step::Settle);
-}
-
-#[test]
 fn rows_of_a_dropped_view_make_no_table() {
     let world = World::new();
     let view = world.db().view(DATABASE, "slow").unwrap();
@@ -810,6 +793,13 @@ fn steps_that_give_labels_are_told_apart_and_bounded() {
 /// Cases of the property, unless `THALWEG_VIEW_CASES` says how many; `PROPTEST_RNG_SEED` says which. A case has 15 steps on average.
 const CASES: u32 = 40;
 
+/// How often a history that fails is made shorter, unless `PROPTEST_MAX_SHRINK_ITERS` says it.
+const SHRINKS: u32 = 400;
+
+fn shrinks() -> u32 {
+    std::env::var("PROPTEST_MAX_SHRINK_ITERS").map_or(SHRINKS, |shrinks| shrinks.parse().unwrap())
+}
+
 fn cases() -> u32 {
     std::env::var("THALWEG_VIEW_CASES").map_or(CASES, |cases| cases.parse().unwrap())
 }
@@ -818,7 +808,7 @@ fn cases() -> u32 {
 fn a_view_is_its_query_over_the_source() {
     let config = ProptestConfig {
         cases: cases(),
-        max_shrink_iters: 400,
+        max_shrink_iters: shrinks(),
         failure_persistence: None,
         ..ProptestConfig::default()
     };

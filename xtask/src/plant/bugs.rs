@@ -1,4 +1,21 @@
-//! The bugs that are planted: each breaks one promise of the store.
+//! The bugs that are planted: each breaks one promise of the store, or of views.
+
+/// A program that is run to find a bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finder {
+    /// The simulation, seed by seed.
+    Simulation,
+    /// The tests of a package in one of its files of tests.
+    Tests {
+        /// The package.
+        package: &'static str,
+        /// The file's name without its ending.
+        file: &'static str,
+    },
+}
+
+/// What tries histories of writes, deletes, refreshes and crashes of views.
+const OF_VIEWS: Finder = Finder::Tests { package: "thalweg-views", file: "views" };
 
 /// A bug, as a change of one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,16 +30,19 @@ pub struct Bug {
     pub replace: &'static str,
     /// Which promise is broken.
     pub breaks: &'static str,
+    /// The program that has to find it.
+    pub finder: Finder,
 }
 
 /// All of them.
-pub const BUGS: [Bug; 21] = [
+pub const BUGS: [Bug; 26] = [
     Bug {
         name: "lost-sync",
         file: "crates/store/src/compaction/merge/outputs.rs",
         find: "            output.file.sync()?;\n",
         replace: "",
         breaks: "a merged part is on disk before the manifest names it",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "partition-edge",
@@ -30,6 +50,7 @@ pub const BUGS: [Bug; 21] = [
         find: "if timestamp_ns >= *fast_from_ns {",
         replace: "if timestamp_ns > *fast_from_ns {",
         breaks: "a row on the edge of a partition is inside the partition that it is put into",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "below-level-1",
@@ -37,6 +58,7 @@ pub const BUGS: [Bug; 21] = [
         find: "*timestamp_ns <= until_ns && *timestamp_ns <= copied_ns",
         replace: "*timestamp_ns <= target.partition.end_ns && *timestamp_ns <= copied_ns",
         breaks: "rows of what stays on level 1 do not go below it",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "summary-across-head",
@@ -44,6 +66,7 @@ pub const BUGS: [Bug; 21] = [
         find: "    others.extend(heads.iter().filter_map(Rows::range));\n",
         replace: "",
         breaks: "a summary is not used where a head has rows",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "summary-across-patch",
@@ -51,6 +74,7 @@ pub const BUGS: [Bug; 21] = [
         find: "others.extend(other.chunks.iter().map(|chunk| chunk.range));",
         replace: "others.extend(other.chunks.iter().filter(|_| !other.part.info.is_patch()).map(|chunk| chunk.range));",
         breaks: "a summary is not used where a patch has rows",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "delete-spares-level-0",
@@ -58,6 +82,7 @@ pub const BUGS: [Bug; 21] = [
         find: "        let masking = self.masking(part);\n        let read",
         replace: "        let masking = if part.info.level == 0 { Vec::new() } else { self.masking(part) };\n        let read",
         breaks: "a delete masks rows wherever they are",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "age-order-reversed",
@@ -65,6 +90,7 @@ pub const BUGS: [Bug; 21] = [
         find: "(info.class, 2 - info.level.min(2), info.id)",
         replace: "(info.class, 2 - info.level.min(2), if info.level == 0 { u64::MAX - info.id } else { info.id })",
         breaks: "of two rows with the same key and time the later one counts",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "log-released-early",
@@ -72,6 +98,7 @@ pub const BUGS: [Bug; 21] = [
         find: "next.first_sequence <= sequence)",
         replace: "next.first_sequence <= sequence + 1)",
         breaks: "the log keeps every record that no part holds yet",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "last-record-skipped",
@@ -80,6 +107,7 @@ pub const BUGS: [Bug; 21] = [
         replace: "            if look(bytes.get(next..).unwrap_or_default(), segment.number) != Found::Nothing {\n                \
                   visit(frame)?;\n            }\n            offset = next;",
         breaks: "recovery reads every record of the log",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "merge-drops-row",
@@ -87,6 +115,7 @@ pub const BUGS: [Bug; 21] = [
         find: "chunk::cut_evenly(places, level).filter_map(encoded)",
         replace: "chunk::cut_evenly(places.start..(places.end - 1).max(places.start + 1), level).filter_map(encoded)",
         breaks: "a merge writes every row that it reads",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "summary-of-overlapped",
@@ -94,6 +123,7 @@ pub const BUGS: [Bug; 21] = [
         find: "range.overlaps(&one.range)).count() == 1",
         replace: "range.overlaps(&one.range)).count() > 0",
         breaks: "a merge takes over the nodes of a part only where no other overlaps it",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "settled-despite-others",
@@ -101,6 +131,7 @@ pub const BUGS: [Bug; 21] = [
         find: "let may_write_level2 = pieces.len() == 1",
         replace: "let may_write_level2 = !pieces.is_empty()",
         breaks: "of rows of one flush at the same time the later one stays",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "retention-early",
@@ -108,6 +139,7 @@ pub const BUGS: [Bug; 21] = [
         find: "part.partition.end_ns < oldest_ns)",
         replace: "part.partition.start_ns < oldest_ns)",
         breaks: "retention drops a partition only when all of it is past keeping",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "folded-rows-counted-twice",
@@ -115,6 +147,7 @@ pub const BUGS: [Bug; 21] = [
         find: "            self.reject_sealed(batch, &mut route);\n",
         replace: "            let _ = &mut route;\n",
         breaks: "a row that is sent again for folded time is not counted twice",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "torn-record-accepted",
@@ -122,6 +155,7 @@ pub const BUGS: [Bug; 21] = [
         find: "Claim::Record(claimed) if claimed.is(crc32c::crc32c(bytes.get(claimed.checked()).unwrap_or_default())) => {",
         replace: "Claim::Record(claimed) if !claimed.checked().is_empty() => {",
         breaks: "a record that a crash tore does not count",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "clock-believed-at-once",
@@ -129,6 +163,7 @@ pub const BUGS: [Bug; 21] = [
         find: "const BELIEVED_AFTER_NS: i64 = HOUR_NS;",
         replace: "const BELIEVED_AFTER_NS: i64 = 0;",
         breaks: "a clock that jumps deletes and hides nothing",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "first-manifest-believed",
@@ -136,6 +171,7 @@ pub const BUGS: [Bug; 21] = [
         find: "let state = if one.state.edition < other.state.edition { other.state } else { one.state };",
         replace: "let state = one.state;",
         breaks: "a manifest that was cut is not taken for the newest",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "lost-part-unnoticed",
@@ -143,6 +179,7 @@ pub const BUGS: [Bug; 21] = [
         find: "                        losses.push(loss_of(folder.directory, info, &error));\n",
         replace: "",
         breaks: "a folder that misses a part is refused",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "index-block-unchecked",
@@ -150,6 +187,7 @@ pub const BUGS: [Bug; 21] = [
         find: "            if !is_whole {\n",
         replace: "            if !is_whole && block == usize::MAX {\n",
         breaks: "a flipped bit of the index is never served",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "damage-taken-for-tearing",
@@ -157,6 +195,7 @@ pub const BUGS: [Bug; 21] = [
         find: "*is_lost = sequences.1 > in_parts_through;",
         replace: "*is_lost = sequences.1 > in_parts_through + 1;",
         breaks: "damage to acknowledged records is no torn tail",
+        finder: Finder::Simulation,
     },
     Bug {
         name: "epochs-end-unnoticed",
@@ -164,5 +203,46 @@ pub const BUGS: [Bug; 21] = [
         find: "(found < reached).then(",
         replace: "(found < reached / 2).then(",
         breaks: "what was acknowledged and is gone from the end of a file of epochs is a loss",
+        finder: Finder::Simulation,
+    },
+    Bug {
+        name: "view-window-after-a-late-row",
+        file: "crates/views/src/refresh/dirty.rs",
+        find: ".filter(|next_ns| *next_ns <= end_ns);",
+        replace: ".filter(|next_ns| *next_ns <= end_ns.min(of_ns));",
+        breaks: "a late row changes the windows after its own that are made of it, too",
+        finder: OF_VIEWS,
+    },
+    Bug {
+        name: "view-delete-while-computing",
+        file: "crates/db/src/views/api.rs",
+        find: "for range in subtract(&[*done], &held) {",
+        replace: "for range in subtract(&[*done], held.get(held.len()..).unwrap_or_default()) {",
+        breaks: "windows of which rows are deleted while they are computed are computed again",
+        finder: OF_VIEWS,
+    },
+    Bug {
+        name: "view-emptied-window-stays",
+        file: "crates/views/src/refresh/changes.rs",
+        find: "left.into_keys().filter(|(_, start_ns)| *start_ns >= stored.frozen_ns);",
+        replace: "left.into_keys().filter(|(_, start_ns)| *start_ns < stored.frozen_ns);",
+        breaks: "a window whose rows are all deleted is not stored any more",
+        finder: OF_VIEWS,
+    },
+    Bug {
+        name: "view-pending-lost-in-a-crash",
+        file: "crates/db/src/views/api.rs",
+        find: "        self.views.change_state(view, true, |state| {\n            for range in ranges {",
+        replace: "        self.views.change_state(view, false, |state| {\n            for range in ranges {",
+        breaks: "windows that were to be computed before a crash are computed after it",
+        finder: OF_VIEWS,
+    },
+    Bug {
+        name: "view-column-taken-for-stored",
+        file: "crates/db/src/views/catalog.rs",
+        find: "        view.state.add_columns(names);\n",
+        replace: "        drop(names);\n",
+        breaks: "a column that was added is computed until its windows are stored",
+        finder: OF_VIEWS,
     },
 ];
