@@ -62,8 +62,8 @@ fn wait_for(guarded: &Guarded, metric: &str, expected: &[(&str, &str)]) {
 
 /// Writes rows at the second of the others, as the administrator.
 fn write(guarded: &Guarded, rows: &[(&str, i64, i64)]) {
-    let lines: String =
-        rows.iter().map(|(env, value, at_ns)| format!("m,env={env} v={value} {}\n", 1_000_000_000 + at_ns)).collect();
+    let line = |(env, value, at_ns): &(&str, i64, i64)| format!("m,env={env} v={value} {}", 1_000_000_000 + at_ns);
+    let lines = rows.iter().map(line).collect::<Vec<_>>().join("\n");
     assert_eq!(guarded.ask("POST", "/write?db=metrics", Some(&guarded.admin), &lines).status, 204);
 }
 

@@ -120,17 +120,17 @@ impl Shared {
     /// Asks until all is written; returns how often.
     fn read_all(&self, text: &str) -> usize {
         let _part = Part { shared: self, is_writer: false };
-        let (mut asked, mut last) = (0, 0);
+        let (mut asked, mut before) = (0, 0);
         loop {
             let is_over = self.writing.load(Ordering::SeqCst) == 0;
             let least = self.acknowledged.load(Ordering::SeqCst);
             let found = self.count(ViewUse::All, text);
             let most = self.begun.load(Ordering::SeqCst);
             assert!(
-                (least.max(last)..=most).contains(&found),
-                "{text}: {found} is not from {least} to {most}, after {last}"
+                (least.max(before)..=most).contains(&found),
+                "{text}: {found} is not from {least} to {most}, after {before}"
             );
-            (asked, last) = (asked + 1, found);
+            (asked, before) = (asked + 1, found);
             self.asked.fetch_add(1, Ordering::SeqCst);
             if is_over {
                 return asked;

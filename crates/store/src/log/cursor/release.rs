@@ -286,7 +286,7 @@ impl Store {
             let Some(mut position) = Position::decode(bytes).ok().filter(|_| kind == CURSOR) else { continue };
             let unread = segments.iter().filter(|(sequences, _)| sequences.1 > position.sequence);
             let known = cursors.positions.get(name).and_then(|known| known.lost).map(|lost| lost.range);
-            let range = unread.map(|(_, range)| *range).chain(known).fold(TimeRange::EMPTY, |hull, of| hull.union(of));
+            let range = unread.map(|(_, range)| *range).chain(known).fold(TimeRange::EMPTY, TimeRange::union);
             position.lose((0, through), range);
             *bytes = position.encode().into();
         }
