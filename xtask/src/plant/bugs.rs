@@ -17,6 +17,9 @@ pub enum Finder {
 /// What tries histories of writes, deletes, refreshes and crashes of views.
 const OF_VIEWS: Finder = Finder::Tests { package: "thalweg-views", file: "views" };
 
+/// What tries views whose sources are folded, or whose rows go.
+const OF_KEPT_VIEWS: Finder = Finder::Tests { package: "thalweg-views", file: "statements" };
+
 /// A bug, as a change of one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bug {
@@ -35,7 +38,7 @@ pub struct Bug {
 }
 
 /// All of them.
-pub const BUGS: [Bug; 26] = [
+pub const BUGS: [Bug; 28] = [
     Bug {
         name: "lost-sync",
         file: "crates/store/src/compaction/merge/outputs.rs",
@@ -244,5 +247,21 @@ pub const BUGS: [Bug; 26] = [
         replace: "        drop(names);\n",
         breaks: "a column that was added is computed until its windows are stored",
         finder: OF_VIEWS,
+    },
+    Bug {
+        name: "view-samples-folded-too-early",
+        file: "crates/store/src/retention/fold_bounds.rs",
+        find: "of_class.map(|(_, bound)| bound.foldable_before_ns).min()",
+        replace: "of_class.map(|_| i64::MAX).min()",
+        breaks: "samples are not folded before the windows are closed that are made of them",
+        finder: OF_KEPT_VIEWS,
+    },
+    Bug {
+        name: "view-rows-folded",
+        file: "crates/store/src/compaction/merge/outputs.rs",
+        find: "if !self.unfolded.contains(key.group) {",
+        replace: "if self.job.fold_ns > 0 {",
+        breaks: "the rows of views are not folded",
+        finder: OF_KEPT_VIEWS,
     },
 ];

@@ -51,6 +51,7 @@ impl Store {
             let message = format!("a document has at most {DOCUMENT_BYTES_MAX} bytes, and its name {NAME_BYTES_MAX}");
             return Err(StoreError::Invalid(message));
         }
+        let _changing = self.upkeep.hold_documents();
         let (others, known): (usize, BTreeSet<String>) = {
             let manifest = self.manifest.lock();
             let documents = &manifest.state.documents;
@@ -87,6 +88,7 @@ impl Store {
     /// As every change of the manifest.
     pub fn remove_document(&self, kind: &str, name: &str) -> Result<bool, StoreError> {
         let key = (kind.to_owned(), name.to_owned());
+        let _changing = self.upkeep.hold_documents();
         if !self.manifest.lock().state.documents.contains_key(&key) {
             return Ok(false);
         }

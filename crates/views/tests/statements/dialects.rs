@@ -454,9 +454,6 @@ fn rows_are_kept_as_long_as_views_need_them() {
         let error = world.ask_as(Manner::Postgres, text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
     };
-    let folding = DatabasePolicy { folds: vec![(30 * 24 * HOUR_NS, HOUR_NS)], ..DatabasePolicy::default() };
-    world.db.set_policy("default", &folding).unwrap();
-    refused(of_days, "fold");
     let short = DatabasePolicy { retention_ns: 12 * HOUR_NS, ..DatabasePolicy::default() };
     world.db.set_policy("default", &short).unwrap();
     refused(of_days, "keep them longer");
@@ -466,9 +463,7 @@ fn rows_are_kept_as_long_as_views_need_them() {
     world.ask("ALTER TABLE cpu SET TTL 48h");
     world.ask(of_days);
     // The other way round.
-    for policy in [&folding, &short] {
-        assert!(world.db.set_policy("default", policy).is_err());
-    }
+    assert!(world.db.set_policy("default", &short).is_err());
     refused("ALTER TABLE cpu SET TTL 12h", "the table \"cpu\" would keep rows");
 }
 

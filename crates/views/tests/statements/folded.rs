@@ -179,3 +179,108 @@ fn views_stay_as_they_are_where_their_samples_are_folded() {
     let (folded, late, refused) = *counts.borrow();
     assert!(folded > 8 && late > 50 && refused > 20, "{folded} worlds with folds, {late} late rows, {refused} refused");
 }
+
+/// Rows of a table, one a minute for so many half hours, each of them refreshed and compacted.
+fn write_half_hours(world: &mut World, tables: &[(&str, &str)], half_hours: u32) {
+    for _ in 0..half_hours {
+        for minute in 0..30 {
+            let time_ns = world.db.now_ns() - minute * 60 * SECOND_NS;
+            tables
+                .iter()
+                .for_each(|(database, table)| world.write(database, &format!("{table} v={minute}i {time_ns}")));
+        }
+        world.simulation.advance_ns(30 * 60 * SECOND_NS);
+        world.settle();
+    }
+    world.db.compact(&mut |_| {}).unwrap();
+}
+
+fn count(world: &World, database: &str, table: &str) -> usize {
+    world.ask_of(database, Manner::Postgres, &format!("SELECT v FROM {table}")).unwrap().len()
+}
+
+#[test]
+fn a_continuous_query_writes_a_table_beside_folded_ones() {
+    let mut world = World::empty(10);
+    world.db.set_policy("year", &folds()).unwrap();
+    let make = "CREATE CONTINUOUS QUERY c ON \"default\" BEGIN SELECT sum(v) AS v, count(v) AS n INTO \"year\".\"c\" FROM t GROUP BY time(5m) END";
+    write_half_hours(&mut world, &[("default", "t"), ("year", "other")], 1);
+    world.influxql("default", make).unwrap();
+    write_half_hours(&mut world, &[("default", "t"), ("year", "other")], 48);
+    assert!(count(&world, "year", "other") < 49 * 30 - 400, "nothing is folded");
+    let check = |world: &World| {
+        let windows =
+            "SELECT time_bucket('5 minutes', time) AS bucket, sum(v) AS v, count(v) AS n FROM t GROUP BY 1 ORDER BY 1";
+        let expected = world.ask(windows);
+        let found = world.ask_of("year", Manner::Postgres, "SELECT time, v, n FROM c ORDER BY time").unwrap();
+        assert!(expected.ends_with(&found) && found.len() > 200, "{} of {}", found.len(), expected.len());
+    };
+    check(&world);
+    // Its table takes rows where others have folds.
+    let late_ns = world.db.now_ns() - 14 * 3_600 * SECOND_NS + 1;
+    world.write("default", &format!("t v=1000i {late_ns}"));
+    world.settle();
+    world.db.compact(&mut |_| {}).unwrap();
+    check(&world);
+    let (report, _) = world.db.write_lines("year", format!("other v=1i {late_ns}").as_bytes()).unwrap();
+    assert_eq!(report.rejected_total, 1);
+    // What is folded already is not written.
+    let refused =
+        world.influxql("default", &make.replace("QUERY c", "QUERY d").replace("\"c\"", "\"other\"")).unwrap_err();
+    assert!(refused.contains("folded already"), "{refused}");
+    world.influxql("default", "DROP CONTINUOUS QUERY c ON \"default\"").unwrap();
+    world.influxql("default", make).unwrap();
+}
+
+#[test]
+fn views_that_are_made_after_folds_have_what_these_tell() {
+    let mut world = World::empty(11);
+    for database in ["default", ALL] {
+        let policy = if database == ALL { DatabasePolicy::default() } else { folds() };
+        world.db.set_policy(database, &policy).unwrap();
+    }
+    write_half_hours(&mut world, &[("default", "t"), (ALL, "t")], 37);
+    assert!(count(&world, "default", "t") < 37 * 30, "nothing is folded");
+    let told =
+        "SELECT time_bucket('30 minutes', time) AS bucket, sum(v) AS s, count(*) AS n, max(v) AS m FROM t GROUP BY 1";
+    let changed =
+        "SELECT time_bucket('30 minutes', time) AS bucket, count(DISTINCT v) AS d, sum(v) AS s FROM t GROUP BY 1";
+    for (name, query) in [("told", told), ("changed", changed)] {
+        world.ask(&format!("CREATE MATERIALIZED VIEW {name} AS {query}"));
+    }
+    for is_stored in [false, true] {
+        if is_stored {
+            world.settle();
+        }
+        for (name, query) in [("told", told), ("changed", changed)] {
+            let found = world.ask(&format!("SELECT * FROM {name} ORDER BY 1"));
+            let expected = world.ask_of(ALL, Manner::Postgres, &format!("{query} ORDER BY 1")).unwrap();
+            assert!(expected.ends_with(&found), "{name}");
+            assert_eq!(found.len() == expected.len(), name == "told", "{} of {}", found.len(), expected.len());
+            assert!(found.len() > 8, "{name}");
+        }
+    }
+    // Wider folds than the windows have: those that are stored stay, and what is folded is not taken any more.
+    let wider = DatabasePolicy { folds: vec![(TTL_S * SECOND_NS, 2 * 3_600 * SECOND_NS)], ..DatabasePolicy::default() };
+    world.db.set_policy("default", &wider).unwrap();
+    write_half_hours(&mut world, &[("default", "t"), (ALL, "t")], 24);
+    for (name, query) in [("told", told), ("changed", changed)] {
+        let found = world.ask(&format!("SELECT * FROM {name} ORDER BY 1"));
+        let expected = world.ask_of(ALL, Manner::Postgres, &format!("{query} ORDER BY 1")).unwrap();
+        assert!(expected.ends_with(&found), "{name}");
+    }
+}
+
+#[test]
+fn views_whose_windows_are_older_than_the_first_fold_are_refused() {
+    let world = World::empty(12);
+    world.write("default", &format!("t v=1i {}", world.db.now_ns()));
+    world.ask("CREATE MATERIALIZED VIEW d AS SELECT time_bucket('6 hours', time) AS bucket, count(DISTINCT v) AS d FROM t GROUP BY 1");
+    let refused = world.db.set_policy("default", &folds()).unwrap_err().to_string();
+    assert!(refused.contains("would keep samples as they are for 14400 s") && refused.contains("\"d\""), "{refused}");
+    world.ask("DROP MATERIALIZED VIEW d");
+    world.db.set_policy("default", &folds()).unwrap();
+    world.ask(
+        "CREATE MATERIALIZED VIEW d AS SELECT time_bucket('6 hours', time) AS bucket, count(v) AS d FROM t GROUP BY 1",
+    );
+}

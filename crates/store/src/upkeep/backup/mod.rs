@@ -111,6 +111,8 @@ impl Store {
         // What is applied from here on may come again after a restore: twice the same is once.
         self.save_producers()?;
         let _flushing = self.flushing.lock();
+        // What documents say is stored, as those of views do, is in the heads that are set aside.
+        let _documents = self.upkeep.hold_documents();
         let sequence = self.freeze_all()?;
         // What was set aside and nothing newer: rows that writers have appended since are beyond the sequence id.
         self.shards.iter().try_for_each(|shard| self.flush_once(shard).map(|_| ()))?;
