@@ -144,7 +144,7 @@ impl ViewCatalog for Views {
         // From here on rows go by whole windows: what is there of a window is all of it.
         self.store.keep_windows(&view.definition.database).map_err(storage)?;
         view.state.frozen_ns = self.gone_before_ns(&view).max(expired_before_ns(&self.store, &view.definition));
-        self.hold_folds(&mut view)?;
+        self.hold_folds(&mut view, None)?;
         if view.definition.is_exposed() {
             let range = TimeRange { start_ns: view.first_from(view.state.frozen_ns), ..TimeRange::ALL };
             view.state.add(PendingRange { range, is_fill: true });
@@ -189,7 +189,7 @@ impl ViewCatalog for Views {
             let range = view.windows_of(&range);
             view.state.add(PendingRange { range, is_fill });
         }
-        self.hold_folds(&mut view)?;
+        self.hold_folds(&mut view, Some(&known))?;
         let document = document_name(&view.definition.database, &view.definition.name);
         self.store.put_document(STATE_KIND, &document, &super::document::encode_state(&view.state)).map_err(storage)?;
         self.put_definition(&view.definition)?;
@@ -221,7 +221,7 @@ impl ViewCatalog for Views {
         }
         view.definition = widened;
         view.state.add_columns(names);
-        self.hold_folds(&mut view)?;
+        self.hold_folds(&mut view, Some(&known))?;
         let document = document_name(&view.definition.database, &view.definition.name);
         // The state first: columns that it does not tell count as computed.
         self.store.put_document(STATE_KIND, &document, &super::document::encode_state(&view.state)).map_err(storage)?;
@@ -427,6 +427,7 @@ impl Views {
         let Some(view) = self.find_unreadable(database, name) else { return Ok(false) };
         self.forget_unreadable(&view).map_err(storage)?;
         self.release_windows(database)?;
+        self.release_bound(database).map_err(storage)?;
         if let Some(target) = view.target.filter(|_| view.kind == KIND) {
             self.store.drop_table(database, &target).map_err(storage)?;
         }

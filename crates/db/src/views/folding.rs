@@ -1,7 +1,8 @@
 //! Views beside folds of their database.
 //!
 //! Most views are made of what summaries tell, in windows of whole folds: folding changes nothing of these. For others samples stay until their windows are
-//! stored, and these are closed before the samples are folded: rows that come later are refused. The tables of views are not folded.
+//! stored, and these are closed before the samples are folded: rows that come later are refused. The tables of views are not folded, nor is one that a continuous
+//! query wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use query::QueryError;
 use query::views::{View, ViewCatalog, ViewDefinition, ViewState};
 use store::{DatabasePolicy, Store, StoreError};
 
-use super::frozen::{check_age, check_as_of_age, freeze_before, frozen_from_ns, known_reach_ns};
+use super::frozen::{check_age, check_as_of_age, closed_ns_max, freeze_before, frozen_from_ns};
+use super::holds::unread_from_ns;
 use super::{State, Views, storage};
 
 impl Views {
@@ -38,7 +40,15 @@ impl Views {
             check_as_of_age(definition, None, (&keeper, age_ns)).map_err(QueryError::Invalid)?;
             check_age(definition, &keeper, age_ns, definition.age_ns_max()).map_err(QueryError::Invalid)?;
         }
-        if !definition.is_exposed() && self.store.has_folds(definition.target_database(), target).map_err(storage)? {
+        if definition.is_exposed() {
+            return Ok(());
+        }
+        let into = definition.target_database();
+        let is_new = self.store.keep_unfolded(into, target);
+        // Those that are under way do not know of it.
+        self.store.await_merges();
+        if is_new && self.store.has_folds(into, target).map_err(storage)? {
+            self.store.release_unfolded(into, target);
             return Err(QueryError::Invalid(format!(
                 "rows of {target:?} are folded already, and a row that is written again would not replace what they became: write {:?} into another \
                  table",
@@ -58,7 +68,7 @@ impl Views {
             self.check_folds(&view.definition, policy).map_err(|error| StoreError::Invalid(error.to_string()))?;
             let widths_ns = policy.folds.iter().map(|(_, width_ns)| *width_ns).collect();
             if self.is_changed_by_folds(&view.definition, &widths_ns) {
-                let foldable_ns = self.store.hold_folds(database, known_reach_ns(&view.definition))?;
+                let foldable_ns = self.store.hold_folds(database, closed_ns_max(&view.definition))?;
                 self.close_folded(view, frozen_from_ns(&view.definition, None, foldable_ns))?;
             }
         }
@@ -70,45 +80,78 @@ impl Views {
         if frozen_ns <= view.state.frozen_ns {
             return Ok(());
         }
-        let lacking = view.state.new_columns.iter().flat_map(|columns| columns.ranges.iter());
-        let pending = view.state.pending.iter().map(|pending| &pending.range).chain(lacking);
-        let closed_before_ns = view.first_from(frozen_ns);
-        if pending.into_iter().any(|range| range.start_ns < closed_before_ns) {
-            return Err(StoreError::Invalid(format!(
-                "the view {:?} has windows to store of samples that would be folded to widths which do not tell them: wait until it is filled",
-                view.definition.name
-            )));
-        }
+        self.check_stored(view, frozen_ns).map_err(StoreError::Invalid)?;
         let close = |state: &mut ViewState| state.frozen_ns = state.frozen_ns.max(frozen_ns);
         self.change_locked(view, true, close).map_err(|error| StoreError::Invalid(error.to_string()))
     }
 
-    /// Has the rows of a view that is about to be there stay as they are, and the samples of its source until its windows are stored. It has no windows of
-    /// samples that may be folded by now, where these would be others.
-    pub(super) fn hold_folds(&self, view: &mut View) -> Result<(), QueryError> {
+    /// Fails with the reason if windows of a view that begin before a time are not stored as they are to be.
+    fn check_stored(&self, view: &View, frozen_ns: i64) -> Result<(), String> {
+        let changes = self.changes(&view.definition.database);
+        let closed_before_ns = view.first_from(frozen_ns);
+        let first_ns = view.first_from(view.state.frozen_ns);
+        let lacking = view.state.new_columns.iter().flat_map(|columns| columns.ranges.iter());
+        let pending =
+            view.state.pending.iter().map(|pending| &pending.range).chain(lacking).map(|range| range.start_ns);
+        let others = [view.state.watermark_ns, unread_from_ns(view, changes.as_ref(), first_ns)];
+        if pending.chain(others).any(|start_ns| start_ns < closed_before_ns) {
+            return Err(format!(
+                "the view {:?} has windows to store of samples that are folded, or about to be, which do not tell them then: refresh it, and try \
+                 again once it is filled",
+                view.definition.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// Has the rows of a view that is about to be there, or to be changed, stay as they are, and the samples of its source until its windows are stored. It has
+    /// no windows of samples that may be folded by now, where these would be others; those that are stored stay.
+    pub(super) fn hold_folds(&self, view: &mut View, known: Option<&View>) -> Result<(), QueryError> {
         let ViewDefinition { database, target, .. } = &view.definition;
-        self.store.keep_unfolded(view.definition.target_database(), target).map_err(storage)?;
+        let into = view.definition.target_database();
+        if view.definition.is_exposed() {
+            self.store.keep_unfolded(into, target);
+        } else {
+            self.store.keep_unfolded_for_good(into, target).map_err(storage)?;
+        }
         if !self.is_changed_by_folds(&view.definition, &self.store.fold_widths_ns(database)) {
             return Ok(());
         }
-        let foldable_ns = self.store.hold_folds(database, known_reach_ns(&view.definition)).map_err(storage)?;
+        let foldable_ns = self.store.hold_folds(database, closed_ns_max(&view.definition)).map_err(storage)?;
         let frozen_ns = frozen_from_ns(&view.definition, None, foldable_ns);
+        if let Some(known) = known.filter(|known| frozen_ns > known.state.frozen_ns) {
+            self.check_stored(known, frozen_ns).map_err(QueryError::Invalid)?;
+        }
         freeze_before(view, frozen_ns);
         Ok(())
     }
 
+    /// Takes rows again that the policy before would have folded by now, and folds by age where no view needs more.
+    pub(super) fn after_folds(&self, database: &str) -> Result<(), StoreError> {
+        let changed = self.changed_by_folds(database, self.views(database));
+        let reach_ns = changed.iter().map(|view| closed_ns_max(&view.definition)).max();
+        self.store.reopen_folds(database, reach_ns.unwrap_or_default());
+        self.release_bound(database)
+    }
+
+    /// Has the samples of a database folded by their age if no view of it needs more.
+    pub(super) fn release_bound(&self, database: &str) -> Result<(), StoreError> {
+        let is_needed =
+            !self.changed_by_folds(database, self.views(database)).is_empty() || self.has_unreadable(database);
+        if is_needed { Ok(()) } else { self.store.release_folds(database) }
+    }
+
+    /// Returns whether a database has a view that cannot be read: what it needs is not known.
+    pub(super) fn has_unreadable(&self, database: &str) -> bool {
+        self.state.read().unreadable.iter().any(|view| view.database == *database)
+    }
+
     /// Ends what was held for a view that is no more.
     pub(super) fn release_folds(&self, definition: &ViewDefinition) -> Result<(), StoreError> {
-        let into = definition.target_database();
-        let is_target =
-            |view: &Arc<View>| view.definition.target == definition.target && view.definition.target_database() == into;
-        if !self.all().iter().any(is_target) {
-            self.store.release_unfolded(into, &definition.target);
+        if definition.is_exposed() {
+            self.store.release_unfolded(&definition.database, &definition.target);
         }
-        let database = &definition.database;
-        let is_needed = !self.changed_by_folds(database, self.views(database)).is_empty()
-            || self.state.read().unreadable.iter().any(|view| view.database == *database);
-        if is_needed { Ok(()) } else { self.store.release_folds(database) }
+        self.release_bound(&definition.database)
     }
 }
 
@@ -124,17 +167,16 @@ pub(super) fn open(store: &Store, state: &State) {
     let mut held: BTreeMap<String, i64> = BTreeMap::new();
     for view in state.views.values() {
         let definition = &view.definition;
-        // A database that cannot be made has no rows either.
-        let _ = store.keep_unfolded(definition.target_database(), &definition.target);
+        store.keep_unfolded(definition.target_database(), &definition.target);
         if is_changed_by_folds(state, definition, &store.fold_widths_ns(&definition.database)) {
             let reach_ns = held.entry(definition.database.clone()).or_default();
-            *reach_ns = known_reach_ns(definition).max(*reach_ns);
+            *reach_ns = closed_ns_max(definition).max(*reach_ns);
         }
     }
     for view in &state.unreadable {
         held.entry(view.database.clone()).or_default();
         if let Some(target) = &view.target {
-            let _ = store.keep_unfolded(&view.database, target);
+            store.keep_unfolded(&view.database, target);
         }
     }
     store.open_fold_bounds(&held);

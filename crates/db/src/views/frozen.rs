@@ -107,6 +107,7 @@ impl Views {
             }
             self.before_folds(&concerned, (database, policy))?;
             self.store.set_policy(database, policy)?;
+            self.after_folds(database)?;
         }
         // It asks the views, and tells them. The policy is there: what fails the background does, and reports.
         let _ = self.store.move_window_bounds(Some(database), true);
@@ -162,25 +163,34 @@ pub(super) fn freeze_before(view: &mut View, frozen_ns: i64) {
 
 impl ExpiryGuard for Views {
     fn may_go_before_ns(&self, database: &str, going: Going<'_>, before_ns: i64) -> i64 {
+        if going == Going::Folded && self.has_unreadable(database) {
+            return i64::MIN;
+        }
+        let changes = self.changes(database);
         let readers = self.readers_of(database, going);
         let before_ns = match going {
             // Rows still come from that time on: no window is closed that may have some of them.
             Going::Folded => {
-                let reach_ns = readers.iter().map(|view| known_reach_ns(&view.definition)).max();
-                before_ns.saturating_sub(reach_ns.unwrap_or_default())
+                let closed_ns = readers.iter().map(|view| closed_ns_max(&view.definition)).max();
+                before_ns.saturating_sub(closed_ns.unwrap_or_default())
             }
             Going::Table(_) | Going::All => before_ns,
         };
-        let before_ns = before_ns.min(self.held_from_ns((database, going), &readers, before_ns));
+        let before_ns = before_ns.min(self.held_from_ns(going, (&readers, changes.as_ref()), before_ns));
         whole_windows_before(&sources_of(&readers, table_of(going)), before_ns)
     }
 
-    fn before_expiry(&self, database: &str, going: Going<'_>, before_ns: i64) -> Result<(), StoreError> {
+    fn before_expiry(&self, database: &str, going: Going<'_>, before_ns: i64) -> Result<bool, StoreError> {
         let _changing = self.changing.lock();
+        let changes = self.changes(database);
         let readers = self.readers_of(database, going);
+        // There may be another view since, or windows to compute.
+        if self.held_from_ns(going, (&readers, changes.as_ref()), before_ns) < before_ns {
+            return Ok(false);
+        }
         self.freeze(&readers, table_of(going), before_ns)?;
         self.holds.lock().renew(&readers, going, self.store.monotonic_ns());
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -193,9 +203,14 @@ pub(super) fn table_of(going: Going<'_>) -> Option<&str> {
 }
 
 /// How long before its beginning rows are at most that a window of a view is made of, where that is known.
-pub(super) fn known_reach_ns(definition: &ViewDefinition) -> i64 {
+fn known_reach_ns(definition: &ViewDefinition) -> i64 {
     let known = reaches_into(definition, None).filter(|reach_ns| *reach_ns < i64::MAX);
     known.max().unwrap_or_default()
+}
+
+/// How long after the time up to which samples may be folded windows are closed, at most: each is, as a whole, that has some of them.
+pub(super) fn closed_ns_max(definition: &ViewDefinition) -> i64 {
+    known_reach_ns(definition).saturating_add(definition.windows.length_ns_max())
 }
 
 /// Those of the readers of a table, or of any, that make their windows of its rows.

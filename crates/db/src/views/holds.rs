@@ -122,15 +122,14 @@ impl Views {
         needed.min().unwrap_or(i64::MAX)
     }
 
-    /// As [`Self::needed_from_ns`], of those rows before a time that wait for the views.
+    /// As [`Self::needed_from_ns`], of those rows before a time that wait for the views. The changes were asked for before the views.
     pub(super) fn held_from_ns(
         &self,
-        (database, going): (&str, Going<'_>),
-        readers: &[Arc<View>],
+        going: Going<'_>,
+        (readers, changes): (&[Arc<View>], Option<&ViewChanges>),
         before_ns: i64,
     ) -> i64 {
         let table = table_of(going);
-        let changes = self.changes(database);
         let now_ns = self.store.trusted_now_ns();
         let clock_ns = self.store.monotonic_ns();
         let mut holds = self.holds.lock();
@@ -139,7 +138,7 @@ impl Views {
             // Of windows before nothing is computed, whatever comes.
             let first_ns = view.first_from(view.state.frozen_ns);
             let needs = [
-                (Need::Unread, unread_from_ns(view, changes.as_ref(), first_ns)),
+                (Need::Unread, unread_from_ns(view, changes, first_ns)),
                 (Need::Unstored, unstored_from_ns(view, now_ns)),
             ];
             for (need, start_ns) in needs {
@@ -156,7 +155,7 @@ impl Views {
 }
 
 /// The beginning of the first window of a view, from one on, that rows may change which it has not read; the one itself, if nothing is known of them.
-fn unread_from_ns(view: &View, changes: Option<&ViewChanges>, first_ns: i64) -> i64 {
+pub(super) fn unread_from_ns(view: &View, changes: Option<&ViewChanges>, first_ns: i64) -> i64 {
     let Some(changes) = changes else { return first_ns };
     // Windows are made of rows before them, too.
     let is_read = |range: &&TimeRange| view.windows_as_of(None, range).end_ns >= first_ns;

@@ -141,6 +141,10 @@ impl Db {
                 view.definition.name
             )));
         };
+        if !view.definition.is_exposed() {
+            // Its database may have been made again.
+            self.store.keep_unfolded_for_good(into, &view.definition.target).map_err(storage)?;
+        }
         let oldest_ns = self.store.oldest_retained_ns(number);
         // A window of which retention has taken the beginning has no place any more.
         let is_kept = |start_ns: i64| view.row_time(start_ns) >= oldest_ns;

@@ -27,18 +27,21 @@ const FUNCTIONS: &str = "count, sum, mean, median, stddev, spread, min, max, cou
 pub(super) fn create(session: &dyn Session, query: &ContinuousQuery) -> Result<(), QueryError> {
     let database = &query.database;
     existing(&session.databases(), database)?;
-    let definitions = definitions(session, query)?;
     let known = views_of(session, database, &query.name)?;
-    // As InfluxDB: the same one again is no error. Measurements and fields that came since are taken in.
     let statement = query.to_string();
     if known.iter().any(|view| view.definition.statement != statement) {
         return Err(QueryError::Invalid(format!("continuous query already exists: {}", query.name)));
     }
+    // As InfluxDB: the same one again is no error, whatever became of what it reads. Measurements and fields that came since are taken in.
+    let definitions = match definitions(session, query) {
+        Err(QueryError::Invalid(_)) if !known.is_empty() => return Ok(()),
+        found => found?,
+    };
     let mut made: Vec<String> = Vec::with_capacity(definitions.len());
     for definition in definitions {
         let name = definition.name.clone();
         let changed = match known.iter().find(|view| view.definition.name == name) {
-            Some(view) if has_more_fields(&definition, &view.definition) => session.replace_view(definition),
+            Some(view) if has_new_fields(&definition, &view.definition) => session.replace_view(definition),
             Some(_) => Ok(()),
             None => session.create_view(definition).map(|()| made.push(name)),
         };
@@ -51,9 +54,9 @@ pub(super) fn create(session: &dyn Session, query: &ContinuousQuery) -> Result<(
     Ok(())
 }
 
-/// Returns whether a view has all fields of another one, and others besides.
-fn has_more_fields(new: &ViewDefinition, known: &ViewDefinition) -> bool {
-    new.fields.len() > known.fields.len() && known.fields.iter().all(|field| new.fields.contains(field))
+/// Returns whether a view has fields that another one does not have.
+fn has_new_fields(new: &ViewDefinition, known: &ViewDefinition) -> bool {
+    new.fields.iter().any(|field| !known.fields.contains(field))
 }
 
 /// `DROP CONTINUOUS QUERY`
@@ -113,14 +116,17 @@ fn definitions(session: &dyn Session, query: &ContinuousQuery) -> Result<Vec<Vie
         })?;
         return Ok(vec![definition]);
     }
-    if target.measurement.is_some() {
-        let message = "rows of several measurements would replace one another in one: INTO \"database\".\"policy\".:MEASUREMENT \
-                       writes each into one of its own name";
-        return Err(invalid(message));
-    }
     let mut names = Vec::new();
     for source in sources {
-        names.extend(resolve::tables(session, &query.database, source)?);
+        let mut found = resolve::tables(session, &query.database, source)?;
+        if matches!(source.name, Named::Pattern(_)) {
+            // Views are kept right by their own statements.
+            let views = session.views(&query.database)?;
+            found.retain(|name| {
+                !views.iter().any(|view| view.definition.is_exposed() && view.definition.target == *name)
+            });
+        }
+        names.extend(found);
     }
     names.sort();
     names.dedup();
@@ -128,6 +134,11 @@ fn definitions(session: &dyn Session, query: &ContinuousQuery) -> Result<Vec<Vie
     for source in &names {
         let part = Part { query, target, into: into.clone(), source, is_only: false };
         definitions.extend(part.definition(session)?);
+    }
+    if definitions.len() > 1 && target.measurement.is_some() {
+        let message = "rows of several measurements would replace one another in one: INTO \"database\".\"policy\".:MEASUREMENT \
+                       writes each into one of its own name";
+        return Err(invalid(message));
     }
     if definitions.is_empty() {
         return Err(invalid("none of its measurements has rows with these fields yet: make it after the first ones"));
@@ -169,6 +180,9 @@ impl Part<'_> {
             return Err(self.invalid("it must have GROUP BY time(…)"));
         };
         self.add_missing_fields(&mut resolved)?;
+        if resolved.columns.len() > select.fields.len() {
+            leave_out_untaken(&mut resolved);
+        }
         if resolved.columns.is_empty() {
             return Ok(None);
         }
@@ -244,6 +258,33 @@ impl Part<'_> {
             "the measurement {:?} has no rows yet, so that it is not known which tags and fields WHERE, patterns and * are of: make it after the first one",
             self.source
         )))
+    }
+}
+
+/// Leaves out the columns of calls that a view cannot have, where they stand for `*` or a pattern: such as the largest of flags.
+fn leave_out_untaken(resolved: &mut Resolved) {
+    // Of these columns the names end in those of fields.
+    let untaken = |call: &Call| match &call.argument {
+        Argument::Reference(reference) => {
+            let is_taken = PlanCall::new(call).is_some_and(|of| of.takes(reference.data_type));
+            (!is_taken).then(|| format!("_{}", reference.name))
+        }
+        Argument::Call(_) => None,
+    };
+    let untaken: Vec<Option<String>> = resolved.calls.iter().map(untaken).collect();
+    resolved.columns.retain(|column| {
+        let calls = each_call(&column.code);
+        let mut endings = calls.iter().filter_map(|call| untaken.get(*call)?.as_deref());
+        !endings.any(|ending| column.name.ends_with(ending))
+    });
+    // Calls have numbers: one that no column has any more is another one again.
+    let Some(taken) = untaken.iter().position(Option::is_none).and_then(|at| resolved.calls.get(at)).cloned() else {
+        return;
+    };
+    let is_used = |at: usize| resolved.columns.iter().any(|column| each_call(&column.code).contains(&at));
+    let unused: Vec<usize> = (0..untaken.len()).filter(|at| !is_used(*at)).collect();
+    for at in unused {
+        resolved.calls.get_mut(at).into_iter().for_each(|call| call.clone_from(&taken));
     }
 }
 

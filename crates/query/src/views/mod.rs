@@ -51,10 +51,10 @@ impl WindowWidth {
     pub fn length_ns_max(&self) -> i64 {
         const DAY_NS: i64 = 86_400_000_000_000;
         const MONTH_DAYS_MAX: i64 = 31;
-        // A day on which clocks are put back has an hour more.
+        // Where clocks are put back a day has an hour more, and so has any window of that time.
         const SHIFT_NS_MAX: i64 = 3_600_000_000_000;
+        let shift_ns = if self.zone == "UTC" { 0 } else { SHIFT_NS_MAX };
         let days = i64::from(self.width.months) * MONTH_DAYS_MAX + i64::from(self.width.days);
-        let shift_ns = if days > 0 && self.zone != "UTC" { SHIFT_NS_MAX } else { 0 };
         days.saturating_mul(DAY_NS).saturating_add(self.width.ns).saturating_add(shift_ns)
     }
 

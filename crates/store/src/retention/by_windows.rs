@@ -17,7 +17,7 @@ const STEPS: i64 = 256;
 const STEP_NS_MIN: i64 = 60_000_000_000;
 
 /// How long after the guard kept the bound where it is it is asked again, in nanoseconds of the monotonic clock.
-pub(super) const PAUSE_NS: u64 = 1_000_000_000;
+pub(crate) const PAUSE_NS: u64 = 1_000_000_000;
 
 /// A database whose rows go by windows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) struct WindowBound {
 pub(crate) type WindowBounds = BTreeMap<DatabaseId, WindowBound>;
 
 /// The time before which rows are older than an age; it moves in steps.
-pub(super) fn older_before_ns(now_ns: i64, age_ns: i64) -> i64 {
+pub(crate) fn older_before_ns(now_ns: i64, age_ns: i64) -> i64 {
     let oldest_ns = now_ns.saturating_sub(age_ns);
     let step_ns = (age_ns / STEPS).max(STEP_NS_MIN);
     oldest_ns.saturating_sub(oldest_ns.rem_euclid(step_ns))
@@ -145,7 +145,9 @@ impl Store {
             bounds.get_mut(&id).into_iter().for_each(|bound| bound.next_look_ns = next_look_ns);
             return Ok(false);
         }
-        guard.before_expiry(database, Going::All, before_ns)?;
+        if !guard.before_expiry(database, Going::All, before_ns)? {
+            return Ok(false);
+        }
         // The guard has locks of its own, so that another thread may have moved it by now; from here on none does.
         let _moving = self.retention.moving.lock();
         let is_later = |bound: &WindowBound| {

@@ -20,6 +20,7 @@ impl Store {
         self.drop_regular(id)?;
         self.forget_table_ttls(name, None)?;
         self.forget_trims(name, None)?;
+        self.forget_unfolded(name, None)?;
         self.with_catalog(|state, entries| {
             entries.extend(state.catalog.drop_database(id));
             Ok(())
@@ -43,6 +44,7 @@ impl Store {
         let Some((id, measurement)) = found else { return Ok(false) };
         self.forget_table_ttls(database, Some(table))?;
         self.forget_trims(database, Some(table))?;
+        self.forget_unfolded(database, Some(table))?;
         let database = id;
         // Rows first: a crash in between leaves a table without rows, not rows without a table.
         self.delete_groups(database, self.groups_of(database, measurement)?, &TimeRange::ALL)?;

@@ -22,11 +22,11 @@ pub trait ExpiryGuard: Send + Sync {
     /// The latest time up to one before which rows of a database may go; both in nanoseconds since 1970.
     fn may_go_before_ns(&self, database: &str, going: Going<'_>, before_ns: i64) -> i64;
 
-    /// Is told before rows go that are before a time, in nanoseconds since 1970.
+    /// Is told before rows go that are before a time, in nanoseconds since 1970. Returns whether they may: what was allowed may not be any more.
     ///
     /// # Errors
     /// If it cannot be noted: then they stay.
-    fn before_expiry(&self, database: &str, going: Going<'_>, before_ns: i64) -> Result<(), StoreError>;
+    fn before_expiry(&self, database: &str, going: Going<'_>, before_ns: i64) -> Result<bool, StoreError>;
 }
 
 /// The guard of a store, which lives on its own.
@@ -37,7 +37,7 @@ impl Guard {
         Self(RwLock::new(None))
     }
 
-    pub(super) fn get(&self) -> Option<Arc<dyn ExpiryGuard>> {
+    pub(crate) fn get(&self) -> Option<Arc<dyn ExpiryGuard>> {
         self.0.read().as_ref().and_then(Weak::upgrade)
     }
 }

@@ -14,10 +14,13 @@ use crate::part::{BLOCK_SLOTS, PartInfo, PartKey};
 use crate::retention::by_windows::{PAUSE_NS, older_before_ns};
 use crate::retention::expiry_guard::Going;
 use crate::retention::policy::DatabasePolicy;
+use crate::retention::table_ttl::TableName;
 use crate::{Store, StoreError};
 
 /// The kind of the documents that hold the bounds, by the names of databases, in nanoseconds since 1970.
 const KIND: &str = "folds-by-windows";
+/// The kind of the documents that name tables which are not folded though no view may write them any more; they are empty.
+const UNFOLDED_KIND: &str = "unfolded-table";
 
 /// A database whose samples are folded once views have what they need of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,12 +41,12 @@ struct FoldBound {
 pub(crate) struct Folding {
     bounds: RwLock<BTreeMap<DatabaseId, FoldBound>>,
     /// Tables whose samples stay as they are.
-    unfolded: RwLock<BTreeSet<(DatabaseId, String)>>,
+    unfolded: RwLock<BTreeSet<TableName>>,
 }
 
 impl Folding {
     /// The time before which samples of a retention class may be folded.
-    pub(super) fn foldable_before_ns(&self, class: u32, policies: &BTreeMap<DatabaseId, DatabasePolicy>) -> i64 {
+    pub(crate) fn foldable_before_ns(&self, class: u32, policies: &BTreeMap<DatabaseId, DatabasePolicy>) -> i64 {
         let bounds = self.bounds.read();
         let is_of_class = |id: &DatabaseId| policies.get(id).is_some_and(|policy| policy.has_class(class));
         let of_class = bounds.iter().filter(|(id, _)| is_of_class(id));
@@ -75,6 +78,8 @@ impl Store {
             }
         }
         databases.iter().for_each(|(database, reach_ns)| drop(self.hold_folds(database, *reach_ns)));
+        let named = self.documents(UNFOLDED_KIND).into_iter().filter_map(|(name, _)| TableName::of_document(&name));
+        self.retention.folding.unfolded.write().extend(named);
     }
 
     /// Has the samples of a database folded only as the guard says from now on, and returns the time before which some may be folded by now, in nanoseconds
@@ -94,9 +99,8 @@ impl Store {
         // No fold begins any more: those that have begun are among these.
         let foldable_ns = known_ns.unwrap_or_else(|| self.folded_before_ns(id));
         if let Some(bound) = self.retention.folding.bounds.write().get_mut(&id) {
-            let closed_ns = if foldable_ns == i64::MIN { foldable_ns } else { foldable_ns.saturating_add(reach_ns) };
             bound.foldable_before_ns = foldable_ns;
-            bound.closed_before_ns = bound.closed_before_ns.max(closed_ns);
+            bound.closed_before_ns = bound.closed_before_ns.max(closed_before_ns(foldable_ns, reach_ns));
         }
         self.ingestor.look_again();
         if known_ns.is_none() {
@@ -125,26 +129,64 @@ impl Store {
     pub fn fold_widths_ns(&self, database: &str) -> BTreeSet<i64> {
         let Some(id) = self.database_number(database) else { return BTreeSet::new() };
         let policy = self.policy_of(id);
-        let mut widths_ns: BTreeSet<i64> = policy.folds.iter().map(|(_, width_ns)| *width_ns).collect();
+        let folds = self.folds_of_classes(&policy);
+        let mut widths_ns: BTreeSet<i64> = folds.into_iter().map(|(_, width_ns)| width_ns).collect();
         self.each_folded_part(&policy, |info| widths_ns.extend([info.fold_ns]));
         widths_ns
     }
 
-    /// Has the samples of a table never folded, as far as they are not by now.
+    /// The ages and widths by which samples of a database are folded: those of what it wrote by an earlier policy may be another database's now.
+    fn folds_of_classes(&self, policy: &DatabasePolicy) -> Vec<(i64, i64)> {
+        let policies = self.retention.policies.read();
+        let of_classes = policies.values().filter(|other| policy.has_class(other.class));
+        of_classes.flat_map(|other| other.folds.iter().copied()).collect()
+    }
+
+    /// Has rows of a database taken again that were refused as they were about to be folded, but for those of the time up to which some may be folded, and as
+    /// long after it as views reach back.
+    pub fn reopen_folds(&self, database: &str, reach_ns: i64) {
+        let Some(id) = self.database_number(database) else { return };
+        if let Some(bound) = self.retention.folding.bounds.write().get_mut(&id) {
+            bound.closed_before_ns = closed_before_ns(bound.foldable_before_ns, reach_ns);
+        }
+    }
+
+    /// Has the samples of a table not folded from now on, in merges that begin; returns whether they were until now.
+    pub fn keep_unfolded(&self, database: &str, table: &str) -> bool {
+        self.retention.folding.unfolded.write().insert(TableName::new(database, table))
+    }
+
+    /// As [`Self::keep_unfolded`], until the table is dropped.
     ///
     /// # Errors
-    /// If the database cannot be made.
-    pub fn keep_unfolded(&self, database: &str, table: &str) -> Result<(), StoreError> {
-        let id = self.database_id(database)?;
-        self.retention.folding.unfolded.write().insert((id, table.to_owned()));
+    /// As every change of the manifest.
+    pub fn keep_unfolded_for_good(&self, database: &str, table: &str) -> Result<(), StoreError> {
+        let name = TableName::new(database, table);
+        self.keep_unfolded(database, table);
+        if !self.has_document(UNFOLDED_KIND, &name.document()) {
+            self.put_document(UNFOLDED_KIND, &name.document(), &[])?;
+        }
         Ok(())
     }
 
-    /// Ends that.
+    /// Has the samples of a table folded again.
     pub fn release_unfolded(&self, database: &str, table: &str) {
-        if let Some(id) = self.database_number(database) {
-            self.retention.folding.unfolded.write().remove(&(id, table.to_owned()));
+        self.retention.folding.unfolded.write().remove(&TableName::new(database, table));
+    }
+
+    /// Forgets what was said of a database's tables, or of one of them.
+    pub(crate) fn forget_unfolded(&self, database: &str, table: Option<&str>) -> Result<(), StoreError> {
+        let known = self.retention.folding.unfolded.read().clone();
+        for name in known.into_iter().filter(|name| name.is_of(database, table)) {
+            self.remove_document(UNFOLDED_KIND, &name.document())?;
+            self.retention.folding.unfolded.write().remove(&name);
         }
+        Ok(())
+    }
+
+    /// Returns once no merge is under way that was begun before.
+    pub fn await_merges(&self) {
+        self.shards.iter().for_each(|shard| drop(shard.work.lock()));
     }
 
     /// Returns whether samples of a table are folded.
@@ -175,10 +217,9 @@ impl Store {
     pub(crate) fn unfolded_groups(&self, shard: &Shard) -> Result<RoaringBitmap, StoreError> {
         let tables = self.retention.folding.unfolded.read().clone();
         let mut groups = RoaringBitmap::new();
-        for (database, table) in &tables {
-            let measurement = self.catalog.read().catalog.measurement(*database, table);
-            if let Some(measurement) = measurement {
-                let of = shard.groups.read().groups.of_measurement(*database, measurement);
+        for name in &tables {
+            if let Some((database, measurement)) = name.number(&self.catalog.read().catalog) {
+                let of = shard.groups.read().groups.of_measurement(database, measurement);
                 groups |= of.map_err(StoreError::index(&self.options.directory))?;
             }
         }
@@ -244,7 +285,8 @@ impl Store {
 
     fn move_fold_bound(&self, id: DatabaseId, known: &FoldBound) -> Result<bool, StoreError> {
         let Some(guard) = self.retention.expiry_guard.get() else { return Ok(false) };
-        let Some((age_ns, _)) = self.policy_of(id).folds.first().copied() else { return Ok(false) };
+        let folds = self.folds_of_classes(&self.policy_of(id));
+        let Some(age_ns) = folds.into_iter().map(|(age_ns, _)| age_ns).min() else { return Ok(false) };
         let old_before_ns = older_before_ns(self.trusted_now_ns(), age_ns);
         if old_before_ns <= known.foldable_before_ns {
             return Ok(false);
@@ -261,7 +303,9 @@ impl Store {
             change(&|bound| bound.next_look_ns = next_look_ns);
             return Ok(false);
         }
-        guard.before_expiry(&known.database, Going::Folded, before_ns)?;
+        if !guard.before_expiry(&known.database, Going::Folded, before_ns)? {
+            return Ok(false);
+        }
         // The guard has locks of its own: meanwhile there may be another view, or none.
         let _moving = self.retention.moving.lock();
         let is_same =
@@ -273,6 +317,11 @@ impl Store {
         change(&|bound| bound.foldable_before_ns = before_ns);
         Ok(true)
     }
+}
+
+/// The time before which rows are refused where samples before a time may be folded and views reach so far back.
+const fn closed_before_ns(foldable_ns: i64, reach_ns: i64) -> i64 {
+    if foldable_ns == i64::MIN { foldable_ns } else { foldable_ns.saturating_add(reach_ns) }
 }
 
 impl FoldBound {

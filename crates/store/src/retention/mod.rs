@@ -3,6 +3,7 @@
 //! * [`policy`]: what a database's says, and its bytes · [`table_ttl`]: of one table · [`series_trim`]: of some series
 //! * [`by_windows`]: of databases that views are made of · [`fold_bounds`]: when their samples are folded · [`expiry_guard`]: what knows of views
 //! * [`databases`]: databases that are dropped · [`deletes`]: rows that are deleted · [`trash`]: files that wait to be removed
+//! * [`whole_folds`]: folds are deleted as wholes
 //! * [`time`]: what is past keeping · [`trusted_time`]: a clock that no jump moves
 
 pub(crate) mod by_windows;
@@ -16,6 +17,7 @@ pub(crate) mod table_ttl;
 pub(crate) mod time;
 pub(crate) mod trash;
 pub(crate) mod trusted_time;
+pub(crate) mod whole_folds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,7 +37,7 @@ use crate::retention::by_windows::WindowBounds;
 use crate::retention::deletes::Delete;
 use crate::retention::expiry_guard::Guard;
 use crate::retention::fold_bounds::Folding;
-use crate::retention::policy::{DatabasePolicy, length_text};
+use crate::retention::policy::DatabasePolicy;
 use crate::retention::series_trim::SeriesTrims;
 use crate::retention::table_ttl::TableTtls;
 use crate::retention::trusted_time::TrustedTime;
@@ -424,54 +426,6 @@ impl Store {
         let mut state = shard.state.lock();
         let kept = state.deletes.iter().filter(|delete| !idle.contains(&delete.sequence)).cloned().collect();
         state.deletes = Arc::new(kept);
-        Ok(())
-    }
-}
-
-/// The folded parts that have some of these groups.
-fn folded<'a>(parts: &'a [Arc<Part>], groups: &'a RoaringBitmap) -> impl Iterator<Item = &'a PartInfo> {
-    let folded = parts.iter().filter(|part| part.info.fold_ns > 0 && !part.groups.is_disjoint(groups));
-    folded.map(|part| &part.info)
-}
-
-/// Returns whether a time lies within a fold of a part.
-const fn cuts_fold(part: &PartInfo, bound_ns: i64) -> bool {
-    part.partition.start_ns < bound_ns && bound_ns <= part.range.end_ns && bound_ns.rem_euclid(part.fold_ns) != 0
-}
-
-/// The latest time up to one before which a delete takes all or nothing of each fold of its groups.
-pub(crate) fn before_folds(parts: &[Arc<Part>], groups: &RoaringBitmap, mut before_ns: i64) -> i64 {
-    // Each step goes back, in the end to before the parts.
-    while let Some(part) = folded(parts, groups).find(|part| cuts_fold(part, before_ns)) {
-        before_ns = before_ns.saturating_sub(before_ns.rem_euclid(part.fold_ns));
-    }
-    before_ns
-}
-
-impl Store {
-    /// Fails if a bound of a delete lies within a fold of its groups: the samples of a summary cannot be told apart.
-    fn check_folds_whole(&self, shard: &Shard, groups: &RoaringBitmap, range: &TimeRange) -> Result<(), StoreError> {
-        let (parts, _) = shard.parts_and_deletes();
-        if !parts.iter().any(|part| part.info.fold_ns > 0) {
-            return Ok(());
-        }
-        let folds = groups - self.unfolded_groups(shard)?;
-        for part in folded(&parts, &folds) {
-            if !cuts_fold(part, range.start_ns) && !cuts_fold(part, range.end_ns.saturating_add(1)) {
-                continue;
-            }
-            let PartInfo { fold_ns, partition, range: rows, .. } = *part;
-            let start_ns = range.start_ns.saturating_sub(range.start_ns.rem_euclid(fold_ns));
-            let after_ns = range.end_ns.saturating_add(fold_ns - range.end_ns.rem_euclid(fold_ns));
-            let width = length_text(fold_ns);
-            return Err(StoreError::Invalid(format!(
-                "the samples from {} to {} ns are folded to summaries of {width}, of which a delete takes all or nothing: begin and end \
-                 it at multiples of {width}, such as from {start_ns} to {} ns",
-                partition.start_ns,
-                rows.end_ns,
-                after_ns.saturating_sub(1)
-            )));
-        }
         Ok(())
     }
 }

@@ -20,10 +20,10 @@ use crate::{Store, StoreError, TableSelection};
 const KIND: &str = "series-trim";
 
 /// Up to when series of tables went.
-pub(super) type SeriesTrims = BTreeMap<TableName, i64>;
+pub(crate) type SeriesTrims = BTreeMap<TableName, i64>;
 
 /// As the manifest has them.
-pub(super) fn of_state(state: &State) -> SeriesTrims {
+pub(crate) fn of_state(state: &State) -> SeriesTrims {
     numbers_of_state(state, KIND)
 }
 
@@ -94,7 +94,7 @@ impl Store {
     }
 
     /// Forgets what went of a database's tables, or of one of them.
-    pub(super) fn forget_trims(&self, database: &str, table: Option<&str>) -> Result<(), StoreError> {
+    pub(crate) fn forget_trims(&self, database: &str, table: Option<&str>) -> Result<(), StoreError> {
         let trims = self.retention.series_trims.read().clone();
         for name in trims.into_keys().filter(|name| name.is_of(database, table)) {
             self.remove_document(KIND, &name.document())?;

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use index::RoaringBitmap;
+use index::{Catalog, DatabaseId, MeasurementId, RoaringBitmap};
 use model::TimeRange;
 
 use crate::manifest::State;
-use crate::retention::before_folds;
 use crate::retention::expiry_guard::{ExpiryGuard, Going};
+use crate::retention::whole_folds::before_folds;
 use crate::{Store, StoreError};
 
 /// The kind of the documents that hold the settings.
@@ -48,21 +48,32 @@ impl TableTtl {
 pub(crate) type TableTtls = BTreeMap<TableName, TableTtl>;
 
 impl TableName {
-    pub(super) fn new(database: &str, table: &str) -> Self {
+    pub(crate) fn new(database: &str, table: &str) -> Self {
         Self { database: database.to_owned(), table: table.to_owned() }
     }
 
     /// Returns whether it is a table of a database, or the one of that name.
-    pub(super) fn is_of(&self, database: &str, table: Option<&str>) -> bool {
+    pub(crate) fn is_of(&self, database: &str, table: Option<&str>) -> bool {
         self.database == database && table.is_none_or(|table| self.table == table)
     }
 
-    pub(super) fn table(&self) -> &str {
+    pub(crate) fn table(&self) -> &str {
         &self.table
     }
 
-    pub(super) fn document(&self) -> String {
+    pub(crate) fn document(&self) -> String {
         format!("{}{BETWEEN}{}", self.database, self.table)
+    }
+
+    /// The table whose document has a name.
+    pub(crate) fn of_document(name: &str) -> Option<Self> {
+        name.split_once(BETWEEN).map(|(database, table)| Self::new(database, table))
+    }
+
+    /// The numbers of the database and of the table, if there is one of the name.
+    pub(crate) fn number(&self, catalog: &Catalog) -> Option<(DatabaseId, MeasurementId)> {
+        let database = catalog.database(&self.database)?;
+        Some((database, catalog.measurement(database, &self.table)?))
     }
 }
 
@@ -73,10 +84,10 @@ pub(crate) fn of_state(state: &State) -> TableTtls {
 }
 
 /// The numbers that documents of a kind hold for tables.
-pub(super) fn numbers_of_state(state: &State, kind: &str) -> BTreeMap<TableName, i64> {
+pub(crate) fn numbers_of_state(state: &State, kind: &str) -> BTreeMap<TableName, i64> {
     let read = |((found, name), bytes): (&(String, String), &Arc<[u8]>)| {
-        let (database, table) = name.split_once(BETWEEN).filter(|_| found == kind)?;
-        Some((TableName::new(database, table), i64::from_le_bytes((**bytes).try_into().ok()?)))
+        let name = TableName::of_document(name).filter(|_| found == kind)?;
+        Some((name, i64::from_le_bytes((**bytes).try_into().ok()?)))
     };
     state.documents.iter().filter_map(read).collect()
 }
@@ -163,8 +174,10 @@ impl Store {
         if before_ns <= ttl.deleted_before_ns {
             return Ok(false);
         }
-        if let Some(guard) = guard {
-            guard.before_expiry(&name.database, going, before_ns)?;
+        if let Some(guard) = guard
+            && !guard.before_expiry(&name.database, going, before_ns)?
+        {
+            return Ok(false);
         }
         let range = TimeRange::new(i64::MIN, before_ns.saturating_sub(1));
         self.delete_rows(&name.database, &name.table, &[], &range)?;
@@ -187,7 +200,7 @@ impl Store {
     }
 
     /// The latest time up to one that cuts no fold of some groups of each shard.
-    pub(super) fn before_folds_of_groups(
+    pub(crate) fn before_folds_of_groups(
         &self,
         groups: &[RoaringBitmap],
         mut before_ns: i64,

@@ -24,6 +24,10 @@ impl Store {
         of_kind.map(|((_, name), bytes)| (name.clone(), bytes.clone())).collect()
     }
 
+    pub(crate) fn has_document(&self, kind: &str, name: &str) -> bool {
+        self.manifest.lock().state.documents.contains_key(&(kind.to_owned(), name.to_owned()))
+    }
+
     /// Stores a document, in place of one of its kind and name. It is on disk when this returns.
     ///
     /// # Errors
@@ -51,7 +55,6 @@ impl Store {
             let message = format!("a document has at most {DOCUMENT_BYTES_MAX} bytes, and its name {NAME_BYTES_MAX}");
             return Err(StoreError::Invalid(message));
         }
-        let _changing = self.upkeep.hold_documents();
         let (others, known): (usize, BTreeSet<String>) = {
             let manifest = self.manifest.lock();
             let documents = &manifest.state.documents;
@@ -88,7 +91,6 @@ impl Store {
     /// As every change of the manifest.
     pub fn remove_document(&self, kind: &str, name: &str) -> Result<bool, StoreError> {
         let key = (kind.to_owned(), name.to_owned());
-        let _changing = self.upkeep.hold_documents();
         if !self.manifest.lock().state.documents.contains_key(&key) {
             return Ok(false);
         }

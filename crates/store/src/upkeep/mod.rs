@@ -24,7 +24,6 @@ use health::Health;
 use recover::Recovery;
 use reserve::Reserve;
 use scrub::Scrub;
-use tracing_mutex::parkinglot::{Mutex, MutexGuard};
 
 use crate::flush::index_copies::IndexTwins;
 
@@ -35,8 +34,6 @@ pub(crate) struct Upkeep {
     index_copies: Arc<IndexTwins>,
     scrub: Scrub,
     reserve: Reserve,
-    /// Locked while documents change, and while a backup takes rows and documents of one moment.
-    documents: Mutex<()>,
 }
 
 impl Upkeep {
@@ -46,17 +43,12 @@ impl Upkeep {
         index_copies: Arc<IndexTwins>,
         reserve: Reserve,
     ) -> Self {
-        Self { recovery, health, index_copies, scrub: Scrub::default(), reserve, documents: Mutex::default() }
+        Self { recovery, health, index_copies, scrub: Scrub::default(), reserve }
     }
 
     /// What opening the folder found.
     pub(crate) const fn recovery(&self) -> &Recovery {
         &self.recovery
-    }
-
-    /// Keeps documents as they are until it is dropped.
-    pub(crate) fn hold_documents(&self) -> MutexGuard<'_, ()> {
-        self.documents.lock()
     }
 
     /// Present faults, for operators.

@@ -359,3 +359,35 @@ fn a_continuous_query_begins_with_the_first_rows() {
     let said = rows(&world, "SELECT * FROM said");
     assert!(matches!(said.as_slice(), [row] if row[2..] == [Value::Int(1)]), "{said:?}");
 }
+
+#[test]
+fn patterns_leave_out_views_and_columns_that_these_do_not_have() {
+    let mut world = world();
+    let start_ns = window_ns(&world, MINUTE_NS) - 5 * MINUTE_NS;
+    world.write("default", &format!("flags up=true,v=3 {start_ns}\nflags up=false,v=5 {}", start_ns + 1));
+    world.ask("CREATE MATERIALIZED VIEW minute AS SELECT time_bucket('1 minute', time) AS bucket, sum(v) AS s FROM flags GROUP BY 1");
+    let make = |calls: &str, from: &str, into: &str| {
+        let text = format!(
+            "CREATE CONTINUOUS QUERY q ON \"default\" BEGIN SELECT {calls} INTO a_year..{into} FROM {from} GROUP BY time(1m) END"
+        );
+        world.influxql("default", &text).map(drop)
+    };
+    // What is asked for by its name is refused, what `*` stands for is left out.
+    let refused = make("max(up)", "flags", "down").unwrap_err();
+    assert!(refused.contains("it has count"), "{refused}");
+    make("mean(*), max(*)", "/.*/", ":MEASUREMENT").unwrap();
+    assert_eq!(world.db.views("default").len(), 2, "the view, and one of the measurement");
+    // The same again, also where its measurement is no more.
+    make("mean(*), max(*)", "/.*/", ":MEASUREMENT").unwrap();
+    assert!(make("mean(*)", "/nothing/", ":MEASUREMENT").unwrap_err().contains("already exists"));
+    world.influxql("default", "DROP CONTINUOUS QUERY q ON \"default\"").unwrap();
+    // One measurement may have any name of a target, however it is named.
+    make("mean(v)", "/^flags$/", "down").unwrap();
+    world.influxql("default", "DROP CONTINUOUS QUERY q ON \"default\"").unwrap();
+    make("mean(v), max(v)", "flags, not_there", "down").unwrap();
+    world.simulation.advance_ns(2 * MINUTE_NS);
+    world.write("default", &format!("flags up=true,v=9 {}", world.db.now_ns() - MINUTE_NS));
+    world.settle();
+    let found = world.influxql("a_year", "SELECT mean, max FROM down").unwrap();
+    assert_eq!(rows_of(&found).len(), 1, "{found:?}");
+}

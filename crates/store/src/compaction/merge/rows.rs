@@ -36,6 +36,8 @@ struct Chunk {
     /// The level as whose chunks it is encoded.
     encoded_level: u8,
     is_masked: bool,
+    /// True if its rows are the last ones of folds, and not samples.
+    is_fold: bool,
 }
 
 /// A chunk that is taken over as it is.
@@ -93,7 +95,8 @@ impl Sources {
             let header = chunk::check(&bytes).map_err(|error| part.corrupt(offset, &error))?;
             let is_masked = touching.iter().any(|delete| delete.range.overlaps(&chunk.range));
             let (part, range) = (part.clone(), chunk.range);
-            self.chunks.push(Chunk { part, range, offset, bytes, header, encoded_level, is_masked });
+            let is_fold = part.info.fold_ns > 0 && entry.summary.is_some();
+            self.chunks.push(Chunk { part, range, offset, bytes, header, encoded_level, is_masked, is_fold });
         }
         let first = self.chunks.len() - entry.chunks.len();
         let of_part = self.chunks.get(first..).unwrap_or_default();
@@ -158,7 +161,7 @@ impl Sources {
         PartNodes::retain_alone(&mut gathered.alone, &self.ranges);
         let mut unfolded = Vec::new();
         for (chunk, is_copied) in self.chunks.into_iter().zip(copied) {
-            let Chunk { part, range, offset, bytes, header, is_masked, .. } = chunk;
+            let Chunk { part, range, offset, bytes, header, is_masked, is_fold, .. } = chunk;
             if is_copied {
                 let (rows, sequences) = (header.rows, header.sequences);
                 gathered.copied.push(Copied { range, rows, sequences, bytes, part, offset });
@@ -174,7 +177,7 @@ impl Sources {
                 let touching = deletes.iter().filter(|delete| delete.touches(key, &part.info));
                 touching.for_each(|delete| delete.apply(key, rows));
             }
-            if any_folded && part.info.fold_ns == 0 {
+            if any_folded && !is_fold {
                 unfolded.push(rows.clone());
             }
         }

@@ -42,6 +42,9 @@ use store::Target;
 /// How often files that merges take away are looked for again.
 const PIN_ATTEMPTS_MAX: usize = 1000;
 
+/// How often rows are set aside anew, because documents changed meanwhile.
+const MOMENTS_MAX: usize = 50;
+
 /// What a backup did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BackupReport {
@@ -111,11 +114,24 @@ impl Store {
         // What is applied from here on may come again after a restore: twice the same is once.
         self.save_producers()?;
         let _flushing = self.flushing.lock();
-        // What documents say is stored, as those of views do, is in the heads that are set aside.
-        let _documents = self.upkeep.hold_documents();
-        let sequence = self.freeze_all()?;
-        // What was set aside and nothing newer: rows that writers have appended since are beyond the sequence id.
-        self.shards.iter().try_for_each(|shard| self.flush_once(shard).map(|_| ()))?;
+        for _ in 0..MOMENTS_MAX {
+            // They say what is stored, as those of views do, and what was read, as those of cursors do: of the rows that are set aside.
+            let documents = self.manifest.lock().state.documents.clone();
+            let sequence = self.freeze_all()?;
+            // What was set aside and nothing newer: rows that writers have appended since are beyond the sequence id.
+            self.shards.iter().try_for_each(|shard| self.flush_once(shard).map(|_| ()))?;
+            let pinned = self.pin_flushed(sequence)?;
+            if self.manifest.lock().state.documents == documents {
+                return Ok(pinned);
+            }
+        }
+        Err(StoreError::Invalid(
+            "views and cursors went on faster than rows could be set aside; try the backup again".to_owned(),
+        ))
+    }
+
+    /// Holds the files that make up the folder with all rows up to a sequence id.
+    fn pin_flushed(&self, sequence: u64) -> Result<Pinned, StoreError> {
         for _ in 0..PIN_ATTEMPTS_MAX {
             let mut state = backup_state(self.state_with_ended_epochs()?, sequence);
             let last = state.flushed.values().copied().max().unwrap_or(sequence);
