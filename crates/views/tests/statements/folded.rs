@@ -284,3 +284,52 @@ fn views_whose_windows_are_older_than_the_first_fold_are_refused() {
         "CREATE MATERIALIZED VIEW d AS SELECT time_bucket('6 hours', time) AS bucket, count(v) AS d FROM t GROUP BY 1",
     );
 }
+
+/// A late row that no view has read keeps the samples of its window, though they are old enough.
+#[test]
+fn samples_stay_until_the_windows_that_they_change_are_stored() {
+    const HALF_HOUR_NS: i64 = 1_800 * SECOND_NS;
+    // Partitions of any length that they have here begin at multiples of it.
+    const PARTITION_NS: i64 = 64 * HALF_HOUR_NS;
+    let mut world = World::empty(13);
+    for database in ["default", ALL] {
+        let policy = if database == ALL { DatabasePolicy::default() } else { folds() };
+        world.db.set_policy(database, &policy).unwrap();
+    }
+    let boundary_ns = (world.db.now_ns() / PARTITION_NS + 2) * PARTITION_NS;
+    let tables = [("default", "t"), (ALL, "t")];
+    write_half_hours(&mut world, &tables, 1);
+    let wait_ns = boundary_ns - 4 * HALF_HOUR_NS - world.db.now_ns();
+    (0..wait_ns / HALF_HOUR_NS).for_each(|_| world.simulation.advance_ns(HALF_HOUR_NS));
+    let query =
+        "SELECT time_bucket('30 minutes', time) AS bucket, count(DISTINCT v) AS d, sum(v) AS s FROM t GROUP BY 1";
+    world.ask(&format!("CREATE MATERIALIZED VIEW v AS {query}"));
+    write_half_hours(&mut world, &tables, 11);
+    let late = format!("t v=1000i {}", boundary_ns - 600 * SECOND_NS + 1);
+    tables.iter().for_each(|(database, _)| world.write(database, &late));
+    // The rows that a scan gives, of the time before the boundary.
+    let kept = |world: &World| {
+        let at = jiff::Timestamp::from_nanosecond(i128::from(boundary_ns)).unwrap();
+        world.ask(&format!("SELECT v FROM t WHERE time < '{at}'")).len()
+    };
+    let (all, unfolded) = (count(&world, ALL, "t"), kept(&world));
+    for _ in 0..5 {
+        world.simulation.advance_ns(600 * SECOND_NS);
+        world.db.compact(&mut |_| {}).unwrap();
+    }
+    assert!(world.db.now_ns() - boundary_ns > TTL_S * SECOND_NS, "they are not old enough");
+    assert_eq!(kept(&world), unfolded);
+    world.settle();
+    for _ in 0..4 {
+        world.simulation.advance_ns(HALF_HOUR_NS);
+        world.settle();
+        world.db.compact(&mut |_| {}).unwrap();
+    }
+    assert!(count(&world, "default", "t") < all, "nothing is folded");
+    assert!(kept(&world) < unfolded, "they stay");
+    let found = world.ask("SELECT * FROM v ORDER BY 1");
+    let expected = world.ask_of(ALL, Manner::Postgres, &format!("{query} ORDER BY 1")).unwrap();
+    assert!(expected.ends_with(&found) && found.len() >= 11, "{} of {}", found.len(), expected.len());
+    let late_window = expected.iter().find(|row| row[2].to_string() == "1435");
+    assert!(late_window.is_some_and(|row| found.contains(row)), "{expected:?}");
+}
