@@ -147,7 +147,7 @@ pub const BUGS: [Bug; 28] = [
     Bug {
         name: "folded-rows-counted-twice",
         file: "crates/store/src/write/mod.rs",
-        find: "            self.reject_sealed(batch, &mut route);\n",
+        find: "            self.reject_sealed(database, batch, &mut route)?;\n",
         replace: "            let _ = &mut route;\n",
         breaks: "a row that is sent again for folded time is not counted twice",
         finder: Finder::Simulation,
