@@ -582,8 +582,8 @@ impl World {
         self.check_queries_of_the_source(after);
     }
 
-    /// What a continuous query and a task have written, once everything is: each value that their windows have. Of a window that lost its rows
-    /// what was written stays.
+    /// What a continuous query and a task have written, once everything is: each value that their windows have. A window that lost its rows
+    /// keeps the values that were written.
     fn check_what_is_written(&self) {
         let views = self.db().views(DATABASE);
         let writing: Vec<_> = views.iter().filter(|view| !view.definition.is_exposed()).collect();

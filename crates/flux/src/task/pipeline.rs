@@ -378,18 +378,8 @@ impl Reading<'_, '_> {
 fn aggregate(arguments: &mut Arguments) -> Result<Aggregate, FluxError> {
     let known = "fn is count, sum, mean, min, max, first, last, median or stddev in a task";
     let Some(Item::Builtin(name)) = arguments.take("fn") else { return arguments.error(known) };
-    Ok(match name.as_str() {
-        "count" => Aggregate::Count,
-        "sum" => Aggregate::Sum,
-        "mean" => Aggregate::Avg,
-        "min" => Aggregate::Min,
-        "max" => Aggregate::Max,
-        "first" => Aggregate::First,
-        "last" => Aggregate::Last,
-        "median" => Aggregate::Quantile(0.5),
-        "stddev" => Aggregate::StddevSample,
-        other => return arguments.error(format_args!("{known}, not {other}")),
-    })
+    let found = Aggregate::of_influx_function(name.as_str());
+    found.map_or_else(|| arguments.error(format_args!("{known}, not {}", name.as_str())), Ok)
 }
 
 /// Leaves out the bounds of windows, which are not written anyway.

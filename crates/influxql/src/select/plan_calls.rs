@@ -130,20 +130,12 @@ impl<'a> PlanCall<'a> {
 
 fn kind_of(call: &Call, reference: &Reference) -> Option<Kind> {
     Some(Kind::One(match call.function.as_str() {
-        "count" => Aggregate::Count,
-        "sum" => Aggregate::Sum,
-        "mean" => Aggregate::Avg,
-        "min" => Aggregate::Min,
-        "max" => Aggregate::Max,
-        "first" => Aggregate::First,
-        "last" => Aggregate::Last,
-        "median" => Aggregate::Quantile(0.5),
         "stddev" => return Some(Kind::Deviation),
         "spread" => return Some(Kind::Spread),
         // Texts are sketches, which are merged row by row.
         sketched::PERCENTILE if reference.data_type != DataType::Text => Aggregate::ApproxQuantile(share(call)?),
         "approx_count_distinct" => Aggregate::ApproxDistinct,
-        _ => return None,
+        other => Aggregate::of_influx_function(other)?,
     }))
 }
 

@@ -15,7 +15,9 @@ use crate::resolve::{self, Outer};
 use crate::select::plan_aggregates::{self, BinRange};
 use crate::select::plan_calls::PlanCall;
 use crate::statements::request::existing;
-use crate::syntax::ast::{ContinuousQuery, Dimension, Measurement, Named, Operator, Select, Source, Statement, Target};
+use crate::syntax::ast::{
+    ContinuousQuery, Dimension, Expr, Measurement, Named, Operator, Select, Source, Statement, Target,
+};
 use crate::syntax::{duration, parse};
 use crate::value::DataType;
 
@@ -179,6 +181,13 @@ impl Part<'_> {
         let Some(windows) = resolved.windows.clone() else {
             return Err(self.invalid("it must have GROUP BY time(…)"));
         };
+        if let Some(name) = unknown_name(select, &resolved) {
+            // Of a name that is neither it is not known whether it becomes a tag or a field.
+            let message = format!(
+                "the measurement {source:?} has no tag and no field {name:?}, which WHERE names: make it after the first row with it"
+            );
+            return if *is_only { Err(self.invalid(&message)) } else { Ok(None) };
+        }
         self.add_missing_fields(&mut resolved)?;
         if resolved.columns.len() > select.fields.len() {
             leave_out_untaken(&mut resolved);
@@ -259,6 +268,20 @@ impl Part<'_> {
             self.source
         )))
     }
+}
+
+/// A name in the condition that the measurement has neither as a tag nor as a field, if it has rows.
+fn unknown_name(select: &Select, resolved: &Resolved) -> Option<String> {
+    fn names(expr: &Expr) -> Vec<&str> {
+        match expr {
+            Expr::Reference { name, .. } => vec![name],
+            other => other.children().into_iter().flat_map(names).collect(),
+        }
+    }
+    let Some(From::Table { schema, .. }) = resolved.sources.first() else { return None };
+    let is_known = |name: &str| name == "time" || schema.tags.contains(name) || schema.fields.contains_key(name);
+    let named = select.condition.as_ref().map(names).unwrap_or_default();
+    named.into_iter().find(|name| !is_known(name)).map(str::to_owned)
 }
 
 /// Leaves out the columns of calls that a view cannot have, where they stand for `*` or a pattern: such as the largest of flags.

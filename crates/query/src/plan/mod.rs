@@ -400,6 +400,22 @@ impl Aggregate {
         }
     }
 
+    /// The aggregate that a function of InfluxQL and of Flux is, of those that both call alike.
+    pub fn of_influx_function(name: &str) -> Option<Self> {
+        Some(match name {
+            "count" => Self::Count,
+            "sum" => Self::Sum,
+            "mean" => Self::Avg,
+            "min" => Self::Min,
+            "max" => Self::Max,
+            "first" => Self::First,
+            "last" => Self::Last,
+            "median" => Self::Quantile(0.5),
+            "stddev" => Self::StddevSample,
+            _ => return None,
+        })
+    }
+
     /// Returns whether it tells how many different values there are, which labels have, too.
     pub const fn is_of_tags(self) -> bool {
         matches!(self, Self::ApproxDistinct | Self::DistinctSketch | Self::CountDistinct)

@@ -1,4 +1,4 @@
-//! What was there before a view is stored in the background: newest first, on from where a crash left it, no faster than is said, and told.
+//! A view over older rows is filled in the background: the newest windows first, after a crash from where it was, at the rate that merges have. Its progress is told.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -391,3 +391,26 @@ fn patterns_leave_out_views_and_columns_that_these_do_not_have() {
     let found = world.influxql("a_year", "SELECT mean, max FROM down").unwrap();
     assert_eq!(rows_of(&found).len(), 1, "{found:?}");
 }
+
+/// What a name becomes that a measurement does not have is not known: a tag, or a field.
+#[test]
+fn conditions_name_what_the_measurement_has() {
+    let mut world = world();
+    let start_ns = window_ns(&world, MINUTE_NS) - 5 * MINUTE_NS;
+    world.write("default", &format!("a,h=x v=3 {start_ns}\nb,h=x v=5,kind=\"k\" {start_ns}"));
+    let make = |from: &str, into: &str| {
+        let text = format!(
+            "CREATE CONTINUOUS QUERY q ON \"default\" BEGIN SELECT mean(v) INTO a_year..{into} FROM {from} WHERE kind = 'k' AND h = 'x' GROUP BY time(1m) END"
+        );
+        world.influxql("default", &text).map(drop)
+    };
+    let refused = make("a", "down").unwrap_err();
+    assert!(refused.contains("\"a\" has no tag and no field \"kind\", which WHERE names"), "{refused}");
+    make("a, b", ":MEASUREMENT").unwrap();
+    let names: Vec<String> = world.db.views("default").iter().map(|view| view.definition.name.clone()).collect();
+    assert_eq!(names, ["q:b"]);
+    world.simulation.advance_ns(2 * MINUTE_NS);
+    world.write("default", &format!("b,h=x v=9,kind=\"k\" {}", world.db.now_ns() - MINUTE_NS));
+    world.settle();
+    assert_eq!(rows(&world, "SELECT mean FROM a_year..b").len(), 1);
+}

@@ -1,5 +1,5 @@
-//! Readers beside writers and the background, in threads: no answer lacks what was acknowledged before it was asked for, and none has more than
-//! what was sent before it was there.
+//! Readers beside writers and the background, in threads: no answer lacks a row that was acknowledged before its query began, and none has a row
+//! that was sent after it ended.
 
 use std::fmt::Write;
 use std::sync::Arc;
