@@ -129,8 +129,12 @@ impl Views {
     /// Takes rows again that the policy before would have folded by now, and folds by age where no view needs more.
     pub(super) fn after_folds(&self, database: &str) -> Result<(), StoreError> {
         let changed = self.changed_by_folds(database, self.views(database));
-        let reach_ns = changed.iter().map(|view| closed_ns_max(&view.definition)).max();
-        self.store.reopen_folds(database, reach_ns.unwrap_or_default());
+        // What is closed stays so, whether it may be folded by now or not yet.
+        let foldable_ns = self.store.foldable_before_ns(database).unwrap_or(i64::MIN);
+        let closed_ns = changed.iter().map(|view| {
+            view.first_from(view.state.frozen_ns).max(foldable_ns.saturating_add(closed_ns_max(&view.definition)))
+        });
+        self.store.reopen_folds(database, closed_ns.max().unwrap_or(i64::MIN));
         self.release_bound(database)
     }
 

@@ -184,6 +184,11 @@ impl ExpiryGuard for Views {
         let _changing = self.changing.lock();
         let changes = self.changes(database);
         let readers = self.readers_of(database, going);
+        let closed_ns = readers.iter().map(|view| closed_ns_max(&view.definition)).max().unwrap_or_default();
+        let is_open = || self.store.folds_closed_before_ns(database) < before_ns.saturating_add(closed_ns);
+        if going == Going::Folded && is_open() {
+            return Ok(false);
+        }
         // There may be another view since, or windows to compute.
         if self.held_from_ns(going, (&readers, changes.as_ref()), before_ns) < before_ns {
             return Ok(false);

@@ -142,13 +142,19 @@ impl Store {
         of_classes.flat_map(|other| other.folds.iter().copied()).collect()
     }
 
-    /// Has rows of a database taken again that were refused as they were about to be folded, but for those of the time up to which some may be folded, and as
-    /// long after it as views reach back.
-    pub fn reopen_folds(&self, database: &str, reach_ns: i64) {
+    /// Has rows of a database taken again that were refused as they were about to be folded, but for those before a time that is given, and those of the time up
+    /// to which some may be folded; in nanoseconds since 1970.
+    pub fn reopen_folds(&self, database: &str, closed_ns: i64) {
         let Some(id) = self.database_number(database) else { return };
         if let Some(bound) = self.retention.folding.bounds.write().get_mut(&id) {
-            bound.closed_before_ns = closed_before_ns(bound.foldable_before_ns, reach_ns);
+            bound.closed_before_ns = bound.closed_before_ns.min(closed_ns.max(bound.foldable_before_ns));
         }
+    }
+
+    /// The time before which a database takes no rows, as their samples are folded or about to be; `i64::MIN`: it takes rows of any age.
+    pub fn folds_closed_before_ns(&self, database: &str) -> i64 {
+        let id = self.database_number(database);
+        id.map_or(i64::MIN, |id| self.retention.folding.closed_before_ns(id))
     }
 
     /// Has the samples of a table not folded from now on, in merges that begin; returns whether they were until now.
