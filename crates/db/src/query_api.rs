@@ -75,6 +75,54 @@ impl RangeQuery {
     }
 }
 
+/// All nanoseconds from the first to the last of two milliseconds.
+const fn milliseconds(first_ms: i64, last_ms: i64) -> TimeRange {
+    TimeRange::new(first_ms.saturating_mul(NS_PER_MS), last_ms.saturating_mul(NS_PER_MS).saturating_add(NS_PER_MS - 1))
+}
+
+/// An expression and what it is evaluated on.
+struct Evaluated<'a> {
+    source: &'a StoreSource<'a>,
+    expression: &'a Expression,
+    settings: &'a EvaluationSettings,
+    budget: &'a Budget,
+}
+
+impl Evaluated<'_> {
+    fn consistently<T>(
+        &self,
+        times: QueryTimes,
+        evaluate: &dyn Fn() -> Result<T, QueryError>,
+    ) -> Result<T, QueryError> {
+        let reads = self.expression.read_interval(times, self.settings);
+        let range = reads.map_or(TimeRange::ALL, |reads| milliseconds(reads.first_ms, reads.last_ms));
+        read_consistently(self.source, self.budget, (&self.expression.selectors(), &range), evaluate)
+    }
+}
+
+/// Finds the windows of views that selectors need in a range and are to be computed, and reads; once more if windows of the views were deleted meanwhile to be
+/// written again.
+fn read_consistently<T>(
+    source: &StoreSource<'_>,
+    budget: &Budget,
+    (selectors, range): (&[&[Matcher]], &TimeRange),
+    read: &dyn Fn() -> Result<T, QueryError>,
+) -> Result<T, QueryError> {
+    const ATTEMPTS_MAX: usize = 4;
+    for _ in 0..ATTEMPTS_MAX {
+        source.find_unstored(selectors, range, budget)?;
+        let (before, held) = (source.view_rewrites(), budget.samples());
+        let done = read()?;
+        if source.view_rewrites() == before {
+            return Ok(done);
+        }
+        budget.give_back(budget.samples().saturating_sub(held) as usize);
+    }
+    Err(QueryError::Execution(format!(
+        "windows of views were written again each of the {ATTEMPTS_MAX} times that they were read: try again, or narrow the range"
+    )))
+}
+
 impl BinCache for Db {
     fn bins(
         &self,
@@ -159,13 +207,16 @@ impl Db {
         let expression = self.parse(&query.text)?;
         let settings = self.settings_in(database, (query.lookback_ms, query.name_removal));
         let (time_ms, budget) = (query.time_ms, &*query.budget);
-        if let Some(results) = self.results_for(database, query.may_cache, budget) {
-            let (store, expression, settings) = (&*self.store, &expression, &settings);
-            let run = Run { store, database, source, expression, settings, budget };
-            return self.accounted(results.instant(&run, time_ms));
-        }
-        let answer = promql::evaluate_instant(&expression, time_ms, &Evaluation::new(source, &settings, budget))?;
-        Ok((answer, CacheUse { steps: 1, ..CacheUse::default() }))
+        let evaluated = Evaluated { source, expression: &expression, settings: &settings, budget };
+        evaluated.consistently(QueryTimes::instant(time_ms), &|| {
+            if let Some(results) = self.results_for(database, query.may_cache, budget) {
+                let (store, expression, settings) = (&*self.store, &expression, &settings);
+                let run = Run { store, database, source, expression, settings, budget };
+                return self.accounted(results.instant(&run, time_ms));
+            }
+            let answer = promql::evaluate_instant(&expression, time_ms, &Evaluation::new(source, &settings, budget))?;
+            Ok((answer, CacheUse { steps: 1, ..CacheUse::default() }))
+        })
     }
 
     /// Evaluates an expression at regular moments.
@@ -199,10 +250,7 @@ impl Db {
         }
         let settings = self.settings(lookback_ms, name_removal);
         let reads = self.parse(text).ok().and_then(|parsed| parsed.read_interval(times, &settings));
-        let range = reads.map(|reads| {
-            let ns = |ms: i64| ms.saturating_mul(NS_PER_MS);
-            TimeRange::new(ns(reads.first_ms), ns(reads.last_ms).saturating_add(NS_PER_MS - 1))
-        });
+        let range = reads.map(|reads| milliseconds(reads.first_ms, reads.last_ms));
         answer.warnings.extend(self.health().loss_warning(range.as_ref()));
     }
 
@@ -218,14 +266,17 @@ impl Db {
         let settings = self.settings_in(database, (query.lookback_ms, query.name_removal));
         let times = query.times();
         let budget = &*query.budget;
-        if let Some(results) = self.results_for(database, query.may_cache, budget) {
-            let (store, expression, settings) = (&*self.store, &expression, &settings);
-            let run = Run { store, database, source, expression, settings, budget };
-            return self.accounted(results.range(&run, times));
-        }
-        let steps = promql::range_steps(&expression, times, &settings)? as u64;
-        let answer = promql::evaluate_range(&expression, times, &Evaluation::new(source, &settings, budget))?;
-        Ok((answer, CacheUse { steps, ..CacheUse::default() }))
+        let evaluated = Evaluated { source, expression: &expression, settings: &settings, budget };
+        evaluated.consistently(times, &|| {
+            if let Some(results) = self.results_for(database, query.may_cache, budget) {
+                let (store, expression, settings) = (&*self.store, &expression, &settings);
+                let run = Run { store, database, source, expression, settings, budget };
+                return self.accounted(results.range(&run, times));
+            }
+            let steps = promql::range_steps(&expression, times, &settings)? as u64;
+            let answer = promql::evaluate_range(&expression, times, &Evaluation::new(source, &settings, budget))?;
+            Ok((answer, CacheUse { steps, ..CacheUse::default() }))
+        })
     }
 
     /// The cache of results if a query may use it. Results of what folding left may have been cached before the database was strict.
@@ -281,15 +332,41 @@ impl Db {
         done
     }
 
-    /// The samples as they are of the series that satisfy all matchers, from the first to the last millisecond, in order of labels.
+    /// The samples as they are stored of the series that satisfy all matchers, from the first to the last millisecond, in order of labels.
     pub fn samples(
         &self,
         database: &str,
         matchers: &[Matcher],
-        (start_ms, end_ms): (i64, i64),
+        range_ms: (i64, i64),
         budget: &Budget,
     ) -> Result<Vec<Series>, QueryError> {
         let source = StoreSource::new(&self.store, database, &self.helpers);
+        self.samples_from(&source, matchers, range_ms, budget)
+    }
+
+    /// As [`Db::samples`]; windows of views that are over and not stored as they are now are computed, as for queries.
+    pub fn samples_with_views(
+        &self,
+        database: &str,
+        matchers: &[Matcher],
+        range_ms: (i64, i64),
+        budget: &Budget,
+    ) -> Result<Vec<Series>, QueryError> {
+        let source = self.viewing_source(database, &self.helpers, budget);
+        let range = milliseconds(range_ms.0, range_ms.1);
+        read_consistently(&source, budget, (&[matchers], &range), &|| {
+            self.samples_from(&source, matchers, range_ms, budget)
+        })
+    }
+
+    fn samples_from(
+        &self,
+        source: &StoreSource<'_>,
+        matchers: &[Matcher],
+        (start_ms, end_ms): (i64, i64),
+        budget: &Budget,
+    ) -> Result<Vec<Series>, QueryError> {
+        let database = source.database();
         let mut series =
             source.select(&Selection { matchers, start_ms, end_ms, projection: None, is_numbered: false }, budget)?;
         if self.store.is_strict(database) {

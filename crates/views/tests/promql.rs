@@ -32,6 +32,23 @@ const VIEWS: [&str; 5] = [
     "CREATE MATERIALIZED VIEW by_job AS SELECT time_bucket('1 minute', time, INTERVAL '1 nanosecond') AS b, job, sum(value) AS s, count(value) AS n, min(value) AS lo, max(value) AS hi FROM scraped GROUP BY b, job",
 ];
 
+/// Columns of the views, with the widths of their windows in milliseconds.
+const COLUMNS: [(&str, &str, i64); 6] = [
+    ("by_host", "s", 60_000),
+    ("by_host", "n", 60_000),
+    ("wide", "n", 300_000),
+    ("each", "mean", 60_000),
+    ("whole", "lo", 60_000),
+    ("by_job", "hi", 60_000),
+];
+
+/// A function of a range, and what it is of the values.
+type OverTime = (&'static str, fn(&[f64]) -> f64);
+
+const SUM: OverTime = ("sum", |values| values.iter().sum());
+const COUNT: OverTime = ("count", |values| values.len() as f64);
+const MAX: OverTime = ("max", |values| values.iter().copied().fold(f64::NAN, f64::max));
+
 /// Host, unit, how many intervals ago, the fields `v` and `i`.
 type Row = (u8, u8, i64, Option<i8>, i64);
 
@@ -82,8 +99,8 @@ impl Chance {
         ((self.0 >> 33) % below as u64) as usize
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
+    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())].clone()
     }
 }
 
@@ -267,7 +284,56 @@ impl World {
             assert!(are_close(&kept, &by_samples), "{query:?}: {kept:?}, not {by_samples:?}");
             is_used
         });
-        [QUERIES, answered.count() as u64]
+        let answered = answered.count() as u64;
+        self.ask_views(&mut chance);
+        [QUERIES, answered]
+    }
+
+    /// Asks for columns of views by their names: what the windows that are over have, whatever is stored of them.
+    fn ask_views(&self, chance: &mut Chance) {
+        let now_ms = self.db().now_ns() / 1_000_000;
+        for _ in 0..4 {
+            let (view, column, width_ms) = chance.of(&COLUMNS);
+            let windows = self.windows_over(view, column, self.db().now_ns() - width_ms * 1_000_000);
+            let metric = chance.of(&[format!("{view}_{column}"), format!("{{__name__=~\"{view}_{column}|none\"}}")]);
+            let (function, of_values) = chance.of(&[SUM, COUNT, MAX]);
+            let query = Query {
+                text: format!("{function}_over_time({metric}[10m])"),
+                start_ms: (now_ms / 60_000 - chance.below(70) as i64) * 60_000,
+                step_ms: 60_000,
+                steps: chance.of(&[1, 2, 5, 70]),
+            };
+            let mut expected = Answer::new();
+            for (labels, values) in &windows {
+                for time_ms in (0..query.steps).map(|step| query.start_ms + step * query.step_ms) {
+                    let inside = values.range(time_ms - 599_999..=time_ms).map(|(_, value)| *value);
+                    let inside: Vec<f64> = inside.collect();
+                    if !inside.is_empty() {
+                        expected.entry(labels.clone()).or_default().push((time_ms, of_values(&inside)));
+                    }
+                }
+            }
+            for may_cache in [false, true, true] {
+                let (found, _) = self.answer(&query, using(chance.of(&[ViewUse::All, ViewUse::Named])), may_cache);
+                assert!(are_close(&found, &expected), "{query:?} {may_cache} at {now_ms}: {found:?}, not {expected:?}");
+            }
+        }
+    }
+
+    /// The values of a view's column as a plan reads them, by labels and milliseconds: of windows that begin no later than a time.
+    fn windows_over(&self, view: &str, column: &str, last_ns: i64) -> BTreeMap<String, BTreeMap<i64, f64>> {
+        let plan = query::parse(&format!("(->> (rows-of \"{view}\"))"), 0).unwrap();
+        let mut windows: BTreeMap<String, BTreeMap<i64, f64>> = BTreeMap::new();
+        for frame in self.db().run_plan(DATABASE, &plan, &using(ViewUse::Named)).unwrap().frames {
+            let Some(cells) = frame.column(column) else { continue };
+            for (row, time_ns) in frame.timestamps_ns.iter().enumerate() {
+                let time_ms = time_ns.div_euclid(1_000_000);
+                if let Some(value) = cells.cell(row).number().filter(|_| *time_ns <= last_ns) {
+                    windows.entry(format!("{:?}", frame.labels)).or_default().insert(time_ms, value);
+                }
+            }
+        }
+        windows
     }
 
     /// The answer, and whether a view gave a part of it.
@@ -382,6 +448,93 @@ fn views_do_not_answer_for_metrics_and_ranges_that_are_not_theirs() {
     // Of two tables.
     world.write_lines(&format!("m_v,h=h1 value=1 {}", world.ago_ns(1)));
     assert!(!is_used(minute, 0, 60_000));
+}
+
+/// The answer of a query at 20 moments, a minute from one to the next, the last of them some minutes ago, and how many of them were kept.
+fn asked_by_minute(world: &World, text: &str) -> (Vec<(i64, f64)>, u64) {
+    let start_ms = world.db().now_ns() / 60_000_000_000 * 60_000 - 1_380_000;
+    let asked = RangeQuery {
+        text: text.to_owned(),
+        start_ms,
+        end_ms: start_ms + 19 * 60_000,
+        step_ms: 60_000,
+        lookback_ms: None,
+        name_removal: None,
+        may_cache: true,
+        budget: Arc::new(using(ViewUse::All)),
+    };
+    let (answer, used) = world.db().range_with_cache_use(DATABASE, &asked).unwrap();
+    let ResultValue::Matrix(series) = answer.value else { panic!("no matrix") };
+    (series[0].1.floats.clone(), used.from_memory)
+}
+
+#[test]
+fn windows_that_are_computed_are_not_kept() {
+    let mut world = World::new();
+    let rows: Vec<Row> = (0..300).map(|ago| (0, 0, ago, Some((ago % 50) as i8), ago)).collect();
+    world.write(&rows);
+    world.apply(&Step::Advance(600));
+    world.apply(&Step::Settle);
+    let text = "sum_over_time(by_host_s[2m])";
+    let (stored, _) = asked_by_minute(&world, text);
+    let (_, kept) = asked_by_minute(&world, text);
+    assert!(stored.len() > 10 && kept > 8, "{stored:?} {kept}");
+    // Another value in the place of one of a window that is stored, and then that one again: nothing is to be written.
+    let replace = |value: &str| world.write_lines(&format!("m,h=h0,u=u0 v={value} {}", world.ago_ns(210)));
+    let written = format!("{}.25", (210 - 120) % 50);
+    replace("1000");
+    let (changed, kept_then) = asked_by_minute(&world, text);
+    let different = changed.iter().zip(&stored).filter(|(a, b)| a != b).count();
+    // Steps that look back five minutes more than their range are computed again.
+    assert!(different == 2 && (kept - 10..kept).contains(&kept_then), "{kept_then} of {kept}: {changed:?} {stored:?}");
+    replace(&written);
+    world.apply(&Step::Settle);
+    assert_eq!(asked_by_minute(&world, text).0, stored);
+}
+
+#[test]
+fn a_view_that_is_named_has_all_windows_that_are_over() {
+    let world = World::new();
+    let client = |text: &str| world.sql(text);
+    client(
+        "CREATE MATERIALIZED VIEW later AS SELECT time_bucket('1 minute', time) AS b, h, sum(v) AS s, quantile_sketch(v) AS q FROM m GROUP BY b, h",
+    );
+    client(
+        "CREATE MATERIALIZED VIEW told WITH (timescaledb.continuous, timescaledb.materialized_only = true) AS SELECT time_bucket('1 minute', time) AS b, h, sum(v) AS s FROM m GROUP BY 1, 2",
+    );
+    // Another table's metric of the same name.
+    world.write_lines(&format!("later_s,h=other value=7 {}", world.ago_ns(30)));
+    world.write(&[(0, 0, 24, Some(1), 1), (0, 0, 25, Some(2), 1), (1, 0, 26, Some(5), 1), (0, 0, 0, Some(9), 1)]);
+    let now_ms = world.db().now_ns() / 1_000_000;
+    let asked = |text: &str, budget: Budget| {
+        world.answer(&Query { text: text.to_owned(), start_ms: now_ms, step_ms: 1000, steps: 1 }, budget, true).0
+    };
+    let numbers = |answer: Answer| -> Vec<f64> { answer.into_values().map(|points| points[0].1).collect() };
+    for (text, expected) in [
+        ("sum_over_time(later_s{h=~\"h.\"}[5m])", vec![3.5, 5.25]),
+        ("sum_over_time({__name__=~\"later_.*\",h=\"h1\"}[5m])", vec![5.25]),
+        ("sum(sum_over_time(later_s{none=\"\"}[5m]))", vec![15.75]),
+        ("sum_over_time(later_s{none=\"a\"}[5m])", vec![]),
+        ("sum_over_time(later_s{h!=\"h0\",h!=\"other\"}[5m])", vec![5.25]),
+        ("approx_percentile(1, later_q[5m])", vec![5.25]),
+        // What is read is what is stored.
+        ("sum_over_time(told_s[5m])", vec![]),
+    ] {
+        let found = numbers(asked(text, using(ViewUse::All)));
+        let is_close = found.len() == expected.len() && found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 0.1);
+        assert!(is_close, "{text}: {found:?}, not {expected:?}");
+        let stored = numbers(asked(text, using(ViewUse::Stored)));
+        assert!(stored.iter().all(|value| (*value - 7.0).abs() < 1e-9), "{text}: {stored:?}");
+    }
+    let grants = vec!["read:default{h=\"h1\"}".parse().unwrap()];
+    let scope = Arc::new(Scope { is_server_admin: false, grants, ..Scope::clone(&Scope::open()) });
+    let narrowed = asked("sum_over_time(later_s[5m])", using(ViewUse::All).for_scope(scope));
+    assert_eq!(numbers(narrowed), [5.25]);
+    let matchers = [Matcher::new("__name__", MatchOp::Equal, "later_s"), Matcher::new("h", MatchOp::Equal, "h0")];
+    let range_ms = (now_ms - 300_000, now_ms);
+    let read = world.db().samples_with_views(DATABASE, &matchers, range_ms, &using(ViewUse::All)).unwrap();
+    assert_eq!(read.iter().map(|series| series.values.clone()).collect::<Vec<_>>(), [[3.5]]);
+    assert_eq!(world.db().samples(DATABASE, &matchers, range_ms, &using(ViewUse::All)).unwrap(), []);
 }
 
 /// Cases of the property, unless `THALWEG_VIEW_CASES` says how many; `PROPTEST_RNG_SEED` says which.

@@ -9,7 +9,7 @@ use store::Store;
 
 use super::flash::Unit;
 use super::recent::RecentSource;
-use super::validity::{Watch, cut};
+use super::validity::{Watch, cut, steps_looking_at};
 use super::{CacheUse, Portions, ResultCache, Run, key_of};
 
 /// Stretches that are evaluated one by one; if there are more holes, all between the first and the last is.
@@ -92,21 +92,29 @@ impl ResultCache {
         let on_flash = self.parts_on_flash((key, span, Unit::Steps), &parts, (run.store, snapshot), &mut unchanged);
         let from_flash = on_flash.iter().map(|(_, part)| grid.steps(*part)).sum::<u64>();
         parts.extend(on_flash);
+        let unstored = unstored_steps(run, reads, grid);
+        cut_parts(&mut parts, &unstored);
         let holes = holes(&mut parts, span);
         let kept = steps.saturating_sub(holes.iter().map(|hole| grid.steps(*hole)).sum());
         let from_flash = from_flash.min(kept);
+        let pieces = holes.into_iter().flat_map(|hole| pieces_of(hole, &unstored));
         let recent = RecentSource { store: run.store, database, inner: run.source, recents: &self.recents };
-        for hole in holes {
+        for (hole, is_kept) in pieces {
             let times = QueryTimes { start_ms: hole.start, end_ms: hole.end - step_ms, step_ms };
-            let is_newest = hole.end == span.end && grid.steps(hole) <= NEWEST_STEPS_MAX && !parts.is_empty();
+            let is_newest = run.source.unstored_ranges().is_empty()
+                && hole.end == span.end
+                && grid.steps(hole) <= NEWEST_STEPS_MAX
+                && !parts.is_empty();
             let source: &dyn Source = if is_newest { &recent } else { run.source };
             let evaluation = Evaluation { source, ..run.evaluation() };
             match promql::evaluate_partial_range(run.expression, times, &evaluation)? {
                 RangeOutcome::Partial(stretch) => {
                     let portion = Arc::new(Portions::Steps(stretch));
-                    self.insert(key, portion.clone(), hole, snapshot);
-                    if let Some(flash) = &self.flash {
-                        flash.note(key, hole, Unit::Steps);
+                    if is_kept {
+                        self.insert(key, portion.clone(), hole, snapshot);
+                        if let Some(flash) = &self.flash {
+                            flash.note(key, hole, Unit::Steps);
+                        }
                     }
                     parts.push((portion, hole));
                 }
@@ -166,6 +174,34 @@ impl ResultCache {
         }
         found
     }
+}
+
+/// The steps that look at windows of views which are computed for this query: no change of them is in the journal.
+fn unstored_steps(run: &Run<'_>, reads: ReadInterval, grid: Grid) -> Vec<Span> {
+    let looking = run.source.unstored_ranges().into_iter();
+    let steps = looking.map(|range| grid.steps_in(steps_looking_at(reads, range.start_ns, range.end_ns)));
+    steps.map(|steps| steps.intersect(&grid.span)).filter(|steps| !steps.is_empty()).collect()
+}
+
+/// Takes spans out of parts.
+fn cut_parts(parts: &mut Vec<Part>, out: &[Span]) {
+    if out.is_empty() {
+        return;
+    }
+    let left = |(portion, span): Part| {
+        let mut left = vec![span];
+        out.iter().for_each(|out| cut(&mut left, *out));
+        left.into_iter().map(move |span| (portion.clone(), span))
+    };
+    *parts = std::mem::take(parts).into_iter().flat_map(left).collect();
+}
+
+/// The part of a hole that is kept, before the first of the steps that are not to be, and the rest.
+fn pieces_of(hole: Span, unstored: &[Span]) -> Vec<(Span, bool)> {
+    let first = unstored.iter().filter(|steps| steps.overlaps(&hole)).map(|steps| steps.start.max(hole.start)).min();
+    let Some(first) = first else { return vec![(hole, true)] };
+    let pieces = [(Span::new(hole.start, first), true), (Span::new(first, hole.end), false)];
+    pieces.into_iter().filter(|(span, _)| !span.is_empty()).collect()
 }
 
 fn slice_of((portion, span): &Part) -> Option<PartialRangeSlice<'_>> {

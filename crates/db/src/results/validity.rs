@@ -124,7 +124,7 @@ impl<'a> Watch<'a> {
 }
 
 /// The times, in milliseconds, of steps that look at any of the nanoseconds from the first to the last.
-fn steps_looking_at(reads: ReadInterval, first_ns: i64, last_ns: i64) -> Span {
+pub(super) fn steps_looking_at(reads: ReadInterval, first_ns: i64, last_ns: i64) -> Span {
     let millisecond = |time_ns: i64| time_ns.div_euclid(NS_PER_MS);
     let start = if first_ns == i64::MIN { i64::MIN } else { millisecond(first_ns).saturating_sub(reads.last_ms) };
     let end = millisecond(last_ns).saturating_sub(reads.first_ms).saturating_add(1);

@@ -42,6 +42,10 @@ impl ResultCache {
         let (Some(reads), Some(database)) = (reads, run.store.database_number(run.database)) else {
             return Ok((evaluate()?, used));
         };
+        if !run.source.unstored_ranges().is_empty() {
+            // No change of what is computed is in the journal.
+            return Ok((evaluate()?, used));
+        }
         let QueryTimes { start_ms, end_ms, step_ms } = times;
         let key = key_of(database, &format!("whole {start_ms} {end_ms} {step_ms}"), run);
         // Before anything is read: what comes later has a larger number.

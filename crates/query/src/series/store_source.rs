@@ -9,6 +9,7 @@ use model::{Labels, Matcher, NativeHistogram, SampleColumn, Summary, TimeRange, 
 use store::{ByMillisecond, GroupReader, SelectedColumn, SelectedGroup, Store, to_milliseconds};
 
 use super::projected::{Batches, KnownBatches, by_block, may_share_series, put_in_turns};
+use super::read_views::ReadViews;
 use super::regular::RegularSource;
 use crate::series::selection;
 use crate::{
@@ -36,6 +37,11 @@ impl Chosen {
     /// How many sets of groups there are: a [`SeriesSink`] gets each by its index.
     pub fn sets(&self) -> usize {
         self.sets.len()
+    }
+
+    /// The sets, by their indexes.
+    pub(super) fn sets_of_groups(&self) -> impl Iterator<Item = &[SelectedGroup]> {
+        self.sets.iter().map(Vec::as_slice)
     }
 
     /// The index that they were chosen in, by [`Store::index_changes`].
@@ -66,6 +72,8 @@ pub struct StoreSource<'a> {
     pub(super) trace: Option<&'a Trace<'a>>,
     /// What views answer with, if they may.
     pub(super) host: Option<SessionHost<'a>>,
+    /// The views that it reads by the names of metrics.
+    pub(super) read_views: Mutex<Arc<ReadViews>>,
     /// Groups and samples that were read.
     read_counts: [AtomicU64; 2],
     /// Counts of what was read for windows.
@@ -86,6 +94,7 @@ impl<'a> StoreSource<'a> {
             batches: Mutex::new(Vec::new()),
             trace: None,
             host: None,
+            read_views: Mutex::default(),
             read_counts: [const { AtomicU64::new(0) }; 2],
             summed: Mutex::new(Reads::default()),
             charged_bytes: AtomicU64::new(0),
@@ -232,6 +241,22 @@ impl<'a> StoreSource<'a> {
         Ok(samples)
     }
 
+    /// Hands a sink series that were read before, in their order.
+    pub(super) fn give_series(
+        &self,
+        series: Vec<Series>,
+        budget: &Budget,
+        sink: &(impl SeriesSink + ?Sized),
+    ) -> Result<(), QueryError> {
+        let mut series = series.into_iter().enumerate();
+        let taken = series.try_for_each(|(place, series)| {
+            self.note_reads(1, series.samples());
+            sink.take(place, vec![series])
+        });
+        budget.give_back(series.map(|(_, series)| series.samples()).sum());
+        taken
+    }
+
     /// Counts what was read, last samples and series; returns the samples.
     pub(super) fn count_read(&self, groups: usize, last: usize, series: &[Series]) -> u64 {
         let samples = last + series.iter().map(Series::samples).sum::<usize>();
@@ -308,14 +333,10 @@ impl Source for StoreSource<'_> {
 
     fn scan(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn SeriesSink) -> Result<(), QueryError> {
         if let Some(source) = self.regular() {
-            let mut series = source.select(selection, budget)?.into_iter().enumerate();
-            self.read_counts[0].fetch_add(series.len() as u64, Ordering::Relaxed);
-            let taken = series.try_for_each(|(place, series)| {
-                self.read_counts[1].fetch_add(series.samples() as u64, Ordering::Relaxed);
-                sink.take(place, vec![series])
-            });
-            budget.give_back(series.map(|(_, series)| series.samples()).sum());
-            return taken;
+            return self.give_series(source.select(selection, budget)?, budget, sink);
+        }
+        if self.scan_unstored(selection, budget, sink)? {
+            return Ok(());
         }
         let range = selection.nanoseconds();
         if let Some(batches) = self.batches_of(selection, budget)? {
@@ -327,6 +348,7 @@ impl Source for StoreSource<'_> {
     fn scan_texts(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn TextSink) -> Result<(), QueryError> {
         match self.regular() {
             Some(_) => scan_without_texts(self, selection, budget, sink),
+            None if self.scan_unstored_texts(selection, budget, sink)? => Ok(()),
             None => self.scan_store_texts(selection, budget, sink),
         }
     }
@@ -349,7 +371,8 @@ impl Source for StoreSource<'_> {
         budget: &Budget,
         sink: &dyn LastSampleSink,
     ) -> Result<(), QueryError> {
-        let batches = if self.regular().is_some() { None } else { self.batches_of(selection, budget)? };
+        let is_whole = self.regular().is_some() || self.is_unstored(selection.matchers)?;
+        let batches = if is_whole { None } else { self.batches_of(selection, budget)? };
         match batches {
             Some(batches) => self.scan_last_of_batches(&batches, selection, budget, sink),
             None => self.scan(selection, budget, sink),
@@ -364,7 +387,8 @@ impl Source for StoreSource<'_> {
     ) -> Result<(), QueryError> {
         let samples = selection.samples();
         let range = samples.nanoseconds();
-        let is_summed = self.regular().is_none() && !self.store.has_folds_in(&range);
+        let is_summed =
+            self.regular().is_none() && !self.is_unstored(selection.matchers)? && !self.store.has_folds_in(&range);
         let grid = selection.grid().filter(|_| is_summed);
         let Some(grid) = grid else { return self.scan(&samples, budget, sink) };
         self.each_set(selection.matchers, budget, &|place, set| {
@@ -525,7 +549,7 @@ fn keep_last(timestamps_ms: &mut Vec<i64>, values: &mut Vec<f64>) {
 }
 
 /// Two columns that make up the same labels, as one series. Where both have a sample, the later registered one counts.
-fn join(before: &Series, after: &Series) -> Series {
+pub(super) fn join(before: &Series, after: &Series) -> Series {
     let mut joined: Vec<(i64, u8, f64)> = Vec::with_capacity(before.values.len() + after.values.len());
     joined.extend(before.timestamps_ms.iter().zip(&before.values).map(|(timestamp, value)| (*timestamp, 1, *value)));
     joined.extend(after.timestamps_ms.iter().zip(&after.values).map(|(timestamp, value)| (*timestamp, 0, *value)));

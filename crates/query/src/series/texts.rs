@@ -53,6 +53,13 @@ impl TextSeries {
         Self { labels, samples: Vec::new(), is_folded: false }
     }
 
+    /// Adds the samples of another one, which count where both have some.
+    pub(super) fn append(&mut self, later: Self) {
+        self.samples.extend(later.samples);
+        self.is_folded |= later.is_folded;
+        self.put_in_order();
+    }
+
     /// Makes milliseconds of nanoseconds; of the samples of one the last one counts.
     fn take_milliseconds(&mut self) {
         self.samples.sort_by_key(|(time_ns, _)| *time_ns);
@@ -139,7 +146,7 @@ impl StoreSource<'_> {
     }
 
     /// The series of one set that have samples.
-    fn read_texts(
+    pub(super) fn read_texts(
         &self,
         set: &[SelectedGroup],
         range: &TimeRange,

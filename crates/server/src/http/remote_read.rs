@@ -69,7 +69,7 @@ fn answer(state: &State, database: &str, asked: &ReadRequest, budget: &Budget) -
     let (mut results, mut frames) = (Vec::new(), Vec::new());
     let as_chunks = asked.accepted.first() == Some(&ResponseType::StreamedChunks);
     for (number, query) in asked.queries.iter().enumerate() {
-        let found = state.db.samples(database, &query.matchers, (query.start_ms, query.end_ms), budget)?;
+        let found = state.db.samples_with_views(database, &query.matchers, (query.start_ms, query.end_ms), budget)?;
         // What is written stays until the answer is sent: at most as many samples' bytes.
         budget.take(found.iter().map(Series::samples).sum::<usize>())?;
         let mut result = Vec::new();
