@@ -20,6 +20,9 @@ const PIECES_MAX: usize = 256;
 /// Windows from a row on of a table that is joined as of a time that are computed at once, at most; more are computed piece by piece.
 const AT_ONCE_WINDOWS_MAX: i64 = 64;
 
+/// As [`AT_ONCE_WINDOWS_MAX`], after deletes and where the log has a gap, which may be of all times.
+const DELETED_WINDOWS_MAX: i64 = 1024;
+
 /// Stored windows of a view that changed.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
@@ -87,9 +90,10 @@ impl Dirty {
 
     /// Batches to compute: of few label sets their windows, otherwise the windows of all; `None` if they are too many for a pass.
     pub(super) fn batches(&self, view: &View) -> Option<Vec<WindowBatch>> {
-        let at_once_ns = view.definition.windows.length_ns_max().saturating_mul(AT_ONCE_WINDOWS_MAX);
+        let windows_max = if self.has_as_of { AT_ONCE_WINDOWS_MAX } else { DELETED_WINDOWS_MAX };
+        let at_once_ns = view.definition.windows.length_ns_max().saturating_mul(windows_max);
         let is_long = |range: &TimeRange| range.end_ns.saturating_sub(range.start_ns) > at_once_ns;
-        if self.has_as_of && self.of_all.iter().any(is_long) {
+        if self.of_all.iter().any(is_long) {
             return None;
         }
         let whole = |ranges: Vec<TimeRange>| normalized(ranges.iter().map(|range| view.windows_of(range)).collect());
@@ -384,6 +388,19 @@ mod tests {
         let many = dirty(&view, 1_000, 10_000);
         assert!(many.batches(&view).is_none());
         assert_eq!(many.ranges(&view).len(), 1_000);
+    }
+
+    #[test]
+    fn windows_of_all_labels_are_computed_at_once_where_they_are_few() {
+        let view = view();
+        for (windows, is_at_once) in [(1, true), (DELETED_WINDOWS_MAX, true), (2 * DELETED_WINDOWS_MAX, false)] {
+            let mut dirty = Dirty::default();
+            dirty.add_all(&view, TimeRange::new(0, windows * WIDTH_NS - 1));
+            assert_eq!(dirty.batches(&view).is_some(), is_at_once, "{windows} windows");
+        }
+        let mut gap = Dirty::default();
+        gap.add_all(&view, TimeRange::ALL);
+        assert!(gap.batches(&view).is_none());
     }
 
     #[test]
