@@ -237,7 +237,15 @@ export interface Rule {
   state?: "firing" | "pending" | "inactive";
   alerts?: Alert[];
   /** Of a recording rule whose results are kept right for the past, too. */
-  materialized?: { pending: { start: string; end: string }[]; lastError: string | null };
+  materialized?: {
+    pending: { start: string; end: string }[];
+    lastError: string | null;
+    /** Since the server's start. */
+    samplesWritten: number;
+    refused: number;
+    /** Seconds of a core. */
+    cpuTime: number;
+  };
 }
 
 export interface RuleGroup {

@@ -1,10 +1,20 @@
-// The materialised views of the database: what they are made of, how far they are, what they hold and cost.
+// The materialised views of the database, and the recording rules whose results are kept right as views are, those of stream aggregation among them:
+// what they are made of, how far they are, what they hold and cost.
 
-import { type Answer, type MaterializedView, type MaterializedViews, materializedViews } from "./api.ts";
+import {
+  type Answer,
+  type MaterializedView,
+  type MaterializedViews,
+  materializedViews,
+  type Rule,
+  type RuleGroup,
+  rules,
+} from "./api.ts";
 import { formatDuration, formatValue } from "./format.ts";
-import { ago, type Group, ListView, type Row } from "./list_view.ts";
+import { ago, expression, type Group, ListView, type Row } from "./list_view.ts";
 
-const NOTHING = "This database has no materialised views (CREATE MATERIALIZED VIEW … AS SELECT …).";
+const NOTHING =
+  "This database has no materialised views (CREATE MATERIALIZED VIEW … AS SELECT …), and no recording rules are kept right (--materialize-rules, --stream-aggregation).";
 
 const STATES = [
   ["", "All states"],
@@ -86,28 +96,73 @@ function viewGroups(data: MaterializedViews): Group[] {
   });
 }
 
+interface Kept extends MaterializedViews {
+  groups: RuleGroup[];
+}
+
+const RULE_HEADS = [
+  "Name",
+  "Expression",
+  "State",
+  "Pending ranges",
+  "Last evaluation",
+  "Samples written",
+  "CPU time",
+  "Late samples refused",
+  "Error",
+];
+
+function ruleRow({ name, query, materialized, lastEvaluation, lastError }: Rule): Row {
+  if (!materialized) return { cells: [], text: "", state: "" };
+  const { pending, samplesWritten, cpuTime, refused } = materialized;
+  const error = materialized.lastError ?? lastError ?? "";
+  const state = error !== "" ? "failing" : pending.length > 0 ? "refreshing" : "valid";
+  const cells = [
+    name,
+    expression(query),
+    state,
+    pending.length === 0 ? "none" : String(pending.length),
+    ago(lastEvaluation),
+    count(samplesWritten),
+    formatValue(cpuTime, "seconds"),
+    refused > 0 ? count(refused) : "",
+    error,
+  ];
+  return { cells, text: `${name} ${query} ${error}`, state };
+}
+
+/** A group's recording rules whose results are kept right; none if it has no such rules. */
+function ruleGroups({ name, file, rules }: RuleGroup): Group[] {
+  const kept = rules.filter(({ materialized }) => materialized !== undefined);
+  if (kept.length === 0) return [];
+  return [{ title: `${name} (${file}): recording rules that stay right`, errors: [], heads: RULE_HEADS, rows: kept.map(ruleRow) }];
+}
+
 /** Loads views, with the rows that they had when these were last counted. */
-function loader(): (signal: AbortSignal) => Promise<Answer<MaterializedViews>> {
+function loader(): (signal: AbortSignal) => Promise<Answer<Kept>> {
   const rows = new Map<string, number>();
   let loads = 0;
   return async (signal) => {
-    const answer = await materializedViews(loads % LOADS_PER_COUNT === 0, signal);
+    const [answer, recording] = await Promise.all([
+      materializedViews(loads % LOADS_PER_COUNT === 0, signal),
+      rules("record", signal),
+    ]);
     loads += 1;
     for (const view of answer.data.views) {
       const known = rows.get(view.name);
       if (typeof view.rows === "number") rows.set(view.name, view.rows);
       else if (known !== undefined) view.rows = known;
     }
-    return answer;
+    return { ...answer, data: { ...answer.data, groups: recording.data.groups } };
   };
 }
 
-export const viewsView = (): ListView<MaterializedViews> =>
+export const viewsView = (): ListView<Kept> =>
   new ListView({
     title: "Materialised views",
     filtered: "name, source or error",
     states: STATES,
     load: loader(),
-    groups: viewGroups,
+    groups: (data) => [...viewGroups(data), ...data.groups.flatMap(ruleGroups)],
     nothing: NOTHING,
   });

@@ -290,6 +290,23 @@ async function viewList(page) {
   assert.equal(dropped.status, 200);
 }
 
+/** Recording rules that are kept right stand below views; others are not in the list. */
+async function keptRules(page) {
+  const times = { lastEvaluation: new Date().toISOString(), evaluationTime: 0.001 };
+  const rule = (name, materialized) => ({ name, query: "sum(elsewhere)", health: "ok", type: "recording", materialized, ...times });
+  const kept = { pending: [{ start: times.lastEvaluation, end: times.lastEvaluation }], lastError: null, samplesWritten: 1234, refused: 5, cpuTime: 2 };
+  const data = { groups: [{ name: "g", file: "rules.yml", interval: 60, rules: [rule("a:kept", kept), rule("a:plain")], ...times }] };
+  await page.route("**/api/v1/rules*", (route) => route.fulfill({ json: { status: "success", data } }));
+  await page.getByRole("searchbox", { name: "Filter" }).fill("a:");
+  const row = page.locator("tbody tr", { hasText: "a:kept" });
+  await row.waitFor({ timeout: WAIT_MS });
+  const cells = await row.locator("td").allTextContents();
+  assert.deepEqual(cells.slice(0, 4), ["a:kept", "sum(elsewhere)", "refreshing", "1"]);
+  assert.deepEqual([cells[5], cells[7]], ["1,234", "5"], "samples that were written, and refused");
+  await counts(page.locator("tbody tr", { hasText: "a:plain" }), 0, "a rule that is not kept right");
+  await page.unroute("**/api/v1/rules*");
+}
+
 /** An alert with a picture of its expression beside it, which stays while the list is drawn again. */
 async function alertPicture(page) {
   const now = new Date().toISOString();
@@ -425,6 +442,7 @@ try {
   await anotherDatabase(page);
   await emptyLists(page);
   await viewList(page);
+  await keptRules(page);
   await alertPicture(page);
   await noOverflow(page, "1280 px");
   await signInAndOut(page);
