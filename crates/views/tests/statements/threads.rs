@@ -1,12 +1,13 @@
 //! Readers beside writers and the background, in threads: no answer lacks a row that was acknowledged before its query began, and none has a row
-//! that was sent after it ended.
+//! that was sent after it ended. PromQL's answers, which have the windows that are over, never have fewer than before.
 
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-use db::{Db, DbOptions};
+use db::{Db, DbOptions, InstantQuery};
 use platform::sim::Simulation;
+use promql::ResultValue;
 use query::{Budget, ViewUse};
 use sql::{ClientContext, Value};
 use thalweg_views::{RefreshLimits, Refresher};
@@ -27,6 +28,9 @@ const COUNTS: [&str; 3] = [
     "SELECT sum(n) FROM tens",
     "SELECT sum(n) FROM (SELECT time_bucket('1 minute', time) AS bucket, count(*) AS n FROM t GROUP BY 1) w",
 ];
+
+/// The same in PromQL, as far as windows are over.
+const COUNTS_OF_PROMQL: [&str; 2] = ["sum(sum_over_time(minutes_n[3h]))", "sum(sum_over_time(tens_n[3h]))"];
 
 struct Shared {
     simulation: Simulation,
@@ -87,6 +91,27 @@ impl Shared {
     fn count(&self, view_use: ViewUse, text: &str) -> i64 {
         let rows = self.ask(view_use, text);
         rows[0][0].number().unwrap_or_else(|| panic!("{text}: {rows:?}")) as i64
+    }
+
+    /// The value of PromQL, which may be a kept one.
+    fn value(&self, text: &str) -> i64 {
+        let query = InstantQuery::new(text, self.db.now_ns() / 1_000_000);
+        let answer = self.db.instant("default", &query).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let ResultValue::Vector(samples) = answer.value else { panic!("{text} is no vector") };
+        samples.first().map_or(0, |sample| sample.value as i64)
+    }
+
+    /// Asks PromQL until all is written; returns how often.
+    fn read_values(&self, text: &str) -> usize {
+        let _part = Part { shared: self, is_writer: false };
+        let (mut asked, mut before) = (0, 0);
+        while self.writing.load(Ordering::SeqCst) > 0 {
+            let found = self.value(text);
+            let most = self.begun.load(Ordering::SeqCst);
+            assert!((before..=most).contains(&found), "{text}: {found} after {before}, of {most}");
+            (asked, before) = (asked + 1, found);
+        }
+        asked
     }
 
     /// Writes rows of now and late ones, each at a time of its own.
@@ -164,7 +189,10 @@ fn readers_miss_nothing_while_views_are_written_and_refreshed() {
             scope.spawn(move || shared.write_all(writer));
         }
         let readers = COUNTS.map(|text| scope.spawn(|| shared.read_all(text)));
+        let readers_of_promql = COUNTS_OF_PROMQL.map(|text| scope.spawn(|| shared.read_values(text)));
         let passes = shared.refresh_all(&mut refresher);
+        let asked = readers_of_promql.map(|reader| reader.join().unwrap());
+        assert!(asked.iter().all(|asked| *asked > 1), "{asked:?}");
         let asked = readers.map(|reader| reader.join().unwrap());
         println!("{passes} passes beside {asked:?} queries");
         assert!(passes > 1 && asked.iter().all(|asked| *asked > 1), "{passes} {asked:?}");
@@ -182,7 +210,10 @@ fn readers_miss_nothing_while_views_are_written_and_refreshed() {
     assert_eq!(shared.ask(ViewUse::All, "SELECT bucket, host, n FROM minutes ORDER BY 1, 2"), expected);
     // What is stored is right, too.
     shared.simulation.advance_ns(1_200 * SECOND_NS);
+    let values = || COUNTS_OF_PROMQL.map(|text| shared.value(text));
+    assert_eq!(values(), [all; 2]);
     while refresher.pass().unwrap() {}
     assert_eq!(shared.ask(ViewUse::Stored, "SELECT bucket, host, n FROM minutes ORDER BY 1, 2"), expected);
     assert_eq!(shared.count(ViewUse::Stored, COUNTS[1]), all);
+    assert_eq!(values(), [all; 2]);
 }
