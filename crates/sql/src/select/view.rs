@@ -161,8 +161,11 @@ impl Run<'_> {
         if bound.source.has_as_of() {
             // No other query uses the view, and a window is there whose rows find none.
             shape.add_count();
-        } else if having.is_none() {
-            shape.add_partials();
+        } else {
+            if having.is_none() {
+                shape.add_partials();
+            }
+            shape.add_presence();
         }
         let labels = bound.source.labels(&bound.grouped, &keys, &bound.columns)?;
         bound.source.check_ends(&calls, &labels)?;
@@ -262,6 +265,34 @@ impl Shape<'_> {
         }
     }
 
+    /// Adds a count, which is never null, unless there is one: of a window whose columns are all null there would be no row.
+    fn add_presence(&mut self) {
+        if self.columns.iter().any(|(_, expression, _)| is_never_null(expression)) {
+            return;
+        }
+        let of_column = self.aggregates.iter().find(|call| matches!(call.input, AggregateInput::Column(_)));
+        match of_column.map(|call| AggregateCall { aggregate: Aggregate::Count, ..call.clone() }) {
+            // Folds have it, too.
+            Some(call) => {
+                self.need(&call);
+                self.add_hidden(&call);
+            }
+            None => self.add_count(),
+        }
+    }
+
+    /// Adds the column of an aggregate under a name that is not shown, unless it is one already.
+    fn add_hidden(&mut self, call: &AggregateCall) {
+        let (expression, value_type) = self.of_call(call);
+        if !self.columns.iter().any(|(_, known, _)| *known == expression) {
+            let name = match &call.input {
+                AggregateInput::Tag(tag) => format!("{FIELD_PREFIX}{}_#{tag}", call.aggregate.name()),
+                _ => format!("{FIELD_PREFIX}{}", call.column_name().replace(' ', "_")),
+            };
+            self.columns.push((name, expression, value_type));
+        }
+    }
+
     /// Adds what wider windows are made of: what means and deviations are of, and aggregates that are no column as they are.
     fn add_partials(&mut self) {
         for call in self.aggregates.clone() {
@@ -291,14 +322,7 @@ impl Shape<'_> {
             if is_of_parts || !is_part {
                 continue;
             }
-            let (expression, value_type) = self.of_call(&call);
-            if !self.columns.iter().any(|(_, known, _)| *known == expression) {
-                let name = match &call.input {
-                    AggregateInput::Tag(tag) => format!("{FIELD_PREFIX}{}_#{tag}", call.aggregate.name()),
-                    _ => format!("{FIELD_PREFIX}{}", call.column_name().replace(' ', "_")),
-                };
-                self.columns.push((name, expression, value_type));
-            }
+            self.add_hidden(&call);
         }
     }
 
@@ -405,4 +429,9 @@ impl Shape<'_> {
             None => invalid(format!("the function {name} is not possible in a materialised view")),
         }
     }
+}
+
+/// Returns whether a column has a value in each row: a count, zero where there is nothing.
+fn is_never_null(expression: &Expression) -> bool {
+    matches!(expression, Expression::Apply(Operator::Coalesce, operands) if matches!(operands.as_slice(), [_, Expression::Integer(0)]))
 }

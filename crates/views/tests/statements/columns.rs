@@ -176,3 +176,44 @@ fn quotes_in_texts_and_names_stay_in_the_statement() {
     assert!(shown.ends_with(" AS \"n\" FROM cpu WHERE host = 'it''s' GROUP BY 1"), "{shown}");
     assert_eq!(world.ask("SELECT \"the \"\"peak\"\"\", n FROM v"), [[Value::Float(3.0), Value::Int(1)]]);
 }
+
+/// Groups of rows none of whose columns the view reads are there, as in its query.
+#[test]
+fn windows_whose_columns_are_all_null_are_there() {
+    for columns in [
+        "max(u) AS a",
+        "first(u) AS a, last(u) AS b",
+        "sum(u) AS a, median(u) AS b",
+        "avg(u) AS a, stddev(u) AS b",
+        "max(u) - min(u) AS a",
+        "quantile(u, 0.9) AS a",
+        "max(text) AS a",
+        "approx_percentile(0.5, u) AS a",
+        "coalesce(max(u), 0) AS a",
+        "count(DISTINCT u) AS a",
+        "max(u) AS a HAVING count(*) > 0",
+    ] {
+        let mut world = World::empty(6);
+        let then_ns = world.db.now_ns() - 3_600 * SECOND_NS;
+        let row =
+            |host: &str, fields: &str, at_s: i64| format!("e,host={host} {fields} {}\n", then_ns + at_s * SECOND_NS);
+        let rows = [row("a", "u=1,text=\"x\"", 0), row("b", "v=2", 0), row("b", "v=3", 500), row("c", "v=3,u=7", 900)];
+        world.write("default", &rows.concat());
+        let (shown, having) = columns.split_once(" HAVING ").unwrap_or((columns, "count(*) >= 0"));
+        let query = |from: &str| {
+            format!(
+                "SELECT time_bucket('1 minute', time) AS bucket, host, {shown} FROM {from} GROUP BY 1, 2 HAVING {having}"
+            )
+        };
+        let made = query("e").replace(" HAVING count(*) >= 0", "");
+        world.ask(&format!("CREATE MATERIALIZED VIEW v AS {made}"));
+        let expected = sorted(world.ask(&query("e")), 2);
+        assert_eq!(expected.len(), 4, "{columns}");
+        assert_eq!(sorted(world.ask("SELECT * FROM v"), 2), expected, "{columns}");
+        world.settle();
+        assert_eq!(sorted(world.ask("SELECT * FROM v"), 2), expected, "{columns}, stored");
+        let names: Vec<&str> = shown.split(" AS ").skip(1).map(|rest| &rest[..1]).collect();
+        let named = format!("SELECT bucket, host, {} FROM v", names.join(", "));
+        assert_eq!(sorted(world.ask(&named), 2), expected, "{named}");
+    }
+}
