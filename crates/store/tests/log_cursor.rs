@@ -209,6 +209,29 @@ fn little_memory_is_held_for_little_that_was_read() {
     assert_eq!(store.memory().queries().used_bytes(), 0);
 }
 
+/// Records that were read before stand in its way in a segment: they are no part of what it holds, and no reason to give up.
+#[test]
+fn one_that_begins_far_into_a_segment_passes_what_is_before() {
+    const RECORDS: i64 = 12_000;
+    for memory_bytes_max in [8 << 20, 1 << 30] {
+        let simulation = Simulation::new(9);
+        let options = StoreOptions { log_segment_bytes: 8 << 20, memory_bytes_max, ..options(1 << 30) };
+        let store = Arc::new(Store::open(simulation.platform(), options).unwrap());
+        (0..RECORDS).for_each(|number| write(&store, number));
+        let sequence = store.durable_sequence();
+        let mut cursor = LogCursor::open_after(&store, Some("default"), sequence);
+        assert_eq!(read(&mut cursor, 10).numbers, Vec::<i64>::new(), "it begins at the end");
+        write(&store, RECORDS);
+        let LogRead::Records(batch) = cursor.read().unwrap() else { panic!("records expected") };
+        let first = batch.records.iter().flat_map(|record| &record.samples).find_map(number);
+        let held_bytes = store.memory().queries().used_bytes();
+        assert_eq!((first, batch.last_sequence), (Some(RECORDS), sequence + 1));
+        assert!((1..200_000).contains(&held_bytes), "{held_bytes}");
+        let log_bytes = store.stats().log.bytes;
+        assert!(log_bytes > 1 << 20, "{log_bytes}: too few to be of several windows");
+    }
+}
+
 #[test]
 fn one_that_falls_behind_is_told_which_time_it_missed() {
     let simulation = Simulation::new(2);

@@ -62,10 +62,12 @@ impl HubState {
         }
     }
 
-    /// Lets go of batches that every member has, and of those beyond a number of bytes.
+    /// Lets go of batches that every member has, and of those beyond a number of bytes. The newest stays for those who have all before it, whatever it takes.
     fn trim(&mut self, bytes_max: u64) {
         let slowest = self.members.values().min().copied().unwrap_or(u64::MAX);
-        while self.bytes > bytes_max || self.bytes > SPARE_BATCHES_BYTES && self.first < slowest {
+        while self.bytes > bytes_max && self.batches.len() > 1
+            || self.bytes > SPARE_BATCHES_BYTES && self.first < slowest
+        {
             if self.batches.is_empty() {
                 return;
             }

@@ -207,7 +207,11 @@ impl LogCursor {
                 read => read?,
             };
             if window.records.is_empty() && window.extent == Extent::More {
-                window_bytes = window_bytes.saturating_mul(2);
+                if window.consumed == 0 {
+                    window_bytes = window_bytes.saturating_mul(2);
+                }
+                // Otherwise it has records that were read before alone: those after it come next.
+                self.offset = window.next;
                 continue;
             }
             if let Some(read) = self.take(&segment, &window, lease)? {
@@ -243,7 +247,8 @@ impl LogCursor {
         let records = window.records.iter().map(|raw| self.decode(&segment.path, window, raw));
         let records: Vec<LogRecord> = records.collect::<Result<_, _>>()?;
         // A receiver that is down holds this for long.
-        lease.shrink(decoded_bytes(window.consumed));
+        let skipped = window.records.first().map_or(0, |first| first.payload.start);
+        lease.shrink(decoded_bytes(window.consumed.saturating_sub(skipped)));
         if window.extent == Extent::Damaged && window.records.is_empty() {
             return Ok(Some(self.give_up(segment)));
         }
