@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use index::compile;
 use model::{Labels, MatchOp, Matcher, TimeRange};
@@ -15,6 +15,7 @@ use query::views::{
 use query::{Budget, QueryError, Session, ViewUse};
 
 use super::rows::ViewRows;
+use super::waiting::RefreshBackground;
 use super::{BETWEEN, STATE_KIND, UnreadableView, Views, document, document_name, storage};
 use crate::Db;
 
@@ -151,6 +152,16 @@ impl Db {
             (status.error, status.is_requested, status.refreshed_ns) = (None, false, Some(now_ns));
             self.views.holds.lock().note_stored(view.id, self.store.monotonic_ns());
         }
+    }
+
+    /// Says who refreshes views in the background: statements that ask for a refresh wait for it.
+    pub fn set_refresh_background(&self, background: Weak<dyn RefreshBackground>) {
+        self.views.passes.set_background(background);
+    }
+
+    /// Notes the end of a pass of the background, and whether it left something to be read.
+    pub fn note_view_pass(&self, has_more: bool) {
+        self.views.passes.note(has_more);
     }
 
     /// Adds ranges of windows that are to be computed; on disk when this returns.

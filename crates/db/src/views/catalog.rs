@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use model::TimeRange;
-use query::QueryError;
 use query::views::{
     DEPTH_MAX, DeleteHold, PendingRange, RefreshRequest, SourceDelete, StoredQuery, View, ViewCatalog, ViewChanges,
     ViewDefinition, ViewOptions, ViewState, ViewStatus,
 };
+use query::{Budget, QueryError};
 use store::{ChangeKind, DatabasePolicy, StoreError};
 
 use super::followed_deletes::ActiveFollowedDelete;
@@ -296,9 +296,12 @@ impl ViewCatalog for Views {
                 state.add(PendingRange { range: whole, is_fill: false });
             }
         })?;
-        self.note(&view, |status| status.is_requested = true);
-        self.requests.fetch_add(1, Ordering::Release);
+        self.ask(&view);
         Ok(())
+    }
+
+    fn wait_for_refresh(&self, request: &RefreshRequest<'_>, budget: &Budget) -> Result<bool, QueryError> {
+        self.wait_for(request, budget)
     }
 
     fn before_delete(&self, delete: &SourceDelete<'_>) -> Result<Option<Box<dyn DeleteHold + '_>>, QueryError> {

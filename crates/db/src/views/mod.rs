@@ -20,6 +20,7 @@ mod rows;
 mod stored_queries;
 mod table_use;
 mod tasks;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub use api::{ViewDelete, ViewMark, ViewPiece, ViewWindows};
 pub use followed_deletes::FollowedDelete;
 pub use rows::ViewRows;
 pub use tasks::{TaskSettings, task_id};
+pub use waiting::RefreshBackground;
 
 /// The kind of the documents that hold definitions.
 const KIND: &str = "view";
@@ -120,6 +122,7 @@ pub(crate) struct Views {
     followed_deletes: followed_deletes::FollowedDeletes,
     /// Locked after `state`, if both are.
     holds: Mutex<holds::Holds>,
+    passes: waiting::Passes,
 }
 
 fn document_name(database: &str, name: &str) -> String {
@@ -211,7 +214,17 @@ impl Views {
         let (changing, writing) = (Mutex::new(()), Mutex::new(()));
         let followed_deletes = followed_deletes::FollowedDeletes::new(store);
         let (store, state, requests) = (store.clone(), RwLock::new(state), AtomicU64::new(0));
-        Self { store, state, changing, writing, ids, requests, followed_deletes, holds: Mutex::default() }
+        Self {
+            store,
+            state,
+            changing,
+            writing,
+            ids,
+            requests,
+            followed_deletes,
+            holds: Mutex::default(),
+            passes: waiting::Passes::default(),
+        }
     }
 
     fn find(&self, database: &str, name: &str) -> Option<Arc<View>> {

@@ -175,6 +175,9 @@ pub trait Session: Sync {
     /// Has windows of a materialised view computed.
     fn refresh_view(&self, request: &RefreshRequest<'_>) -> Result<(), QueryError>;
 
+    /// Waits until windows are stored that were to be computed, for a while; returns whether they are.
+    fn wait_for_refresh(&self, request: &RefreshRequest<'_>) -> Result<bool, QueryError>;
+
     /// The view of plain SQL of a name.
     fn stored_query(&self, database: &str, name: &str) -> Result<Option<Arc<StoredQuery>>, QueryError>;
 

@@ -480,6 +480,10 @@ impl Session for StoreSession<'_> {
         self.changeable_views(Right::Write, request.database)?.request_refresh(request)
     }
 
+    fn wait_for_refresh(&self, request: &RefreshRequest<'_>) -> Result<bool, QueryError> {
+        self.changeable_views(Right::Write, request.database)?.wait_for_refresh(request, self.budget)
+    }
+
     fn stored_query(&self, database: &str, name: &str) -> Result<Option<Arc<StoredQuery>>, QueryError> {
         self.readable_query(database, name)
     }

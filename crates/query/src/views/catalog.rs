@@ -6,7 +6,7 @@ use model::TimeRange;
 use store::DatabasePolicy;
 
 use super::{StoredQuery, View, ViewDefinition, ViewOptions};
-use crate::QueryError;
+use crate::{Budget, QueryError};
 
 /// Changes since the moment up to which the stored windows of a database's views are right.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -168,6 +168,13 @@ pub trait ViewCatalog: Sync {
     /// # Errors
     /// If there is no such view, or as every change of the manifest.
     fn request_refresh(&self, request: &RefreshRequest<'_>) -> Result<(), QueryError>;
+
+    /// Waits until the windows that a request was for are stored, with all rows that were written before: half a minute at most, and not at all where nobody
+    /// refreshes views in the background. Returns whether it is over.
+    ///
+    /// # Errors
+    /// If the refresh fails, if the view is dropped, and those of the budget.
+    fn wait_for_refresh(&self, request: &RefreshRequest<'_>, budget: &Budget) -> Result<bool, QueryError>;
 
     /// Notes that rows are about to be deleted. What this returns is dropped after they were.
     ///

@@ -67,3 +67,39 @@ fn a_view_that_is_not_needed_says_so() {
         assert!(warning.is_none_or(|said| said.contains("the view is not needed") && said.contains(name)), "{body}");
     }
 }
+
+/// `CALL` and `REFRESH` return when what was written before is stored, as they do in TimescaleDB and Postgres.
+#[test]
+fn a_refresh_is_over_when_its_statement_is() {
+    let server = Running::start();
+    let ask = |text: &str| {
+        let answer = server.post("/sql", text);
+        assert_eq!(answer.status, 200, "{text}: {}", answer.body);
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        assert!(body["warnings"].as_array().is_none_or(Vec::is_empty), "{body}");
+        body["rows"].to_string()
+    };
+    server.write("t,h=a v=1 10000000000\nt,h=a v=2 7210000000000");
+    ask(
+        "CREATE MATERIALIZED VIEW by_call WITH (timescaledb.continuous, timescaledb.materialized_only = true) AS SELECT time_bucket('1 hour', time) AS b, sum(v) AS total FROM t GROUP BY 1 WITH NO DATA",
+    );
+    ask(
+        "CREATE MATERIALIZED VIEW by_hand REFRESH MANUAL AS SELECT time_bucket('1 hour', time) AS b, sum(v) AS total FROM t GROUP BY 1",
+    );
+    ask("ALTER MATERIALIZED VIEW by_hand SET (timescaledb.materialized_only = true)");
+    let (mut first, mut second) = (1, 2);
+    for round in 0..4 {
+        ask("CALL refresh_continuous_aggregate('by_call', NULL, NULL)");
+        ask(if round % 2 == 0 {
+            "REFRESH MATERIALIZED VIEW by_hand"
+        } else {
+            "REFRESH MATERIALIZED VIEW by_hand FULL"
+        });
+        let expected = format!("[[{first}.0],[{second}.0]]");
+        for view in ["by_call", "by_hand"] {
+            assert_eq!(ask(&format!("SELECT total FROM {view} ORDER BY b")), expected, "{view}, round {round}");
+        }
+        server.write(&format!("t,h=late{round} v=10 {}\nt,h=late{round} v=100 7300000000000", 20_000_000_000i64));
+        (first, second) = (first + 10, second + 100);
+    }
+}

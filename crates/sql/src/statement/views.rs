@@ -10,6 +10,7 @@ use sqlparser::ast::{
 };
 
 use super::Answer;
+use crate::Manner;
 use crate::error::{SqlError, invalid};
 use crate::relation::{Column, Relation};
 use crate::run::Run;
@@ -169,6 +170,13 @@ impl Run<'_> {
                 let (range, is_forced) = (refresh.range, refresh.is_forced);
                 let request = RefreshRequest { database: &database, name: &view.definition.name, range, is_forced };
                 self.session.refresh_view(&request)?;
+                // QuestDB does not wait.
+                if self.manner != Manner::QuestDb && !self.session.wait_for_refresh(&request)? {
+                    self.client.notices.push(format!(
+                        "the view {:?} is refreshed further in the background: /api/v1/views says what is pending",
+                        view.definition.name
+                    ));
+                }
                 Ok(refresh.tag)
             }
             ViewStatement::ShowCreate { .. } | ViewStatement::Show => Ok("SHOW"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use db::views::RefreshBackground;
 use db::{CommitListener, Db};
 use parking_lot::{Condvar, Mutex};
 
@@ -19,6 +20,8 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 struct State {
     is_stopping: bool,
     has_more: bool,
+    /// True if a statement waits for a pass.
+    is_woken: bool,
 }
 
 #[derive(Default)]
@@ -31,6 +34,13 @@ impl CommitListener for Shared {
     fn committed(&self) {
         // The flag alone: a pass reads all that came within its pause.
         self.state.lock().has_more = true;
+    }
+}
+
+impl RefreshBackground for Shared {
+    fn wake(&self) {
+        self.state.lock().is_woken = true;
+        self.woken.notify_all();
     }
 }
 
@@ -50,10 +60,12 @@ impl RefreshThread {
         let shared = Arc::new(Shared::default());
         let listener: Arc<dyn CommitListener> = shared.clone();
         db.listen_to_commits(Arc::downgrade(&listener));
+        let background: Arc<dyn RefreshBackground> = shared.clone();
+        db.set_refresh_background(Arc::downgrade(&background));
         let refresher = Refresher::new(db.clone(), RefreshLimits::default());
-        let of_thread = shared.clone();
+        let (of_thread, of_passes) = (shared.clone(), db.clone());
         let builder = std::thread::Builder::new().name("views".to_owned());
-        let thread = builder.spawn(move || repeat(refresher, &of_thread, warn))?;
+        let thread = builder.spawn(move || repeat(&of_passes, refresher, &of_thread, warn))?;
         Ok(Self { db: db.clone(), shared, thread: Mutex::new(Some(thread)) })
     }
 
@@ -75,7 +87,7 @@ impl Drop for RefreshThread {
     }
 }
 
-fn repeat(mut refresher: Refresher, shared: &Shared, warn: fn(&str)) {
+fn repeat(db: &Db, mut refresher: Refresher, shared: &Shared, warn: fn(&str)) {
     let mut failure: Option<String> = None;
     loop {
         let passed = refresher.pass();
@@ -84,14 +96,16 @@ fn repeat(mut refresher: Refresher, shared: &Shared, warn: fn(&str)) {
             warn(&format!("materialised views are not refreshed: {reason}"));
         }
         failure = reason;
+        let has_more = !matches!(passed, Ok(false));
         let pause = match passed {
             Ok(true) => Duration::from_millis(1),
             Ok(false) if std::mem::take(&mut shared.state.lock().has_more) => BUSY_PAUSE,
             Ok(false) => IDLE_PAUSE,
             Err(_) => FAILURE_PAUSE,
         };
+        db.note_view_pass(has_more);
         let mut state = shared.state.lock();
-        if !state.is_stopping {
+        if !state.is_stopping && !std::mem::take(&mut state.is_woken) {
             shared.woken.wait_for(&mut state, pause);
         }
         if state.is_stopping {
