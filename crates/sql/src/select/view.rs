@@ -16,7 +16,9 @@ use super::{check_supported, sample};
 use crate::context::Manner;
 use crate::error::{SqlError, invalid};
 use crate::expression::{Bound, Environment, Grouped, Typed};
+
 use crate::run::Run;
+use crate::scope::{Role, Scope};
 use crate::syntax::parse::{Align, Extension};
 use crate::syntax::views::CreateView;
 
@@ -136,9 +138,10 @@ impl Run<'_> {
         let key_scope = bound.source.key_scope();
         let keys = plan_keys(&bound.grouped, &key_scope, &self.environment);
         let Some((keys, Some(bins))) = keys else {
-            return invalid(
-                "a materialised view is grouped by windows of the table's time, time_bucket('1 hour', time) or SAMPLE BY 1h, and by tags",
-            );
+            return invalid(format!(
+                "a materialised view is grouped by windows of the table's time, time_bucket('1 hour', time) or SAMPLE BY 1h, and by tags: {}",
+                why_no_group(&bound.grouped, &key_scope, bound.source.has_as_of())
+            ));
         };
         let windows = window_width(&bins.bins)?;
         let (width_ns, offset_ns) = bins.bins.equal_bins().unwrap_or((ANY_WIDTH_NS, 0));
@@ -434,4 +437,31 @@ impl Shape<'_> {
 /// Returns whether a column has a value in each row: a count, zero where there is nothing.
 fn is_never_null(expression: &Expression) -> bool {
     matches!(expression, Expression::Apply(Operator::Coalesce, operands) if matches!(operands.as_slice(), [_, Expression::Integer(0)]))
+}
+
+/// Why what a query is grouped by is not what a view is grouped by.
+fn why_no_group(grouped: &Grouped, scope: &Scope, has_as_of: bool) -> String {
+    let mut others = Vec::new();
+    for (index, key) in grouped.keys.iter().enumerate() {
+        let column = key.typed.expression.column().and_then(|place| scope.columns.get(place));
+        match column {
+            Some(column) if column.role == Role::Tag => {}
+            Some(column) if has_as_of => return format!("{:?} is no tag of its first table", column.name),
+            Some(column) if column.role == Role::Field => {
+                let name = &column.name;
+                return format!(
+                    "{name:?} is a field; a column is a tag that CREATE TABLE declares as {name} TAG, or SYMBOL, or that lines of InfluxDB's protocol have as one"
+                );
+            }
+            Some(column) => return format!("{:?} is each row's own time", column.name),
+            None => others.push(index + 1),
+        }
+    }
+    match others.as_slice() {
+        [] => "it has no windows".to_owned(),
+        [only] => format!(
+            "what it has as number {only} are no windows that follow one another, each as long as an interval such as '1 hour' or '1 month'"
+        ),
+        [first, second, ..] => format!("it has two that are no tags, number {first} and number {second}"),
+    }
 }

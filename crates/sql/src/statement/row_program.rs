@@ -115,12 +115,6 @@ impl RowProgram {
         Ok(Self { condition: condition.expression, outputs, environment })
     }
 
-    /// Checks a text as far as that is possible without a table.
-    pub fn check(text: RowProgramText<'_>) -> Result<(), SqlError> {
-        parse_condition(text.condition)?;
-        text.columns.map_or(Ok(()), |columns| parse_columns(columns).map(drop))
-    }
-
     /// Returns whether a row satisfies the condition.
     pub fn holds(&self, row: &[Value]) -> Result<bool, SqlError> {
         holds(&self.condition, row, &self.environment)

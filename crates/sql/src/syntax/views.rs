@@ -220,7 +220,9 @@ fn create(mut cursor: Cursor<'_>) -> Result<ViewTokens, SqlError> {
     let span = name_token.span;
     let word = |word: &str| TokenWithSpan { token: Token::make_keyword(word), span };
     let mut tokens: Vec<TokenWithSpan> = ["CREATE", "MATERIALIZED", "VIEW"].into_iter().map(word).collect();
-    tokens.extend([name_token.clone(), word("AS")]);
+    // Whatever quotes it has.
+    let placed = TokenWithSpan { token: Token::make_word(&said.name, Some('"')), span };
+    tokens.extend([placed, word("AS")]);
     tokens.extend_from_slice(query);
     Ok(ViewTokens { tokens, name: name_token, statement: ViewStatement::Create(said) })
 }

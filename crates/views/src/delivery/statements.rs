@@ -5,9 +5,9 @@ use std::sync::Arc;
 use access::grant::Right;
 use access::scope::Scope;
 use influxql::SubscriptionStatement;
-use query::QueryError;
 use query::plan::AsOf;
 use query::views::{View, ViewDefinition};
+use query::{QueryError, TableSchema};
 use serde::Serialize;
 use sql::{
     ClientContext, MissingColumns, NewTrigger, NewTriggerAction, RowProgram, RowProgramText, SqlError, TriggerStatement,
@@ -158,7 +158,18 @@ impl Deliveries {
         let action = match &new.action {
             NewTriggerAction::Insert { table, columns } => {
                 maker.require(Right::Write)?;
-                TriggerAction::Insert { table: self.table(table, maker)?, columns: columns.clone() }
+                let table = self.table(table, maker)?;
+                if let Some(view) = db
+                    .views(maker.database)
+                    .iter()
+                    .find(|view| view.definition.is_exposed() && view.definition.target == table)
+                {
+                    return invalid(format!(
+                        "{:?} is a materialised view: nothing but its refreshes writes to it",
+                        view.definition.name
+                    ));
+                }
+                TriggerAction::Insert { table, columns: columns.clone() }
             }
             NewTriggerAction::Webhook { url, secret } => {
                 maker.require_server_admin("a hook sends data elsewhere")?;
@@ -176,7 +187,10 @@ impl Deliveries {
         let budget = self.shared.owners.budget(maker.database, maker.scope);
         match db.table_schema(&table, &client, &budget).map_err(statement_error)? {
             Some(schema) => RowProgram::new(program, &schema, &client, MissingColumns::Refused).map(drop),
-            None => RowProgram::check(program),
+            None => {
+                let schema = TableSchema { name: table.clone(), tags: Vec::new(), fields: Vec::new() };
+                RowProgram::new(program, &schema, &client, MissingColumns::Null).map(drop)
+            }
         }
         .map_err(statement_error)?;
         Ok(TriggerDefinition {

@@ -260,6 +260,8 @@ fn a_trigger_cannot_feed_itself() {
     world.db().sql(&sql::parse(view).unwrap(), 0, &client, &world.db().budget(1 << 40)).unwrap();
     assert!(refused("CREATE TRIGGER back ON seen WHEN (v > 0) DO INSERT INTO y"));
     run("CREATE TRIGGER further ON seen WHEN (v > 0) DO INSERT INTO z").unwrap();
+    let into_view = run("CREATE TRIGGER into ON z WHEN (v > 0) DO INSERT INTO seen").unwrap_err().to_string();
+    assert!(into_view.contains("\"seen\" is a materialised view"), "{into_view}");
 }
 
 #[test]
@@ -277,12 +279,15 @@ fn statements_say_what_is_wrong() {
     fails("CREATE TRIGGER t ON cpu WHEN (usage) DO INSERT INTO b", "not boolean");
     fails("CREATE TRIGGER t ON cpu WHEN (usage > 1) DO WEBHOOK 'ftp://a'", "http:// or https://");
     fails("CREATE TRIGGER t ON cpu WHEN (usage > 1) DO WEBHOOK 'http://a' WITH (batch_rows = 0)", "from 1 to 100000");
+    fails("CREATE TRIGGER t ON later WHEN (max(usage) > 1) DO INSERT INTO b", "max");
+    fails("CREATE TRIGGER t ON later WHEN (nofunction(usage) > 1) DO INSERT INTO b", "nofunction");
+    world.run("CREATE TRIGGER of_later ON later WHEN (usage > 1 AND host = 'a') DO INSERT INTO b").unwrap();
     fails("DROP TRIGGER nothing", "SHOW TRIGGERS");
     fails("ALTER TRIGGER nothing ENABLE", "SHOW TRIGGERS");
     world.run("DROP TRIGGER IF EXISTS nothing").unwrap();
     world.run("CREATE TRIGGER later ON unborn WHEN (v > 1) DO INSERT INTO b").unwrap();
     let names: Vec<String> = world.run("SHOW TRIGGERS").unwrap().into_iter().map(|report| report.name).collect();
-    assert_eq!(names, ["hot", "later"]);
+    assert_eq!(names, ["hot", "later", "of_later"]);
 }
 
 #[test]

@@ -217,3 +217,22 @@ fn windows_whose_columns_are_all_null_are_there() {
         assert_eq!(sorted(world.ask(&named), 2), expected, "{named}");
     }
 }
+
+#[test]
+fn errors_say_what_is_no_group() {
+    let world = world();
+    world.ask("CREATE TABLE places (ts TIMESTAMP, place TEXT, v DOUBLE PRECISION) TIMESTAMP(ts)");
+    for (query, expected) in [
+        ("SELECT time_bucket('1 hour', ts) AS b, place, max(v) AS v FROM places GROUP BY 1, 2", "\"place\" is a field"),
+        ("SELECT time_bucket('1 hour', ts) AS b, upper(place), max(v) AS v FROM places GROUP BY 1, 2", "number 2"),
+        ("SELECT ts, max(v) AS v FROM places GROUP BY ts", "each row's own time"),
+        ("SELECT max(v) AS v FROM places", "no windows"),
+    ] {
+        let made = format!("CREATE MATERIALIZED VIEW wrong AS {query}");
+        let error = world.ask_as(Manner::Postgres, &made).unwrap_err();
+        assert!(error.contains(expected), "{query}: {error}");
+    }
+    // As QuestDB's documentation writes names.
+    world.ask_as(Manner::QuestDb, "CREATE MATERIALIZED VIEW 'quoted' AS (SELECT timestamp, max(usage) FROM cpu SAMPLE BY 1h) PARTITION BY DAY").unwrap();
+    assert!(!world.ask("SELECT * FROM quoted").is_empty());
+}
