@@ -110,8 +110,7 @@ fn read_consistently<T>(
 ) -> Result<T, QueryError> {
     const ATTEMPTS_MAX: usize = 4;
     for _ in 0..ATTEMPTS_MAX {
-        source.find_unstored(selectors, range, budget)?;
-        let (before, held) = (source.view_rewrites(), budget.samples());
+        let (before, held) = (source.find_unstored(selectors, range, budget)?, budget.samples());
         let done = read()?;
         if source.view_rewrites() == before {
             return Ok(done);

@@ -173,6 +173,8 @@ pub struct Budget {
     computes_all: AtomicBool,
     /// How views are used, by the numbers of [`ViewUse`].
     view_use: AtomicU8,
+    /// True if selectors of PromQL have views as they are stored.
+    reads_names_as_stored: AtomicBool,
     /// True if the answer is made of what folding left.
     is_folded: AtomicBool,
     /// True if there must be no such answer.
@@ -222,6 +224,7 @@ impl Budget {
             stop: AtomicU8::new(0),
             computes_all: AtomicBool::new(false),
             view_use: AtomicU8::new(0),
+            reads_names_as_stored: AtomicBool::new(false),
             is_folded: AtomicBool::new(false),
             is_strict: AtomicBool::new(false),
             first_ns: AtomicI64::new(TimeRange::EMPTY.start_ns),
@@ -420,6 +423,16 @@ impl Budget {
             1 => ViewUse::Named,
             _ => ViewUse::Stored,
         }
+    }
+
+    /// From now on selectors of PromQL have views as they are stored: whoever follows the rows of their tables knows of these alone.
+    pub fn read_names_as_stored(&self) {
+        self.reads_names_as_stored.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether selectors of PromQL have views as they are stored.
+    pub fn reads_names_as_stored(&self) -> bool {
+        self.reads_names_as_stored.load(Ordering::Relaxed)
     }
 
     /// From now on the query fails where its answer would be made of what folding left.

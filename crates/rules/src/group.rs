@@ -381,7 +381,7 @@ impl Group {
         (time_ms, query_ms): (i64, i64),
     ) -> Result<u64, String> {
         let past = rule.past();
-        let vector = vector(store.query(&rule.config.expr, query_ms)?)?;
+        let vector = vector(store.query(&rule.config.expr, query_ms, past.is_some())?)?;
         // After the query: that a part goes is written down before it does.
         let is_recording = matches!(rule.config.kind, RuleKind::Record(_));
         if rule.reads(&store.db).is_some_and(|reads| reads.lacks_dropped(store, query_ms, is_recording)) {
@@ -436,7 +436,7 @@ impl Group {
         let all: TextMap = sample.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let Surroundings { external_labels, external_url, .. } = &*self.surroundings;
         let dot = template::alert_data(&all, external_labels, external_url, sample.value);
-        let query = |text: &str| template::query_value(store.query(text, time_ms)?);
+        let query = |text: &str| template::query_value(store.query(text, time_ms, false)?);
         let expansion = Expansion { dot: &dot, time_ms, external_url, query: &query };
         let mut labels = all;
         labels.remove(METRIC_NAME);

@@ -75,9 +75,12 @@ impl RuleStore {
         Self { db, database: database.to_owned(), destination, written: Mutex::default(), dropped }
     }
 
-    /// Evaluates an expression.
-    pub(crate) fn query(&self, text: &str, time_ms: i64) -> Result<EvaluationResult, String> {
+    /// Evaluates an expression; for a rule whose results are kept right by the log, of what is stored.
+    pub(crate) fn query(&self, text: &str, time_ms: i64, is_kept: bool) -> Result<EvaluationResult, String> {
         let budget = self.db.budget(QUERY_SAMPLES_MAX);
+        if is_kept {
+            budget.read_names_as_stored();
+        }
         let query = InstantQuery { budget, ..InstantQuery::new(text, time_ms) };
         self.db.instant(&self.database, &query).map_err(|error| error.to_string())
     }
@@ -132,6 +135,7 @@ impl RuleStore {
     pub(crate) fn past_budget(&self) -> Arc<Budget> {
         let budget = self.db.budget(QUERY_SAMPLES_MAX);
         budget.be_strict();
+        budget.read_names_as_stored();
         budget
     }
 

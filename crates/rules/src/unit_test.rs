@@ -185,7 +185,7 @@ fn labels_text(labels: &Labels) -> String {
 fn check_expression(test: &ExpressionTest, start_ms: i64, store: &RuleStore, is_fuzzy: bool) -> Option<String> {
     let time = scrape::config::units::duration_text(test.eval_time_ms);
     let head = format!("    expr: {:?}, time: {time},", test.expr);
-    let result = match store.query(&test.expr, start_ms + test.eval_time_ms as i64) {
+    let result = match store.query(&test.expr, start_ms + test.eval_time_ms as i64, false) {
         Ok(result) => result,
         Err(reason) => return Some(format!("{head} err: {reason}")),
     };

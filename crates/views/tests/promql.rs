@@ -42,6 +42,9 @@ const COLUMNS: [(&str, &str, i64); 6] = [
     ("by_job", "hi", 60_000),
 ];
 
+/// How long after their end windows are to be stored.
+const LAG_MS: i64 = 60_000;
+
 /// A function of a range, and what it is of the values.
 type OverTime = (&'static str, fn(&[f64]) -> f64);
 
@@ -294,7 +297,7 @@ impl World {
         let now_ms = self.db().now_ns() / 1_000_000;
         for _ in 0..4 {
             let (view, column, width_ms) = chance.of(&COLUMNS);
-            let windows = self.windows_over(view, column, self.db().now_ns() - width_ms * 1_000_000);
+            let windows = self.windows_over(view, column, self.db().trusted_now_ns() - (width_ms + LAG_MS) * 1_000_000);
             let metric = chance.of(&[format!("{view}_{column}"), format!("{{__name__=~\"{view}_{column}|none\"}}")]);
             let (function, of_values) = chance.of(&[SUM, COUNT, MAX]);
             let query = Query {

@@ -196,12 +196,29 @@ fn cut_parts(parts: &mut Vec<Part>, out: &[Span]) {
     *parts = std::mem::take(parts).into_iter().flat_map(left).collect();
 }
 
-/// The part of a hole that is kept, before the first of the steps that are not to be, and the rest.
+/// The parts of a hole that are kept, and those that are not to be, in order; with too many the rest is not kept.
 fn pieces_of(hole: Span, unstored: &[Span]) -> Vec<(Span, bool)> {
-    let first = unstored.iter().filter(|steps| steps.overlaps(&hole)).map(|steps| steps.start.max(hole.start)).min();
-    let Some(first) = first else { return vec![(hole, true)] };
-    let pieces = [(Span::new(hole.start, first), true), (Span::new(first, hole.end), false)];
-    pieces.into_iter().filter(|(span, _)| !span.is_empty()).collect()
+    let inside = unstored.iter().map(|steps| steps.intersect(&hole)).filter(|steps| !steps.is_empty());
+    let mut inside: Vec<Span> = inside.collect();
+    inside.sort_by_key(|steps| steps.start);
+    let (mut pieces, mut start) = (Vec::new(), hole.start);
+    for steps in inside {
+        if pieces.len() >= 2 * HOLES_MAX {
+            pieces.push((Span::new(start, hole.end), false));
+            return pieces;
+        }
+        if start < steps.start {
+            pieces.push((Span::new(start, steps.start), true));
+        }
+        if start.max(steps.start) < steps.end {
+            pieces.push((Span::new(start.max(steps.start), steps.end), false));
+            start = steps.end;
+        }
+    }
+    if start < hole.end {
+        pieces.push((Span::new(start, hole.end), true));
+    }
+    pieces
 }
 
 fn slice_of((portion, span): &Part) -> Option<PartialRangeSlice<'_>> {

@@ -287,8 +287,7 @@ impl Views {
 
     /// The first window that cannot be stored yet, by the clock that retention goes by: the system's may jump.
     fn newest_window(&self, view: &View) -> i64 {
-        let over_ns = self.store.trusted_now_ns().saturating_sub(view.definition.lag_ns());
-        view.bins.start_of(over_ns)
+        view.newest_window(self.store.trusted_now_ns())
     }
 
     fn note(&self, view: &View, change: impl FnOnce(&mut ViewStatus)) {

@@ -9,7 +9,7 @@ use crate::views::View;
 /// The views that a query reads by the names of metrics.
 #[derive(Debug, Default)]
 pub(crate) struct ReadViews {
-    /// The tables of all of them.
+    /// The tables of those that it names, not by patterns.
     pub(crate) targets: Vec<String>,
     pub(crate) unstored: Vec<UnstoredView>,
 }
@@ -18,8 +18,6 @@ pub(crate) struct ReadViews {
 #[derive(Debug)]
 pub(crate) struct UnstoredView {
     pub(crate) view: Arc<View>,
-    /// From this time on rows are of windows that are not over.
-    pub(crate) end_ns: i64,
-    /// The times of the windows that are computed.
+    /// The times of the windows that are computed, in order; what is stored of them does not count.
     pub(crate) ranges: Vec<TimeRange>,
 }

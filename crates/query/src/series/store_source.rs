@@ -39,11 +39,6 @@ impl Chosen {
         self.sets.len()
     }
 
-    /// The sets, by their indexes.
-    pub(super) fn sets_of_groups(&self) -> impl Iterator<Item = &[SelectedGroup]> {
-        self.sets.iter().map(Vec::as_slice)
-    }
-
     /// The index that they were chosen in, by [`Store::index_changes`].
     pub const fn index_changes(&self) -> u64 {
         self.index_changes
@@ -257,6 +252,12 @@ impl<'a> StoreSource<'a> {
         taken
     }
 
+    /// Forgets what matchers chose: series may have come since.
+    pub(super) fn forget_chosen(&self) {
+        self.resolved.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.lock_batches().clear();
+    }
+
     /// Counts what was read, last samples and series; returns the samples.
     pub(super) fn count_read(&self, groups: usize, last: usize, series: &[Series]) -> u64 {
         let samples = last + series.iter().map(Series::samples).sum::<usize>();
@@ -335,8 +336,8 @@ impl Source for StoreSource<'_> {
         if let Some(source) = self.regular() {
             return self.give_series(source.select(selection, budget)?, budget, sink);
         }
-        if self.scan_unstored(selection, budget, sink)? {
-            return Ok(());
+        if let Some(computed) = self.computed(selection, budget)? {
+            return self.scan_overlaid(&computed, selection, budget, sink);
         }
         let range = selection.nanoseconds();
         if let Some(batches) = self.batches_of(selection, budget)? {
@@ -348,8 +349,10 @@ impl Source for StoreSource<'_> {
     fn scan_texts(&self, selection: &Selection<'_>, budget: &Budget, sink: &dyn TextSink) -> Result<(), QueryError> {
         match self.regular() {
             Some(_) => scan_without_texts(self, selection, budget, sink),
-            None if self.scan_unstored_texts(selection, budget, sink)? => Ok(()),
-            None => self.scan_store_texts(selection, budget, sink),
+            None => match self.computed(selection, budget)? {
+                Some(computed) => self.scan_overlaid_texts(&computed, selection, budget, sink),
+                None => self.scan_store_texts(selection, budget, sink),
+            },
         }
     }
 
@@ -371,7 +374,7 @@ impl Source for StoreSource<'_> {
         budget: &Budget,
         sink: &dyn LastSampleSink,
     ) -> Result<(), QueryError> {
-        let is_whole = self.regular().is_some() || self.is_unstored(selection.matchers)?;
+        let is_whole = self.regular().is_some() || self.is_unstored(selection)?;
         let batches = if is_whole { None } else { self.batches_of(selection, budget)? };
         match batches {
             Some(batches) => self.scan_last_of_batches(&batches, selection, budget, sink),
@@ -387,8 +390,7 @@ impl Source for StoreSource<'_> {
     ) -> Result<(), QueryError> {
         let samples = selection.samples();
         let range = samples.nanoseconds();
-        let is_summed =
-            self.regular().is_none() && !self.is_unstored(selection.matchers)? && !self.store.has_folds_in(&range);
+        let is_summed = self.regular().is_none() && !self.is_unstored(&samples)? && !self.store.has_folds_in(&range);
         let grid = selection.grid().filter(|_| is_summed);
         let Some(grid) = grid else { return self.scan(&samples, budget, sink) };
         self.each_set(selection.matchers, budget, &|place, set| {

@@ -169,6 +169,12 @@ impl<'a> StoreSession<'a> {
         )))
     }
 
+    /// Runs a plan; windows of views that are deleted meanwhile to be written again may be missing.
+    pub(crate) fn run_once(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
+        self.budget.note_read(&plan.touched_range());
+        self.read(database, |context| execute::execute(plan, context), |outcome| outcome.reads)
+    }
+
     fn is_narrowed(&self, database: &str) -> bool {
         !self.budget.scope().matchers(Right::Read, database).is_empty()
     }
