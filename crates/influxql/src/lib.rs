@@ -10,7 +10,7 @@
 //! ```
 //!
 //! * `syntax`: text to statements, and back
-//! * `statements`: `execute` runs one, within its `request` · `explain`, `into`, `show`, `manage`, `continuous` (parsed in `syntax::manage`) · `answer`: series with named columns ·
+//! * `statements`: `execute` runs one, within its `request` · `explain`, `into`, `show`, `manage`, `continuous` (parsed in `syntax::manage`) and `pattern_query`, what comes later to it · `answer`: series with named columns ·
 //!   `flat`: series as one table
 //! * `resolve`: a selection with all names resolved (`selection`, `code`) · `validate`: what must hold before tables are looked at ·
 //!   `names`: wildcards and names of columns · `condition`: times in conditions become a range · `lower`: tags select series, fields are
@@ -37,6 +37,7 @@ pub use select::rows::Rows;
 pub use statements::answer::{Answer, Series, TimeFormat, Zone};
 pub use statements::execute::Query;
 pub use statements::flat::FlatTable;
+pub use statements::pattern_query::{Extension, PatternQuery};
 pub use statements::request::RequestContext;
 pub use syntax::ast::SubscriptionStatement;
 pub use syntax::{Parameter, TEXT_BYTES_MAX};

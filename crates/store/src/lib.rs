@@ -70,7 +70,7 @@ pub use read::names::{NameKind, NamesRequest};
 pub use read::origins::{Origin, Origins};
 pub use read::select::{SelectedColumn, SelectedGroup};
 pub use read::table_rows::TableRows;
-pub use read::tables::{MetricField, TableSchema, TableSelection};
+pub use read::tables::{KnownTable, MetricField, TableSchema, TableSelection};
 pub use read::windows::{ReadCounts, WindowColumn, Windows};
 pub use read::{ByMillisecond, GroupReader};
 pub use retention::Deleted;

@@ -6,14 +6,13 @@ use std::sync::atomic::Ordering;
 use model::TimeRange;
 use query::views::{
     DEPTH_MAX, DeleteHold, PendingRange, RefreshRequest, SourceDelete, StoredQuery, View, ViewCatalog, ViewChanges,
-    ViewDefinition, ViewOptions, ViewState, ViewStatus,
+    ViewDefinition, ViewOptions, ViewStatus,
 };
 use query::{Budget, QueryError};
 use store::{ChangeKind, DatabasePolicy, StoreError};
 
 use super::followed_deletes::ActiveFollowedDelete;
-use super::frozen::expired_before_ns;
-use super::{ActiveDelete, KIND, STATE_KIND, UnreadableView, VIEWS_MAX, Views, chain, document_name, storage};
+use super::{ActiveDelete, KIND, STATE_KIND, UnreadableView, Views, document_name, storage};
 
 /// Windows of views as they are held while a delete is under way.
 struct Hold<'a> {
@@ -122,79 +121,20 @@ impl ViewCatalog for Views {
         self.check_new_ttl(database, table, ttl_ns)
     }
 
-    fn create(&self, definition: ViewDefinition) -> Result<(), QueryError> {
-        let _changing = self.changing.lock();
-        let ViewDefinition { database, name, .. } = &definition;
-        if self.find(database, name).is_some() || self.find_query(database, name).is_some() {
-            return Err(QueryError::Invalid(format!("relation {name:?} already exists")));
-        }
-        self.refuse_unreadable(database, name)?;
-        super::document::check(&definition)
-            .map_err(|reason| QueryError::Invalid(format!("the view {name:?} cannot be stored: {reason}")))?;
-        chain::check(&definition, &self.all())?;
-        self.check_kept(&definition)?;
-        if self.state.read().views.len() >= VIEWS_MAX {
-            return Err(QueryError::Invalid(format!("there are {VIEWS_MAX} views already: drop some")));
-        }
-        let bins = definition.windows.bins()?;
-        let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        let mut view = View { id, definition, bins, state: ViewState::default() };
-        // What was there before is computed in the background, newest first; not by a continuous query, whose target may hold other rows.
-        view.state.watermark_ns = self.newest_window(&view);
-        // From here on rows go by whole windows: what is there of a window is all of it.
-        self.store.keep_windows(&view.definition.database).map_err(storage)?;
-        view.state.frozen_ns = self.gone_before_ns(&view).max(expired_before_ns(&self.store, &view.definition));
-        self.hold_folds(&mut view, None)?;
-        if view.definition.is_exposed() {
-            let range = TimeRange { start_ns: view.first_from(view.state.frozen_ns), ..TimeRange::ALL };
-            view.state.add(PendingRange { range, is_fill: true });
-        }
-        let document = document_name(&view.definition.database, &view.definition.name);
-        // The state first: a definition without one counts as computed nowhere.
-        let state = super::document::encode_state(&view.state);
-        self.store.put_document(STATE_KIND, &document, &state).map_err(storage)?;
-        self.put_definition(&view.definition)?;
-        super::reserve(&self.store, &view.definition).map_err(storage)?;
-        self.state.write().insert(view);
-        Ok(())
+    fn create(&self, definitions: Vec<ViewDefinition>) -> Result<(), QueryError> {
+        self.create_all(definitions)
+    }
+
+    fn extend(&self, of: &View, definition: ViewDefinition) -> Result<bool, QueryError> {
+        self.extend_query(of, definition)
     }
 
     fn replace(&self, definition: ViewDefinition) -> Result<(), QueryError> {
         // What is being computed by the definition before is not written any more.
         let _writing = self.writing.lock();
         let _changing = self.changing.lock();
-        let ViewDefinition { database, name, .. } = &definition;
-        let known = self.existing(database, name)?;
-        if known.definition.is_exposed() || definition.is_exposed() {
-            return Err(QueryError::Invalid(format!(
-                "the windows of the view {name:?} are its own: drop it and make it again"
-            )));
-        }
-        super::document::check(&definition)
-            .map_err(|reason| QueryError::Invalid(format!("the view {name:?} cannot be stored: {reason}")))?;
-        let mut others = self.all();
-        others.retain(|other| other.id != known.id);
-        chain::check(&definition, &others)?;
-        self.check_kept(&definition)?;
-        let bins = definition.windows.bins()?;
-        let mut view =
-            View { id: self.ids.fetch_add(1, Ordering::Relaxed), definition, bins, state: known.state.clone() };
-        view.state.frozen_ns = view.state.frozen_ns.max(expired_before_ns(&self.store, &view.definition));
-        // The window that is under way is whole by the new definition; what was pending is computed by it.
-        if view.state.watermark_ns != i64::MIN {
-            view.state.watermark_ns = view.bins.start_of(view.state.watermark_ns);
-        }
-        let pending = std::mem::take(&mut view.state.pending);
-        for PendingRange { range, is_fill } in pending {
-            let range = view.windows_of(&range);
-            view.state.add(PendingRange { range, is_fill });
-        }
-        self.hold_folds(&mut view, Some(&known))?;
-        let document = document_name(&view.definition.database, &view.definition.name);
-        self.store.put_document(STATE_KIND, &document, &super::document::encode_state(&view.state)).map_err(storage)?;
-        self.put_definition(&view.definition)?;
-        self.state.write().insert(view);
-        self.release_folds(&known.definition).map_err(storage)
+        let known = self.existing(&definition.database, &definition.name)?;
+        self.replace_locked(&known, definition)
     }
 
     fn add_columns(&self, definition: ViewDefinition) -> Result<(), QueryError> {
@@ -208,27 +148,7 @@ impl ViewCatalog for Views {
                 definition.name
             )));
         }
-        let (widened, names) = known.definition.widened(&definition)?;
-        super::document::check(&widened).map_err(|reason| {
-            QueryError::Invalid(format!("the view {:?} with the column cannot be stored: {reason}", definition.name))
-        })?;
-        self.check_kept(&widened)?;
-        let mut view = View::clone(&known);
-        // Of what is gone the windows lack rows that reach further back.
-        let reach_ns = widened.reach_ns().saturating_sub(view.definition.reach_ns());
-        if view.state.frozen_ns > i64::MIN {
-            view.state.frozen_ns = view.state.frozen_ns.saturating_add(reach_ns);
-        }
-        view.definition = widened;
-        view.state.add_columns(names);
-        self.hold_folds(&mut view, Some(&known))?;
-        let document = document_name(&view.definition.database, &view.definition.name);
-        // The state first: columns that it does not tell count as computed.
-        self.store.put_document(STATE_KIND, &document, &super::document::encode_state(&view.state)).map_err(storage)?;
-        self.put_definition(&view.definition)?;
-        self.note_rewrite(&view);
-        self.state.write().insert(view);
-        Ok(())
+        self.widen_locked(&known, &definition)
     }
 
     fn remove(&self, database: &str, name: &str) -> Result<bool, QueryError> {

@@ -2,7 +2,7 @@
 //!
 //! * this file: what there is, and up to which moment it is right · [`catalog`]: what queries and statements see
 //! * [`chain`]: which views may read which · [`api`]: what keeps views right works with · [`rows`]: rows of views, and writing them
-//! * [`document`]: documents · [`stored_queries`]: views of plain SQL
+//! * [`definitions`]: views that are made, replaced, and get columns · [`document`]: documents · [`stored_queries`]: views of plain SQL
 //! * [`labels`]: what joined tables say · [`tasks`]: scripts in Flux that are continuous queries
 //! * [`followed_deletes`]: what was deleted, for those who follow the log
 //! * [`folding`]: views beside folds · [`frozen`]: what of a source is gone, and how long rows are kept · [`holds`]: how long they wait for views · [`table_use`]: which tables views join and write
@@ -10,6 +10,7 @@
 mod api;
 mod catalog;
 mod chain;
+mod definitions;
 mod document;
 mod folding;
 mod followed_deletes;

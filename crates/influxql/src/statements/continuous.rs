@@ -1,6 +1,6 @@
 //! Continuous queries: views whose windows are rows of measurements like any other, a view for each measurement that a query reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::TimeRange;
@@ -14,6 +14,7 @@ use crate::resolve::selection::{Argument, Call, Code, From, Resolved};
 use crate::resolve::{self, Outer};
 use crate::select::plan_aggregates::{self, BinRange};
 use crate::select::plan_calls::PlanCall;
+use crate::statements::pattern_query::PatternQuery;
 use crate::statements::request::existing;
 use crate::syntax::ast::{
     ContinuousQuery, Dimension, Expr, Measurement, Named, Operator, Select, Source, Statement, Target,
@@ -35,40 +36,41 @@ pub(super) fn create(session: &dyn Session, query: &ContinuousQuery) -> Result<(
         return Err(QueryError::Invalid(format!("continuous query already exists: {}", query.name)));
     }
     // As InfluxDB: the same one again is no error, whatever became of what it reads. Measurements and fields that came since are taken in.
-    let definitions = match definitions(session, query) {
-        Err(QueryError::Invalid(_)) if !known.is_empty() => return Ok(()),
-        found => found?,
-    };
-    let mut made: Vec<String> = Vec::with_capacity(definitions.len());
-    for definition in definitions {
-        let name = definition.name.clone();
-        let changed = match known.iter().find(|view| view.definition.name == name) {
-            Some(view) if has_new_fields(&definition, &view.definition) => session.replace_view(definition),
-            Some(_) => Ok(()),
-            None => session.create_view(definition).map(|()| made.push(name)),
-        };
-        if let Err(error) = changed {
-            // Those that cannot be dropped now are taken in when the statement is sent again, or dropped with the query.
-            made.iter().for_each(|name| drop(session.drop_view(database, name)));
-            return Err(error);
-        }
+    match PatternQuery::new(query).filter(|_| !known.is_empty()) {
+        Some(pattern) => pattern.extend_all(session, &known),
+        None if !known.is_empty() => Ok(()),
+        None => session.create_views(definitions(session, query)?).map_err(|error| with_hint(query, error)),
     }
-    Ok(())
 }
 
-/// Returns whether a view has fields that another one does not have.
-fn has_new_fields(new: &ViewDefinition, known: &ViewDefinition) -> bool {
-    new.fields.iter().any(|field| !known.fields.contains(field))
+/// Says of an error of one of several measurements how the others can be read.
+fn with_hint(query: &ContinuousQuery, error: QueryError) -> QueryError {
+    match error {
+        QueryError::Invalid(message) if !is_of_one(query) => QueryError::Invalid(format!(
+            "{message}; to leave a measurement out, name the others, as in FROM cpu, mem, or have a pattern that is not that of its name, as in FROM /^(cpu|mem)/"
+        )),
+        other => other,
+    }
+}
+
+/// Returns whether it names one measurement.
+pub(super) fn is_of_one(query: &ContinuousQuery) -> bool {
+    matches!(query.select.sources.as_slice(), [Source::Measurement(Measurement { name: Named::Exactly(_), .. })])
 }
 
 /// `DROP CONTINUOUS QUERY`
 pub(super) fn remove(session: &dyn Session, database: &str, name: &str) -> Result<(), QueryError> {
     existing(&session.databases(), database)?;
-    let views = views_of(session, database, name)?;
+    let mut views = views_of(session, database, name)?;
     if views.is_empty() {
         return Err(QueryError::Invalid(format!("continuous query not found: {name}")));
     }
-    views.iter().try_for_each(|view| session.drop_view(database, &view.definition.name).map(drop))
+    // A measurement may be taken in meanwhile, until none of its views is left.
+    while !views.is_empty() {
+        views.iter().try_for_each(|view| session.drop_view(database, &view.definition.name).map(drop))?;
+        views = views_of(session, database, name)?;
+    }
+    Ok(())
 }
 
 /// The views of a continuous query.
@@ -93,23 +95,11 @@ pub(super) fn name_of(definition: &ViewDefinition) -> String {
 /// The views that a continuous query is: one, or one for each measurement that there is of those that it names.
 fn definitions(session: &dyn Session, query: &ContinuousQuery) -> Result<Vec<ViewDefinition>, QueryError> {
     let invalid = |message: &str| QueryError::Invalid(format!("continuous query {}: {message}", query.name));
-    let select = &*query.select;
-    let Some(target) = &select.into else { return Err(invalid("it must have INTO")) };
-    let of_another = |measurement: &Measurement| {
-        measurement.database.as_deref().is_some_and(|database| !database.is_empty() && *database != query.database)
-    };
-    let mut sources = Vec::with_capacity(select.sources.len());
-    for source in &select.sources {
-        let Source::Measurement(measurement) = source else {
-            return Err(invalid("it reads measurements, no subquery"));
-        };
-        if of_another(measurement) {
-            return Err(invalid("it reads its own database"));
-        }
-        sources.push(measurement);
-    }
+    let target = target_of(query)?;
+    let names = sources(session, query)?;
     let into = target_database(session, &query.database, target)?;
-    if let [Measurement { name: Named::Exactly(name), .. }] = sources.as_slice() {
+    if is_of_one(query) {
+        let name = names.first().map_or("", String::as_str);
         let part = Part { query, target, into, source: name, is_only: true };
         let definition = part.definition(session)?.ok_or_else(|| {
             invalid(&format!(
@@ -118,29 +108,13 @@ fn definitions(session: &dyn Session, query: &ContinuousQuery) -> Result<Vec<Vie
         })?;
         return Ok(vec![definition]);
     }
-    let mut names = Vec::new();
-    for source in sources {
-        let mut found = resolve::tables(session, &query.database, source)?;
-        if matches!(source.name, Named::Pattern(_)) {
-            // Views are kept right by their own statements.
-            let views = session.views(&query.database)?;
-            found.retain(|name| {
-                !views.iter().any(|view| view.definition.is_exposed() && view.definition.target == *name)
-            });
-        }
-        names.extend(found);
-    }
-    names.sort();
-    names.dedup();
     let mut definitions = Vec::with_capacity(names.len());
     for source in &names {
         let part = Part { query, target, into: into.clone(), source, is_only: false };
-        definitions.extend(part.definition(session)?);
+        definitions.extend(part.definition(session).map_err(|error| with_hint(query, error))?);
     }
     if definitions.len() > 1 && target.measurement.is_some() {
-        let message = "rows of several measurements would replace one another in one: INTO \"database\".\"policy\".:MEASUREMENT \
-                       writes each into one of its own name";
-        return Err(invalid(message));
+        return Err(invalid(OF_SEVERAL));
     }
     if definitions.is_empty() {
         return Err(invalid("none of its measurements has rows with these fields yet: make it after the first ones"));
@@ -148,25 +122,73 @@ fn definitions(session: &dyn Session, query: &ContinuousQuery) -> Result<Vec<Vie
     Ok(definitions)
 }
 
+/// Why several measurements are not written into one.
+pub(super) const OF_SEVERAL: &str = "rows of several measurements would replace one another in one: INTO \"database\".\"policy\".:MEASUREMENT \
+                                     writes each into one of its own name";
+
+/// What a continuous query writes into.
+pub(super) fn target_of(query: &ContinuousQuery) -> Result<&Target, QueryError> {
+    let missing = || QueryError::Invalid(format!("continuous query {}: it must have INTO", query.name));
+    query.select.into.as_ref().ok_or_else(missing)
+}
+
+/// The names of the measurements that a continuous query reads, sorted: of patterns those that there are.
+pub(super) fn sources(session: &dyn Session, query: &ContinuousQuery) -> Result<Vec<String>, QueryError> {
+    let invalid = |message: &str| QueryError::Invalid(format!("continuous query {}: {message}", query.name));
+    let of_another = |measurement: &Measurement| {
+        measurement.database.as_deref().is_some_and(|database| !database.is_empty() && *database != query.database)
+    };
+    let mut names = Vec::new();
+    for source in &query.select.sources {
+        let Source::Measurement(source) = source else {
+            return Err(invalid("it reads measurements, no subquery"));
+        };
+        if of_another(source) {
+            return Err(invalid("it reads its own database"));
+        }
+        let mut found = resolve::tables(session, &query.database, source)?;
+        if matches!(source.name, Named::Pattern(_)) {
+            // Views are kept right by their own statements.
+            let views = session.views(&query.database)?;
+            let targets: BTreeSet<&str> = views
+                .iter()
+                .filter(|view| view.definition.is_exposed())
+                .map(|view| view.definition.target.as_str())
+                .collect();
+            found.retain(|name| !targets.contains(name.as_str()));
+        }
+        names.extend(found);
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
 /// A continuous query of one measurement.
-struct Part<'a> {
-    query: &'a ContinuousQuery,
-    target: &'a Target,
+pub(super) struct Part<'a> {
+    pub(super) query: &'a ContinuousQuery,
+    pub(super) target: &'a Target,
     /// The database that it writes into, if that is another one.
-    into: Option<String>,
-    source: &'a str,
+    pub(super) into: Option<String>,
+    pub(super) source: &'a str,
     /// True if the query names no other.
-    is_only: bool,
+    pub(super) is_only: bool,
 }
 
 impl Part<'_> {
+    /// The name of its view.
+    pub(super) fn view_name(&self) -> String {
+        let Self { query, source, is_only, .. } = self;
+        if *is_only { query.name.clone() } else { format!("{}:{source}", query.name) }
+    }
+
     fn invalid(&self, message: &str) -> QueryError {
         let of = if self.is_only { String::new() } else { format!(" of {:?}", self.source) };
         QueryError::Invalid(format!("continuous query {}{of}: {message}", self.query.name))
     }
 
     /// Its view; `None` if the measurement has none of its fields.
-    fn definition(&self, session: &dyn Session) -> Result<Option<ViewDefinition>, QueryError> {
+    pub(super) fn definition(&self, session: &dyn Session) -> Result<Option<ViewDefinition>, QueryError> {
         let Self { query, target, into, source, is_only } = self;
         if target.measurement.is_none() && into.is_none() {
             let message = "INTO :MEASUREMENT would write into what it reads: name another database, as in INTO \
@@ -209,7 +231,7 @@ impl Part<'_> {
         let columns = columns.into_iter().map(|(name, of, _)| (name, of)).collect();
         let refresh = query.every_ns.map_or(RefreshPolicy::Immediate, RefreshPolicy::Every);
         Ok(Some(ViewDefinition {
-            name: if *is_only { query.name.clone() } else { format!("{}:{source}", query.name) },
+            name: self.view_name(),
             database: query.database.clone(),
             target: target.measurement.clone().unwrap_or_else(|| (*source).to_owned()),
             time_name: "time".to_owned(),
@@ -353,7 +375,7 @@ fn check_for(query: &ContinuousQuery, width_ns: i64) -> Result<(), QueryError> {
 
 /// The database that a query of one writes into, if it is another one. A retention policy is a database here, but for the one that every
 /// database has; beside another database's name it says nothing.
-fn target_database(session: &dyn Session, own: &str, target: &Target) -> Result<Option<String>, QueryError> {
+pub(super) fn target_database(session: &dyn Session, own: &str, target: &Target) -> Result<Option<String>, QueryError> {
     let is_default = |policy: &str| ["", "autogen", "default"].contains(&policy);
     let policy = target.policy.as_deref().filter(|policy| !is_default(policy));
     let named = target.database.as_deref().filter(|database| *database != own && !database.is_empty());

@@ -7,5 +7,6 @@ mod explain;
 pub(crate) mod flat;
 mod into;
 mod manage;
+pub(crate) mod pattern_query;
 pub(crate) mod request;
 mod show;

@@ -158,7 +158,16 @@ pub trait Session: Sync {
     fn view_status(&self, database: &str, name: &str) -> Result<ViewStatus, QueryError>;
 
     /// Makes a materialised view. Its maker and what the maker may read become part of it.
-    fn create_view(&self, definition: ViewDefinition) -> Result<(), QueryError>;
+    fn create_view(&self, definition: ViewDefinition) -> Result<(), QueryError> {
+        self.create_views(vec![definition])
+    }
+
+    /// Makes materialised views: all of them, or none.
+    fn create_views(&self, definitions: Vec<ViewDefinition>) -> Result<(), QueryError>;
+
+    /// Takes a further measurement into a continuous query, or further columns of one, as long as a view of the query is the one that it was. It is its maker's as that view is, and the definition
+    /// reads what that maker may. Returns whether something changed.
+    fn extend_view(&self, of: &View, definition: ViewDefinition) -> Result<bool, QueryError>;
 
     /// Puts a continuous query or a task in place of one of its name. Its windows before stay as they are, until rows change them.
     fn replace_view(&self, definition: ViewDefinition) -> Result<(), QueryError>;

@@ -455,9 +455,18 @@ impl Session for StoreSession<'_> {
         Ok(status)
     }
 
-    fn create_view(&self, definition: ViewDefinition) -> Result<(), QueryError> {
-        let (views, definition) = self.permitted(definition)?;
-        views.create(definition)
+    fn create_views(&self, definitions: Vec<ViewDefinition>) -> Result<(), QueryError> {
+        let mut permitted = Vec::with_capacity(definitions.len());
+        for definition in definitions {
+            permitted.push(self.permitted(definition)?.1);
+        }
+        self.host.views.map_or(Ok(()), |views| views.create(permitted))
+    }
+
+    fn extend_view(&self, of: &View, definition: ViewDefinition) -> Result<bool, QueryError> {
+        let plan = definition.plan.clone();
+        let (views, permitted) = self.permitted(definition)?;
+        views.extend(of, ViewDefinition { plan, maker: of.definition.maker.clone(), ..permitted })
     }
 
     fn replace_view(&self, definition: ViewDefinition) -> Result<(), QueryError> {

@@ -63,6 +63,8 @@ pub struct ViewStatus {
     pub is_requested: bool,
     /// Late samples whose window could not be computed again, because a part of its source is gone.
     pub late_samples_refused: u64,
+    /// Measurements that its continuous query would read if it could, each with the reason why it does not; the first view of a query has them.
+    pub left_out: Vec<String>,
 }
 
 /// The views of a process.
@@ -133,11 +135,18 @@ pub trait ViewCatalog: Sync {
     /// If views cannot be kept right by that, or as every change of the manifest.
     fn before_ttl(&self, database: &str, table: &str, ttl_ns: i64) -> Result<(), QueryError>;
 
-    /// Adds a view.
+    /// Adds views: all of them, or none.
     ///
     /// # Errors
-    /// If its name is taken, if views would read one another in a circle or too deep, or as every change of the manifest.
-    fn create(&self, definition: ViewDefinition) -> Result<(), QueryError>;
+    /// If the name of one is taken, if views would read one another in a circle or too deep, or as every change of the manifest.
+    fn create(&self, definitions: Vec<ViewDefinition>) -> Result<(), QueryError>;
+
+    /// Takes a further measurement into a continuous query, or further columns of one, as long as a view of the query is the one that it was. Returns whether something changed.
+    /// What the source has of them by now is computed in the background.
+    ///
+    /// # Errors
+    /// As of [`ViewCatalog::create`], or if that view is another one by now, or was dropped.
+    fn extend(&self, of: &View, definition: ViewDefinition) -> Result<bool, QueryError>;
 
     /// Puts a continuous query or a task in place of one of its name. Its windows before stay as they are, until rows change them.
     ///

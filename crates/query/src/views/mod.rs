@@ -255,7 +255,12 @@ impl ViewDefinition {
             values: vec![matcher.value.clone()],
         };
         let selectors: Vec<Selector> = matchers.map(selector).collect();
-        joined::narrow(&mut self.plan, &selectors);
+        self.narrow_by(&selectors);
+    }
+
+    /// Narrows the rows that it reads to those that selectors choose.
+    pub fn narrow_by(&mut self, selectors: &[Selector]) {
+        joined::narrow(&mut self.plan, selectors);
     }
 
     /// How old the rows of a window may be when it is stored, in nanoseconds: as long its source has to keep them, and its target their window.

@@ -10,6 +10,11 @@ use crate::QueryError;
 use crate::plan::{Expression, Grouping, Plan};
 
 impl ViewDefinition {
+    /// Returns whether another definition has columns that this one does not have, or has with another type.
+    pub fn lacks_columns_of(&self, other: &Self) -> bool {
+        other.fields.iter().any(|field| !self.fields.contains(field))
+    }
+
     /// This view with the columns besides that another definition has, and their names: of the same windows, groups and rows.
     ///
     /// # Errors

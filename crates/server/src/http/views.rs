@@ -131,5 +131,6 @@ fn entry(view: &View, status: &ViewStatus, now_ns: i64) -> Value {
         "elapsed_s": status.elapsed_ns as f64 / NS_PER_S,
         "cpu_s": status.cpu_ns as f64 / NS_PER_S,
         "late_samples_refused": status.late_samples_refused,
+        "left_out": status.left_out,
     })
 }

@@ -44,7 +44,35 @@ pub struct TableSelection<'a> {
     pub matchers: &'a [CompiledMatcher],
 }
 
+/// A measurement by its name, and what changes when it gets fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownTable {
+    /// Its name.
+    pub name: String,
+    /// A number that no other one has or gets while the folder is open.
+    pub number: u32,
+    /// How many fields it has, those with labels of their own counted one by one.
+    pub fields: u32,
+}
+
 impl Store {
+    /// How often a name of a database, a measurement or a field came or went since the folder was opened.
+    pub fn name_changes(&self) -> u64 {
+        self.catalog.read().catalog.changes()
+    }
+
+    /// The measurements of a database, sorted by name, those without groups among them.
+    pub fn known_tables(&self, database: &str) -> Vec<KnownTable> {
+        let catalog = self.catalog.read();
+        let Some(database) = catalog.catalog.database(database) else { return Vec::new() };
+        let counts = catalog.catalog.field_counts();
+        let known = |(name, number): (&str, index::MeasurementId)| {
+            let fields = counts.get(number as usize).copied().unwrap_or_default();
+            KnownTable { name: name.to_owned(), number, fields }
+        };
+        catalog.catalog.measurements(database).into_iter().map(known).collect()
+    }
+
     /// Names of the measurements that have groups, sorted.
     pub fn tables(&self, database: &str) -> Result<Vec<String>, StoreError> {
         let catalog = self.catalog.read();

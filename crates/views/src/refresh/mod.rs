@@ -7,10 +7,11 @@
 //!
 //! A pass looks at the views that have changed, that rows came for, or that have windows over by now: what it costs does not grow with the others.
 //!
-//! * this file: passes · [`view_set`]: the views as passes know them · [`windows`]: computing windows of one view · [`retry`]: how long one that failed waits · [`thread`]: when passes run
+//! * this file: passes · [`view_set`]: the views as passes know them · [`windows`]: computing windows of one view · [`retry`]: how long one that failed waits · [`later`]: what comes later to continuous queries · [`thread`]: when passes run
 
 mod changes;
 mod dirty;
+mod later;
 mod retry;
 mod thread;
 mod view_set;
@@ -26,6 +27,7 @@ use query::QueryError;
 use query::views::{RefreshPolicy, View};
 
 use dirty::{Dirty, DirtyView, Follower};
+use later::Later;
 use retry::Retry;
 pub use thread::RefreshThread;
 use view_set::ViewSet;
@@ -82,6 +84,7 @@ struct Database {
     /// How many demands to refresh a view were seen.
     requests: u64,
     set: ViewSet,
+    later: Later,
     /// Its views, by their numbers.
     views: HashMap<u64, Progress>,
 }
@@ -130,6 +133,11 @@ impl Refresher {
     /// How many views passes looked at so far, each as often as one did.
     pub const fn looked_at(&self) -> u64 {
         self.looked_at
+    }
+
+    /// What the log is to say since this was asked last: of measurements that continuous queries leave out.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        self.databases.values_mut().flat_map(|database| std::mem::take(&mut database.later.warnings)).collect()
     }
 
     /// Makes a pass of all databases that have views; returns whether more is to be done at once.
@@ -201,13 +209,22 @@ impl Pass<'_> {
         // The mark first: then every view is listed that was there at the mark.
         let Some(mark) = self.db.mark_views()? else { return Ok(true) };
         let mut set = std::mem::take(&mut self.database.set);
+        self.list(name, &mut set);
+        let has_more = self.database.later.take_in(self.db, name, &windows::budget(self.db, self.limits));
+        // What the log says of a view that was replaced is of the one in its place.
+        self.list(name, &mut set);
+        let more = self.run_on(name, &mut set, &mark);
+        self.database.set = set;
+        more.map(|more| more || has_more)
+    }
+
+    /// Lists the views of a database, and forgets those that are gone.
+    fn list(&mut self, name: &str, set: &mut ViewSet) {
         if set.list(self.db, name) {
             let ids: HashSet<u64> = set.views.iter().map(|view| view.id).collect();
             self.database.views.retain(|id, _| ids.contains(id));
+            self.database.later.list(self.db, set);
         }
-        let more = self.run_on(name, &mut set, &mark);
-        self.database.set = set;
-        more
     }
 
     /// A pass over views as they were at a mark.

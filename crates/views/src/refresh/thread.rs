@@ -91,6 +91,7 @@ fn repeat(db: &Db, mut refresher: Refresher, shared: &Shared, warn: fn(&str)) {
     let mut failure: Option<String> = None;
     loop {
         let passed = refresher.pass();
+        refresher.take_warnings().iter().for_each(|warning| warn(warning));
         let reason = passed.as_ref().err().map(ToString::to_string);
         if let Some(reason) = reason.as_ref().filter(|_| reason != failure) {
             warn(&format!("materialised views are not refreshed: {reason}"));

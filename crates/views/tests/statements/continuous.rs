@@ -8,21 +8,21 @@ use query::ViewUse;
 
 use crate::world::{SECOND_NS, World, is_close};
 
-const MINUTE_NS: i64 = 60 * SECOND_NS;
+pub(crate) const MINUTE_NS: i64 = 60 * SECOND_NS;
 
 /// A world with a database to write into.
-fn world() -> World {
+pub(crate) fn world() -> World {
     let world = World::empty(11);
     world.db.set_policy("a_year", &db::DatabasePolicy::default()).unwrap();
     world
 }
 
 /// The rows of a statement with the names and tags of their series.
-fn rows(world: &World, text: &str) -> Vec<Vec<Value>> {
+pub(crate) fn rows(world: &World, text: &str) -> Vec<Vec<Value>> {
     rows_of(&world.influxql("default", text).unwrap())
 }
 
-fn rows_of(answer: &influxql::Answer) -> Vec<Vec<Value>> {
+pub(crate) fn rows_of(answer: &influxql::Answer) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for series in &answer.series {
         let tags = series.tags.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",");
@@ -46,19 +46,19 @@ fn rows_by_view(world: &World, text: &str, view_use: ViewUse) -> (bool, Vec<Vec<
     (is_viewed, run(text))
 }
 
-fn is_alike(a: &[Vec<Value>], b: &[Vec<Value>]) -> bool {
+pub(crate) fn is_alike(a: &[Vec<Value>], b: &[Vec<Value>]) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_close(a, b)))
 }
 
 /// The beginning of the window that is under way.
-fn window_ns(world: &World, width_ns: i64) -> i64 {
+pub(crate) fn window_ns(world: &World, width_ns: i64) -> i64 {
     let now_ns = world.db.now_ns();
     now_ns - now_ns.rem_euclid(width_ns)
 }
 
 /// Writes rows of five minutes from a time on, a quarter of them late, and one that is alone in its window.
-fn write_minutes(world: &mut World, tables: &[&str], begun_ns: i64) {
+pub(crate) fn write_minutes(world: &mut World, tables: &[&str], begun_ns: i64) {
     let line = |table: &str, second: i64| {
         let host = if second % 3 == 0 { "a" } else { "b" };
         // No float holds it.

@@ -11,6 +11,7 @@ mod folded;
 mod hostile;
 mod joined;
 mod kept_by_windows;
+mod later;
 mod outputs;
 mod promql_sketches;
 mod several_as_of;
