@@ -8,6 +8,7 @@ pub(crate) mod sketched;
 pub(crate) mod transform;
 
 use query::Value;
+use query::statistics::ranked::TimedValue;
 
 /// A value that a call gave.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,4 +17,14 @@ pub(crate) struct Point {
     pub(crate) value: Value,
     /// The input and the row that it was in, if it was in one.
     pub(crate) origin: Option<(usize, usize)>,
+}
+
+impl TimedValue for Point {
+    fn time_ns(&self) -> i64 {
+        self.time_ns
+    }
+
+    fn value(&self) -> &Value {
+        &self.value
+    }
 }

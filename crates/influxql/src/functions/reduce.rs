@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use query::Value;
+use query::statistics::{self, ranked};
 use query::time::CalendarBins;
-use query::{Value, statistics};
 
 use crate::functions::Point;
 use crate::time::TIME_MIN_NS;
@@ -49,7 +50,7 @@ pub(crate) fn aggregate(function: &str, points: &[Point]) -> Option<Value> {
             let (largest, smallest) = (points.get(largest)?, points.get(smallest)?);
             Some(crate::value::apply(crate::syntax::ast::Operator::Subtract, &largest.value, &smallest.value, false))
         }
-        "mode" => mode(points),
+        "mode" => ranked::mode(points).cloned(),
         _ => None,
     }
 }
@@ -71,15 +72,7 @@ pub(crate) fn select(function: &str, points: &[Point], share: f64) -> Option<usi
             let start = points.partition_point(|point| point.time_ns < time_ns);
             choose(points.get(start..)?, |new, old| new.compared(old) == Some(Greater)).map(|place| start + place)
         }
-        "percentile" => {
-            let place = (points.len() as f64 * share / 100.0 + 0.5).floor() - 1.0;
-            if place < 0.0 || place >= points.len() as f64 {
-                return None;
-            }
-            let mut places: Vec<usize> = (0..points.len()).collect();
-            places.sort_by(|a, b| by_value(points.get(*a), points.get(*b)));
-            places.get(place as usize).copied()
-        }
+        "percentile" => ranked::nearest_rank(points, share),
         _ => None,
     }
 }
@@ -93,12 +86,6 @@ fn choose(points: &[Point], better: impl Fn(&Value, &Value) -> bool) -> Option<u
         }
     }
     chosen.map(|(place, _)| place)
-}
-
-/// Order by value, and where that is equal by time.
-fn by_value(a: Option<&Point>, b: Option<&Point>) -> std::cmp::Ordering {
-    let (Some(a), Some(b)) = (a, b) else { return std::cmp::Ordering::Equal };
-    a.value.sort_order(&b.value).then(a.time_ns.cmp(&b.time_ns))
 }
 
 fn sum(points: &[Point]) -> Option<Value> {
@@ -134,23 +121,6 @@ fn stddev(numbers: &[f64]) -> Option<Value> {
             Some(Value::Float((variance / (numbers.len() - 1) as f64).sqrt()))
         }
     }
-}
-
-/// The most frequent value; where no value comes twice it is the smallest, as in InfluxDB.
-fn mode(points: &[Point]) -> Option<Value> {
-    let mut places: Vec<usize> = (0..points.len()).collect();
-    places.sort_by(|a, b| by_value(points.get(*a), points.get(*b)));
-    let sorted: Vec<&Point> = places.iter().filter_map(|place| points.get(*place)).collect();
-    let mut best: Option<(usize, i64, &Value)> = None;
-    for run in sorted.chunk_by(|a, b| a.value == b.value) {
-        let (first, last) = (run.first()?, run.last()?);
-        // As InfluxDB has it: of booleans that are as many, true; of others one that begins before the one found so far ends.
-        let replaces = |end_ns: i64| first.value.is_true() || run.len() > 1 && first.time_ns <= end_ns;
-        if best.is_none_or(|(most, end_ns, _)| run.len() > most || run.len() == most && replaces(end_ns)) {
-            best = Some((run.len(), last.time_ns, &first.value));
-        }
-    }
-    best.map(|(.., value)| value.clone())
 }
 
 /// The area under the line through the points, window by window; the line is cut where a window ends, and what lies between windows
@@ -205,7 +175,7 @@ pub(crate) fn distinct(points: &[Point], time_ns: i64) -> Vec<Point> {
             kept.push(point);
         }
     }
-    kept.sort_by(|a, b| a.time_ns.cmp(&b.time_ns).then_with(|| by_value(Some(a), Some(b))));
+    kept.sort_by(|a, b| a.time_ns.cmp(&b.time_ns).then_with(|| ranked::by_value(*a, *b)));
     kept.into_iter().map(|point| Point { time_ns, value: point.value.clone(), origin: None }).collect()
 }
 

@@ -54,7 +54,12 @@ impl<'a> PlanCall<'a> {
     /// Returns whether the aggregates take values of a type.
     pub(crate) const fn takes(&self, data_type: DataType) -> bool {
         match self.kind {
-            Kind::One(Aggregate::Count | Aggregate::First | Aggregate::Last | Aggregate::CountDistinct) => true,
+            Kind::One(
+                Aggregate::Count | Aggregate::First | Aggregate::Last | Aggregate::CountDistinct | Aggregate::Mode,
+            ) => true,
+            Kind::One(Aggregate::Min | Aggregate::Max) => {
+                data_type.is_number() || matches!(data_type, DataType::Boolean)
+            }
             Kind::One(Aggregate::ApproxDistinct) => {
                 data_type.is_number() || matches!(data_type, DataType::Text | DataType::Boolean)
             }
@@ -93,8 +98,15 @@ impl<'a> PlanCall<'a> {
     pub(crate) const fn is_of_one_type(&self) -> bool {
         !matches!(
             self.kind,
-            Kind::One(Aggregate::Sum | Aggregate::Min | Aggregate::Max | Aggregate::First | Aggregate::Last)
-                | Kind::Spread
+            Kind::One(
+                Aggregate::Sum
+                    | Aggregate::Min
+                    | Aggregate::Max
+                    | Aggregate::First
+                    | Aggregate::Last
+                    | Aggregate::NearestRank(_)
+                    | Aggregate::Mode
+            ) | Kind::Spread
         )
     }
 
@@ -133,17 +145,21 @@ fn kind_of(call: &Call, reference: &Reference) -> Option<Kind> {
         "stddev" => return Some(Kind::Deviation),
         "spread" => return Some(Kind::Spread),
         // Texts are sketches, which are merged row by row.
-        sketched::PERCENTILE if reference.data_type != DataType::Text => Aggregate::ApproxQuantile(share(call)?),
+        sketched::PERCENTILE if reference.data_type != DataType::Text => {
+            Aggregate::ApproxQuantile(percent(call)? / 100.0)
+        }
+        "percentile" => Aggregate::NearestRank(percent(call)?),
+        "mode" => Aggregate::Mode,
         "approx_count_distinct" => Aggregate::ApproxDistinct,
         other => Aggregate::of_influx_function(other)?,
     }))
 }
 
-/// The share of the values that a call says in percent.
-fn share(call: &Call) -> Option<f64> {
+/// The number that a call says in percent.
+fn percent(call: &Call) -> Option<f64> {
     match call.parameters.first()? {
-        Expr::Integer(percent) => Some(*percent as f64 / 100.0),
-        Expr::Number(percent) => Some(percent / 100.0),
+        Expr::Integer(percent) => Some(*percent as f64),
+        Expr::Number(percent) => Some(*percent),
         _ => None,
     }
 }

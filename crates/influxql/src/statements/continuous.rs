@@ -23,8 +23,8 @@ use crate::syntax::{duration, parse};
 use crate::value::DataType;
 
 /// The functions that views have, as errors name them.
-const FUNCTIONS: &str = "count, sum, mean, median, stddev, spread, min, max, count(distinct()), approx_percentile, \
-                         approx_count_distinct, and first and last where series stay apart";
+const FUNCTIONS: &str = "count, sum, mean, median, mode, percentile, stddev, spread, min, max, count(distinct()), \
+                         approx_percentile, approx_count_distinct, and first and last where series stay apart";
 
 /// `CREATE CONTINUOUS QUERY`
 pub(super) fn create(session: &dyn Session, query: &ContinuousQuery) -> Result<(), QueryError> {
@@ -221,6 +221,11 @@ impl Part<'_> {
         let plan = match plans.as_deref() {
             Some([(_, _, plan)]) => plan.clone(),
             Some(_) => return Ok(None),
+            None if resolved.calls.iter().any(|call| call.function == "integral") => {
+                let message = "the line of integral() goes on from a window's last row to the next one, whose window it ends in: it is not of the rows of \
+                               a window alone; have mean(), or compute it when it is read";
+                return Err(self.invalid(message));
+            }
             None => return Err(self.invalid(&format!("it has {FUNCTIONS}, of the fields of measurements"))),
         };
         let zone = windows.zone_name().ok_or_else(|| self.invalid("its zone has no name"))?;
@@ -306,7 +311,7 @@ fn unknown_name(select: &Select, resolved: &Resolved) -> Option<String> {
     named.into_iter().find(|name| !is_known(name)).map(str::to_owned)
 }
 
-/// Leaves out the columns of calls that a view cannot have, where they stand for `*` or a pattern: such as the largest of flags.
+/// Leaves out the columns of calls that a view cannot have, where they stand for `*` or a pattern: such as sketches.
 fn leave_out_untaken(resolved: &mut Resolved) {
     // Of these columns the names end in those of fields.
     let untaken = |call: &Call| match &call.argument {

@@ -68,6 +68,10 @@ pub(super) fn bins_name(call: &AggregateCall) -> String {
         let distinct = AggregateCall { aggregate: Aggregate::DistinctSketch, input: call.input.clone() };
         return format!("(distinct {})", bins_name(&distinct));
     }
+    if call.aggregate.is_of_points() {
+        // Several of one column have the same points.
+        return format!("(points {:?})", call.input);
+    }
     match &call.input {
         AggregateInput::Each => String::new(),
         AggregateInput::Column(column) => column.clone(),

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use model::{Cell, Column, Summary, ValueType, Values};
 
+use super::points;
 use crate::plan::{Aggregate, PartColumns};
 use crate::sketch::{DistinctSketch, QuantileSketch, Sketch, SketchKind, text_hash};
-use crate::statistics::{self, ValueMoments};
-use crate::{Budget, Frame, QueryError, SAMPLE_BYTES};
+use crate::statistics::{self, ValueMoments, ranked};
+use crate::{Budget, Frame, QueryError, SAMPLE_BYTES, Value};
 
 /// Bins by their start, of one column of one series. Most come in order, or where others are already: they stand in one piece of memory, for a
 /// tree has room for many where there are few.
@@ -144,6 +145,12 @@ pub(super) enum Bin {
         /// The time of the first of them.
         first_ns: i64,
     },
+    /// All values with their times; sorted by value once all are there.
+    Points {
+        points: Vec<(i64, Value)>,
+        /// The time of the first of them.
+        first_ns: i64,
+    },
     /// Of sketches.
     Sketch {
         sketch: Sketch,
@@ -207,7 +214,7 @@ impl Sketch {
 }
 
 /// Bytes as samples.
-const fn samples_of(bytes: usize) -> usize {
+pub(super) const fn samples_of(bytes: usize) -> usize {
     bytes.div_ceil(SAMPLE_BYTES)
 }
 
@@ -342,9 +349,20 @@ impl Bin {
                 values.extend(more);
                 *first_ns = (*first_ns).min(other_ns);
             }
-            // Parts, sketches and sets have names that no column has.
-            (Self::Numbers { .. } | Self::Parts { .. } | Self::Sketch { .. } | Self::Distinct { .. }, _)
-            | (Self::Texts { .. }, Self::Parts { .. } | Self::Sketch { .. } | Self::Distinct { .. }) => {}
+            (Self::Points { points, first_ns }, Self::Points { points: more, first_ns: other_ns }) => {
+                points::merge(points, more);
+                *first_ns = (*first_ns).min(other_ns);
+            }
+            // Parts, sketches, sets and points have names that no column has.
+            (
+                Self::Numbers { .. }
+                | Self::Texts { .. }
+                | Self::Parts { .. }
+                | Self::Sketch { .. }
+                | Self::Distinct { .. }
+                | Self::Points { .. },
+                _,
+            ) => {}
         }
     }
 
@@ -352,7 +370,10 @@ impl Bin {
         match self {
             Self::Numbers { summary, .. } => summary.first.0,
             Self::Texts { first, .. } => first.0,
-            Self::Parts { first_ns, .. } | Self::Sketch { first_ns, .. } | Self::Distinct { first_ns, .. } => *first_ns,
+            Self::Parts { first_ns, .. }
+            | Self::Sketch { first_ns, .. }
+            | Self::Distinct { first_ns, .. }
+            | Self::Points { first_ns, .. } => *first_ns,
         }
     }
 
@@ -368,6 +389,7 @@ impl Bin {
                 };
                 values.iter().map(|value| DistinctValue::samples(text_bytes(value))).sum()
             }
+            Self::Points { points, .. } => points.iter().map(|(_, value)| points::samples(value)).sum(),
             Self::Parts { .. } => 0,
         }
     }
@@ -381,14 +403,16 @@ impl Bin {
             Self::Texts { hashes, .. } if is_distinct => DistinctSketch::text_bytes_max(hashes.len()),
             Self::Sketch { sketch: Sketch::Quantiles(sketch), .. } => sketch.own_text_bytes_max(),
             Self::Sketch { sketch: Sketch::Distinct(_), .. } => DistinctSketch::MEMORY_BYTES,
-            Self::Parts { .. } | Self::Texts { .. } | Self::Distinct { .. } => 0,
+            Self::Parts { .. } | Self::Texts { .. } | Self::Distinct { .. } | Self::Points { .. } => 0,
         })
     }
 
-    /// Sorts the collected values, for quantiles.
+    /// Sorts the collected values, for quantiles and ranks.
     pub(super) fn sort(&mut self) {
-        if let Self::Numbers { values, .. } = self {
-            values.sort_unstable_by(f64::total_cmp);
+        match self {
+            Self::Numbers { values, .. } => values.sort_unstable_by(f64::total_cmp),
+            Self::Points { points, .. } => points.sort_by(ranked::by_value),
+            _ => {}
         }
     }
 
@@ -402,7 +426,7 @@ impl Bin {
             (Self::Texts { hashes, .. }, Aggregate::DistinctSketch) => Some(DistinctSketch::of_hashes(hashes).encode()),
             (Self::Sketch { sketch: Sketch::Quantiles(sketch), .. }, _) => Some(sketch.encode()),
             (Self::Sketch { sketch: Sketch::Distinct(sketch), .. }, _) => Some(sketch.encode()),
-            (Self::Parts { .. } | Self::Texts { .. } | Self::Distinct { .. }, _) => None,
+            (Self::Parts { .. } | Self::Texts { .. } | Self::Distinct { .. } | Self::Points { .. }, _) => None,
         }
     }
 
@@ -414,6 +438,7 @@ impl Bin {
             }
             Self::Sketch { sketch, .. } => sketch.value(aggregate),
             Self::Distinct { values, .. } => Cell::I64(values.len() as i64),
+            Self::Points { points, .. } => points::value(points, aggregate),
             Self::Texts { count, first, last, min, max, hashes } => match aggregate {
                 Aggregate::ApproxDistinct => Cell::I64(DistinctSketch::of_hashes(hashes).estimate() as i64),
                 Aggregate::Count => Cell::I64(*count as i64),
@@ -459,8 +484,12 @@ fn number_value(aggregate: Aggregate, summary: &Summary, values: &[f64], is_bool
             QuantileSketch::of_numbers(values).quantile(share).map_or(Cell::Null, Cell::F64)
         }
         Aggregate::ApproxDistinct => Cell::I64(DistinctSketch::of_numbers(values).estimate() as i64),
-        // Texts, which the bin makes ([`Bin::sketch_text`]), and what has bins of its own ([`Bin::Distinct`]).
-        Aggregate::QuantileSketch | Aggregate::DistinctSketch | Aggregate::CountDistinct => Cell::Null,
+        // Texts, which the bin makes ([`Bin::sketch_text`]), and what has bins of its own ([`Bin::Distinct`], [`Bin::Points`]).
+        Aggregate::QuantileSketch
+        | Aggregate::DistinctSketch
+        | Aggregate::CountDistinct
+        | Aggregate::NearestRank(_)
+        | Aggregate::Mode => Cell::Null,
         // The numbers are what was gained from one value to the next.
         Aggregate::Increase => Cell::F64(summary.total()),
         Aggregate::Quantile(share) => Cell::F64(statistics::quantile(values, share).unwrap_or(f64::NAN)),

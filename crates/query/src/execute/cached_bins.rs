@@ -90,6 +90,8 @@ fn combined(grouping: &Grouping) -> Option<Vec<Aggregate>> {
         | Aggregate::ApproxDistinct
         | Aggregate::DistinctSketch
         | Aggregate::CountDistinct
+        | Aggregate::NearestRank(_)
+        | Aggregate::Mode
         | Aggregate::OffMilliseconds
         | Aggregate::Increase => None,
     };

@@ -13,6 +13,7 @@ use super::evaluate;
 use super::head_bins;
 use super::increase;
 use super::narrow::Wanted;
+use super::points;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table};
 use super::spans::{self, RowSpan};
@@ -459,6 +460,7 @@ fn own_bins(
         AggregateInput::Column(of) if call.aggregate == Aggregate::CountDistinct => {
             distinct::of_column(frame, of, &start, budget)?
         }
+        AggregateInput::Column(of) if call.aggregate.is_of_points() => points::of_column(frame, of, &start, budget)?,
         AggregateInput::Column(of) if call.aggregate == Aggregate::Increase => increase::of_column(frame, of, grouping),
         AggregateInput::Tag(tag) => {
             distinct::of_tag(frame, (tag, call.aggregate == Aggregate::CountDistinct), &start, budget)?

@@ -16,6 +16,7 @@ mod labelled;
 mod last_rows;
 mod likeness;
 mod narrow;
+mod points;
 mod regular;
 mod rows;
 mod scan;

@@ -337,11 +337,15 @@ pub enum Aggregate {
     OffMilliseconds,
     /// The value below which this share of the values lies (0 to 1), between two values in proportion.
     Quantile(f64),
+    /// The value whose rank is nearest to so many percent of all: InfluxQL's `percentile`. Nothing where that is none of their ranks.
+    NearestRank(f64),
+    /// The most frequent value; of several InfluxQL's choice.
+    Mode,
 }
 
 impl Aggregate {
     /// Those that take nothing.
-    pub const NAMED: [(&'static str, Self); 18] = [
+    pub const NAMED: [(&'static str, Self); 19] = [
         ("min", Self::Min),
         ("max", Self::Max),
         ("avg", Self::Avg),
@@ -358,6 +362,7 @@ impl Aggregate {
         ("approx_distinct", Self::ApproxDistinct),
         ("distinct_sketch", Self::DistinctSketch),
         ("count_distinct", Self::CountDistinct),
+        ("mode", Self::Mode),
         ("increase", Self::Increase),
         ("off_ms", Self::OffMilliseconds),
     ];
@@ -366,6 +371,7 @@ impl Aggregate {
     pub fn name(self) -> &'static str {
         match self {
             Self::Quantile(_) => "quantile",
+            Self::NearestRank(_) => "nearest_rank",
             Self::ApproxQuantile(_) => "approx_quantile",
             named => Self::NAMED.iter().find(|(_, known)| *known == named).map_or("", |(name, _)| name),
         }
@@ -374,16 +380,16 @@ impl Aggregate {
     /// `max`, `quantile_0.99`.
     pub(crate) fn column_name(self) -> String {
         match self {
-            Self::Quantile(share) | Self::ApproxQuantile(share) => format!("{}_{share}", self.name()),
+            Self::Quantile(share) | Self::ApproxQuantile(share) | Self::NearestRank(share) => {
+                format!("{}_{share}", self.name())
+            }
             named => named.name().to_owned(),
         }
     }
 
     /// Returns whether summaries have the answer, so that samples need not be read.
     pub const fn from_summaries(self) -> bool {
-        !matches!(self, Self::Quantile(_) | Self::CountDistinct | Self::Increase | Self::OffMilliseconds)
-            && !self.is_of_squares()
-            && !self.is_of_sketch()
+        !matches!(self, Self::Quantile(_)) && !self.has_own_bins() && !self.is_of_squares() && !self.is_of_sketch()
     }
 
     /// Returns whether it is made of a sketch of the values.
@@ -423,7 +429,12 @@ impl Aggregate {
 
     /// Returns whether its bins are no other aggregate's.
     pub(crate) const fn has_own_bins(self) -> bool {
-        matches!(self, Self::CountDistinct | Self::Increase | Self::OffMilliseconds)
+        matches!(self, Self::CountDistinct | Self::Increase | Self::OffMilliseconds) || self.is_of_points()
+    }
+
+    /// Returns whether it is made of all values with their times.
+    pub(crate) const fn is_of_points(self) -> bool {
+        matches!(self, Self::NearestRank(_) | Self::Mode)
     }
 
     /// Returns whether it is zero where there are no values.

@@ -52,7 +52,9 @@ impl Display for AggregateCall {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let name = self.aggregate.name();
         let share = match self.aggregate {
-            Aggregate::Quantile(share) | Aggregate::ApproxQuantile(share) => format!(" {}", float(share)),
+            Aggregate::Quantile(share) | Aggregate::ApproxQuantile(share) | Aggregate::NearestRank(share) => {
+                format!(" {}", float(share))
+            }
             _ => String::new(),
         };
         match &self.input {

@@ -204,11 +204,8 @@ impl<'a> SourceQuery<'a> {
         }
         let field = |call: &AggregateCall| {
             let name = call.column_name();
-            let columns = definition.columns().iter();
-            columns
-                .clone()
-                .find(|(_, expression)| column_of(expression, call.aggregate) == Some(&name))
-                .map(|(field, _)| field.clone())
+            let is_of = |(_, of): &&(String, Expression)| column_of(of, call.aggregate) == Some(&name);
+            definition.columns().iter().find(is_of).map(|(field, _)| field.clone())
         };
         let of = |aggregate: Aggregate, from: &AggregateCall| Some(AggregateCall::of_column(aggregate, field(from)?));
         let one = |aggregate: Aggregate| {
@@ -261,7 +258,12 @@ impl<'a> SourceQuery<'a> {
                 let expression = Expression::Column(derived.column_name());
                 Some(Derived { name: call.column_name(), calls: vec![derived], expression })
             }
-            Aggregate::First | Aggregate::Last | Aggregate::Quantile(_) | Aggregate::CountDistinct => None,
+            Aggregate::First
+            | Aggregate::Last
+            | Aggregate::Quantile(_)
+            | Aggregate::NearestRank(_)
+            | Aggregate::Mode
+            | Aggregate::CountDistinct => None,
         }
     }
 

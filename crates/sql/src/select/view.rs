@@ -346,7 +346,12 @@ impl Shape<'_> {
             }
             Aggregate::OffMilliseconds => (column, ValueType::I64),
             Aggregate::Sum if matches!(field_type, ValueType::I64 | ValueType::U64) => (column, ValueType::I64),
-            Aggregate::Min | Aggregate::Max | Aggregate::First | Aggregate::Last => (column, field_type),
+            Aggregate::Min
+            | Aggregate::Max
+            | Aggregate::First
+            | Aggregate::Last
+            | Aggregate::NearestRank(_)
+            | Aggregate::Mode => (column, field_type),
             Aggregate::Sum
             | Aggregate::Avg
             | Aggregate::Stddev

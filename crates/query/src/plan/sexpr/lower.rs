@@ -2,12 +2,12 @@
 
 use model::{METRIC_NAME, MatchOp, TimeRange};
 
+use super::aggregate::aggregate_call;
 use super::expression;
 use super::likeness::is_likeness;
 use super::read::{Fault, Kind, Node};
 use crate::plan::{
-    Aggregate, AggregateCall, AggregateInput, AsOf, Expression, FillWith, Grouping, Join, JoinKind, Labelled, Operator,
-    PartColumns, Plan, Scan, Selector, TableColumns,
+    AsOf, Expression, FillWith, Grouping, Join, JoinKind, Labelled, Operator, Plan, Scan, Selector, TableColumns,
 };
 
 /// Steps of a pipe, with what they look like.
@@ -411,97 +411,6 @@ fn grouping(width: &Node, aggregates: &Node, options: &[Node]) -> Result<Groupin
         }
     }
     Ok(grouping)
-}
-
-/// `max`, `(max "usage_user")`, `(count #TS)`, `(quantile 0.99)` or `(quantile 0.99 "usage_user")`.
-fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
-    let items = if let Kind::List(items) = &node.kind { items.as_slice() } else { &[] };
-    let (aggregate, of) = match items {
-        [Node { kind: Kind::Symbol(word), .. }, share, of @ ..] if word == "quantile" => {
-            (Aggregate::Quantile(share_of(node, share)?), of)
-        }
-        [Node { kind: Kind::Symbol(word), .. }, share, of @ ..] if word == "approx_quantile" => {
-            (Aggregate::ApproxQuantile(share_of(node, share)?), of)
-        }
-        [word, of @ ..] => (aggregate(word)?, of),
-        [] => (aggregate(node)?, items),
-    };
-    let input = match of {
-        [] if aggregate.has_own_bins() => {
-            return Err(node.fault("count_distinct and increase are of one field, (count_distinct \"name\"), the former also of a tag, (count_distinct (tag \"name\")), and off_ms is of the times, (off_ms #TS)"));
-        }
-        [] => AggregateInput::Each,
-        [Node { kind: Kind::Text(_), .. }] if aggregate == Aggregate::OffMilliseconds => {
-            return Err(node.fault("off_ms is of the times, (off_ms #TS), not of a field"));
-        }
-        [Node { kind: Kind::Text(name), .. }] => AggregateInput::Column(name.clone()),
-        [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => {
-            if aggregate.is_of_sketch() || aggregate.has_own_bins() && aggregate != Aggregate::OffMilliseconds {
-                return Err(node.fault("sketches, counts of different values and increases are of fields, not of #TS"));
-            }
-            AggregateInput::Time
-        }
-        [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_squares() => parts_of(node, parts)?,
-        [Node { kind: Kind::List(parts), .. }] if aggregate.is_of_sketch() || aggregate.is_of_tags() => {
-            match parts.as_slice() {
-                [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }]
-                    if word == "tag" && aggregate.is_of_tags() =>
-                {
-                    AggregateInput::Tag(name.clone())
-                }
-                [Node { kind: Kind::Symbol(word), .. }, Node { kind: Kind::Text(name), .. }]
-                    if word == "sketches" && aggregate.is_of_sketch() =>
-                {
-                    AggregateInput::Sketches(name.clone())
-                }
-                _ => return Err(node.fault("a column of sketches is (sketches \"name\"), a tag is (tag \"name\")")),
-            }
-        }
-        _ => return Err(node.fault("an aggregate is of one field, such as (max \"usage_user\"), or of #TS")),
-    };
-    Ok(AggregateCall { aggregate, input })
-}
-
-/// `(parts "n" "total" "squares")`
-fn parts_of(node: &Node, parts: &[Node]) -> Result<AggregateInput, Fault> {
-    match parts {
-        [
-            Node { kind: Kind::Symbol(word), .. },
-            Node { kind: Kind::Text(count), .. },
-            Node { kind: Kind::Text(sum), .. },
-            Node { kind: Kind::Text(squares), .. },
-        ] if word == "parts" => {
-            let (count, sum, squares) = (count.clone(), sum.clone(), squares.clone());
-            Ok(AggregateInput::Parts(Box::new(PartColumns { count, sum, squares })))
-        }
-        _ => Err(node.fault("rows that stand for several values are (parts \"count\" \"sum\" \"squares\")")),
-    }
-}
-
-fn unknown_aggregate(node: &Node) -> Fault {
-    let known: Vec<&str> = Aggregate::NAMED.iter().map(|(name, _)| *name).collect();
-    node.fault(format!(
-        "there are {}, (quantile 0.99) and (approx_quantile 0.99), not {}",
-        known.join(", "),
-        node.name()
-    ))
-}
-
-fn aggregate(node: &Node) -> Result<Aggregate, Fault> {
-    let Kind::Symbol(word) = &node.kind else { return Err(unknown_aggregate(node)) };
-    let word = if word == "mean" { "avg" } else { word.as_str() };
-    let found = Aggregate::NAMED.iter().find(|(name, _)| *name == word).map(|(_, found)| *found);
-    found.ok_or_else(|| unknown_aggregate(node))
-}
-
-/// The share of a quantile.
-fn share_of(node: &Node, share: &Node) -> Result<f64, Fault> {
-    let share = match share.kind {
-        Kind::Float(number) => number,
-        Kind::Integer(number) => number as f64,
-        _ => return Err(unknown_aggregate(node)),
-    };
-    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(node.fault("the share of a quantile is between 0 and 1")) }
 }
 
 fn map_columns(step: &Node, columns: &[Node]) -> Result<Vec<(String, Expression)>, Fault> {

@@ -1,5 +1,6 @@
 //! The s-expression language of FrogFishDB (its thesis, section 4.4.2), grown: text to plan.
 
+mod aggregate;
 mod expression;
 mod likeness;
 mod lower;

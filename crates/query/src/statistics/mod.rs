@@ -1,4 +1,6 @@
-//! Statistics of numbers, for the aggregates of plans, SQL and InfluxQL.
+//! Statistics of numbers, for the aggregates of plans, SQL and InfluxQL · [`ranked`]: values by their order
+
+pub mod ranked;
 
 /// The variance; of a sample rather than a population if one value is left `without`. `None` with too few values.
 pub fn variance(values: &[f64], without: usize) -> Option<f64> {
