@@ -242,7 +242,7 @@ pub const BUGS: [Bug; 28] = [
     },
     Bug {
         name: "view-column-taken-for-stored",
-        file: "crates/db/src/views/catalog.rs",
+        file: "crates/db/src/views/definitions.rs",
         find: "        view.state.add_columns(names);\n",
         replace: "        drop(names);\n",
         breaks: "a column that was added is computed until its windows are stored",
