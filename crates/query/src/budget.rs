@@ -425,7 +425,7 @@ impl Budget {
         }
     }
 
-    /// From now on selectors of PromQL have views as they are stored: whoever follows the rows of their tables knows of these alone.
+    /// From now on selectors of PromQL have views as they are stored: the log of their tables tells of these alone.
     pub fn read_names_as_stored(&self) {
         self.reads_names_as_stored.store(true, Ordering::Relaxed);
     }

@@ -242,8 +242,8 @@ impl World {
         self.open();
     }
 
-    /// Returns how many queries were asked, and how many of these a view has answered.
-    fn apply(&mut self, step: &Step) -> [u64; 2] {
+    /// Returns how many queries were asked, how many of these a view has answered, and how many named a view.
+    fn apply(&mut self, step: &Step) -> [u64; 3] {
         match step {
             Step::Write(rows) => self.write(rows),
             Step::Scrape(instance, ago, values) => self.scrape(*instance, *ago, values),
@@ -270,10 +270,10 @@ impl World {
             Step::Crash => self.reopen(Simulation::crash),
             Step::Ask(seed) => return self.ask(*seed),
         }
-        [0, 0]
+        [0; 3]
     }
 
-    fn ask(&self, seed: u64) -> [u64; 2] {
+    fn ask(&self, seed: u64) -> [u64; 3] {
         const QUERIES: u64 = 8;
         let mut chance = Chance(seed);
         let answered = (0..QUERIES).filter(|_| {
@@ -288,16 +288,23 @@ impl World {
             is_used
         });
         let answered = answered.count() as u64;
-        self.ask_views(&mut chance);
-        [QUERIES, answered]
+        [QUERIES, answered, self.ask_views(&mut chance)]
     }
 
     /// Asks for columns of views by their names: what the windows that are over have, whatever is stored of them.
-    fn ask_views(&self, chance: &mut Chance) {
+    /// Returns how often.
+    fn ask_views(&self, chance: &mut Chance) -> u64 {
+        // While the clock is not trusted windows that are stored may not be due.
+        if self.db().trusted_now_ns() < self.db().now_ns() {
+            return 0;
+        }
         let now_ms = self.db().now_ns() / 1_000_000;
         for _ in 0..4 {
             let (view, column, width_ms) = chance.of(&COLUMNS);
-            let windows = self.windows_over(view, column, self.db().trusted_now_ns() - (width_ms + LAG_MS) * 1_000_000);
+            // What is stored stays, also where the clock goes back.
+            let stored_ns = self.db().view(DATABASE, view).unwrap().state.watermark_ns.saturating_sub(1);
+            let due_ns = self.db().trusted_now_ns() - (width_ms + LAG_MS) * 1_000_000;
+            let windows = self.windows_over(view, column, due_ns.max(stored_ns));
             let metric = chance.of(&[format!("{view}_{column}"), format!("{{__name__=~\"{view}_{column}|none\"}}")]);
             let (function, of_values) = chance.of(&[SUM, COUNT, MAX]);
             let query = Query {
@@ -321,6 +328,7 @@ impl World {
                 assert!(are_close(&found, &expected), "{query:?} {may_cache} at {now_ms}: {found:?}, not {expected:?}");
             }
         }
+        4
     }
 
     /// The values of a view's column as a plan reads them, by labels and milliseconds: of windows that begin no later than a time.
@@ -495,6 +503,27 @@ fn windows_that_are_computed_are_not_kept() {
     assert_eq!(asked_by_minute(&world, text).0, stored);
 }
 
+/// Of windows that differ in length those alone are computed that have rows; the others are gone.
+#[test]
+fn windows_whose_rows_were_deleted_are_gone_before_a_refresh() {
+    let mut world = World::new();
+    world.sql("CREATE MATERIALIZED VIEW monthly REFRESH MANUAL AS SELECT time_bucket('1 month', time, 'Europe/Berlin') AS b, h, sum(v) AS s FROM m GROUP BY 1, 2");
+    let then_ns = world.db().now_ns() - 60 * 86_400 * SECOND_NS;
+    world.write_lines(&format!("m,h=old,u=u0 v=4 {then_ns}"));
+    world.sql("REFRESH MATERIALIZED VIEW monthly");
+    world.apply(&Step::Settle);
+    let asked = |budget: Budget| {
+        let start_ms = world.db().now_ns() / 1_000_000;
+        let text = "sum_over_time(monthly_s{h=\"old\"}[90d])".to_owned();
+        world.answer(&Query { text, start_ms, step_ms: 1000, steps: 1 }, budget, true).0
+    };
+    assert_eq!(asked(using(ViewUse::All)).len(), 1);
+    let matchers = vec![Matcher::new("h", MatchOp::Equal, "old"), Matcher::new("__name__", MatchOp::Equal, "m_v")];
+    world.db().delete(DATABASE, &[matchers], &TimeRange::new(then_ns, then_ns)).unwrap();
+    assert_eq!(asked(using(ViewUse::Stored)).len(), 1, "it is stored");
+    assert_eq!(asked(using(ViewUse::All)), Answer::new());
+}
+
 #[test]
 fn a_view_that_is_named_has_all_windows_that_are_over() {
     let world = World::new();
@@ -548,7 +577,7 @@ fn promql_gives_the_same_by_views() {
     let cases = std::env::var("THALWEG_VIEW_CASES").map_or(CASES, |cases| cases.parse().unwrap());
     let config =
         ProptestConfig { cases, max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() };
-    let counts = [const { Cell::new(0u64) }; 2];
+    let counts = [const { Cell::new(0u64) }; 3];
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&prop::collection::vec(step(), 5..40), |steps| {
         let mut world = World::new();
@@ -559,8 +588,9 @@ fn promql_gives_the_same_by_views() {
         }
         Ok(())
     });
-    let [asked, answered] = counts.map(Cell::into_inner);
-    println!("{cases} cases, {asked} queries, {answered} of them answered by views");
+    let [asked, answered, by_name] = counts.map(Cell::into_inner);
+    println!("{cases} cases, {asked} queries, {answered} of them answered by views, {by_name} of views by their names");
     outcome.unwrap();
     assert!(answered * 20 > asked, "too few of the queries were answered by views");
+    assert!(by_name * 10 > asked, "too few of the queries named views");
 }

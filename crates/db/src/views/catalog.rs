@@ -1,7 +1,6 @@
 //! What queries and statements see of views.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use model::TimeRange;
 use query::views::{

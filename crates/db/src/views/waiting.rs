@@ -62,11 +62,11 @@ impl Views {
             // A pass that is under way may have begun before.
             let is_read = *self.passes.quiet.lock() >= first + 2 || self.is_right_from(request.database, snapshot);
             if is_read {
-                match self.pending_of(request)? {
-                    false => return Ok(true),
-                    // Of a view that waits to be asked, what became pending just now.
-                    true => self.ask_again(request),
+                if !self.pending_of(request)? {
+                    return Ok(true);
                 }
+                // Of a view that waits to be asked, what became pending just now.
+                self.ask_again(request);
             }
             if self.store.monotonic_ns().saturating_sub(begun_ns) > WAIT_NS_MAX {
                 return Ok(false);

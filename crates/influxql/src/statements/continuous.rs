@@ -17,7 +17,7 @@ use crate::select::plan_calls::PlanCall;
 use crate::statements::pattern_query::PatternQuery;
 use crate::statements::request::existing;
 use crate::syntax::ast::{
-    ContinuousQuery, Dimension, Expr, Measurement, Named, Operator, Select, Source, Statement, Target,
+    ContinuousQuery, Dimension, Expr, Fill, Measurement, Named, Operator, Select, Source, Statement, Target,
 };
 use crate::syntax::{duration, parse};
 use crate::value::DataType;
@@ -34,6 +34,12 @@ pub(super) fn create(session: &dyn Session, query: &ContinuousQuery) -> Result<(
     let statement = query.to_string();
     if known.iter().any(|view| view.definition.statement != statement) {
         return Err(QueryError::Invalid(format!("continuous query already exists: {}", query.name)));
+    }
+    if !matches!(query.select.fill, None | Some(Fill::Null | Fill::None)) {
+        return Err(QueryError::Invalid(format!(
+            "continuous query {}: it writes the windows that have rows, so that it fills none: leave fill() out, and fill where its rows are read",
+            query.name
+        )));
     }
     // As InfluxDB: the same one again is no error, whatever became of what it reads. Measurements and fields that came since are taken in.
     match PatternQuery::new(query).filter(|_| !known.is_empty()) {

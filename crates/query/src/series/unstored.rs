@@ -30,6 +30,9 @@ const NS_PER_MS: i64 = 1_000_000;
 /// Views by the names of their tables, with fields, and whether a selector has the name itself.
 type NamedViews = BTreeMap<String, (Arc<View>, BTreeSet<String>, bool)>;
 
+/// Reads the series of groups.
+type ReadGroups<'a, T> = dyn Fn(&[SelectedGroup]) -> Result<Vec<T>, QueryError> + 'a;
+
 /// A series of a selection that may have computed samples.
 pub(super) trait Overlaid: Sized {
     fn labels(&self) -> &Labels;
@@ -229,7 +232,7 @@ impl StoreSource<'_> {
         set: &[SelectedGroup],
         computed: &Computed<T>,
         budget: &Budget,
-        read: &dyn Fn(&[SelectedGroup]) -> Result<Vec<T>, QueryError>,
+        read: &ReadGroups<'_, T>,
     ) -> Result<Vec<T>, QueryError> {
         let mut elsewhere = Vec::new();
         let mut of_views: Vec<T> = Vec::new();

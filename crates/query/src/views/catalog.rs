@@ -178,8 +178,8 @@ pub trait ViewCatalog: Sync {
     /// If there is no such view, or as every change of the manifest.
     fn request_refresh(&self, request: &RefreshRequest<'_>) -> Result<(), QueryError>;
 
-    /// Waits until the windows that a request was for are stored, with all rows that were written before: half a minute at most, and not at all where nobody
-    /// refreshes views in the background. Returns whether it is over.
+    /// Waits until the windows that a request was for are stored, with all rows that were written before: half a minute at most, and not at all where
+    /// no background refreshes views. Returns whether it is over.
     ///
     /// # Errors
     /// If the refresh fails, if the view is dropped, and those of the budget.

@@ -213,19 +213,22 @@ fn windows_whose_columns_are_all_null_are_there() {
         world.settle();
         assert_eq!(sorted(world.ask("SELECT * FROM v"), 2), expected, "{columns}, stored");
         let names: Vec<&str> = shown.split(" AS ").skip(1).map(|rest| &rest[..1]).collect();
-        let named = format!("SELECT bucket, host, {} FROM v", names.join(", "));
-        assert_eq!(sorted(world.ask(&named), 2), expected, "{named}");
+        let by_name = format!("SELECT bucket, host, {} FROM v", names.join(", "));
+        assert_eq!(sorted(world.ask(&by_name), 2), expected, "{by_name}");
     }
 }
 
 #[test]
 fn errors_say_what_is_no_group() {
     let world = world();
-    world.ask("CREATE TABLE places (ts TIMESTAMP, place TEXT, v DOUBLE PRECISION) TIMESTAMP(ts)");
+    world.ask("CREATE TABLE places (time TIMESTAMP, place TEXT, v DOUBLE PRECISION)");
     for (query, expected) in [
-        ("SELECT time_bucket('1 hour', ts) AS b, place, max(v) AS v FROM places GROUP BY 1, 2", "\"place\" is a field"),
-        ("SELECT time_bucket('1 hour', ts) AS b, upper(place), max(v) AS v FROM places GROUP BY 1, 2", "number 2"),
-        ("SELECT ts, max(v) AS v FROM places GROUP BY ts", "each row's own time"),
+        (
+            "SELECT time_bucket('1 hour', time) AS b, place, max(v) AS v FROM places GROUP BY 1, 2",
+            "\"place\" is a field",
+        ),
+        ("SELECT time_bucket('1 hour', time) AS b, upper(place), max(v) AS v FROM places GROUP BY 1, 2", "number 2"),
+        ("SELECT time, max(v) AS v FROM places GROUP BY time", "each row's own time"),
         ("SELECT max(v) AS v FROM places", "no windows"),
     ] {
         let made = format!("CREATE MATERIALIZED VIEW wrong AS {query}");

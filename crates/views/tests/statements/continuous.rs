@@ -139,6 +139,8 @@ fn functions_that_views_have_not_are_refused() {
     refused("mean(used) INTO down FROM later GROUP BY time(1m), /host/", "\"later\" has no rows yet");
     refused("mean(*) INTO down FROM later GROUP BY time(1m)", "\"later\" has no rows yet");
     refused("mean(usage), count(host) INTO down FROM cpu GROUP BY time(1m)", "\"host\" is a tag of \"cpu\"");
+    refused("mean(usage) INTO down FROM cpu GROUP BY time(1m) fill(0)", "fill where its rows are read");
+    refused("mean(usage) INTO down FROM cpu GROUP BY time(1m) fill(previous)", "fill where its rows are read");
     refused("mode(used) INTO down FROM later GROUP BY time(1m)", "has no field \"used\" yet");
     refused("mean(usage) INTO :MEASUREMENT FROM cpu GROUP BY time(1m)", "name another database");
     refused("mean(*) INTO down FROM cpu, mem GROUP BY time(1m)", "writes each into one of its own name");
