@@ -670,6 +670,20 @@ impl World {
     }
 }
 
+/// What a counter gained in a window is since the last row of the window before, which may come late.
+#[test]
+fn a_late_row_changes_the_window_after_its_own() {
+    let mut world = World::new();
+    let now_ns = world.db().now_ns() / (60 * SECOND_NS) * 60 * SECOND_NS;
+    world.write(&[(0, 590, Some(10), 1), (0, 530, Some(15), 1)], now_ns);
+    world.apply(&Step::Settle);
+    world.check_view("counted", &Step::Settle);
+    let late = vec![(0, 550, Some(14), 1)];
+    world.write(&late, now_ns);
+    world.apply(&Step::Settle);
+    world.check_view("counted", &Step::Write(late));
+}
+
 #[test]
 fn a_delete_between_computing_a_piece_and_finishing_it_is_not_lost() {
     let mut world = World::new();

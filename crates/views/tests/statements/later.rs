@@ -226,7 +226,7 @@ fn a_tag_of_the_condition_may_come_later() {
     assert!(world.refresher.take_warnings().is_empty());
 }
 
-/// What is taken in is what the maker could read when the query was made.
+/// A measurement is taken in as far as the maker could read it when the query was made.
 #[test]
 fn what_comes_later_is_read_by_the_rights_of_the_maker() {
     let mut world = world();

@@ -29,7 +29,7 @@ const COUNTS: [&str; 3] = [
     "SELECT sum(n) FROM (SELECT time_bucket('1 minute', time) AS bucket, count(*) AS n FROM t GROUP BY 1) w",
 ];
 
-/// The same in PromQL, as far as windows are over.
+/// Those counts in PromQL, which has the windows that are to be stored by now.
 const COUNTS_OF_PROMQL: [&str; 2] = ["sum(sum_over_time(minutes_n[3h]))", "sum(sum_over_time(tens_n[3h]))"];
 
 struct Shared {
