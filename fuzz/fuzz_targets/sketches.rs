@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use query::sketch::{DistinctSketch, QuantileSketch};
+use query::sketch::{DistinctSketch, Histogram, QuantileSketch};
 use thalweg_fuzz as _;
 
 fuzz_target!(|text: &str| {
@@ -12,6 +12,10 @@ fuzz_target!(|text: &str| {
         twice.merge(&sketch);
         assert_eq!(twice.merge_text(text), Ok(()));
         assert!(twice == sketch && sketch.estimate() < u64::MAX);
+    }
+    if let Ok(histogram) = Histogram::decode(text) {
+        assert_eq!(histogram.encode().as_deref(), Ok(text));
+        assert!(histogram.clone().add_all(&histogram).is_ok());
     }
     let Ok(sketch) = QuantileSketch::decode(text) else { return };
     assert_eq!(sketch.encode(), text);

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::float_cmp, reason = "tests")]
 
 use proptest::prelude::*;
-use thalweg_query::sketch::{DistinctSketch, QuantileSketch};
+use thalweg_query::sketch::{Buckets, DistinctSketch, Histogram, QuantileSketch};
 
 #[test]
 fn a_quantile_is_wrong_by_a_hundredth_at_most() {
@@ -151,6 +151,85 @@ proptest! {
     fn any_text_is_a_sketch_of_distinct_values_or_refused(text in "d1s\\|([0-9]{1,4}:[0-9]{1,2},){0,3}[0-9]{1,3}:[1-9]") {
         if let Ok(sketch) = DistinctSketch::decode(&text) {
             prop_assert_eq!(sketch.encode(), text);
+        }
+    }
+}
+
+/// Postgres's `width_bucket` of the same numbers, and of its documentation: `width_bucket(5.35, 0.024, 10.06, 5)` is 3.
+#[test]
+fn a_number_is_in_the_bucket_that_postgres_says() {
+    for ((low, high, count), number, expected) in [
+        ((0.024, 10.06, 5), 5.35, 3),
+        ((0.0, 100.0, 10), -0.1, 0),
+        ((0.0, 100.0, 10), 0.0, 1),
+        ((0.0, 100.0, 10), 9.999, 1),
+        ((0.0, 100.0, 10), 10.0, 2),
+        ((0.0, 100.0, 10), 99.999, 10),
+        ((0.0, 100.0, 10), 100.0, 11),
+        ((-1e308, 1e308, 4), 0.0, 3),
+        ((0.0, 1.0, 3), 1.0 - f64::EPSILON / 2.0, 3),
+        ((0.0, 1.0, 3), f64::NEG_INFINITY, 0),
+        ((0.0, 1.0, 3), f64::INFINITY, 4),
+        ((0.0, 1.0, 3), f64::NAN, 4),
+    ] {
+        let histogram = Histogram::of_numbers(Buckets::new(low, high, count).unwrap(), &[number]).encode().unwrap();
+        let counts: Vec<&str> = histogram.trim_matches(['{', '}']).split(',').collect();
+        assert_eq!(counts.len() as i64, count + 2, "{histogram}");
+        assert_eq!(counts.iter().position(|count| *count == "1"), Some(expected), "{number}: {histogram}");
+    }
+    for (low, high, count) in
+        [(1.0, 1.0, 3), (2.0, 1.0, 3), (f64::NAN, 1.0, 3), (0.0, f64::INFINITY, 3), (0.0, 1.0, 0), (0.0, 1.0, 1_001)]
+    {
+        assert!(Buckets::new(low, high, count).is_err(), "{low} {high} {count}");
+    }
+}
+
+#[test]
+fn the_text_of_a_histogram_stays_as_it_is() {
+    let buckets = Buckets::new(-5.0, 5.0, 4).unwrap();
+    let mut histogram = Histogram::of_numbers(buckets, &[-6.0, -5.0, 0.0, 0.1, 2.5, 4.9, 5.0, f64::NAN]);
+    assert_eq!(histogram.encode().as_deref(), Ok(include_str!("golden/histogram.txt").trim_end()));
+    for text in [
+        "",
+        "{",
+        "{}",
+        "{1}",
+        "{1,2}",
+        "{1,2,}",
+        "{1,2,x}",
+        "{01,2,3}",
+        "{+1,2,3}",
+        "{1, 2,3}",
+        "{1,2,3",
+        "{-1,2,3}",
+        "{281474976710656,1,0}",
+    ] {
+        assert!(Histogram::decode(text).is_err(), "{text}");
+    }
+    let of = |count: usize| format!("{{{}}}", vec!["0"; count].join(","));
+    assert!(Histogram::decode(&of(1_002)).is_ok() && Histogram::decode(&of(1_003)).is_err());
+    let error = histogram.add_all(&Histogram::decode("{1,2,3}").unwrap()).unwrap_err();
+    assert!(error.contains("different numbers of buckets"), "{error}");
+    assert_eq!(histogram.encode(), Err(error));
+}
+
+proptest! {
+    #[test]
+    fn histograms_of_parts_are_those_of_all(numbers in prop::collection::vec(prop_oneof![any::<f64>(), (-3.0..12.0)], 0..200), cut in 0usize..200, count in 1i64..12) {
+        let buckets = Buckets::new(-1.5, 9.0, count).unwrap();
+        let (left, right) = numbers.split_at(cut.min(numbers.len()));
+        let all = Histogram::of_numbers(buckets, &numbers);
+        let text = all.encode().unwrap();
+        let mut merged = Histogram::of_numbers(buckets, right);
+        prop_assert_eq!(merged.add_all(&Histogram::of_numbers(buckets, left)), Ok(()));
+        prop_assert_eq!(&merged, &all);
+        prop_assert_eq!(Histogram::decode(&text), Ok(all));
+    }
+
+    #[test]
+    fn any_text_is_a_histogram_or_refused(text in "\\{[0-9,]{0,12}\\}") {
+        if let Ok(histogram) = Histogram::decode(&text) {
+            prop_assert_eq!(histogram.encode(), Ok(text));
         }
     }
 }

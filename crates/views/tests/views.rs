@@ -279,7 +279,7 @@ fn owned_definitions() -> Vec<ViewDefinition> {
     ]
 }
 
-/// By host and minute, and of all hosts over these: deviations, and sketches.
+/// By host and minute, and of all hosts over these: deviations, sketches, and histograms.
 fn composed_definitions() -> Vec<ViewDefinition> {
     use ValueType::{F64, I64};
     let spread = view(
@@ -310,16 +310,24 @@ fn composed_definitions() -> Vec<ViewDefinition> {
     let sketches = view(
         "sketches",
         Interval::of_ns(60 * SECOND_NS),
-        "(->> (rows-of \"t\") (groupby 1m '((approx_quantile 0.9 \"v\") (quantile_sketch \"v\") (approx_distinct \"i\") (distinct_sketch \"i\") (count #TS)) (by '(\"h\"))) \
-         (map \"d\" (coalesce (column \"approx_distinct i\") 0) \"ds\" (column \"distinct_sketch i\") \"p90\" (column \"approx_quantile_0.9 v\") \"s\" (column \"quantile_sketch v\") \"rows\" (coalesce (column \"count #TS\") 0)))",
-        &[("d", I64), ("ds", ValueType::String), ("p90", F64), ("s", ValueType::String), ("rows", I64)],
+        "(->> (rows-of \"t\") (groupby 1m '((approx_quantile 0.9 \"v\") (quantile_sketch \"v\") (approx_distinct \"i\") (distinct_sketch \"i\") (histogram -5 40.5 6 \"v\") (histogram 0 8 4 \"i\") (count #TS)) (by '(\"h\"))) \
+         (map \"d\" (coalesce (column \"approx_distinct i\") 0) \"ds\" (column \"distinct_sketch i\") \"hi\" (column \"histogram_0_8_4 i\") \"hv\" (column \"histogram_-5_40.5_6 v\") \"p90\" (column \"approx_quantile_0.9 v\") \"s\" (column \"quantile_sketch v\") \"rows\" (coalesce (column \"count #TS\") 0)))",
+        &[
+            ("d", I64),
+            ("ds", ValueType::String),
+            ("hi", ValueType::String),
+            ("hv", ValueType::String),
+            ("p90", F64),
+            ("s", ValueType::String),
+            ("rows", I64),
+        ],
     );
     let sketches_wide = view(
         "sketches_wide",
         Interval::of_ns(1200 * SECOND_NS),
-        "(->> (rows-of \"sketches\") (groupby 20m '((approx_quantile 0.5 (sketches \"s\")) (quantile_sketch (sketches \"s\")) (approx_distinct (sketches \"ds\"))) (by '())) \
-         (map \"d\" (column \"approx_distinct (\\\"ds\\\")\") \"p50\" (column \"approx_quantile_0.5 (\\\"s\\\")\") \"s\" (column \"quantile_sketch (\\\"s\\\")\")))",
-        &[("d", I64), ("p50", F64), ("s", ValueType::String)],
+        "(->> (rows-of \"sketches\") (groupby 20m '((approx_quantile 0.5 (sketches \"s\")) (quantile_sketch (sketches \"s\")) (approx_distinct (sketches \"ds\")) (histograms (sketches \"hv\")) (histogram 0 8 4 (sketches \"hi\"))) (by '())) \
+         (map \"d\" (column \"approx_distinct (\\\"ds\\\")\") \"hi\" (column \"histogram_0_8_4 (\\\"hi\\\")\") \"hv\" (column \"histograms (\\\"hv\\\")\") \"p50\" (column \"approx_quantile_0.5 (\\\"s\\\")\") \"s\" (column \"quantile_sketch (\\\"s\\\")\")))",
+        &[("d", I64), ("hi", ValueType::String), ("hv", ValueType::String), ("p50", F64), ("s", ValueType::String)],
     );
     vec![spread, spread_wide, sketches, sketches_wide]
 }
@@ -355,7 +363,7 @@ const SOURCE_QUERIES: [&str; 10] = [
     "(->> (rows-of \"t\") (tag-not \"h\" \"h0\") (groupby 7m '((avg \"v\") (count #TS)) (by '()) (offset 1m)))",
     "(->> (rows-of \"t\") (groupby 5m '((stddev_samp \"v\") (var_samp \"i\") (stddev \"v\") (count #TS)) (by '())))",
     "(->> (rows-of \"t\") (groupby 1m '((stddev_samp \"v\") (var_pop \"i\")) (by '(\"h\"))))",
-    "(->> (rows-of \"t\") (groupby 5m '((approx_quantile 0.5 \"v\") (quantile_sketch \"v\") (approx_distinct \"i\") (count #TS)) (by '())))",
+    "(->> (rows-of \"t\") (groupby 5m '((approx_quantile 0.5 \"v\") (quantile_sketch \"v\") (approx_distinct \"i\") (histogram 0 8 4 \"i\") (count #TS)) (by '())))",
     "(->> (table \"t\" '(\"v\")) (groupby 1m '((sum \"v\") (count \"v\")) (by '(\"h\"))))",
     "(->> (table \"t\" '(\"v\")) (groupby 5m '((avg \"v\")) (by '())) (limit 3))",
     "(->> (table \"t\" '(\"i\" \"v\")) (tag \"h\" \"h1\") (groupby 3m '((max \"i\") (avg \"v\")) (by '(\"h\"))))",

@@ -72,6 +72,7 @@ impl SketchFold<'_> {
         let (sketch, function) = match self.kind {
             SketchKind::Quantiles => ("sketch of quantiles", "quantile_sketch"),
             SketchKind::Distinct => ("sketch of distinct values", "distinct_sketch"),
+            SketchKind::Histogram => ("histogram", "histogram"),
         };
         QueryError::Execution(format!(
             "{name}: the series {labels} has at {time} a text that is no {sketch}: {reason}; select a column that {function}(…) made, or leave out this series"
@@ -98,6 +99,7 @@ impl MergedGroups<'_> {
         }
         match cells.entry(key).or_insert_with(|| Sketch::empty(kind)) {
             Sketch::Distinct(sketch) => Ok(sketch.merge_text(text)),
+            Sketch::Histogram(_) => Ok(Ok(())),
             Sketch::Quantiles(sketch) => {
                 let more = match QuantileSketch::decode(text) {
                     Ok(more) => more,
@@ -235,6 +237,8 @@ impl CellValues<'_> {
                 let count = sketch.estimate() as f64;
                 steps.for_each(|step| row.push_float(step, count));
             }
+            // No aggregation merges these.
+            Sketch::Histogram(_) => {}
             Sketch::Quantiles(sketch) => {
                 let ranks = self.ranks.get(steps.clone()).unwrap_or_default();
                 let mut last: Option<(f64, Option<f64>)> = None;

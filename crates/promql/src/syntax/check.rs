@@ -157,9 +157,11 @@ impl Checker<'_> {
                 self.expect(rank, ResultKind::Scalar, "aggregation parameter")?;
                 input
             }
-            (SketchKind::Distinct, [input]) => input,
+            (SketchKind::Distinct | SketchKind::Histogram, [input]) => input,
             (SketchKind::Quantiles, _) => return fail(span, format!("the arguments of {name} are (0.9, selector)")),
-            (SketchKind::Distinct, _) => return fail(span, format!("the argument of {name} is (selector)")),
+            (SketchKind::Distinct | SketchKind::Histogram, _) => {
+                return fail(span, format!("the argument of {name} is (selector)"));
+            }
         };
         self.expr(input)?;
         let (span, found) = match &input.unwrapped().node {

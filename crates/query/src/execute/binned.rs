@@ -114,8 +114,8 @@ pub(super) fn to_frame(series: Binned, grouping: &Grouping) -> Result<Frame, Str
         let mut bins = bins.unwrap_or_default().iter().peekable();
         let mut bin = |start_ns: &i64| bins.next_if(|(bin_ns, _)| bin_ns == start_ns).map(|(_, bin)| bin);
         if call.aggregate.sketch() == Some(call.aggregate) {
-            let texts: Vec<Option<String>> =
-                starts.iter().map(|start_ns| bin(start_ns)?.sketch_text(call.aggregate)).collect();
+            let text = |start_ns| bin(start_ns).map_or(Ok(None), |bin| bin.sketch_text(call.aggregate));
+            let texts: Vec<Option<String>> = starts.iter().map(text).collect::<Result<_, String>>()?;
             let cells = texts.iter().map(|text| text.as_deref().map_or(Cell::Null, Cell::Text));
             return FrameColumn::of_cells(name, &cells.collect::<Vec<_>>());
         }

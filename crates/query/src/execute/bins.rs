@@ -6,7 +6,7 @@ use model::{Cell, Column, Summary, ValueType, Values};
 
 use super::points;
 use crate::plan::{Aggregate, PartColumns};
-use crate::sketch::{DistinctSketch, QuantileSketch, Sketch, SketchKind, text_hash};
+use crate::sketch::{DistinctSketch, Histogram, QuantileSketch, Sketch, SketchKind, text_hash};
 use crate::statistics::{self, ValueMoments, ranked};
 use crate::{Budget, Frame, QueryError, SAMPLE_BYTES, Value};
 
@@ -191,6 +191,7 @@ impl Aggregate {
     fn sketch_kind(self) -> SketchKind {
         match self.sketch() {
             Some(Self::DistinctSketch) => SketchKind::Distinct,
+            Some(Self::Histogram(_) | Self::Histograms) => SketchKind::Histogram,
             _ => SketchKind::Quantiles,
         }
     }
@@ -399,10 +400,14 @@ impl Bin {
         let is_distinct = aggregate == Aggregate::DistinctSketch;
         samples_of(match self {
             Self::Numbers { values, .. } if is_distinct => DistinctSketch::text_bytes_max(values.len()),
-            Self::Numbers { values, .. } => QuantileSketch::text_bytes_max(values.len()),
+            Self::Numbers { values, .. } => match aggregate {
+                Aggregate::Histogram(buckets) => Histogram::text_bytes_max(buckets, values.len()),
+                _ => QuantileSketch::text_bytes_max(values.len()),
+            },
             Self::Texts { hashes, .. } if is_distinct => DistinctSketch::text_bytes_max(hashes.len()),
             Self::Sketch { sketch: Sketch::Quantiles(sketch), .. } => sketch.own_text_bytes_max(),
             Self::Sketch { sketch: Sketch::Distinct(_), .. } => DistinctSketch::MEMORY_BYTES,
+            Self::Sketch { sketch: Sketch::Histogram(histogram), .. } => histogram.own_text_bytes_max(),
             Self::Parts { .. } | Self::Texts { .. } | Self::Distinct { .. } | Self::Points { .. } => 0,
         })
     }
@@ -416,9 +421,12 @@ impl Bin {
         }
     }
 
-    /// The sketch of its values that an aggregate is, as text; `None` of texts if it is of numbers.
-    pub(super) fn sketch_text(&self, aggregate: Aggregate) -> Option<String> {
-        match (self, aggregate) {
+    /// The sketch of its values that an aggregate is, as text; `None` of texts if it is of numbers. Fails of histograms that cannot be put together.
+    pub(super) fn sketch_text(&self, aggregate: Aggregate) -> Result<Option<String>, String> {
+        Ok(match (self, aggregate) {
+            (Self::Numbers { values, .. }, Aggregate::Histogram(buckets)) => {
+                Some(Histogram::of_numbers(buckets, values).encode()?)
+            }
             (Self::Numbers { values, .. }, Aggregate::DistinctSketch) => {
                 Some(DistinctSketch::of_numbers(values).encode())
             }
@@ -426,8 +434,9 @@ impl Bin {
             (Self::Texts { hashes, .. }, Aggregate::DistinctSketch) => Some(DistinctSketch::of_hashes(hashes).encode()),
             (Self::Sketch { sketch: Sketch::Quantiles(sketch), .. }, _) => Some(sketch.encode()),
             (Self::Sketch { sketch: Sketch::Distinct(sketch), .. }, _) => Some(sketch.encode()),
+            (Self::Sketch { sketch: Sketch::Histogram(histogram), .. }, _) => Some(histogram.encode()?),
             (Self::Parts { .. } | Self::Texts { .. } | Self::Distinct { .. } | Self::Points { .. }, _) => None,
-        }
+        })
     }
 
     pub(super) fn value(&self, aggregate: Aggregate) -> Cell<'_> {
@@ -487,6 +496,8 @@ fn number_value(aggregate: Aggregate, summary: &Summary, values: &[f64], is_bool
         // Texts, which the bin makes ([`Bin::sketch_text`]), and what has bins of its own ([`Bin::Distinct`], [`Bin::Points`]).
         Aggregate::QuantileSketch
         | Aggregate::DistinctSketch
+        | Aggregate::Histogram(_)
+        | Aggregate::Histograms
         | Aggregate::CountDistinct
         | Aggregate::NearestRank(_)
         | Aggregate::Mode => Cell::Null,

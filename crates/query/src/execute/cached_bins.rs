@@ -89,6 +89,8 @@ fn combined(grouping: &Grouping) -> Option<Vec<Aggregate>> {
         | Aggregate::QuantileSketch
         | Aggregate::ApproxDistinct
         | Aggregate::DistinctSketch
+        | Aggregate::Histogram(_)
+        | Aggregate::Histograms
         | Aggregate::CountDistinct
         | Aggregate::NearestRank(_)
         | Aggregate::Mode

@@ -25,6 +25,8 @@ pub(crate) use push_down::push_down;
 
 use model::{MatchOp, Matcher, TimeRange};
 
+use crate::sketch::Buckets;
+
 /// A logical plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Plan {
@@ -327,6 +329,10 @@ pub enum Aggregate {
     ApproxDistinct,
     /// That sketch, as text.
     DistinctSketch,
+    /// How many values lie in each of some ranges, as text.
+    Histogram(Buckets),
+    /// The sum of histograms, as text: of [`AggregateInput::Sketches`] alone.
+    Histograms,
     /// What counters gain, series by series: the differences between values that follow one another, of one that is less than the one before the
     /// value itself. A bin's first value follows the last one of the bin right before it.
     Increase,
@@ -345,7 +351,7 @@ pub enum Aggregate {
 
 impl Aggregate {
     /// Those that take nothing.
-    pub const NAMED: [(&'static str, Self); 19] = [
+    pub const NAMED: [(&'static str, Self); 20] = [
         ("min", Self::Min),
         ("max", Self::Max),
         ("avg", Self::Avg),
@@ -361,6 +367,7 @@ impl Aggregate {
         ("quantile_sketch", Self::QuantileSketch),
         ("approx_distinct", Self::ApproxDistinct),
         ("distinct_sketch", Self::DistinctSketch),
+        ("histograms", Self::Histograms),
         ("count_distinct", Self::CountDistinct),
         ("mode", Self::Mode),
         ("increase", Self::Increase),
@@ -373,6 +380,7 @@ impl Aggregate {
             Self::Quantile(_) => "quantile",
             Self::NearestRank(_) => "nearest_rank",
             Self::ApproxQuantile(_) => "approx_quantile",
+            Self::Histogram(_) => "histogram",
             named => Self::NAMED.iter().find(|(_, known)| *known == named).map_or("", |(name, _)| name),
         }
     }
@@ -383,6 +391,10 @@ impl Aggregate {
             Self::Quantile(share) | Self::ApproxQuantile(share) | Self::NearestRank(share) => {
                 format!("{}_{share}", self.name())
             }
+            Self::Histogram(buckets) => {
+                let (low, high, count) = buckets.parts();
+                format!("{}_{low}_{high}_{count}", self.name())
+            }
             named => named.name().to_owned(),
         }
     }
@@ -392,7 +404,7 @@ impl Aggregate {
         !matches!(self, Self::Quantile(_)) && !self.has_own_bins() && !self.is_of_squares() && !self.is_of_sketch()
     }
 
-    /// Returns whether it is made of a sketch of the values.
+    /// Returns whether it is made of a sketch of the values, or is one.
     pub const fn is_of_sketch(self) -> bool {
         self.sketch().is_some()
     }
@@ -402,6 +414,7 @@ impl Aggregate {
         match self {
             Self::ApproxQuantile(_) | Self::QuantileSketch => Some(Self::QuantileSketch),
             Self::ApproxDistinct | Self::DistinctSketch => Some(Self::DistinctSketch),
+            Self::Histogram(_) | Self::Histograms => Some(self),
             _ => None,
         }
     }

@@ -55,6 +55,10 @@ impl Display for AggregateCall {
             Aggregate::Quantile(share) | Aggregate::ApproxQuantile(share) | Aggregate::NearestRank(share) => {
                 format!(" {}", float(share))
             }
+            Aggregate::Histogram(buckets) => {
+                let (low, high, count) = buckets.parts();
+                format!(" {} {} {count}", float(low), float(high))
+            }
             _ => String::new(),
         };
         match &self.input {

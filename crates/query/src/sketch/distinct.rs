@@ -150,7 +150,9 @@ impl DistinctSketch {
         };
         let (mut next, mut count) = (0, 0);
         for pair in named.split(',').take(if named.is_empty() { 0 } else { usize::MAX }) {
-            let read = pair.split_once(':').and_then(|(at, rank)| Some((whole(at)?, whole(rank)?)));
+            let read = pair
+                .split_once(':')
+                .and_then(|(at, rank)| Some((super::whole::<usize>(at)?, super::whole::<usize>(rank)?)));
             let known = read.and_then(|(at, rank)| Some((at, self.registers.get_mut(at)?, u8::try_from(rank).ok()?)));
             let Some((at, known, rank)) = known.filter(|(_, _, rank)| (1..=RANK_MAX).contains(rank)) else {
                 return Err(format!("{} is no register and its rank", super::excerpt(pair)));
@@ -178,10 +180,4 @@ impl DistinctSketch {
         }
         if with_value > SPARSE_MAX { Ok(()) } else { Err(UNUSUAL.to_owned()) }
     }
-}
-
-/// A whole number that is written as [`DistinctSketch::encode`] writes it: of digits, the first of which is not zero.
-fn whole(text: &str) -> Option<usize> {
-    let is_usual = text == "0" || !text.starts_with('0') && text.bytes().all(|digit| digit.is_ascii_digit());
-    text.parse().ok().filter(|_| is_usual)
 }

@@ -1,10 +1,12 @@
-//! Sketches: what is about known of many values, in little room, and can be put together.
+//! Sketches: what is known of many values, mostly about, in little room, and can be put together.
 
 mod distinct;
+mod histogram;
 mod quantiles;
 
 pub use distinct::DistinctSketch;
 pub(crate) use distinct::text_hash;
+pub use histogram::{Buckets, Histogram};
 pub use quantiles::QuantileSketch;
 
 /// Bytes of a sketch's text, beside those of its parts.
@@ -17,15 +19,19 @@ pub enum SketchKind {
     Quantiles,
     /// How many different values there are.
     Distinct,
+    /// How many numbers lie in each of some ranges.
+    Histogram,
 }
 
-/// A sketch of either kind.
+/// A sketch of any kind.
 #[derive(Debug, Clone)]
 pub enum Sketch {
     /// Of numbers, for their quantiles.
     Quantiles(Box<QuantileSketch>),
     /// Of values, for how many there are.
     Distinct(Box<DistinctSketch>),
+    /// Of numbers, for how many lie in each of some ranges.
+    Histogram(Box<Histogram>),
 }
 
 impl Sketch {
@@ -34,6 +40,7 @@ impl Sketch {
         match kind {
             SketchKind::Quantiles => Self::Quantiles(Box::default()),
             SketchKind::Distinct => Self::Distinct(Box::default()),
+            SketchKind::Histogram => Self::Histogram(Box::new(Histogram::empty())),
         }
     }
 
@@ -45,6 +52,7 @@ impl Sketch {
         Ok(match kind {
             SketchKind::Quantiles => Self::Quantiles(Box::new(QuantileSketch::decode(text)?)),
             SketchKind::Distinct => Self::Distinct(Box::new(DistinctSketch::decode(text)?)),
+            SketchKind::Histogram => Self::Histogram(Box::new(Histogram::decode(text)?)),
         })
     }
 
@@ -53,6 +61,7 @@ impl Sketch {
         match kind {
             SketchKind::Quantiles => size_of::<QuantileSketch>(),
             SketchKind::Distinct => DistinctSketch::MEMORY_BYTES,
+            SketchKind::Histogram => size_of::<Histogram>(),
         }
     }
 
@@ -61,6 +70,7 @@ impl Sketch {
         match self {
             Self::Quantiles(sketch) => sketch.memory_bytes(),
             Self::Distinct(_) => DistinctSketch::MEMORY_BYTES,
+            Self::Histogram(histogram) => histogram.memory_bytes(),
         }
     }
 
@@ -68,18 +78,26 @@ impl Sketch {
     pub fn merge_bytes(&self, other: &Self) -> usize {
         match (self, other) {
             (Self::Quantiles(sketch), Self::Quantiles(other)) => sketch.merge_bytes(other),
+            (Self::Histogram(_), Self::Histogram(other)) => other.memory_bytes(),
             _ => 0,
         }
     }
 
-    /// Adds the values of another one of its kind; one of the other kind adds nothing.
+    /// Adds the values of another one of its kind; one of another kind adds nothing.
     pub fn merge(&mut self, other: &Self) {
         match (self, other) {
             (Self::Quantiles(sketch), Self::Quantiles(other)) => sketch.merge(other),
             (Self::Distinct(sketch), Self::Distinct(other)) => sketch.merge(other),
-            (Self::Quantiles(_), Self::Distinct(_)) | (Self::Distinct(_), Self::Quantiles(_)) => {}
+            (Self::Histogram(histogram), Self::Histogram(other)) => histogram.merge(other),
+            (Self::Quantiles(_) | Self::Distinct(_) | Self::Histogram(_), _) => {}
         }
     }
+}
+
+/// A whole number that is written as sketches write it: of digits, the first of which is not zero.
+fn whole<T: std::str::FromStr>(text: &str) -> Option<T> {
+    let is_usual = text == "0" || !text.starts_with('0') && text.bytes().all(|digit| digit.is_ascii_digit());
+    text.parse().ok().filter(|_| is_usual)
 }
 
 /// The beginning of a part of a text, as errors show it: a text that is no sketch may be long.

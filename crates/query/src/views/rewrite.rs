@@ -252,7 +252,9 @@ impl<'a> SourceQuery<'a> {
             Aggregate::ApproxQuantile(_)
             | Aggregate::QuantileSketch
             | Aggregate::ApproxDistinct
-            | Aggregate::DistinctSketch => {
+            | Aggregate::DistinctSketch
+            | Aggregate::Histogram(_)
+            | Aggregate::Histograms => {
                 let sketches = field(&AggregateCall { aggregate: call.aggregate.sketch()?, ..call.clone() })?;
                 let derived = AggregateCall { aggregate: call.aggregate, input: AggregateInput::Sketches(sketches) };
                 let expression = Expression::Column(derived.column_name());

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use model::ValueType;
 use query::plan::Aggregate;
-use query::sketch::{DistinctSketch, QuantileSketch};
+use query::sketch::{Buckets, DistinctSketch, Histogram, QuantileSketch};
 use query::statistics::{self, ValueMoments};
 use query::{Cell, Interval, SAMPLE_BYTES, SqlType, Summary, Value};
 
@@ -44,6 +44,10 @@ pub(crate) enum AggregateFunction {
     DistinctSketch {
         of_sketches: bool,
     },
+    /// How many numbers lie in each of some ranges, as text.
+    Histogram(Buckets),
+    /// The sum of histograms, as text.
+    Histograms,
     Mode,
     StringAgg,
     BoolAnd,
@@ -58,8 +62,8 @@ pub(crate) enum AggregateFunction {
     Derivative,
 }
 
-/// Names and what they mean; those with a share in them are found apart.
-const NAMES: [(&str, AggregateFunction); 34] = [
+/// Names and what they mean; those with a share or ranges in them are found apart.
+const NAMES: [(&str, AggregateFunction); 35] = [
     ("count", AggregateFunction::Count),
     ("sum", AggregateFunction::Sum),
     ("avg", AggregateFunction::Avg),
@@ -85,6 +89,7 @@ const NAMES: [(&str, AggregateFunction); 34] = [
     ("distinct_sketch", AggregateFunction::DistinctSketch { of_sketches: false }),
     ("approx_count_distinct_of_sketches", AggregateFunction::ApproxDistinct { of_sketches: true }),
     ("distinct_sketch_of_sketches", AggregateFunction::DistinctSketch { of_sketches: true }),
+    ("histogram", AggregateFunction::Histograms),
     ("median", AggregateFunction::Quantile(0.5)),
     ("mode", AggregateFunction::Mode),
     ("string_agg", AggregateFunction::StringAgg),
@@ -131,6 +136,8 @@ impl AggregateFunction {
             Self::QuantileSketch => Some(Aggregate::QuantileSketch),
             Self::ApproxDistinct { .. } => Some(Aggregate::ApproxDistinct),
             Self::DistinctSketch { .. } => Some(Aggregate::DistinctSketch),
+            Self::Histogram(buckets) => Some(Aggregate::Histogram(buckets)),
+            Self::Histograms => Some(Aggregate::Histograms),
             _ => None,
         }
     }
@@ -140,6 +147,7 @@ impl AggregateFunction {
         match self {
             Self::ApproxDistinct { of_sketches } | Self::DistinctSketch { of_sketches } => of_sketches,
             Self::ApproxQuantile(_) | Self::QuantileSketch => argument == SqlType::Text,
+            Self::Histograms => true,
             _ => false,
         }
     }
@@ -159,6 +167,7 @@ impl AggregateFunction {
                 | Self::Quantile(_)
                 | Self::ApproxQuantile(_)
                 | Self::QuantileSketch
+                | Self::Histogram(_)
         )
     }
 
@@ -183,6 +192,7 @@ impl AggregateFunction {
             Self::ApproxDistinct { .. } | Self::DistinctSketch { .. } => {
                 DistinctSketch::MEMORY_BYTES.div_ceil(SAMPLE_BYTES)
             }
+            Self::Histogram(buckets) => buckets.histogram_bytes().div_ceil(SAMPLE_BYTES),
             _ => 0,
         }
     }
@@ -192,7 +202,11 @@ impl AggregateFunction {
             Self::Count | Self::ApproxDistinct { .. } => SqlType::Int,
             Self::Sum if argument.is_integer() => SqlType::Int,
             Self::Sum | Self::Min | Self::Max | Self::First | Self::Last | Self::Mode => argument,
-            Self::StringAgg | Self::QuantileSketch | Self::DistinctSketch { .. } => SqlType::Text,
+            Self::StringAgg
+            | Self::QuantileSketch
+            | Self::DistinctSketch { .. }
+            | Self::Histogram(_)
+            | Self::Histograms => SqlType::Text,
             Self::BoolAnd | Self::BoolOr => SqlType::Bool,
             _ => SqlType::Float,
         }
@@ -272,6 +286,7 @@ pub(crate) struct Accumulator {
     moments: ValueMoments,
     sketch: Option<Box<QuantileSketch>>,
     distinct: Option<Box<DistinctSketch>>,
+    histogram: Option<Box<Histogram>>,
     counts: HashMap<Value, i64>,
     distinct_values: HashSet<Value>,
     text: Option<String>,
@@ -342,6 +357,9 @@ impl Accumulator {
             AggregateFunction::ApproxDistinct { of_sketches } | AggregateFunction::DistinctSketch { of_sketches } => {
                 self.add_distinct(&value, of_sketches)?;
             }
+            AggregateFunction::Histogram(_) | AggregateFunction::Histograms => {
+                kept += self.add_to_histogram(&value, call.function)?;
+            }
             _ => kept += self.keep_number(&value)?,
         }
         Ok(kept)
@@ -369,6 +387,26 @@ impl Accumulator {
             },
         }
         Ok(sketch.memory_bytes().saturating_sub(before).div_ceil(SAMPLE_BYTES))
+    }
+
+    /// Adds a number, or the numbers of a histogram; returns the samples by which its own one grew, beside those that a group takes for it.
+    fn add_to_histogram(&mut self, value: &Value, function: AggregateFunction) -> Result<usize, SqlError> {
+        if let AggregateFunction::Histogram(buckets) = function {
+            let Some(number) = value.number() else { return invalid(format!("a number is wanted, not \"{value}\"")) };
+            self.histogram.get_or_insert_with(|| Box::new(Histogram::new(buckets))).add(buckets, number);
+            return Ok(0);
+        }
+        let Value::Text(text) = value else { return invalid(format!("a histogram is wanted, not \"{value}\"")) };
+        let more = Histogram::decode(text).or_else(invalid)?;
+        match &mut self.histogram {
+            Some(known) => known.add_all(&more).or_else(invalid)?,
+            None => {
+                let bytes = more.memory_bytes();
+                self.histogram = Some(Box::new(more));
+                return Ok(bytes.div_ceil(SAMPLE_BYTES));
+            }
+        }
+        Ok(0)
     }
 
     /// Adds a value, or the values of a sketch.
@@ -550,6 +588,10 @@ impl Accumulator {
                 self.distinct.map_or(Value::Null, |sketch| Value::text(sketch.encode()))
             }
             AggregateFunction::QuantileSketch => self.sketch.map_or(Value::Null, |sketch| Value::text(sketch.encode())),
+            AggregateFunction::Histogram(_) | AggregateFunction::Histograms => {
+                let text = self.histogram.and_then(|histogram| histogram.encode().ok());
+                text.map_or(Value::Null, Value::text)
+            }
             AggregateFunction::Quantile(share) => {
                 self.values.sort_unstable_by(f64::total_cmp);
                 float(statistics::quantile(&self.values, share))

@@ -2,6 +2,7 @@
 
 use query::SqlType;
 use query::plan::{Aggregate, FillWith};
+use query::sketch::Buckets;
 use sqlparser::ast::{
     AccessExpr, DuplicateTreatment, Expr, Function as Call, FunctionArg, FunctionArgExpr, FunctionArguments, Subscript,
 };
@@ -95,6 +96,8 @@ impl Binder<'_> {
         let filter = call.filter.as_ref().map(|filter| self.expression(filter, None)).transpose()?;
         let (function, argument, by) = if AggregateFunction::is_quantile(name) {
             self.quantile(call, name, bound)?
+        } else if name == "histogram" {
+            self.histogram(call, bound)?
         } else if let ([Some(_), Some(_), Some(_)], Some(function)) = (bound.as_slice(), of_squares(name)) {
             let mut bound = bound.into_iter().flatten();
             let (count, sum, squares) = (bound.next(), bound.next(), bound.next());
@@ -133,6 +136,30 @@ impl Binder<'_> {
         Ok(call_column(grouped, place))
     }
 
+    /// `histogram(x, 0, 100, 10)` of numbers, or `histogram(x)` of histograms.
+    fn histogram(
+        &mut self,
+        call: &Call,
+        arguments: Vec<Option<Typed>>,
+    ) -> Result<(AggregateFunction, Option<Typed>, Option<Typed>), SqlError> {
+        let arguments: Vec<Typed> = arguments.into_iter().flatten().collect();
+        let number = |bound: &Typed| {
+            let value = bound.expression.is_constant().then(|| bound.expression.value(&[], self.environment));
+            value.transpose().map(|value| value.and_then(|value| value.number()))
+        };
+        let function = match arguments.as_slice() {
+            [histograms] if histograms.sql_type == SqlType::Text => AggregateFunction::Histograms,
+            [_, low, high, count] => match (number(low)?, number(high)?, number(count)?) {
+                (Some(low), Some(high), Some(count)) if count.fract() == 0.0 => {
+                    AggregateFunction::Histogram(Buckets::new(low, high, count as i64).or_else(invalid)?)
+                }
+                _ => return invalid(format!("{HISTOGRAM_TAKES}; bounds and buckets are constants: {call}")),
+            },
+            _ => return invalid(format!("{HISTOGRAM_TAKES}: {call}")),
+        };
+        Ok((function, arguments.into_iter().next(), None))
+    }
+
     /// `quantile(x, 0.9)`, `approx_percentile(0.9, x)` or `percentile_cont(0.9) WITHIN GROUP (ORDER BY x)`
     fn quantile(
         &mut self,
@@ -164,6 +191,9 @@ fn of_squares(name: &str) -> Option<AggregateFunction> {
     let is_of_squares = |function: &AggregateFunction| function.in_plan().is_some_and(Aggregate::is_of_squares);
     AggregateFunction::find(name).filter(is_of_squares)
 }
+
+/// How histograms are called.
+const HISTOGRAM_TAKES: &str = "histogram takes a number, from where to where, and how many buckets, histogram(usage, 0, 100, 20), or a column of histograms";
 
 /// Postgres's code for a function that does not exist for the types of its arguments.
 const UNDEFINED_FUNCTION: &str = "42883";

@@ -320,6 +320,7 @@ impl Shape<'_> {
                     Aggregate::Squares
                         | Aggregate::QuantileSketch
                         | Aggregate::DistinctSketch
+                        | Aggregate::Histogram(_)
                         | Aggregate::OffMilliseconds
                 );
             if is_of_parts || !is_part {
@@ -362,7 +363,9 @@ impl Shape<'_> {
             | Aggregate::ApproxQuantile(_)
             | Aggregate::Increase
             | Aggregate::Quantile(_) => (column, ValueType::F64),
-            Aggregate::QuantileSketch | Aggregate::DistinctSketch => (column, ValueType::String),
+            Aggregate::QuantileSketch | Aggregate::DistinctSketch | Aggregate::Histogram(_) | Aggregate::Histograms => {
+                (column, ValueType::String)
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod columns;
 mod continuous;
 mod dialects;
 mod folded;
+mod histograms;
 mod hostile;
 mod joined;
 mod kept_by_windows;

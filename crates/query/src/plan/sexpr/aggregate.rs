@@ -2,6 +2,10 @@
 
 use super::read::{Fault, Kind, Node};
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, PartColumns};
+use crate::sketch::Buckets;
+
+/// Why histograms of values are refused.
+const OF_SKETCHES: &str = "histograms are put together from a column of them, (histograms (sketches \"name\"))";
 
 /// `max`, `(max "usage_user")`, `(count #TS)`, `(quantile 0.99)` or `(quantile 0.99 "usage_user")`.
 pub(super) fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
@@ -16,6 +20,9 @@ pub(super) fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
         [Node { kind: Kind::Symbol(word), .. }, percent, of @ ..] if word == "nearest_rank" => {
             (Aggregate::NearestRank(number_of(node, percent)?), of)
         }
+        [Node { kind: Kind::Symbol(word), .. }, low, high, count, of @ ..] if word == "histogram" => {
+            (Aggregate::Histogram(buckets_of(node, [low, high, count])?), of)
+        }
         [word, of @ ..] => (aggregate(word)?, of),
         [] => (aggregate(node)?, items),
     };
@@ -23,7 +30,11 @@ pub(super) fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
         [] if aggregate.has_own_bins() => {
             return Err(node.fault("count_distinct, mode, nearest_rank and increase are of one field, (count_distinct \"name\"), the first also of a tag, (count_distinct (tag \"name\")), and off_ms is of the times, (off_ms #TS)"));
         }
+        [] if aggregate == Aggregate::Histograms => return Err(node.fault(OF_SKETCHES)),
         [] => AggregateInput::Each,
+        [Node { kind: Kind::Text(_), .. }] if aggregate == Aggregate::Histograms => {
+            return Err(node.fault(OF_SKETCHES));
+        }
         [Node { kind: Kind::Text(_), .. }] if aggregate == Aggregate::OffMilliseconds => {
             return Err(node.fault("off_ms is of the times, (off_ms #TS), not of a field"));
         }
@@ -76,7 +87,7 @@ fn parts_of(node: &Node, parts: &[Node]) -> Result<AggregateInput, Fault> {
 fn unknown_aggregate(node: &Node) -> Fault {
     let known: Vec<&str> = Aggregate::NAMED.iter().map(|(name, _)| *name).collect();
     node.fault(format!(
-        "there are {}, (quantile 0.99), (approx_quantile 0.99) and (nearest_rank 99 \"name\"), not {}",
+        "there are {}, (quantile 0.99), (approx_quantile 0.99), (histogram 0 100 10) and (nearest_rank 99 \"name\"), not {}",
         known.join(", "),
         node.name()
     ))
@@ -96,6 +107,16 @@ fn number_of(node: &Node, number: &Node) -> Result<f64, Fault> {
         Kind::Integer(number) => Ok(number as f64),
         _ => Err(unknown_aggregate(node)),
     }
+}
+
+/// From where to where the buckets of a histogram lie, and how many there are.
+fn buckets_of(node: &Node, [low, high, count]: [&Node; 3]) -> Result<Buckets, Fault> {
+    let Kind::Integer(count) = count.kind else {
+        return Err(
+            node.fault("a histogram is (histogram 0 100 10 \"name\"): from where to where, and how many buckets")
+        );
+    };
+    Buckets::new(number_of(node, low)?, number_of(node, high)?, count).map_err(|reason| node.fault(reason))
 }
 
 /// The share of a quantile.
