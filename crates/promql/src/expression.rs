@@ -73,3 +73,8 @@ impl Expression {
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, QueryError> {
     parse::parse_plain_selector(text).map_err(|error| QueryError::Invalid(error.with_position(text)))
 }
+
+/// Parses the conditions that a vector selector has, such as `{job!="a"}`, which select nothing by themselves: all of them may match the empty text.
+pub fn parse_conditions(text: &str) -> Result<Vec<Matcher>, QueryError> {
+    parse::parse_conditions(text).map_err(|error| QueryError::Invalid(error.with_position(text)))
+}

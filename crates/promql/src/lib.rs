@@ -38,7 +38,7 @@ pub use eval::evaluator::Evaluation;
 pub use eval::rows::StepSpan;
 pub use evaluate::{RangeOutcome, evaluate_instant, evaluate_partial_range, evaluate_range, range_steps};
 pub use explain::{explain_instant, explain_range};
-pub use expression::{Expression, parse_selector};
+pub use expression::{Expression, parse_conditions, parse_selector};
 pub use histogram::native::{CounterReset, Histogram, HistogramBucket};
 pub use result::{EvaluationResult, ResultValue, SeriesPoints, VectorSample};
 pub use sample_counts::{SampleCounts, count_instant, count_range};

@@ -59,13 +59,19 @@ struct Entry {
     of_counters: bool,
     /// It is of series of the job j0 and of those of the instance i1, by a selector each.
     is_of_some: bool,
+    /// Steps that relabel samples, which leave the instance i2 out and these labels.
+    input: Option<(&'static str, &'static [&'static str])>,
 }
 
 const PLAIN: Entry =
-    Entry { by: None, without: &[], dropped: &[], dedup_ms: None, of_counters: false, is_of_some: false };
+    Entry { by: None, without: &[], dropped: &[], dedup_ms: None, of_counters: false, is_of_some: false, input: None };
 const COUNTERS: Entry = Entry { of_counters: true, ..PLAIN };
 
-const ENTRIES: [Entry; 15] = [
+const NOT_I2: &str = "{action: drop, source_labels: [instance], regex: i2}";
+const NO_INSTANCE: &str = "{action: keep, if: '{instance!=\"i2\"}'}, {action: labeldrop, regex: instance|other}";
+const JOB_ALONE: &str = "{action: drop, if: '{instance=\"i2\"}'}, {action: labelkeep, regex: __name__|job}";
+
+const ENTRIES: [Entry; 20] = [
     PLAIN,
     Entry { by: Some(&["job"]), ..PLAIN },
     Entry { by: Some(&["__name__"]), ..PLAIN },
@@ -78,6 +84,11 @@ const ENTRIES: [Entry; 15] = [
     Entry { without: &["job"], dedup_ms: Some(60_000), ..PLAIN },
     Entry { by: Some(&["job"]), is_of_some: true, ..PLAIN },
     Entry { dedup_ms: Some(30_000), is_of_some: true, ..PLAIN },
+    Entry { input: Some((NOT_I2, &["job", "instance"])), is_of_some: true, dedup_ms: Some(30_000), ..PLAIN },
+    Entry { input: Some((NO_INSTANCE, &["job"])), by: Some(&["job", "instance"]), ..PLAIN },
+    Entry { input: Some((NO_INSTANCE, &["job"])), without: &["job"], ..PLAIN },
+    Entry { input: Some((JOB_ALONE, &["job"])), ..PLAIN },
+    Entry { input: Some((NOT_I2, &["job", "instance"])), by: Some(&["job"]), ..COUNTERS },
     COUNTERS,
     Entry { by: Some(&["job"]), ..COUNTERS },
     Entry { without: &["job"], ..COUNTERS },
@@ -111,6 +122,9 @@ impl Entry {
         add("by", self.by.unwrap_or_default());
         add("without", self.without);
         add("drop_input_labels", self.dropped);
+        if let Some((steps, _)) = self.input {
+            write!(text, ", input_relabel_configs: [{steps}]").unwrap();
+        }
         if let Some(dedup_ms) = self.dedup_ms {
             write!(text, ", dedup_interval: {dedup_ms}ms").unwrap();
         }
@@ -118,13 +132,19 @@ impl Entry {
     }
 
     fn selects(&self, labels: &Labels) -> bool {
-        !self.is_of_some || labels["job"] == "j0" || labels["instance"] == "i1"
+        let is_left = self.input.is_none() || labels["instance"] != "i2";
+        is_left && (!self.is_of_some || labels["job"] == "j0" || labels["instance"] == "i1")
+    }
+
+    /// Returns whether samples keep a label before they are aggregated.
+    fn keeps(&self, name: &str) -> bool {
+        !self.dropped.contains(&name) && self.input.is_none_or(|(_, left)| left.contains(&name))
     }
 
     /// The labels of the result that a series is part of.
     fn group(&self, labels: &Labels) -> Labels {
         let is_left = |name: &&'static str| {
-            !self.dropped.contains(name) && !self.without.contains(name) && self.by.is_none_or(|by| by.contains(name))
+            self.keeps(name) && !self.without.contains(name) && self.by.is_none_or(|by| by.contains(name))
         };
         labels.iter().filter(|(name, _)| is_left(name)).map(|(name, value)| (*name, value.clone())).collect()
     }
@@ -220,7 +240,7 @@ fn of_samples(entry: &Entry, output: &str, members: &[(&Labels, Samples)]) -> f6
             let left = |labels: &Labels| -> Labels {
                 labels
                     .iter()
-                    .filter(|(name, _)| !entry.dropped.contains(name))
+                    .filter(|(name, _)| entry.keeps(name))
                     .map(|(name, value)| (*name, value.clone()))
                     .collect()
             };

@@ -67,6 +67,12 @@ pub(super) struct Parser<'t> {
 
 /// Parses and checks an expression.
 pub(crate) fn parse(text: &str, features: Features) -> ParseResult<Expr> {
+    let mut expr = parse_unchecked(text, features)?;
+    check::check(&mut expr, text)?;
+    Ok(expr)
+}
+
+fn parse_unchecked(text: &str, features: Features) -> ParseResult<Expr> {
     if text.len() > TEXT_BYTES_MAX {
         let message = format!("expression of {} bytes is longer than {TEXT_BYTES_MAX} bytes", text.len());
         return Err(ParseError::new(Span::from(0), message));
@@ -75,17 +81,21 @@ pub(crate) fn parse(text: &str, features: Features) -> ParseResult<Expr> {
     if parser.peek().kind == TokenKind::End {
         return Err(ParseError::new(Span::from(0), "no expression found in input"));
     }
-    let mut expr = parser.expression(0)?.expr;
-    if parser.peek().kind != TokenKind::End {
-        return Err(parser.unexpected("", ""));
-    }
-    check::check(&mut expr, text)?;
-    Ok(expr)
+    let expr = parser.expression(0)?.expr;
+    if parser.peek().kind == TokenKind::End { Ok(expr) } else { Err(parser.unexpected("", "")) }
 }
 
 /// Parses a vector selector without modifiers.
 pub(crate) fn parse_plain_selector(text: &str) -> ParseResult<Vec<Matcher>> {
-    let expr = parse(text, Features::default())?;
+    plain_selector(parse(text, Features::default())?, text)
+}
+
+/// Parses the conditions of one, which may hold for labels that are not there.
+pub(crate) fn parse_conditions(text: &str) -> ParseResult<Vec<Matcher>> {
+    plain_selector(parse_unchecked(text, Features::default())?, text)
+}
+
+fn plain_selector(expr: Expr, text: &str) -> ParseResult<Vec<Matcher>> {
     match expr.node {
         Node::Selector(selector) if selector.shift == Shift::default() && selector.edges == Edges::Plain => {
             Ok(selector.matchers)

@@ -10,6 +10,7 @@ use scrape::config::yaml::Value;
 use scrape::relabel::{Action, NameScheme, Rule};
 
 use super::duration::duration_ms;
+use super::input::{self, AggregationInput};
 use super::matching::{self, MetricSelectors};
 use super::outputs::{AggregationGrouping, AggregationOutput, AggregationSource, total_period_ms};
 
@@ -26,9 +27,10 @@ pub(super) struct AggregationEntry {
     dedup_ms: Option<u64>,
     /// The labels of `by` or `without`, as they stand in names.
     named: AggregationGrouping,
-    /// What series become, of which `dropped` labels are gone.
+    /// What series become, of which some labels are gone.
     grouping: AggregationGrouping,
     dropped: BTreeSet<String>,
+    pub(super) input: AggregationInput,
     pub(super) outputs: Vec<AggregationOutput>,
     pub(super) relabel: Vec<Rule>,
     /// True if its samples go once no result is made of them any more.
@@ -53,10 +55,10 @@ impl AggregationEntry {
         let outputs = read_outputs(fields);
         read_flags(fields);
         let drops_input = read_drop_input(fields, &selection);
-        refuse_input_relabelling(fields);
+        let input = AggregationInput::read(fields, &dropped);
         let relabel = read_relabelling(fields);
         let interval_ms = interval_ms?;
-        let grouping = after_drop(&named, &dropped);
+        let grouping = named.after(&input.left);
         let entry = Self {
             selection,
             interval,
@@ -65,6 +67,7 @@ impl AggregationEntry {
             named,
             grouping,
             dropped,
+            input,
             outputs,
             relabel,
             drops_input,
@@ -93,8 +96,14 @@ impl AggregationEntry {
             dedup: self.dedup_ms.map(duration_text),
             lookback: duration_text(lookback_ms),
             grouping: &self.grouping,
-            dropped: &self.dropped,
+            left: &self.input.left,
         }
+    }
+
+    /// The field by which samples lose labels.
+    fn label_loss(&self) -> Option<&'static str> {
+        let field = if self.dropped.is_empty() { input::FIELD } else { "drop_input_labels" };
+        (self.input.left != AggregationGrouping::Each).then_some(field)
     }
 
     /// Tells what does not go together.
@@ -108,10 +117,12 @@ impl AggregationEntry {
         if staleness_ms.is_some_and(|staleness_ms| staleness_ms < self.interval_ms) {
             error("staleness_interval", "staleness_interval: it must not be shorter than interval".to_owned());
         }
-        if self.dedup_ms.is_some() && !self.dropped.is_empty() {
-            let why = "drop_input_labels and dedup_interval: samples of several series would be one before they are counted, \
-                       which no rule does. Leave one of them out";
-            error("drop_input_labels", why.to_owned());
+        if let (Some(field), Some(_)) = (self.label_loss(), self.dedup_ms) {
+            let why = format!(
+                "{field} and dedup_interval: samples of several series would be one before they are counted, which no rule does. Leave one of \
+                 them out"
+            );
+            error(field, why);
         }
         for (output, label) in self.outputs.iter().filter_map(|output| Some((output.name(), output.label()?))) {
             if self.grouping.names(label) {
@@ -143,15 +154,11 @@ impl AggregationEntry {
                 );
                 error("outputs", why);
             }
-            for (field, is_there) in
-                [("dedup_interval", self.dedup_ms.is_some()), ("drop_input_labels", !self.dropped.is_empty())]
-            {
-                if is_there {
-                    let why = format!(
-                        "the output {name:?} is not exact with {field}: leave that out, or write an entry of its own"
-                    );
-                    error(field, why);
-                }
+            for field in self.dedup_ms.map(|_| "dedup_interval").into_iter().chain(self.label_loss()) {
+                let why = format!(
+                    "the output {name:?} is not exact with {field}: leave that out, or write an entry of its own"
+                );
+                error(field, why);
             }
         }
     }
@@ -176,16 +183,6 @@ impl AggregationEntry {
                 error("output_relabel_configs", why);
             }
         }
-    }
-}
-
-/// Series after they lost labels.
-fn after_drop(named: &AggregationGrouping, dropped: &BTreeSet<String>) -> AggregationGrouping {
-    match named {
-        AggregationGrouping::Each if dropped.is_empty() => AggregationGrouping::Each,
-        AggregationGrouping::Each => AggregationGrouping::Without(dropped.clone()),
-        AggregationGrouping::By(labels) => AggregationGrouping::By(labels.difference(dropped).cloned().collect()),
-        AggregationGrouping::Without(labels) => AggregationGrouping::Without(labels.union(dropped).cloned().collect()),
     }
 }
 
@@ -300,16 +297,6 @@ fn read_drop_input(fields: &Fields<'_>, selection: &MetricSelectors) -> bool {
     drops_input
 }
 
-fn refuse_input_relabelling(fields: &Fields<'_>) {
-    let name = "input_relabel_configs";
-    let is_empty = |value: &Value| matches!(value, Value::List(items) if items.is_empty());
-    if fields.node(name).is_some_and(|node| !is_empty(&node.value)) {
-        let message = "input_relabel_configs: rules read series as they are stored. Relabel before they are stored (metric_relabel_configs of \
-                       the scrape), or leave labels out by drop_input_labels, by or without";
-        fields.reading.error(fields.position_of(name), message);
-    }
-}
-
 /// Steps that change the labels of results. Their names stay: by these it is known which series an entry writes.
 fn read_relabelling(fields: &Fields<'_>) -> Vec<Rule> {
     let rules = read_rules(fields, "output_relabel_configs", NameScheme::Utf8);
@@ -325,7 +312,7 @@ fn read_relabelling(fields: &Fields<'_>) -> Vec<Rule> {
 }
 
 /// Returns whether a step may change the name of a metric.
-fn may_rename(rule: &Rule) -> bool {
+pub(super) fn may_rename(rule: &Rule) -> bool {
     let text = rule.text();
     let matches_name = || {
         let regex = text.regex.clone().unwrap_or_else(|| "(.*)".to_owned());

@@ -40,9 +40,18 @@ pub(super) fn add(selection: &mut MetricSelectors, text: &str) -> Result<(), Str
 
 /// The names that a regular expression stands for, if it is a list of plain ones.
 fn alternatives(regex: &str) -> Option<Vec<String>> {
+    listed(regex, is_metric_name)
+}
+
+/// The labels that a regular expression stands for, likewise.
+pub(super) fn label_alternatives(regex: &str) -> Option<Vec<String>> {
+    listed(regex, is_label_name)
+}
+
+fn listed(regex: &str, is_name: fn(&str, NameScheme) -> bool) -> Option<Vec<String>> {
     let inner = regex.strip_prefix("(?:").or_else(|| regex.strip_prefix('('));
     let inner = inner.and_then(|rest| rest.strip_suffix(')')).unwrap_or(regex);
-    let names = inner.split('|').map(|name| is_metric_name(name, NameScheme::Legacy).then(|| name.to_owned()));
+    let names = inner.split('|').map(|name| is_name(name, NameScheme::Legacy).then(|| name.to_owned()));
     names.collect()
 }
 

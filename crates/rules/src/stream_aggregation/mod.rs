@@ -5,10 +5,12 @@
 //! PromQL does not give exactly as VictoriaMetrics defines it is refused when the file is read.
 //!
 //! * this file: from a file to groups of rules · [`entry`]: the fields of an entry · [`matching`]: which metrics and series it is of
+//! * [`input`]: steps that relabel samples first
 //! * [`outputs`]: its outputs as PromQL · [`duration`]: durations as VictoriaMetrics writes them
 
 mod duration;
 mod entry;
+mod input;
 mod matching;
 mod outputs;
 
@@ -83,7 +85,10 @@ impl AggregationFile {
 
     /// Adds the rules of an entry. Those of one metric, interval and grouping are one group, so that changes of other entries do not disturb it.
     fn add_rules(&self, fields: &Fields<'_>, entry: &AggregationEntry, groups: &mut Groups) {
+        let mut is_of_any = entry.selection.is_empty();
         for (metric, selectors) in &entry.selection {
+            let Some(selectors) = entry.input.selectors(metric, selectors) else { continue };
+            is_of_any = true;
             let prefix = format!("{metric}{}", entry.suffix());
             for output in &entry.outputs {
                 let name = format!("{prefix}_{}", output.name());
@@ -92,7 +97,7 @@ impl AggregationFile {
                         let results = matching::written(&format!("{prefix}_{}", summand.name()), &[]);
                         outputs::running_total(&results, entry.interval_ms)
                     }
-                    None => output.expression(&entry.source(selectors, self.lookback_ms)),
+                    None => output.expression(&entry.source(&selectors, self.lookback_ms)),
                 };
                 if let Err(why) = Expression::parse_with(&expr, self.features) {
                     let output = output.name();
@@ -106,6 +111,10 @@ impl AggregationFile {
                     entry.drops_input.then(|| DroppedInput { metric: metric.clone(), selectors: selectors.clone() });
                 of_prefix.rules.push(recording(name, expr, (&entry.relabel, dropped)));
             }
+        }
+        if !is_of_any {
+            let message = "input_relabel_configs leaves none of the metrics of match: nothing is aggregated";
+            fields.reading.warn(fields.position_of("input_relabel_configs"), message);
         }
     }
 }
@@ -232,6 +241,51 @@ mod tests {
     }
 
     #[test]
+    fn steps_that_relabel_samples_are_what_rules_read_and_group_by() {
+        let exprs = |rest: &str| {
+            rules(&format!("- {{match: 'm{{z=\"1\"}}', interval: 1m, {rest}}}"))
+                .into_iter()
+                .map(|(name, expr)| format!("{name} = {expr}"))
+                .collect::<Vec<_>>()
+        };
+        let steps = "input_relabel_configs: [{action: keep, source_labels: [a], regex: 'x|y'}, {action: drop, if: '{b!=\"c\"}'}, \
+                     {action: keep, if: 'm{d=~\"e\", f=\"\"}'}, {action: drop_metrics, regex: n}]";
+        assert_eq!(
+            exprs(&format!("outputs: [max], {steps}")),
+            [r#"m:1m_max = max_over_time(m{z="1",a=~"x|y",b="c",d=~"e",f=""}[1m])"#]
+        );
+        let steps = "input_relabel_configs: [{action: labeldrop, regex: pod|instance}]";
+        assert_eq!(
+            exprs(&format!("outputs: [count_series], by: [job, pod], {steps}")),
+            [
+                r#"m:1m_by_job_pod_count_series = count by (job) (group without (instance, pod) (present_over_time(m{z="1"}[1m])))"#
+            ]
+        );
+        assert_eq!(
+            exprs(&format!("outputs: [max], {steps}, drop_input_labels: [zone]")),
+            [r#"m:1m_max = max without (instance, pod, zone) (max_over_time(m{z="1"}[1m]))"#]
+        );
+        let steps =
+            "input_relabel_configs: [{action: labelkeep, regex: __name__|job|pod}, {action: labeldrop, regex: pod}]";
+        assert_eq!(
+            exprs(&format!("outputs: [max, count_series], {steps}")),
+            [
+                r#"m:1m_max = max by (job) (max_over_time(m{z="1"}[1m]))"#,
+                r#"m:1m_count_series = count by (job) (group by (job) (present_over_time(m{z="1"}[1m])))"#
+            ]
+        );
+        let loaded = read(
+            "- {match: m, interval: 1m, outputs: [max], input_relabel_configs: [{action: keep_metrics, regex: 'n.*'}]}",
+        );
+        let loaded = loaded.unwrap();
+        assert!(
+            loaded.groups.is_empty() && loaded.warnings[0].to_string().contains("leaves none"),
+            "{:?}",
+            loaded.warnings
+        );
+    }
+
+    #[test]
     fn what_would_not_be_exact_is_refused() {
         let refused = |rest: &str, expected: &str| {
             let told = read(&format!("- {{match: m, interval: 1m, {rest}}}")).unwrap_err();
@@ -266,7 +320,25 @@ mod tests {
         refused("outputs: [max], without: [__name__]", "__name__");
         refused("outputs: [max], keep_metric_names: true", "keep_metric_names");
         refused("outputs: [max], no_align_flush_to_interval: true", "multiples of interval");
-        refused("outputs: [max], input_relabel_configs: [{action: labeldrop, regex: a}]", "input_relabel_configs");
+        for (steps, expected) in [
+            ("[{target_label: a, replacement: b}]", "a step with the action replace gives samples labels"),
+            ("[{action: keep, source_labels: [a, b], regex: 'x;y'}]", "looks at one label"),
+            ("[{action: keep}]", "needs source_labels and regex, or if"),
+            ("[{action: keep, if: ['m{a=\"b\"}', 'm{c=\"d\"}']}]", "conditions (if) of keep"),
+            ("[{action: drop, if: 'm{a=\"b\"}'}]", "conditions (if) of drop"),
+            ("[{action: labeldrop, regex: 'tmp_.*'}]", "names labels one by one"),
+            ("[{action: labeldrop, regex: __name__}]", "takes the names of metrics"),
+            ("[{action: labelkeep, regex: a}]", "takes the names of metrics"),
+            ("[{action: labeldrop, regex: a, if: '{b=\"c\"}'}]", "has no condition"),
+            ("[{action: labeldrop, regex: a}, {action: keep, source_labels: [a], regex: b}]", "lost before"),
+            ("[{action: labeldrop, regex: a}], dedup_interval: 30s", "input_relabel_configs and dedup_interval"),
+        ] {
+            refused(&format!("outputs: [max], input_relabel_configs: {steps}"), expected);
+        }
+        refused(
+            "outputs: [increase], staleness_interval: 5m, input_relabel_configs: [{action: labeldrop, regex: a}]",
+            "not exact with input_relabel_configs",
+        );
         for step in [
             "target_label: __name__, replacement: x",
             "target_label: '$1', source_labels: [a]",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use model::METRIC_NAME;
 use scrape::config::units::duration_text;
 
 use super::matching::label;
@@ -88,6 +89,26 @@ impl AggregationGrouping {
         matches!(self, Self::By(labels) if labels.contains(label))
     }
 
+    /// Returns whether results have lost a label. The name of the metric stays.
+    pub(super) fn lacks(&self, label: &str) -> bool {
+        match self {
+            Self::Each => false,
+            Self::By(labels) => label != METRIC_NAME && !labels.contains(label),
+            Self::Without(labels) => labels.contains(label),
+        }
+    }
+
+    /// It of series that another one has left.
+    pub(super) fn after(&self, left: &Self) -> Self {
+        match (self, left) {
+            (_, Self::Each) => self.clone(),
+            (Self::Each, _) => left.clone(),
+            (Self::By(labels), _) => Self::By(labels.iter().filter(|label| !left.lacks(label)).cloned().collect()),
+            (Self::Without(labels), Self::By(left)) => Self::By(left.difference(labels).cloned().collect()),
+            (Self::Without(labels), Self::Without(more)) => Self::Without(labels.union(more).cloned().collect()),
+        }
+    }
+
     /// How a series finds the result of its group.
     fn matching(&self) -> String {
         match self {
@@ -114,8 +135,8 @@ pub(super) struct AggregationSource<'a> {
     /// Counters go on from a sample that is no older when the window begins.
     pub(super) lookback: String,
     pub(super) grouping: &'a AggregationGrouping,
-    /// Labels that samples lose first.
-    pub(super) dropped: &'a BTreeSet<String>,
+    /// The labels that samples keep before that.
+    pub(super) left: &'a AggregationGrouping,
 }
 
 impl AggregationSource<'_> {
@@ -263,10 +284,10 @@ fn average(source: &AggregationSource<'_>) -> String {
 /// Series that differ in labels alone that samples lose are one.
 fn count_series(source: &AggregationSource<'_>) -> String {
     let present = source.of_each("present_over_time");
-    if source.dropped.is_empty() {
+    if *source.left == AggregationGrouping::Each {
         return source.grouping.aggregate("count", &present);
     }
-    let distinct = AggregationGrouping::Without(source.dropped.clone()).aggregate("group", &present);
+    let distinct = source.left.aggregate("group", &present);
     source.grouping.aggregate("count", &distinct)
 }
 

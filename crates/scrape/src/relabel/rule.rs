@@ -157,7 +157,7 @@ impl Rule {
             _ => None,
         };
         let conditions =
-            text.conditions.iter().map(|text| Selector::parse(text).map_err(|reason| format!("if {text:?}: {reason}")));
+            text.conditions.iter().map(|text| condition(text).map_err(|reason| format!("if {text:?}: {reason}")));
         let conditions = conditions.collect::<Result<Vec<_>, _>>()?.into();
         let pattern = match text.action {
             Action::Graphite => Some(Pattern::new(&text.graphite_match)?),
@@ -194,6 +194,12 @@ impl Selector {
         let value = |name: &str| labels.get(name).map(String::as_str).unwrap_or_default();
         self.0.iter().all(|matcher| matcher.matches(value(matcher.name())))
     }
+}
+
+/// The condition of a step, which may hold for labels that are not there.
+fn condition(text: &str) -> Result<Selector, String> {
+    let matchers = promql::parse_conditions(text).map_err(|error| error.to_string())?;
+    index::compile(&matchers).map(Selector).map_err(|error| error.to_string())
 }
 
 /// Prometheus's rules of which fields go together.

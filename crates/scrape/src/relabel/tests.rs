@@ -144,6 +144,9 @@ fn what_the_agent_has_beyond() {
     check(with_condition(Action::Drop, "up{a!~\"f.*\"}"), Some(&INPUT));
     check(with_condition(Action::Keep, "{b=\"other\"}"), None);
     check(with_condition(Action::Keep, "{b=\"bar\"}"), Some(&INPUT));
+    // They select nothing by themselves.
+    check(with_condition(Action::Keep, "{missing!=\"x\"}"), Some(&INPUT));
+    check(with_condition(Action::Drop, "{missing=\"\", a!=\"foo\"}"), Some(&INPUT));
     let graphite = RuleText {
         graphite_match: "*.*.total".to_owned(),
         graphite_labels: vec![
