@@ -217,17 +217,20 @@ impl<'a> SourceQuery<'a> {
             }
             Some(Derived { name: call.column_name(), calls: vec![derived], expression })
         };
+        let made = |input: AggregateInput| {
+            let derived = AggregateCall { aggregate: call.aggregate, input };
+            let expression = Expression::Column(derived.column_name());
+            Derived { name: call.column_name(), calls: vec![derived], expression }
+        };
         match call.aggregate {
             // One row of the view is one of the answer.
             // The first bin of a query has no bin before it, a view's window has.
             Aggregate::Increase => None,
             _ if is_same_groups && field(call).is_some() => one(Aggregate::Last),
-            Aggregate::Min => one(Aggregate::Min),
-            Aggregate::Max => one(Aggregate::Max),
+            Aggregate::Min | Aggregate::Max => one(call.aggregate),
             Aggregate::Sum | Aggregate::Count | Aggregate::OffMilliseconds => one(Aggregate::Sum),
             // Among series that become one it is not known whose value was the first.
-            Aggregate::First if self.has_all_labels(definition) => one(Aggregate::First),
-            Aggregate::Last if self.has_all_labels(definition) => one(Aggregate::Last),
+            Aggregate::First | Aggregate::Last if self.has_all_labels(definition) => one(call.aggregate),
             Aggregate::Avg => {
                 let part = |aggregate| AggregateCall { aggregate, ..call.clone() };
                 let calls = [Aggregate::Sum, Aggregate::Count].map(|aggregate| of(Aggregate::Sum, &part(aggregate)));
@@ -244,10 +247,7 @@ impl<'a> SourceQuery<'a> {
                 let part = |aggregate| field(&AggregateCall { aggregate, ..call.clone() });
                 let (count, sum) = (part(Aggregate::Count)?, part(Aggregate::Sum)?);
                 let parts = PartColumns { count, sum, squares: part(Aggregate::Squares)? };
-                let input = AggregateInput::Parts(Box::new(parts));
-                let derived = AggregateCall { aggregate: call.aggregate, input };
-                let expression = Expression::Column(derived.column_name());
-                Some(Derived { name: call.column_name(), calls: vec![derived], expression })
+                Some(made(AggregateInput::Parts(Box::new(parts))))
             }
             Aggregate::ApproxQuantile(_)
             | Aggregate::QuantileSketch
@@ -256,9 +256,7 @@ impl<'a> SourceQuery<'a> {
             | Aggregate::Histogram(_)
             | Aggregate::Histograms => {
                 let sketches = field(&AggregateCall { aggregate: call.aggregate.sketch()?, ..call.clone() })?;
-                let derived = AggregateCall { aggregate: call.aggregate, input: AggregateInput::Sketches(sketches) };
-                let expression = Expression::Column(derived.column_name());
-                Some(Derived { name: call.column_name(), calls: vec![derived], expression })
+                Some(made(AggregateInput::Sketches(sketches)))
             }
             Aggregate::First
             | Aggregate::Last

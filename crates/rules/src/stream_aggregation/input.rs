@@ -26,10 +26,8 @@ pub(super) struct AggregationInput {
 impl AggregationInput {
     /// Reads the steps, which come after some labels were dropped.
     pub(super) fn read(fields: &Fields<'_>, dropped: &BTreeSet<String>) -> Self {
-        let left = match dropped.is_empty() {
-            true => AggregationGrouping::Each,
-            false => AggregationGrouping::Without(dropped.clone()),
-        };
+        let left = AggregationGrouping::Without(dropped.clone());
+        let left = if dropped.is_empty() { AggregationGrouping::Each } else { left };
         let mut input = Self { conditions: Vec::new(), left };
         for rule in read_rules(fields, FIELD, NameScheme::Utf8) {
             if let Err(why) = input.add(&rule) {

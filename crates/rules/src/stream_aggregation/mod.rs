@@ -285,12 +285,37 @@ mod tests {
         );
     }
 
+    /// Checks that an entry is refused, and why.
+    fn refused(rest: &str, expected: &str) {
+        let told = read(&format!("- {{match: m, interval: 1m, {rest}}}")).unwrap_err();
+        assert!(told.starts_with("s.yml:1:") && told.contains(expected), "{rest}: {told}");
+    }
+
+    #[test]
+    fn steps_that_no_rule_can_take_are_refused() {
+        for (steps, expected) in [
+            ("[{target_label: a, replacement: b}]", "a step with the action replace gives samples labels"),
+            ("[{action: keep, source_labels: [a, b], regex: 'x;y'}]", "looks at one label"),
+            ("[{action: keep}]", "needs source_labels and regex, or if"),
+            ("[{action: keep, if: ['m{a=\"b\"}', 'm{c=\"d\"}']}]", "conditions (if) of keep"),
+            ("[{action: drop, if: 'm{a=\"b\"}'}]", "conditions (if) of drop"),
+            ("[{action: labeldrop, regex: 'tmp_.*'}]", "names labels one by one"),
+            ("[{action: labeldrop, regex: __name__}]", "takes the names of metrics"),
+            ("[{action: labelkeep, regex: a}]", "takes the names of metrics"),
+            ("[{action: labeldrop, regex: a, if: '{b=\"c\"}'}]", "has no condition"),
+            ("[{action: labeldrop, regex: a}, {action: keep, source_labels: [a], regex: b}]", "lost before"),
+            ("[{action: labeldrop, regex: a}], dedup_interval: 30s", "input_relabel_configs and dedup_interval"),
+        ] {
+            refused(&format!("outputs: [max], input_relabel_configs: {steps}"), expected);
+        }
+        refused(
+            "outputs: [increase], staleness_interval: 5m, input_relabel_configs: [{action: labeldrop, regex: a}]",
+            "not exact with input_relabel_configs",
+        );
+    }
+
     #[test]
     fn what_would_not_be_exact_is_refused() {
-        let refused = |rest: &str, expected: &str| {
-            let told = read(&format!("- {{match: m, interval: 1m, {rest}}}")).unwrap_err();
-            assert!(told.starts_with("s.yml:1:") && told.contains(expected), "{rest}: {told}");
-        };
         refused("outputs: [total]", "the output \"total\" needs staleness_interval: 5m");
         refused(
             "outputs: [sum_samples_total], output_relabel_configs: [{action: drop, source_labels: [a]}]",
@@ -320,25 +345,6 @@ mod tests {
         refused("outputs: [max], without: [__name__]", "__name__");
         refused("outputs: [max], keep_metric_names: true", "keep_metric_names");
         refused("outputs: [max], no_align_flush_to_interval: true", "multiples of interval");
-        for (steps, expected) in [
-            ("[{target_label: a, replacement: b}]", "a step with the action replace gives samples labels"),
-            ("[{action: keep, source_labels: [a, b], regex: 'x;y'}]", "looks at one label"),
-            ("[{action: keep}]", "needs source_labels and regex, or if"),
-            ("[{action: keep, if: ['m{a=\"b\"}', 'm{c=\"d\"}']}]", "conditions (if) of keep"),
-            ("[{action: drop, if: 'm{a=\"b\"}'}]", "conditions (if) of drop"),
-            ("[{action: labeldrop, regex: 'tmp_.*'}]", "names labels one by one"),
-            ("[{action: labeldrop, regex: __name__}]", "takes the names of metrics"),
-            ("[{action: labelkeep, regex: a}]", "takes the names of metrics"),
-            ("[{action: labeldrop, regex: a, if: '{b=\"c\"}'}]", "has no condition"),
-            ("[{action: labeldrop, regex: a}, {action: keep, source_labels: [a], regex: b}]", "lost before"),
-            ("[{action: labeldrop, regex: a}], dedup_interval: 30s", "input_relabel_configs and dedup_interval"),
-        ] {
-            refused(&format!("outputs: [max], input_relabel_configs: {steps}"), expected);
-        }
-        refused(
-            "outputs: [increase], staleness_interval: 5m, input_relabel_configs: [{action: labeldrop, regex: a}]",
-            "not exact with input_relabel_configs",
-        );
         for step in [
             "target_label: __name__, replacement: x",
             "target_label: '$1', source_labels: [a]",
