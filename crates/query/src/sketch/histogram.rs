@@ -58,7 +58,7 @@ impl Buckets {
     }
 
     /// The place of a number's count. What is no number comes after all others, as in quantiles.
-    fn place(self, number: f64) -> usize {
+    fn bucket_of(self, number: f64) -> usize {
         let last = self.count as usize + 1;
         if number < self.low {
             return 0;
@@ -106,7 +106,7 @@ impl Histogram {
 
     /// Adds a number by the ranges that it was made with.
     pub fn add(&mut self, buckets: Buckets, number: f64) {
-        if let Some(count) = self.counts.get_mut(buckets.place(number)) {
+        if let Some(count) = self.counts.get_mut(buckets.bucket_of(number)) {
             *count = count.saturating_add(1);
         }
     }
