@@ -68,11 +68,12 @@ fn ask(db: &MemoryDatabases, text: &str, manner: Manner) -> String {
     let mut out = String::new();
     for place in 0..parsed.statements.len() {
         let budget = Budget::new(10_000_000);
-        let answer = sql::run(&parsed, place, &db.session(&budget), &client(manner));
+        let client = client(manner);
+        let answer = sql::run(&parsed, place, &db.session(&budget), &client);
         match answer {
             Ok(answer @ (Answer::Rows(_) | Answer::Table(_) | Answer::Returned(..))) => {
                 let relation = answer.relation().unwrap();
-                let described = sql::describe(&parsed, place, &db.session(&budget), &client(manner)).unwrap();
+                let described = sql::describe(&parsed, place, &db.session(&budget), &client).unwrap();
                 let names = |columns: &[sql::Column]| {
                     columns
                         .iter()
@@ -109,6 +110,7 @@ fn ask(db: &MemoryDatabases, text: &str, manner: Manner) -> String {
             Ok(Answer::Done(tag)) => writeln!(out, "{tag}").unwrap(),
             Err(error) => writeln!(out, "error: {error}").unwrap(),
         }
+        client.notices.take().iter().for_each(|notice| writeln!(out, "notice: {notice}").unwrap());
     }
     out
 }
@@ -163,6 +165,7 @@ fn statements_give_what_they_say() {
     }
     check(&db, &folder().join("hostile.txt"), Manner::Postgres);
     check(&db, &folder().join("write.txt"), Manner::Postgres);
+    check(&db, &folder().join("timescale.txt"), Manner::Postgres);
     check(&db, &folder().join("questdb_write.txt"), Manner::QuestDb);
 }
 

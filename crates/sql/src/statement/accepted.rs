@@ -93,5 +93,5 @@ fn function_name(call: &Function) -> String {
 /// `SET (timescaledb.compress, …)`
 fn is_compression(operation: &AlterTableOperation) -> bool {
     let text = operation.to_string().to_lowercase();
-    text.starts_with("set") && text.contains("timescaledb")
+    text.starts_with("set (timescaledb") || text.starts_with("set (tsdb")
 }

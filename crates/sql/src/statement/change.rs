@@ -1,18 +1,16 @@
 //! Statements that make and drop databases, and delete rows.
 
-use model::{TimeRange, ValueType};
+use model::TimeRange;
 use query::plan::Scan;
 use query::{DatabaseSettings, NewTable, Value};
-use sqlparser::ast::{
-    self, AlterTableOperation, ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, Expr, FromTable,
-    ObjectName, ObjectType, SqlOption, Statement, TableFactor,
-};
+use sqlparser::ast::{self, AlterTableOperation, Expr, FromTable, ObjectName, ObjectType, Statement, TableFactor};
 
+use super::create::create_table;
+use super::table_options::TableOptions;
 use crate::error::{SqlError, invalid, refused, unsupported};
 use crate::pending::DeletedRows;
 use crate::run::Run;
 use crate::select::lower;
-use crate::syntax::questdb::ttl_ns;
 
 /// Something to be done to databases or rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +39,8 @@ pub(crate) enum Change {
         ttl_ns: Option<i64>,
         /// True if an existing one is no error.
         if_not_exists: bool,
+        /// What the client is told of it.
+        notices: Vec<String>,
     },
     /// Changes how long a table keeps its rows.
     AlterTable {
@@ -86,7 +86,7 @@ impl Change {
 }
 
 /// The last part of a name.
-fn last(name: &ObjectName) -> String {
+pub(super) fn last(name: &ObjectName) -> String {
     name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.clone()).unwrap_or_default()
 }
 
@@ -144,7 +144,7 @@ impl Run<'_> {
                 session.set_up_database(&name, &settings)?;
                 Ok("ALTER DATABASE")
             }
-            Change::CreateTable { table, ttl_ns, if_not_exists } => {
+            Change::CreateTable { table, ttl_ns, if_not_exists, notices } => {
                 let exists = self.table(&table.name)?.is_some();
                 if exists && if_not_exists {
                     return Ok("CREATE TABLE");
@@ -157,6 +157,7 @@ impl Run<'_> {
                 if let Some(ttl_ns) = ttl_ns {
                     session.set_table_ttl(database, &table.name, ttl_ns)?;
                 }
+                notices.into_iter().for_each(|notice| self.client.notices.push(notice));
                 Ok("CREATE TABLE")
             }
             Change::AlterTable { table, ttl_ns } => {
@@ -193,7 +194,7 @@ impl Run<'_> {
     fn alter_table(&mut self, alter: &ast::AlterTable) -> Result<Change, SqlError> {
         let name = last(&alter.name);
         let ttl_ns = match alter.operations.as_slice() {
-            [AlterTableOperation::SetOptionsParens { options }] => ttl_of(options)?,
+            [AlterTableOperation::SetOptionsParens { options }] => TableOptions::read(options)?.ttl_ns,
             _ => None,
         };
         let Some(ttl_ns) = ttl_ns else {
@@ -267,114 +268,9 @@ impl Run<'_> {
     }
 }
 
-/// The kind of a column of a CREATE TABLE.
-enum Declared {
-    Time,
-    /// Tags come with the rows that have them.
-    Tag,
-    Field(ValueType),
-}
-
-/// `CREATE TABLE name (time TIMESTAMP, host TAG, usage DOUBLE PRECISION, …)`
-fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
-    let table = last(&create.name);
-    if create.query.is_some() || create.like.is_some() || create.inherits.is_some() || create.partition_of.is_some() {
-        return unsupported("CREATE TABLE of a query or of another table; INSERT INTO … SELECT makes a table");
-    }
-    if create.temporary || create.external || create.or_replace {
-        return unsupported("a table that is TEMPORARY, EXTERNAL or to be REPLACEd");
-    }
-    let ttl_ns = match &create.table_options {
-        CreateTableOptions::None => None,
-        CreateTableOptions::With(options) => ttl_of(options)?,
-        other => return invalid(format!("a table has no setting but TTL, not {other}")),
-    };
-    let (mut tags, mut fields): (Vec<String>, Vec<(String, ValueType)>) = (Vec::new(), Vec::new());
-    for column in &create.columns {
-        check_options(column)?;
-        let name = &column.name.value;
-        match declared(column)? {
-            Declared::Time if ["time", "timestamp"].contains(&name.to_lowercase().as_str()) => {}
-            Declared::Time => return second_time(name),
-            Declared::Tag | Declared::Field(_)
-                if tags.contains(name) || fields.iter().any(|(known, _)| known == name) =>
-            {
-                return invalid(format!("column \"{name}\" specified more than once"));
-            }
-            Declared::Tag => tags.push(name.clone()),
-            Declared::Field(value_type) => fields.push((name.clone(), value_type)),
-        }
-    }
-    if fields.is_empty() {
-        return invalid(format!("table \"{table}\" needs a field: a column of numbers, booleans or text"));
-    }
-    let table = NewTable { name: table, tags, fields };
-    Ok(Change::CreateTable { table, ttl_ns, if_not_exists: create.if_not_exists })
-}
-
-/// The TTL among the options of a table, in nanoseconds.
-fn ttl_of(options: &[SqlOption]) -> Result<Option<i64>, SqlError> {
-    let mut found = None;
-    for option in options {
-        match option {
-            SqlOption::KeyValue { key, value } if key.value.eq_ignore_ascii_case("ttl") => {
-                let text = value.to_string();
-                let text = text.trim_matches('\'');
-                let ttl_ns = ttl_ns(text).ok_or_else(|| {
-                    SqlError::Invalid(format!(
-                        "TTL {text}: write it as 12h, 30 DAYS, 4w, 6M (months) or 1y; 0 for none"
-                    ))
-                })?;
-                found = Some(ttl_ns);
-            }
-            other => return invalid(format!("a table has no setting but TTL (ttl = '30d'), not {other}")),
-        }
-    }
-    Ok(found)
-}
-
 /// A column of times beside that of the rows.
 pub(super) fn second_time<T>(column: &str) -> Result<T, SqlError> {
     invalid(format!(
         "the time of a table's rows is its column \"time\", and \"{column}\" would be a second one: make it a BIGINT"
     ))
-}
-
-/// Promises that are not kept are not made: fields may be null, and nothing is unique but a row's time.
-fn check_options(column: &ColumnDef) -> Result<(), SqlError> {
-    for option in &column.options {
-        match &option.option {
-            ColumnOption::Null | ColumnOption::Comment(_) => {}
-            ColumnOption::NotNull | ColumnOption::PrimaryKey(_)
-                if matches!(column.data_type, DataType::Timestamp(..)) => {}
-            other => return unsupported(format!("{other} of column \"{}\"", column.name.value)),
-        }
-    }
-    Ok(())
-}
-
-fn declared(column: &ColumnDef) -> Result<Declared, SqlError> {
-    let text = column.data_type.to_string().to_lowercase();
-    let word = text.split(['(', ' ']).next().unwrap_or_default();
-    Ok(match word {
-        "timestamp" | "timestamptz" | "datetime" => Declared::Time,
-        "tag" | "symbol" => Declared::Tag,
-        _ if text.ends_with("unsigned") || matches!(word, "ubigint" | "uint64" | "uint32") => {
-            Declared::Field(ValueType::U64)
-        }
-        "double" | "real" | "float" | "float4" | "float8" | "float32" | "float64" | "numeric" | "decimal" => {
-            Declared::Field(ValueType::F64)
-        }
-        "bigint" | "int" | "integer" | "smallint" | "int2" | "int4" | "int8" | "int64" | "long" => {
-            Declared::Field(ValueType::I64)
-        }
-        "bool" | "boolean" => Declared::Field(ValueType::Bool),
-        "text" | "varchar" | "character" | "char" | "string" => Declared::Field(ValueType::String),
-        _ => {
-            return invalid(format!(
-                "column \"{}\" has no type that is kept: there are TIMESTAMP, TAG, DOUBLE PRECISION, BIGINT, BIGINT UNSIGNED, BOOLEAN and TEXT, not {}",
-                column.name.value, column.data_type
-            ));
-        }
-    })
 }

@@ -1,9 +1,16 @@
-//! `SHOW CREATE TABLE`
+//! `CREATE TABLE` and `SHOW CREATE TABLE`
 
-use crate::error::SqlError;
+use model::ValueType;
+use query::NewTable;
+use sqlparser::ast::{
+    ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, IndexColumn, TableConstraint,
+};
+
+use super::change::{Change, last, second_time};
+use super::table_options::TableOptions;
+use crate::error::{SqlError, invalid, unsupported};
 use crate::relation::Relation;
 use crate::run::Run;
-use model::ValueType;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -39,4 +46,216 @@ impl Run<'_> {
         let statement = format!("CREATE TABLE {} ({}){ttl}", quoted(&schema.name), columns.join(", "));
         Ok(Relation::of_texts(&["ddl"], [vec![statement]]))
     }
+}
+
+/// The kind of a column of a CREATE TABLE.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Declared {
+    Time,
+    /// Tags come with the rows that have them.
+    Tag,
+    Field(ValueType),
+}
+
+/// The columns of a CREATE TABLE.
+#[derive(Default)]
+struct Columns {
+    time: Option<String>,
+    tags: Vec<String>,
+    fields: Vec<(String, ValueType)>,
+    /// Tags and fields that are to have a value in every row.
+    not_null: Vec<String>,
+}
+
+/// `CREATE TABLE name (time TIMESTAMP, host TAG, usage DOUBLE PRECISION, …)`
+pub(super) fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
+    let table = last(&create.name);
+    if create.query.is_some() || create.like.is_some() || create.inherits.is_some() || create.partition_of.is_some() {
+        return unsupported("CREATE TABLE of a query or of another table; INSERT INTO … SELECT makes a table");
+    }
+    if create.temporary || create.external || create.or_replace {
+        return unsupported("a table that is TEMPORARY, EXTERNAL or to be REPLACEd");
+    }
+    let options = match &create.table_options {
+        CreateTableOptions::None => TableOptions::default(),
+        CreateTableOptions::With(options) => TableOptions::read(options)?,
+        other => return invalid(format!("a table has no setting but TTL, not {other}")),
+    };
+    let mut columns = Columns::default();
+    for column in &create.columns {
+        columns.add(column)?;
+    }
+    check_time(options.time.as_deref())?;
+    let mut notices = columns.segment(&options.segments)?;
+    for constraint in &create.constraints {
+        columns.constrain(constraint)?;
+    }
+    if columns.fields.is_empty() {
+        return invalid(format!("table \"{table}\" needs a field: a column of numbers, booleans or text"));
+    }
+    notices.extend(columns.notices(&table));
+    let table = NewTable { name: table, tags: columns.tags, fields: columns.fields };
+    let if_not_exists = create.if_not_exists;
+    Ok(Change::CreateTable { table, ttl_ns: options.ttl_ns, if_not_exists, notices })
+}
+
+impl Columns {
+    fn add(&mut self, column: &ColumnDef) -> Result<(), SqlError> {
+        let name = &column.name.value;
+        let declared = declared(column)?;
+        if check_options(column)? && declared != Declared::Time {
+            self.not_null.push(name.clone());
+        }
+        match declared {
+            Declared::Time if ["time", "timestamp"].contains(&name.to_lowercase().as_str()) => {
+                self.time = Some(name.clone());
+            }
+            Declared::Time => return second_time(name),
+            Declared::Tag | Declared::Field(_) if self.kind(name).is_some() => {
+                return invalid(format!("column \"{name}\" specified more than once"));
+            }
+            Declared::Tag => self.tags.push(name.clone()),
+            Declared::Field(value_type) => self.fields.push((name.clone(), value_type)),
+        }
+        Ok(())
+    }
+
+    /// The kind of a column; `None` if there is none of the name.
+    fn kind(&self, name: &str) -> Option<Declared> {
+        if self.time.as_deref() == Some(name) {
+            return Some(Declared::Time);
+        }
+        if self.tags.iter().any(|tag| tag == name) {
+            return Some(Declared::Tag);
+        }
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value_type)| Declared::Field(*value_type))
+    }
+
+    /// Makes a field of texts a tag.
+    fn make_tag(&mut self, name: &str) {
+        if self.kind(name) == Some(Declared::Field(ValueType::String)) {
+            self.fields.retain(|(known, _)| known != name);
+            self.tags.push(name.to_owned());
+        }
+    }
+
+    /// Makes tags of the texts by which a table is to be cut: they tell rows apart. Returns what the client is told of others.
+    fn segment(&mut self, names: &[String]) -> Result<Vec<String>, SqlError> {
+        let mut notices = Vec::new();
+        for name in names {
+            match self.kind(name) {
+                None => return invalid(format!("segmentby names \"{name}\", which is no column of the table")),
+                Some(Declared::Field(ValueType::String)) => self.make_tag(name),
+                Some(Declared::Field(_)) => notices.push(format!(
+                    "\"{name}\" of segmentby is a field, and of rows with the same time and tags the last one stays: declare it as {name} TAG if it \
+                     tells rows apart"
+                )),
+                Some(Declared::Time | Declared::Tag) => {}
+            }
+        }
+        Ok(notices)
+    }
+
+    /// Takes a key that is the one by which rows are known, the time and all tags; texts in it become tags. Promises that are not kept are
+    /// not made.
+    fn constrain(&mut self, constraint: &TableConstraint) -> Result<(), SqlError> {
+        let names = |columns: &[IndexColumn]| -> Vec<String> {
+            columns.iter().map(|column| column.column.expr.to_string().trim_matches('"').to_owned()).collect()
+        };
+        let key = match constraint {
+            TableConstraint::PrimaryKey(key) => names(&key.columns),
+            TableConstraint::Unique(key) => names(&key.columns),
+            other => return unsupported(format!("the constraint {other}")),
+        };
+        key.iter().for_each(|name| self.make_tag(name));
+        let wrong = |reason: String| {
+            invalid(format!(
+                "{constraint}: a row is known by its time and all its tags, {reason}, or leave the key out"
+            ))
+        };
+        for name in &key {
+            match self.kind(name) {
+                None => return invalid(format!("{constraint} names \"{name}\", which is no column of the table")),
+                Some(Declared::Field(_)) => {
+                    return wrong(format!("and \"{name}\" is a field: declare it as {name} TAG"));
+                }
+                Some(Declared::Time | Declared::Tag) => {}
+            }
+        }
+        let is_missing = |name: &&String| !key.contains(name);
+        match self.time.iter().chain(&self.tags).find(is_missing) {
+            Some(missing) => wrong(format!("and \"{missing}\" is missing: name it in the key, too")),
+            None => Ok(()),
+        }
+    }
+
+    /// What the client is told of a table that is made.
+    fn notices(&self, table: &str) -> Vec<String> {
+        let mut notices = Vec::new();
+        if !self.not_null.is_empty() {
+            notices.push(format!(
+                "NOT NULL of \"{}\" is not enforced: rows are taken that have no value there",
+                self.not_null.join("\", \"")
+            ));
+        }
+        let text = self.fields.iter().find(|(_, value_type)| *value_type == ValueType::String);
+        if let (Some((text, _)), true) = (text, self.tags.is_empty()) {
+            notices.push(format!(
+                "the table \"{table}\" has no tag, and of several rows with the same time the last one stays: declare columns that tell rows apart \
+                 as TAG, such as {text} TAG"
+            ));
+        }
+        notices
+    }
+}
+
+/// Refuses a time by which a table is to be cut that is not the time of its rows.
+fn check_time(named: Option<&str>) -> Result<(), SqlError> {
+    match named {
+        Some(named) if !["time", "timestamp"].contains(&named.to_lowercase().as_str()) => invalid(format!(
+            "partition_column names \"{named}\", but the time of a table's rows is its column \"time\": name the column so"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether a column is to have a value in every row. Other promises that are not kept are not made: nothing is unique but a row's
+/// time and tags.
+fn check_options(column: &ColumnDef) -> Result<bool, SqlError> {
+    let mut is_not_null = false;
+    for option in &column.options {
+        match &option.option {
+            ColumnOption::Null | ColumnOption::Comment(_) => {}
+            ColumnOption::NotNull => is_not_null = true,
+            ColumnOption::PrimaryKey(_) if matches!(column.data_type, DataType::Timestamp(..)) => {}
+            other => return unsupported(format!("{other} of column \"{}\"", column.name.value)),
+        }
+    }
+    Ok(is_not_null)
+}
+
+fn declared(column: &ColumnDef) -> Result<Declared, SqlError> {
+    let text = column.data_type.to_string().to_lowercase();
+    let word = text.split(['(', ' ']).next().unwrap_or_default();
+    Ok(match word {
+        "timestamp" | "timestamptz" | "datetime" => Declared::Time,
+        "tag" | "symbol" => Declared::Tag,
+        _ if text.ends_with("unsigned") || matches!(word, "ubigint" | "uint64" | "uint32") => {
+            Declared::Field(ValueType::U64)
+        }
+        "double" | "real" | "float" | "float4" | "float8" | "float32" | "float64" | "numeric" | "decimal" => {
+            Declared::Field(ValueType::F64)
+        }
+        "bigint" | "int" | "integer" | "smallint" | "int2" | "int4" | "int8" | "int64" | "long" => {
+            Declared::Field(ValueType::I64)
+        }
+        "bool" | "boolean" => Declared::Field(ValueType::Bool),
+        "text" | "varchar" | "character" | "char" | "string" => Declared::Field(ValueType::String),
+        _ => {
+            return invalid(format!(
+                "column \"{}\" has no type that is kept: there are TIMESTAMP, TAG, DOUBLE PRECISION, BIGINT, BIGINT UNSIGNED, BOOLEAN and TEXT, not {}",
+                column.name.value, column.data_type
+            ));
+        }
+    })
 }

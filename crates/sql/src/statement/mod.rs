@@ -13,6 +13,7 @@ mod row_program;
 mod session;
 mod settings;
 mod stored_queries;
+mod table_options;
 mod view_columns;
 pub(crate) mod views;
 

@@ -7,6 +7,7 @@ pub(crate) mod parse;
 pub(crate) mod questdb;
 pub(crate) mod settings;
 mod spelling;
+pub(crate) mod table_options;
 pub(crate) mod triggers;
 pub(crate) mod view_columns;
 mod view_options;

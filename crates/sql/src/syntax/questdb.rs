@@ -16,18 +16,22 @@ pub(super) struct Respelled {
 
 /// The usual spelling of what comes next, where QuestDB has its own; `statement` are the tokens of its statement before it.
 pub(super) fn respell(next: &[TokenWithSpan], statement: &[TokenWithSpan]) -> Option<Respelled> {
-    let of_table = || table_options(next, statement).or_else(|| alter_ttl(next, statement));
+    let of_table = || {
+        table_options(next, statement)
+            .or_else(|| super::table_options::respell(next, statement))
+            .or_else(|| alter_ttl(next, statement))
+    };
     in_interval(next).or_else(|| count_distinct(next)).or_else(of_table)
 }
 
-fn word_at(tokens: &[TokenWithSpan], place: usize) -> Option<&Word> {
+pub(super) fn word_at(tokens: &[TokenWithSpan], place: usize) -> Option<&Word> {
     match tokens.get(place).map(|token| &token.token) {
         Some(Token::Word(word)) => Some(word),
         _ => None,
     }
 }
 
-fn is_word(tokens: &[TokenWithSpan], place: usize, wanted: &str) -> bool {
+pub(super) fn is_word(tokens: &[TokenWithSpan], place: usize, wanted: &str) -> bool {
     word_at(tokens, place).is_some_and(|word| word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted))
 }
 

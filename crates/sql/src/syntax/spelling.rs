@@ -66,7 +66,7 @@ fn compression(cursor: &Cursor<'_>) -> Option<Spelled> {
     let is_word = |token: &TokenWithSpan, wanted: &str| matches!(&token.token, Token::Word(word) if word.value.eq_ignore_ascii_case(wanted));
     let open = tokens.iter().take(8).position(|token| token.token == Token::LParen)?;
     let name = tokens.get(open + 1)?;
-    if !is_word(tokens.get(open - 1)?, "set") || !is_word(name, "timescaledb") {
+    if !is_word(tokens.get(open - 1)?, "set") || !["timescaledb", "tsdb"].iter().any(|prefix| is_word(name, prefix)) {
         return None;
     }
     let end = tokens.iter().position(|token| token.token == Token::RParen)?;
