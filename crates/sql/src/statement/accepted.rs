@@ -10,10 +10,10 @@ use crate::relation::{Column, Relation};
 
 const PARTITIONS: &str = "tables are partitioned by time by themselves";
 const COMPRESSION: &str = "data is compressed by itself";
-const RETENTION: &str = "how long rows stay is set for a database: ALTER DATABASE … SET retention = '30d'";
+const CHUNKS: &str = "rows go by DELETE FROM … WHERE time < …, or by themselves: ALTER TABLE … SET TTL 30 DAYS";
 
 /// TimescaleDB's functions that manage tables, and what the client is told.
-const MANAGING: [(&str, &str); 20] = [
+const MANAGING: [(&str, &str); 18] = [
     ("create_hypertable", PARTITIONS),
     ("create_distributed_hypertable", PARTITIONS),
     ("set_chunk_time_interval", PARTITIONS),
@@ -31,9 +31,7 @@ const MANAGING: [(&str, &str); 20] = [
     ("convert_to_columnstore", COMPRESSION),
     ("convert_to_rowstore", COMPRESSION),
     ("enable_chunk_skipping", PARTITIONS),
-    ("add_retention_policy", RETENTION),
-    ("remove_retention_policy", RETENTION),
-    ("drop_chunks", RETENTION),
+    ("drop_chunks", CHUNKS),
 ];
 
 /// The answer to a statement that is accepted and does nothing, and what the client is told.

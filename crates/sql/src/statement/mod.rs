@@ -7,6 +7,7 @@ mod create;
 mod insert;
 pub(crate) mod likeness;
 mod pending;
+pub(crate) mod policies;
 mod regular;
 mod returning;
 mod row_program;
@@ -14,6 +15,7 @@ mod session;
 mod settings;
 mod stored_queries;
 mod table_options;
+mod timescale;
 mod view_columns;
 pub(crate) mod views;
 

@@ -3,6 +3,7 @@
 use access::audit::Event;
 use sqlparser::ast::{ObjectType, Query, SetExpr, Statement};
 
+use crate::statement::policies::is_policy_call;
 use crate::syntax::parse::Parsed;
 use crate::syntax::triggers::TriggerStatement;
 use crate::syntax::views::ViewStatement;
@@ -42,7 +43,7 @@ impl Parsed {
             Statement::CreateDatabase { .. }
             | Statement::CreateView(_)
             | Statement::Drop { object_type: ObjectType::View, .. } => Some(Event::SettingsChanged),
-            Statement::Query(query) if crate::statement::views::is_policy_call(query) => Some(Event::SettingsChanged),
+            _ if is_policy_call(statement) => Some(Event::SettingsChanged),
             _ => None,
         }
     }
@@ -81,7 +82,7 @@ impl ViewStatement {
 /// change something.
 fn only_reads(statement: &Statement) -> bool {
     match statement {
-        Statement::Query(query) => query_reads(query) && !crate::statement::views::is_policy_call(query),
+        Statement::Query(query) => query_reads(query) && !is_policy_call(statement),
         Statement::Explain { statement, .. } => matches!(&**statement, Statement::Query(query) if query_reads(query)),
         Statement::Copy { to, .. } => *to,
         Statement::ExplainTable { .. }
@@ -163,6 +164,7 @@ mod tests {
             "DROP VIEW IF EXISTS v",
             "REFRESH MATERIALIZED VIEW v",
             "SELECT remove_retention_policy('v')",
+            "CALL add_retention_policy('t', INTERVAL '1 day')",
         ] {
             assert!(changes(text), "{text}");
         }
