@@ -1,7 +1,7 @@
 //! A condition and a list of columns over the rows of one table, one row at a time: what triggers evaluate.
 
 use query::{SqlType, TableSchema, Value};
-use sqlparser::ast::{Expr, Ident, Query, SelectItem};
+use sqlparser::ast::{BinaryOperator, Expr, Ident, Query, SelectItem};
 
 use crate::context::{ClientContext, Manner};
 use crate::error::{SqlError, invalid, unsupported};
@@ -94,7 +94,11 @@ impl RowProgram {
         let mut queries = NoQueries;
         let mut binder =
             Binder { scope: &scope, environment: &environment, parameters: &[], subqueries: &mut queries, depth: 0 };
-        let condition = binder.bind(&parse_condition(text.condition)?)?;
+        let parsed = parse_condition(text.condition)?;
+        let condition = binder.bind(&parsed)?;
+        if missing == MissingColumns::Refused {
+            check_comparisons(&parsed, &mut binder)?;
+        }
         if !matches!(condition.sql_type, SqlType::Bool | SqlType::Unknown) {
             let name = condition.sql_type.name();
             return invalid(format!("the condition {} is of type {name}, not boolean", text.condition));
@@ -129,6 +133,54 @@ impl RowProgram {
     pub fn values(&self, row: &[Value]) -> Result<Vec<Value>, SqlError> {
         self.outputs.iter().map(|(_, output)| output.value(row, &self.environment)).collect()
     }
+}
+
+/// Refuses a condition that compares what has a type with a constant that is nothing of this type: it would fail for each row.
+fn check_comparisons(condition: &Expr, binder: &mut Binder<'_>) -> Result<(), SqlError> {
+    match condition {
+        Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
+            check_comparisons(left, binder)?;
+            check_comparisons(right, binder)
+        }
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => check_comparisons(inner, binder),
+        Expr::IsTrue(inner) | Expr::IsNotTrue(inner) | Expr::IsFalse(inner) | Expr::IsNotFalse(inner) => {
+            check_comparisons(inner, binder)
+        }
+        Expr::Between { expr, low, high, .. } => {
+            check_comparison(expr, low, binder)?;
+            check_comparison(expr, high, binder)
+        }
+        Expr::BinaryOp { left, op, right } if is_comparison(op) => {
+            check_comparison(left, right, binder)?;
+            check_comparison(right, left, binder)
+        }
+        _ => Ok(()),
+    }
+}
+
+const fn is_comparison(operator: &BinaryOperator) -> bool {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(operator, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+fn check_comparison(compared: &Expr, with: &Expr, binder: &mut Binder<'_>) -> Result<(), SqlError> {
+    let (compared_as, constant) = (binder.bind(compared)?, binder.bind(with)?);
+    let Bound::Constant(value) = &constant.expression else { return Ok(()) };
+    // A text is read as what it is compared with, so that it is no sample of its type; constants beside times are read when they are bound.
+    let sample = match compared_as.sql_type {
+        SqlType::Float => Value::Float(0.0),
+        SqlType::Int | SqlType::Int4 => Value::Int(0),
+        SqlType::Bool => Value::Bool(false),
+        _ => return Ok(()),
+    };
+    if value.is_null() || compared_as.expression.is_constant() || sample.compare(value).is_some() {
+        return Ok(());
+    }
+    let what = if compared_as.expression.column().is_some() { "the column" } else { "the expression" };
+    invalid(format!(
+        "{what} {compared} is of type {}, which {with} is not: compare it with a value of this type",
+        compared_as.sql_type.name()
+    ))
 }
 
 /// Adds a column that is null in every row, unless there is one of the name. One that is the name of something else is asked for by nothing.
@@ -242,6 +294,17 @@ mod tests {
         let all = program("note IS NULL", None).unwrap();
         assert!(all.holds(&row("a", 0.0)).unwrap());
         assert_eq!(all.columns().len(), 4);
+        for compared in [
+            "usage > '90'",
+            "usage BETWEEN '1' AND 2",
+            "usage > NULL OR true",
+            "note > 5 OR true",
+            "time > 'yesterday'",
+        ] {
+            assert!(program(compared, None).is_ok(), "{compared}");
+        }
+        // A trigger that there is already goes on as it is.
+        assert!(with_missing("usage > 'abc'", None, MissingColumns::Null).is_ok());
         assert!(!program("note = 'x'", None).unwrap().holds(&row("a", 0.0)).unwrap(), "null does not hold");
     }
 
@@ -266,6 +329,15 @@ mod tests {
             ("nothing > 1", None, "does not exist"),
             ("usage > (SELECT 1)", None, "one row"),
             ("avg(usage) > 1", None, "avg"),
+            ("usage > 'abc'", None, "the column usage is of type double precision, which 'abc' is not"),
+            (
+                "host = 'a' AND (NOT 'abc' <= new.usage OR usage IS NULL)",
+                None,
+                "the column new.usage is of type double",
+            ),
+            ("usage BETWEEN 1 AND 'high'", None, "'high' is not"),
+            ("(usage = true) IS TRUE", None, "which true is not"),
+            ("usage * 2 < 'abc'", None, "the expression usage * 2 is of type double precision"),
             ("usage > 1", Some("usage * 2"), "needs a name"),
             ("usage > 1", Some("usage, host AS usage"), "twice"),
         ] {
