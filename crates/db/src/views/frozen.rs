@@ -9,7 +9,7 @@ use std::sync::Arc;
 use index::CompiledMatcher;
 use model::TimeRange;
 use query::QueryError;
-use query::plan::AsOf;
+use query::plan::{AsOf, duration};
 use query::views::{View, ViewCatalog, ViewDefinition};
 use store::{DatabasePolicy, ExpiryGuard, Going, Store, StoreError};
 
@@ -19,8 +19,6 @@ use crate::Db;
 /// How far the time before which a source is gone moves between two times that it is written to disk. In between, the clock tells it after a
 /// restart too.
 const FROZEN_STEP_NS: i64 = 3_600_000_000_000;
-
-const NS_PER_SECOND: i64 = 1_000_000_000;
 
 impl Views {
     /// The time before which a part of a view's source is gone, or was at some time. What a TTL takes the state knows before it goes.
@@ -329,9 +327,9 @@ pub(super) fn check_as_of_age(
         let (name, table) = (&definition.name, as_of.table_name());
         let Some(within_ns) = as_of.within_ns else {
             return Err(format!(
-                "{keeper} for {} s, but a row of {table:?} that the view {name:?} finds as of a time may be of any age: say how \
+                "{keeper} for {}, but a row of {table:?} that the view {name:?} finds as of a time may be of any age: say how \
                  old it may be, ASOF JOIN {table} … TOLERANCE 1h, or keep rows for ever",
-                kept_ns / NS_PER_SECOND,
+                duration(kept_ns),
             ));
         };
         check_age(definition, keeper, kept_ns, definition.age_ns_max().saturating_add(within_ns))?;
@@ -344,10 +342,10 @@ pub(super) fn check_age(definition: &ViewDefinition, keeper: &str, kept_ns: i64,
         return Ok(());
     }
     Err(format!(
-        "{keeper} for {} s, but a window of the view {:?} is stored when it began up to {} s ago: keep them longer, or make \
+        "{keeper} for {}, but a window of the view {:?} is stored when it began up to {} ago: keep them longer, or make \
          narrower windows",
-        kept_ns / NS_PER_SECOND,
+        duration(kept_ns),
         definition.name,
-        age_ns / NS_PER_SECOND
+        duration(age_ns)
     ))
 }

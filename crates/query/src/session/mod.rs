@@ -15,7 +15,8 @@ use store::{EpochValue, NameValidity, TableSchema, TopBy};
 
 use crate::plan::{Scan, Selector};
 use crate::session::regular::RegularSettings;
-use crate::views::{RefreshRequest, StoredQuery, View, ViewDefinition, ViewOptions, ViewStatus};
+use crate::sketch::excerpt;
+use crate::views::{RefreshRequest, StoredQuery, View, ViewDefinition, ViewOptions, ViewStatus, check_column};
 use crate::{Budget, LastRows, Outcome, Plan, QueryError, Reads};
 
 /// A group of a table: its tags, and the fields that it has.
@@ -52,6 +53,15 @@ pub struct NewTable {
     pub tags: Vec<String>,
     /// Its fields and their types; at least one.
     pub fields: Vec<(String, ValueType)>,
+}
+
+impl NewTable {
+    /// Refuses names of columns that no row could have.
+    pub(super) fn check_columns(&self) -> Result<(), QueryError> {
+        let of = format!("the table {}", excerpt(&self.name));
+        let fields = self.fields.iter().map(|(name, _)| name);
+        self.tags.iter().chain(fields).try_for_each(|column| check_column(&of, column))
+    }
 }
 
 /// How a database keeps its data; a setting that is left out stays as it is.

@@ -334,6 +334,7 @@ impl Session for StoreSession<'_> {
             self.require(Right::Create, database)?;
         }
         self.refuse_view_name(database, &table.name)?;
+        table.check_columns()?;
         let member = |(name, value_type): &(String, ValueType)| {
             (Field { name: name.clone(), value_type: *value_type }, Labels::empty())
         };

@@ -100,8 +100,8 @@ fn whole<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| is_usual)
 }
 
-/// The beginning of a part of a text, as errors show it: a text that is no sketch may be long.
-fn excerpt(part: &str) -> String {
+/// The beginning of a text, as errors show it: it may be long.
+pub(crate) fn excerpt(part: &str) -> String {
     const CHARACTERS_MAX: usize = 40;
     match part.char_indices().nth(CHARACTERS_MAX) {
         Some((end, _)) => format!("{:?}…", part.get(..end).unwrap_or_default()),

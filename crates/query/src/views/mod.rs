@@ -26,6 +26,7 @@ pub(crate) use expand::Expansion;
 pub use ranges::{intersect, merged_to, normalized, subtract};
 pub use stale::DEPTH_MAX;
 pub use stored_query::{NarrowedReads, StoredQuery};
+pub(crate) use validate::check_column;
 pub use validate::{FIELD_PREFIX, OPEN_NS_MAX, WIDTH_NS_MIN, is_partial};
 
 use jiff::tz::TimeZone;

@@ -1,14 +1,21 @@
 //! Which definitions are taken.
 
+use model::Limits;
+
 use super::{ViewDefinition, ViewOutput};
 use crate::QueryError;
-use crate::plan::{AggregateInput, Labelled, Plan};
+use crate::plan::{AggregateInput, Labelled, Plan, duration};
+use crate::sketch::excerpt;
+use crate::time::format_interval;
 
 /// The beginning of the names of columns that hold what a view's columns are made of. Other columns have other names.
 pub const FIELD_PREFIX: &str = "__";
 
 /// The width of a view's windows, at least, in nanoseconds.
 pub const WIDTH_NS_MIN: i64 = 1_000_000_000;
+
+/// The width of a view's windows, at most, in nanoseconds: 100 years whose months have 31 days, and an hour of a zone. Times end in 2262.
+const WIDTH_NS_MAX: i64 = (1_200 * 31 * 24 + 1) * 3_600_000_000_000;
 
 /// Windows that begin so much after a whole second at most, in nanoseconds, and not on it, hold what ranges of `PromQL` do, of times that are whole
 /// milliseconds: what is after their beginning, and what is at their end.
@@ -31,6 +38,19 @@ pub(super) fn check_name(name: &str) -> Result<(), QueryError> {
         return Err(QueryError::Invalid(format!("a view has a name of 1 to {NAME_BYTES_MAX} bytes without line ends")));
     }
     Ok(())
+}
+
+/// Refuses a name of a column that is longer than names of fields and tags in rows may be; `of` is what has the column.
+pub(crate) fn check_column(of: &str, column: &str) -> Result<(), QueryError> {
+    let bytes_max = Limits::default().name_bytes_max;
+    if column.len() <= bytes_max {
+        return Ok(());
+    }
+    Err(QueryError::Invalid(format!(
+        "the column {} of {of} has a name of {} bytes: {bytes_max} are the most",
+        excerpt(column),
+        column.len()
+    )))
 }
 
 impl ViewDefinition {
@@ -66,18 +86,16 @@ impl ViewDefinition {
         if grouping.by.is_some() && !self.output.without.is_empty() {
             return invalid(format!("the view {name:?} names the labels that it has, and others that it has not"));
         }
-        let width = self.windows.width;
-        if width.months == 0 && width.days == 0 && width.ns < WIDTH_NS_MIN {
-            return invalid(format!(
-                "the windows of the view {name:?} are {} ns wide: a second is the least",
-                width.ns
-            ));
-        }
+        self.check_width()?;
         if self.fields.is_empty() || self.fields.len() > FIELDS_MAX {
             return invalid(format!(
                 "the view {name:?} has {} columns: 1 to {FIELDS_MAX} are possible",
                 self.fields.len()
             ));
+        }
+        let shown = self.fields.iter().map(|(field, _)| field).filter(|field| !is_partial(field));
+        for column in shown.chain(self.labels()).chain([&self.time_name]) {
+            check_column(&format!("the view {name:?}"), column)?;
         }
         for (place, (field, _)) in self.fields.iter().enumerate() {
             let is_label = self.labels().contains(field) || *field == self.time_name;
@@ -101,6 +119,24 @@ impl ViewDefinition {
 }
 
 impl ViewDefinition {
+    /// Refuses windows that are too narrow to be stored, or so wide that times do not reach to their ends.
+    fn check_width(&self) -> Result<(), QueryError> {
+        let (name, width) = (&self.name, self.windows.width);
+        if width.months == 0 && width.days == 0 && width.ns < WIDTH_NS_MIN {
+            let wide = duration(width.ns);
+            return Err(QueryError::Invalid(format!(
+                "the windows of the view {name:?} are {wide} wide: a second is the least"
+            )));
+        }
+        if self.windows.length_ns_max() > WIDTH_NS_MAX {
+            return Err(QueryError::Invalid(format!(
+                "the windows of the view {name:?} are {} wide: 100 years are the most",
+                if width.months == 0 { duration(width.with_even_days().ns) } else { format_interval(width) }
+            )));
+        }
+        Ok(())
+    }
+
     /// Refuses joined tables that are too many, or of which one says a label that another one says, too.
     fn check_all_joined(&self) -> Result<(), QueryError> {
         let name = &self.name;

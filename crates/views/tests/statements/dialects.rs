@@ -266,9 +266,26 @@ fn what_no_view_can_be_is_refused() {
         "does not exist",
     );
     refused(
-        "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 nanosecond', time), max(usage) FROM cpu GROUP BY 1",
-        "a second is the least",
+        "CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 microsecond', time), max(usage) FROM cpu GROUP BY 1",
+        "1us wide: a second is the least",
     );
+    for (width, wide) in [("300 years", "300 years"), ("1201 months", "100 years 1 mon"), ("40000 days", "5714w2d")] {
+        let of_width = query.replace("1 minute", width);
+        refused(&format!("CREATE MATERIALIZED VIEW v AS {of_width}"), &format!("{wide} wide: 100 years are the most"));
+    }
+    let long = "x".repeat(70_000);
+    let of_long = query.replace("peak", &long);
+    let named =
+        format!("the column \"{}\"… of the view \"v\" has a name of 70000 bytes: 1024 are the most", &long[..40]);
+    refused(&format!("CREATE MATERIALIZED VIEW v AS {of_long}"), &named);
+    refused(
+        &format!("CREATE MATERIALIZED VIEW v AS {}", query.replace("AS bucket", &format!("AS {long}"))),
+        "of the view \"v\" has a name",
+    );
+    for columns in ["long TAG, x BIGINT", "long DOUBLE"] {
+        let columns = columns.replace("long", &long);
+        refused(&format!("CREATE TABLE t (time TIMESTAMP, {columns})"), "of the table \"t\" has a name of 70000 bytes");
+    }
     refused("CREATE MATERIALIZED VIEW v AS SELECT host, max(usage) FROM cpu GROUP BY 1", "windows of the table's time");
     refused("CREATE MATERIALIZED VIEW v AS SELECT * FROM cpu", "groups");
     refused(
@@ -462,12 +479,41 @@ fn rows_are_kept_as_long_as_views_need_them() {
     refused(of_days, "keep them longer");
     world.db.set_policy("default", &DatabasePolicy::default()).unwrap();
     world.ask("ALTER TABLE cpu SET TTL 12h");
-    refused(of_days, "the table \"cpu\" would keep rows");
+    refused(
+        of_days,
+        "the table \"cpu\" would keep rows for 12h, but a window of the view \"v\" is stored when it began up to 1d",
+    );
     world.ask("ALTER TABLE cpu SET TTL 48h");
     world.ask(of_days);
     // The other way round.
     assert!(world.db.set_policy("default", &short).is_err());
     refused("ALTER TABLE cpu SET TTL 12h", "the table \"cpu\" would keep rows");
+}
+
+/// The widest windows that a view may have are read as those of a query are.
+#[test]
+fn windows_of_a_hundred_years_are_read() {
+    let mut world = world();
+    world.write(
+        "default",
+        &format!(
+            "cpu,host=a usage=7 {}\ncpu,host=a usage=8 {}",
+            -7_500_000_000 * SECOND_NS,
+            -2_000_000_000 * SECOND_NS
+        ),
+    );
+    for (view, bucket) in
+        [("u", "'100 years', time"), ("v", "'100 years', time, 'Europe/Berlin'"), ("w", "'36500 days', time")]
+    {
+        let query =
+            format!("SELECT time_bucket({bucket}) AS bucket, max(usage) AS peak, count(*) AS n FROM cpu GROUP BY 1");
+        world.ask(&format!("CREATE MATERIALIZED VIEW {view} AS {query}"));
+        let read = format!("SELECT bucket, peak, n FROM {view} ORDER BY bucket");
+        let expected = world.ask(&format!("{query} ORDER BY 1"));
+        assert_eq!(world.ask(&read), expected, "{bucket}");
+        world.settle();
+        assert_eq!(world.ask(&read), expected, "{bucket}");
+    }
 }
 
 #[test]

@@ -277,7 +277,7 @@ fn views_whose_windows_are_older_than_the_first_fold_are_refused() {
     world.write("default", &format!("t v=1i {}", world.db.now_ns()));
     world.ask("CREATE MATERIALIZED VIEW d AS SELECT time_bucket('6 hours', time) AS bucket, count(DISTINCT v) AS d FROM t GROUP BY 1");
     let refused = world.db.set_policy("default", &folds()).unwrap_err().to_string();
-    assert!(refused.contains("would keep samples as they are for 14400 s") && refused.contains("\"d\""), "{refused}");
+    assert!(refused.contains("would keep samples as they are for 4h,") && refused.contains("\"d\""), "{refused}");
     world.ask("DROP MATERIALIZED VIEW d");
     world.db.set_policy("default", &folds()).unwrap();
     world.ask(
