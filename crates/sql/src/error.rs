@@ -46,6 +46,21 @@ impl SqlError {
 }
 
 impl SqlError {
+    /// How many characters of its text stand before the place of an error; `None` if the place is not known, as of errors that are not of the
+    /// text alone.
+    pub fn offset_in(&self, text: &str) -> Option<usize> {
+        let Self::Syntax(message) = self else { return None };
+        let Some((_, place)) = message.rsplit_once(" at Line: ") else {
+            let is_at_end = message.ends_with("found: EOF") || message.ends_with("found: the end");
+            return is_at_end.then(|| text.chars().count());
+        };
+        let (line, column) = place.split_once(", Column: ")?;
+        let (line, column): (usize, usize) = (line.parse().ok()?, column.parse().ok()?);
+        let before =
+            text.split_inclusive('\n').take(line.checked_sub(1)?).map(|line| line.chars().count()).sum::<usize>();
+        before.checked_add(column.checked_sub(1)?)
+    }
+
     /// Returns whether it comes of the statement and of what there is, not of limits, rights or storage.
     pub(crate) const fn is_of_statement(&self) -> bool {
         match self {
@@ -102,4 +117,33 @@ pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, SqlError> {
 /// An error with the code that Postgres's clients know it by.
 pub(crate) fn refused<T>(code: &'static str, message: impl Into<String>) -> Result<T, SqlError> {
     Err(SqlError::Refused(code, message.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::syntax::parse::parse;
+
+    #[test]
+    fn errors_of_the_text_know_their_place() {
+        for (text, marked) in [
+            ("SELECT * FRM trades", Some("trades")),
+            ("SELECT 1;\r\n-- größer\nSELECT 'ß', 2 +* 3", Some("* 3")),
+            ("SELECT 'abc", Some("'abc")),
+            ("SELECT * FROM trades SAMPLE BY soon", Some("soon")),
+            ("CREATE MATERIALIZED VIEW v REFRESH SOON AS SELECT 1", Some("SOON")),
+            ("CREATE TRIGGER t ON m DO INSERT INTO n", Some("DO")),
+            ("SELECT * FROM", Some("")),
+            ("SELECT ' at Line: 1, Column: 3' FROM", Some("")),
+            ("SELECT * FROM a SPLICE JOIN b", None),
+        ] {
+            let error = parse(text).map(drop).unwrap_err();
+            let rest = error.offset_in(text).map(|offset| text.chars().skip(offset).collect::<String>());
+            assert_eq!(rest.is_some(), marked.is_some(), "{text}: {error}");
+            assert!(
+                rest.as_deref().unwrap_or_default().starts_with(marked.unwrap_or_default()),
+                "{text}: {error} {rest:?}"
+            );
+            assert!(marked != Some("") || rest.as_deref() == Some(""), "{text}: {error} {rest:?}");
+        }
+    }
 }

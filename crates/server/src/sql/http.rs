@@ -154,18 +154,15 @@ async fn answer(state: &Arc<State>, parts: &RequestParts, access: Access, form: 
     let caller = parts.caller.clone();
     let work = move |state: &State| match run(state, (&text, access), (&session, &of_query), &caller) {
         Ok(Ran::Refused(error)) => {
-            let code = SqlError::Invalid(String::new()).code();
-            Ok((failed(&text, (code, &error.message), form).into_bytes(), error.status))
+            let status = error.status;
+            Ok((failed(&text, &SqlError::Invalid(error.message), form).into_bytes(), status))
         }
         Ok(Ran::Given(given)) => {
             let answer = Written { text: &text, limit, form, warnings: session.notices.take() };
             Ok((answer.bytes(given)?, StatusCode::OK))
         }
         Err(SqlError::Query(error)) if !matches!(error, QueryError::Invalid(_)) => Err(error),
-        Err(error) => {
-            let error = (error.code(), error.to_string());
-            Ok((failed(&text, (error.0, &error.1), form).into_bytes(), StatusCode::BAD_REQUEST))
-        }
+        Err(error) => Ok((failed(&text, &error, form).into_bytes(), StatusCode::BAD_REQUEST)),
     };
     let (body, status) = run_query(state, asked, work).await?;
     let content_type = if status == StatusCode::OK { form.content_type() } else { "application/json" };
@@ -315,14 +312,16 @@ fn push_total(out: &mut String, total: usize, warnings: &[String], form: Form) {
     out.push('}');
 }
 
-fn failed(text: &str, (code, message): (&str, &str), form: Form) -> String {
-    let message = json::text(&redact::passwords(message));
+/// An error as an answer says it. Where QuestDB names a place of the text, errors whose place is not known have that of its beginning.
+fn failed(text: &str, error: &SqlError, form: Form) -> String {
+    let (code, message) = (error.code(), json::text(&redact::passwords(&error.to_string())));
     match form.style() {
         Style::Plain => {
             format!(r#"{{"status":"error","errorType":"bad_data","code":"{code}","error":{message}}}"#)
         }
         Style::QuestDb => {
-            format!(r#"{{"query":{},"error":{message},"position":0}}"#, json::text(&redact::passwords(text)))
+            let (query, position) = (json::text(&redact::passwords(text)), error.offset_in(text).unwrap_or_default());
+            format!(r#"{{"query":{query},"error":{message},"position":{position}}}"#)
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::harness::Running;
+use crate::sql::encoded;
 
 #[test]
 fn settings_say_which_protocols_there_are() {
@@ -36,4 +37,24 @@ fn files_are_imported_by_form() {
         assert!(refused.status == 400 && refused.body.contains(reason), "{path}: {}", refused.body);
     }
     assert_eq!(server.post("/imp", "ts,v\n1,2\n").status, 400);
+}
+
+fn exec(server: &Running, statement: &str) -> Value {
+    serde_json::from_str(&server.get(&format!("/exec?query={}", encoded(statement))).body).unwrap()
+}
+
+#[test]
+fn errors_of_the_text_have_their_position() {
+    let server = Running::start();
+    server.write("trades,sym=a price=1.5 1000000000");
+    for (statement, position) in [
+        ("SELECT * FRM trades", 13),
+        ("SELECT 'ß'\nFROM trades WHERE )", 29),
+        ("SELECT * FROM trades LIMIT 1 OFFSET", 35),
+        ("SELECT nothing FROM trades", 0),
+    ] {
+        let answer = exec(&server, statement);
+        assert_eq!(answer["position"], position, "{statement}: {answer}");
+        assert!(answer["error"].is_string(), "{answer}");
+    }
 }

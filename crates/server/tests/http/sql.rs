@@ -50,7 +50,7 @@ fn start() -> Running {
     server
 }
 
-fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         write!(out, "%{byte:02X}").unwrap();
         out
