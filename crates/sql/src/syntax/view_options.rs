@@ -104,6 +104,9 @@ mod tests {
             ("ALTER MATERIALIZED VIEW v SET (other.materialized_only = true)", "an option of timescaledb"),
             ("ALTER MATERIALIZED VIEW v SET REFRESH LIMIT 1d", "REFRESH LIMIT is not possible"),
             ("ALTER MATERIALIZED VIEW v SUSPEND WAL", "Expected"),
+            ("ALTER MATERIALIZED VIEW v RENAME TO w", "of what SHOW CREATE MATERIALIZED VIEW v shows"),
+            ("ALTER MATERIALIZED VIEW IF EXISTS v RENAME COLUMN a TO b", "ALTER MATERIALIZED VIEW v ADD COLUMN"),
+            ("ALTER MATERIALIZED VIEW v RENAME a TO b", "SELECT old AS new FROM v"),
             ("CREATE MATERIALIZED VIEW v WITH (timescaledb.continuous = false) AS SELECT 1", "leave it out"),
             ("CALL refresh_continuous_aggregate('v', NULL, NULL, force => perhaps)", "force is true or false"),
         ] {

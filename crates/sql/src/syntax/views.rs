@@ -15,7 +15,7 @@ use super::cursor::{Cursor, written};
 use super::questdb::ttl_ns;
 use super::view_columns::{AddColumn, add_column};
 use super::view_options::{checked_option, option_value, options, timescale_options, truth};
-use crate::error::SqlError;
+use crate::error::{SqlError, invalid};
 
 /// Statements by the line and column of the view's name.
 pub(crate) type ViewsByPlace = HashMap<(u64, u64), ViewStatement>;
@@ -130,9 +130,9 @@ fn take(start: Cursor<'_>) -> Result<Option<ViewTokens>, SqlError> {
     }
     let statement: fn(&mut Cursor<'_>, String) -> Result<ViewStatement, SqlError> =
         if cursor.take(&["alter", "materialized", "view", "if", "exists"]) {
-            |cursor, name| Ok(ViewStatement::Alter { name, if_exists: true, change: alter(cursor)? })
+            |cursor, name| Ok(ViewStatement::Alter { if_exists: true, change: alter(cursor, &name)?, name })
         } else if cursor.take(&["alter", "materialized", "view"]) {
-            |cursor, name| Ok(ViewStatement::Alter { name, if_exists: false, change: alter(cursor)? })
+            |cursor, name| Ok(ViewStatement::Alter { if_exists: false, change: alter(cursor, &name)?, name })
         } else if cursor.take(&["refresh", "materialized", "view"]) {
             cursor.take(&["concurrently"]);
             refresh
@@ -345,9 +345,19 @@ fn ttl(cursor: &mut Cursor<'_>) -> Result<i64, SqlError> {
     ttl_ns(&text).map_or_else(|| before.error("a TTL such as 12h, 30 DAYS or 1y"), Ok)
 }
 
-fn alter(cursor: &mut Cursor<'_>) -> Result<ViewChange, SqlError> {
+fn alter(cursor: &mut Cursor<'_>, name: &str) -> Result<ViewChange, SqlError> {
     let before = *cursor;
-    if cursor.take(&["resume", "wal"]) {
+    if cursor.at(&["rename", "to"]) {
+        invalid(format!(
+            "a materialized view keeps its name, by which its windows are stored: make another one of what SHOW CREATE MATERIALIZED VIEW {name} shows, \
+             and DROP MATERIALIZED VIEW {name} once it is computed"
+        ))
+    } else if cursor.at(&["rename"]) {
+        invalid(format!(
+            "columns of a materialized view keep their names: ALTER MATERIALIZED VIEW {name} ADD COLUMN … AS … gives it one by another name, and \
+             CREATE VIEW … AS SELECT old AS new FROM {name} shows it by one"
+        ))
+    } else if cursor.take(&["resume", "wal"]) {
         Ok(ViewChange::Nothing)
     } else if cursor.take(&["set", "refresh", "limit"]) {
         before.error("SET REFRESH and a policy: rows of any age count, REFRESH LIMIT is not possible")
