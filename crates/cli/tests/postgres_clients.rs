@@ -72,6 +72,7 @@ fn psql_asks_and_lists() {
         ("\\du", "thalweg|Superuser, Create role, Create DB, Replication, Bypass RLS|{}\n"),
         ("\\d", "public|cpu|table|tester\n"),
         ("\\dT", ""),
+        ("\\dm", ""),
         ("\\l", "default|tester|UTF8|C.UTF-8|C.UTF-8||libc|\n"),
         (
             "\\d+ cpu",
@@ -87,6 +88,12 @@ fn psql_asks_and_lists() {
             "hostname,usage\na,1.5\nb,2.5\nc,3.5\n",
         ),
         ("COPY (SELECT hostname, usage FROM cpu WHERE usage > 3) TO STDOUT", "c\t3.5\n"),
+        (
+            "CREATE MATERIALIZED VIEW m AS SELECT time_bucket('1 hour', time) AS bucket, count(*) AS n FROM cpu GROUP BY 1",
+            "CREATE MATERIALIZED VIEW\n",
+        ),
+        ("\\dm", "public|m|materialized view|tester\n"),
+        ("\\dt", "public|cpu|table|tester\n"),
     ];
     for (statement, expected) in cases {
         let output = Command::new("psql")

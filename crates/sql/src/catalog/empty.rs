@@ -41,7 +41,7 @@ const EMPTY_NUMBERS: [&str; 33] = [
     "collnamespace",
     "connamespace",
 ];
-const EMPTY_TEXTS: [&str; 18] = [
+const EMPTY_TEXTS: [&str; 17] = [
     "deptype",
     "extversion",
     "opcname",
@@ -54,7 +54,6 @@ const EMPTY_TEXTS: [&str; 18] = [
     "enumlabel",
     "collname",
     "extname",
-    "matviewname",
     "viewname",
     "schemaname",
     "spcname",
@@ -64,7 +63,7 @@ const EMPTY_TEXTS: [&str; 18] = [
 const EMPTY_FLAGS: [&str; 5] = ["indisprimary", "indisunique", "indisvalid", "indislive", "opcdefault"];
 
 /// Tables of `pg_catalog` about what Thalweg does not have.
-pub(super) const EMPTY: [&str; 42] = [
+pub(super) const EMPTY: [&str; 41] = [
     "pg_cast",
     "pg_operator",
     "pg_aggregate",
@@ -94,7 +93,6 @@ pub(super) const EMPTY: [&str; 42] = [
     "pg_range",
     "pg_collation",
     "pg_extension",
-    "pg_matviews",
     "pg_tablespace",
     "pg_trigger",
     "pg_policy",

@@ -189,11 +189,8 @@ impl Run<'_> {
             "pg_type" => pg_type(),
             "pg_class" => self.pg_class()?,
             "pg_attribute" => self.pg_attribute()?,
-            "pg_tables" => {
-                let columns = [("schemaname", Text), ("tablename", Text), ("tableowner", Text)];
-                let row = |table: String| vec![text("public"), text(&table), text("thalweg")];
-                relation(&columns, self.tables()?.into_iter().map(row).collect())
-            }
+            "pg_tables" => self.pg_tables()?,
+            "pg_matviews" => self.pg_matviews()?,
             "pg_views" => self.pg_views()?,
             "pg_indexes" => {
                 let columns = ["schemaname", "tablename", "indexname", "tablespace", "indexdef"];

@@ -490,6 +490,33 @@ fn rows_are_kept_as_long_as_views_need_them() {
     refused("ALTER TABLE cpu SET TTL 12h", "the table \"cpu\" would keep rows");
 }
 
+/// Clients of Postgres ask for materialised views apart from tables.
+#[test]
+fn materialised_views_are_listed_as_such() {
+    let mut world = world();
+    let query = "SELECT time_bucket('1 minute', time) AS bucket, max(usage) AS peak FROM cpu GROUP BY 1";
+    world.ask(&format!("CREATE MATERIALIZED VIEW v AS {query}"));
+    world.ask("CREATE VIEW plain AS SELECT * FROM cpu");
+    let listed = |world: &World, text: &str| {
+        let rows = world.ask(text);
+        rows.iter().map(|row| row.iter().map(Value::to_string).collect::<Vec<_>>().join("|")).collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        let kinds = listed(&world, "SELECT relname, relkind FROM pg_class ORDER BY relname");
+        assert_eq!(kinds, ["cpu|r", "plain|v", "v|m"]);
+        assert_eq!(listed(&world, "SELECT tablename FROM pg_tables"), ["cpu"]);
+        let views = listed(&world, "SELECT matviewname, matviewowner, ispopulated, definition FROM pg_matviews");
+        assert_eq!(views, [format!("v|thalweg|t|CREATE MATERIALIZED VIEW v AS {query}")]);
+        assert_eq!(listed(&world, "SELECT hypertable_name FROM timescaledb_information.hypertables"), ["cpu"]);
+        world.settle();
+    }
+    let stats = listed(
+        &world,
+        "SELECT hypertable_name, last_run_status, job_status, total_runs > 0 FROM timescaledb_information.job_stats",
+    );
+    assert_eq!(stats, ["v|Success|Scheduled|t"]);
+}
+
 /// The widest windows that a view may have are read as those of a query are.
 #[test]
 fn windows_of_a_hundred_years_are_read() {
