@@ -58,3 +58,17 @@ fn errors_of_the_text_have_their_position() {
         assert!(answer["error"].is_string(), "{answer}");
     }
 }
+
+#[test]
+fn names_of_tables_are_queries_of_them() {
+    let server = Running::start();
+    server.write("trades,sym=a price=1.5 1000000000");
+    for (statement, columns) in
+        [("trades", 3), ("\"trades\";", 3), ("tables()", 8), ("tables() WHERE table_name = 'trades'", 8)]
+    {
+        let answer = exec(&server, statement);
+        assert_eq!(answer["columns"].as_array().map(Vec::len), Some(columns), "{statement}: {answer}");
+        assert_eq!(answer["count"], 1, "{statement}: {answer}");
+    }
+    assert!(exec(&server, "nowhere")["error"].as_str().unwrap().contains("does not exist"));
+}

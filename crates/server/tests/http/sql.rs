@@ -251,7 +251,7 @@ fn errors_say_what_is_wrong() {
     let server = start();
     for (path, status, part) in [
         ("/sql", 400, "it is missing"),
-        ("/sql?query=SELEC", 400, r#""code":"42601""#),
+        ("/sql?query=SELEC%201", 400, r#""code":"42601""#),
         ("/sql?query=SELECT%20x%20FROM%20cpu", 400, r#"column \"x\" does not exist"#),
         ("/sql?format=xml&query=SELECT%201", 400, "it is json, csv, arrow or parquet"),
         ("/exec?query=SELECT%20*%20FROM%20nowhere", 400, r#""error":"table \"nowhere\" does not exist"#),

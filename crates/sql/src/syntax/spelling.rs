@@ -1,5 +1,6 @@
 //! Beginnings of statements that Postgres spells in more ways than the grammar.
 
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use super::cursor::Cursor;
@@ -22,6 +23,8 @@ pub(super) fn take(cursor: &Cursor<'_>) -> Option<Spelled> {
         fetched
     } else if cursor.at(&["table"]) {
         (&["SELECT", "*", "FROM"], 1)
+    } else if is_bare_table(cursor) {
+        (&["SELECT", "*", "FROM"], 0)
     } else {
         return None;
     };
@@ -46,6 +49,18 @@ fn fetch(cursor: &Cursor<'_>) -> Option<(&'static [&'static str], usize)> {
         return Some((&["FETCH", "NEXT", "FROM"], 1));
     }
     (verb == "move").then_some((&["FETCH"], 1))
+}
+
+/// Functions that give tables, which are statements by themselves in QuestDB.
+const TABLE_FUNCTIONS: [&str; 5] = ["tables", "table_columns", "materialized_views", "series_validity", "series_top"];
+
+/// Returns whether the name of a table is a whole statement, or a call that gives a table begins it: QuestDB's short form of a query of all of it.
+/// A word that SQL uses otherwise names a table within quotes.
+fn is_bare_table(cursor: &Cursor<'_>) -> bool {
+    let Some(Token::Word(word)) = cursor.peek().map(|token| &token.token) else { return false };
+    let is_call = cursor.rest().get(1).is_some_and(|token| token.token == Token::LParen);
+    let is_name = word.quote_style.is_some() || word.keyword == Keyword::NoKeyword;
+    is_call && TABLE_FUNCTIONS.iter().any(|function| cursor.at(&[function])) || is_name && cursor.is_last(0)
 }
 
 fn token(word: &str, span: Span) -> TokenWithSpan {
