@@ -508,12 +508,30 @@ impl Machine<'_> {
         })
     }
 
+    /// The nanoseconds of a duration that is of no row, such as `task.every`; `None` if an expression is something else, or of months.
+    fn length_ns(&mut self, expression: &Expr, row: &str) -> Result<Option<i64>, QueryError> {
+        let is_of_row = |name: &Expr| matches!(&name.kind, ExprKind::Name(name) if name == row);
+        let is_plain = match &expression.kind {
+            ExprKind::Duration(_) => true,
+            ExprKind::Name(_) => !is_of_row(expression),
+            ExprKind::Member(object, _) => !is_of_row(object),
+            _ => false,
+        };
+        Ok(match is_plain.then(|| self.item(expression)).transpose()? {
+            Some(Item::Duration(duration)) if duration.months == 0 => Some(duration.with_even_days().ns),
+            _ => None,
+        })
+    }
+
     fn compile_call(&mut self, call: &Call, row: &str) -> Result<RowExpr, QueryError> {
         let name = called(call).unwrap_or_default();
         let argument = |wanted: &str| call.arguments.iter().find(|(known, _)| known == wanted).map(|(_, value)| value);
         if let (Some((function, wanted)), 1) = (RowFunction::find(&name), call.arguments.len())
             && let Some(value) = argument(wanted)
         {
+            if let (RowFunction::Int, Some(ns)) = (function, self.length_ns(value, row)?) {
+                return Ok(RowExpr::Constant(Value::Int(ns)));
+            }
             return Ok(RowExpr::Call(call.at, function, Box::new(self.compile(value, row)?)));
         }
         if let ("contains", Some(value), Some(set)) = (name.as_str(), argument("value"), argument("set")) {

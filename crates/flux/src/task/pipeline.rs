@@ -154,7 +154,8 @@ impl Reading<'_, '_> {
             "yield" if is_written => return Ok(()),
             _ if is_written => {}
             "range" if !is_bounded => return self.range(arguments),
-            "filter" if !is_cut => return self.filter(arguments),
+            // A filter after set() would see what that says.
+            "filter" if !is_cut && self.changes.is_empty() => return self.filter(arguments),
             "group" if !is_cut => return self.group(arguments),
             // It changes nothing of what is written.
             "group" => return Ok(()),
@@ -162,8 +163,8 @@ impl Reading<'_, '_> {
             "drop" if !is_cut => return self.leave_out(arguments),
             "drop" => return only_bounds(&mut arguments),
             "aggregateWindow" if is_bounded && !is_cut => return self.cut(arguments),
-            "set" if is_cut => return self.set(&mut arguments),
-            "map" if is_cut => return self.map(&mut arguments),
+            "set" if is_bounded => return self.set(&mut arguments),
+            "map" if is_bounded => return self.map(&mut arguments),
             "to" if is_cut => return self.write(arguments),
             _ => {}
         }
@@ -172,7 +173,9 @@ impl Reading<'_, '_> {
             (_, true, _) => {
                 "between aggregateWindow() and to(), where there are set(), map(), group() and drop() of _start and _stop"
             }
-            (.., true) => "between range() and aggregateWindow(), where there are filter(), group(), keep() and drop()",
+            (.., true) => {
+                "between range() and aggregateWindow(), where there are filter(), group(), keep() and drop(), and set() and map() after these"
+            }
             _ => "before range()",
         };
         Ok(arguments.error(format_args!("a task does not have it {place}"))?)

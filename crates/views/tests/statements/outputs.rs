@@ -217,6 +217,10 @@ fn scripts_that_are_no_tasks_are_told_by_their_calls() {
         &[
             (format!("{FROM} |> {AIR} |> {WINDOW}"), "has no aggregateWindow() or no to()"),
             (format!("{FROM} |> {AIR} |> {TO}"), "to(): a task does not have it between range() and aggregateWindow()"),
+            (
+                format!("{FROM} |> set(key: \"_measurement\", value: \"b\") |> {AIR} |> {WINDOW} |> {TO}"),
+                "filter(): a task does not have it between range() and aggregateWindow()",
+            ),
             (format!("{FROM} |> {AIR} |> derivative() |> {WINDOW} |> {TO}"), "derivative(): a task does not have it"),
             (
                 format!("{FROM} |> {AIR} |> {WINDOW} |> pivot() |> {TO}"),
@@ -300,6 +304,28 @@ fn a_pipeline_may_have_names() {
     let view = world.task(&named).unwrap();
     assert_eq!((view.definition.target.as_str(), view.definition.target_database()), ("air", "coarse"));
     assert_eq!(view.definition.labels(), ["room"]);
+}
+
+/// As InfluxDB's documentation writes ranges and measurements.
+#[test]
+fn a_task_says_its_range_by_its_option_and_its_measurement_before_or_after_the_window() {
+    let world = with_sources();
+    let mut targets = (0..).map(|number| format!("b{number}"));
+    for start in [
+        "-task.every",
+        "-duration(v: task.every)",
+        "-duration(v: int(v: task.every) * 2)",
+        "duration(v: -int(v: task.every))",
+    ] {
+        let from = format!("from(bucket: \"fine\") |> range(start: {start})");
+        for is_before in [true, false] {
+            let target = targets.next().unwrap();
+            let set = format!("set(key: \"_measurement\", value: \"{target}\")");
+            let steps = if is_before { format!("{set} |> {WINDOW}") } else { format!("{WINDOW} |> {set}") };
+            let view = world.task(&format!("{OPTION}{from} |> {AIR} |> {steps} |> {TO}")).unwrap();
+            assert_eq!(view.definition.target, target, "{start} {steps}");
+        }
+    }
 }
 
 /// Something that happens to a source.
