@@ -51,7 +51,7 @@ impl AggregationEntry {
         let dedup_ms = duration(fields, "dedup_interval").filter(|dedup_ms| *dedup_ms > 0);
         let staleness_ms = duration(fields, "staleness_interval");
         let named = read_grouping(fields);
-        let dropped: BTreeSet<String> = fields.texts("drop_input_labels").into_iter().collect();
+        let dropped = read_dropped_labels(fields);
         let outputs = read_outputs(fields);
         read_flags(fields);
         let drops_input = read_drop_input(fields, &selection);
@@ -100,10 +100,13 @@ impl AggregationEntry {
         }
     }
 
-    /// The field by which samples lose labels.
-    fn label_loss(&self) -> Option<&'static str> {
-        let field = if self.dropped.is_empty() { input::FIELD } else { "drop_input_labels" };
-        (self.input.left != AggregationGrouping::Each).then_some(field)
+    /// The fields by which samples lose labels.
+    fn label_loss(&self) -> impl Iterator<Item = &'static str> {
+        let dropped = AggregationGrouping::Without(self.dropped.clone());
+        let by_steps =
+            self.input.left != AggregationGrouping::Each && (self.dropped.is_empty() || self.input.left != dropped);
+        let fields = [("drop_input_labels", !self.dropped.is_empty()), (input::FIELD, by_steps)];
+        fields.into_iter().filter(|(_, is_there)| *is_there).map(|(field, _)| field)
     }
 
     /// Tells what does not go together.
@@ -117,7 +120,7 @@ impl AggregationEntry {
         if staleness_ms.is_some_and(|staleness_ms| staleness_ms < self.interval_ms) {
             error("staleness_interval", "staleness_interval: it must not be shorter than interval".to_owned());
         }
-        if let (Some(field), Some(_)) = (self.label_loss(), self.dedup_ms) {
+        for field in self.label_loss().filter(|_| self.dedup_ms.is_some()) {
             let why = format!(
                 "{field} and dedup_interval: samples of several series would be one before they are counted, which no rule does. Leave one of \
                  them out"
@@ -126,12 +129,11 @@ impl AggregationEntry {
         }
         for (output, label) in self.outputs.iter().filter_map(|output| Some((output.name(), output.label()?))) {
             if self.grouping.names(label) {
-                error(
-                    "by",
-                    format!(
-                        "by: the results of the output {output:?} have a label {label:?} of their own. Leave it out"
-                    ),
+                let field = if self.named.names(label) { "by" } else { input::FIELD };
+                let why = format!(
+                    "{field}: the results of the output {output:?} have a label {label:?} of their own. Leave it out"
                 );
+                error(field, why);
             }
         }
         self.check_totals(fields);
@@ -228,6 +230,15 @@ fn read_grouping(fields: &Fields<'_>) -> AggregationGrouping {
     // A rule is of one metric as it is.
     by.remove(METRIC_NAME);
     AggregationGrouping::By(by)
+}
+
+fn read_dropped_labels(fields: &Fields<'_>) -> BTreeSet<String> {
+    let dropped: BTreeSet<String> = fields.texts("drop_input_labels").into_iter().collect();
+    if dropped.contains(METRIC_NAME) {
+        let message = "drop_input_labels: results have the name of their metric, __name__ cannot be left out. Write the other labels";
+        fields.reading.error(fields.position_of("drop_input_labels"), message);
+    }
+    dropped
 }
 
 fn read_outputs(fields: &Fields<'_>) -> Vec<AggregationOutput> {

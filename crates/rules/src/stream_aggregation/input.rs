@@ -45,11 +45,17 @@ impl AggregationInput {
             return None;
         }
         let narrowed = |selector: &String| {
-            let matchers = promql::parse_selector(selector).unwrap_or_default();
+            let matchers = promql::parse_selector(selector).ok()?;
             let own = matchers.iter().filter(|matcher| matcher.name != METRIC_NAME);
-            matching::written(metric, &own.chain(others.iter().copied()).collect::<Vec<_>>())
+            Some(matching::written(metric, &own.chain(others.iter().copied()).collect::<Vec<_>>()))
         };
-        Some(selectors.iter().map(narrowed).collect())
+        selectors.iter().map(narrowed).collect()
+    }
+
+    fn push(&mut self, condition: Matcher) -> Result<(), String> {
+        index::compile(std::slice::from_ref(&condition)).map_err(|error| error.to_string())?;
+        self.conditions.push(condition);
+        Ok(())
     }
 
     fn add(&mut self, rule: &Rule) -> Result<(), String> {
@@ -60,15 +66,17 @@ impl AggregationInput {
                 for matcher in conditions(text)? {
                     if self.left.lacks(&matcher.name) {
                         let name = &matcher.name;
-                        return Err(format!("a step looks at {name}, which samples have lost before. Put it first"));
+                        return Err(format!(
+                            "a step looks at {name}, which samples have lost before, by a step or by drop_input_labels: put it before the step, or take \
+                             {name} out of drop_input_labels"
+                        ));
                     }
-                    self.conditions.push(matcher);
+                    self.push(matcher)?;
                 }
                 Ok(())
             }
             Action::KeepMetrics | Action::DropMetrics if text.conditions.is_empty() => {
-                self.conditions.push(of_regex(METRIC_NAME, text, text.action == Action::KeepMetrics));
-                Ok(())
+                self.push(of_regex(METRIC_NAME, text, text.action == Action::KeepMetrics))
             }
             Action::LabelDrop | Action::LabelKeep if may_rename(rule) => {
                 Err(format!("{action} takes the names of metrics, __name__, by which results are named. Leave them"))
@@ -96,6 +104,10 @@ impl AggregationInput {
         }
     }
 }
+
+/// How series are chosen by conditions that a step does not have.
+const IN_MATCH: &str = "write in match which series are left, a selector for each way, such as ['m{a!=\"x\"}', 'm{b!=\"y\"}'] where those are left out \
+                        that have both";
 
 /// Returns whether a condition holds for a value of its label.
 fn matches(matcher: &Matcher, value: &str) -> bool {
@@ -133,7 +145,10 @@ fn conditions(text: &RuleText) -> Result<Vec<Matcher>, String> {
     let of_label = match text.source_labels.as_slice() {
         _ if !is_of_labels => None,
         [label] => Some(of_regex(label, text, keeps)),
-        _ => return Err(format!("{action} looks at one label here, source_labels: [job]: write a step for each")),
+        _ if keeps => {
+            return Err("keep looks at one label here, source_labels: [job]: write a step for each".to_owned());
+        }
+        _ => return Err(format!("drop looks at one label here, source_labels: [job]: {IN_MATCH}")),
     };
     match (selectors.as_slice(), of_label) {
         ([], Some(of_label)) => Ok(vec![of_label]),
@@ -142,8 +157,6 @@ fn conditions(text: &RuleText) -> Result<Vec<Matcher>, String> {
         (selectors, None) if !keeps && selectors.iter().all(|selector| selector.len() == 1) => {
             Ok(selectors.iter().flatten().map(opposite).collect())
         }
-        _ => Err(format!(
-            "the conditions (if) of {action} are more than a selector of series has: write one label in each step, or write them in match"
-        )),
+        _ => Err(format!("the conditions (if) of {action} are not those of one selector: {IN_MATCH}")),
     }
 }

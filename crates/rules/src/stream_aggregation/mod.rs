@@ -295,7 +295,10 @@ mod tests {
     fn steps_that_no_rule_can_take_are_refused() {
         for (steps, expected) in [
             ("[{target_label: a, replacement: b}]", "a step with the action replace gives samples labels"),
-            ("[{action: keep, source_labels: [a, b], regex: 'x;y'}]", "looks at one label"),
+            ("[{action: keep, source_labels: [a, b], regex: 'x;y'}]", "write a step for each"),
+            ("[{action: drop, source_labels: [a, b], regex: 'x;y'}]", "write in match which series are left"),
+            ("[{action: drop, if: '{a=\"b\"}', source_labels: [c], regex: d}]", "conditions (if) of drop"),
+            ("[{action: drop_metrics, regex: 'x)|(y'}]", "input_relabel_configs: "),
             ("[{action: keep}]", "needs source_labels and regex, or if"),
             ("[{action: keep, if: ['m{a=\"b\"}', 'm{c=\"d\"}']}]", "conditions (if) of keep"),
             ("[{action: drop, if: 'm{a=\"b\"}'}]", "conditions (if) of drop"),
@@ -305,9 +308,15 @@ mod tests {
             ("[{action: labeldrop, regex: a, if: '{b=\"c\"}'}]", "has no condition"),
             ("[{action: labeldrop, regex: a}, {action: keep, source_labels: [a], regex: b}]", "lost before"),
             ("[{action: labeldrop, regex: a}], dedup_interval: 30s", "input_relabel_configs and dedup_interval"),
+            ("[{action: keep, source_labels: [a], regex: b}], drop_input_labels: [a]", "out of drop_input_labels"),
+            ("[], drop_input_labels: [__name__]", "cannot be left out"),
         ] {
             refused(&format!("outputs: [max], input_relabel_configs: {steps}"), expected);
         }
+        refused(
+            "outputs: ['quantiles(0.5)'], input_relabel_configs: [{action: labelkeep, regex: __name__|job|quantile}]",
+            "input_relabel_configs: the results of the output \"quantiles\" have a label",
+        );
         refused(
             "outputs: [increase], staleness_interval: 5m, input_relabel_configs: [{action: labeldrop, regex: a}]",
             "not exact with input_relabel_configs",
