@@ -55,6 +55,10 @@ impl Subqueries for Run<'_> {
         self.query(query)
     }
 
+    fn is_described(&self) -> bool {
+        self.describes
+    }
+
     /// The first use that says a type counts.
     fn note_parameter(&mut self, index: usize, kind: ParameterType) {
         if kind.sql_type != SqlType::Unknown

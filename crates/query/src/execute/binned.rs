@@ -61,7 +61,8 @@ impl Binned {
 
 /// The name of the column of bins that an aggregate is made of.
 pub(super) fn bins_name(call: &AggregateCall) -> String {
-    if matches!(call.aggregate, Aggregate::Increase | Aggregate::OffMilliseconds) {
+    let is_histogram = matches!((call.aggregate, &call.input), (Aggregate::Histogram(_), AggregateInput::Column(_)));
+    if is_histogram || matches!(call.aggregate, Aggregate::Increase | Aggregate::OffMilliseconds) {
         return format!("({})", call.column_name());
     }
     if call.aggregate == Aggregate::CountDistinct {

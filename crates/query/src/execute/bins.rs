@@ -6,7 +6,7 @@ use model::{Cell, Column, Summary, ValueType, Values};
 
 use super::points;
 use crate::plan::{Aggregate, PartColumns};
-use crate::sketch::{DistinctSketch, Histogram, QuantileSketch, Sketch, SketchKind, text_hash};
+use crate::sketch::{DistinctSketch, QuantileSketch, Sketch, SketchKind, text_hash};
 use crate::statistics::{self, ValueMoments, ranked};
 use crate::{Budget, Frame, QueryError, SAMPLE_BYTES, Value};
 
@@ -400,10 +400,7 @@ impl Bin {
         let is_distinct = aggregate == Aggregate::DistinctSketch;
         samples_of(match self {
             Self::Numbers { values, .. } if is_distinct => DistinctSketch::text_bytes_max(values.len()),
-            Self::Numbers { values, .. } => match aggregate {
-                Aggregate::Histogram(buckets) => Histogram::text_bytes_max(buckets, values.len()),
-                _ => QuantileSketch::text_bytes_max(values.len()),
-            },
+            Self::Numbers { values, .. } => QuantileSketch::text_bytes_max(values.len()),
             Self::Texts { hashes, .. } if is_distinct => DistinctSketch::text_bytes_max(hashes.len()),
             Self::Sketch { sketch: Sketch::Quantiles(sketch), .. } => sketch.own_text_bytes_max(),
             Self::Sketch { sketch: Sketch::Distinct(_), .. } => DistinctSketch::MEMORY_BYTES,
@@ -424,9 +421,6 @@ impl Bin {
     /// The sketch of its values that an aggregate is, as text; `None` of texts if it is of numbers. Fails of histograms that cannot be put together.
     pub(super) fn sketch_text(&self, aggregate: Aggregate) -> Result<Option<String>, String> {
         Ok(match (self, aggregate) {
-            (Self::Numbers { values, .. }, Aggregate::Histogram(buckets)) => {
-                Some(Histogram::of_numbers(buckets, values).encode()?)
-            }
             (Self::Numbers { values, .. }, Aggregate::DistinctSketch) => {
                 Some(DistinctSketch::of_numbers(values).encode())
             }

@@ -17,7 +17,7 @@ use super::points;
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table};
 use super::spans::{self, RowSpan};
-use super::{Run, regular_source};
+use super::{Run, histogram, regular_source};
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Scan};
 use crate::result::frame::{Frame, FrameColumn};
 use crate::{Budget, QueryError};
@@ -457,18 +457,20 @@ fn own_bins(
     Ok(Some(match &call.input {
         AggregateInput::Parts(parts) => bins::of_parts(frame, parts, &start),
         AggregateInput::Sketches(of) => bins::of_sketches(frame, (of, call.aggregate), &start, budget)?,
-        AggregateInput::Column(of) if call.aggregate == Aggregate::CountDistinct => {
-            distinct::of_column(frame, of, &start, budget)?
-        }
-        AggregateInput::Column(of) if call.aggregate.is_of_points() => points::of_column(frame, of, &start, budget)?,
-        AggregateInput::Column(of) if call.aggregate == Aggregate::Increase => increase::of_column(frame, of, grouping),
+        AggregateInput::Column(of) => match call.aggregate {
+            Aggregate::CountDistinct => distinct::of_column(frame, of, &start, budget)?,
+            Aggregate::Histogram(buckets) => histogram::of_column(frame, (of, buckets), &start, budget)?,
+            Aggregate::Increase => increase::of_column(frame, of, grouping),
+            aggregate if aggregate.is_of_points() => points::of_column(frame, of, &start, budget)?,
+            _ => return Ok(None),
+        },
         AggregateInput::Tag(tag) => {
             distinct::of_tag(frame, (tag, call.aggregate == Aggregate::CountDistinct), &start, budget)?
         }
         AggregateInput::Time if call.aggregate == Aggregate::OffMilliseconds => {
             spans::of_off_milliseconds(frame, row_spans)
         }
-        AggregateInput::Each | AggregateInput::Column(_) | AggregateInput::Time => return Ok(None),
+        AggregateInput::Each | AggregateInput::Time => return Ok(None),
     }))
 }
 

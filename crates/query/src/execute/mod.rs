@@ -10,6 +10,7 @@ mod evaluate;
 mod fill;
 mod group;
 mod head_bins;
+mod histogram;
 mod increase;
 mod join;
 mod labelled;

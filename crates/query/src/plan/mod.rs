@@ -442,7 +442,8 @@ impl Aggregate {
 
     /// Returns whether its bins are no other aggregate's.
     pub(crate) const fn has_own_bins(self) -> bool {
-        matches!(self, Self::CountDistinct | Self::Increase | Self::OffMilliseconds) || self.is_of_points()
+        matches!(self, Self::CountDistinct | Self::Increase | Self::OffMilliseconds | Self::Histogram(_))
+            || self.is_of_points()
     }
 
     /// Returns whether it is made of all values with their times.

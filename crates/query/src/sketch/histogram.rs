@@ -37,7 +37,8 @@ impl Buckets {
             ));
         }
         match u32::try_from(count).ok().filter(|count| (1..=Self::COUNT_MAX).contains(count)) {
-            Some(count) => Ok(Self { low, high, count }),
+            // Zero has no sign, by which names of columns would differ.
+            Some(count) => Ok(Self { low: low + 0.0, high: high + 0.0, count }),
             None => Err(format!("a histogram has 1 to {} buckets, not {count}", Self::COUNT_MAX)),
         }
     }
@@ -140,13 +141,6 @@ impl Histogram {
         self.counts.len() * COUNT_TEXT_BYTES + super::TEXT_BYTES
     }
 
-    /// Bytes that the text of the histogram of so many numbers has at most.
-    pub(crate) fn text_bytes_max(buckets: Buckets, numbers: usize) -> usize {
-        // A digit for each place of each count, at most.
-        let digits = numbers.checked_ilog10().unwrap_or_default() as usize + 1;
-        buckets.counts() * (digits + 1) + super::TEXT_BYTES
-    }
-
     /// As text: the same numbers give the same text.
     ///
     /// # Errors
@@ -184,6 +178,7 @@ impl Histogram {
                 return Err(format!("a histogram has at most {} buckets", Buckets::COUNT_MAX));
             }
         }
+        counts.shrink_to_fit();
         if counts.len() < 3 {
             return Err(format!(
                 "{} is no histogram: it has at least one bucket, and one on each side",

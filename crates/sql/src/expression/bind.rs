@@ -56,6 +56,11 @@ pub(crate) trait Subqueries {
     /// The rows of a query that does not use the outer one's columns.
     fn rows(&mut self, query: &sqlparser::ast::Query) -> Result<crate::relation::Relation, SqlError>;
 
+    /// Returns whether the statement is described alone: its parameters have no values yet.
+    fn is_described(&self) -> bool {
+        false
+    }
+
     /// Takes note of the type that a parameter is used as.
     fn note_parameter(&mut self, index: usize, kind: ParameterType);
 

@@ -9,7 +9,7 @@ use sqlparser::ast::{
 
 use super::arrays::ELEMENT;
 use super::build::apply;
-use super::{AggregateFunction, Binder, Bound, BoundAggregate, Grouped, Typed, functions};
+use super::{AggregateFunction, Binder, Bound, BoundAggregate, Grouped, Typed, functions, parameter_index};
 use crate::error::{SqlError, invalid, refused, unsupported};
 
 impl Binder<'_> {
@@ -78,16 +78,20 @@ impl Binder<'_> {
     }
 
     fn aggregate(&mut self, call: &Call, name: &str, grouped: &mut Grouped) -> Result<Typed, SqlError> {
-        let text = call.to_string().to_lowercase();
+        // Letters tell texts, and names in double quotes, apart.
+        let text = call.to_string();
         if let Some(place) = grouped.known.get(&text) {
             return Ok(call_column(grouped, *place));
         }
         let mut bound = Vec::new();
-        for argument in arguments(call)? {
+        for (index, argument) in arguments(call)?.into_iter().enumerate() {
             bound.push(argument.map(|argument| self.expression(argument, None)).transpose()?);
+            if let (Some(argument), Some(sql_type)) = (argument, constant_type(name, index)) {
+                self.note(argument, sql_type);
+            }
         }
         let is_distinct = matches!(&call.args, FunctionArguments::List(list) if list.duplicate_treatment == Some(DuplicateTreatment::Distinct));
-        if is_distinct && bound.len() > 2 {
+        if is_distinct && bound.len() > 2 && of_squares(name).is_some() {
             return invalid(format!(
                 "{name}(DISTINCT …) takes one value, not rows that stand for several: leave out DISTINCT"
             ));
@@ -136,19 +140,33 @@ impl Binder<'_> {
         Ok(call_column(grouped, place))
     }
 
+    /// Returns whether an argument is a parameter of a statement that is described alone.
+    fn lacks_values(&self, call: &Call) -> Result<bool, SqlError> {
+        let is_parameter = |argument: Option<&Expr>| argument.and_then(parameter_index).is_some();
+        Ok(self.subqueries.is_described() && arguments(call)?.into_iter().any(is_parameter))
+    }
+
     /// `histogram(x, 0, 100, 10)` of numbers, or `histogram(x)` of histograms.
     fn histogram(
         &mut self,
         call: &Call,
         arguments: Vec<Option<Typed>>,
     ) -> Result<(AggregateFunction, Option<Typed>, Option<Typed>), SqlError> {
-        let arguments: Vec<Typed> = arguments.into_iter().flatten().collect();
+        let Some(arguments) = arguments.into_iter().collect::<Option<Vec<Typed>>>() else {
+            return invalid(format!("{HISTOGRAM_TAKES}, not *: {call}"));
+        };
         let number = |bound: &Typed| {
             let value = bound.expression.is_constant().then(|| bound.expression.value(&[], self.environment));
             value.transpose().map(|value| value.and_then(|value| value.number()))
         };
         let function = match arguments.as_slice() {
-            [histograms] if histograms.sql_type == SqlType::Text => AggregateFunction::Histograms,
+            [histograms] if matches!(histograms.sql_type, SqlType::Text | SqlType::Unknown) => {
+                AggregateFunction::Histograms
+            }
+            // Its parameters have no values yet.
+            [_, _, _, _] if self.lacks_values(call)? => {
+                AggregateFunction::Histogram(Buckets::new(0.0, 1.0, 1).or_else(invalid)?)
+            }
             [_, low, high, count] => match (number(low)?, number(high)?, number(count)?) {
                 (Some(low), Some(high), Some(count)) if count.fract() == 0.0 => {
                     AggregateFunction::Histogram(Buckets::new(low, high, count as i64).or_else(invalid)?)
@@ -176,6 +194,7 @@ impl Binder<'_> {
             return invalid(format!("a quantile takes a value and a share between 0 and 1: {call}"));
         };
         let share = arguments.remove(share).expression.value(&[], self.environment)?.number();
+        let share = if self.lacks_values(call)? { share.or(Some(0.5)) } else { share };
         match share.filter(|share| (0.0..=1.0).contains(share)) {
             Some(share) if name.starts_with("approx_") => {
                 Ok((AggregateFunction::ApproxQuantile(share), arguments.pop(), None))
@@ -194,6 +213,16 @@ fn of_squares(name: &str) -> Option<AggregateFunction> {
 
 /// How histograms are called.
 const HISTOGRAM_TAKES: &str = "histogram takes a number, from where to where, and how many buckets, histogram(usage, 0, 100, 20), or a column of histograms";
+
+/// The type of what an aggregate takes beside its values, where it is a parameter.
+fn constant_type(name: &str, index: usize) -> Option<SqlType> {
+    match (name, index) {
+        ("histogram", 1 | 2) => Some(SqlType::Float),
+        ("histogram", 3) => Some(SqlType::Int),
+        _ if AggregateFunction::is_quantile(name) => Some(SqlType::Float),
+        _ => None,
+    }
+}
 
 /// Postgres's code for a function that does not exist for the types of its arguments.
 const UNDEFINED_FUNCTION: &str = "42883";

@@ -74,6 +74,7 @@ fn what_is_no_histogram_is_refused() {
         ("SELECT histogram(usage) FROM cpu", "from where to where"),
         ("SELECT histogram(usage, 0, 100) FROM cpu", "from where to where"),
         ("SELECT histogram(*) FROM cpu", "from where to where"),
+        ("SELECT histogram(*, usage, 0, 100, 10) FROM cpu", "from where to where"),
         ("SELECT histogram(usage, 0, 100, idle) FROM cpu", "constants"),
         ("SELECT histogram(usage, 0, 100, 2.5) FROM cpu", "constants"),
         ("SELECT histogram(usage, 14, 2, 4) FROM cpu", "between a number and a larger one"),
@@ -92,4 +93,12 @@ fn what_is_no_histogram_is_refused() {
         assert!(error.contains(expected), "{query}: {error}");
     }
     assert_eq!(world.ask("SELECT histogram(usage, 0, 1, 4) FROM cpu WHERE host = 'none'"), [[Value::Null]]);
+    assert_eq!(world.ask("SELECT histogram(DISTINCT idle, 0, 4, 2) FROM cpu"), [[Value::text("{0,2,2,1}")]]);
+    assert_eq!(
+        world.ask("SELECT histogram('{1,2,3}') FROM cpu WHERE idle = 3 AND usage = -3"),
+        [[Value::text("{4,8,12}")]]
+    );
+    // Letters tell aggregates apart.
+    let both = "SELECT count(*) FILTER (WHERE host = 'h0'), count(*) FILTER (WHERE host = 'H0') FROM cpu";
+    assert_eq!(world.ask(both), [[Value::Int(450), Value::Int(0)]]);
 }

@@ -28,7 +28,7 @@ pub(super) fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
     };
     let input = match of {
         [] if aggregate.has_own_bins() => {
-            return Err(node.fault("count_distinct, mode, nearest_rank and increase are of one field, (count_distinct \"name\"), the first also of a tag, (count_distinct (tag \"name\")), and off_ms is of the times, (off_ms #TS)"));
+            return Err(node.fault("count_distinct, histogram, mode, nearest_rank and increase are of one field, (count_distinct \"name\"), the first also of a tag, (count_distinct (tag \"name\")), and off_ms is of the times, (off_ms #TS)"));
         }
         [] if aggregate == Aggregate::Histograms => return Err(node.fault(OF_SKETCHES)),
         [] => AggregateInput::Each,
