@@ -322,6 +322,19 @@ const TABLE_CASES: &[(&str, &str)] = &[
     (r#"(->> (table "t") (groupby all '((max "f") (min "f") (avg "i")) (by '())))"#, "|0:5,1,3"),
     (r#"(->> (table "t") (groupby 2m (count #TS) (offset 1m) (by '())))"#, "|-1:1i 1:3i 3:1i"),
     (r#"(->> (table "t") (where (= (label "r") "n")) (groupby all (max "f")))"#, "h=b,r=n|1:4"),
+    (
+        r#"(->> (rows-of "t") (tag "h" "a") (map "x" (if (> #f 1.5) #f (is_null #f) -1) "n" (is_null #i) "c" (compare #f (/ 0 0)) "d" (compare #i #f)))"#,
+        "h=a|0:null,false,-1i,0i 1:2,true,-1i,null 2:-1,false,null,null 3:5,false,-1i,0i",
+    ),
+    // What is computed right before bins are made: of columns that a series does not have, and where all is null.
+    (
+        r#"(->> (rows-of "t") (map "x" (* #f #i) "one" (if #b 1) "f" #f) (groupby 2m '((sum "x") (count "one") (max "f"))))"#,
+        "h=a|0:1,1i,2 2:25,null,5; h=b,r=n|0:null,null,4",
+    ),
+    (
+        r#"(->> (rows-of "t") (where (< #f 5)) (map "x" (if (> #f 100) 1)) (groupby 1m (sum "x") (by '())))"#,
+        "|0:null 1:null",
+    ),
     (r#"(->> (table "t") (order #TS desc) (limit 1))"#, "h=a|3:5,5i,5u,false,\"w\"; h=b,r=n|1:4,false"),
     (r#"(->> (table "nothing"))"#, ""),
     // A group and a bin are there by their rows.

@@ -97,12 +97,14 @@ fn view(name: &str, width: Interval, plan: &str, fields: &[(&str, ValueType)]) -
 }
 
 /// Views that get columns besides, and what these are of.
-const WIDER: [(&str, &str, ValueType); 5] = [
+const WIDER: [(&str, &str, ValueType); 7] = [
     ("by_host", "i", ValueType::I64),
     ("all_hosts", "v", ValueType::F64),
     ("hourly", "sum_v", ValueType::F64),
     ("owned", "v", ValueType::F64),
     ("quoted_both", "z.p", ValueType::F64),
+    ("computed", "x", ValueType::F64),
+    ("computed_quoted", "x", ValueType::F64),
 ];
 
 /// Numbers that are equal but for what rounding makes of them.
@@ -179,6 +181,7 @@ fn definitions() -> Vec<ViewDefinition> {
     .chain(owned_definitions())
     .chain(counted_definitions())
     .chain(quoted_definitions())
+    .chain(computed_definitions())
     .collect()
 }
 
@@ -230,6 +233,39 @@ fn quoted_definitions() -> Vec<ViewDefinition> {
             Interval::of_ns(1200 * SECOND_NS),
             "(->> (rows-of \"quoted\") (groupby 20m '((sum \"p\") (increase \"n\")) (by '())) (map \"p\" (column \"sum p\") \"n\" (column \"increase n\")))",
             &[("p", F64), ("n", F64)],
+        ),
+    ]
+}
+
+/// Of what is computed from rows: of a table, of those that satisfy a condition, by owners that another table says; with values of another table as of the
+/// times of rows; of the windows of another view; and over such windows.
+fn computed_definitions() -> Vec<ViewDefinition> {
+    use ValueType::{F64, I64};
+    let owners = "(labelled left (->> (rows-of \"owners\")) (on '(\"h\" \"h\")) (labels '(\"owner\" \"owner\")))";
+    let quotes = "(as-of (->> (rows-of \"q\")) (on '(\"h\" \"h\")) (columns '(\"q.p\" \"p\")) (within 5m))";
+    let computed = |name: &str, minutes: i64, (rows, of): (&str, &str), (labels, by): (&str, &str)| {
+        let plan = format!(
+            "(->> {rows} (map \"x\" {of} \"few\" (if (and (> #i 0) (not (= (label \"h\") \"h0\"))) 1 (is_null #v) 0) \"i\" #i) {labels} \
+             (groupby {minutes}m '((sum \"x\") (avg \"few\") (count \"few\") (max \"i\") (count #TS)) (by '({by}))) \
+             (map \"x\" (column \"sum x\") \"few\" (column \"avg few\") \"some\" (coalesce (column \"count few\") 0) \"i\" (column \"max i\") \
+             \"n\" (coalesce (column \"count #TS\") 0)))"
+        );
+        let fields = [("x", F64), ("few", F64), ("some", I64), ("i", I64), ("n", I64)];
+        view(name, Interval::of_ns(minutes * 60 * SECOND_NS), &plan, &fields)
+    };
+    let narrowed = "(rows-of \"t\") (tag-not \"h\" \"h3\") (where (> (column \"i\") -4))";
+    let quoted = format!("(rows-of \"t\") {quotes}");
+    vec![
+        computed("computed", 1, ("(rows-of \"t\")", "(* #v #i)"), ("", "\"h\"")),
+        computed("computed_some", 2, (narrowed, "(if (> #v 3) #v)"), ("", "")),
+        computed("computed_owned", 1, (narrowed, "(abs (+ #v #i))"), (owners, "\"owner\"")),
+        computed("computed_quoted", 1, (&quoted, "(- #q.p (coalesce #v 0.5))"), ("", "\"h\"")),
+        view(
+            "computed_wide",
+            Interval::of_ns(1200 * SECOND_NS),
+            "(->> (rows-of \"computed\") (map \"y\" (if (is_null #few) 1.5 (/ #x #n)) \"some\" #some) (groupby 20m '((sum \"y\") (sum \"some\") (count #TS)) (by '())) \
+             (map \"y\" (column \"sum y\") \"some\" (column \"sum some\") \"n\" (coalesce (column \"count #TS\") 0)))",
+            &[("y", F64), ("some", I64), ("n", I64)],
         ),
     ]
 }

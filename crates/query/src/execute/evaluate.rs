@@ -145,6 +145,9 @@ fn apply<'a>(operator: Operator, of: &'a [Expression], frame: &'a Frame, row: us
     if matches!(operator, Operator::And | Operator::Or) {
         return all_or_one(operator == Operator::Or, of, frame, row);
     }
+    if operator == Operator::If {
+        return first_that_holds(of, frame, row);
+    }
     let mut cells = of.iter().map(|of| cell(of, frame, row));
     if operator == Operator::Coalesce {
         return cells.find(|cell| *cell != Ok(Cell::Null)).unwrap_or(Ok(Cell::Null));
@@ -157,12 +160,15 @@ fn apply<'a>(operator: Operator, of: &'a [Expression], frame: &'a Frame, row: us
             other => Err(QueryError::Execution(format!("`not` takes true or false, not a {}", other.kind()))),
         };
     }
+    if operator == Operator::IsNull {
+        return Ok(Cell::Bool(first == Cell::Null));
+    }
     if operator == Operator::NullIf {
         let second = cells.next().transpose()?.unwrap_or(Cell::Null);
         let is_equal = comparison(Operator::Equal, first, second)? == Cell::Bool(true);
         return Ok(if is_equal { Cell::Null } else { first });
     }
-    if operator.is_comparison() {
+    if operator.is_comparison() || operator == Operator::Compare {
         let second = cells.next().transpose()?.unwrap_or(Cell::Null);
         return comparison(operator, first, second);
     }
@@ -216,6 +222,18 @@ fn all_or_one<'a>(decides: bool, of: &'a [Expression], frame: &'a Frame, row: us
     Ok(if unknown { Cell::Null } else { Cell::Bool(!decides) })
 }
 
+/// The value of the first condition that holds, others are not computed; the last one has no condition.
+fn first_that_holds<'a>(of: &'a [Expression], frame: &'a Frame, row: usize) -> Result<Cell<'a>, QueryError> {
+    for branch in of.chunks(2) {
+        match branch {
+            [when, then] if holds(when, frame, row)? => return cell(then, frame, row),
+            [otherwise] => return cell(otherwise, frame, row),
+            _ => {}
+        }
+    }
+    Ok(Cell::Null)
+}
+
 fn comparison(operator: Operator, a: Cell<'_>, b: Cell<'_>) -> Result<Cell<'static>, QueryError> {
     if a == Cell::Null || b == Cell::Null {
         return Ok(Cell::Null);
@@ -225,7 +243,16 @@ fn comparison(operator: Operator, a: Cell<'_>, b: Cell<'_>) -> Result<Cell<'stat
         let message = format!("`{}` cannot compare a {} with a {}", operator.name(), a.kind(), b.kind());
         return Err(QueryError::Execution(message));
     }
+    if operator == Operator::Compare {
+        return Ok(Cell::I64(order_with_nan(a, b) as i64));
+    }
     Ok(Cell::Bool(has_order(operator, compare(a, b))))
+}
+
+/// The order of two values that are no nulls, NaN above all numbers.
+fn order_with_nan(a: Cell<'_>, b: Cell<'_>) -> Ordering {
+    let is_nan = |cell: Cell<'_>| cell.number().is_some_and(f64::is_nan);
+    compare(a, b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
 }
 
 /// Whole numbers exactly, other numbers as floats; `None` for what has no order.

@@ -88,7 +88,8 @@ impl Run<'_> {
         self.gather(scan, &scan.wanted_by(grouping, Some(condition)), grouping, &bin)
     }
 
-    fn gather(
+    /// Puts the bins of the groups that a scan selects together.
+    pub(super) fn gather(
         &mut self,
         scan: &Scan,
         wanted: &Wanted<'_>,
@@ -304,7 +305,7 @@ fn has_wanted(group: &SelectedGroup, grouping: &Grouping) -> bool {
 
 impl AggregateCall {
     /// Returns whether it names a field.
-    fn reads(&self, field: &str) -> bool {
+    pub(super) fn reads(&self, field: &str) -> bool {
         match &self.input {
             AggregateInput::Column(name) | AggregateInput::Sketches(name) => name == field,
             AggregateInput::Parts(parts) => parts.names().contains(&field),

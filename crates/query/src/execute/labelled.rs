@@ -8,7 +8,7 @@ use model::{Cell, Labels, Matcher};
 
 use super::binned::Binned;
 use super::group::Gathered;
-use super::{Context, Run, execute, filtered_scan};
+use super::{Context, MappedRows, Run, execute, filtered_scan};
 use crate::plan::{Grouping, Labelled, Plan, Selector};
 use crate::result::label_rows::LabelRows;
 use crate::{Frame, QueryError};
@@ -221,6 +221,9 @@ impl Run<'_> {
         }
         if let Some((scan, condition)) = filtered_scan(input) {
             return self.filtered_bins(scan, condition, grouping);
+        }
+        if let Some(mapped) = MappedRows::new(input) {
+            return self.mapped_bins(&mapped, grouping);
         }
         let frames = self.plan(input)?;
         self.frame_bins(frames, grouping)

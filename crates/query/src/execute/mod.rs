@@ -16,6 +16,7 @@ mod join;
 mod labelled;
 mod last_rows;
 mod likeness;
+mod mapped;
 mod narrow;
 mod points;
 mod regular;
@@ -31,6 +32,7 @@ pub use fill::{fill_gaps, interpolated};
 pub(crate) use labelled::label_rows;
 pub(crate) use last_rows::last_rows;
 pub use last_rows::{LastRow, LastRows};
+use mapped::MappedRows;
 pub(crate) use regular::groups as regular_groups;
 pub use scan::{CachedBinReads, Reads};
 pub(crate) use tables::{table_groups, tag_values};
@@ -42,7 +44,6 @@ use store::{End, Store};
 use model::Cell;
 
 use crate::plan::{Expression, Grouping, Labelled, Plan, Scan};
-use crate::result::frame::FrameColumn;
 use crate::views::{Expansion, ViewCatalog};
 use crate::{Budget, Frame, Helpers, QueryError};
 
@@ -160,7 +161,7 @@ impl Run<'_> {
                 let budget = self.context.budget;
                 self.each(input, "map", |frame| {
                     note_folds(std::slice::from_ref(&frame), budget)?;
-                    mapped(frame, columns)
+                    mapped::mapped(frame, columns)
                 })
             }
             Plan::Fill { input, width_ns, with } => {
@@ -270,6 +271,12 @@ impl Run<'_> {
         if let Plan::Labelled(labelled) = input {
             return self.timed("labels and groupby", |run| run.group_labelled(labelled, grouping));
         }
+        if let Some(mapped) = MappedRows::new(input) {
+            return self.timed("map and groupby", |run| {
+                let binned = run.mapped_bins(&mapped, grouping)?;
+                run.finish(binned, grouping)
+            });
+        }
         let frames = self.plan(input)?;
         self.timed("groupby", |run| run.group_frames(frames, grouping))
     }
@@ -334,20 +341,6 @@ fn table_scan(plan: &Plan) -> Option<&Scan> {
         Plan::Scan(scan) if scan.table.is_some() => Some(scan),
         _ => None,
     }
-}
-
-fn mapped(frame: Frame, columns: &[(String, Expression)]) -> Result<Frame, QueryError> {
-    let mut made = Vec::with_capacity(columns.len());
-    for (name, of) in columns {
-        if let Some(column) = evaluate::column(of, &frame) {
-            made.push(FrameColumn { name: name.as_str().into(), cells: column.cells.without_folds() });
-            continue;
-        }
-        let cells: Vec<Cell<'_>> =
-            (0..frame.rows()).map(|row| evaluate::cell(of, &frame, row)).collect::<Result<_, _>>()?;
-        made.push(FrameColumn::of_cells(name, &cells).map_err(QueryError::Execution)?);
-    }
-    Ok(Frame::new(frame.labels, frame.timestamps_ns, made))
 }
 
 fn ordered(frame: &Frame, by: &Expression, descending: bool) -> Result<Frame, QueryError> {

@@ -376,23 +376,27 @@ fn frames_of_rows(scan: &Scan, group: &SelectedGroup, rows: TableRows) -> Vec<Fr
 }
 
 /// A table's rows with the columns that a condition needs: those that the group does not have are null in all of them.
-pub(super) fn of_table(scan: &Scan, mut frame: Frame, condition: &Expression) -> Frame {
-    if scan.table.is_none() {
-        return frame;
-    }
-    let mut missing = Vec::new();
-    condition.each_column(&mut |name| {
-        if frame.column(name).is_none() {
-            missing.push(name.to_owned());
+pub(super) fn of_table(scan: &Scan, frame: Frame, condition: &Expression) -> Frame {
+    if scan.table.is_none() { frame } else { frame.with_nulls_for(condition) }
+}
+
+impl Frame {
+    /// The rows with a column of nulls for each column that an expression reads and that they do not have.
+    pub(super) fn with_nulls_for(mut self, expression: &Expression) -> Self {
+        let mut missing = Vec::new();
+        expression.each_column(&mut |name| {
+            if self.column(name).is_none() {
+                missing.push(name.to_owned());
+            }
+        });
+        for name in missing {
+            if self.column(&name).is_none() {
+                let cells = Column::of_nulls(self.rows());
+                self.columns.push(FrameColumn { name: name.into(), cells });
+            }
         }
-    });
-    for name in missing {
-        if frame.column(&name).is_none() {
-            let cells = Column::of_nulls(frame.rows());
-            frame.columns.push(FrameColumn { name: name.into(), cells });
-        }
+        self
     }
-    frame
 }
 
 /// Columns of a group by place and name.

@@ -50,7 +50,7 @@ impl Expression {
 }
 
 /// How expressions are put together. Arithmetic is that of floats, but for [`Operator::Difference`]; comparisons of whole numbers are exact. What has a null in it is
-/// null, but for `and` and `or` that do not depend on it.
+/// null, but for `and` and `or` that do not depend on it, and for what is there for nulls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     /// All of them.
@@ -87,11 +87,17 @@ pub enum Operator {
     NullIf,
     /// How much more the first of two is than the second: of whole numbers of one type exact, of that type, and wrapped around
     Difference,
+    /// Of pairs of a condition and a value the value of the first whose condition holds, else the last one, which has no condition; without it null
+    If,
+    /// True if it is null
+    IsNull,
+    /// -1, 0 or 1 as the first of two is less than, equal to or greater than the second, where NaN is above all numbers, as in SQL
+    Compare,
 }
 
 impl Operator {
     /// All, as they are written.
-    pub const NAMED: [(&'static str, Self); 17] = [
+    pub const NAMED: [(&'static str, Self); 20] = [
         ("and", Self::And),
         ("or", Self::Or),
         ("not", Self::Not),
@@ -109,6 +115,9 @@ impl Operator {
         ("coalesce", Self::Coalesce),
         ("nullif", Self::NullIf),
         ("difference", Self::Difference),
+        ("if", Self::If),
+        ("is_null", Self::IsNull),
+        ("compare", Self::Compare),
     ];
 
     /// As it is written.
@@ -132,9 +141,9 @@ impl Operator {
     /// Fewest and most that it takes.
     pub const fn takes(self) -> (usize, usize) {
         match self {
-            Self::Not => (1, 1),
+            Self::Not | Self::IsNull => (1, 1),
             Self::Add | Self::Multiply | Self::And | Self::Or | Self::Subtract | Self::Coalesce => (1, usize::MAX),
-            Self::Divide => (2, usize::MAX),
+            Self::Divide | Self::If => (2, usize::MAX),
             _ => (2, 2),
         }
     }

@@ -260,6 +260,15 @@ impl AggregateCall {
         Self { aggregate, input: AggregateInput::Column(column.into()) }
     }
 
+    /// The columns that it names.
+    pub fn columns(&self) -> Vec<&str> {
+        match &self.input {
+            AggregateInput::Column(column) | AggregateInput::Sketches(column) => vec![column.as_str()],
+            AggregateInput::Parts(parts) => parts.names().to_vec(),
+            AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_) => Vec::new(),
+        }
+    }
+
     /// The name of its column: `max usage_user`, `count #TS`. An aggregate of each column is named after the column, or
     /// itself, or both, as far as there are several: `value`, `max`, `usage_user_max`.
     pub fn column_name(&self) -> String {
@@ -285,9 +294,8 @@ impl Grouping {
         let mut columns = Vec::with_capacity(self.aggregates.len());
         for call in &self.aggregates {
             match &call.input {
-                AggregateInput::Column(name) | AggregateInput::Sketches(name) => columns.push(name.as_str()),
-                AggregateInput::Parts(parts) => columns.extend(parts.names()),
                 AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_) => return None,
+                _ => columns.extend(call.columns()),
             }
         }
         Some(columns)

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use model::{METRIC_NAME, MatchOp, TimeRange};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Aggregate, AggregateCall, AggregateInput, Expression, FillWith, Grouping, Join, Likeness, Plan, Scan, Selector,
@@ -44,6 +45,36 @@ impl Display for Expression {
             Self::Bool(value) => write!(out, "{value}"),
             Self::Apply(operator, of) => write!(out, "({}{})", operator.name(), spaced(of)),
             Self::Call(function, of) => write!(out, "({}{})", function.name(), spaced(of)),
+        }
+    }
+}
+
+impl Expression {
+    /// Bytes of the name of a column that holds its values, at most.
+    const COLUMN_NAME_BYTES_MAX: usize = 120;
+
+    /// The name of a column of rows that holds its values: how it is written, columns as `#price`; of a long one the beginning, and a number that others do
+    /// not have.
+    pub fn column_name(&self) -> String {
+        let text = self.short();
+        if text.len() <= Self::COLUMN_NAME_BYTES_MAX {
+            return text;
+        }
+        let number = format!("…{:016x}", xxh3_64(text.as_bytes()));
+        let mut end = Self::COLUMN_NAME_BYTES_MAX - number.len();
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        format!("{}{number}", text.get(..end).unwrap_or_default())
+    }
+
+    fn short(&self) -> String {
+        let of_all = |of: &[Self]| of.iter().map(|of| format!(" {}", of.short())).collect::<String>();
+        match self {
+            Self::Column(name) => format!("#{name}"),
+            Self::Apply(operator, of) => format!("({}{})", operator.name(), of_all(of)),
+            Self::Call(function, of) => format!("({}{})", function.name(), of_all(of)),
+            other => other.to_string(),
         }
     }
 }

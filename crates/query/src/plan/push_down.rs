@@ -64,8 +64,17 @@ fn read_only(plan: &mut Plan, columns: &[&str]) {
                 read_only(input, &columns);
             }
         }
-        Plan::Labelled(labelled) if matches!(labelled.input, Plan::AsOf(_) | Plan::Labelled(_)) => {
+        Plan::Labelled(labelled) if matches!(labelled.input, Plan::AsOf(_) | Plan::Labelled(_) | Plan::Map { .. }) => {
             read_only(&mut labelled.input, columns);
+        }
+        Plan::Map { input, columns: made } => {
+            made.retain(|(name, _)| columns.contains(&name.as_str()));
+            let mut columns = Vec::new();
+            let is_all = made.iter().all(|(_, of)| of.each_column(&mut |column| columns.push(column)));
+            // Elsewhere rows without these columns may count, as what is computed need not be null there.
+            if is_all && matches!(**input, Plan::AsOf(_)) {
+                read_fields(input, columns);
+            }
         }
         Plan::AsOf(_) => read_fields(plan, columns.to_vec()),
         _ => {}

@@ -149,12 +149,7 @@ impl<'a> SourceQuery<'a> {
         let mut fields: Vec<String> = Vec::new();
         let mut aggregates: Vec<AggregateCall> = Vec::new();
         for call in calls {
-            let read: Vec<&str> = match &call.input {
-                AggregateInput::Column(field) | AggregateInput::Sketches(field) => vec![field.as_str()],
-                AggregateInput::Parts(parts) => parts.names().to_vec(),
-                AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_) => Vec::new(),
-            };
-            for field in read {
+            for field in call.columns() {
                 if !fields.iter().any(|known| known == field) {
                     fields.push(field.to_owned());
                 }

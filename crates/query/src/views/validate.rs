@@ -70,6 +70,7 @@ impl ViewDefinition {
         }
         self.check_all_joined()?;
         self.check_as_ofs()?;
+        self.check_mapped()?;
         let is_grouped = grouping.by.is_some() || !self.is_exposed();
         if scan.table.is_none() || !scan.tokens.is_empty() || !is_grouped {
             return invalid(format!("the view {name:?} reads a table by its name and groups by labels that it names"));
@@ -193,6 +194,9 @@ fn is_chain(plan: &Plan) -> bool {
     let mut rows = &**input;
     while let Plan::Labelled(labelled) = rows {
         rows = &labelled.input;
+    }
+    if let Plan::Map { input, .. } = rows {
+        rows = input;
     }
     while let Plan::AsOf(as_of) = rows {
         rows = &as_of.input;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use model::ValueType;
 
 use super::validate::is_partial;
-use super::{View, ViewDefinition, as_of};
+use super::{View, ViewDefinition, as_of, mapped};
 use crate::QueryError;
 use crate::plan::{Expression, Grouping, Plan};
 
@@ -54,6 +54,7 @@ impl ViewDefinition {
         let columns = self.columns().iter().cloned().chain(columns).collect();
         let mut plan = wider.plan.clone();
         as_of::add_columns(&mut plan, &self.plan);
+        mapped::add_columns(&mut plan, &self.plan);
         let aggregates = own.aggregates.iter().filter(|call| !wide.aggregates.contains(call)).cloned();
         let mut aggregates: Vec<_> = wide.aggregates.iter().cloned().chain(aggregates).collect();
         if let Plan::Map { input, columns: of_plan } = &mut plan {
@@ -108,7 +109,7 @@ fn rows_of(plan: &Plan) -> Option<(String, Vec<String>)> {
         plan = *input;
     }
     let Plan::GroupBy { input, .. } = plan else { return None };
-    let mut rows = *input;
+    let mut rows = mapped::without_columns(*input);
     forget_fields(&mut rows);
     Some((format!("{rows:?}"), conditions))
 }

@@ -51,6 +51,13 @@ pub(crate) struct Grouped {
     pub(crate) fills: HashMap<usize, FillWith>,
 }
 
+impl Grouped {
+    /// An aggregate as it is written, in small letters, by its place.
+    pub(crate) fn text_of(&self, call: usize) -> &str {
+        self.known.iter().find(|(_, place)| **place == call).map_or("an aggregate", |(text, _)| text.as_str())
+    }
+}
+
 /// Answers queries within expressions: rows of one column or more.
 pub(crate) trait Subqueries {
     /// The rows of a query that does not use the outer one's columns.

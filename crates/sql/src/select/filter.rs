@@ -60,9 +60,7 @@ fn on_tag(operand: &Bound, op: MatchOp, values: Vec<String>, scope: &Scope) -> O
 fn compared(condition: &Bound, scope: &Scope) -> Option<Condition> {
     let (column, operator, value) = comparison(condition, scope)?;
     match (column.role, column.sql_type, value) {
-        (Role::Time, _, Value::Int(ns)) => Some(Condition::Time(operator, *ns)),
-        (Role::Time, _, Value::Text(text)) => Some(Condition::Time(operator, time::parse(text)?)),
-        (Role::Time, _, value) => Some(Condition::Time(operator, value.time_ns()?)),
+        (Role::Time, _, value) => Some(Condition::Time(operator, ns_of(value)?)),
         (Role::Tag, _, Value::Text(text)) => {
             let op = match operator {
                 Operator::Equal => MatchOp::Equal,
@@ -82,6 +80,15 @@ fn compared(condition: &Bound, scope: &Scope) -> Option<Condition> {
             Some(Condition::Fields(Expression::Apply(operator, operands)))
         }
         _ => None,
+    }
+}
+
+/// The moment that a value is beside a time, in nanoseconds since the Unix epoch; `None` if it is none.
+pub(super) fn ns_of(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(ns) => Some(*ns),
+        Value::Text(text) => time::parse(text),
+        value => value.time_ns(),
     }
 }
 

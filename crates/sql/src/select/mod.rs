@@ -1,6 +1,7 @@
 //! SELECT: reads, filters, groups, orders and projects rows.
 
 mod bin_runs;
+mod computed;
 mod end;
 mod fill;
 mod filter;
@@ -13,6 +14,7 @@ mod narrow;
 mod nothing;
 pub(crate) mod order;
 mod own_rows;
+mod plan_aggregates;
 mod projections;
 mod pushed;
 mod sample;

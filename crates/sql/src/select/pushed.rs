@@ -1,15 +1,16 @@
 //! Groups that the plan can make, mostly from summaries: by tags and by bins of time.
 
-use query::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, PartColumns, Plan, Scan};
+use query::plan::{Aggregate, AggregateCall, AggregateInput, Grouping, Plan, Scan};
 use query::{Column, Frame, FrameColumn, ResultRows, RowColumn, RowShape, Value, Values};
 
 use super::bin_runs::KeyBins;
 use super::filter::lower;
 use super::from::Table;
 use super::group::of_nothing;
+use super::plan_aggregates::PlanAggregates;
 use super::{Rows, RowsWanted};
 use crate::error::SqlError;
-use crate::expression::{AggregateFunction, Bound, BoundAggregate, Grouped, Typed, time_bins};
+use crate::expression::{Bound, Grouped, Typed, time_bins};
 use crate::run::Run;
 use crate::scope::{Role, Scope};
 
@@ -32,7 +33,9 @@ impl Run<'_> {
         let mut scan = table.scan();
         let filter =
             condition.map(|condition| lower(condition.expression.clone(), &mut scan, scope)).unwrap_or_default();
-        let Some(mut calls) = aggregates(grouped, scope) else { return Ok(None) };
+        let Ok(PlanAggregates { mut calls, computed }) = PlanAggregates::new(grouped, scope, &table.schema) else {
+            return Ok(None);
+        };
         let Some((keys, bins)) = plan_keys(grouped, scope, &self.environment) else { return Ok(None) };
         if !filter.rest.is_empty() || calls.is_empty() && keys.is_empty() {
             return Ok(None);
@@ -49,7 +52,7 @@ impl Run<'_> {
                 distinct.push(call.clone());
             }
         });
-        if grouped.keys.is_empty() && !distinct.iter().any(is_of_rows) {
+        if grouped.keys.is_empty() && !distinct.iter().any(is_of_rows) && computed.is_empty() {
             // There is one group whatever rows there are.
             scan.table.iter_mut().for_each(|table| table.every_row = false);
         }
@@ -64,7 +67,8 @@ impl Run<'_> {
             let (width_ns, offset_ns) = bins.unzip();
             let (offset_ns, aggregates) = (offset_ns.unwrap_or_default(), distinct.clone());
             let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(by.clone()) };
-            let plan = Plan::GroupBy { input: Box::new(filter.plan(Scan { range, ..scan.clone() })), grouping };
+            let rows = computed.rows(filter.plan(Scan { range, ..scan.clone() }), &calls);
+            let plan = Plan::GroupBy { input: Box::new(rows), grouping };
             frames.extend(self.plan(if is_cut { cut(plan, wanted) } else { plan })?);
         }
         let count: usize = frames.iter().map(Frame::rows).sum();
@@ -187,50 +191,6 @@ fn cut(plan: Plan, wanted: RowsWanted) -> Plan {
         RowsWanted::All => plan,
         RowsWanted::Some(rows) => Plan::Limit { input: Box::new(plan), rows, skip: 0 },
         RowsWanted::Newest(rows) => Plan::Last { input: Box::new(plan), rows },
-    }
-}
-
-/// The aggregates as the plan has them; `None` if it lacks one.
-pub(super) fn aggregates(grouped: &Grouped, scope: &Scope) -> Option<Vec<AggregateCall>> {
-    grouped.calls.iter().map(|call| aggregate_of(call, scope)).collect()
-}
-
-fn aggregate_of(call: &BoundAggregate, scope: &Scope) -> Option<AggregateCall> {
-    let aggregate = match (call.function, call.is_distinct) {
-        (AggregateFunction::Count, true) => Aggregate::CountDistinct,
-        (function, false) => function.in_plan()?,
-        _ => return None,
-    };
-    if call.filter.is_some() {
-        return None;
-    }
-    let is_time = |bound: &Bound| matches!(bound, Bound::Column(place) if crate::expression::is_time(scope, *place));
-    if call.by.as_ref().is_some_and(|by| !is_time(by)) {
-        return None;
-    }
-    let Some(argument) = &call.argument else { return Some(AggregateCall { aggregate, input: AggregateInput::Time }) };
-    let column = scope.columns.get(argument.column()?)?;
-    if let Some(parts) = &call.parts {
-        let field = |bound: &Bound| {
-            let column = scope.columns.get(bound.column()?)?;
-            (column.role == Role::Field).then(|| column.name.clone())
-        };
-        let parts = PartColumns { count: field(argument)?, sum: field(&parts.0)?, squares: field(&parts.1)? };
-        return Some(AggregateCall { aggregate, input: AggregateInput::Parts(Box::new(parts)) });
-    }
-    match column.role {
-        Role::Field if call.function.is_of_sketches(column.sql_type) => {
-            Some(AggregateCall { aggregate, input: AggregateInput::Sketches(column.name.clone()) })
-        }
-        Role::Field => Some(AggregateCall::of_column(aggregate, column.name.as_str())),
-        // A plan knows times as floats, which are the same for several times.
-        Role::Tag if aggregate.is_of_tags() && !call.function.is_of_sketches(column.sql_type) => {
-            Some(AggregateCall { aggregate, input: AggregateInput::Tag(column.name.clone()) })
-        }
-        Role::Time if !call.function.is_of_numbers() && !aggregate.is_of_sketch() && !aggregate.is_of_tags() => {
-            Some(AggregateCall { aggregate, input: AggregateInput::Time })
-        }
-        _ => None,
     }
 }
 

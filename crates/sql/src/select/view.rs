@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use model::ValueType;
-use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Function, Grouping, Operator, Plan};
+use query::TableSchema;
+use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Operator, Plan};
 use query::time::CalendarBins;
 use query::views::{FIELD_PREFIX, OPEN_NS_MAX, ViewDefinition, ViewOutput, WindowWidth};
-use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{Expr, Query, Select, SetExpr};
 
+use super::computed::{Computed, Translation};
+use super::plan_aggregates::PlanAggregates;
 use super::projections::{ProjectionSource, group_keys, has_aggregate, projections};
-use super::pushed::{PlanKey, aggregates, plan_keys};
+use super::pushed::{PlanKey, plan_keys};
 use super::view_source::ViewSource;
 use super::{check_supported, sample};
 use crate::context::Manner;
@@ -50,6 +52,9 @@ impl Run<'_> {
         let definition = self.view_of_select(said, select)?;
         if self.plans.len() > plans {
             return invalid("the query of a materialised view has no queries within it: write their values");
+        }
+        if let Err(error) = query::parse(&definition.plan.to_string(), 0) {
+            return invalid(format!("the query of a materialised view is too long, or too deep, to be kept: {error}"));
         }
         let environment = self.environment.clone();
         let now_ns = environment.now_ns.saturating_sub(EARLIER_NS);
@@ -130,11 +135,10 @@ impl Run<'_> {
     }
 
     fn defined(&self, said: &CreateView, bound: &BoundView) -> Result<ViewDefinition, SqlError> {
-        let Some(calls) = aggregates(&bound.grouped, &bound.source.value_scope()) else {
-            return invalid(
-                "a materialised view has count, sum, avg, min, max, first, last, deviations, variances and quantiles of columns, counts of different values of columns and tags, and no other DISTINCT, and no FILTER",
-            );
-        };
+        let mut schema = bound.source.value_schema();
+        let aggregates = PlanAggregates::new(&bound.grouped, &bound.source.value_scope(), &schema)?;
+        schema.fields.extend(aggregates.computed.fields());
+        let calls = &aggregates.calls;
         let key_scope = bound.source.key_scope();
         let keys = plan_keys(&bound.grouped, &key_scope, &self.environment);
         let Some((keys, Some(bins))) = keys else {
@@ -145,9 +149,7 @@ impl Run<'_> {
         };
         let windows = window_width(&bins.bins)?;
         let (width_ns, offset_ns) = bins.bins.equal_bins().unwrap_or((ANY_WIDTH_NS, 0));
-        let schema = bound.source.value_schema();
-        let mut shape =
-            Shape { keys: &keys, calls: &calls, schema: &schema, columns: Vec::new(), aggregates: Vec::new() };
+        let mut shape = Shape { keys: &keys, calls, schema: &schema, columns: Vec::new(), aggregates: Vec::new() };
         calls.iter().for_each(|call| shape.need(call));
         if is_open_at_its_beginning(&bins.bins) {
             shape.need(&AggregateCall { aggregate: Aggregate::OffMilliseconds, input: AggregateInput::Time });
@@ -171,8 +173,8 @@ impl Run<'_> {
             shape.add_presence();
         }
         let labels = bound.source.labels(&bound.grouped, &keys, &bound.columns)?;
-        bound.source.check_ends(&calls, &labels)?;
-        let rows = bound.source.plan(bound.condition.as_ref(), &labels, &calls)?;
+        bound.source.check_ends(calls, &labels)?;
+        let rows = bound.source.plan(bound.condition.as_ref(), &labels, &aggregates)?;
         let by = labels.into_iter().flatten().map(|label| label.name).collect();
         let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: shape.aggregates, by: Some(by) };
         let mut plan = Plan::GroupBy { input: Box::new(rows), grouping };
@@ -371,74 +373,22 @@ impl Shape<'_> {
 
     /// An expression over groups as the plan has it, and the type of its values.
     fn translated(&self, bound: &Bound) -> Result<(Expression, ValueType), SqlError> {
-        let several = |operands: &[Bound]| {
-            operands.iter().map(|operand| self.translated(operand).map(|(of, _)| of)).collect::<Result<Vec<_>, _>>()
-        };
-        match bound {
-            Bound::Column(place) => {
-                let call = place.checked_sub(self.keys.len()).and_then(|place| self.calls.get(place));
-                match call {
-                    Some(AggregateCall { aggregate, input: AggregateInput::Time })
-                        if *aggregate != Aggregate::Count =>
-                    {
-                        invalid("of the time a materialised view has count(*) alone")
-                    }
-                    Some(call) => Ok(self.of_call(call)),
-                    None => invalid("a materialised view computes nothing from what it is grouped by"),
+        let column = |place: usize| {
+            let call = place.checked_sub(self.keys.len()).and_then(|place| self.calls.get(place));
+            match call {
+                Some(AggregateCall { aggregate, input: AggregateInput::Time }) if *aggregate != Aggregate::Count => {
+                    invalid("of the time a materialised view has count(*) alone")
                 }
+                Some(call) => {
+                    let (expression, value_type) = self.of_call(call);
+                    Ok(Computed::new(expression, value_type))
+                }
+                None => invalid("a materialised view computes nothing from what it is grouped by"),
             }
-            Bound::Constant(value) => match value {
-                Value::Int(number) => Ok((Expression::Integer(*number), ValueType::I64)),
-                Value::Float(number) => Ok((Expression::Float(*number), ValueType::F64)),
-                Value::Bool(value) => Ok((Expression::Bool(*value), ValueType::Bool)),
-                Value::Text(text) => Ok((Expression::Text(text.to_string()), ValueType::String)),
-                _ => invalid(format!("the constant {value} is not possible in a materialised view")),
-            },
-            Bound::And(operands) => Ok((Expression::Apply(Operator::And, several(operands)?), ValueType::Bool)),
-            Bound::Or(operands) => Ok((Expression::Apply(Operator::Or, several(operands)?), ValueType::Bool)),
-            Bound::Not(operand) => {
-                Ok((Expression::Apply(Operator::Not, several(std::slice::from_ref(operand))?), ValueType::Bool))
-            }
-            Bound::Cast(operand, SqlType::Float) => {
-                let (of, _) = self.translated(operand)?;
-                Ok((Expression::Apply(Operator::Multiply, vec![of, Expression::Float(1.0)]), ValueType::F64))
-            }
-            Bound::Call(function, operands) => self.computed(function.name, operands),
-            _ => invalid(
-                "a materialised view computes with + - * /, abs, ceil, floor, sqrt, exp, ln, coalesce and casts to double precision",
-            ),
-        }
-    }
-
-    fn computed(&self, name: &str, operands: &[Bound]) -> Result<(Expression, ValueType), SqlError> {
-        let operands: Vec<(Expression, ValueType)> =
-            operands.iter().map(|operand| self.translated(operand)).collect::<Result<_, _>>()?;
-        let is_whole = operands.iter().all(|(_, of)| matches!(of, ValueType::I64 | ValueType::U64));
-        let first_type = operands.first().map_or(ValueType::F64, |(_, of)| *of);
-        let operands: Vec<Expression> = operands.into_iter().map(|(of, _)| of).collect();
-        let operator = match name {
-            "/" if is_whole => {
-                return invalid("a materialised view does not divide whole numbers: cast one to double precision");
-            }
-            "+" | "-" | "*" | "/" => Operator::NAMED.iter().find(|(known, _)| *known == name),
-            "=" | "<" | "<=" | ">" | ">=" => Operator::NAMED.iter().find(|(known, _)| *known == name),
-            "<>" => Operator::NAMED.iter().find(|(known, _)| *known == "!="),
-            "coalesce" => Operator::NAMED.iter().find(|(known, _)| *known == "coalesce"),
-            _ => None,
         };
-        if let Some((_, operator)) = operator {
-            let value_type = match operator {
-                Operator::Coalesce => first_type,
-                operator if operator.is_arithmetic() => ValueType::F64,
-                _ => ValueType::Bool,
-            };
-            return Ok((Expression::Apply(*operator, operands), value_type));
-        }
-        let function = [Function::Abs, Function::Floor, Function::Ceil, Function::Sqrt, Function::Exp, Function::Ln];
-        match function.into_iter().find(|function| function.name() == name).filter(|_| operands.len() == 1) {
-            Some(function) => Ok((Expression::Call(function, operands), ValueType::F64)),
-            None => invalid(format!("the function {name} is not possible in a materialised view")),
-        }
+        let translation = Translation { column: &column, is_time: &|_| false, is_of_rows: false };
+        let Computed { expression, value_type } = translation.translated(bound)?;
+        Ok((expression, value_type.unwrap_or(ValueType::F64)))
     }
 }
 

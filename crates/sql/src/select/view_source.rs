@@ -1,7 +1,7 @@
 //! What the query of a materialised view reads: a table, labels of its series that small tables say, and columns of tables as of its rows' times.
 
 use model::ValueType;
-use query::plan::{Aggregate, AggregateCall, AggregateInput, AsOf, Labelled, Lowered, Plan, Scan};
+use query::plan::{Aggregate, AggregateCall, AsOf, Labelled, Lowered, Plan, Scan};
 use query::views::FIELD_PREFIX;
 use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{Join, JoinOperator, TableFactor, TableWithJoins};
@@ -9,6 +9,7 @@ use sqlparser::ast::{Join, JoinOperator, TableFactor, TableWithJoins};
 use super::filter::{conjuncts, lower};
 use super::from::Source;
 use super::join::take_keys;
+use super::plan_aggregates::PlanAggregates;
 use super::pushed::PlanKey;
 use crate::error::{SqlError, invalid};
 use crate::expression::{Bound, Grouped, Typed, compares_times, width};
@@ -281,7 +282,7 @@ impl ViewSource {
         &self,
         condition: Option<&Typed>,
         labels: &[Option<ViewLabel>],
-        calls: &[AggregateCall],
+        aggregates: &PlanAggregates,
     ) -> Result<Plan, SqlError> {
         let mut conditions = condition.map(|condition| conjuncts(condition.expression.clone())).unwrap_or_default();
         let mut tables = Vec::with_capacity(self.joined.len());
@@ -304,12 +305,13 @@ impl ViewSource {
         for (number, (joined, table)) in self.joined.iter().zip(&tables).enumerate() {
             if let Some(said) = &joined.as_of {
                 let on = joined.on.iter().map(|(place, tag)| (self.name_of(*place).to_owned(), tag.clone())).collect();
-                let columns = self.as_of_columns((number, said), calls)?;
+                let columns = self.as_of_columns((number, said), aggregates)?;
                 let (is_earlier, within_ns) = (said.is_earlier, said.within_ns);
                 let table = table.clone();
                 plan = Plan::AsOf(Box::new(AsOf { input: plan, table, on, columns, is_earlier, within_ns }));
             }
         }
+        plan = aggregates.computed.rows(plan, &aggregates.calls);
         let of_labels = self.joined.iter().zip(tables).zip(&added).filter(|((joined, _), _)| joined.as_of.is_none());
         for ((joined, table), labels) in of_labels {
             let on = |(place, tag): &(usize, String)| (self.key_label(*place, &added).to_owned(), tag.clone());
@@ -325,17 +327,10 @@ impl ViewSource {
     fn as_of_columns(
         &self,
         (number, said): (usize, &AsOfSaid),
-        calls: &[AggregateCall],
+        aggregates: &PlanAggregates,
     ) -> Result<Vec<(String, String)>, SqlError> {
-        let is_read = |name: &str| {
-            calls.iter().any(|call| match &call.input {
-                AggregateInput::Column(column) | AggregateInput::Sketches(column) => column == name,
-                AggregateInput::Parts(parts) => parts.names().contains(&name),
-                AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_) => false,
-            })
-        };
         let named = said.fields.iter().map(|(field, _)| (as_of_name(number, field), field.clone()));
-        let columns: Vec<(String, String)> = named.filter(|(name, _)| is_read(name)).collect();
+        let columns: Vec<(String, String)> = named.filter(|(name, _)| aggregates.reads(name)).collect();
         match columns.iter().find(|(name, _)| self.schema.fields.iter().any(|(known, _)| known == name)) {
             None => Ok(columns),
             Some((name, field)) => invalid(format!(

@@ -17,7 +17,7 @@ use crate::world::{SECOND_NS, World};
 const WIDTH_S: i64 = 600;
 
 /// Views by their names, queries, and what gives the same of the twin where that reads another view.
-const VIEWS: [(&str, &str, Option<&str>); 6] = [
+const VIEWS: [(&str, &str, Option<&str>); 7] = [
     // Of windows within a fold.
     (
         "minute",
@@ -38,6 +38,11 @@ const VIEWS: [(&str, &str, Option<&str>); 6] = [
     (
         "joined",
         "SELECT time_bucket('10 minutes', t.time) AS bucket, t.h, sum(q.p) AS p, count(*) AS n FROM t ASOF JOIN q ON (h) TOLERANCE 20m GROUP BY 1, 2",
+        None,
+    ),
+    (
+        "computed",
+        "SELECT time_bucket('20 minutes', time) AS bucket, h, sum(v * 2.0) AS d, count(*) FILTER (WHERE v > 0) AS p, max(abs(v - 0.5)) AS x, count(*) AS n FROM t GROUP BY 1, 2",
         None,
     ),
     // Of what it tells.

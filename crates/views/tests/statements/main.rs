@@ -5,6 +5,7 @@ mod as_of;
 mod as_of_kept;
 mod background;
 mod columns;
+mod computed;
 mod continuous;
 mod dialects;
 mod folded;

@@ -159,7 +159,7 @@ fn joins_by_what_is_joined_before_and_too_many_tables_are_refused() {
     refused(&changed("t.venue = r.venue", "t.venue = r.venue AND q.bid > r.rate"), by_tags);
     refused(&changed("LT JOIN rates r", "LT JOIN trades r").replace("r.rate", "r.price"), "with itself as of a time");
     refused(&changed("GROUP BY", "WHERE q.bid > r.rate GROUP BY"), "the WHERE of a materialised view");
-    refused(&changed("max(q.bid)", "max(q.bid + r.rate)"), "has count, sum");
+    refused(&changed("max(q.bid)", "max(q.bid + r.time)"), "operator does not exist");
     let more = |count: usize| {
         let joins: Vec<String> = (0..count).map(|number| format!("ASOF JOIN quotes q{number} ON (symbol)")).collect();
         changed("LT JOIN rates", &format!("{} LT JOIN rates", joins.join(" ")))

@@ -13,7 +13,7 @@ use crate::world::{SECOND_NS, World, is_close, sorted};
 const EPOCH_S: i64 = 1_500_000_000;
 
 /// Views by their names, and their queries. The first columns, so many of them, tell rows apart.
-const VIEWS: [(&str, usize, &str); 5] = [
+const VIEWS: [(&str, usize, &str); 6] = [
     (
         "by_room",
         3,
@@ -47,6 +47,13 @@ const VIEWS: [(&str, usize, &str); 5] = [
         "SELECT time_bucket('1 minute', cpu.time) AS bucket, sum(cpu.cores) AS cores, count(*) AS n \
          FROM cpu JOIN hosts ON cpu.host = hosts.host JOIN places ON hosts.zone = places.zone GROUP BY 1",
     ),
+    (
+        "computed",
+        3,
+        "SELECT time_bucket('1 minute', cpu.time) AS bucket, hosts.owner, places.room, max(abs(cpu.usage - 50)) AS off, sum(cpu.usage * cpu.cores) AS work, \
+         count(*) FILTER (WHERE cpu.host <> 'h1' AND cpu.usage > 20) AS busy, count(DISTINCT CASE WHEN cpu.cores > 2 THEN cpu.core END) AS kinds \
+         FROM cpu JOIN hosts ON cpu.host = hosts.host LEFT JOIN places ON hosts.zone = places.zone GROUP BY 1, 2, 3",
+    ),
 ];
 
 /// The columns of a view as its query has them.
@@ -57,6 +64,7 @@ fn shown(name: &str) -> &'static str {
         "of_four" => "bucket, team, other_owner, rack, usage, n",
         "narrowed" => "bucket, room, least, n",
         "counted" => "bucket, cores, n",
+        "computed" => "bucket, owner, room, off, work, busy, kinds",
         other => panic!("{other}"),
     }
 }

@@ -62,6 +62,10 @@ const TABLES: &[(&str, &str)] = &[
         "(->>\n  (rows-of \"cpu\")\n  (groupby 1h (off_ms #TS) (by '(\"host\"))))",
     ),
     (
+        r#"(->> (rows-of "cpu") (map "a b" (if (is_null #user) 0 (>= (compare #user #idle) 0) #user) "c" (coalesce (label "host") "")) (groupby 1h (max "a b")))"#,
+        "(->>\n  (rows-of \"cpu\")\n  (map \"a b\" (if (is_null (column \"user\")) 0 (>= (compare (column \"user\") (column \"idle\")) 0) (column \"user\")) \"c\" (coalesce (label \"host\") \"\"))\n  (groupby 1h (max \"a b\")))",
+    ),
+    (
         r#"(->> (rows-of "cpu") (groupby 1h (max "user") (by '("host"))))"#,
         "(->>\n  (rows-of \"cpu\")\n  (groupby 1h (max \"user\") (by '(\"host\"))))",
     ),
@@ -108,6 +112,11 @@ fn conditions_on_time_become_the_range() {
         (
             r#"(->> (rows-of "x") (where (> #c 1)) (as-of (->> (rows-of "y")) (columns '("p" "p" "q" "q"))) (groupby 1h '((max "a") (min "q"))))"#,
             "(->>\n  (rows-of \"x\" '(\"a\" \"c\"))\n  (where (> (column \"c\") 1))\n  (as-of (->> (rows-of \"y\")) (columns '(\"q\" \"q\")))\n  (groupby 1h '((max \"a\") (min \"q\"))))",
+        ),
+        // New columns that are not grouped are not computed, and what they are made of is read.
+        (
+            r#"(->> (rows-of "x") (as-of (->> (rows-of "y")) (columns '("p" "p" "q" "q"))) (map "a" (- #q #b) "d" #p) (labelled inner (->> (rows-of "h")) (on '("h" "h")) (labels '("o" "o"))) (groupby 1h (max "a") (by '("o"))))"#,
+            "(->>\n  (rows-of \"x\" '(\"b\"))\n  (as-of (->> (rows-of \"y\")) (columns '(\"q\" \"q\")))\n  (map \"a\" (- (column \"q\") (column \"b\")))\n  (labelled inner (->> (rows-of \"h\")) (on '(\"h\" \"h\")) (labels '(\"o\" \"o\")))\n  (groupby 1h (max \"a\") (by '(\"o\"))))",
         ),
         // Of a column that two steps add the last one counts.
         (
