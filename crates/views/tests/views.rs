@@ -254,12 +254,12 @@ fn computed_definitions() -> Vec<ViewDefinition> {
         view(name, Interval::of_ns(minutes * 60 * SECOND_NS), &plan, &fields)
     };
     let narrowed = "(rows-of \"t\") (tag-not \"h\" \"h3\") (where (> (column \"i\") -4))";
-    let quoted = format!("(rows-of \"t\") {quotes}");
+    let with_quotes = format!("(rows-of \"t\") {quotes}");
     vec![
         computed("computed", 1, ("(rows-of \"t\")", "(* #v #i)"), ("", "\"h\"")),
         computed("computed_some", 2, (narrowed, "(if (> #v 3) #v)"), ("", "")),
         computed("computed_owned", 1, (narrowed, "(abs (+ #v #i))"), (owners, "\"owner\"")),
-        computed("computed_quoted", 1, (&quoted, "(- #q.p (coalesce #v 0.5))"), ("", "\"h\"")),
+        computed("computed_quoted", 1, (&with_quotes, "(- #q.p (coalesce #v 0.5))"), ("", "\"h\"")),
         view(
             "computed_wide",
             Interval::of_ns(1200 * SECOND_NS),

@@ -69,7 +69,7 @@ impl Expression {
     }
 
     fn short(&self) -> String {
-        let of_all = |of: &[Self]| of.iter().map(|of| format!(" {}", of.short())).collect::<String>();
+        let of_all = |of: &[Self]| spaced(&of.iter().map(Self::short).collect::<Vec<String>>());
         match self {
             Self::Column(name) => format!("#{name}"),
             Self::Apply(operator, of) => format!("({}{})", operator.name(), of_all(of)),

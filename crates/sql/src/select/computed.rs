@@ -217,13 +217,12 @@ impl Translation<'_> {
         let Some((_, operator)) = Operator::NAMED.iter().find(|(known, _)| *known == name) else {
             return not_possible(name);
         };
+        let is_chain = self.is_of_rows && operands.len() > 1;
         let mut made: Vec<Expression> = Vec::with_capacity(operands.len());
         for operand in operands {
             match operand.expression {
-                // A chain is as deep as its operands are.
-                Expression::Apply(inner, of)
-                    if self.is_of_rows && made.is_empty() && inner == *operator && of.len() > 1 =>
-                {
+                // A chain is as deep as its operands are. The opposite of a difference is none.
+                Expression::Apply(inner, of) if is_chain && made.is_empty() && inner == *operator && of.len() > 1 => {
                     made.extend(of);
                 }
                 other => made.push(other),

@@ -192,6 +192,9 @@ fn windows_whose_columns_are_all_null_are_there() {
         "coalesce(max(u), 0) AS a",
         "count(DISTINCT u) AS a",
         "max(u) AS a HAVING count(*) > 0",
+        "sum(u) FILTER (WHERE u > 100) AS a",
+        "max(u * 2.0) AS a, count(*) FILTER (WHERE u > 100) AS b",
+        "avg(CASE WHEN u > 100 THEN u END) AS a HAVING count(*) FILTER (WHERE u > 100) = 0",
     ] {
         let mut world = World::empty(6);
         let then_ns = world.db.now_ns() - 3_600 * SECOND_NS;
