@@ -189,7 +189,7 @@ fn not_kept<T>(function: AggregateFunction, text: &str) -> Result<T, SqlError> {
             "counter_increase has what a counter gained, also since the window before"
         }
         _ => {
-            "it has count, sum, avg, min, max, first, last, deviations, variances, quantiles, sketches and counts of different values"
+            "it has count, sum, avg, min, max, first, last, deviations, variances, quantiles, histograms, sketches and counts of different values"
         }
     };
     invalid(format!("a materialised view does not have {text}: {instead}"))
