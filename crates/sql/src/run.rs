@@ -81,7 +81,7 @@ impl Run<'_> {
     /// Binds expressions to the columns of a scope.
     pub(crate) fn binding<T>(&mut self, scope: &Scope, bind: impl FnOnce(&mut Binder<'_>) -> T) -> T {
         let (environment, parameters) = (self.environment.clone(), self.parameters);
-        bind(&mut Binder { scope, environment: &environment, parameters, subqueries: self, depth: 0 })
+        bind(&mut Binder { scope, environment: &environment, parameters, subqueries: self, depth: 0, copies: 1 })
     }
 
     pub(crate) fn bind(&mut self, scope: &Scope, expression: &Expr) -> Result<Typed, SqlError> {

@@ -8,40 +8,54 @@ use crate::plan::{Expression, Operator};
 use crate::result::frame::{Frame, FrameColumn};
 use crate::{Budget, QueryError};
 
+/// So many rows are computed before it is looked whether the query was stopped.
+pub(super) const ROWS_PER_CHECK: usize = 4_096;
+
 /// The rows for which a condition holds: null does not. What a condition on values says of a fold's last value, it does not of the others.
 pub(super) fn filtered(mut frame: Frame, condition: &Expression, budget: &Budget) -> Result<Frame, QueryError> {
     if frame.has_folds() && condition.is_of_values() {
         budget.note_folded()?;
         frame.drop_folds();
     }
-    let kept = mask(condition, &frame)?;
+    let kept = mask(condition, &frame, budget)?;
     let rows: Vec<usize> = kept.iter().enumerate().filter(|(_, kept)| **kept).map(|(row, _)| row).collect();
     Ok(if rows.len() == frame.rows() { frame } else { frame.into_picked(&rows) })
 }
 
 /// For each row whether a condition holds.
-fn mask(condition: &Expression, frame: &Frame) -> Result<Vec<bool>, QueryError> {
+fn mask(condition: &Expression, frame: &Frame, budget: &Budget) -> Result<Vec<bool>, QueryError> {
     match condition {
         Expression::Apply(Operator::And, of) => {
             let mut all = vec![true; frame.rows()];
             for of in of {
-                all.iter_mut().zip(mask(of, frame)?).for_each(|(all, one)| *all &= one);
+                all.iter_mut().zip(mask(of, frame, budget)?).for_each(|(all, one)| *all &= one);
             }
             Ok(all)
         }
         Expression::Apply(Operator::Or, of) => {
             let mut one = vec![false; frame.rows()];
             for of in of {
-                one.iter_mut().zip(mask(of, frame)?).for_each(|(one, other)| *one |= other);
+                one.iter_mut().zip(mask(of, frame, budget)?).for_each(|(one, other)| *one |= other);
             }
             Ok(one)
         }
         Expression::Apply(operator, of) => match compare_column(*operator, of, frame) {
             Some(kept) => Ok(kept),
-            None => (0..frame.rows()).map(|row| holds(condition, frame, row)).collect(),
+            None => each_row(condition, frame, budget),
         },
-        _ => (0..frame.rows()).map(|row| holds(condition, frame, row)).collect(),
+        _ => each_row(condition, frame, budget),
     }
+}
+
+/// As [`mask`], row by row.
+fn each_row(condition: &Expression, frame: &Frame, budget: &Budget) -> Result<Vec<bool>, QueryError> {
+    let row = |row: usize| {
+        if row.is_multiple_of(ROWS_PER_CHECK) {
+            budget.check()?;
+        }
+        holds(condition, frame, row)
+    };
+    (0..frame.rows()).map(row).collect()
 }
 
 /// A comparison of a column of numbers with a number, all rows at once: what conditions mostly are.

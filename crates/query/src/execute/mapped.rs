@@ -3,6 +3,7 @@
 use model::{Cell, Column};
 
 use super::binned::Binned;
+use super::bins::samples_of;
 use super::evaluate;
 use super::group::{Gathered, bin_frame};
 use super::narrow::Wanted;
@@ -115,7 +116,13 @@ fn binned_with(
     if columns.iter().any(|(_, of)| evaluate::column(of, &frame).is_none()) {
         note_folds(std::slice::from_ref(&frame), budget)?;
     }
-    let made = columns.iter().map(|new| new_column(new, &frame, Column::clone)).collect::<Result<_, _>>()?;
+    let mut asked = asked;
+    let mut made = Vec::with_capacity(columns.len());
+    for new in columns {
+        let (column, text_samples) = new_column(new, &frame, Column::clone, budget)?;
+        asked += text_samples;
+        made.push(column);
+    }
     let mapped = Frame { row_folds: frame.row_folds.clone(), ..Frame::new(frame.labels, frame.timestamps_ns, made) };
     let binned = bin_frame(&mapped, grouping, true, budget)?;
     budget.give_back(asked);
@@ -123,20 +130,38 @@ fn binned_with(
 }
 
 /// Rows with new columns in place of their own.
-pub(super) fn mapped(frame: Frame, columns: &NewColumns) -> Result<Frame, QueryError> {
-    let made = columns.iter().map(|new| new_column(new, &frame, Column::without_folds)).collect::<Result<_, _>>()?;
+pub(super) fn mapped(frame: Frame, columns: &NewColumns, budget: &Budget) -> Result<Frame, QueryError> {
+    let mut made = Vec::with_capacity(columns.len());
+    for new in columns {
+        let (column, text_samples) = new_column(new, &frame, Column::without_folds, budget)?;
+        // The caller charges the frame as a whole.
+        budget.give_back(text_samples);
+        made.push(column);
+    }
     Ok(Frame::new(frame.labels, frame.timestamps_ns, made))
 }
 
-/// A new column of rows, given what stays of one that is another by its name alone.
+/// A new column of rows, given what stays of one that is another by its name alone; and the samples that its texts were taken out of the budget for.
 fn new_column(
     (name, of): &(String, Expression),
     frame: &Frame,
     renamed: impl Fn(&Column) -> Column,
-) -> Result<FrameColumn, QueryError> {
+    budget: &Budget,
+) -> Result<(FrameColumn, usize), QueryError> {
     if let Some(column) = evaluate::column(of, frame) {
-        return Ok(FrameColumn { name: name.as_str().into(), cells: renamed(&column.cells) });
+        return Ok((FrameColumn { name: name.as_str().into(), cells: renamed(&column.cells) }, 0));
     }
-    let cells: Vec<Cell<'_>> = (0..frame.rows()).map(|row| evaluate::cell(of, frame, row)).collect::<Result<_, _>>()?;
-    FrameColumn::of_cells(name, &cells).map_err(QueryError::Execution)
+    let mut cells: Vec<Cell<'_>> = Vec::with_capacity(frame.rows());
+    for row in 0..frame.rows() {
+        if row.is_multiple_of(evaluate::ROWS_PER_CHECK) {
+            budget.check()?;
+        }
+        cells.push(evaluate::cell(of, frame, row)?);
+    }
+    // Each row gets a text of its own.
+    let text_bytes = |cell: &Cell<'_>| if let Cell::Text(text) = cell { size_of::<String>() + text.len() } else { 0 };
+    let samples = samples_of(cells.iter().map(text_bytes).sum());
+    budget.take(samples)?;
+    let made = FrameColumn::of_cells(name, &cells).map_err(QueryError::Execution)?;
+    Ok((made, samples))
 }

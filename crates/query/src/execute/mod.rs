@@ -161,7 +161,7 @@ impl Run<'_> {
                 let budget = self.context.budget;
                 self.each(input, "map", |frame| {
                     note_folds(std::slice::from_ref(&frame), budget)?;
-                    mapped::mapped(frame, columns)
+                    mapped::mapped(frame, columns, budget)
                 })
             }
             Plan::Fill { input, width_ns, with } => {

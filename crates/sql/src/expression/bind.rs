@@ -23,6 +23,9 @@ use crate::scope::{Role, Scope};
 /// Expressions in one another; chains of operators count as one.
 const DEPTH_MAX: usize = 64;
 
+/// How often an operand of BETWEEN and CASE may stand in what becomes of them.
+const COPIES_MAX: usize = 10_000;
+
 /// A pattern as a statement has it, with the character of its ESCAPE.
 #[derive(Clone, Copy)]
 struct WrittenPattern<'a> {
@@ -52,7 +55,7 @@ pub(crate) struct Grouped {
 }
 
 impl Grouped {
-    /// An aggregate as it is written, in small letters, by its place.
+    /// An aggregate as it is written, by its place.
     pub(crate) fn text_of(&self, call: usize) -> &str {
         self.known.iter().find(|(_, place)| **place == call).map_or("an aggregate", |(text, _)| text.as_str())
     }
@@ -86,6 +89,8 @@ pub(crate) struct Binder<'a> {
     pub(crate) subqueries: &'a mut dyn Subqueries,
     /// How deep the expression that is bound lies in others.
     pub(crate) depth: usize,
+    /// How often the expression that is bound stands in what becomes of the whole.
+    pub(crate) copies: usize,
 }
 impl Binder<'_> {
     /// An expression of a row of the scope.
@@ -114,6 +119,24 @@ impl Binder<'_> {
         self.depth += 1;
         let bound = self.expression_within(expression, grouped);
         self.depth -= 1;
+        bound
+    }
+
+    /// Binds what stands so often in what becomes of it.
+    fn copied(
+        &mut self,
+        times: usize,
+        bind: impl FnOnce(&mut Self) -> Result<Typed, SqlError>,
+    ) -> Result<Typed, SqlError> {
+        let before = self.copies;
+        self.copies = before.saturating_mul(times);
+        if self.copies > COPIES_MAX {
+            return invalid(format!(
+                "BETWEEN and CASE in one another compare the innermost value more than {COPIES_MAX} times: compute it in a query within"
+            ));
+        }
+        let bound = bind(self);
+        self.copies = before;
         bound
     }
 
@@ -178,9 +201,11 @@ impl Binder<'_> {
             Expr::IsDistinctFrom(a, b) => negated(self.call(&operators::SAME, &[a, b], grouped)?),
             Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated, grouped)?,
             Expr::Between { expr, negated: is_negated, low, high } => {
-                let from = self.call(&operators::GREATER_OR_EQUAL, &[expr, low], grouped.as_deref_mut())?;
-                let to = self.call(&operators::LESS_OR_EQUAL, &[expr, high], grouped)?;
-                let both = Typed::boolean(Bound::And(vec![from.expression, to.expression]));
+                let both = self.copied(2, |binder| {
+                    let from = binder.call(&operators::GREATER_OR_EQUAL, &[expr, low], grouped.as_deref_mut())?;
+                    let to = binder.call(&operators::LESS_OR_EQUAL, &[expr, high], grouped)?;
+                    Ok(Typed::boolean(Bound::And(vec![from.expression, to.expression])))
+                })?;
                 if *is_negated { negated(both) } else { both }
             }
             Expr::Like { negated, any: false, expr, pattern, escape_char } => self.matches(
@@ -461,7 +486,9 @@ impl Binder<'_> {
         for CaseWhen { condition, result } in conditions {
             let when = match operand {
                 None => self.expression(condition, grouped.as_deref_mut())?,
-                Some(operand) => self.call(&operators::EQUAL, &[operand, condition], grouped.as_deref_mut())?,
+                Some(operand) => self.copied(conditions.len(), |binder| {
+                    binder.call(&operators::EQUAL, &[operand, condition], grouped.as_deref_mut())
+                })?,
             };
             whens.push(when.expression);
             values.push(self.expression(result, grouped.as_deref_mut())?);

@@ -1,5 +1,7 @@
 //! Expressions of SQL as plans have them: those of rows, which aggregates are of, and those of groups.
 
+use std::cell::Cell;
+
 use model::ValueType;
 use query::plan::{Expression, Function, Operator};
 use query::{SqlType, Value};
@@ -13,18 +15,22 @@ use crate::expression::Bound;
 pub(super) struct Computed {
     pub(super) expression: Expression,
     pub(super) value_type: Option<ValueType>,
+    /// True of what SQL computes as whole numbers, also where the plan has floats.
+    is_whole_in_sql: bool,
 }
 
 impl Computed {
     /// An expression of values of a type.
     pub(super) const fn new(expression: Expression, value_type: ValueType) -> Self {
-        Self { expression, value_type: Some(value_type) }
+        let is_whole_in_sql = matches!(value_type, ValueType::I64 | ValueType::U64);
+        Self { expression, value_type: Some(value_type), is_whole_in_sql }
     }
 
     /// Nothing but null.
     fn null() -> Self {
         let zero = || Expression::Integer(0);
-        Self { expression: Expression::Apply(Operator::NullIf, vec![zero(), zero()]), value_type: None }
+        let expression = Expression::Apply(Operator::NullIf, vec![zero(), zero()]);
+        Self { expression, value_type: None, is_whole_in_sql: true }
     }
 
     /// A value where a condition holds, else null.
@@ -36,7 +42,7 @@ impl Computed {
         matches!(self.value_type, Some(ValueType::I64 | ValueType::U64))
     }
 
-    const fn is_number(&self) -> bool {
+    pub(super) const fn is_number(&self) -> bool {
         matches!(self.value_type, None | Some(ValueType::F64 | ValueType::I64 | ValueType::U64))
     }
 
@@ -70,11 +76,30 @@ pub(super) struct Translation<'a> {
     pub(super) is_time: &'a dyn Fn(usize) -> bool,
     /// True if it is of rows: then it gives what SQL gives, whatever these hold. What is made of whole numbers of groups is a float.
     pub(super) is_of_rows: bool,
+    pub(super) state: TranslationState,
 }
+
+/// How far a translation is.
+#[derive(Default)]
+pub(super) struct TranslationState {
+    /// Expressions so far, each as often as it stands in the plan.
+    parts: Cell<usize>,
+    /// True within what groups had in no definition before comparisons were exact.
+    is_exact: Cell<bool>,
+}
+
+/// Expressions of a plan's expression, at most: an operand of IN stands in it once for each item.
+const PARTS_MAX: usize = 1_000;
 
 impl Translation<'_> {
     /// An expression as the plan has it.
     pub(super) fn translated(&self, bound: &Bound) -> Result<Computed, SqlError> {
+        self.state.parts.set(self.state.parts.get() + 1);
+        if self.state.parts.get() > PARTS_MAX {
+            return invalid(format!(
+                "an expression of a materialised view has at most {PARTS_MAX} parts, each operand of IN once for each item: compare less"
+            ));
+        }
         match bound {
             Bound::Column(place) => (self.column)(*place),
             Bound::Constant(value) => constant(value),
@@ -82,14 +107,22 @@ impl Translation<'_> {
             Bound::Or(operands) => self.several_conditions(Operator::Or, operands),
             Bound::Not(operand) => self.several_conditions(Operator::Not, std::slice::from_ref(operand)),
             Bound::Cast(operand, to) => self.cast(operand, *to),
-            Bound::Case { branches, otherwise } => self.case(branches, otherwise.as_deref()),
-            Bound::In { operand, list, is_negated } => self.is_in(operand, list, *is_negated),
+            Bound::Case { branches, otherwise } => self.exactly(|| self.case(branches, otherwise.as_deref())),
+            Bound::In { operand, list, is_negated } => self.exactly(|| self.is_in(operand, list, *is_negated)),
             Bound::Call(function, operands) => self.call(function.name, operands),
             Bound::Matches { .. } => {
                 invalid("a materialised view has LIKE and regular expressions in its WHERE alone, of tags")
             }
             Bound::Lookup { .. } => invalid("a materialised view computes nothing with queries"),
         }
+    }
+
+    /// Makes comparisons exact, whatever they are of.
+    fn exactly(&self, within: impl FnOnce() -> Result<Computed, SqlError>) -> Result<Computed, SqlError> {
+        let before = self.state.is_exact.replace(true);
+        let computed = within();
+        self.state.is_exact.set(before);
+        computed
     }
 
     /// A condition as the plan has it.
@@ -136,7 +169,8 @@ impl Translation<'_> {
             values.push(otherwise);
         }
         let value_type = one_type("the branches of a CASE", &values)?;
-        Ok(Computed { expression: Expression::Apply(Operator::If, operands), value_type })
+        let is_whole_in_sql = values.iter().all(|value| value.is_whole_in_sql);
+        Ok(Computed { expression: Expression::Apply(Operator::If, operands), value_type, is_whole_in_sql })
     }
 
     fn is_in(&self, operand: &Bound, list: &[Bound], is_negated: bool) -> Result<Computed, SqlError> {
@@ -169,6 +203,7 @@ impl Translation<'_> {
                 Ok(Computed::new(Expression::Apply(Operator::If, operands), ValueType::Bool))
             }
             (_, [of]) => self.function(name, of),
+            ("round", _) => invalid("a materialised view rounds to whole numbers: round to digits when it is read"),
             _ => not_possible(name),
         }
     }
@@ -204,7 +239,8 @@ impl Translation<'_> {
         if !operands.iter().all(Computed::is_number) {
             return invalid(format!("a materialised view computes {name} of numbers alone"));
         }
-        if operands.iter().all(Computed::is_whole) {
+        let are_whole = operands.iter().all(|operand| operand.is_whole_in_sql);
+        if are_whole {
             match name {
                 "/" => {
                     return invalid("a materialised view does not divide whole numbers: cast one to double precision");
@@ -217,7 +253,7 @@ impl Translation<'_> {
         let Some((_, operator)) = Operator::NAMED.iter().find(|(known, _)| *known == name) else {
             return not_possible(name);
         };
-        let is_chain = self.is_of_rows && operands.len() > 1;
+        let is_chain = self.is_of_rows && operands.len() > 1 && *operator != Operator::Remainder;
         let mut made: Vec<Expression> = Vec::with_capacity(operands.len());
         for operand in operands {
             match operand.expression {
@@ -228,7 +264,7 @@ impl Translation<'_> {
                 other => made.push(other),
             }
         }
-        Ok(Computed::new(Expression::Apply(*operator, made), ValueType::F64))
+        Ok(Computed { is_whole_in_sql: are_whole, ..Computed::new(Expression::Apply(*operator, made), ValueType::F64) })
     }
 
     fn coalesce(&self, operands: Vec<Computed>) -> Result<Computed, SqlError> {
@@ -237,8 +273,9 @@ impl Translation<'_> {
             Err(_) => operands.first().and_then(|first| first.value_type),
             Ok(value_type) => value_type,
         };
+        let is_whole_in_sql = operands.iter().all(|operand| operand.is_whole_in_sql);
         let operands = operands.into_iter().map(|operand| operand.expression).collect();
-        Ok(Computed { expression: Expression::Apply(Operator::Coalesce, operands), value_type })
+        Ok(Computed { expression: Expression::Apply(Operator::Coalesce, operands), value_type, is_whole_in_sql })
     }
 
     /// A comparison. In SQL NaN is above all numbers, in plans it is neither less than any nor greater.
@@ -265,7 +302,9 @@ impl Translation<'_> {
             _ => never_nan_a || never_nan_b,
         };
         let expression = match operator {
-            _ if is_as_it_is || !self.is_of_rows => Expression::Apply(operator, vec![a, b]),
+            _ if is_as_it_is || !(self.is_of_rows || self.state.is_exact.get()) => {
+                Expression::Apply(operator, vec![a, b])
+            }
             // The opposite of the opposite: it holds where one of the two is NaN.
             Operator::Less if never_nan_a => not(Operator::GreaterOrEqual, a, b),
             Operator::LessOrEqual if never_nan_a => not(Operator::Greater, a, b),
@@ -310,7 +349,7 @@ fn null_if(a: &Computed, b: &Computed) -> Result<Computed, SqlError> {
         return invalid("nullif in a materialised view is of a value and a constant of its type");
     }
     let operands = vec![a.expression.clone(), b.expression.clone()];
-    Ok(Computed { expression: Expression::Apply(Operator::NullIf, operands), value_type: a.value_type })
+    Ok(Computed { expression: Expression::Apply(Operator::NullIf, operands), ..a.clone() })
 }
 
 /// The type of alternatives of which each row has one.

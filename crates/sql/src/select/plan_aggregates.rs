@@ -4,7 +4,7 @@ use model::ValueType;
 use query::TableSchema;
 use query::plan::{Aggregate, AggregateCall, AggregateInput, Expression, Operator, PartColumns, Plan};
 
-use super::computed::{Computed, Translation};
+use super::computed::{Computed, Translation, TranslationState};
 use super::from::sql_type;
 use crate::error::{SqlError, invalid};
 use crate::expression::{AggregateFunction, Bound, BoundAggregate, Grouped, is_time};
@@ -56,7 +56,8 @@ impl PlanAggregates {
         let aggregate = plan_aggregate(call, text, scope)?;
         let column = |place: usize| row_column(place, scope, schema);
         let is_time = |place: usize| is_time(scope, place);
-        let translation = Translation { column: &column, is_time: &is_time, is_of_rows: true };
+        let translation =
+            Translation { column: &column, is_time: &is_time, is_of_rows: true, state: TranslationState::default() };
         let within = |error: SqlError| match error {
             SqlError::Invalid(reason) => SqlError::Invalid(format!("{text}: {reason}")),
             other => other,
@@ -69,8 +70,13 @@ impl PlanAggregates {
             computed = computed.only_if(translation.condition(filter).map_err(within)?);
         }
         let value_type = computed.value_type.unwrap_or(ValueType::F64);
-        let name = self.computed.add(computed.expression, value_type, schema);
         let is_sketch = call.function.is_of_sketches(sql_type(value_type));
+        if call.function.is_of_numbers() && !is_sketch && !computed.is_number() {
+            return invalid(format!(
+                "{text}: a materialised view has it of numbers: write them without quotes, or as columns of numbers"
+            ));
+        }
+        let name = self.computed.add(computed.expression, value_type, schema);
         let input = if is_sketch { AggregateInput::Sketches(name) } else { AggregateInput::Column(name) };
         Ok(AggregateCall { aggregate, input })
     }
@@ -93,12 +99,17 @@ impl ComputedColumns {
 
     /// The name of the column that holds the values of an expression.
     fn add(&mut self, expression: Expression, value_type: ValueType, schema: &TableSchema) -> String {
-        if let Some(known) = self.0.iter().find(|known| known.expression == expression) {
+        // As they are written: numbers are equal whose signs differ.
+        let text = expression.to_string();
+        if let Some(known) = self.0.iter().find(|known| known.expression.to_string() == text) {
             return known.name.clone();
         }
         let mut name = expression.column_name();
+        // `#TS` are the rows' times.
         let is_taken = |name: &str| {
-            schema.fields.iter().any(|(known, _)| known == name) || self.0.iter().any(|known| known.name == name)
+            name == "#TS"
+                || schema.fields.iter().any(|(known, _)| known == name)
+                || self.0.iter().any(|known| known.name == name)
         };
         while is_taken(&name) {
             name.push('_');

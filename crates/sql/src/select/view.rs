@@ -9,7 +9,7 @@ use query::time::CalendarBins;
 use query::views::{FIELD_PREFIX, OPEN_NS_MAX, ViewDefinition, ViewOutput, WindowWidth};
 use sqlparser::ast::{Expr, Query, Select, SetExpr};
 
-use super::computed::{Computed, Translation};
+use super::computed::{Computed, Translation, TranslationState};
 use super::plan_aggregates::PlanAggregates;
 use super::projections::{ProjectionSource, group_keys, has_aggregate, projections};
 use super::pushed::{PlanKey, plan_keys};
@@ -386,8 +386,9 @@ impl Shape<'_> {
                 None => invalid("a materialised view computes nothing from what it is grouped by"),
             }
         };
-        let translation = Translation { column: &column, is_time: &|_| false, is_of_rows: false };
-        let Computed { expression, value_type } = translation.translated(bound)?;
+        let translation =
+            Translation { column: &column, is_time: &|_| false, is_of_rows: false, state: TranslationState::default() };
+        let Computed { expression, value_type, .. } = translation.translated(bound)?;
         Ok((expression, value_type.unwrap_or(ValueType::F64)))
     }
 }

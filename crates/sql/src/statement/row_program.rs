@@ -92,8 +92,14 @@ impl RowProgram {
             }
         }
         let mut queries = NoQueries;
-        let mut binder =
-            Binder { scope: &scope, environment: &environment, parameters: &[], subqueries: &mut queries, depth: 0 };
+        let mut binder = Binder {
+            scope: &scope,
+            environment: &environment,
+            parameters: &[],
+            subqueries: &mut queries,
+            depth: 0,
+            copies: 1,
+        };
         let parsed = parse_condition(text.condition)?;
         let condition = binder.bind(&parsed)?;
         if missing == MissingColumns::Refused {

@@ -29,6 +29,9 @@ pub const TEXT_BYTES_MAX: usize = 1 << 20;
 /// with two megabytes of stack.
 pub(crate) const OPERATORS_MAX: usize = 256;
 
+/// Comparisons in a statement: those that are joined by AND and OR, and some more.
+const COMPARISONS_MAX: usize = OPERATORS_MAX + 144;
+
 /// Statements and what was taken out of them.
 #[derive(Debug, Clone, Default)]
 pub struct Parsed {
@@ -224,6 +227,14 @@ fn check_depth(tokens: &[TokenWithSpan]) -> Result<usize, SqlError> {
     let count = tokens.iter().filter(|token| is_operator(token)).count();
     if count > OPERATORS_MAX {
         return Err(SqlError::Syntax(format!("a statement has at most {OPERATORS_MAX} operators, not {count}")));
+    }
+    let is_comparison =
+        |token: &Token| matches!(token, Token::Eq | Token::Neq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq);
+    let comparisons = tokens.iter().filter(|token| is_comparison(&token.token)).count();
+    if comparisons > COMPARISONS_MAX {
+        return Err(SqlError::Syntax(format!(
+            "a statement has at most {COMPARISONS_MAX} comparisons, not {comparisons}: IN compares with many values"
+        )));
     }
     let (mut open, mut open_max) = (0usize, 0usize);
     for token in tokens {

@@ -12,7 +12,7 @@ use sql::{Manner, Value};
 use crate::world::{SECOND_NS, World, is_close, sorted};
 
 /// Columns of views, each with what it is: of floats, whole numbers, flags, texts, tags and times, with nulls, zeros by zeros, and values that are all left out.
-const COLUMNS: [(&str, &str); 39] = [
+const COLUMNS: [(&str, &str); 41] = [
     ("vwap", "sum(price * amount) / sum(amount)"),
     ("spent", "sum(price * amount)"),
     ("busy", "count(*) FILTER (WHERE price > 90)"),
@@ -34,6 +34,8 @@ const COLUMNS: [(&str, &str); 39] = [
     ("negative", "sum(-price)"),
     ("opposite", "min(-(price - 100) - amount - 1)"),
     ("remainder", "sum(price % 7)"),
+    ("remainder_of_it", "sum(price % 7 % 4)"),
+    ("level", "CASE WHEN sum(price) / sum(amount) > 2 THEN 'high' ELSE 'low' END"),
     ("rounded", "sum(round(price / 4) + ceil(price / 8) - floor(price / 16))"),
     ("root", "max(sqrt(abs(price - 50)))"),
     ("of_status", "sum(status::double precision * 2)"),
@@ -335,7 +337,7 @@ fn what_a_view_cannot_compute_is_refused_by_its_name() {
         ("bool_or(price > 5)", "does not have bool_or(price > 5): max of the same"),
         ("rate(price)", "does not have rate(price): counter_increase"),
         ("mode(price)", "does not have mode(price): it has count"),
-        ("sum(DISTINCT price)", "does not have sum(distinct price): it has DISTINCT in count"),
+        ("sum(DISTINCT price)", "does not have sum(DISTINCT price): it has DISTINCT in count"),
         ("first(price, amount)", "does not have first(price, amount): first and last are by the time"),
         ("counter_increase(price) FILTER (WHERE amount > 1)", "counter_increase is of a column, and has no FILTER"),
         ("counter_increase(price * 2)", "counter_increase is of a column, and has no FILTER"),
@@ -343,6 +345,9 @@ fn what_a_view_cannot_compute_is_refused_by_its_name() {
         ("sum(status / 2)", "sum(status / 2): a materialised view does not divide whole numbers: cast one"),
         ("sum(abs(status))", "does not compute abs of whole numbers"),
         ("sum(-status)", "does not compute - of whole numbers"),
+        ("100 * count(*) FILTER (WHERE status >= 500) / count(*)", "does not divide whole numbers: cast one"),
+        ("sum(CASE WHEN price > 0 THEN '1' ELSE '0' END)", "has it of numbers"),
+        ("sum(round(price, 2))", "rounds to whole numbers"),
         ("sum(power(price, 2))", "the function power is not possible"),
         ("max(upper(note))", "the function upper is not possible"),
         ("sum(price::bigint)", "casts numbers to double precision, and nothing to bigint"),
@@ -363,6 +368,36 @@ fn what_a_view_cannot_compute_is_refused_by_its_name() {
         let error = world.ask_as(Manner::Postgres, &made).expect_err(shown);
         assert!(error.contains(expected), "{shown}: {error}");
     }
+}
+
+/// Queries of the table, which plans compute as far as they can.
+#[test]
+fn what_would_grow_with_each_level_is_bounded() {
+    let world = world();
+    let ask = |call: String| world.ask_as(Manner::Postgres, &format!("SELECT {call} FROM trades"));
+    let count = |condition: &str| ask(format!("count(*) FILTER (WHERE {condition})"));
+    let all = count("price IS NOT NULL").unwrap();
+    assert_eq!(count(&format!("(price >= 0){}", " IN (true, false)".repeat(40))).unwrap(), all);
+    let nested = |levels: usize| {
+        format!("{}price BETWEEN 0 AND 1000){}", "(".repeat(levels), " BETWEEN false AND true)".repeat(levels - 1))
+    };
+    assert_eq!(count(&nested(10)).unwrap(), all);
+    assert!(count(&nested(40)).unwrap_err().contains("BETWEEN and CASE in one another"));
+    assert_eq!(count(&format!("(price >= 0){}", " = true".repeat(390))).unwrap(), all);
+    assert!(
+        count(&format!("(price >= 0){}", " = true".repeat(1_000))).unwrap_err().contains("at most 400 comparisons")
+    );
+}
+
+#[test]
+fn what_is_computed_is_told_apart_from_what_looks_like_it() {
+    let world = world();
+    let now_ns = world.db.now_ns();
+    world.write("default", &format!("odd TS=3i,x=1 {}\nodd TS=4i,x=1 {now_ns}\n", now_ns - SECOND_NS));
+    assert_eq!(world.ask("SELECT count(*), sum(round(\"TS\")) FROM odd"), [[Value::Int(2), Value::Int(7)]]);
+    let signs = "SELECT max(x / 0.0), max(x / -0.0) FROM odd";
+    assert_eq!(world.ask(signs), [[Value::Float(f64::INFINITY), Value::Float(f64::NEG_INFINITY)]]);
+    assert_eq!(world.ask("SELECT sum(CASE WHEN x > 0 THEN '1' ELSE '0' END) FROM odd"), [[Value::Float(2.0)]]);
 }
 
 /// Numbers, conditions and texts of a row, within one another.
