@@ -292,6 +292,11 @@ impl Db {
         self.store.trusted_now_ns()
     }
 
+    /// The time by which windows of views are over.
+    pub fn window_now_ns(&self) -> i64 {
+        self.store.window_now_ns()
+    }
+
     /// The sequence id of the last record that was written, by whatever protocol: what is written from now on has later ones.
     pub fn last_sequence(&self) -> u64 {
         self.store.last_sequence()

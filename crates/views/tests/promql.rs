@@ -295,7 +295,7 @@ impl World {
     /// Returns how often.
     fn ask_views(&self, chance: &mut Chance) -> u64 {
         // While the clock is not trusted windows that are stored may not be due.
-        if self.db().trusted_now_ns() < self.db().now_ns() {
+        if self.db().window_now_ns() < self.db().now_ns() {
             return 0;
         }
         let now_ms = self.db().now_ns() / 1_000_000;
@@ -303,7 +303,7 @@ impl World {
             let (view, column, width_ms) = chance.of(&COLUMNS);
             // What is stored stays, also where the clock goes back.
             let stored_ns = self.db().view(DATABASE, view).unwrap().state.watermark_ns.saturating_sub(1);
-            let due_ns = self.db().trusted_now_ns() - (width_ms + LAG_MS) * 1_000_000;
+            let due_ns = self.db().window_now_ns() - (width_ms + LAG_MS) * 1_000_000;
             let windows = self.windows_over(view, column, due_ns.max(stored_ns));
             let metric = chance.of(&[format!("{view}_{column}"), format!("{{__name__=~\"{view}_{column}|none\"}}")]);
             let (function, of_values) = chance.of(&[SUM, COUNT, MAX]);

@@ -286,9 +286,9 @@ impl Views {
         self.change_state(view, true, |state| state.add(whole))
     }
 
-    /// The first window that cannot be stored yet, by the clock that retention goes by: the system's may jump.
+    /// The first window that cannot be stored yet.
     fn newest_window(&self, view: &View) -> i64 {
-        view.newest_window(self.store.trusted_now_ns())
+        view.newest_window(self.store.window_now_ns())
     }
 
     fn note(&self, view: &View, change: impl FnOnce(&mut ViewStatus)) {

@@ -102,18 +102,28 @@ impl Run<'_> {
     }
 
     /// Groups rows.
-    pub(super) fn group_frames(&mut self, frames: Vec<Frame>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
-        let binned = self.frame_bins(frames, grouping)?;
+    pub(super) fn group_frames(
+        &mut self,
+        frames: Vec<Frame>,
+        grouping: &Grouping,
+        every_row: bool,
+    ) -> Result<Vec<Frame>, QueryError> {
+        let binned = self.frame_bins(frames, grouping, every_row)?;
         self.finish(binned, grouping)
     }
 
-    /// The bins of rows.
-    pub(super) fn frame_bins(&mut self, frames: Vec<Frame>, grouping: &Grouping) -> Result<Vec<Binned>, QueryError> {
+    /// The bins of rows, of which those may count in which nothing that is read has a value.
+    pub(super) fn frame_bins(
+        &mut self,
+        frames: Vec<Frame>,
+        grouping: &Grouping,
+        every_row: bool,
+    ) -> Result<Vec<Binned>, QueryError> {
         let mut gathered = Gathered::new(grouping, self.context.budget);
         for frame in frames {
             self.context.budget.check()?;
             let frame = frame.in_time_order();
-            gathered.add(bin_frame(&frame, grouping, false, self.context.budget)?);
+            gathered.add(bin_frame(&frame, grouping, every_row, self.context.budget)?);
             self.context.budget.give_back(frame.samples());
         }
         Ok(gathered.binned)

@@ -8,6 +8,7 @@ use model::{Cell, Labels, Matcher};
 
 use super::binned::Binned;
 use super::group::Gathered;
+use super::mapped::has_every_row;
 use super::{Context, MappedRows, Run, execute, filtered_scan};
 use crate::plan::{Grouping, Labelled, Plan, Selector};
 use crate::result::label_rows::LabelRows;
@@ -226,6 +227,6 @@ impl Run<'_> {
             return self.mapped_bins(&mapped, grouping);
         }
         let frames = self.plan(input)?;
-        self.frame_bins(frames, grouping)
+        self.frame_bins(frames, grouping, has_every_row(input))
     }
 }

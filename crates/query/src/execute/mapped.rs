@@ -46,7 +46,7 @@ impl<'a> MappedRows<'a> {
 }
 
 /// Returns whether rows count in which nothing that is read has a value.
-fn has_every_row(plan: &Plan) -> bool {
+pub(super) fn has_every_row(plan: &Plan) -> bool {
     match plan {
         Plan::Scan(scan) => scan.is_of_every_row(),
         Plan::View(read) => read.every_row,

@@ -32,7 +32,7 @@ pub use fill::{fill_gaps, interpolated};
 pub(crate) use labelled::label_rows;
 pub(crate) use last_rows::last_rows;
 pub use last_rows::{LastRow, LastRows};
-use mapped::MappedRows;
+use mapped::{MappedRows, has_every_row};
 pub(crate) use regular::groups as regular_groups;
 pub use scan::{CachedBinReads, Reads};
 pub(crate) use tables::{table_groups, tag_values};
@@ -278,7 +278,7 @@ impl Run<'_> {
             });
         }
         let frames = self.plan(input)?;
-        self.timed("groupby", |run| run.group_frames(frames, grouping))
+        self.timed("groupby", |run| run.group_frames(frames, grouping, has_every_row(input)))
     }
 
     /// A step that makes a frame of a frame; those without rows go.

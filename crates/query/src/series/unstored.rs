@@ -143,7 +143,7 @@ impl StoreSource<'_> {
         (host, session): (SessionHost<'_>, &StoreSession<'_>),
     ) -> Result<Option<UnstoredView>, QueryError> {
         let is_told = view.definition.options.materialized_only && session.budget().view_use() == ViewUse::All;
-        let newest_ns = if is_told { i64::MIN } else { view.newest_window(host.store.trusted_now_ns()) };
+        let newest_ns = if is_told { i64::MIN } else { view.newest_window(host.store.window_now_ns()) };
         let end_ns = newest_ns.max(view.state.watermark_ns);
         let range = TimeRange { end_ns: range.end_ns.min(end_ns.saturating_sub(1)), ..*range };
         if range.start_ns > range.end_ns {

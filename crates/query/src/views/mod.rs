@@ -460,9 +460,9 @@ impl View {
         if next_ns == i64::MAX { i64::MAX } else { next_ns - 1 }
     }
 
-    /// The first window that is not to be stored yet, by the clock that retention goes by.
-    pub fn newest_window(&self, trusted_now_ns: i64) -> i64 {
-        self.bins.start_of(trusted_now_ns.saturating_sub(self.definition.lag_ns()))
+    /// The first window that is not to be stored yet, at a time.
+    pub fn newest_window(&self, now_ns: i64) -> i64 {
+        self.bins.start_of(now_ns.saturating_sub(self.definition.lag_ns()))
     }
 
     /// The first window that does not begin before a time.

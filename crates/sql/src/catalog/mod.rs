@@ -16,7 +16,7 @@ pub(crate) use types::{ARRAY_IN, type_name};
 use types::{TYPES, pg_type};
 
 use crate::context::Role;
-use crate::error::SqlError;
+use crate::error::{SqlError, invalid};
 use crate::expression::LookupAnswers;
 use crate::relation::{Column, Relation};
 use crate::run::Run;
@@ -48,6 +48,23 @@ pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<CatalogCo
     columns.extend(schema.tags.iter().map(|tag| (tag.clone(), SqlType::Text, "tag")));
     columns.extend(schema.fields.iter().map(|(name, value_type)| (name.clone(), sql_type(*value_type), "field")));
     columns
+}
+
+/// The columns of rows that are written without names of columns, in the order of queries.
+///
+/// # Errors
+/// If several are of texts: tables do not know in which order they were declared, and one would be written for the other.
+pub(crate) fn columns_by_place(schema: &TableSchema, time_name: &str) -> Result<Vec<String>, SqlError> {
+    let columns = columns_of(schema, time_name);
+    if columns.iter().filter(|(_, sql_type, _)| *sql_type == SqlType::Text).count() > 1 {
+        let names: Vec<String> = columns.iter().map(|(name, ..)| format!("\"{name}\"")).collect();
+        let (table, names) = (&schema.name, names.join(", "));
+        return invalid(format!(
+            "name the columns that are written to \"{table}\", which has several of texts and does not keep the order in which they were declared: \
+             \"{table}\" ({names})"
+        ));
+    }
+    Ok(columns.into_iter().map(|(name, ..)| name).collect())
 }
 
 /// The columns of a table as a query of all of them gives them.

@@ -193,9 +193,7 @@ impl Run<'_> {
         let schema = self.table(&copy.table)?;
         let columns: Vec<String> = match (copy.columns.as_slice(), header, &schema) {
             ([], Some(header), _) => header.into_iter().map(Option::unwrap_or_default).collect(),
-            ([], None, Some(schema)) => {
-                crate::catalog::columns_of(schema, self.time_name()).into_iter().map(|(name, ..)| name).collect()
-            }
+            ([], None, Some(schema)) => crate::catalog::columns_by_place(schema, self.time_name())?,
             ([], None, None) => {
                 return invalid(format!(
                     "\"{0}\" does not exist yet: name the columns, COPY {0} (time, host, usage) FROM STDIN, or send a header",

@@ -94,7 +94,7 @@ impl Run<'_> {
                     "\"{table}\" does not exist yet: name the columns, INSERT INTO {table} (time, host, usage) …"
                 ));
             };
-            crate::catalog::columns_of(schema, self.time_name()).into_iter().map(|(name, ..)| name).collect()
+            crate::catalog::columns_by_place(schema, self.time_name())?
         } else {
             insert.columns.iter().filter_map(|name| Some(name.0.last()?.as_ident()?.value.clone())).collect()
         };

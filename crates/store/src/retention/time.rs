@@ -16,6 +16,16 @@ impl Store {
         self.retention.trusted_time.now_ns(self.read_clocks())
     }
 
+    /// The time by which windows of views are over: the wall clock, unless it is more than a day ahead of the trusted time. Nothing goes because of it, and
+    /// what comes late is computed again, so that a restart need not wait for evidence.
+    pub fn window_now_ns(&self) -> i64 {
+        const AHEAD_NS_MAX: i64 = 86_400_000_000_000;
+        let now = self.read_clocks();
+        let trusted_ns = self.retention.trusted_time.now_ns(now);
+        let is_near = now.wall_ns.saturating_sub(trusted_ns) <= AHEAD_NS_MAX;
+        if is_near { now.wall_ns.max(trusted_ns) } else { trusted_ns }
+    }
+
     /// The monotonic clock, in nanoseconds.
     pub fn monotonic_ns(&self) -> u64 {
         self.platform.clock.monotonic_ns()

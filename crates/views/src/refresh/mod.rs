@@ -249,7 +249,7 @@ impl Pass<'_> {
         }
         // With what became pending just now.
         set.list(self.db, name);
-        let now_ns = self.db.trusted_now_ns();
+        let now_ns = self.db.window_now_ns();
         for view in set.in_order() {
             if self.is_idle(view, now_ns) {
                 continue;
@@ -374,11 +374,11 @@ impl Pass<'_> {
                 ns.saturating_sub(waited_ns)
             }
         };
-        self.rest_until(view.clone(), self.db.trusted_now_ns().saturating_add(wait_ns));
+        self.rest_until(view.clone(), self.db.window_now_ns().saturating_add(wait_ns));
     }
 
     fn rest_until(&mut self, view: Arc<View>, until_ns: i64) {
-        let until_ns = until_ns.min(self.db.trusted_now_ns().saturating_add(IDLE_NS_MAX));
+        let until_ns = until_ns.min(self.db.window_now_ns().saturating_add(IDLE_NS_MAX));
         let progress = self.database.views.entry(view.id).or_default();
         progress.idle = Some((view, until_ns));
     }

@@ -175,3 +175,29 @@ fn the_background_writes_no_faster_than_merges_may() {
     let least_ns = bytes * 1_000_000_000 / bytes_per_second - PASSES * BURST_NS;
     assert!(least_ns > 0 && paced_ns >= least_ns, "{paced_ns} ns for {rows} rows");
 }
+
+/// The time that retention goes by lags behind the clock after a stop: windows do not wait for it.
+#[test]
+fn windows_are_over_by_the_clock_after_a_stop() {
+    for stop_ns in [0, 400 * SECOND_NS, 20 * 3_600 * SECOND_NS] {
+        let mut world = crate::world::World::empty(11);
+        let write = |world: &crate::world::World| {
+            let now_ns = world.db.now_ns();
+            let lines = (0..10).map(|row| format!("cpu x=1 {}\n", now_ns - row * 60 * SECOND_NS));
+            world.write("default", &lines.collect::<String>());
+        };
+        write(&world);
+        world.ask("CREATE MATERIALIZED VIEW v WITH (timescaledb.continuous) AS SELECT time_bucket('1 minute', time) AS bucket, sum(x) AS total FROM cpu GROUP BY 1");
+        world.settle();
+        let mut world = world.reopened(|simulation| {
+            simulation.crash();
+            simulation.set_clock_ns(simulation.platform().clock.now_ns() + stop_ns);
+        });
+        assert!(world.db.now_ns() - world.db.trusted_now_ns() >= stop_ns / 2, "it lags");
+        write(&world);
+        world.settle();
+        let over = sql::format_rfc3339_us(world.db.now_ns() - 180 * SECOND_NS);
+        let explained = world.explained(&format!("SELECT * FROM v WHERE bucket < '{over}'"));
+        assert!(!explained.contains("(computed"), "{stop_ns}: {explained}");
+    }
+}

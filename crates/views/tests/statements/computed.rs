@@ -400,6 +400,23 @@ fn what_is_computed_is_told_apart_from_what_looks_like_it() {
     assert_eq!(world.ask("SELECT sum(CASE WHEN x > 0 THEN '1' ELSE '0' END) FROM odd"), [[Value::Float(2.0)]]);
 }
 
+#[test]
+fn groups_whose_values_are_all_left_out_are_there() {
+    let mut world = world();
+    world.ask("CREATE MATERIALIZED VIEW v AS SELECT time_bucket('1 minute', time) AS bucket, symbol, count(*) AS n, sum(price) FILTER (WHERE symbol = 'A') AS of_a FROM trades GROUP BY 1, 2");
+    world.ask("CREATE MATERIALIZED VIEW w AS SELECT time_bucket('1 hour', bucket) AS bucket, symbol, sum(of_a) AS of_a FROM v GROUP BY 1, 2");
+    for _ in 0..2 {
+        for from in ["v", "(SELECT * FROM v) v", "w"] {
+            let counts =
+                world.ask(&format!("SELECT symbol, count(of_a) > 0 FROM {from} GROUP BY symbol ORDER BY symbol"));
+            let expected =
+                [("A", true), ("B", false)].map(|(symbol, is_there)| [Value::text(symbol), Value::Bool(is_there)]);
+            assert_eq!(counts, expected, "{from}");
+        }
+        world.settle();
+    }
+}
+
 /// Numbers, conditions and texts of a row, within one another.
 #[derive(Debug, Clone)]
 struct Written {
