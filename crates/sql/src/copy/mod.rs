@@ -152,10 +152,11 @@ impl Run<'_> {
     /// Writes rows in binary form, which the table's columns say how to read.
     fn copied_binary(&mut self, copy: &CopyIn, sent: &[u8]) -> Result<usize, SqlError> {
         let schema = self.table(&copy.table)?;
-        let known = schema.map(|schema| crate::catalog::columns_of(&schema, self.time_name())).unwrap_or_default();
-        let columns: Vec<String> = match copy.columns.as_slice() {
-            [] => known.iter().map(|(name, ..)| name.clone()).collect(),
-            named => named.to_vec(),
+        let known = schema.as_ref().map(|schema| crate::catalog::columns_of(schema, self.time_name()));
+        let known = known.unwrap_or_default();
+        let columns: Vec<String> = match (copy.columns.as_slice(), &schema) {
+            ([], Some(schema)) => crate::catalog::columns_by_place(schema, self.time_name())?,
+            (named, _) => named.to_vec(),
         };
         let mut types = Vec::with_capacity(columns.len());
         for column in &columns {
