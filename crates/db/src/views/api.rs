@@ -62,7 +62,7 @@ impl Db {
         self.views.requests.load(Ordering::Acquire)
     }
 
-    /// The trusted time at which a view has another window to be stored, in nanoseconds since 1970.
+    /// The time at which a view has another window to be stored, in nanoseconds since 1970.
     pub fn next_view_window_ns(&self, view: &View) -> i64 {
         if view.state.watermark_ns == i64::MIN {
             return i64::MIN;

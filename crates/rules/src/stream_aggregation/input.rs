@@ -14,7 +14,7 @@ use super::outputs::AggregationGrouping;
 
 pub(super) const FIELD: &str = "input_relabel_configs";
 
-/// What becomes of samples before they are aggregated.
+/// The steps of an entry that relabel samples before they are aggregated: conditions on their series, and the labels that are left.
 #[derive(Debug)]
 pub(super) struct AggregationInput {
     /// Hold for the series that count, whose names are among their labels.

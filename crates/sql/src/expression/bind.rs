@@ -23,7 +23,7 @@ use crate::scope::{Role, Scope};
 /// Expressions in one another; chains of operators count as one.
 const DEPTH_MAX: usize = 64;
 
-/// How often an operand of BETWEEN and CASE may stand in what becomes of them.
+/// The most copies of an operand that BETWEEN and CASE may bind.
 const COPIES_MAX: usize = 10_000;
 
 /// A pattern as a statement has it, with the character of its ESCAPE.
@@ -89,7 +89,7 @@ pub(crate) struct Binder<'a> {
     pub(crate) subqueries: &'a mut dyn Subqueries,
     /// How deep the expression that is bound lies in others.
     pub(crate) depth: usize,
-    /// How often the expression that is bound stands in what becomes of the whole.
+    /// The number of copies of the current expression in the bound statement.
     pub(crate) copies: usize,
 }
 impl Binder<'_> {
@@ -122,7 +122,7 @@ impl Binder<'_> {
         bound
     }
 
-    /// Binds what stands so often in what becomes of it.
+    /// Binds an expression whose operand is copied so many times.
     fn copied(
         &mut self,
         times: usize,

@@ -21,7 +21,7 @@ struct NewColumn {
 pub(super) struct PlanAggregates {
     /// They, in order.
     pub(super) calls: Vec<AggregateCall>,
-    /// What they are of besides the table's columns.
+    /// The computed columns that they read besides the table's.
     pub(super) computed: ComputedColumns,
 }
 

@@ -98,7 +98,7 @@ struct Progress {
     /// Pieces since its state was saved.
     unsaved: usize,
     retry: Retry,
-    /// The view for which nothing is to be done as long as it is the same, and the trusted time up to which that holds.
+    /// The view for which nothing is to be done as long as it is the same, and the time of the store's window clock up to which that holds.
     idle: Option<(Arc<View>, i64)>,
 }
 

@@ -496,7 +496,7 @@ fn text_of(a: &Written, b: &Written, kind: usize) -> String {
     }
 }
 
-/// What is written at random is, where plans have it, as SQL computes it row by row, for views and for queries of the table.
+/// Random expressions that plans can compute give what SQL computes row by row, in views and in queries of the table.
 #[test]
 fn what_plans_compute_is_what_sql_computes() {
     const CASES: u32 = 150;
