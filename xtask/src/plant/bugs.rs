@@ -38,7 +38,7 @@ pub struct Bug {
 }
 
 /// All of them.
-pub const BUGS: [Bug; 28] = [
+pub const BUGS: [Bug; 29] = [
     Bug {
         name: "lost-sync",
         file: "crates/store/src/compaction/merge/outputs.rs",
@@ -246,6 +246,14 @@ pub const BUGS: [Bug; 28] = [
         find: "        view.state.add_columns(names);\n",
         replace: "        drop(names);\n",
         breaks: "a column that was added is computed until its windows are stored",
+        finder: OF_VIEWS,
+    },
+    Bug {
+        name: "view-window-taken-for-a-part",
+        file: "crates/query/src/views/one_bin.rs",
+        find: "self.bins.start_of(end_ns + 1).saturating_sub(1)",
+        replace: "self.end_of(end_ns)",
+        breaks: "a query reads no window of a view of which only a part lies in its range",
         finder: OF_VIEWS,
     },
     Bug {

@@ -278,7 +278,7 @@ impl FieldScan {
         let call = |(field, _): &(String, ValueType)| AggregateCall::of_column(wanted.aggregate, field.as_str());
         let (width_ns, offset_ns) = wanted.bins.unzip();
         let aggregates = self.fields.iter().map(call).collect();
-        Some(Grouping { width_ns, offset_ns: offset_ns.unwrap_or(0), aggregates, by: None })
+        Some(Grouping { width_ns, offset_ns: offset_ns.unwrap_or(0), aggregates, by: None, undated: false })
     }
 
     /// The rows of a field in a frame; `None` if it has none.

@@ -157,7 +157,7 @@ fn plan(
         .bins
         .equal_bins()
         .unwrap_or_else(|| (i64::try_from(window.bins.width().approximate_ns()).unwrap_or(i64::MAX), 0));
-    let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates, by };
+    let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates, by, undated: false };
     let grouped = Plan::GroupBy { input: Box::new(input), grouping };
     let column = |output: &Output| (output.field.clone(), Expression::Column(output.call.column_name()));
     Plan::Map { input: Box::new(grouped), columns: outputs.iter().map(column).collect() }

@@ -208,7 +208,8 @@ pub(crate) fn plans_of_ranges<'a>(
             let input = Box::new(lowered.clone().plan(Scan { range: *range, ..scan.clone() }));
             let (width_ns, offset_ns) = bins.unzip();
             let (offset_ns, by) = (offset_ns.unwrap_or(0), Some(selection.grouped_by.clone()));
-            let grouping = Grouping { width_ns, offset_ns, aggregates: aggregates.clone(), by };
+            let undated = width_ns.is_none();
+            let grouping = Grouping { width_ns, offset_ns, aggregates: aggregates.clone(), by, undated };
             plans.push((database.as_str(), name.clone(), cut(selection, Plan::GroupBy { input, grouping })));
         }
     }

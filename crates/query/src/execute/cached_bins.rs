@@ -224,7 +224,8 @@ fn of_one_type<'a>(mut parts: impl Iterator<Item = (Option<&'a FrameColumn>, Ran
 impl Frame {
     /// Wider bins of narrower ones, which are in order of time: a column for each of the aggregates that they are of.
     pub fn widened(&self, combined: &[Aggregate], width_ns: i64, offset_ns: i64) -> Result<Self, QueryError> {
-        let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: Vec::new(), by: None };
+        let grouping =
+            Grouping { width_ns: Some(width_ns), offset_ns, aggregates: Vec::new(), by: None, undated: false };
         let start = |time_ns: &i64| grouping.bin_start(*time_ns);
         let mut bins: Vec<(i64, Range<usize>)> = Vec::new();
         for (row, time_ns) in self.timestamps_ns.iter().enumerate() {

@@ -523,13 +523,14 @@ mod tests {
             (TimeRange::new(12, 47), TimeRange::new(12, 43), (10, 2), &[(12, 10, 3), (42, 2, 1)]),
         ];
         for (extent, range, (width_ns, offset_ns), expected) in cases {
-            let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: Vec::new(), by: None };
+            let grouping =
+                Grouping { width_ns: Some(width_ns), offset_ns, aggregates: Vec::new(), by: None, undated: false };
             let found = bin_ranges(&extent, &range, &grouping).unwrap();
             let found: Vec<_> =
                 found.iter().map(|windows| (windows.start_ns, windows.width_ns, windows.count)).collect();
             assert_eq!(found, expected, "{extent:?} of {range:?}");
         }
-        let narrow = Grouping { width_ns: Some(1), offset_ns: 0, aggregates: Vec::new(), by: None };
+        let narrow = Grouping { width_ns: Some(1), offset_ns: 0, aggregates: Vec::new(), by: None, undated: false };
         assert_eq!(bin_ranges(&TimeRange::new(0, i64::MAX - 100), &TimeRange::ALL, &narrow), None);
     }
 }

@@ -186,7 +186,7 @@ mod tests {
         let times = [i64::MIN, i64::MIN + 1, i64::MIN + 9, -11, -10, -1, 0, 3, 9, 10, i64::MAX - 9, i64::MAX];
         for width_ns in [None, Some(1), Some(7), Some(10)] {
             for offset_ns in [0, 3, -4] {
-                let grouping = Grouping { width_ns, offset_ns, by: None, aggregates: Vec::new() };
+                let grouping = Grouping { width_ns, offset_ns, by: None, aggregates: Vec::new(), undated: false };
                 let mut starts = Vec::new();
                 for span in row_spans(&times, &grouping) {
                     assert_eq!(starts.len(), span.rows.start);

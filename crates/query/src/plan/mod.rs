@@ -202,6 +202,8 @@ pub struct Grouping {
     pub aggregates: Vec<AggregateCall>,
     /// Series that agree in these labels are one; `None`: every series stays by itself.
     pub by: Option<Vec<String>>,
+    /// True if the time of the one bin of all rows is not used, so that a view may answer. Bins with a width have their times.
+    pub undated: bool,
 }
 
 /// An aggregate of the rows of a bin.

@@ -282,7 +282,8 @@ fn grouping_text(grouping: &Grouping) -> String {
         offset_ns => format!(" (offset {})", duration(offset_ns)),
     };
     let by = grouping.by.as_ref().map(|by| format!(" (by {})", list(by))).unwrap_or_default();
-    format!("(groupby {width} {aggregates}{offset}{by})")
+    let undated = if grouping.undated { " (undated)" } else { "" };
+    format!("(groupby {width} {aggregates}{offset}{by}{undated})")
 }
 
 fn fill_text(with: FillWith) -> String {

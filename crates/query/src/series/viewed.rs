@@ -131,7 +131,7 @@ impl ViewedWindows<'_> {
         let mut aggregates = self.aggregates(&metric.field);
         aggregates.push(off_milliseconds());
         let offset_ns = range.start_ns.rem_euclid(grid.width_ns);
-        let grouping = Grouping { width_ns: Some(grid.width_ns), offset_ns, aggregates, by: Some(by) };
+        let grouping = Grouping { width_ns: Some(grid.width_ns), offset_ns, aggregates, by: Some(by), undated: false };
         Plan::GroupBy { input: Box::new(Plan::Scan(scan)), grouping }
     }
 

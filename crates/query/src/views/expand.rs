@@ -86,38 +86,51 @@ impl Expansion<'_> {
         // The widest windows are the fewest rows.
         views.sort_by_key(|view| std::cmp::Reverse(view.definition.windows.length_ns_max()));
         let tags = (self.tags)(query.table())?;
-        for view in views {
-            if !query.is_spared_by(&view.definition, &tags)
-                || check_scope(view, self.budget).is_err()
-                || !(self.outlives)(query.table(), &view.definition.target)
-            {
-                continue;
-            }
-            if let Some(answer) = query.answer(view, self.catalog.frozen_before_ns(view)) {
-                return self.answered(&query, view, answer).map(Some);
-            }
+        views.retain(|view| {
+            query.is_spared_by(&view.definition, &tags)
+                && check_scope(view, self.budget).is_ok()
+                && (self.outlives)(query.table(), &view.definition.target)
+        });
+        let mut answers =
+            views.into_iter().filter_map(|view| Some((view, query.answer(view, self.catalog.frozen_before_ns(view))?)));
+        if query.is_of_one_bin() {
+            // The fewest rows of the table: they are more than windows.
+            let found = answers.min_by_key(|(_, answer)| unread_ns(query.range(), &answer.range));
+            return found.map(|(view, answer)| self.answered_as_one(&query, view, answer)).transpose();
         }
-        Ok(None)
+        answers.next().map(|(view, answer)| self.answered(&query, view, answer)).transpose()
     }
 
     /// The whole bins from a view, those at the ends of the range from the table.
     fn answered(&self, query: &SourceQuery<'_>, view: &View, answer: ViewAnswer) -> Result<Plan, QueryError> {
-        let (all, whole) = (query.bins_of(query.range()), answer.range);
+        let (all, whole) = (query.times(), answer.range);
         let mut parts = Vec::new();
         if all.start_ns < whole.start_ns {
             let range = TimeRange::new(all.start_ns, whole.start_ns - 1);
             parts.push(ViewPart { range, plan: query.of_range(&range) });
         }
-        let columns = query.column_names();
         let rows = self.scan(answer.scan.clone(), 1)?;
         parts.push(ViewPart { range: whole, plan: answer.plan(rows) });
         if whole.end_ns < all.end_ns {
             let range = TimeRange::new(whole.end_ns + 1, all.end_ns);
             parts.push(ViewPart { range, plan: query.of_range(&range) });
         }
-        let name = view.definition.name.clone();
-        let every_row = query.is_of_every_row();
-        Ok(Plan::View(Box::new(ViewRead { name, columns, parts, every_row })))
+        Ok(query.read_of(view, parts))
+    }
+
+    /// One row of each group, of whole windows of a view and of what the table has beside them.
+    fn answered_as_one(&self, query: &SourceQuery<'_>, view: &View, answer: ViewAnswer) -> Result<Plan, QueryError> {
+        let mut parts = answer.parts_of_one_bin(query, view, self.scan(answer.scan.clone(), 1)?);
+        let rows = match (parts.pop(), parts.is_empty()) {
+            (Some(ViewPart { plan: Plan::Scan(scan), .. }), true) => Plan::Scan(scan),
+            (last, _) => {
+                parts.extend(last);
+                let (name, columns) = (view.definition.name.clone(), answer.fields().to_vec());
+                Plan::View(Box::new(ViewRead { name, columns, parts, every_row: true }))
+            }
+        };
+        let part = ViewPart { range: query.times(), plan: answer.plan(rows) };
+        Ok(query.read_of(view, vec![part]))
     }
 
     fn scan(&self, scan: Scan, depth: usize) -> Result<Plan, QueryError> {
@@ -263,6 +276,12 @@ impl Expansion<'_> {
         }
         Ok(())
     }
+}
+
+/// How much of a range is not in whole windows, in nanoseconds.
+fn unread_ns(all: &TimeRange, whole: &TimeRange) -> i128 {
+    let length = |range: &TimeRange| i128::from(range.end_ns) - i128::from(range.start_ns);
+    length(all) - length(whole)
 }
 
 /// Parts of a range of whole windows. Rows that are joined as of a time are held until they are grouped: those of one part at a time.

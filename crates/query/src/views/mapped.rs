@@ -27,6 +27,11 @@ impl ViewDefinition {
         }
     }
 
+    /// The columns that it computes from rows, in place of theirs; `None` if it computes none.
+    pub(super) fn row_columns(&self) -> Option<&[(String, Expression)]> {
+        self.grouped_rows().and_then(columns_of).map(Vec::as_slice)
+    }
+
     /// The rows that it groups.
     fn grouped_rows(&self) -> Option<&Plan> {
         grouped(&self.plan).map(|(rows, _)| rows)

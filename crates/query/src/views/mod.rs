@@ -6,7 +6,8 @@
 //!
 //! * this file: definitions and states · [`catalog`]: the interface to those who keep them · [`ranges`]: sets of time ranges
 //! * `stored_query`: views of plain SQL, which are queries that are expanded when they are read
-//! * [`stale`]: which stored windows may be wrong · [`expand`]: scans of views in plans · `rewrite`: queries of a source that a view answers
+//! * [`stale`]: which stored windows may be wrong · [`expand`]: scans of views in plans · `rewrite`: queries of a source that a view answers ·
+//!   `one_bin`: those of them that make one row of each group
 //! * `folded`: views that folds of their source leave as they are · `joined`: tables of labels that views join · `as_of`: tables that they join as of a time · `mapped`: aggregates of what is computed from rows ·
 //!   `widen`: columns that are added
 
@@ -16,6 +17,7 @@ mod expand;
 mod folded;
 mod joined;
 mod mapped;
+mod one_bin;
 mod ranges;
 mod rewrite;
 mod stale;

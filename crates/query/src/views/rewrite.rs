@@ -1,23 +1,47 @@
-//! Queries of a table that a view of it answers: bins of which each is made of whole windows of the view, by labels that the view has, of aggregates that
-//! its columns give. The bins at the ends of the range that are not whole, and those of whose source a part is gone, are computed from the table.
+//! Queries of a table that a view of it answers: bins of which each is made of whole windows of the view, or all rows of a range as one, by labels that the
+//! view has, of aggregates that its columns give. The bins at the ends of the range that are not whole, or the rows there of windows that are not, and those
+//! of whose source a part is gone, are computed from the table.
 
 use model::{TimeRange, ValueType};
 use store::TableSchema;
 
-use super::ranges::intersect;
-use super::{View, ViewDefinition};
+use super::{ComputedPart, View, ViewDefinition};
 use crate::plan::{
     Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Operator, PartColumns, Plan, Scan, Selector,
-    TableColumns, push_down,
+    TableColumns, ViewPart, ViewRead, push_down,
 };
 
-/// A query that groups a table's rows into bins.
+/// A query that groups a table's rows into bins, or all of a group into one.
 pub(super) struct SourceQuery<'a> {
+    rows: &'a Plan,
     scan: &'a Scan,
     condition: Option<&'a Expression>,
+    columns: RowColumns<'a>,
     grouping: &'a Grouping,
-    /// The width of its bins, and how much later than the epoch one begins, nanoseconds.
-    bins: (i64, i64),
+    /// The width of its bins, and how much later than the epoch one begins, nanoseconds; `None` if all rows of a group are one, whose time is not used.
+    bins: Option<(i64, i64)>,
+}
+
+/// The columns of the rows that are grouped: those of the table, or others that are computed from these.
+struct RowColumns<'a>(Option<&'a [(String, Expression)]>);
+
+impl RowColumns<'_> {
+    /// The column of another query's rows that is the same as one of these.
+    fn name_in(&self, others: &RowColumns<'_>, name: &str) -> Option<String> {
+        let own = match self.0 {
+            None => Expression::Column(name.to_owned()),
+            Some(columns) => columns.iter().find(|(known, _)| known == name)?.1.clone(),
+        };
+        match (others.0, &own) {
+            (None, Expression::Column(column)) => Some(column.clone()),
+            (None, _) => None,
+            (Some(columns), _) => {
+                // As they are written: numbers are equal whose signs differ.
+                let text = own.to_string();
+                columns.iter().find(|(_, of)| of.to_string() == text).map(|(name, _)| name.clone())
+            }
+        }
+    }
 }
 
 impl ViewDefinition {
@@ -25,9 +49,7 @@ impl ViewDefinition {
     /// uses the view.
     pub fn is_in_summaries(&self, table: &TableSchema) -> bool {
         let pushed = push_down(self.plan.clone());
-        let Plan::Map { input, .. } = &pushed else { return false };
-        let Plan::GroupBy { input, grouping } = &**input else { return false };
-        let Some(query) = SourceQuery::new(input, grouping) else { return false };
+        let Some(query) = SourceQuery::of_view(&pushed) else { return false };
         // Of other columns, and of times, there are no summaries.
         let is_number = |call: &AggregateCall| match &call.input {
             AggregateInput::Column(name) => table.fields.iter().any(|(known, value_type)| {
@@ -35,21 +57,34 @@ impl ViewDefinition {
             }),
             _ => false,
         };
-        !query.is_spared_by(self, &table.tags) && grouping.aggregates.iter().all(is_number)
+        !query.is_spared_by(self, &table.tags) && query.grouping.aggregates.iter().all(is_number)
+    }
+
+    /// The field that holds the values of an aggregate.
+    fn field_of(&self, call: &AggregateCall) -> Option<String> {
+        let name = call.column_name();
+        let is_of = |(_, of): &&(String, Expression)| column_of(of, call.aggregate) == Some(&name);
+        self.columns().iter().find(is_of).map(|(field, _)| field.clone())
     }
 }
 
-/// What a view gives for the bins of a range.
+/// What a view gives for the bins of a range, or for the rows of all its windows.
 pub(super) struct ViewAnswer {
-    /// The times of whole bins.
+    /// The times of whole bins, or windows.
     pub(super) range: TimeRange,
     /// The scan of the view's rows.
     pub(super) scan: Scan,
-    grouping: Grouping,
+    /// How the view's rows are grouped.
+    pub(super) grouping: Grouping,
     columns: Vec<(String, Expression)>,
 }
 
 impl ViewAnswer {
+    /// The columns of the view that it reads.
+    pub(super) fn fields(&self) -> &[String] {
+        self.scan.table.as_ref().map(|table| table.fields.as_slice()).unwrap_or_default()
+    }
+
     /// The plan over the view's rows.
     pub(super) fn plan(self, rows: Plan) -> Plan {
         let grouped = Plan::GroupBy { input: Box::new(rows), grouping: self.grouping };
@@ -59,8 +94,12 @@ impl ViewAnswer {
 
 impl<'a> SourceQuery<'a> {
     /// The query of a grouping; `None` if no view can answer it.
-    pub(super) fn new(input: &'a Plan, grouping: &'a Grouping) -> Option<Self> {
-        let (scan, condition) = match input {
+    pub(super) fn new(rows: &'a Plan, grouping: &'a Grouping) -> Option<Self> {
+        let (columns, of_table) = match rows {
+            Plan::Map { input, columns } => (Some(columns.as_slice()), &**input),
+            other => (None, other),
+        };
+        let (scan, condition) = match of_table {
             Plan::Scan(scan) => (scan, None),
             Plan::Where { input, condition } => match &**input {
                 Plan::Scan(scan) => (scan, Some(condition)),
@@ -68,11 +107,25 @@ impl<'a> SourceQuery<'a> {
             },
             _ => return None,
         };
-        // Rows are those of the table, or those that have a value of the fields that are named.
-        let is_of_rows = scan.table.as_ref().is_some_and(|table| table.every_row || !table.fields.is_empty());
-        let is_of_rows = is_of_rows && scan.tokens.is_empty() && grouping.by.is_some();
-        let width_ns = grouping.width_ns.filter(|width_ns| *width_ns > 0 && is_of_rows)?;
-        Some(Self { scan, condition, grouping, bins: (width_ns, grouping.offset_ns) })
+        // Rows are those of the table, or those that have a value of the fields that are named. What is computed is of the former.
+        let has_fields = scan.table.as_ref().is_some_and(|table| !table.fields.is_empty());
+        let is_of_rows = scan.is_of_every_row() || has_fields && columns.is_none();
+        if !is_of_rows || !scan.tokens.is_empty() || grouping.by.is_none() {
+            return None;
+        }
+        let bins = match grouping.width_ns {
+            Some(width_ns) if width_ns > 0 => Some((width_ns, grouping.offset_ns)),
+            None if grouping.undated => None,
+            _ => return None,
+        };
+        Some(Self { rows, scan, condition, columns: RowColumns(columns), grouping, bins })
+    }
+
+    /// A view's plan as a query of its source, if all groups of that are its rows.
+    fn of_view(plan: &'a Plan) -> Option<Self> {
+        let Plan::Map { input, .. } = plan else { return None };
+        let Plan::GroupBy { input, grouping } = &**input else { return None };
+        Self::new(input, grouping)
     }
 
     /// The table.
@@ -92,7 +145,8 @@ impl<'a> SourceQuery<'a> {
 
     /// Returns whether it has an aggregate that reads samples, for want of summaries of it.
     fn reads_samples(&self) -> bool {
-        self.condition.is_some() || self.grouping.aggregates.iter().any(|call| !call.aggregate.from_summaries())
+        let has_summaries = |call: &AggregateCall| call.aggregate.from_summaries();
+        self.condition.is_some() || self.columns.0.is_some() || !self.grouping.aggregates.iter().all(has_summaries)
     }
 
     /// Returns whether a view spares reading: not if it has all labels of the table, and the table's summaries have all aggregates.
@@ -100,24 +154,29 @@ impl<'a> SourceQuery<'a> {
         self.reads_samples() || tags.iter().any(|tag| !definition.labels().contains(tag))
     }
 
-    /// The bins of the whole range, from the beginning of the first on.
-    pub(super) fn bins_of(&self, range: &TimeRange) -> TimeRange {
-        TimeRange { start_ns: bin_start(range.start_ns, self.bins), end_ns: range.end_ns }
+    /// The times of its rows: those of the beginnings of bins, where it has any.
+    pub(super) fn times(&self) -> TimeRange {
+        let TimeRange { start_ns, end_ns } = self.scan.range;
+        TimeRange { start_ns: self.bins.map_or(start_ns, |bins| bin_start(start_ns, bins)), end_ns }
+    }
+
+    /// Returns whether all rows of a group are one.
+    pub(super) const fn is_of_one_bin(&self) -> bool {
+        self.bins.is_none()
     }
 
     /// The query within another range.
     pub(super) fn of_range(&self, range: &TimeRange) -> Plan {
-        let scan = Scan { range: intersect(&self.scan.range, range), ..self.scan.clone() };
-        let mut input = Plan::Scan(scan);
-        if let Some(condition) = self.condition {
-            input = Plan::Where { input: Box::new(input), condition: condition.clone() };
-        }
-        Plan::GroupBy { input: Box::new(input), grouping: self.grouping.clone() }
+        let (width_ns, offset_ns) = self.bins.unwrap_or_default();
+        let part = ComputedPart { range: *range, selectors: &[], width_ns, offset_ns };
+        Plan::GroupBy { input: Box::new(part.restrict(self.rows)), grouping: self.grouping.clone() }
     }
 
-    /// The names of its columns.
-    pub(super) fn column_names(&self) -> Vec<String> {
-        self.grouping.aggregates.iter().map(AggregateCall::column_name).collect()
+    /// Its rows, of parts that are read of a view and of its table.
+    pub(super) fn read_of(&self, view: &View, parts: Vec<ViewPart>) -> Plan {
+        let columns = self.grouping.aggregates.iter().map(AggregateCall::column_name).collect();
+        let (name, every_row) = (view.definition.name.clone(), self.is_of_every_row());
+        Plan::View(Box::new(ViewRead { name, columns, parts, every_row }))
     }
 
     /// Its range.
@@ -128,20 +187,29 @@ impl<'a> SourceQuery<'a> {
     /// What a view gives of it, if it is of the same rows; windows before a time count as gone.
     pub(super) fn answer(&self, view: &View, frozen_before_ns: i64) -> Option<ViewAnswer> {
         let definition = &view.definition;
-        let (window_ns, window_offset_ns) = view.bins.equal_bins()?;
-        let (width_ns, offset_ns) = self.bins;
-        if width_ns % window_ns != 0 || (offset_ns - window_offset_ns) % window_ns != 0 {
-            return None;
-        }
+        let is_same_bins = match (self.bins, view.bins.equal_bins()) {
+            (None, _) => false,
+            (Some(bins), Some(windows)) => {
+                let ((width_ns, offset_ns), (window_ns, window_offset_ns)) = (bins, windows);
+                if width_ns % window_ns != 0 || (offset_ns - window_offset_ns) % window_ns != 0 {
+                    return None;
+                }
+                width_ns == window_ns
+            }
+            (Some(_), None) => return None,
+        };
         let selectors = self.selectors(definition)?;
-        let is_same_groups = width_ns == window_ns && self.has_all_labels(definition);
+        let is_same_groups = is_same_bins && self.has_all_labels(definition);
         let derived: Vec<Derived> = self
             .grouping
             .aggregates
             .iter()
             .map(|call| self.derive(call, definition, is_same_groups))
             .collect::<Option<_>>()?;
-        let range = self.whole_bins(frozen_before_ns);
+        let range = match self.bins {
+            Some(bins) => self.whole_bins(bins, frozen_before_ns),
+            None => view.whole_windows(&self.scan.range, frozen_before_ns),
+        };
         if range.start_ns > range.end_ns || view.state.watermark_ns <= range.start_ns {
             return None;
         }
@@ -170,9 +238,7 @@ impl<'a> SourceQuery<'a> {
     /// The selectors of the view's rows, if its rows are of the rows that the query reads, and all that these differ by is labels of the view.
     fn selectors(&self, definition: &ViewDefinition) -> Option<Vec<Selector>> {
         let pushed = push_down(definition.plan.clone());
-        let (Plan::Map { input, .. }, true) = (&pushed, definition.is_exposed()) else { return None };
-        let Plan::GroupBy { input, grouping } = &**input else { return None };
-        let of_view = SourceQuery::new(input, grouping)?;
+        let (Some(of_view), true) = (SourceQuery::of_view(&pushed), definition.is_exposed()) else { return None };
         let is_same = of_view.is_of_every_row()
             && of_view.table() == self.table()
             && *of_view.range() == TimeRange::ALL
@@ -197,11 +263,9 @@ impl<'a> SourceQuery<'a> {
         if is_of_rows && !self.is_of_every_row() {
             return None;
         }
-        let field = |call: &AggregateCall| {
-            let name = call.column_name();
-            let is_of = |(_, of): &&(String, Expression)| column_of(of, call.aggregate) == Some(&name);
-            definition.columns().iter().find(is_of).map(|(field, _)| field.clone())
-        };
+        let name = call.column_name();
+        let call = &self.call_in(&RowColumns(definition.row_columns()), call)?;
+        let field = |call: &AggregateCall| definition.field_of(call);
         let of = |aggregate: Aggregate, from: &AggregateCall| Some(AggregateCall::of_column(aggregate, field(from)?));
         let one = |aggregate: Aggregate| {
             let derived = of(aggregate, call)?;
@@ -210,12 +274,12 @@ impl<'a> SourceQuery<'a> {
                 // A count of nothing is null until a language says otherwise; in the view it is zero.
                 expression = Expression::Apply(Operator::NullIf, vec![expression, Expression::Integer(0)]);
             }
-            Some(Derived { name: call.column_name(), calls: vec![derived], expression })
+            Some(Derived { name: name.clone(), calls: vec![derived], expression })
         };
         let made = |input: AggregateInput| {
             let derived = AggregateCall { aggregate: call.aggregate, input };
             let expression = Expression::Column(derived.column_name());
-            Derived { name: call.column_name(), calls: vec![derived], expression }
+            Derived { name: name.clone(), calls: vec![derived], expression }
         };
         match call.aggregate {
             // One row of the view is one of the answer.
@@ -232,7 +296,7 @@ impl<'a> SourceQuery<'a> {
                 let [Some(sum), Some(count)] = calls else { return None };
                 let operands = [&sum, &count].map(|call| Expression::Column(call.column_name())).to_vec();
                 let expression = Expression::Apply(Operator::Divide, operands);
-                Some(Derived { name: call.column_name(), calls: vec![sum, count], expression })
+                Some(Derived { name, calls: vec![sum, count], expression })
             }
             Aggregate::Stddev
             | Aggregate::StddevSample
@@ -262,14 +326,30 @@ impl<'a> SourceQuery<'a> {
         }
     }
 
+    /// An aggregate, of the column of other rows that is the same as its own.
+    fn call_in(&self, others: &RowColumns<'_>, call: &AggregateCall) -> Option<AggregateCall> {
+        let of = |name: &str| self.columns.name_in(others, name);
+        let input = match &call.input {
+            AggregateInput::Column(name) => AggregateInput::Column(of(name)?),
+            AggregateInput::Sketches(name) => AggregateInput::Sketches(of(name)?),
+            AggregateInput::Parts(parts) => {
+                let PartColumns { count, sum, squares } = &**parts;
+                let parts = PartColumns { count: of(count)?, sum: of(sum)?, squares: of(squares)? };
+                AggregateInput::Parts(Box::new(parts))
+            }
+            of_rows @ (AggregateInput::Each | AggregateInput::Time | AggregateInput::Tag(_)) => of_rows.clone(),
+        };
+        Some(AggregateCall { input, ..call.clone() })
+    }
+
     /// The times of the bins that lie in the range whole, and not before a time.
-    fn whole_bins(&self, not_before_ns: i64) -> TimeRange {
+    fn whole_bins(&self, bins: (i64, i64), not_before_ns: i64) -> TimeRange {
         let from_ns = self.scan.range.start_ns.max(not_before_ns);
-        let start_ns = bin_start(from_ns, self.bins);
-        let start_ns = if start_ns < from_ns { start_ns.saturating_add(self.bins.0) } else { start_ns };
+        let start_ns = bin_start(from_ns, bins);
+        let start_ns = if start_ns < from_ns { start_ns.saturating_add(bins.0) } else { start_ns };
         let end_ns = match self.scan.range.end_ns {
             i64::MAX => i64::MAX,
-            end_ns => bin_start(end_ns + 1, self.bins).saturating_sub(1),
+            end_ns => bin_start(end_ns + 1, bins).saturating_sub(1),
         };
         TimeRange { start_ns, end_ns }
     }

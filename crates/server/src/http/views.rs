@@ -75,7 +75,7 @@ fn counts(definition: &ViewDefinition) -> Plan {
     let aggregates = fields.iter().map(|field| AggregateCall::of_column(Aggregate::Count, field.as_str())).collect();
     let table = TableColumns { name: definition.target.clone(), fields, every_row: false };
     let scan = Scan { table: Some(table), selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL };
-    let grouping = Grouping { width_ns: None, offset_ns: 0, aggregates, by: Some(Vec::new()) };
+    let grouping = Grouping { width_ns: None, offset_ns: 0, aggregates, by: Some(Vec::new()), undated: true };
     Plan::GroupBy { input: Box::new(Plan::Scan(scan)), grouping }
 }
 

@@ -66,7 +66,8 @@ impl Run<'_> {
         for (range, bins) in runs {
             let (width_ns, offset_ns) = bins.unzip();
             let (offset_ns, aggregates) = (offset_ns.unwrap_or_default(), distinct.clone());
-            let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(by.clone()) };
+            let undated = width_ns.is_none();
+            let grouping = Grouping { width_ns, offset_ns, aggregates, by: Some(by.clone()), undated };
             let rows = computed.rows(filter.plan(Scan { range, ..scan.clone() }), &calls);
             let plan = Plan::GroupBy { input: Box::new(rows), grouping };
             frames.extend(self.plan(if is_cut { cut(plan, wanted) } else { plan })?);

@@ -175,8 +175,9 @@ impl Run<'_> {
         let labels = bound.source.labels(&bound.grouped, &keys, &bound.columns)?;
         bound.source.check_ends(calls, &labels)?;
         let rows = bound.source.plan(bound.condition.as_ref(), &labels, &aggregates)?;
-        let by = labels.into_iter().flatten().map(|label| label.name).collect();
-        let grouping = Grouping { width_ns: Some(width_ns), offset_ns, aggregates: shape.aggregates, by: Some(by) };
+        let by = Some(labels.into_iter().flatten().map(|label| label.name).collect());
+        let grouping =
+            Grouping { width_ns: Some(width_ns), offset_ns, aggregates: shape.aggregates, by, undated: false };
         let mut plan = Plan::GroupBy { input: Box::new(rows), grouping };
         if let Some((condition, _)) = having {
             plan = Plan::Where { input: Box::new(plan), condition };

@@ -1,4 +1,4 @@
-//! Views as statements make them, in simulated time: each dialect and the guide, joins with tables of labels, tables with a TTL, columns that views get later, continuous queries and tasks, what was there before, and threads.
+//! Views as statements make them, in simulated time: each dialect and the guide, joins with tables of labels, tables with a TTL, columns that views get later, continuous queries and tasks, queries that views answer, what was there before, and threads.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod as_of;
@@ -16,6 +16,7 @@ mod kept_by_windows;
 mod later;
 mod outputs;
 mod promql_sketches;
+mod rewritten;
 mod several_as_of;
 mod several_tables;
 mod threads;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use db::{Db, DbOptions};
 use platform::sim::Simulation;
-use query::Budget;
+use query::{Budget, ViewUse};
 use sql::{ClientContext, Manner, Value};
 use thalweg_views::{RefreshLimits, Refresher};
 
@@ -53,13 +53,23 @@ impl World {
 
     /// As [`Self::ask_as`], of another database.
     pub(crate) fn ask_of(&self, database: &str, manner: Manner, text: &str) -> Result<Vec<Vec<Value>>, String> {
-        let parsed = sql::parse(text).map_err(|error| error.to_string())?;
-        let budget = Arc::new(Self::budget());
         let mut client = ClientContext::new(database, self.db.now_ns());
         client.manner = manner;
+        self.ask_with(&client, ViewUse::All, text)
+    }
+
+    /// As [`Self::ask`], of tables without the views that would answer.
+    pub(crate) fn ask_tables(&self, text: &str) -> Vec<Vec<Value>> {
+        self.ask_with(&ClientContext::new("default", self.db.now_ns()), ViewUse::Named, text).unwrap()
+    }
+
+    fn ask_with(&self, client: &ClientContext, view_use: ViewUse, text: &str) -> Result<Vec<Vec<Value>>, String> {
+        let parsed = sql::parse(text).map_err(|error| error.to_string())?;
+        let budget = Arc::new(Self::budget());
+        budget.use_views(view_use);
         let mut rows = Vec::new();
         for place in 0..parsed.statements.len() {
-            let answer = self.db.sql(&parsed, place, &client, &budget).map_err(|error| format!("{text}: {error}"))?;
+            let answer = self.db.sql(&parsed, place, client, &budget).map_err(|error| format!("{text}: {error}"))?;
             rows = answer.relation().map(|relation| relation.rows).unwrap_or_default();
         }
         Ok(rows)

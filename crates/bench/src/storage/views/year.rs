@@ -1,4 +1,4 @@
-//! A year by hour, through a view and over the table.
+//! A year by hour, and as one row, through a view and over the table.
 
 use std::time::Instant;
 
@@ -24,6 +24,7 @@ pub(super) fn run(flags: &ViewsFlags, folder: &Folder) -> Result<Vec<Case>, Stri
     let steps = i64::from(flags.year_days) * 86_400 / i64::from(flags.year_interval_s);
     let mut data = Generator::new(UseCase::CpuOnly, flags.year_hosts as usize, flags.year_interval_s, flags.seed);
     world.load(&mut data, steps, NAME)?;
+    let end_ns = START_NS + steps * i64::from(flags.year_interval_s) * NS_PER_S;
     let mut cases = Vec::new();
     for (query, labels, view) in QUERIES {
         let bins =
@@ -32,7 +33,7 @@ pub(super) fn run(flags: &ViewsFlags, folder: &Folder) -> Result<Vec<Case>, Stri
             format!("CREATE MATERIALIZED VIEW {view} AS SELECT {bins}, count(*) AS n FROM cpu GROUP BY bucket{labels}");
         let filled_s = world.refresh_cpu_s;
         world.ask(&made, ViewUse::All)?;
-        world.end_windows(START_NS + steps * i64::from(flags.year_interval_s) * NS_PER_S)?;
+        world.end_windows(end_ns)?;
         let fill_cpu_s = world.refresh_cpu_s - filled_s;
         let order = format!("ORDER BY bucket{labels}");
         let of_view = format!("SELECT bucket{labels}, high, mean FROM {view} {order}");
@@ -47,9 +48,28 @@ pub(super) fn run(flags: &ViewsFlags, folder: &Folder) -> Result<Vec<Case>, Stri
         }
         cases.extend([through, over]);
     }
+    cases.extend(in_one_row(flags, &mut world, end_ns)?);
     world.close()?;
     folder.clear(NAME);
     Ok(cases)
+}
+
+/// Deviation and mean of all rows, which a view gives by what it stores of each hour.
+fn in_one_row(flags: &ViewsFlags, world: &mut PacedDb, end_ns: i64) -> Result<[Case; 2], String> {
+    let shown = "stddev(usage_user) AS dev, avg(usage_user) AS mean, count(*) AS n FROM cpu";
+    world.ask(
+        &format!(
+            "CREATE MATERIALIZED VIEW cpu_deviations AS SELECT time_bucket('1 hour', time) AS bucket, {shown} GROUP BY 1"
+        ),
+        ViewUse::All,
+    )?;
+    world.end_windows(end_ns)?;
+    let text = format!("SELECT {shown}");
+    let through = measure(flags, world, &text, ViewUse::All, "one row, view".to_owned())?;
+    let mut over = measure(flags, world, &text, ViewUse::Named, "one row, table".to_owned())?;
+    let ratio = over.get("query_ms") / through.get("query_ms");
+    over.add("of_view_ratio", ratio);
+    Ok([through, over])
 }
 
 fn measure(flags: &ViewsFlags, world: &PacedDb, text: &str, view_use: ViewUse, name: String) -> Result<Case, String> {

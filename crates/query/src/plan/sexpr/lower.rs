@@ -395,7 +395,7 @@ fn grouping(width: &Node, aggregates: &Node, options: &[Node]) -> Result<Groupin
         Kind::Quoted(items) if !items.is_empty() => items.iter().map(aggregate_call).collect::<Result<Vec<_>, _>>()?,
         _ => vec![aggregate_call(aggregates)?],
     };
-    let mut grouping = Grouping { width_ns, offset_ns: 0, aggregates, by: None };
+    let mut grouping = Grouping { width_ns, offset_ns: 0, aggregates, by: None, undated: false };
     let form = "a group is (groupby 1h max), (groupby 1h '(min max) (by '(\"region\" \"host\"))) or (groupby 1d max (offset 2h))";
     for option in options {
         let Kind::List(items) = &option.kind else { return Err(option.fault(form)) };
@@ -406,6 +406,12 @@ fn grouping(width: &Node, aggregates: &Node, options: &[Node]) -> Result<Groupin
             ("offset", [Node { kind: Kind::Duration(ns), .. }]) => {
                 let Some(width_ns) = width_ns else { return Err(option.fault("one bin for all rows has no offset")) };
                 grouping.offset_ns = ns.rem_euclid(width_ns);
+            }
+            ("undated", []) => {
+                if width_ns.is_some() {
+                    return Err(option.fault("bins with a width have times: (undated) is of (groupby all …)"));
+                }
+                grouping.undated = true;
             }
             _ => return Err(option.fault(form)),
         }

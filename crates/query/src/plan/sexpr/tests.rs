@@ -54,6 +54,10 @@ const TABLES: &[(&str, &str)] = &[
         "(->>\n  (table \"cpu\")\n  (tag \"host\" \"a\")\n  (groupby 1h '((max \"user\") (quantile 0.5 \"idle\") (count #TS)) (offset 30m) (by '(\"host\"))))",
     ),
     (
+        r#"(->> (rows-of "cpu") (groupby all '((max "user")) (undated) (by '())))"#,
+        "(->>\n  (rows-of \"cpu\")\n  (groupby all (max \"user\") (by '()) (undated)))",
+    ),
+    (
         r#"(->> (rows-of "cpu") (groupby 1h '((nearest_rank 99 "user") (nearest_rank -0.5 "user") (mode "state"))))"#,
         "(->>\n  (rows-of \"cpu\")\n  (groupby 1h '((nearest_rank 99.0 \"user\") (nearest_rank -0.5 \"user\") (mode \"state\"))))",
     ),

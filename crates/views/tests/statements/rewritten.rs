@@ -1,0 +1,155 @@
+//! Queries of a table that a view of it answers: the same as without it, whatever happened to the rows.
+
+use platform::sim::Simulation;
+use sql::Value;
+
+use crate::continuous::rows;
+use crate::world::{SECOND_NS, World, is_close, sorted};
+
+const HOUR_NS: i64 = 3_600 * SECOND_NS;
+
+/// Rows of three hours, of three hosts of two regions.
+fn lines(now_ns: i64, numbers: std::ops::Range<i64>) -> String {
+    let line = |number: i64| {
+        let host = number % 3;
+        let usage = if number % 7 == 0 { String::new() } else { format!("usage={}.5,", number * 13 % 100) };
+        let time_ns = now_ns - number * 10 * SECOND_NS;
+        format!("cpu,host=h{host},region=r{} {usage}requests={}i {time_ns}\n", host % 2, number % 11)
+    };
+    numbers.map(line).collect()
+}
+
+/// Views of hours by region and of minutes of all hosts, which differ in what they have.
+const VIEWS: [&str; 3] = [
+    "CREATE MATERIALIZED VIEW hours AS SELECT time_bucket('1 hour', time) AS bucket, region, avg(usage) AS usage, stddev(usage) AS dev, max(usage) AS most, min(requests) AS least, \
+     sum(requests) AS requests, approx_percentile(0.9, usage) AS p90, histogram(usage, 0, 100, 5) AS h, sum(usage * requests) AS work, \
+     count(*) FILTER (WHERE usage > 90) AS busy, avg(CASE WHEN requests > 5 THEN 1.0 ELSE 0.0 END) AS share, count(*) AS n FROM cpu GROUP BY 1, 2",
+    "CREATE MATERIALIZED VIEW minutes AS SELECT time_bucket('1 minute', time) AS bucket, region, max(usage) AS most, count(*) AS n FROM cpu GROUP BY 1, 2",
+    "CREATE MATERIALIZED VIEW high AS SELECT time_bucket('1 month', time, 'Europe/Berlin') AS bucket, last(usage, time) AS newest, count(usage) AS n FROM cpu WHERE usage > 50 GROUP BY 1",
+];
+
+/// What is asked of the table: what is shown, with `{times}` in a condition, and the view that answers it where all rows are asked for.
+const QUERIES: [(&str, &str); 14] = [
+    ("SELECT region, avg(usage), max(usage), count(*) FROM cpu WHERE {times} GROUP BY region", "hours"),
+    ("SELECT stddev(usage), approx_percentile(0.5, usage), count(*) FROM cpu WHERE {times}", "hours"),
+    ("SELECT histogram(usage, 0, 100, 5) FROM cpu WHERE {times} AND region = 'r1'", "hours"),
+    ("SELECT max(usage) - 1, count(usage) FROM cpu WHERE {times}", "hours"),
+    (
+        "SELECT sum(usage * requests) / sum(requests), count(*) FILTER (WHERE usage > 90) FROM cpu WHERE {times}",
+        "hours",
+    ),
+    (
+        "SELECT region, avg(CASE WHEN requests > 5 THEN 1.0 ELSE 0.0 END) AS share FROM cpu WHERE {times} GROUP BY region HAVING count(*) > 2",
+        "hours",
+    ),
+    (
+        "SELECT time_bucket('2 hours', time) AS b, sum(usage * requests), count(*) FROM cpu WHERE {times} GROUP BY 1",
+        "hours",
+    ),
+    (
+        "SELECT time_bucket('1 hour', time) AS b, region, count(*) FILTER (WHERE usage > 90) FROM cpu WHERE {times} GROUP BY 1, 2",
+        "hours",
+    ),
+    ("SELECT last(usage, time), count(usage) FROM cpu WHERE {times} AND usage > 50", "high"),
+    // No view has it: other columns, labels, conditions, and what windows do not tell.
+    ("SELECT host, max(usage), stddev(usage) FROM cpu WHERE {times} GROUP BY host", ""),
+    ("SELECT median(usage), count(DISTINCT requests) FROM cpu WHERE {times}", ""),
+    ("SELECT sum(requests * usage) FROM cpu WHERE {times}", ""),
+    ("SELECT count(*) FILTER (WHERE usage >= 90) FROM cpu WHERE {times}", ""),
+    ("SELECT last(usage, time) FROM cpu WHERE {times} AND usage > 51", ""),
+];
+
+impl World {
+    fn check_rewritten(&self, after: &str) {
+        let now_ns = self.db.now_ns();
+        let at = |ago_ns: i64| format!("'{}'::timestamp", query::time::format_rfc3339_us(now_ns - ago_ns));
+        let ranges = [
+            "time >= '1971-01-01'".to_owned(),
+            format!("time >= {} AND time < {}", at(2 * HOUR_NS + 17_000), at(47 * SECOND_NS)),
+            format!("time > {}", at(25 * 60 * SECOND_NS)),
+            format!("time < {}", at(30 * HOUR_NS)),
+        ];
+        for (text, view) in QUERIES {
+            for (place, times) in ranges.iter().enumerate() {
+                let text = text.replace("{times}", times);
+                let explained = self.explained(&text);
+                let is_viewed = VIEWS.iter().any(|of| explained.contains(&format!("(view {:?}", name_of(of))));
+                if place == 0 || view.is_empty() {
+                    assert_eq!(is_viewed, !view.is_empty(), "{after}: {text}: {explained}");
+                    assert!(
+                        view.is_empty() || explained.contains(&format!("(view {view:?}")),
+                        "{after}: {text}: {explained}"
+                    );
+                }
+                let keys = text.split_once(" FROM").map_or(0, |(shown, _)| {
+                    shown.split(", ").filter(|shown| shown.contains("region") || shown.contains("bucket")).count()
+                });
+                let [found, expected] = [self.ask(&text), self.ask_tables(&text)].map(|rows| sorted(rows, keys));
+                assert_eq!(found.len(), expected.len(), "{after}: {text}");
+                let pairs = found.iter().flatten().zip(expected.iter().flatten());
+                pairs.for_each(|(a, b)| assert!(is_close(a, b), "{after}: {text}: {a:?}, not {b:?}"));
+            }
+        }
+    }
+}
+
+fn name_of(statement: &str) -> &str {
+    statement.split(' ').nth(3).unwrap()
+}
+
+#[test]
+fn queries_that_views_answer_are_those_of_the_table() {
+    let mut world = World::empty(70);
+    let now_ns = world.db.now_ns();
+    world.write("default", &lines(now_ns, 0..1_000));
+    VIEWS.iter().for_each(|view| drop(world.ask(view)));
+    world.settle();
+    world.check_rewritten("settled");
+    world.write("default", &lines(now_ns - 3 * SECOND_NS, 100..400));
+    world.check_rewritten("late rows");
+    world.settle();
+    world.check_rewritten("late rows, settled");
+    world.ask("DELETE FROM cpu WHERE host = 'h1'");
+    world.check_rewritten("rows are deleted");
+    let mut world = world.reopened(Simulation::crash);
+    world.check_rewritten("after a crash");
+    world.settle();
+    world.simulation.advance_ns(2 * HOUR_NS);
+    world.write("default", &lines(world.db.now_ns(), 0..50));
+    world.check_rewritten("later");
+    world.settle();
+    world.check_rewritten("later, settled");
+}
+
+/// InfluxQL's functions of all rows of a range use views, too.
+#[test]
+fn influxql_uses_views_without_time() {
+    let mut world = World::empty(71);
+    let now_ns = world.db.now_ns();
+    world.write("default", &lines(now_ns, 0..1_000));
+    VIEWS.iter().for_each(|view| drop(world.ask(view)));
+    world.settle();
+    let range = format!("time >= {} AND time < {}", now_ns - 2 * HOUR_NS - 17, now_ns - 47 * SECOND_NS);
+    for (text, view) in [
+        ("SELECT mean(usage), stddev(usage) FROM cpu WHERE {times} GROUP BY region", "hours"),
+        ("SELECT spread(requests) FROM cpu WHERE {times}", ""),
+        ("SELECT approx_percentile(usage, 90), count(usage) FROM cpu WHERE {times}", "hours"),
+        // The time of the largest value is shown.
+        ("SELECT max(usage) FROM cpu WHERE {times} GROUP BY region", ""),
+    ] {
+        let text = text.replace("{times}", &range);
+        let explained = format!("{:?}", rows(&world, &format!("EXPLAIN {text}")));
+        assert_eq!(explained.contains("(view "), !view.is_empty(), "{text}: {explained}");
+        let found = rows(&world, &text);
+        assert!(
+            !found.is_empty()
+                && found.iter().all(|row| row[1] == Value::Timestamp(now_ns - 2 * HOUR_NS - 17) || view.is_empty()),
+            "{found:?}"
+        );
+        // A condition that is always true and that no view has.
+        let expected = rows(&world, &text.replace("WHERE ", "WHERE requests > -1 AND "));
+        assert_eq!(found.len(), expected.len(), "{text}");
+        let pairs = found.iter().flatten().zip(expected.iter().flatten());
+        pairs.for_each(|(a, b)| assert!(is_close(a, b), "{text}: {a:?}, not {b:?}"));
+    }
+}
