@@ -148,8 +148,9 @@ impl Db {
         let key = (view.definition.database.clone(), view.definition.name.clone());
         let mut state = self.views.state.write();
         if state.views.get(&key).is_some_and(|current| current.id == view.id && !current.state.is_pending()) {
-            let status = state.statuses.entry(key).or_default();
+            let status = state.statuses.entry(key.clone()).or_default();
             (status.error, status.is_requested, status.refreshed_ns) = (None, false, Some(now_ns));
+            self.views.note_failing(&mut state, &key);
             self.views.holds.lock().note_stored(view.id, self.store.monotonic_ns());
         }
     }

@@ -164,7 +164,7 @@ impl ViewCatalog for Views {
         let document = document_name(database, name);
         self.store.remove_document(KIND, &document).map_err(storage)?;
         self.store.remove_document(STATE_KIND, &document).map_err(storage)?;
-        self.state.write().remove(&view);
+        self.forget_state(&view);
         self.holds.lock().forget(view.id);
         self.release_windows(database)?;
         self.release_folds(&view.definition).map_err(storage)?;
@@ -295,7 +295,7 @@ impl Views {
             self.store.remove_document(KIND, &document)?;
             self.store.remove_document(STATE_KIND, &document)?;
             self.store.release_table(database, &view.definition.target);
-            self.state.write().remove(&view);
+            self.forget_state(&view);
             self.holds.lock().forget(view.id);
             self.release_folds(&view.definition)?;
         }
@@ -323,6 +323,13 @@ impl Views {
         state.unreadable.iter().find(|view| view.database == database && view.name == name).cloned()
     }
 
+    /// Forgets a view that is dropped.
+    fn forget_state(&self, view: &View) {
+        let mut state = self.state.write();
+        state.remove(view);
+        self.note_failing(&mut state, &(view.definition.database.clone(), view.definition.name.clone()));
+    }
+
     /// Removes the documents of a view that cannot be read.
     fn forget_unreadable(&self, view: &UnreadableView) -> Result<(), StoreError> {
         let document = document_name(&view.database, &view.name);
@@ -334,7 +341,9 @@ impl Views {
             self.store.release_table(&view.database, target);
             self.store.release_unfolded(&view.database, target);
         }
-        self.state.write().unreadable.retain(|known| known != view);
+        let mut state = self.state.write();
+        state.unreadable.retain(|known| known != view);
+        self.note_all_failing(&state);
         Ok(())
     }
 

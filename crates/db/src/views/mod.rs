@@ -4,7 +4,7 @@
 //! * [`chain`]: which views may read which · [`api`]: what keeps views right works with · [`rows`]: rows of views, and writing them
 //! * [`definitions`]: views that are made, replaced, and get columns · [`document`]: documents · [`stored_queries`]: views of plain SQL
 //! * [`labels`]: what joined tables say · [`tasks`]: scripts in Flux that are continuous queries
-//! * [`followed_deletes`]: what was deleted, for those who follow the log
+//! * [`followed_deletes`]: what was deleted, for those who follow the log · [`failing`]: views that cannot be refreshed
 //! * [`folding`]: views beside folds · [`frozen`]: what of a source is gone, and how long rows are kept · [`holds`]: how long they wait for views · [`table_use`]: which tables views join and write
 
 mod api;
@@ -12,6 +12,7 @@ mod catalog;
 mod chain;
 mod definitions;
 mod document;
+mod failing;
 mod folding;
 mod followed_deletes;
 mod frozen;
@@ -92,6 +93,8 @@ struct State {
     /// The views that scans of tables read, by database and table.
     targets: BTreeMap<(String, String), String>,
     statuses: BTreeMap<ViewName, ViewStatus>,
+    /// Those of which the last try to refresh them failed.
+    failing: BTreeSet<ViewName>,
     /// The journal's snapshots up to which stored windows are right, by database.
     right_until: BTreeMap<String, u64>,
     active_deletes: Vec<ActiveDelete>,
@@ -215,7 +218,7 @@ impl Views {
         let (changing, writing) = (Mutex::new(()), Mutex::new(()));
         let followed_deletes = followed_deletes::FollowedDeletes::new(store);
         let (store, state, requests) = (store.clone(), RwLock::new(state), AtomicU64::new(0));
-        Self {
+        let views = Self {
             store,
             state,
             changing,
@@ -225,7 +228,9 @@ impl Views {
             followed_deletes,
             holds: Mutex::default(),
             passes: waiting::Passes::default(),
-        }
+        };
+        views.note_all_failing(&views.state.read());
+        views
     }
 
     fn find(&self, database: &str, name: &str) -> Option<Arc<View>> {
@@ -295,7 +300,8 @@ impl Views {
         let key = (view.definition.database.clone(), view.definition.name.clone());
         let mut state = self.state.write();
         if state.views.get(&key).is_some_and(|current| current.id == view.id) {
-            change(state.statuses.entry(key).or_default());
+            change(state.statuses.entry(key.clone()).or_default());
+            self.note_failing(&mut state, &key);
         }
     }
 

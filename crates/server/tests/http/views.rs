@@ -103,3 +103,39 @@ fn a_refresh_is_over_when_its_statement_is() {
         (first, second) = (first + 10, second + 100);
     }
 }
+
+/// A view that cannot be refreshed is told to those who watch the server, until it can or is dropped.
+#[test]
+fn a_view_that_fails_is_in_the_health() {
+    let server = Running::start();
+    let ask = |text: &str| {
+        let answer = server.post("/sql", text);
+        assert_eq!(answer.status, 200, "{text}: {}", answer.body);
+    };
+    let checks = || {
+        let answer = server.get("/health");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        let checks = body["checks"].as_array().unwrap().iter();
+        let of_views = checks.filter(|check| check["name"] == "views").map(|check| check["message"].to_string());
+        of_views.collect::<Vec<String>>()
+    };
+    let until = |is_failing: bool| {
+        let begun = Instant::now();
+        while checks().is_empty() == is_failing {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", checks());
+            std::thread::yield_now();
+        }
+    };
+    server.write(&format!("t,h=a n={0}i 10000000000\nt,h=b n={0}i 10000000000", i64::MAX));
+    ask("CREATE MATERIALIZED VIEW sums AS SELECT time_bucket('1 hour', time) AS b, sum(n) AS n FROM t GROUP BY b");
+    until(true);
+    let said = checks().concat();
+    assert!(said.contains("sums") && said.contains("default") && said.contains("not refreshed"), "{said}");
+    ask("DELETE FROM t WHERE h = 'a'");
+    until(false);
+    server.write(&format!("t,h=c n={}i 10000000000", i64::MAX));
+    until(true);
+    ask("DROP MATERIALIZED VIEW sums");
+    assert_eq!(checks(), Vec::<String>::new());
+}
