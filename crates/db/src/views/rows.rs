@@ -39,7 +39,7 @@ impl ViewRows {
                     let cells = std::mem::replace(&mut column.cells, Column::of_nulls(0));
                     Column::new(cells.values, cells.validity)
                 }
-                Some(column) => typed(&column.cells, *value_type)?,
+                Some(column) => typed(&column.cells, name, *value_type)?,
             });
         }
         Ok(Self { labels: frame.labels, starts_ns: frame.timestamps_ns, columns })
@@ -90,23 +90,30 @@ impl ViewRows {
 }
 
 /// A column of another type's cells.
-fn typed(column: &Column, value_type: ValueType) -> Result<Column, QueryError> {
+fn typed(column: &Column, name: &str, value_type: ValueType) -> Result<Column, QueryError> {
     let cells: Vec<Cell<'_>> =
-        (0..column.values.len()).map(|row| typed_cell(column.cell(row), value_type)).collect::<Result<_, _>>()?;
+        (0..column.values.len()).map(|row| typed_cell(column.cell(row), name, value_type)).collect::<Result<_, _>>()?;
     let kinds = |[one, other]: [&str; 2]| QueryError::Execution(format!("a {one} and a {other} in one column"));
     Column::of_cells(&cells).map_err(kinds)
 }
 
 /// A cell as one of a column's type.
-fn typed_cell(cell: Cell<'_>, value_type: ValueType) -> Result<Cell<'_>, QueryError> {
+fn typed_cell<'a>(cell: Cell<'a>, name: &str, value_type: ValueType) -> Result<Cell<'a>, QueryError> {
     Ok(match (value_type, cell) {
         (_, Cell::Null) => Cell::Null,
         (ValueType::F64, cell) if cell.number().is_some() => cell.number().map_or(Cell::Null, Cell::F64),
         (ValueType::I64, Cell::U64(value)) if i64::try_from(value).is_ok() => Cell::I64(value as i64),
         (ValueType::U64, Cell::I64(value)) if value >= 0 => Cell::U64(value as u64),
         (value_type, cell) => {
+            let of_sum = match (value_type, cell) {
+                (ValueType::I64 | ValueType::U64, Cell::F64(_)) => {
+                    ": whole numbers whose sum is 2^63 or more are summed as floats. Make the view with the sum of what is cast to double precision"
+                }
+                _ => "",
+            };
+            let (kind, held) = (cell.kind(), value_type.name());
             let message =
-                format!("a {} does not fit into a column of the view that holds {}", cell.kind(), value_type.name());
+                format!("a {kind} does not fit into the column {name:?} of the view, which holds {held}{of_sum}");
             return Err(QueryError::Execution(message));
         }
     })
@@ -251,8 +258,8 @@ mod tests {
     fn cells_have_the_types_of_columns_or_are_refused() {
         let column = |cells: &[Cell<'_>]| Column::of_cells(cells).unwrap();
         let whole = column(&[Cell::I64(3), Cell::Null]);
-        assert_eq!(typed(&whole, ValueType::F64).unwrap(), column(&[Cell::F64(3.0), Cell::Null]));
-        assert_eq!(typed(&whole, ValueType::U64).unwrap(), column(&[Cell::U64(3), Cell::Null]));
+        assert_eq!(typed(&whole, "x", ValueType::F64).unwrap(), column(&[Cell::F64(3.0), Cell::Null]));
+        assert_eq!(typed(&whole, "x", ValueType::U64).unwrap(), column(&[Cell::U64(3), Cell::Null]));
         for (cell, value_type) in [
             (Cell::I64(-1), ValueType::U64),
             (Cell::U64(u64::MAX), ValueType::I64),
@@ -260,10 +267,10 @@ mod tests {
             (Cell::Text("x"), ValueType::F64),
             (Cell::F64(1.0), ValueType::String),
         ] {
-            let error = typed(&column(&[cell]), value_type).unwrap_err().to_string();
-            assert!(error.contains("does not fit into a column of the view"), "{error}");
+            let error = typed(&column(&[cell]), "x", value_type).unwrap_err().to_string();
+            assert!(error.contains("does not fit into the column \"x\" of the view"), "{error}");
         }
-        assert_eq!(typed(&column(&[Cell::Null]), ValueType::String).unwrap().cell(0), Cell::Null);
+        assert_eq!(typed(&column(&[Cell::Null]), "x", ValueType::String).unwrap().cell(0), Cell::Null);
     }
 
     #[test]
