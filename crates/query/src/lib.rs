@@ -59,7 +59,8 @@ pub use session::store_session::{SessionHost, SessionWriter, StoreSession};
 pub use session::testing;
 pub use session::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup, TopNames};
 pub use store::{
-    EpochCell, EpochKind, EpochValue, NameKind, NameValidity, Origin, Origins, SelectedGroup, TableSchema, TopBy,
+    EpochCell, EpochKind, EpochValue, NameKind, NameValidity, Origin, Origins, SelectedGroup, TableLayout, TableSchema,
+    TopBy,
 };
 pub use threads::Helpers;
 pub use trace::Trace;

@@ -381,6 +381,7 @@ pub(crate) fn scope_of(relation: &Relation, qualifier: Option<&str>) -> Scope {
             Role::Other
         },
         is_hidden: false,
+        shown_at: 0,
         needs_table: false,
     };
     Scope { columns: relation.columns.iter().map(column).collect() }

@@ -28,6 +28,8 @@ pub(crate) struct ScopeColumn {
     pub(crate) role: Role,
     /// True if `*` leaves it out.
     pub(crate) is_hidden: bool,
+    /// Its place among the columns of its table that `*` shows; those of one place stand as they come.
+    pub(crate) shown_at: usize,
     /// True if it is meant only with its table before it: USING shows it by another.
     pub(crate) needs_table: bool,
 }
@@ -62,6 +64,16 @@ impl Scope {
             [] => Err(SqlError::UnknownColumn(self.unknown(qualifier, name))),
             _ => invalid(format!("column reference \"{}\" is ambiguous: write the table before it", name.value)),
         }
+    }
+
+    /// The indexes of the columns that `*` stands for, those of one table in the order in which they were declared.
+    pub(crate) fn star_columns(&self) -> Vec<usize> {
+        let mut shown = self.indexes_where(|column| !column.is_hidden);
+        let column = |index: &usize| self.columns.get(*index);
+        let table = |index: &usize| column(index).map(|column| &column.qualifier);
+        let runs = shown.chunk_by_mut(|a, b| table(a) == table(b));
+        runs.for_each(|run| run.sort_by_key(|index| column(index).map(|column| column.shown_at)));
+        shown
     }
 
     fn indexes_where(&self, is_meant: impl Fn(&ScopeColumn) -> bool) -> Vec<usize> {

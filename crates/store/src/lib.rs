@@ -76,6 +76,7 @@ pub use read::{ByMillisecond, GroupReader};
 pub use retention::Deleted;
 pub use retention::expiry_guard::{ExpiryGuard, Going};
 pub use retention::policy::DatabasePolicy;
+pub use retention::table_layout::TableLayout;
 pub use retention::trash::{RestoredTrash, TrashReport, restore_trash, trash_of};
 pub use tier::parts::ObjectTierOptions;
 pub use upkeep::backup::{

@@ -161,6 +161,7 @@ mod tests {
             name: "m".to_owned(),
             tags: vec!["host".to_owned()],
             fields: vec![("v".to_owned(), ValueType::F64), ("w".to_owned(), ValueType::U64)],
+            layout: None,
         };
         let shape = RowShape::new(&schema);
         let values: Vec<Vec<Value>> = rows(&record).map(|row| shape.values(&row)).collect();

@@ -57,7 +57,7 @@ impl<'a> RegularSource<'a> {
             EpochKind::Float => ValueType::F64,
         };
         let fields = vec![(VALUE.to_owned(), value_type), (STATUS.to_owned(), ValueType::String)];
-        TableSchema { name: self.database.to_owned(), tags: vec![NAME_TAG.to_owned()], fields }
+        TableSchema { name: self.database.to_owned(), tags: vec![NAME_TAG.to_owned()], fields, layout: None }
     }
 
     /// The numbers and texts of names that satisfy all matchers and are valid at some time of a range, in order of the texts.

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::{Labels, TimeRange, ValueType};
-use store::{EpochValue, NameValidity, TableSchema, TopBy};
+use store::{EpochValue, NameValidity, TableLayout, TableSchema, TopBy};
 
 use crate::plan::{Scan, Selector};
 use crate::session::regular::RegularSettings;
@@ -53,6 +53,8 @@ pub struct NewTable {
     pub tags: Vec<String>,
     /// Its fields and their types; at least one.
     pub fields: Vec<(String, ValueType)>,
+    /// The order of all columns, and the name of the time, if they are declared.
+    pub layout: Option<TableLayout>,
 }
 
 impl NewTable {
@@ -60,7 +62,8 @@ impl NewTable {
     pub(super) fn check_columns(&self) -> Result<(), QueryError> {
         let of = format!("the table {}", excerpt(&self.name));
         let fields = self.fields.iter().map(|(name, _)| name);
-        self.tags.iter().chain(fields).try_for_each(|column| check_column(&of, column))
+        let declared = self.layout.iter().flat_map(|layout| &layout.columns);
+        self.tags.iter().chain(fields).chain(declared).try_for_each(|column| check_column(&of, column))
     }
 }
 
@@ -136,6 +139,9 @@ pub trait Session: Sync {
 
     /// Drops a table with its rows, columns and types; returns whether there was one.
     fn drop_table(&self, database: &str, table: &str) -> Result<bool, QueryError>;
+
+    /// The columns of a table as they were declared; `None` if they were not.
+    fn table_layout(&self, database: &str, table: &str) -> Option<Arc<TableLayout>>;
 
     /// How long a table keeps its rows, in nanoseconds; 0: as long as its database does.
     fn table_ttl_ns(&self, database: &str, table: &str) -> i64;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use access::grant::Right;
 use model::{Field, Labels, MatchOp, Matcher, TimeRange, ValueType};
 use platform::Clock;
-use store::{EpochValue, NameValidity, SelectedGroup, Store, StoreError, TableSchema, TableSelection};
+use store::{EpochValue, NameValidity, SelectedGroup, Store, StoreError, TableLayout, TableSchema, TableSelection};
 
 use super::regular::RegularSettings;
 use super::{DatabaseSettings, NewTable, RefusedRow, Session, TableGroup, TopNames};
@@ -234,7 +234,12 @@ impl Session for StoreSession<'_> {
         if let Some(view) = self.readable_view(database, name)? {
             let definition = &view.definition;
             let fields = definition.shown_fields().cloned().collect();
-            return Ok(Some(TableSchema { name: definition.name.clone(), tags: definition.labels().to_vec(), fields }));
+            return Ok(Some(TableSchema {
+                name: definition.name.clone(),
+                tags: definition.labels().to_vec(),
+                fields,
+                layout: None,
+            }));
         }
         if let Some(source) = RegularSource::of_database(self.host.store, database) {
             let (database, _) = selection::reach(database, &[], self.budget)?;
@@ -340,7 +345,9 @@ impl Session for StoreSession<'_> {
         };
         let members: Vec<(Field, Labels)> = table.fields.iter().map(member).collect();
         self.host.store.register_groups(database, &table.name, &[Labels::empty()], &members).map_err(storage)?;
-        self.host.store.declare_tags(database, &table.name, &table.tags).map_err(storage)
+        self.host.store.declare_tags(database, &table.name, &table.tags).map_err(storage)?;
+        let layout = table.layout.clone();
+        layout.map_or(Ok(()), |layout| self.host.store.set_table_layout(database, &table.name, layout)).map_err(storage)
     }
 
     fn drop_table(&self, database: &str, table: &str) -> Result<bool, QueryError> {
@@ -357,6 +364,10 @@ impl Session for StoreSession<'_> {
         let delete = SourceDelete { database, table: Some(table), range: TimeRange::ALL };
         let _hold = self.host.views.map(|views| views.before_delete(&delete)).transpose()?;
         self.host.store.drop_table(database, table).map_err(storage)
+    }
+
+    fn table_layout(&self, database: &str, table: &str) -> Option<Arc<TableLayout>> {
+        self.host.store.table_layout(database, table)
     }
 
     fn table_ttl_ns(&self, database: &str, table: &str) -> i64 {

@@ -56,6 +56,7 @@ fn rows_as_they_were_read_give_the_batches_of_their_values() {
             name: "m".to_owned(),
             tags: vec!["host".to_owned()],
             fields: vec![("n".to_owned(), model::ValueType::U64), ("s".to_owned(), model::ValueType::String)],
+            layout: None,
         };
         let table = || {
             let mut rows =

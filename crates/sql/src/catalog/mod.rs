@@ -42,29 +42,68 @@ const CATALOG_NUMBERS: [(&str, i64); 8] = [
 /// A column's name, its type, and what it is of its table: `time`, `tag`, `field`, or a `column` of a view.
 pub(crate) type CatalogColumn = (String, SqlType, &'static str);
 
-/// A table's columns: name and type, the time first.
-pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<CatalogColumn> {
-    let mut columns = vec![(time_name.to_owned(), SqlType::Timestamp, "time")];
+/// The name of the column of a table's times, given the one of tables that do not declare it.
+pub(crate) fn time_name_in<'a>(schema: &'a TableSchema, otherwise: &'a str) -> &'a str {
+    let layout = schema.layout.as_deref();
+    layout.and_then(|layout| layout.time_name.as_deref()).unwrap_or(otherwise)
+}
+
+/// Returns whether a name is that of a table's time: `time` and `timestamp` mean it, too.
+pub(crate) fn is_time_of(schema: Option<&TableSchema>, name: &str) -> bool {
+    let declared = schema.map(|schema| time_name_in(schema, "time"));
+    declared.into_iter().chain(["time", "timestamp"]).any(|time| time.eq_ignore_ascii_case(name))
+}
+
+/// The places of columns as they were declared, a time that was not before all others, and what came with rows after them; of a table that was not declared
+/// all have one place.
+pub(crate) fn declared_place(schema: &TableSchema) -> impl Fn(&str) -> usize {
+    let layout = schema.layout.as_deref();
+    move |name| {
+        let Some(layout) = layout else { return 0 };
+        let found = layout.columns.iter().position(|declared| declared == name).map(|place| place + 1);
+        found.unwrap_or(if layout.time_name.is_none() && is_time_of(None, name) { 0 } else { usize::MAX })
+    }
+}
+
+/// A table's columns in the order of its rows: name and type, the time first, then tags and fields.
+pub(crate) fn row_columns(schema: &TableSchema, time_name: &str) -> Vec<CatalogColumn> {
+    let mut columns = vec![(time_name_in(schema, time_name).to_owned(), SqlType::Timestamp, "time")];
     columns.extend(schema.tags.iter().map(|tag| (tag.clone(), SqlType::Text, "tag")));
     columns.extend(schema.fields.iter().map(|(name, value_type)| (name.clone(), sql_type(*value_type), "field")));
     columns
 }
 
-/// The columns of rows that are written without names of columns, in the order of queries.
+/// A table's columns as clients see them: those that were declared in that order, then those that came with rows.
+pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<CatalogColumn> {
+    let mut columns = row_columns(schema, time_name);
+    let place = declared_place(schema);
+    columns.sort_by_key(|(name, ..)| place(name));
+    columns
+}
+
+/// The columns of rows that are written without names of columns, in the order of queries: those that were declared, of a table that was. Given is how many
+/// values a row has, if that is known.
 ///
 /// # Errors
-/// If several are of texts: tables do not know in which order they were declared, and one would be written for the other.
-pub(crate) fn columns_by_place(schema: &TableSchema, time_name: &str) -> Result<Vec<String>, SqlError> {
+/// If the table was not declared, and several are of texts: one would be written for the other.
+pub(crate) fn columns_by_place(
+    schema: &TableSchema,
+    time_name: &str,
+    values: Option<usize>,
+) -> Result<Vec<String>, SqlError> {
     let columns = columns_of(schema, time_name);
-    if columns.iter().filter(|(_, sql_type, _)| *sql_type == SqlType::Text).count() > 1 {
+    let declared = schema.layout.as_deref().map(|layout| layout.columns.len());
+    if declared.is_none() && columns.iter().filter(|(_, sql_type, _)| *sql_type == SqlType::Text).count() > 1 {
         let names: Vec<String> = columns.iter().map(|(name, ..)| format!("\"{name}\"")).collect();
         let (table, names) = (&schema.name, names.join(", "));
         return invalid(format!(
-            "name the columns that are written to \"{table}\", which has several of texts and does not keep the order in which they were declared: \
-             \"{table}\" ({names})"
+            "name the columns that are written to \"{table}\", which has several of texts and was not declared by CREATE TABLE: \"{table}\" ({names})"
         ));
     }
-    Ok(columns.into_iter().map(|(name, ..)| name).collect())
+    // Columns that came with rows have no place that a client could know.
+    let declared = declared.filter(|declared| values.is_none_or(|values| values == *declared));
+    let count = declared.unwrap_or(columns.len());
+    Ok(columns.into_iter().take(count).map(|(name, ..)| name).collect())
 }
 
 /// The columns of a table as a query of all of them gives them.

@@ -155,7 +155,7 @@ impl Run<'_> {
         let known = schema.as_ref().map(|schema| crate::catalog::columns_of(schema, self.time_name()));
         let known = known.unwrap_or_default();
         let columns: Vec<String> = match (copy.columns.as_slice(), &schema) {
-            ([], Some(schema)) => crate::catalog::columns_by_place(schema, self.time_name())?,
+            ([], Some(schema)) => crate::catalog::columns_by_place(schema, self.time_name(), None)?,
             (named, _) => named.to_vec(),
         };
         let mut types = Vec::with_capacity(columns.len());
@@ -194,7 +194,10 @@ impl Run<'_> {
         let schema = self.table(&copy.table)?;
         let columns: Vec<String> = match (copy.columns.as_slice(), header, &schema) {
             ([], Some(header), _) => header.into_iter().map(Option::unwrap_or_default).collect(),
-            ([], None, Some(schema)) => crate::catalog::columns_by_place(schema, self.time_name())?,
+            ([], None, Some(schema)) => {
+                let values = rows.as_slice().first().map(Vec::len);
+                crate::catalog::columns_by_place(schema, self.time_name(), values)?
+            }
             ([], None, None) => {
                 return invalid(format!(
                     "\"{0}\" does not exist yet: name the columns, COPY {0} (time, host, usage) FROM STDIN, or send a header",
@@ -212,7 +215,7 @@ impl Run<'_> {
         }
         self.charge(values.len() * columns.len().max(1))?;
         let is_known = |name: &String| {
-            ["time", "timestamp"].contains(&name.to_lowercase().as_str())
+            crate::catalog::is_time_of(schema.as_ref(), name)
                 || schema.as_ref().is_some_and(|schema| {
                     schema.tags.contains(name) || schema.fields.iter().any(|(field, _)| field == name)
                 })

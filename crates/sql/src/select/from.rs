@@ -10,6 +10,7 @@ use sqlparser::ast::{JoinConstraint, JoinOperator, ObjectName, Select, TableAlia
 
 use super::filter::lower;
 use super::{Rows, RowsWanted};
+use crate::catalog::{declared_place, time_name_in};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{Bound, Typed, call_by_name};
 use crate::run::{Run, scope_of};
@@ -168,6 +169,7 @@ impl Run<'_> {
             sql_type: SqlType::Int,
             role: Role::Other,
             is_hidden: true,
+            shown_at: 0,
             needs_table: false,
         });
         scope
@@ -334,10 +336,13 @@ pub(crate) fn table_scope(schema: &TableSchema, time_name: &str, qualifier: &str
         sql_type,
         role,
         is_hidden: false,
+        shown_at: 0,
         needs_table: false,
     };
-    let mut columns = vec![column(time_name, SqlType::Timestamp, Role::Time)];
+    let mut columns = vec![column(time_name_in(schema, time_name), SqlType::Timestamp, Role::Time)];
     columns.extend(schema.tags.iter().map(|tag| column(tag, SqlType::Text, Role::Tag)));
     columns.extend(schema.fields.iter().map(|(name, value_type)| column(name, sql_type(*value_type), Role::Field)));
+    let place = declared_place(schema);
+    columns.iter_mut().for_each(|column| column.shown_at = place(&column.name));
     Scope { columns }
 }

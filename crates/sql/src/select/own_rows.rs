@@ -53,6 +53,7 @@ impl Run<'_> {
                 name: table.to_owned(),
                 tags: Vec::new(),
                 fields: Vec::new(),
+                layout: None,
             });
             for (index, (name, kind)) in written.columns.iter().enumerate() {
                 add_column(schema, name, *kind, written.rows.iter().filter_map(|row| row.get(index)));

@@ -46,7 +46,8 @@ pub(super) fn projections<'a>(items: &'a [SelectItem], scope: &Scope) -> Result<
                         .as_ref()
                         .is_none_or(|table| qualifier.as_ref().is_some_and(|found| found.to_lowercase() == *table))
                 };
-                let columns = scope.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden);
+                let columns =
+                    scope.star_columns().into_iter().filter_map(|place| Some((place, scope.columns.get(place)?)));
                 let columns = columns.filter(|(_, column)| is_of_table(&column.qualifier));
                 let before = all.len();
                 all.extend(columns.map(|(place, column)| Projection {

@@ -99,6 +99,7 @@ mod tests {
             name: "m".to_owned(),
             tags: vec!["host".to_owned()],
             fields: vec![("a".to_owned(), ValueType::F64), ("b".to_owned(), ValueType::I64)],
+            layout: None,
         };
         let floats = |values: [f64; 2]| ("a", Values::F64(values.to_vec()));
         let frames =
@@ -126,6 +127,7 @@ mod tests {
             name: "m".to_owned(),
             tags: vec!["host".to_owned()],
             fields: vec![("a".to_owned(), ValueType::I64)],
+            layout: None,
         };
         let mut chance = 7u64;
         let mut next = |below: u64| {

@@ -48,6 +48,7 @@ impl Run<'_> {
                 sql_type: SqlType::Int,
                 role: Role::Other,
                 is_hidden: true,
+                shown_at: 0,
                 needs_table: false,
             });
         }

@@ -224,8 +224,13 @@ impl Run<'_> {
                 table: schema.name,
                 selectors: Vec::new(),
                 range: TimeRange::ALL,
-                empty_table: Some(NewTable { name: target_name, tags: schema.tags, fields: schema.fields })
-                    .filter(|table| !table.fields.is_empty()),
+                empty_table: Some(NewTable {
+                    name: target_name,
+                    tags: schema.tags,
+                    fields: schema.fields,
+                    layout: schema.layout.map(std::sync::Arc::unwrap_or_clone),
+                })
+                .filter(|table| !table.fields.is_empty()),
             });
         }
         Ok(Change::Delete { rows, tag: "TRUNCATE TABLE".to_owned() })
@@ -270,7 +275,5 @@ impl Run<'_> {
 
 /// A column of times beside that of the rows.
 pub(super) fn second_time<T>(column: &str) -> Result<T, SqlError> {
-    invalid(format!(
-        "the time of a table's rows is its column \"time\", and \"{column}\" would be a second one: make it a BIGINT"
-    ))
+    invalid(format!("a table's rows have one time, and \"{column}\" would be a second one: make it a BIGINT"))
 }

@@ -8,6 +8,7 @@ use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{AssignmentTarget, ConflictTarget, DoUpdate, Expr, ObjectName, OnConflictAction, OnInsert};
 
 use super::insert::Target;
+use crate::catalog::is_time_of;
 use crate::error::{SqlError, invalid, refused, unsupported};
 use crate::expression::{Bound, cast, holds};
 use crate::pending::Kind;
@@ -141,7 +142,7 @@ impl Run<'_> {
             self.rows_of_frames(frames, schema, Vec::new())?.made()
         };
         let names: Vec<String> =
-            crate::catalog::columns_of(schema, self.time_name()).into_iter().map(|(name, ..)| name).collect();
+            crate::catalog::row_columns(schema, self.time_name()).into_iter().map(|(name, ..)| name).collect();
         let sources: Vec<Option<usize>> = target
             .columns
             .iter()
@@ -198,6 +199,7 @@ fn conflict_scope(target: &Target) -> Scope {
         },
         role: if *kind == Kind::Time { Role::Time } else { Role::Other },
         is_hidden: false,
+        shown_at: 0,
         needs_table: qualifier == "excluded",
     };
     let columns = |qualifier| target.columns.iter().zip(&target.kinds).map(move |named| column(qualifier, named));
@@ -206,7 +208,7 @@ fn conflict_scope(target: &Target) -> Scope {
 
 /// A conflict is one of time and all tags.
 fn check_target(names: &[&str], schema: Option<&TableSchema>, time_name: &str) -> Result<(), SqlError> {
-    let is_time = |name: &str| ["time", "timestamp"].contains(&name.to_lowercase().as_str());
+    let is_time = |name: &str| is_time_of(schema, name);
     let tags: &[String] = schema.map_or(&[], |schema| &schema.tags);
     let has_all = names.iter().any(|name| is_time(name)) && tags.iter().all(|tag| names.contains(&tag.as_str()));
     let has_others = schema.is_some() && names.iter().any(|name| !is_time(name) && !tags.iter().any(|tag| tag == name));
@@ -238,7 +240,8 @@ mod tests {
 
     #[test]
     fn a_conflict_names_time_and_all_tags() {
-        let schema = TableSchema { name: "t".to_owned(), tags: vec!["host".to_owned()], fields: Vec::new() };
+        let schema =
+            TableSchema { name: "t".to_owned(), tags: vec!["host".to_owned()], fields: Vec::new(), layout: None };
         for (names, is_taken) in [
             (&["time", "host"][..], true),
             (&["host", "TIME"], true),

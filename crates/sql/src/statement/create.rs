@@ -1,13 +1,14 @@
 //! `CREATE TABLE` and `SHOW CREATE TABLE`
 
 use model::ValueType;
-use query::NewTable;
+use query::{NewTable, TableLayout, TableSchema};
 use sqlparser::ast::{
     ColumnDef, ColumnOption, CreateTable, CreateTableOptions, DataType, IndexColumn, TableConstraint,
 };
 
 use super::change::{Change, last, second_time};
 use super::table_options::TableOptions;
+use crate::catalog::{columns_of, is_time_of};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::relation::Relation;
 use crate::run::Run;
@@ -27,24 +28,31 @@ impl Run<'_> {
     pub(super) fn create_statement(&mut self, table: &str) -> Result<Relation, SqlError> {
         let schema = self.schema(table, false)?;
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let mut columns = vec![format!("{} TIMESTAMPTZ", self.time_name())];
-        columns.extend(schema.tags.iter().map(|tag| format!("{} TAG", quoted(tag))));
-        columns.extend(schema.fields.iter().map(|(name, value_type)| {
-            let type_name = match value_type {
-                ValueType::I64 => "BIGINT",
-                ValueType::U64 => "BIGINT UNSIGNED",
-                ValueType::Bool => "BOOLEAN",
-                ValueType::String => "TEXT",
-                ValueType::F64 | ValueType::Histogram => "DOUBLE PRECISION",
-            };
-            format!("{} {type_name}", quoted(name))
-        }));
+        let columns = columns_of(&schema, self.time_name()).into_iter().map(|(name, _, kind)| match kind {
+            // Names of the time that need no quotes have none in what other programs show.
+            "time" if ["time", "timestamp"].contains(&&*name) => format!("{name} TIMESTAMPTZ"),
+            "time" => format!("{} TIMESTAMPTZ", quoted(&name)),
+            "tag" => format!("{} TAG", quoted(&name)),
+            _ => format!("{} {}", quoted(&name), type_name(&schema, &name)),
+        });
+        let columns: Vec<String> = columns.collect();
         let ttl = match ttl_in_units(self.session.table_ttl_ns(&self.environment.database, &schema.name)) {
             (0, _) => String::new(),
             (count, unit) => format!(" TTL {count} {unit}"),
         };
         let statement = format!("CREATE TABLE {} ({}){ttl}", quoted(&schema.name), columns.join(", "));
         Ok(Relation::of_texts(&["ddl"], [vec![statement]]))
+    }
+}
+
+/// The type of a field, as a CREATE TABLE has it.
+fn type_name(schema: &TableSchema, field: &str) -> &'static str {
+    match schema.fields.iter().find(|(name, _)| name == field).map(|(_, value_type)| *value_type) {
+        Some(ValueType::I64) => "BIGINT",
+        Some(ValueType::U64) => "BIGINT UNSIGNED",
+        Some(ValueType::Bool) => "BOOLEAN",
+        Some(ValueType::String) => "TEXT",
+        Some(ValueType::F64 | ValueType::Histogram) | None => "DOUBLE PRECISION",
     }
 }
 
@@ -63,6 +71,8 @@ struct Columns {
     time: Option<String>,
     tags: Vec<String>,
     fields: Vec<(String, ValueType)>,
+    /// The names of all, in order.
+    names: Vec<String>,
     /// Tags and fields that are to have a value in every row.
     not_null: Vec<String>,
 }
@@ -85,7 +95,7 @@ pub(super) fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
     for column in &create.columns {
         columns.add(column)?;
     }
-    check_time(options.time.as_deref())?;
+    columns.check_time(options.time.as_deref())?;
     let mut notices = columns.segment(&options.segments)?;
     for constraint in &create.constraints {
         columns.constrain(constraint)?;
@@ -94,7 +104,8 @@ pub(super) fn create_table(create: &CreateTable) -> Result<Change, SqlError> {
         return invalid(format!("table \"{table}\" needs a field: a column of numbers, booleans or text"));
     }
     notices.extend(columns.notices(&table));
-    let table = NewTable { name: table, tags: columns.tags, fields: columns.fields };
+    let layout = TableLayout { time_name: columns.time, columns: columns.names };
+    let table = NewTable { name: table, tags: columns.tags, fields: columns.fields, layout: Some(layout) };
     let if_not_exists = create.if_not_exists;
     Ok(Change::CreateTable { table, ttl_ns: options.ttl_ns, if_not_exists, notices })
 }
@@ -107,17 +118,31 @@ impl Columns {
             self.not_null.push(name.clone());
         }
         match declared {
-            Declared::Time if ["time", "timestamp"].contains(&name.to_lowercase().as_str()) => {
-                self.time = Some(name.clone());
-            }
-            Declared::Time => return second_time(name),
-            Declared::Tag | Declared::Field(_) if self.kind(name).is_some() => {
+            _ if self.kind(name).is_some() => {
                 return invalid(format!("column \"{name}\" specified more than once"));
             }
+            Declared::Time if self.time.is_some() => return second_time(name),
+            Declared::Time => self.time = Some(name.clone()),
             Declared::Tag => self.tags.push(name.clone()),
             Declared::Field(value_type) => self.fields.push((name.clone(), value_type)),
         }
+        self.names.push(name.clone());
         Ok(())
+    }
+
+    /// Refuses a column by which a table is to be cut and that is not its time, and others that are called as the time is.
+    fn check_time(&self, named: Option<&str>) -> Result<(), SqlError> {
+        let is_time = |name: &str| self.time.as_deref().is_some_and(|time| time.eq_ignore_ascii_case(name));
+        if let Some(named) = named.filter(|named| !is_time(named) && !is_time_of(None, named)) {
+            return invalid(format!("the table is to be cut by \"{named}\", which is no column of the type TIMESTAMP"));
+        }
+        let others = self.tags.iter().chain(self.fields.iter().map(|(name, _)| name));
+        match others.into_iter().find(|name| is_time_of(None, name)) {
+            Some(other) => invalid(format!(
+                "\"{other}\" means the time of a row in every table: name the column otherwise, or make it the TIMESTAMP"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// The kind of a column; `None` if there is none of the name.
@@ -206,16 +231,6 @@ impl Columns {
             ));
         }
         notices
-    }
-}
-
-/// Refuses a time by which a table is to be cut that is not the time of its rows.
-fn check_time(named: Option<&str>) -> Result<(), SqlError> {
-    match named {
-        Some(named) if !["time", "timestamp"].contains(&named.to_lowercase().as_str()) => invalid(format!(
-            "partition_column names \"{named}\", but the time of a table's rows is its column \"time\": name the column so"
-        )),
-        _ => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@ use sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, TableObject};
 use super::Answer;
 use super::change::second_time;
 use super::row_program::OutputColumn;
+use crate::catalog::{is_time_of, time_name_in};
 use crate::error::{SqlError, invalid, unsupported};
 use crate::expression::{ParameterType, Subqueries, cast, parameter_index};
 use crate::pending::{Kind, WrittenRows};
@@ -36,9 +37,9 @@ pub(super) struct Target {
 impl Target {
     fn new(table: &str, schema: Option<TableSchema>, columns: &[String], time_name: &str) -> Self {
         let mut columns = columns.to_vec();
-        let is_time_added = !columns.iter().any(|column| is_time(column));
+        let is_time_added = !columns.iter().any(|column| is_time_of(schema.as_ref(), column));
         if is_time_added {
-            columns.push(time_name.to_owned());
+            columns.push(schema.as_ref().map_or(time_name, |schema| time_name_in(schema, time_name)).to_owned());
         }
         let kinds = columns.iter().map(|column| kind(schema.as_ref(), column)).collect();
         Self { table: table.to_owned(), schema, columns, kinds, is_time_added }
@@ -60,12 +61,8 @@ impl Target {
     }
 }
 
-fn is_time(column: &str) -> bool {
-    ["time", "timestamp"].contains(&column.to_lowercase().as_str())
-}
-
 fn kind(schema: Option<&TableSchema>, column: &str) -> Kind {
-    if is_time(column) {
+    if is_time_of(schema, column) {
         return Kind::Time;
     }
     match schema {
@@ -94,7 +91,7 @@ impl Run<'_> {
                     "\"{table}\" does not exist yet: name the columns, INSERT INTO {table} (time, host, usage) …"
                 ));
             };
-            crate::catalog::columns_by_place(schema, self.time_name())?
+            crate::catalog::columns_by_place(schema, self.time_name(), values_of(source))?
         } else {
             insert.columns.iter().filter_map(|name| Some(name.0.last()?.as_ident()?.value.clone())).collect()
         };
@@ -172,7 +169,10 @@ impl Run<'_> {
         rows: Vec<Vec<Value>>,
     ) -> Result<usize, SqlError> {
         let schema = self.table(table)?;
-        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+        // The time is that of the table, whatever it is called where it comes from.
+        let time_name = schema.as_ref().map_or(self.time_name(), |schema| time_name_in(schema, self.time_name()));
+        let name = |column: &OutputColumn| if column.kind == Kind::Time { time_name } else { &column.name }.to_owned();
+        let names: Vec<String> = columns.iter().map(name).collect();
         let mut target = Target::new(table, schema, &names, self.time_name());
         for (kind, column) in target.kinds.iter_mut().zip(columns).filter(|(kind, _)| **kind == Kind::New) {
             *kind = column.kind;
@@ -255,6 +255,14 @@ impl Run<'_> {
         }
         let columns = target.columns.iter().cloned().zip(target.kinds.iter().copied()).collect();
         self.write(WrittenRows { table: target.table.clone(), columns, rows })
+    }
+}
+
+/// The values of a row that is written, if that is known before the query is run.
+fn values_of(source: &Query) -> Option<usize> {
+    match &*source.body {
+        SetExpr::Values(values) => values.rows.first().map(|row| row.content.len()),
+        _ => None,
     }
 }
 

@@ -324,9 +324,9 @@ impl Run<'_> {
     pub(crate) fn table_list(&mut self, function: &str, arguments: &[Value]) -> Result<Option<Relation>, SqlError> {
         Ok(match (function, arguments) {
             ("tables", []) => {
-                let time_name = self.time_name();
                 let row = |(number, table): (usize, String)| {
-                    let [designated, partition] = [time_name, "DAY"].map(str::to_owned);
+                    let designated = self.time_name_of(&table).unwrap_or_else(|_| self.time_name().to_owned());
+                    let partition = "DAY".to_owned();
                     let ttl = self.session.table_ttl_ns(&self.environment.database, &table);
                     let (ttl, unit) = create::ttl_in_units(ttl);
                     let number = (number + 1).to_string();

@@ -200,6 +200,7 @@ fn add_missing(scope: &mut Scope, name: &Ident) {
         sql_type: SqlType::Unknown,
         role: Role::Other,
         is_hidden: true,
+        shown_at: 0,
         needs_table: false,
     });
 }
@@ -207,9 +208,8 @@ fn add_missing(scope: &mut Scope, name: &Ident) {
 fn outputs_of(item: &SelectItem, binder: &mut Binder<'_>) -> Result<Vec<(OutputColumn, Bound)>, SqlError> {
     match item {
         SelectItem::Wildcard(options) if options.to_string().is_empty() => {
-            let columns = binder.scope.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden);
-            let output = |(index, _)| Some((column_at(binder.scope, index)?, Bound::Column(index)));
-            Ok(columns.filter_map(output).collect())
+            let output = |index| Some((column_at(binder.scope, index)?, Bound::Column(index)));
+            Ok(binder.scope.star_columns().into_iter().filter_map(output).collect())
         }
         SelectItem::UnnamedExpr(expression) => {
             let bound = binder.bind(expression)?;
@@ -235,10 +235,12 @@ fn outputs_of(item: &SelectItem, binder: &mut Binder<'_>) -> Result<Vec<(OutputC
 fn output(name: String, bound: Typed, scope: &Scope) -> (OutputColumn, Bound) {
     let source = bound.expression.column().and_then(|index| column_at(scope, index));
     let is_time = name.eq_ignore_ascii_case("time") || name.eq_ignore_ascii_case("timestamp");
+    let is_source = source.as_ref().is_some_and(|source| source.name == name);
     let kind = match source.map(|source| source.kind) {
         _ if is_time => Kind::Time,
-        Some(Kind::Time) | None => Kind::New,
+        Some(Kind::Time) if !is_source => Kind::New,
         Some(kind) => kind,
+        None => Kind::New,
     };
     (OutputColumn { name, kind }, bound.expression)
 }
@@ -278,6 +280,7 @@ mod tests {
             name: "cpu".to_owned(),
             tags: vec!["host".to_owned()],
             fields: vec![("usage".to_owned(), ValueType::F64), ("note".to_owned(), ValueType::String)],
+            layout: None,
         };
         RowProgram::new(RowProgramText { condition, columns }, &schema, &ClientContext::new("default", 7), missing)
     }

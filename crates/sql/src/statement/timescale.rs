@@ -108,10 +108,11 @@ impl Run<'_> {
             ("primary_dimension_type", SqlType::Text),
         ];
         let row = |table: String| {
+            let time_name = self.time_name_of(&table).unwrap_or_else(|_| self.time_name().to_owned());
             let mut row = vec![Value::text("public"), Value::text(table), Value::text("thalweg"), Value::Int(1)];
             // Chunks are of series and times here, not of tables.
             row.extend([Value::Null, Value::Bool(true), Value::Null]);
-            row.extend([Value::text(self.time_name()), Value::text("timestamp with time zone")]);
+            row.extend([Value::text(time_name), Value::text("timestamp with time zone")]);
             row
         };
         let views = self.exposed_views()?;

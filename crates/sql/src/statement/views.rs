@@ -226,7 +226,11 @@ impl Run<'_> {
     pub(crate) fn time_name_of(&self, table: &str) -> Result<String, SqlError> {
         let view = self.session.view(&self.environment.database, table)?;
         let of_view = view.filter(|view| view.definition.is_exposed() && view.definition.dialect != Dialect::InfluxQl);
-        Ok(of_view.map_or_else(|| self.time_name().to_owned(), |view| view.definition.time_name.clone()))
+        if let Some(view) = of_view {
+            return Ok(view.definition.time_name.clone());
+        }
+        let layout = self.session.table_layout(&self.environment.database, table);
+        Ok(layout.and_then(|layout| layout.time_name.clone()).unwrap_or_else(|| self.time_name().to_owned()))
     }
 }
 

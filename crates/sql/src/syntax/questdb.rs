@@ -5,6 +5,8 @@ use jiff::{ToSpan, Unit};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
+use super::table_options::TIMESCALE;
+
 /// Tokens that the options of a table may have.
 const OPTION_TOKENS_MAX: usize = 200;
 
@@ -123,20 +125,43 @@ fn table_options(next: &[TokenWithSpan], statement: &[TokenWithSpan]) -> Option<
     let next = next.get(..OPTION_TOKENS_MAX).unwrap_or(next);
     let end = next.iter().position(|token| matches!(token.token, Token::SemiColon | Token::EOF));
     let options = next.get(..end.unwrap_or(next.len()))?;
-    let ttl = (0..options.len()).find(|place| is_word(options, *place, "ttl"));
-    let tokens = ttl.map(|place| ttl_option(options.get(place + 1..).unwrap_or_default())).unwrap_or_default();
+    let place_of = |word: &str| (0..options.len()).find(|place| is_word(options, *place, word));
+    let rest = |place: usize| options.get(place + 1..).unwrap_or_default();
+    let settings = [
+        place_of("timestamp").and_then(|place| time_option(rest(place))),
+        place_of("ttl").map(|place| ttl_option(rest(place))),
+    ];
+    let settings: Vec<Vec<Token>> = settings.into_iter().flatten().collect();
+    let tokens = match settings.as_slice() {
+        [] => Vec::new(),
+        settings => {
+            let settings = settings.join(&Token::Comma);
+            [vec![Token::make_keyword("WITH"), Token::LParen], settings, vec![Token::RParen]].concat()
+        }
+    };
     Some(Respelled { tokens, read: options.len() })
 }
 
-/// `WITH (ttl = '30 DAYS')` of what stands after TTL: a number and a unit, together or apart.
+/// The option of the time by which a table is cut, of the column in parentheses after TIMESTAMP.
+fn time_option(after: &[TokenWithSpan]) -> Option<Vec<Token>> {
+    let mut tokens = after.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_)));
+    match (tokens.next(), tokens.next()) {
+        (Some(Token::LParen), Some(Token::Word(name))) => {
+            let option = format!("{TIMESCALE}partition_column");
+            Some(vec![Token::make_word(&option, Some('"')), Token::Eq, Token::SingleQuotedString(name.value.clone())])
+        }
+        _ => None,
+    }
+}
+
+/// `ttl = '30 DAYS'` of what stands after TTL: a number and a unit, together or apart.
 fn ttl_option(after: &[TokenWithSpan]) -> Vec<Token> {
     let mut words = after.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_)));
     let mut text = words.next().map(ToString::to_string).unwrap_or_default();
     if let (Some(Token::Word(unit)), true) = (words.next(), text != "0") {
         text.push_str(&unit.value);
     }
-    let ttl = [Token::make_word("ttl", None), Token::Eq, Token::SingleQuotedString(text)];
-    [Token::make_keyword("WITH"), Token::LParen].into_iter().chain(ttl).chain([Token::RParen]).collect()
+    vec![Token::make_word("ttl", None), Token::Eq, Token::SingleQuotedString(text)]
 }
 
 /// Nanoseconds of a number and a unit from hours to years, as QuestDB spells them; a month has 30 days, a year 365.
@@ -169,7 +194,8 @@ fn alter_ttl(next: &[TokenWithSpan], statement: &[TokenWithSpan]) -> Option<Resp
     }
     let end = next.iter().position(|token| matches!(token.token, Token::SemiColon | Token::EOF));
     let read = end.unwrap_or(next.len());
-    Some(Respelled { tokens: ttl_option(next.get(1..read)?).split_off(1), read })
+    let setting = [vec![Token::LParen], ttl_option(next.get(1..read)?), vec![Token::RParen]];
+    Some(Respelled { tokens: setting.concat(), read })
 }
 
 #[cfg(test)]

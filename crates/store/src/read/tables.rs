@@ -7,6 +7,7 @@ use model::{METRIC_NAME, MatchOp, Matcher, ValueType};
 
 use crate::cache::selections::{SelectionKey, TableGroups};
 use crate::read::select::{ChosenColumns, SelectedGroup};
+use crate::retention::table_layout::TableLayout;
 use crate::{Store, StoreError};
 
 /// What a table looks like: a measurement's tags and fields, or a Prometheus metric's labels and `value`.
@@ -18,6 +19,8 @@ pub struct TableSchema {
     pub tags: Vec<String>,
     /// Names and types of its fields, in the order in which they came; histograms are not among them.
     pub fields: Vec<(String, ValueType)>,
+    /// Its columns as they were declared; `None` if they were not.
+    pub layout: Option<Arc<TableLayout>>,
 }
 
 /// What a metric's name means.
@@ -94,6 +97,7 @@ impl Store {
 
     /// A table's columns; `None` if no group has the measurement.
     pub fn table(&self, database: &str, table: &str) -> Result<Option<TableSchema>, StoreError> {
+        let layout = self.table_layout(database, table);
         let catalog = self.catalog.read();
         let Some(database) = catalog.catalog.database(database) else {
             return Ok(None);
@@ -113,7 +117,7 @@ impl Store {
         let fields = catalog.catalog.fields(measurement).into_iter();
         let fields = fields.filter(|(_, value_type)| *value_type != ValueType::Histogram);
         let fields = fields.map(|(name, value_type)| (name.to_owned(), value_type)).collect();
-        Ok(exists.then(|| TableSchema { name: table.to_owned(), tags: tags.into_sorted(), fields }))
+        Ok(exists.then(|| TableSchema { name: table.to_owned(), tags: tags.into_sorted(), fields, layout }))
     }
 
     /// The table and the field that a metric's name means, and the type of its values; `None` if it means several or none, or a field of which columns

@@ -19,6 +19,7 @@ impl Store {
         self.delete_all(id)?;
         self.drop_regular(id)?;
         self.forget_table_ttls(name, None)?;
+        self.forget_table_layouts(name, None)?;
         self.forget_trims(name, None)?;
         self.forget_unfolded(name, None)?;
         self.with_catalog(|state, entries| {
@@ -43,6 +44,7 @@ impl Store {
         };
         let Some((id, measurement)) = found else { return Ok(false) };
         self.forget_table_ttls(database, Some(table))?;
+        self.forget_table_layouts(database, Some(table))?;
         self.forget_trims(database, Some(table))?;
         self.forget_unfolded(database, Some(table))?;
         let database = id;

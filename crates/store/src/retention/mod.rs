@@ -1,6 +1,6 @@
 //! What goes: rows past keeping, deleted rows; and how much room the rest may take on the fast tier.
 //!
-//! * [`policy`]: what a database's says, and its bytes · [`table_ttl`]: of one table · [`series_trim`]: of some series
+//! * [`policy`]: what a database's says, and its bytes · [`table_ttl`]: of one table · [`series_trim`]: of some series · [`table_layout`]: columns as they were declared
 //! * [`by_windows`]: of databases that views are made of · [`fold_bounds`]: when their samples are folded · [`expiry_guard`]: what knows of views
 //! * [`databases`]: databases that are dropped · [`deletes`]: rows that are deleted · [`trash`]: files that wait to be removed
 //! * [`whole_folds`]: folds are deleted as wholes
@@ -13,6 +13,7 @@ pub(crate) mod expiry_guard;
 pub(crate) mod fold_bounds;
 pub(crate) mod policy;
 pub(crate) mod series_trim;
+pub(crate) mod table_layout;
 pub(crate) mod table_ttl;
 pub(crate) mod time;
 pub(crate) mod trash;
@@ -39,6 +40,7 @@ use crate::retention::expiry_guard::Guard;
 use crate::retention::fold_bounds::Folding;
 use crate::retention::policy::DatabasePolicy;
 use crate::retention::series_trim::SeriesTrims;
+use crate::retention::table_layout::TableLayouts;
 use crate::retention::table_ttl::TableTtls;
 use crate::retention::trusted_time::TrustedTime;
 use crate::{Store, StoreError};
@@ -68,6 +70,8 @@ pub(crate) struct Retention {
     policies: RwLock<BTreeMap<DatabaseId, DatabasePolicy>>,
     /// Tables that keep their rows less long than their databases do.
     pub(crate) table_ttls: RwLock<TableTtls>,
+    /// Columns of tables as they were declared.
+    pub(crate) table_layouts: RwLock<TableLayouts>,
     /// What has to know before rows go by them.
     expiry_guard: Guard,
     /// Databases whose rows go by windows.
@@ -90,6 +94,7 @@ impl Retention {
         Self {
             policies: RwLock::new(state.policies.clone()),
             table_ttls: RwLock::new(table_ttl::of_state(state)),
+            table_layouts: RwLock::new(table_layout::of_state(state)),
             expiry_guard: Guard::none(),
             window_bounds: RwLock::new(WindowBounds::new()),
             folding: Folding::default(),

@@ -188,7 +188,7 @@ impl Deliveries {
         match db.table_schema(&table, &client, &budget).map_err(statement_error)? {
             Some(schema) => RowProgram::new(program, &schema, &client, MissingColumns::Refused).map(drop),
             None => {
-                let schema = TableSchema { name: table.clone(), tags: Vec::new(), fields: Vec::new() };
+                let schema = TableSchema { name: table.clone(), tags: Vec::new(), fields: Vec::new(), layout: None };
                 RowProgram::new(program, &schema, &client, MissingColumns::Null).map(drop)
             }
         }
