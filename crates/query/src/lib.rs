@@ -8,7 +8,7 @@
 //! * `session`: what SQL, InfluxQL and plans may read and change; the one over a store, and (`session/testing`) one in memory for tests
 //! * `views`: materialised views: definitions, states, how they are read
 //! * `sketch`: what is about known of many values, and can be put together
-//! * `value`, `time`: values, types and times of SQL and InfluxQL · `statistics`: of numbers, for aggregates and (`ranked`) values by their order
+//! * `value`, `time`: values, types and times of SQL and InfluxQL · `statistics`: of numbers, for aggregates, (`ranked`) values by their order, and (`line`) areas under lines
 //! * `arrow`: frames as record batches · `lines`: rows as line protocol
 //! * `budget`, `threads`, `trace`: limits, helping threads, measurements
 

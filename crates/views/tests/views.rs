@@ -180,6 +180,7 @@ fn definitions() -> Vec<ViewDefinition> {
     .chain(composed_definitions())
     .chain(owned_definitions())
     .chain(counted_definitions())
+    .chain(line_definitions())
     .chain(quoted_definitions())
     .chain(computed_definitions())
     .collect()
@@ -368,6 +369,31 @@ fn composed_definitions() -> Vec<ViewDefinition> {
     vec![spread, spread_wide, sketches, sketches_wide]
 }
 
+/// Areas under the rows of each window, of each host and of all together, whose rows may have one time; beside what is made of the same values.
+fn line_definitions() -> Vec<ViewDefinition> {
+    use ValueType::{F64, I64};
+    let of_rows = |name: &str, minutes: i64, steps: &str, by: &str| {
+        let plan = format!(
+            "(->> (rows-of \"t\") {steps} (groupby {minutes}m '((integral 1s \"v\") (integral 1m \"v\") (integral 1s \"i\") (mode \"i\") (count #TS)) (by '({by}))) \
+             (map \"v\" (column \"integral_1s v\") \"vm\" (column \"integral_1m v\") \"i\" (column \"integral_1s i\") \"mode\" (column \"mode i\") \
+             \"n\" (coalesce (column \"count #TS\") 0)))"
+        );
+        let fields = [("v", F64), ("vm", F64), ("i", F64), ("mode", I64), ("n", I64)];
+        view(name, Interval::of_ns(minutes * 60 * SECOND_NS), &plan, &fields)
+    };
+    vec![
+        of_rows("lines", 1, "", "\"h\""),
+        of_rows("lines_together", 5, "", ""),
+        of_rows("lines_some", 2, "(where (> (column \"i\") -4))", ""),
+        view(
+            "lines_wide",
+            Interval::of_ns(1200 * SECOND_NS),
+            "(->> (rows-of \"lines\") (groupby 20m '((integral 1m \"v\") (sum \"n\")) (by '())) (map \"v\" (column \"integral_1m v\") \"n\" (column \"sum n\")))",
+            &[("v", F64), ("n", I64)],
+        ),
+    ]
+}
+
 /// What counters gain, over rows and over windows of another view.
 fn counted_definitions() -> Vec<ViewDefinition> {
     use ValueType::{F64, I64};
@@ -490,7 +516,7 @@ fn rows(db: &Db, plan: &Plan, view_use: ViewUse) -> BTreeMap<(String, i64), Vec<
 
 /// A view of QuestDB's, and a continuous query and a task, which write tables.
 const SAMPLED: &str = "CREATE MATERIALIZED VIEW sampled AS (SELECT timestamp, h, max(v) AS peak, sum(i) AS s, count(*) AS n FROM t SAMPLE BY 3m)";
-const CONTINUOUS: &str = "CREATE CONTINUOUS QUERY cq ON \"default\" BEGIN SELECT max(i) AS high, mean(v) AS middle INTO by_query FROM t GROUP BY time(2m), h END";
+const CONTINUOUS: &str = "CREATE CONTINUOUS QUERY cq ON \"default\" BEGIN SELECT max(i) AS high, mean(v) AS middle, integral(i) AS area INTO by_query FROM t GROUP BY time(2m), h END";
 const TASK: &str = r#"option task = {name: "task", every: 1m}
 from(bucket: "default") |> range(start: -task.every) |> filter(fn: (r) => r._measurement == "t" and r._field == "i")
   |> group(columns: ["_measurement", "_field", "_start", "_stop", "h"])

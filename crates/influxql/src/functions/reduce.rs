@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use query::Value;
+use query::statistics::line::{self, distance_ns};
 use query::statistics::{self, ranked};
 use query::time::CalendarBins;
 
@@ -139,18 +140,15 @@ pub(crate) fn integral(points: &[Point], windows: Option<&CalendarBins>, unit_ns
                 continue;
             }
         };
-        // Times at both ends of time are further apart than 64 bits hold.
-        let distance = |from_ns: i64, to_ns: i64| (i128::from(to_ns) - i128::from(from_ns)) as f64;
-        let share = |from_ns: i64, to_ns: i64| distance(from_ns, to_ns) / unit_ns as f64;
-        let (mut from_ns, mut from) = (time_ns, last);
+        let mut from = (time_ns, last);
         if let Some((window_ns, end_ns)) = window.filter(|(_, end_ns)| point.time_ns >= *end_ns) {
-            let at_end = last + (value - last) * distance(time_ns, end_ns) / distance(time_ns, point.time_ns);
-            area += last.midpoint(at_end) * share(time_ns, end_ns);
+            let at_end = last + (value - last) * distance_ns(time_ns, end_ns) / distance_ns(time_ns, point.time_ns);
+            area += line::area(from, (end_ns, at_end), unit_ns);
             outs.push(Point { time_ns: window_ns, value: Value::Float(area), origin: None });
-            (area, from_ns, from) = (0.0, end_ns, at_end);
+            (area, from) = (0.0, (end_ns, at_end));
             window = bounds(windows, point.time_ns);
         }
-        area += from.midpoint(value) * share(from_ns, point.time_ns);
+        area += line::area(from, (point.time_ns, value), unit_ns);
         before = Some((point.time_ns, value));
     }
     if before.is_some() {

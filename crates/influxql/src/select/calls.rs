@@ -13,10 +13,11 @@ use crate::resolve::selection::{Argument, Call, Reference, Resolved};
 use crate::resolve::validate::TRANSFORMATIONS;
 use crate::select::fill::Filling;
 use crate::select::input::{Group, Input, ValueSource};
+use crate::select::plan_calls::integral_unit_ns;
 use crate::syntax::ast::Expr;
 use crate::value::DataType;
 
-/// The unit of `derivative` and `integral` of fields.
+/// The unit of `derivative` of fields.
 const SECOND_NS: i64 = 1_000_000_000;
 
 /// The results of a call for a group, in the order of the answer.
@@ -52,8 +53,7 @@ pub(super) fn results(
     let own_times = windows.is_none() && selection.selects_rows();
     let mut outs = Vec::new();
     if function == "integral" {
-        let unit_ns = duration(&call.parameters).unwrap_or(SECOND_NS);
-        outs = reduce::integral(&points, windows, unit_ns, range.start_ns);
+        outs = reduce::integral(&points, windows, integral_unit_ns(call), range.start_ns);
     }
     let intervals =
         if function == "integral" { Vec::new() } else { reduce::by_window(&points, windows, range.start_ns) };
@@ -172,13 +172,6 @@ fn tag_reference(parameter: &Expr) -> Option<Reference> {
         Expr::Reference { name, cast } => {
             Some(Reference { name: name.clone(), cast: *cast, data_type: DataType::Unknown })
         }
-        _ => None,
-    }
-}
-
-fn duration(parameters: &[Expr]) -> Option<i64> {
-    match parameters.first() {
-        Some(Expr::Duration(duration_ns)) => Some(*duration_ns),
         _ => None,
     }
 }

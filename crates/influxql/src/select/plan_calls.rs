@@ -150,9 +150,18 @@ fn kind_of(call: &Call, reference: &Reference) -> Option<Kind> {
         }
         "percentile" => Aggregate::NearestRank(percent(call)?),
         "mode" => Aggregate::Mode,
+        "integral" => Aggregate::Integral { unit_ns: integral_unit_ns(call) },
         "approx_count_distinct" => Aggregate::ApproxDistinct,
         other => Aggregate::of_influx_function(other)?,
     }))
+}
+
+/// The unit of the time of an `integral` in nanoseconds: a second, unless the call says another one.
+pub(crate) fn integral_unit_ns(call: &Call) -> i64 {
+    match call.parameters.first() {
+        Some(Expr::Duration(unit_ns)) => *unit_ns,
+        _ => 1_000_000_000,
+    }
 }
 
 /// The number that a call says in percent.

@@ -23,7 +23,7 @@ use crate::syntax::{duration, parse};
 use crate::value::DataType;
 
 /// The functions that views have, as errors name them.
-const FUNCTIONS: &str = "count, sum, mean, median, mode, percentile, stddev, spread, min, max, count(distinct()), \
+const FUNCTIONS: &str = "count, sum, mean, median, mode, percentile, stddev, spread, integral, min, max, count(distinct()), \
                          approx_percentile, approx_count_distinct, and first and last where series stay apart";
 
 /// `CREATE CONTINUOUS QUERY`
@@ -227,16 +227,12 @@ impl Part<'_> {
         let plan = match plans.as_deref() {
             Some([(_, _, plan)]) => plan.clone(),
             Some(_) => return Ok(None),
-            None if resolved.calls.iter().any(|call| call.function == "integral") => {
-                let message = "the line of integral() goes on from a window's last row to the next one, whose window it ends in: it is not of the rows of \
-                               a window alone; have mean(), or compute it when it is read";
-                return Err(self.invalid(message));
-            }
             None => return Err(self.invalid(&format!("it has {FUNCTIONS}, of the fields of measurements"))),
         };
         let zone = windows.zone_name().ok_or_else(|| self.invalid("its zone has no name"))?;
         let plan = if select.dimensions.contains(&Dimension::Wildcard) { by_all_tags(plan) } else { plan };
         check_for(query, windows.width().ns)?;
+        self.check_integral(&resolved, windows.width().ns)?;
         let columns = columns(&resolved, &|message| self.invalid(message))?;
         let fields = columns.iter().map(|(name, _, value_type)| (name.clone(), *value_type)).collect();
         let columns = columns.into_iter().map(|(name, of, _)| (name, of)).collect();
@@ -256,6 +252,17 @@ impl Part<'_> {
             dialect: Dialect::InfluxQl,
             task: None,
         }))
+    }
+
+    /// Refuses `integral` where InfluxDB computes several windows at once: there its line goes on from one to the next.
+    fn check_integral(&self, resolved: &Resolved, width_ns: i64) -> Result<(), QueryError> {
+        let at_once_ns = self.query.for_ns.max(self.query.every_ns).unwrap_or(width_ns);
+        if at_once_ns <= width_ns || resolved.calls.iter().all(|call| call.function != "integral") {
+            return Ok(());
+        }
+        let message = "with RESAMPLE over several windows the line of integral() goes on from one to the next in InfluxDB, and here it is of the rows of a \
+                       window alone: leave RESAMPLE out, late rows are counted without it";
+        Err(self.invalid(message))
     }
 
     /// Adds the fields that the measurement does not have yet, and may get later. Of one of several measurements columns of such fields are left out.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::{Cell, Labels};
 
 use super::bins::{Bin, Bins};
+use super::points::PointOrder;
 use super::rows::Starts;
 use crate::plan::{Aggregate, AggregateCall, AggregateInput, Grouping};
 use crate::result::frame::{Frame, FrameColumn, VALUE};
@@ -70,8 +71,9 @@ pub(super) fn bins_name(call: &AggregateCall) -> String {
         return format!("(distinct {})", bins_name(&distinct));
     }
     if call.aggregate.is_of_points() {
-        // Several of one column have the same points.
-        return format!("(points {:?})", call.input);
+        // Several of one column have the same points, in their order.
+        let order = PointOrder::new(call.aggregate);
+        return format!("(points {order:?} {:?})", call.input);
     }
     match &call.input {
         AggregateInput::Each => String::new(),

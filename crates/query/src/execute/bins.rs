@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use model::{Cell, Column, Summary, ValueType, Values};
 
-use super::points;
+use super::points::{self, PointOrder};
 use crate::plan::{Aggregate, PartColumns};
 use crate::sketch::{DistinctSketch, QuantileSketch, Sketch, SketchKind, text_hash};
-use crate::statistics::{self, ValueMoments, ranked};
+use crate::statistics::{self, ValueMoments};
 use crate::{Budget, Frame, QueryError, SAMPLE_BYTES, Value};
 
 /// Bins by their start, of one column of one series. Most come in order, or where others are already: they stand in one piece of memory, for a
@@ -145,9 +145,10 @@ pub(super) enum Bin {
         /// The time of the first of them.
         first_ns: i64,
     },
-    /// All values with their times; sorted by value once all are there.
+    /// All values with their times; sorted once all are there.
     Points {
         points: Vec<(i64, Value)>,
+        order: PointOrder,
         /// The time of the first of them.
         first_ns: i64,
     },
@@ -350,7 +351,7 @@ impl Bin {
                 values.extend(more);
                 *first_ns = (*first_ns).min(other_ns);
             }
-            (Self::Points { points, first_ns }, Self::Points { points: more, first_ns: other_ns }) => {
+            (Self::Points { points, first_ns, .. }, Self::Points { points: more, first_ns: other_ns, .. }) => {
                 points::merge(points, more);
                 *first_ns = (*first_ns).min(other_ns);
             }
@@ -409,11 +410,11 @@ impl Bin {
         })
     }
 
-    /// Sorts the collected values, for quantiles and ranks.
+    /// Sorts the collected values, for quantiles, ranks and lines.
     pub(super) fn sort(&mut self) {
         match self {
             Self::Numbers { values, .. } => values.sort_unstable_by(f64::total_cmp),
-            Self::Points { points, .. } => points.sort_by(ranked::by_value),
+            Self::Points { points, order, .. } => order.sort(points),
             _ => {}
         }
     }
@@ -494,7 +495,8 @@ fn number_value(aggregate: Aggregate, summary: &Summary, values: &[f64], is_bool
         | Aggregate::Histograms
         | Aggregate::CountDistinct
         | Aggregate::NearestRank(_)
-        | Aggregate::Mode => Cell::Null,
+        | Aggregate::Mode
+        | Aggregate::Integral { .. } => Cell::Null,
         // The numbers are what was gained from one value to the next.
         Aggregate::Increase => Cell::F64(summary.total()),
         Aggregate::Quantile(share) => Cell::F64(statistics::quantile(values, share).unwrap_or(f64::NAN)),

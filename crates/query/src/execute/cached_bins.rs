@@ -94,6 +94,7 @@ fn combined(grouping: &Grouping) -> Option<Vec<Aggregate>> {
         | Aggregate::CountDistinct
         | Aggregate::NearestRank(_)
         | Aggregate::Mode
+        | Aggregate::Integral { .. }
         | Aggregate::OffMilliseconds
         | Aggregate::Increase => None,
     };

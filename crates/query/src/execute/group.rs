@@ -13,7 +13,7 @@ use super::evaluate;
 use super::head_bins;
 use super::increase;
 use super::narrow::Wanted;
-use super::points;
+use super::points::{self, PointOrder};
 use super::rows::{self, RowBins, Starts};
 use super::scan::{Reader, named_columns, of_table};
 use super::spans::{self, RowSpan};
@@ -98,7 +98,7 @@ impl Run<'_> {
     ) -> Result<Vec<Binned>, QueryError> {
         let mut gathered = Gathered::new(grouping, self.context.budget);
         self.of_groups(scan, wanted, bin)?.into_iter().flatten().for_each(|binned| gathered.add(binned));
-        Ok(gathered.binned)
+        Ok(gathered.into_binned())
     }
 
     /// Groups rows.
@@ -126,7 +126,7 @@ impl Run<'_> {
             gathered.add(bin_frame(&frame, grouping, every_row, self.context.budget)?);
             self.context.budget.give_back(frame.samples());
         }
-        Ok(gathered.binned)
+        Ok(gathered.into_binned())
     }
 
     pub(super) fn finish(&mut self, binned: Vec<Binned>, grouping: &Grouping) -> Result<Vec<Frame>, QueryError> {
@@ -243,7 +243,9 @@ impl Reader<'_> {
 pub(super) struct Gathered<'a> {
     pub(super) grouping: &'a Grouping,
     budget: &'a Budget,
-    pub(super) binned: Vec<Binned>,
+    binned: Vec<Binned>,
+    /// Where the order of series matters those that are not in `binned` yet.
+    waiting: Vec<Binned>,
     /// By the labels by which rows are grouped, one after the other.
     indexes: HashMap<Vec<u8>, usize>,
     /// Those that were looked up last.
@@ -252,13 +254,28 @@ pub(super) struct Gathered<'a> {
 
 impl<'a> Gathered<'a> {
     pub(super) fn new(grouping: &'a Grouping, budget: &'a Budget) -> Self {
-        Self { grouping, budget, binned: Vec::new(), indexes: HashMap::new(), key: Vec::new() }
+        Self { grouping, budget, binned: Vec::new(), waiting: Vec::new(), indexes: HashMap::new(), key: Vec::new() }
     }
 
     pub(super) fn add(&mut self, series: Binned) {
-        if self.grouping.by.is_none() {
-            return self.binned.push(series);
+        match &self.grouping.by {
+            None => self.binned.push(series),
+            // They come in the order in which they were made, shard by shard.
+            Some(_) if self.grouping.is_of_lines() => self.waiting.push(series),
+            Some(_) => self.merge(series),
         }
+    }
+
+    /// All of them.
+    pub(super) fn into_binned(mut self) -> Vec<Binned> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.sort_by(|a, b| a.labels.cmp(&b.labels));
+        waiting.into_iter().for_each(|series| self.merge(series));
+        self.binned
+    }
+
+    /// Makes a series part of its group.
+    fn merge(&mut self, series: Binned) {
         let budget = self.budget;
         let Some(target) = self.target(&series.labels) else { return };
         series.rows.into_iter().for_each(|(start_ns, first_ns)| rows::add_row(&mut target.rows, start_ns, first_ns));
@@ -472,7 +489,9 @@ fn own_bins(
             Aggregate::CountDistinct => distinct::of_column(frame, of, &start, budget)?,
             Aggregate::Histogram(buckets) => histogram::of_column(frame, (of, buckets), &start, budget)?,
             Aggregate::Increase => increase::of_column(frame, of, grouping),
-            aggregate if aggregate.is_of_points() => points::of_column(frame, of, &start, budget)?,
+            aggregate if aggregate.is_of_points() => {
+                points::of_column(frame, (of, PointOrder::new(aggregate)), &start, budget)?
+            }
             _ => return Ok(None),
         },
         AggregateInput::Tag(tag) => {

@@ -58,7 +58,7 @@ impl Run<'_> {
                 others.next().unwrap_or_default().into_iter().for_each(|binned| gathered.add(binned));
             }
         }
-        let mut binned = gathered.binned;
+        let mut binned = gathered.into_binned();
         // Of a series that is grouped into it there may be stale markers alone.
         binned.retain(|binned| !binned.is_empty());
         Ok(binned)

@@ -212,7 +212,7 @@ impl Run<'_> {
             }
             budget.give_back(held);
         }
-        self.finish(gathered.binned, grouping)
+        self.finish(gathered.into_binned(), grouping)
     }
 
     /// The bins of rows, for each group.

@@ -89,7 +89,7 @@ impl Run<'_> {
             gathered.add(binned_with(frame.in_time_order(), &columns, grouping, budget)?);
             budget.give_back(held);
         }
-        Ok(gathered.binned)
+        Ok(gathered.into_binned())
     }
 }
 

@@ -63,7 +63,7 @@ impl Run<'_> {
             budget.give_back(frame.samples());
             Ok(())
         })?;
-        Ok(gathered.binned)
+        Ok(gathered.into_binned())
     }
 
     /// The rows at one end of each series of a scan.

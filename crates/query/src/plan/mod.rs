@@ -291,6 +291,11 @@ impl Grouping {
         self.aggregates.iter().any(|call| call.aggregate == Aggregate::Increase)
     }
 
+    /// Returns whether it matters in which order series that are grouped together come.
+    pub(crate) fn is_of_lines(&self) -> bool {
+        self.aggregates.iter().any(|call| call.aggregate.is_of_lines())
+    }
+
     /// The columns that it needs; `None` if that is all there are.
     pub(crate) fn columns(&self) -> Option<Vec<&str>> {
         let mut columns = Vec::with_capacity(self.aggregates.len());
@@ -357,6 +362,11 @@ pub enum Aggregate {
     NearestRank(f64),
     /// The most frequent value; of several InfluxQL's choice.
     Mode,
+    /// The area under the line through a bin's own values in order of time, from the first to the last one: InfluxQL's `integral` of one window. Zero of one value.
+    Integral {
+        /// The area is values times units of so many nanoseconds, which are more than none.
+        unit_ns: i64,
+    },
 }
 
 impl Aggregate {
@@ -389,13 +399,14 @@ impl Aggregate {
         match self {
             Self::Quantile(_) => "quantile",
             Self::NearestRank(_) => "nearest_rank",
+            Self::Integral { .. } => "integral",
             Self::ApproxQuantile(_) => "approx_quantile",
             Self::Histogram(_) => "histogram",
             named => Self::NAMED.iter().find(|(_, known)| *known == named).map_or("", |(name, _)| name),
         }
     }
 
-    /// `max`, `quantile_0.99`.
+    /// `max`, `quantile_0.99`, `integral_1s`.
     pub(crate) fn column_name(self) -> String {
         match self {
             Self::Quantile(share) | Self::ApproxQuantile(share) | Self::NearestRank(share) => {
@@ -405,6 +416,7 @@ impl Aggregate {
                 let (low, high, count) = buckets.parts();
                 format!("{}_{low}_{high}_{count}", self.name())
             }
+            Self::Integral { unit_ns } => format!("{}_{}", self.name(), duration(unit_ns)),
             named => named.name().to_owned(),
         }
     }
@@ -458,7 +470,12 @@ impl Aggregate {
 
     /// Returns whether it is made of all values with their times.
     pub(crate) const fn is_of_points(self) -> bool {
-        matches!(self, Self::NearestRank(_) | Self::Mode)
+        matches!(self, Self::NearestRank(_) | Self::Mode) || self.is_of_lines()
+    }
+
+    /// Returns whether it is made of numbers in order of time, and those of one time in order of their series' labels.
+    pub(crate) const fn is_of_lines(self) -> bool {
+        matches!(self, Self::Integral { .. })
     }
 
     /// Returns whether it is zero where there are no values.

@@ -90,6 +90,7 @@ impl Display for AggregateCall {
                 let (low, high, count) = buckets.parts();
                 format!(" {} {} {count}", float(low), float(high))
             }
+            Aggregate::Integral { unit_ns } => format!(" {}", duration(unit_ns)),
             _ => String::new(),
         };
         match &self.input {

@@ -1,5 +1,6 @@
-//! Statistics of numbers, for the aggregates of plans, SQL and InfluxQL · [`ranked`]: values by their order
+//! Statistics of numbers, for the aggregates of plans, SQL and InfluxQL · [`ranked`]: values by their order · [`line`]: areas under lines
 
+pub mod line;
 pub mod ranked;
 
 /// The variance; of a sample rather than a population if one value is left `without`. `None` with too few values.

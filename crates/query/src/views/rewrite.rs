@@ -322,6 +322,7 @@ impl<'a> SourceQuery<'a> {
             | Aggregate::Quantile(_)
             | Aggregate::NearestRank(_)
             | Aggregate::Mode
+            | Aggregate::Integral { .. }
             | Aggregate::CountDistinct => None,
         }
     }

@@ -365,6 +365,7 @@ impl Shape<'_> {
             | Aggregate::Squares
             | Aggregate::ApproxQuantile(_)
             | Aggregate::Increase
+            | Aggregate::Integral { .. }
             | Aggregate::Quantile(_) => (column, ValueType::F64),
             Aggregate::QuantileSketch | Aggregate::DistinctSketch | Aggregate::Histogram(_) | Aggregate::Histograms => {
                 (column, ValueType::String)

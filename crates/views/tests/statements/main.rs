@@ -11,6 +11,7 @@ mod dialects;
 mod folded;
 mod histograms;
 mod hostile;
+mod integral;
 mod joined;
 mod kept_by_windows;
 mod later;

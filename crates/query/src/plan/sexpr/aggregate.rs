@@ -20,6 +20,9 @@ pub(super) fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
         [Node { kind: Kind::Symbol(word), .. }, percent, of @ ..] if word == "nearest_rank" => {
             (Aggregate::NearestRank(number_of(node, percent)?), of)
         }
+        [Node { kind: Kind::Symbol(word), .. }, unit, of @ ..] if word == "integral" => {
+            (Aggregate::Integral { unit_ns: unit_of(node, unit)? }, of)
+        }
         [Node { kind: Kind::Symbol(word), .. }, low, high, count, of @ ..] if word == "histogram" => {
             (Aggregate::Histogram(buckets_of(node, [low, high, count])?), of)
         }
@@ -28,7 +31,7 @@ pub(super) fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
     };
     let input = match of {
         [] if aggregate.has_own_bins() => {
-            return Err(node.fault("count_distinct, histogram, mode, nearest_rank and increase are of one field, (count_distinct \"name\"), the first also of a tag, (count_distinct (tag \"name\")), and off_ms is of the times, (off_ms #TS)"));
+            return Err(node.fault("count_distinct, histogram, integral, mode, nearest_rank and increase are of one field, (count_distinct \"name\"), the first also of a tag, (count_distinct (tag \"name\")), and off_ms is of the times, (off_ms #TS)"));
         }
         [] if aggregate == Aggregate::Histograms => return Err(node.fault(OF_SKETCHES)),
         [] => AggregateInput::Each,
@@ -42,7 +45,7 @@ pub(super) fn aggregate_call(node: &Node) -> Result<AggregateCall, Fault> {
         [Node { kind: Kind::Symbol(time), .. }] if time == "#TS" => {
             if aggregate.is_of_sketch() || aggregate.has_own_bins() && aggregate != Aggregate::OffMilliseconds {
                 return Err(node.fault(
-                    "sketches, counts of different values, modes, ranks and increases are of fields, not of #TS",
+                    "sketches, counts of different values, integrals, modes, ranks and increases are of fields, not of #TS",
                 ));
             }
             AggregateInput::Time
@@ -87,7 +90,7 @@ fn parts_of(node: &Node, parts: &[Node]) -> Result<AggregateInput, Fault> {
 fn unknown_aggregate(node: &Node) -> Fault {
     let known: Vec<&str> = Aggregate::NAMED.iter().map(|(name, _)| *name).collect();
     node.fault(format!(
-        "there are {}, (quantile 0.99), (approx_quantile 0.99), (histogram 0 100 10) and (nearest_rank 99 \"name\"), not {}",
+        "there are {}, (quantile 0.99), (approx_quantile 0.99), (histogram 0 100 10), (integral 1s \"name\") and (nearest_rank 99 \"name\"), not {}",
         known.join(", "),
         node.name()
     ))
@@ -106,6 +109,14 @@ fn number_of(node: &Node, number: &Node) -> Result<f64, Fault> {
         Kind::Float(number) if !number.is_nan() => Ok(number),
         Kind::Integer(number) => Ok(number as f64),
         _ => Err(unknown_aggregate(node)),
+    }
+}
+
+/// The unit of an integral's time, in nanoseconds.
+fn unit_of(node: &Node, unit: &Node) -> Result<i64, Fault> {
+    match unit.kind {
+        Kind::Duration(unit_ns @ 1..) => Ok(unit_ns),
+        _ => Err(node.fault("an integral is (integral 1s \"name\"): the unit of its time, and a field")),
     }
 }
 

@@ -62,6 +62,10 @@ const TABLES: &[(&str, &str)] = &[
         "(->>\n  (rows-of \"cpu\")\n  (groupby 1h '((nearest_rank 99.0 \"user\") (nearest_rank -0.5 \"user\") (mode \"state\"))))",
     ),
     (
+        r#"(->> (rows-of "cpu") (groupby 1h '((integral 60s "user") (integral 90m "user"))))"#,
+        "(->>\n  (rows-of \"cpu\")\n  (groupby 1h '((integral 1m \"user\") (integral 1h30m \"user\"))))",
+    ),
+    (
         r#"(->> (rows-of "cpu") (groupby 1h (off_ms #TS) (by '("host"))))"#,
         "(->>\n  (rows-of \"cpu\")\n  (groupby 1h (off_ms #TS) (by '(\"host\"))))",
     ),
