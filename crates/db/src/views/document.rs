@@ -190,6 +190,9 @@ pub(super) fn encode_state(state: &ViewState) -> Vec<u8> {
     if state.frozen_ns > i64::MIN {
         document["frozen_ns"] = json!(state.frozen_ns);
     }
+    if state.expired_ns > i64::MIN {
+        document["expired_ns"] = json!(state.expired_ns);
+    }
     if let Some(labels) = &state.labels {
         document["labels"] = json!(labels);
     }
@@ -214,12 +217,13 @@ pub(super) fn decode_state(bytes: &[u8]) -> Option<ViewState> {
     let is_known = document.get("version")?.as_i64() == Some(VERSION);
     // Only there if something is gone.
     let frozen_ns = document.get("frozen_ns").map_or(Some(i64::MIN), Value::as_i64)?;
+    let expired_ns = document.get("expired_ns").map_or(Some(i64::MIN), Value::as_i64)?;
     let watermark_ns = document.get("watermark_ns")?.as_i64()?;
     let labels = document.get("labels").map(|labels| labels.as_str().map(str::to_owned));
     // Labels that cannot be read are those of no table: everything is computed again.
     let labels = labels.map(Option::unwrap_or_default);
     let new_columns = document.get("new_columns").map_or(Some(Vec::new()), decode_new_columns)?;
-    Some(ViewState { watermark_ns, pending, new_columns, frozen_ns, labels }).filter(|_| is_known)
+    Some(ViewState { watermark_ns, pending, new_columns, frozen_ns, expired_ns, labels }).filter(|_| is_known)
 }
 
 fn decode_new_columns(columns: &Value) -> Option<Vec<PendingColumns>> {

@@ -69,6 +69,20 @@ impl Views {
         Ok(())
     }
 
+    /// Writes to disk that rows of a view go that are before a time, by the TTL of its own table; while `changing` is held. Queries of its source that are of
+    /// that time are not answered by it any more, whatever the TTL becomes.
+    fn note_expired(&self, database: &str, table: &str, before_ns: i64) -> Result<(), StoreError> {
+        let Some(view) = self.view_of_table(database, table).filter(|view| view.state.expired_ns < before_ns) else {
+            return Ok(());
+        };
+        let mut view = View::clone(&view);
+        view.state.expired_ns = before_ns;
+        let name = document_name(&view.definition.database, &view.definition.name);
+        self.store.put_document(STATE_KIND, &name, &document::encode_state(&view.state))?;
+        self.state.write().insert(view);
+        Ok(())
+    }
+
     /// Writes to disk before which time a part of a view's source is gone.
     fn save_frozen(&self, view: &View, gone_before_ns: i64) -> Result<(), QueryError> {
         self.change_state(view, true, |state| state.frozen_ns = state.frozen_ns.max(gone_before_ns))
@@ -192,6 +206,9 @@ impl ExpiryGuard for Views {
             return Ok(false);
         }
         self.freeze(&readers, table_of(going), before_ns)?;
+        if let Going::Table(table) = going {
+            self.note_expired(database, table, before_ns)?;
+        }
         self.holds.lock().renew(&readers, going, self.store.monotonic_ns());
         Ok(true)
     }
@@ -231,6 +248,14 @@ pub(super) fn expired_before_ns(store: &Store, definition: &ViewDefinition) -> i
         frozen_from_ns(definition, Some(table), gone_ns)
     };
     [definition.source()].into_iter().chain(as_of).map(of_table).max().unwrap_or(i64::MIN)
+}
+
+/// The time before which rows of a view itself may be gone by the TTL of its table as it is now: states of versions before do not say it.
+pub(super) fn own_expired_before_ns(store: &Store, definition: &ViewDefinition) -> i64 {
+    match store.table_ttl_ns(definition.target_database(), &definition.target) {
+        0 => i64::MIN,
+        ttl_ns => store.trusted_now_ns().saturating_sub(ttl_ns),
+    }
 }
 
 /// How long before its beginning rows of a table are that a window is made of, in nanoseconds; of any that is read, if none is named. `i64::MAX`: they may

@@ -198,6 +198,7 @@ impl Views {
                     if states.get(&document).is_none_or(|bytes| !document::is_expiry_noted(bytes)) {
                         state_of.frozen_ns = state_of.frozen_ns.max(frozen::expired_before_ns(store, &definition));
                     }
+                    state_of.expired_ns = state_of.expired_ns.max(frozen::own_expired_before_ns(store, &definition));
                     let id = ids.fetch_add(1, Ordering::Relaxed);
                     state.insert(View { id, definition, bins, state: state_of });
                 }

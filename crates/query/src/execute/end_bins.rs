@@ -27,7 +27,11 @@ impl<'a> EndBins<'a> {
     /// a table names and types of columns depend on what all bins have.
     pub(super) fn new(plan: &'a Plan, end: End) -> Option<Self> {
         let Plan::GroupBy { input, grouping } = plan else { return None };
-        let scan = match &**input {
+        Self::of_bins(input, grouping, end)
+    }
+
+    fn of_bins(input: &'a Plan, grouping: &'a Grouping, end: End) -> Option<Self> {
+        let scan = match input {
             Plan::Scan(scan) => scan,
             other => filtered_scan(other)?.0,
         };
@@ -57,6 +61,11 @@ impl<'a> EndBins<'a> {
             }
         }
     }
+}
+
+/// Returns whether bins of which some at an end are wanted are looked for from there.
+pub(crate) fn is_searched(input: &Plan, grouping: &Grouping, end: End) -> bool {
+    EndBins::of_bins(input, grouping, end).is_some()
 }
 
 impl Run<'_> {

@@ -28,6 +28,7 @@ mod view;
 
 pub use cached_bins::{BinCache, BinsRequest, BinsResponse, ComputeBins};
 use end_bins::EndBins;
+pub(crate) use end_bins::is_searched;
 pub use fill::{fill_gaps, interpolated};
 pub(crate) use labelled::label_rows;
 pub(crate) use last_rows::last_rows;
@@ -37,6 +38,7 @@ pub(crate) use regular::groups as regular_groups;
 pub use scan::{CachedBinReads, Reads};
 pub(crate) use tables::{table_groups, tag_values};
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 
 use store::{End, Store};
@@ -44,7 +46,7 @@ use store::{End, Store};
 use model::Cell;
 
 use crate::plan::{Expression, Grouping, Labelled, Plan, Scan};
-use crate::views::{Expansion, ViewCatalog};
+use crate::views::{Expansion, UsedView, ViewCatalog};
 use crate::{Budget, Frame, Helpers, QueryError};
 
 /// The store, the limits and the caches that a plan runs with.
@@ -91,14 +93,19 @@ pub struct StepReport {
 
 /// Rewrites a plan, so that conditions on time become the range to read, and runs it.
 pub(crate) fn execute(plan: &Plan, context: &Context<'_>) -> Result<Outcome, QueryError> {
-    let plan = expanded(plan, context)?;
+    Ok(execute_with_views(plan, context)?.0)
+}
+
+/// As [`execute`], with the views that were used.
+pub(crate) fn execute_with_views(plan: &Plan, context: &Context<'_>) -> Result<(Outcome, Vec<UsedView>), QueryError> {
+    let (plan, used) = expansion_of(plan, context)?;
     let mut run = Run { context, steps: Vec::new(), reads: Reads::default() };
     let mut frames = run.plan(&plan)?;
     if run.reads.origins.cut_folds > 0 && !is_end_of_scan(&plan) {
         context.budget.note_folded()?;
     }
     frames.sort_by(|a, b| a.labels.cmp(&b.labels));
-    Ok(Outcome { frames, steps: run.steps, reads: run.reads })
+    Ok((Outcome { frames, steps: run.steps, reads: run.reads }, used))
 }
 
 /// Returns whether a plan gives rows at one end of a scan, as they are: those of folds say so themselves, and that the search for them read parts of
@@ -109,17 +116,18 @@ fn is_end_of_scan(plan: &Plan) -> bool {
 
 /// The plan that is run: conditions on time as ranges of scans, and scans of views as what they read.
 pub(crate) fn expanded(plan: &Plan, context: &Context<'_>) -> Result<Plan, QueryError> {
+    Ok(expansion_of(plan, context)?.0)
+}
+
+/// As [`expanded`], with the views that it uses.
+fn expansion_of(plan: &Plan, context: &Context<'_>) -> Result<(Plan, Vec<UsedView>), QueryError> {
     let plan = crate::plan::push_down(plan.clone());
-    let Some(catalog) = context.views else { return Ok(plan) };
+    let Some(catalog) = context.views else { return Ok((plan, Vec::new())) };
     let extent = |scan: &Scan| view::extent(scan, context);
     let Context { database, budget, .. } = *context;
     let tags = |table: &str| {
         let schema = context.store.table(database, table);
         Ok(schema?.map(|schema| schema.tags).unwrap_or_default())
-    };
-    let outlives = |table: &str, other: &str| {
-        let [ttl_ns, other_ns] = [table, other].map(|table| context.store.table_ttl_ns(database, table));
-        other_ns == 0 || ttl_ns > 0 && ttl_ns <= other_ns
     };
     let label_rows = |labelled: &Labelled| label_rows(labelled, context);
     let expansion = Expansion {
@@ -128,10 +136,11 @@ pub(crate) fn expanded(plan: &Plan, context: &Context<'_>) -> Result<Plan, Query
         budget,
         extent: &extent,
         tags: &tags,
-        outlives: &outlives,
         label_rows: &label_rows,
+        used: RefCell::default(),
     };
-    expansion.plan(plan, 0)
+    let plan = expansion.plan(plan, 0)?;
+    Ok((plan, expansion.used.into_inner()))
 }
 
 struct Run<'a> {

@@ -175,8 +175,13 @@ fn push_view(out: &mut String, read: &ViewRead, depth: usize) {
     let _ = write!(out, "(view {}", quoted(&read.name));
     for part in &read.parts {
         new_line(out, depth + 1);
-        let is_stored = matches!(part.plan, Plan::Scan(_));
-        out.push_str(if is_stored { "(stored " } else { "(computed " });
+        let tables = part.plan.tables();
+        let stored = tables.iter().filter(|table| **table == read.name).count();
+        out.push_str(match stored {
+            0 => "(computed ",
+            stored if stored == tables.len() => "(stored ",
+            _ => "(stored and computed ",
+        });
         push_plan(out, &part.plan, depth + 2);
         out.push(')');
     }

@@ -15,7 +15,8 @@ use crate::plan::{Labelled, Scan, Selector, push_down};
 use crate::series::regular::{NAME_TAG, RegularSource};
 use crate::series::selection;
 use crate::views::{
-    DEPTH_MAX, RefreshRequest, SourceDelete, StoredQuery, View, ViewCatalog, ViewDefinition, ViewOptions, ViewStatus,
+    RefreshRequest, SourceDelete, StoredQuery, UseOutcome, UsedView, View, ViewCatalog, ViewDefinition, ViewOptions,
+    ViewStatus,
 };
 use crate::{BinCache, Budget, Frame, Helpers, LabelRows, LastRows, Outcome, Plan, QueryError, Reads, ViewUse};
 
@@ -127,46 +128,53 @@ impl<'a> StoreSession<'a> {
         Ok((database == view.definition.database && self.budget.view_use() != ViewUse::Stored).then_some(view))
     }
 
-    /// Runs a plan again if windows of views that it reads were deleted meanwhile to be written again, or if the source of some of them went. Where that
-    /// began before, the windows are computed, or read as they are stored.
+    /// Runs a plan again if windows of views that it used were deleted meanwhile to be written again, if they or their source went, or if a view that answered
+    /// for its table was dropped. Where that began before, the windows are computed, or read as they are stored.
     fn run_consistently(&self, database: &str, plan: &Plan) -> Result<Outcome, QueryError> {
         const ATTEMPTS_MAX: usize = 4;
-        let mut tables = plan.tables();
-        // Views of these may answer for them.
-        let views = self.host.views.map_or_else(Vec::new, |views| views.views(database));
-        let answering = views.iter().filter(|view| tables.contains(&view.definition.source()));
-        let answering: Vec<&str> = answering.map(|view| view.definition.target.as_str()).collect();
-        tables.extend(answering);
-        let reads_views = tables
-            .iter()
-            .any(|table| self.host.views.is_some_and(|views| views.view_of_table(database, table).is_some()));
-        let rewrites = || -> u64 {
-            self.host.views.map_or(0, |views| tables.iter().map(|table| views.rewrites(database, table)).sum())
-        };
-        let frozen_ns = || {
-            // Rows that go by windows go many at once.
-            let bound_ns = if reads_views { self.host.store.window_bound_ns(database) } else { None };
-            let frozen = self
-                .host
-                .views
-                .into_iter()
-                .flat_map(|views| tables.iter().map(|table| frozen_of(views, database, table)));
-            frozen.chain(bound_ns).max().unwrap_or(i64::MIN)
-        };
-        let first_ns = push_down(plan.clone()).first_time_ns();
-        for _ in 0..ATTEMPTS_MAX {
-            let (before, held, gone_ns) = (rewrites(), self.budget.samples(), frozen_ns());
-            let outcome = self.read(database, |context| execute::execute(plan, context), |outcome| outcome.reads)?;
-            let now_gone_ns = frozen_ns();
-            if before == rewrites() && (now_gone_ns == gone_ns || first_ns >= now_gone_ns) {
-                return Ok(outcome);
+        let mut changed: Vec<UsedView> = Vec::new();
+        for attempt in 1..=ATTEMPTS_MAX {
+            let held = self.budget.samples();
+            let before = self.budget.view_use();
+            if attempt == ATTEMPTS_MAX && before == ViewUse::All && !changed.iter().any(UsedView::is_named) {
+                // Views that change all the time need not answer for their table.
+                self.budget.use_views(ViewUse::Named);
+            }
+            let run = self.run_noting_views(database, plan);
+            self.budget.use_views(before);
+            match run? {
+                (outcome, used) if used.is_empty() => return Ok(outcome),
+                (_, used) => changed = used,
             }
             self.budget.give_back(self.budget.samples().saturating_sub(held) as usize);
         }
+        let changed: Vec<&str> = changed.iter().map(UsedView::name).collect();
         Err(QueryError::Execution(format!(
-            "windows of the views {tables:?} were written again, or went, each of the {ATTEMPTS_MAX} times that they were read: try again, \
+            "windows of the views {changed:?} were written again, or went, each of the {ATTEMPTS_MAX} times that they were read: try again, \
              or narrow the range"
         )))
+    }
+
+    /// Runs a plan; with its outcome are the views that it used, if what was read of one of them is not of one piece.
+    fn run_noting_views(&self, database: &str, plan: &Plan) -> Result<(Outcome, Vec<UsedView>), QueryError> {
+        // Rows that go by windows go many at once.
+        let bound_ns = || self.host.store.window_bound_ns(database);
+        let before_ns = bound_ns();
+        let run = |context: &Context<'_>| execute::execute_with_views(plan, context);
+        let (outcome, used) = self.read(database, run, |(outcome, _)| outcome.reads)?;
+        let Some(views) = self.host.views.filter(|_| !used.is_empty()) else { return Ok((outcome, Vec::new())) };
+        let first_ns = push_down(plan.clone()).first_time_ns();
+        let mut is_whole = bound_ns() == before_ns || bound_ns().is_none_or(|now_ns| first_ns >= now_ns);
+        for view in &used {
+            match view.outcome(views, database, first_ns) {
+                UseOutcome::Whole => {}
+                UseOutcome::Changed => is_whole = false,
+                UseOutcome::Dropped => {
+                    return Err(QueryError::Execution(format!("the view {:?} was dropped meanwhile", view.name())));
+                }
+            }
+        }
+        Ok((outcome, if is_whole { Vec::new() } else { used }))
     }
 
     /// Runs a plan; windows of views that are deleted meanwhile to be written again may be missing.
@@ -178,17 +186,6 @@ impl<'a> StoreSession<'a> {
     fn is_narrowed(&self, database: &str) -> bool {
         !self.budget.scope().matchers(Right::Read, database).is_empty()
     }
-}
-
-/// The time before which the source went of windows of the view that a scan of a table reads, or of one of those below it.
-fn frozen_of(views: &dyn ViewCatalog, database: &str, table: &str) -> i64 {
-    let (mut frozen_ns, mut table) = (i64::MIN, table.to_owned());
-    for _ in 0..=DEPTH_MAX {
-        let Some(view) = views.view_of_table(database, &table) else { break };
-        frozen_ns = frozen_ns.max(view.state.frozen_ns);
-        view.definition.source().clone_into(&mut table);
-    }
-    frozen_ns
 }
 
 impl Session for StoreSession<'_> {

@@ -1,16 +1,19 @@
 //! Scans of views in plans: stored windows, and those that are computed now; and queries of tables that views answer.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use access::grant::Right;
 use index::compile;
 use model::TimeRange;
+use store::End;
 
 use super::rewrite::{SourceQuery, ViewAnswer};
 use super::stale::{DEPTH_MAX, stale_ranges};
 use super::validate::is_partial;
-use super::{View, ViewCatalog, intersect, normalized, subtract};
-use crate::plan::{Grouping, Labelled, Plan, Scan, Selector, TableColumns, ViewPart, ViewRead, push_down};
+use super::{UsedView, View, ViewCatalog, ViewChanges, intersect, normalized, subtract};
+use crate::execute::is_searched;
+use crate::plan::{Expression, Grouping, Labelled, Plan, Scan, Selector, TableColumns, ViewPart, ViewRead, push_down};
 use crate::{Budget, LabelRows, QueryError, ViewUse};
 
 /// The first and the last time of a scan's rows; empty if it has none.
@@ -24,10 +27,10 @@ pub(crate) struct Expansion<'a> {
     pub(crate) extent: Extent<'a>,
     /// The labels that some of a table's series have.
     pub(crate) tags: &'a dyn Fn(&str) -> Result<Vec<String>, QueryError>,
-    /// Returns whether the second of two tables keeps its rows as long as the first, or longer.
-    pub(crate) outlives: &'a dyn Fn(&str, &str) -> bool,
     /// What a table says of labels.
     pub(crate) label_rows: &'a dyn Fn(&Labelled) -> Result<Arc<LabelRows>, QueryError>,
+    /// The views that were used so far.
+    pub(crate) used: RefCell<Vec<UsedView>>,
 }
 
 impl Expansion<'_> {
@@ -47,8 +50,11 @@ impl Expansion<'_> {
             Plan::Map { input, columns } => Plan::Map { input: of(input)?, columns },
             Plan::Fill { input, width_ns, with } => Plan::Fill { input: of(input)?, width_ns, with },
             Plan::Order { input, by, descending } => Plan::Order { input: of(input)?, by, descending },
+            Plan::Limit { input, rows, skip: 0 } => {
+                Plan::Limit { input: Box::new(self.ends(*input, End::Oldest, depth)?), rows, skip: 0 }
+            }
             Plan::Limit { input, rows, skip } => Plan::Limit { input: of(input)?, rows, skip },
-            Plan::Last { input, rows } => Plan::Last { input: of(input)?, rows },
+            Plan::Last { input, rows } => Plan::Last { input: Box::new(self.ends(*input, End::Newest, depth)?), rows },
             Plan::Join(mut join) => {
                 join.left = self.plan(join.left, depth)?;
                 join.right = self.plan(join.right, depth)?;
@@ -71,66 +77,55 @@ impl Expansion<'_> {
         })
     }
 
+    /// Rows of which those at one end are wanted: bins that are looked for from there are made of the table, of which little is read for it.
+    fn ends(&self, rows: Plan, end: End, depth: usize) -> Result<Plan, QueryError> {
+        match rows {
+            Plan::GroupBy { input, grouping } if is_searched(&input, &grouping, end) => {
+                Ok(Plan::GroupBy { input: Box::new(self.plan(*input, depth)?), grouping })
+            }
+            Plan::Order { input, by: Expression::Time, descending: false } if end == End::Oldest => {
+                let input = Box::new(self.ends(*input, end, depth)?);
+                Ok(Plan::Order { input, by: Expression::Time, descending: false })
+            }
+            other => self.plan(other, depth),
+        }
+    }
+
     /// A query of a table as a view answers it, where one does and reads less for it.
     fn by_view(&self, input: &Plan, grouping: &Grouping, depth: usize) -> Result<Option<Plan>, QueryError> {
         if depth > 0 || self.budget.view_use() != ViewUse::All {
             return Ok(None);
         }
         let Some(query) = SourceQuery::new(input, grouping) else { return Ok(None) };
-        let views = self.catalog.views(self.database);
-        let mut views: Vec<&Arc<View>> =
-            views.iter().filter(|view| view.definition.source() == query.table()).collect();
+        let changes = self.catalog.changes(self.database);
+        let mut views = self.catalog.views(self.database);
+        views.retain(|view| view.definition.source() == query.table());
         if views.is_empty() || self.catalog.view_of_table(self.database, query.table()).is_some() {
             return Ok(None);
         }
-        // The widest windows are the fewest rows.
-        views.sort_by_key(|view| std::cmp::Reverse(view.definition.windows.length_ns_max()));
         let tags = (self.tags)(query.table())?;
         views.retain(|view| {
-            query.is_spared_by(&view.definition, &tags)
+            let definition = &view.definition;
+            query.is_spared_by(definition, &tags)
                 && check_scope(view, self.budget).is_ok()
-                && (self.outlives)(query.table(), &view.definition.target)
+                // Of a window whose sum has no room the view has another number than the table, or none.
+                && self.catalog.status(self.database, &definition.name).error.is_none()
         });
-        let mut answers =
-            views.into_iter().filter_map(|view| Some((view, query.answer(view, self.catalog.frozen_before_ns(view))?)));
-        if query.is_of_one_bin() {
-            // The fewest rows of the table: they are more than windows.
-            let found = answers.min_by_key(|(_, answer)| unread_ns(query.range(), &answer.range));
-            return found.map(|(view, answer)| self.answered_as_one(&query, view, answer)).transpose();
-        }
-        answers.next().map(|(view, answer)| self.answered(&query, view, answer)).transpose()
-    }
-
-    /// The whole bins from a view, those at the ends of the range from the table.
-    fn answered(&self, query: &SourceQuery<'_>, view: &View, answer: ViewAnswer) -> Result<Plan, QueryError> {
-        let (all, whole) = (query.times(), answer.range);
-        let mut parts = Vec::new();
-        if all.start_ns < whole.start_ns {
-            let range = TimeRange::new(all.start_ns, whole.start_ns - 1);
-            parts.push(ViewPart { range, plan: query.of_range(&range) });
-        }
-        let rows = self.scan(answer.scan.clone(), 1)?;
-        parts.push(ViewPart { range: whole, plan: answer.plan(rows) });
-        if whole.end_ns < all.end_ns {
-            let range = TimeRange::new(whole.end_ns + 1, all.end_ns);
-            parts.push(ViewPart { range, plan: query.of_range(&range) });
-        }
-        Ok(query.read_of(view, parts))
-    }
-
-    /// One row of each group, of whole windows of a view and of what the table has beside them.
-    fn answered_as_one(&self, query: &SourceQuery<'_>, view: &View, answer: ViewAnswer) -> Result<Plan, QueryError> {
-        let mut parts = answer.parts_of_one_bin(query, view, self.scan(answer.scan.clone(), 1)?);
-        let rows = match (parts.pop(), parts.is_empty()) {
-            (Some(ViewPart { plan: Plan::Scan(scan), .. }), true) => Plan::Scan(scan),
-            (last, _) => {
-                parts.extend(last);
-                let (name, columns) = (view.definition.name.clone(), answer.fields().to_vec());
-                Plan::View(Box::new(ViewRead { name, columns, parts, every_row: true }))
-            }
-        };
-        let part = ViewPart { range: query.times(), plan: answer.plan(rows) };
-        Ok(query.read_of(view, vec![part]))
+        let narrowest_ns = views.iter().map(|view| view.definition.windows.length_ns_max()).min().unwrap_or(1);
+        let found = views.iter().filter_map(|view| {
+            let answered = Answered::new(&query, view, self.catalog, changes.as_ref())?;
+            Some((answered.cost(&query, view, narrowest_ns), view))
+        });
+        let Some((_, chosen)) = found.min_by_key(|(cost, _)| *cost) else { return Ok(None) };
+        let used = UsedView::new(self.catalog, chosen, false);
+        // Before the view's state: a pass that ends in between is told by it.
+        let changes = self.catalog.changes(self.database);
+        let view = self.catalog.view_of_table(self.database, &chosen.definition.target);
+        let Some(view) = view.filter(|view| view.id == chosen.id) else { return Ok(None) };
+        let answered = Answered::new(&query, &view, self.catalog, changes.as_ref());
+        let Some(answered) = answered else { return Ok(None) };
+        self.used.borrow_mut().push(used);
+        Ok(Some(answered.plan(&query, &view)))
     }
 
     fn scan(&self, scan: Scan, depth: usize) -> Result<Plan, QueryError> {
@@ -142,6 +137,7 @@ impl Expansion<'_> {
         }
         check_scope(&view, self.budget)?;
         self.check_joins(&view)?;
+        self.used.borrow_mut().push(UsedView::new(self.catalog, &view, true));
         // Before the view's state: a pass that ends in between is told by it.
         let changes = self.catalog.changes(self.database);
         let Some(view) = self.catalog.view_of_table(self.database, &view.definition.target) else {
@@ -278,10 +274,58 @@ impl Expansion<'_> {
     }
 }
 
-/// How much of a range is not in whole windows, in nanoseconds.
-fn unread_ns(all: &TimeRange, whole: &TimeRange) -> i128 {
-    let length = |range: &TimeRange| i128::from(range.end_ns) - i128::from(range.start_ns);
-    length(all) - length(whole)
+/// A query of a table as a view answers it.
+struct Answered {
+    answer: ViewAnswer,
+    /// The times of bins, or of windows, that are read as they are stored; some.
+    stored: Vec<TimeRange>,
+    /// The rest of the query's range.
+    rest: Vec<TimeRange>,
+}
+
+impl Answered {
+    /// `None` if the view does not answer it, or has nothing stored of it.
+    fn new(
+        query: &SourceQuery<'_>,
+        view: &View,
+        catalog: &dyn ViewCatalog,
+        changes: Option<&ViewChanges>,
+    ) -> Option<Self> {
+        let gone_before_ns = catalog.frozen_before_ns(view).max(view.state.expired_ns);
+        let answer = query.answer(view, gone_before_ns)?;
+        let is_read = |name: &str| answer.fields().iter().any(|field| field == name);
+        let stale = stale_ranges(view, catalog, changes, (&is_read, 0));
+        let stored = subtract(&[answer.range], &stale).into_iter().map(|range| query.bins_in(&range));
+        let stored: Vec<TimeRange> = stored.filter(|range| range.start_ns <= range.end_ns).collect();
+        let rest = subtract(&[query.times()], &stored);
+        (!stored.is_empty()).then_some(Self { answer, stored, rest })
+    }
+
+    /// About how many rows are read of each label set, given the narrowest of the windows that could be read: the table has some for each of these.
+    fn cost(&self, query: &SourceQuery<'_>, view: &View, narrowest_ns: i64) -> (i128, usize) {
+        const ROWS_PER_WINDOW: i128 = 6;
+        let length = |ranges: &[TimeRange]| -> i128 {
+            ranges.iter().map(|range| i128::from(range.end_ns) - i128::from(range.start_ns)).sum()
+        };
+        let of_table = length(&self.rest) * ROWS_PER_WINDOW / i128::from(narrowest_ns.max(1));
+        let of_view = length(&self.stored) / i128::from(view.definition.windows.length_ns_max().max(1));
+        (of_table + of_view, view.definition.labels().len().saturating_sub(query.labels().len()))
+    }
+
+    /// The parts that are stored, and those of the table.
+    fn plan(&self, query: &SourceQuery<'_>, view: &View) -> Plan {
+        if query.is_of_one_bin() {
+            return self.answer.of_one_bin((query, view), &self.stored, &self.rest);
+        }
+        let of_view = |range: &TimeRange| {
+            let scan = Scan { range: *range, ..self.answer.scan.clone() };
+            ViewPart { range: *range, plan: self.answer.plan(Plan::Scan(scan)) }
+        };
+        let of_table = |range: &TimeRange| ViewPart { range: *range, plan: query.of_range(range) };
+        let mut parts: Vec<ViewPart> = self.stored.iter().map(of_view).chain(self.rest.iter().map(of_table)).collect();
+        parts.sort_by_key(|part| part.range.start_ns);
+        query.read_of(view, parts)
+    }
 }
 
 /// Parts of a range of whole windows. Rows that are joined as of a time are held until they are grouped: those of one part at a time.

@@ -7,7 +7,7 @@
 //! * this file: definitions and states · [`catalog`]: the interface to those who keep them · [`ranges`]: sets of time ranges
 //! * `stored_query`: views of plain SQL, which are queries that are expanded when they are read
 //! * [`stale`]: which stored windows may be wrong · [`expand`]: scans of views in plans · `rewrite`: queries of a source that a view answers ·
-//!   `one_bin`: those of them that make one row of each group
+//!   `one_bin`: those of them that make one row of each group · `used`: whether what was read of a view is of one piece
 //! * `folded`: views that folds of their source leave as they are · `joined`: tables of labels that views join · `as_of`: tables that they join as of a time · `mapped`: aggregates of what is computed from rows ·
 //!   `widen`: columns that are added
 
@@ -22,6 +22,7 @@ mod ranges;
 mod rewrite;
 mod stale;
 mod stored_query;
+mod used;
 mod validate;
 mod widen;
 
@@ -30,6 +31,7 @@ pub(crate) use expand::Expansion;
 pub use ranges::{intersect, merged_to, normalized, subtract};
 pub use stale::DEPTH_MAX;
 pub use stored_query::{NarrowedReads, StoredQuery};
+pub(crate) use used::{UseOutcome, UsedView};
 pub(crate) use validate::check_column;
 pub use validate::{FIELD_PREFIX, OPEN_NS_MAX, WIDTH_NS_MIN, is_partial};
 
@@ -325,6 +327,8 @@ pub struct ViewState {
     pub new_columns: Vec<PendingColumns>,
     /// A part of the source before this time is gone, or may be: it only grows, whatever retention and TTLs become.
     pub frozen_ns: i64,
+    /// Rows of the view itself before this time are gone by the TTL of its table, or may be: it only grows, too.
+    pub expired_ns: i64,
     /// What the joined tables said when windows were stored, as [`ViewDefinition::labels_fingerprint`] has it; `None`: none were, or no table is joined.
     pub labels: Option<String>,
 }
@@ -332,7 +336,14 @@ pub struct ViewState {
 impl Default for ViewState {
     /// Nothing is stored, and nothing of the source is gone.
     fn default() -> Self {
-        Self { watermark_ns: i64::MIN, pending: Vec::new(), new_columns: Vec::new(), frozen_ns: i64::MIN, labels: None }
+        Self {
+            watermark_ns: i64::MIN,
+            pending: Vec::new(),
+            new_columns: Vec::new(),
+            frozen_ns: i64::MIN,
+            expired_ns: i64::MIN,
+            labels: None,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use model::TimeRange;
 use super::rewrite::{SourceQuery, ViewAnswer};
 use super::{ComputedPart, View};
 use crate::plan::{
-    Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Plan, Scan, Selector, ViewPart, push_down,
+    Aggregate, AggregateCall, AggregateInput, Expression, Grouping, Plan, Scan, Selector, ViewPart, ViewRead, push_down,
 };
 
 impl View {
@@ -41,38 +41,31 @@ impl View {
 }
 
 impl ViewAnswer {
-    /// The parts that a query of one bin reads, one after the other, given how the view's rows in whole windows are read.
-    pub(super) fn parts_of_one_bin(&self, query: &SourceQuery<'_>, view: &View, windows: Plan) -> Vec<ViewPart> {
-        let of_rows = |range: TimeRange| {
-            let plan = view.of_rows(&range, (self.fields(), query.labels()), &self.scan.selectors);
-            ViewPart { range, plan }
-        };
-        let (all, whole) = (*query.range(), self.range);
-        let mut parts = Vec::new();
-        if all.start_ns < whole.start_ns {
-            parts.push(of_rows(TimeRange::new(all.start_ns, whole.start_ns - 1)));
-        }
-        match windows {
-            Plan::View(read) => parts.extend(read.parts.into_iter().map(|part| match part.plan {
-                Plan::Scan(_) => part,
-                // Windows that are computed now need not be told apart.
-                _ => of_rows(part.range),
-            })),
-            plan => parts.push(ViewPart { range: whole, plan }),
-        }
-        if whole.end_ns < all.end_ns {
-            parts.push(of_rows(TimeRange::new(whole.end_ns + 1, all.end_ns)));
-        }
-        if parts.len() > 1 {
-            for part in &mut parts {
-                if let Plan::Scan(scan) = &part.plan
-                    && let Some(plan) = self.as_one(scan)
-                {
-                    part.plan = plan;
-                }
+    /// One row of each group, given the windows that are stored and the rest of the range: all are made of rows that are parts, one after the other.
+    pub(super) fn of_one_bin(
+        &self,
+        (query, view): (&SourceQuery<'_>, &View),
+        stored: &[TimeRange],
+        rest: &[TimeRange],
+    ) -> Plan {
+        let part = |range: &TimeRange, plan: Plan| ViewPart { range: *range, plan };
+        let of_rows =
+            |range: &TimeRange| part(range, view.of_rows(range, (self.fields(), query.labels()), &self.scan.selectors));
+        let as_stored = |range: &TimeRange| Scan { range: *range, ..self.scan.clone() };
+        let rows = match (stored, rest) {
+            ([range], []) => Plan::Scan(as_stored(range)),
+            _ => {
+                let of_view = |range: &TimeRange| {
+                    let scan = as_stored(range);
+                    part(range, self.as_one(&scan).unwrap_or(Plan::Scan(scan)))
+                };
+                let mut parts: Vec<ViewPart> = stored.iter().map(of_view).chain(rest.iter().map(of_rows)).collect();
+                parts.sort_by_key(|part| part.range.start_ns);
+                let (name, columns) = (view.definition.name.clone(), self.fields().to_vec());
+                Plan::View(Box::new(ViewRead { name, columns, parts, every_row: true }))
             }
-        }
-        parts
+        };
+        query.read_of(view, vec![part(&query.times(), self.plan(rows))])
     }
 
     /// The view's rows of each group as one, in the same columns, which summaries of the view's table give; `None` if a column is read as several aggregates.

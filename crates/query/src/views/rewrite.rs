@@ -86,9 +86,9 @@ impl ViewAnswer {
     }
 
     /// The plan over the view's rows.
-    pub(super) fn plan(self, rows: Plan) -> Plan {
-        let grouped = Plan::GroupBy { input: Box::new(rows), grouping: self.grouping };
-        Plan::Map { input: Box::new(grouped), columns: self.columns }
+    pub(super) fn plan(&self, rows: Plan) -> Plan {
+        let grouped = Plan::GroupBy { input: Box::new(rows), grouping: self.grouping.clone() };
+        Plan::Map { input: Box::new(grouped), columns: self.columns.clone() }
     }
 }
 
@@ -154,6 +154,11 @@ impl<'a> SourceQuery<'a> {
         self.reads_samples() || tags.iter().any(|tag| !definition.labels().contains(tag))
     }
 
+    /// The times of whole bins within a range of a view's whole windows: all of it where all rows of a group are one.
+    pub(super) fn bins_in(&self, range: &TimeRange) -> TimeRange {
+        self.bins.map_or(*range, |bins| whole_bins(bins, range))
+    }
+
     /// The times of its rows: those of the beginnings of bins, where it has any.
     pub(super) fn times(&self) -> TimeRange {
         let TimeRange { start_ns, end_ns } = self.scan.range;
@@ -199,6 +204,9 @@ impl<'a> SourceQuery<'a> {
             (Some(_), None) => return None,
         };
         let selectors = self.selectors(definition)?;
+        if !self.is_of_every_row() && !tells_rows(&self.grouping.aggregates) {
+            return None;
+        }
         let is_same_groups = is_same_bins && self.has_all_labels(definition);
         let derived: Vec<Derived> = self
             .grouping
@@ -207,7 +215,10 @@ impl<'a> SourceQuery<'a> {
             .map(|call| self.derive(call, definition, is_same_groups))
             .collect::<Option<_>>()?;
         let range = match self.bins {
-            Some(bins) => self.whole_bins(bins, frozen_before_ns),
+            Some(bins) => {
+                let start_ns = self.scan.range.start_ns.max(frozen_before_ns);
+                whole_bins(bins, &TimeRange { start_ns, ..self.scan.range })
+            }
             None => view.whole_windows(&self.scan.range, frozen_before_ns),
         };
         if range.start_ns > range.end_ns || view.state.watermark_ns <= range.start_ns {
@@ -342,18 +353,6 @@ impl<'a> SourceQuery<'a> {
         };
         Some(AggregateCall { input, ..call.clone() })
     }
-
-    /// The times of the bins that lie in the range whole, and not before a time.
-    fn whole_bins(&self, bins: (i64, i64), not_before_ns: i64) -> TimeRange {
-        let from_ns = self.scan.range.start_ns.max(not_before_ns);
-        let start_ns = bin_start(from_ns, bins);
-        let start_ns = if start_ns < from_ns { start_ns.saturating_add(bins.0) } else { start_ns };
-        let end_ns = match self.scan.range.end_ns {
-            i64::MAX => i64::MAX,
-            end_ns => bin_start(end_ns + 1, bins).saturating_sub(1),
-        };
-        TimeRange { start_ns, end_ns }
-    }
 }
 
 /// An aggregate of a query from those of a view's columns.
@@ -362,6 +361,17 @@ struct Derived {
     name: String,
     calls: Vec<AggregateCall>,
     expression: Expression,
+}
+
+/// The times of the bins that lie in a range whole.
+fn whole_bins(bins: (i64, i64), range: &TimeRange) -> TimeRange {
+    let start_ns = bin_start(range.start_ns, bins);
+    let start_ns = if start_ns < range.start_ns { start_ns.saturating_add(bins.0) } else { start_ns };
+    let end_ns = match range.end_ns {
+        i64::MAX => i64::MAX,
+        end_ns => bin_start(end_ns + 1, bins).saturating_sub(1),
+    };
+    TimeRange { start_ns, end_ns }
 }
 
 /// The first time of the bin that holds a time; the earliest time has none before it.
@@ -381,6 +391,15 @@ fn column_of(expression: &Expression, aggregate: Aggregate) -> Option<&String> {
         Expression::Column(name) => Some(name),
         other => column_or_zero(other).filter(|_| aggregate.is_count()),
     }
+}
+
+/// Returns whether there is a row exactly where an aggregate is not null, where rows are those that have values: some aggregates of values may be null.
+fn tells_rows(calls: &[AggregateCall]) -> bool {
+    let may_be_null = |call: &AggregateCall| {
+        matches!(call.aggregate, Aggregate::StddevSample | Aggregate::VarianceSample | Aggregate::NearestRank(_))
+    };
+    let is_told = |call: &AggregateCall| calls.iter().any(|other| other.input == call.input && !may_be_null(other));
+    calls.iter().all(|call| !may_be_null(call) || is_told(call))
 }
 
 /// The column of a `coalesce(column, 0)`, which is never null.

@@ -74,7 +74,8 @@ impl World {
                 let text = text.replace("{times}", times);
                 let explained = self.explained(&text);
                 let is_viewed = VIEWS.iter().any(|of| explained.contains(&format!("(view {:?}", name_of(of))));
-                if place == 0 || view.is_empty() {
+                // Before the background knows of all that happened, little may be right as it is stored.
+                if view.is_empty() || place == 0 && after.ends_with("settled") {
                     assert_eq!(is_viewed, !view.is_empty(), "{after}: {text}: {explained}");
                     assert!(
                         view.is_empty() || explained.contains(&format!("(view {view:?}")),
@@ -151,5 +152,43 @@ fn influxql_uses_views_without_time() {
         assert_eq!(found.len(), expected.len(), "{text}");
         let pairs = found.iter().flatten().zip(expected.iter().flatten());
         pairs.for_each(|(a, b)| assert!(is_close(a, b), "{text}: {a:?}, not {b:?}"));
+    }
+}
+
+/// Windows of a view that went by its TTL are no answer any more, whatever the TTL becomes.
+#[test]
+fn windows_that_went_by_a_ttl_are_read_of_the_table() {
+    let mut world = World::empty(72);
+    world.write("default", &lines(world.db.now_ns(), 0..1_000));
+    world.ask(VIEWS[1]);
+    world.settle();
+    let check = |world: &World, after: &str| {
+        for text in [
+            "SELECT count(*), max(usage) FROM cpu",
+            "SELECT time_bucket('10 minutes', time) AS b, count(*) FROM cpu GROUP BY 1 ORDER BY 1",
+        ] {
+            assert!(world.explained(text).contains("(view \"minutes\""), "{after}: {text}: {}", world.explained(text));
+            assert_eq!(world.ask(text), world.ask_tables(text), "{after}: {text}");
+        }
+    };
+    check(&world, "settled");
+    world.ask("SELECT add_retention_policy('minutes', INTERVAL '1 hour')");
+    let left = world.ask("SELECT count(*) FROM minutes")[0][0].number().unwrap();
+    assert!(left < 180.0, "{left} of the view's windows are left");
+    check(&world, "rows of the view are gone");
+    world.ask("SELECT remove_retention_policy('minutes')");
+    check(&world, "the view keeps its rows from now on");
+    let mut world = world.reopened(Simulation::crash);
+    world.settle();
+    check(&world, "after a crash");
+    // Both keep their rows as long: those of the table go by whole windows.
+    world.ask("ALTER MATERIALIZED VIEW minutes SET TTL 2h");
+    world.ask("ALTER TABLE cpu SET TTL 2h");
+    for step in 0..6 {
+        world.simulation.advance_ns(17 * 60 * SECOND_NS);
+        world.write("default", &lines(world.db.now_ns(), 0..100));
+        world.settle();
+        world.db.compact(&mut |_| {}).unwrap();
+        check(&world, &format!("both go, step {step}"));
     }
 }

@@ -217,3 +217,42 @@ fn readers_miss_nothing_while_views_are_written_and_refreshed() {
     assert_eq!(shared.count(ViewUse::Stored, COUNTS[1]), all);
     assert_eq!(values(), [all; 2]);
 }
+
+/// A view that is dropped, or made anew with other rows, while a query of its table is under way, answers no part of it.
+#[test]
+fn queries_miss_nothing_while_views_are_dropped_and_made() {
+    const ALL: i64 = 2_001;
+    let shared = Shared::open();
+    let now_ns = shared.db.now_ns();
+    let mut lines = String::new();
+    for number in 1..ALL {
+        writeln!(lines, "t,host=h{} v={} {}", number % 7, number % 10, now_ns - number * 3 * SECOND_NS).unwrap();
+    }
+    shared.db.write_lines("default", lines.as_bytes()).unwrap();
+    let mut refresher = Refresher::new(shared.db.clone(), RefreshLimits::default());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = || {
+            let mut asked = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                assert_eq!(shared.count(ViewUse::All, "SELECT count(*), stddev(v) FROM t"), ALL);
+                asked += 1;
+            }
+            asked
+        };
+        let readers = [scope.spawn(reader), scope.spawn(reader)];
+        let mut answered = 0;
+        for round in 0..60 {
+            let condition = if round % 3 == 0 { "WHERE v > 4" } else { "" };
+            shared.ask(ViewUse::All, &format!("CREATE MATERIALIZED VIEW deviations AS SELECT time_bucket('1 minute', time) AS bucket, stddev(v) AS dev, count(*) AS n FROM t {condition} GROUP BY 1"));
+            while refresher.pass().unwrap() {}
+            let explained = shared.ask(ViewUse::All, "EXPLAIN SELECT count(*), stddev(v) FROM t");
+            answered += usize::from(format!("{explained:?}").contains("deviations"));
+            shared.ask(ViewUse::All, "DROP MATERIALIZED VIEW deviations");
+        }
+        is_over.store(true, Ordering::SeqCst);
+        let asked = readers.map(|reader| reader.join().unwrap());
+        println!("{answered} views beside {asked:?} queries");
+        assert!(answered > 10 && asked.iter().all(|asked| *asked > 1), "{answered} {asked:?}");
+    });
+}
