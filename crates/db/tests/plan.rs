@@ -365,3 +365,24 @@ fn tables_have_rows_of_fields() {
         }
     }
 }
+
+/// Rows are charged as they are given, also where only the condition reads a column, which a series does not have.
+#[test]
+fn rows_of_conditions_are_charged_as_they_are() {
+    let (db, _folder) = open("charged");
+    db.write_lines("default", format!("t,h=a x=1,y=2 {START_NS}\nt,h=b y=3 {START_NS}").as_bytes()).unwrap();
+    for (text, rows) in [
+        ("(->> (rows-of \"t\") (where (is_null #x)))", 1),
+        ("(->> (rows-of \"t\") (where (or (is_null #x) (is_null #z))))", 2),
+        (
+            "(->> (rows-of \"t\") (as-of (->> (rows-of \"t\")) (columns '(\"of_t\" \"x\"))) (where (is_null #z)) (groupby 1m '((count #TS)) (by '())))",
+            1,
+        ),
+    ] {
+        let budget = Budget::new(1_000);
+        let outcome = db.run_plan("default", &db.parse_plan(text).unwrap(), &budget).unwrap();
+        assert_eq!(outcome.frames.iter().map(Frame::rows).sum::<usize>(), rows, "{text}");
+        let samples: usize = outcome.frames.iter().map(|frame| frame.rows() * frame.columns.len()).sum();
+        assert_eq!(budget.samples(), samples as u64, "{text}");
+    }
+}

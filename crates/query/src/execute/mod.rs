@@ -162,8 +162,11 @@ impl Run<'_> {
             Plan::Where { input, condition } => match filtered_scan(plan) {
                 Some((scan, condition)) => self.timed("scan and where", |run| run.scan_where(scan, condition)),
                 None => {
-                    let budget = self.context.budget;
-                    self.each(input, "where", |frame| evaluate::filtered(frame, condition, budget))
+                    let (budget, is_of_table) = (self.context.budget, has_every_row(input));
+                    self.each(input, "where", |frame| {
+                        let frame = if is_of_table { frame.with_nulls_for(condition) } else { frame };
+                        evaluate::filtered(frame, condition, budget)
+                    })
                 }
             },
             Plan::Map { input, columns } => {

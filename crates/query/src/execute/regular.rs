@@ -5,8 +5,8 @@ use store::End;
 
 use super::binned::Binned;
 use super::group::{Gathered, bin_frame};
-use super::scan::of_table;
-use super::{Context, Run, evaluate, limited, ordered};
+use super::scan::filtered_rows;
+use super::{Context, Run, limited, ordered};
 use crate::plan::{Expression, Grouping, Scan};
 use crate::series::regular::RegularSource;
 use crate::session::TableGroup;
@@ -25,9 +25,7 @@ impl Run<'_> {
             reads.groups += 1;
             reads.samples += frame.samples() as u64;
             let Some(condition) = condition else { return visit(frame) };
-            let before = frame.samples();
-            let frame = evaluate::filtered(of_table(scan, frame, condition), condition, budget)?;
-            budget.give_back(before.saturating_sub(frame.samples()));
+            let frame = filtered_rows(scan, frame, condition, budget)?;
             if frame.rows() > 0 { visit(frame) } else { Ok(()) }
         })
     }

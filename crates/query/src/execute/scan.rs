@@ -16,7 +16,7 @@ use super::{Context, Run, evaluate, regular_source};
 use crate::plan::{Expression, Operator, Scan, Selector};
 use crate::result::frame::VALUE;
 use crate::series::selection;
-use crate::{Frame, FrameColumn, QueryError};
+use crate::{Budget, Frame, FrameColumn, QueryError};
 
 /// Columns that a condition compares are read first if there are so many times as many.
 const COMPARED_SHARE: usize = 4;
@@ -184,10 +184,7 @@ impl Run<'_> {
                 return Ok((group.rank, kept));
             };
             for frame in reader.read_group(scan, group, &range)? {
-                let before = frame.samples();
-                let budget = reader.context.budget;
-                let frame = evaluate::filtered(of_table(scan, frame, condition), condition, budget)?;
-                reader.context.budget.give_back(before.saturating_sub(frame.samples()));
+                let frame = filtered_rows(scan, frame, condition, reader.context.budget)?;
                 if frame.rows() > 0 {
                     kept.push(frame);
                 }
@@ -373,6 +370,20 @@ fn frames_of_rows(scan: &Scan, group: &SelectedGroup, rows: TableRows) -> Vec<Fr
     }
     frames.retain(|frame| frame.rows() > 0);
     frames
+}
+
+/// The rows for which a condition holds. They are charged to the budget, before and after, also for columns that the condition alone needs.
+pub(super) fn filtered_rows(
+    scan: &Scan,
+    frame: Frame,
+    condition: &Expression,
+    budget: &Budget,
+) -> Result<Frame, QueryError> {
+    let before = frame.samples();
+    let frame = evaluate::filtered(of_table(scan, frame, condition), condition, budget)?;
+    budget.give_back(before.saturating_sub(frame.samples()));
+    budget.take(frame.samples().saturating_sub(before))?;
+    Ok(frame)
 }
 
 /// A table's rows with the columns that a condition needs: those that the group does not have are null in all of them.
