@@ -347,6 +347,16 @@ fn the_newest_partitions_are_folded() {
     let budget = Arc::new(Budget::new(10_000_000));
     let all = sql(&db, "folded", "SELECT count(v) FROM t", 1, &budget);
     assert_eq!((all[0].as_str(), budget.is_folded()), ("Int(120)", false));
+    // A condition on labels is one of all samples of a fold, one on times is not.
+    for (condition, count, is_folded) in [
+        ("h IS NOT NULL", 120, false),
+        ("h = 'b' OR time <> '2020-01-01'", 12, true),
+        ("h = 'a' OR h IS NULL", 120, false),
+    ] {
+        let budget = Arc::new(Budget::new(10_000_000));
+        let all = sql(&db, "folded", &format!("SELECT count(*) FROM t WHERE {condition}"), 1, &budget);
+        assert_eq!((all[0].as_str(), budget.is_folded()), (format!("Int({count})").as_str(), is_folded), "{condition}");
+    }
     // The first row that is left is the last one of its fold: a month begins before it.
     let budget = Arc::new(Budget::new(10_000_000));
     let months = sql(&db, "folded", "SELECT date_trunc('month', time), count(*), sum(v) FROM t GROUP BY 1", 3, &budget);

@@ -97,12 +97,13 @@ fn view(name: &str, width: Interval, plan: &str, fields: &[(&str, ValueType)]) -
 }
 
 /// Views that get columns besides, and what these are of.
-const WIDER: [(&str, &str, ValueType); 7] = [
+const WIDER: [(&str, &str, ValueType); 8] = [
     ("by_host", "i", ValueType::I64),
     ("all_hosts", "v", ValueType::F64),
     ("hourly", "sum_v", ValueType::F64),
     ("owned", "v", ValueType::F64),
     ("quoted_both", "z.p", ValueType::F64),
+    ("quoted_some", "q.p", ValueType::F64),
     ("computed", "x", ValueType::F64),
     ("computed_quoted", "x", ValueType::F64),
 ];
@@ -217,6 +218,24 @@ fn quoted_definitions() -> Vec<ViewDefinition> {
             ),
             &[("p", F64), ("s", F64), ("n", I64)],
         ),
+        // Of rows that a condition on both tables leaves, with what is computed and without.
+        grouped(
+            "quoted_some",
+            1,
+            &format!(
+                "(where (or (is_null #v) (> #i -3))) {} (where (or (> #q.p #v) (is_null #q.p)))",
+                quotes(" (within 20m)")
+            ),
+            "max",
+            "\"h\"",
+        ),
+        grouped(
+            "quoted_some_owned",
+            2,
+            &format!("{} (where (< (coalesce #q.p 0) #i)) (map \"q.p\" (- #q.p #i) \"v\" #v) {owners}", quotes("")),
+            "sum",
+            "\"owner\"",
+        ),
         view(
             "quoted_both",
             Interval::of_ns(60 * SECOND_NS),
@@ -257,6 +276,12 @@ fn computed_definitions() -> Vec<ViewDefinition> {
     let narrowed = "(rows-of \"t\") (tag-not \"h\" \"h3\") (where (> (column \"i\") -4))";
     let with_quotes = format!("(rows-of \"t\") {quotes}");
     vec![
+        computed(
+            "some",
+            1,
+            ("(rows-of \"t\") (where (or (is_null #v) (= (label \"h\") \"h1\") (> #v #i)))", "#v"),
+            ("", "\"h\""),
+        ),
         computed("computed", 1, ("(rows-of \"t\")", "(* #v #i)"), ("", "\"h\"")),
         computed("computed_some", 2, (narrowed, "(if (> #v 3) #v)"), ("", "")),
         computed("computed_owned", 1, (narrowed, "(abs (+ #v #i))"), (owners, "\"owner\"")),

@@ -11,9 +11,9 @@ use crate::{Budget, QueryError};
 /// So many rows are computed before it is looked whether the query was stopped.
 pub(super) const ROWS_PER_CHECK: usize = 4_096;
 
-/// The rows for which a condition holds: null does not. What a condition on values says of a fold's last value, it does not of the others.
+/// The rows for which a condition holds: null does not. What a condition on values and times says of a fold's last one, it does not of the others.
 pub(super) fn filtered(mut frame: Frame, condition: &Expression, budget: &Budget) -> Result<Frame, QueryError> {
-    if frame.has_folds() && condition.is_of_values() {
+    if frame.has_folds() && condition.is_of_rows() {
         budget.note_folded()?;
         frame.drop_folds();
     }

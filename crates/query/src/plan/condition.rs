@@ -72,13 +72,20 @@ impl<R> Lowered<R> {
 
     /// The scan with the conditions that the plan tries.
     pub fn plan(&self, scan: Scan) -> Plan {
-        let scan = Plan::Scan(scan);
-        let condition = match self.conditions.as_slice() {
-            [] => return scan,
+        Plan::Scan(scan).filtered(&self.conditions)
+    }
+}
+
+impl Plan {
+    /// Its rows for which all of some conditions hold; itself if there are none.
+    #[must_use]
+    pub fn filtered(self, conditions: &[Expression]) -> Self {
+        let condition = match conditions {
+            [] => return self,
             [condition] => condition.clone(),
             conditions => Expression::Apply(Operator::And, conditions.to_vec()),
         };
-        Plan::Where { input: Box::new(scan), condition }
+        Self::Where { input: Box::new(self), condition }
     }
 }
 

@@ -31,10 +31,13 @@ impl Expression {
         matches!(self, Self::Integer(_) | Self::Float(_) | Self::Text(_) | Self::Bool(_))
     }
 
-    /// Returns whether values of rows are in it.
-    pub(crate) fn is_of_values(&self) -> bool {
-        let mut has_column = false;
-        !self.each_column(&mut |_| has_column = true) || has_column
+    /// Returns whether it depends on a row's values or time, not on labels alone.
+    pub(crate) fn is_of_rows(&self) -> bool {
+        match self {
+            Self::Time | Self::Value | Self::Column(_) => true,
+            Self::Apply(_, of) | Self::Call(_, of) => of.iter().any(Self::is_of_rows),
+            _ => false,
+        }
     }
 
     /// Visits the columns in it; whether these are all that it needs, so that no other column may be missed.

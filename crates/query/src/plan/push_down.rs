@@ -64,7 +64,9 @@ fn read_only(plan: &mut Plan, columns: &[&str]) {
                 read_only(input, &columns);
             }
         }
-        Plan::Labelled(labelled) if matches!(labelled.input, Plan::AsOf(_) | Plan::Labelled(_) | Plan::Map { .. }) => {
+        Plan::Labelled(labelled)
+            if matches!(labelled.input, Plan::Labelled(_) | Plan::Map { .. }) || is_as_of(&labelled.input) =>
+        {
             read_only(&mut labelled.input, columns);
         }
         Plan::Map { input, columns: made } => {
@@ -72,7 +74,7 @@ fn read_only(plan: &mut Plan, columns: &[&str]) {
             let mut columns = Vec::new();
             let is_all = made.iter().all(|(_, of)| of.each_column(&mut |column| columns.push(column)));
             // Elsewhere rows without these columns may count, as what is computed need not be null there.
-            if is_all && matches!(**input, Plan::AsOf(_)) {
+            if is_all && is_as_of(input) {
                 read_fields(input, columns);
             }
         }
@@ -81,30 +83,37 @@ fn read_only(plan: &mut Plan, columns: &[&str]) {
     }
 }
 
+/// Returns whether rows have columns of other tables as of their times, also where a condition leaves some of them.
+fn is_as_of(rows: &Plan) -> bool {
+    match rows {
+        Plan::AsOf(_) => true,
+        Plan::Where { input, .. } => is_as_of(input),
+        _ => false,
+    }
+}
+
 /// Leaves the fields of tables whose rows are read as they are, also where every one counts: those that have columns of others as of their times, and
 /// these others.
 fn read_fields<'a>(plan: &'a mut Plan, mut columns: Vec<&'a str>) {
-    let scan = match plan {
+    match plan {
         Plan::AsOf(as_of) => {
             as_of.columns.retain(|(name, _)| columns.contains(&name.as_str()));
             columns.retain(|column| !as_of.adds(column));
-            return read_fields(&mut as_of.input, columns);
+            read_fields(&mut as_of.input, columns);
         }
         Plan::Where { input, condition } => {
-            if !condition.each_column(&mut |column| columns.push(column)) {
-                return;
+            // Otherwise it reads columns that it does not name.
+            let has_named_all = condition.each_column(&mut |column| columns.push(column));
+            if has_named_all {
+                read_fields(input, columns);
             }
-            &mut **input
         }
-        other => other,
-    };
-    if let Plan::Scan(Scan { table: Some(table), .. }) = scan
-        && table.fields.is_empty()
-        && !columns.is_empty()
-    {
-        table.fields = columns.into_iter().map(str::to_owned).collect();
-        table.fields.sort_unstable();
-        table.fields.dedup();
+        Plan::Scan(Scan { table: Some(table), .. }) if table.fields.is_empty() && !columns.is_empty() => {
+            table.fields = columns.into_iter().map(str::to_owned).collect();
+            table.fields.sort_unstable();
+            table.fields.dedup();
+        }
+        _ => {}
     }
 }
 

@@ -253,7 +253,7 @@ impl<'a> SourceQuery<'a> {
         let is_same = of_view.is_of_every_row()
             && of_view.table() == self.table()
             && *of_view.range() == TimeRange::ALL
-            && of_view.condition == self.condition
+            && is_written_alike(of_view.condition, self.condition)
             && of_view.scan.selectors.iter().all(|selector| self.scan.selectors.contains(selector));
         // A window whose columns are all null has no row in the view: a count is never null.
         let has_counts = definition.columns().iter().any(|(_, expression)| column_or_zero(expression).is_some());
@@ -382,6 +382,11 @@ fn bin_start(time_ns: i64, (width_ns, offset_ns): (i64, i64)) -> i64 {
     let (time_ns, offset_ns) = (i128::from(time_ns), i128::from(offset_ns));
     let start_ns = (time_ns - offset_ns).div_euclid(i128::from(width_ns)) * i128::from(width_ns) + offset_ns;
     i64::try_from(start_ns).unwrap_or(i64::MIN)
+}
+
+/// Returns whether conditions are the same as they are written: numbers are equal whose signs differ, and what is divided by them is not.
+fn is_written_alike(a: Option<&Expression>, b: Option<&Expression>) -> bool {
+    a.map(ToString::to_string) == b.map(ToString::to_string)
 }
 
 /// The aggregate's column that an expression is; of counts also what is zero where there is none, which they are of nothing. Another aggregate

@@ -183,7 +183,7 @@ impl ViewDefinition {
     }
 }
 
-/// Returns whether a plan is columns of groups of a scan, with conditions.
+/// Returns whether a plan is columns of groups of a scan, with conditions: on groups, on rows with columns of other tables as of their times, and on the scan's.
 fn is_chain(plan: &Plan) -> bool {
     let Plan::Map { input, .. } = plan else { return false };
     let grouped = match &**input {
@@ -198,12 +198,16 @@ fn is_chain(plan: &Plan) -> bool {
     if let Plan::Map { input, .. } = rows {
         rows = input;
     }
+    if let Plan::Where { input, .. } = rows
+        && matches!(**input, Plan::AsOf(_))
+    {
+        rows = input;
+    }
     while let Plan::AsOf(as_of) = rows {
         rows = &as_of.input;
     }
-    match rows {
-        Plan::Scan(_) => true,
-        Plan::Where { input, .. } => matches!(**input, Plan::Scan(_)),
-        _ => false,
+    if let Plan::Where { input, .. } = rows {
+        rows = input;
     }
+    matches!(rows, Plan::Scan(_))
 }

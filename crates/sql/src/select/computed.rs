@@ -110,9 +110,9 @@ impl Translation<'_> {
             Bound::Case { branches, otherwise } => self.exactly(|| self.case(branches, otherwise.as_deref())),
             Bound::In { operand, list, is_negated } => self.exactly(|| self.is_in(operand, list, *is_negated)),
             Bound::Call(function, operands) => self.call(function.name, operands),
-            Bound::Matches { .. } => {
-                invalid("a materialised view has LIKE and regular expressions in its WHERE alone, of tags")
-            }
+            Bound::Matches { .. } => invalid(
+                "a materialised view has LIKE and regular expressions in its WHERE alone, of tags, and not within an OR: compare with texts by = and IN",
+            ),
             Bound::Lookup { .. } => invalid("a materialised view computes nothing with queries"),
         }
     }

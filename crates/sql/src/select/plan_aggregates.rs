@@ -54,21 +54,16 @@ impl PlanAggregates {
         (scope, schema): (&Scope, &TableSchema),
     ) -> Result<AggregateCall, SqlError> {
         let aggregate = plan_aggregate(call, text, scope)?;
-        let column = |place: usize| row_column(place, scope, schema);
-        let is_time = |place: usize| is_time(scope, place);
-        let translation =
-            Translation { column: &column, is_time: &is_time, is_of_rows: true, state: TranslationState::default() };
-        let within = |error: SqlError| match error {
-            SqlError::Invalid(reason) => SqlError::Invalid(format!("{text}: {reason}")),
-            other => other,
-        };
-        let mut computed = match &call.argument {
-            None => Computed::new(Expression::Integer(1), ValueType::I64),
-            Some(argument) => translation.translated(argument).map_err(within)?,
-        };
-        if let Some(filter) = &call.filter {
-            computed = computed.only_if(translation.condition(filter).map_err(within)?);
-        }
+        let computed = of_rows(text, (scope, schema), |translation| {
+            let computed = match &call.argument {
+                None => Computed::new(Expression::Integer(1), ValueType::I64),
+                Some(argument) => translation.translated(argument)?,
+            };
+            match &call.filter {
+                None => Ok(computed),
+                Some(filter) => Ok(computed.only_if(translation.condition(filter)?)),
+            }
+        })?;
         let value_type = computed.value_type.unwrap_or(ValueType::F64);
         let is_sketch = call.function.is_of_sketches(sql_type(value_type));
         if call.function.is_of_numbers() && !is_sketch && !computed.is_number() {
@@ -139,6 +134,31 @@ impl ComputedColumns {
     }
 }
 
+/// Conditions on a table's rows as the plan has them: of each it holds for the rows for which SQL has it true.
+///
+/// # Errors
+/// If plans cannot compute one of them, or compute it otherwise than SQL; the text says why.
+pub(super) fn row_conditions(conditions: &[Bound], table: (&Scope, &TableSchema)) -> Result<Vec<Expression>, SqlError> {
+    let condition = |bound: &Bound| Ok(of_rows("WHERE", table, |translation| translation.condition(bound))?.expression);
+    conditions.iter().map(condition).collect()
+}
+
+/// Translates what is computed from a table's rows; errors say what it is in.
+fn of_rows(
+    text: &str,
+    (scope, schema): (&Scope, &TableSchema),
+    translate: impl FnOnce(&Translation<'_>) -> Result<Computed, SqlError>,
+) -> Result<Computed, SqlError> {
+    let column = |place: usize| row_column(place, scope, schema);
+    let is_time = |place: usize| is_time(scope, place);
+    let (column, is_time) = (&column, &is_time);
+    let translation = Translation { column, is_time, is_of_rows: true, state: TranslationState::default() };
+    translate(&translation).map_err(|error| match error {
+        SqlError::Invalid(reason) => SqlError::Invalid(format!("{text}: {reason}")),
+        other => other,
+    })
+}
+
 /// A column of a table's rows.
 fn row_column(place: usize, scope: &Scope, schema: &TableSchema) -> Result<Computed, SqlError> {
     let Some(column) = scope.columns.get(place) else { return invalid("it is of no column of the table") };
@@ -160,7 +180,7 @@ fn row_column(place: usize, scope: &Scope, schema: &TableSchema) -> Result<Compu
         )),
         Role::Time => invalid("a materialised view computes nothing from the rows' time but comparisons with moments"),
         Role::Other => invalid(format!(
-            "a materialised view computes nothing from {:?} of a joined table: rows are grouped by what a table of labels says, and of one that is joined as of a time the fields are read",
+            "a materialised view computes nothing from {:?} of a joined table: of a table of labels WHERE compares tags and the time with constants, apart from other tables, and rows are grouped by what it says; of one that is joined as of a time the fields are read",
             column.name
         )),
     }

@@ -7,7 +7,7 @@ use super::bin_runs::KeyBins;
 use super::filter::lower;
 use super::from::Table;
 use super::group::of_nothing;
-use super::plan_aggregates::PlanAggregates;
+use super::plan_aggregates::{PlanAggregates, row_conditions};
 use super::{Rows, RowsWanted};
 use crate::error::SqlError;
 use crate::expression::{Bound, Grouped, Typed, time_bins};
@@ -31,13 +31,17 @@ impl Run<'_> {
         wanted: RowsWanted,
     ) -> Result<Option<Rows>, SqlError> {
         let mut scan = table.scan();
-        let filter =
+        let mut filter =
             condition.map(|condition| lower(condition.expression.clone(), &mut scan, scope)).unwrap_or_default();
+        let Ok(conditions) = row_conditions(&filter.rest, (scope, &table.schema)) else {
+            return Ok(None);
+        };
+        filter.conditions.extend(conditions);
         let Ok(PlanAggregates { mut calls, computed }) = PlanAggregates::new(grouped, scope, &table.schema) else {
             return Ok(None);
         };
         let Some((keys, bins)) = plan_keys(grouped, scope, &self.environment) else { return Ok(None) };
-        if !filter.rest.is_empty() || calls.is_empty() && keys.is_empty() {
+        if calls.is_empty() && keys.is_empty() {
             return Ok(None);
         }
         if calls.is_empty() {

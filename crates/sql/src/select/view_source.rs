@@ -1,7 +1,7 @@
 //! What the query of a materialised view reads: a table, labels of its series that small tables say, and columns of tables as of its rows' times.
 
 use model::ValueType;
-use query::plan::{Aggregate, AggregateCall, AsOf, Labelled, Lowered, Plan, Scan};
+use query::plan::{Aggregate, AggregateCall, AsOf, Expression, Labelled, Lowered, Plan, Scan};
 use query::views::FIELD_PREFIX;
 use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{Join, JoinOperator, TableFactor, TableWithJoins};
@@ -9,7 +9,7 @@ use sqlparser::ast::{Join, JoinOperator, TableFactor, TableWithJoins};
 use super::filter::{conjuncts, lower};
 use super::from::Source;
 use super::join::take_keys;
-use super::plan_aggregates::PlanAggregates;
+use super::plan_aggregates::{PlanAggregates, row_conditions};
 use super::pushed::PlanKey;
 use crate::error::{SqlError, invalid};
 use crate::expression::{Bound, Grouped, Typed, compares_times, width};
@@ -42,6 +42,16 @@ struct JoinedTable {
     on: Vec<(usize, String)>,
     keeps_all: bool,
     as_of: Option<AsOfSaid>,
+}
+
+/// The rows of the tables that a view reads.
+struct SourceRows {
+    /// Those of the first table.
+    plan: Plan,
+    /// The scans of those that are joined.
+    tables: Vec<Scan>,
+    /// Conditions on columns that are joined as of a time.
+    conditions: Vec<Expression>,
 }
 
 /// How a table is joined as of a time.
@@ -284,34 +294,24 @@ impl ViewSource {
         labels: &[Option<ViewLabel>],
         aggregates: &PlanAggregates,
     ) -> Result<Plan, SqlError> {
-        let mut conditions = condition.map(|condition| conjuncts(condition.expression.clone())).unwrap_or_default();
-        let mut tables = Vec::with_capacity(self.joined.len());
-        for (number, joined) in self.joined.iter().enumerate() {
-            let is_of_table = |condition: &Bound| {
-                condition.is_of_columns(&|place| self.table_of(place) == Some(number)) && !condition.is_constant()
-            };
-            let (of_table, others): (Vec<Bound>, Vec<Bound>) = conditions.into_iter().partition(is_of_table);
-            conditions = others;
-            tables.push(self.joined_scan(joined, of_table)?);
-        }
-        let mut scan = Scan::of_table(self.schema.name.as_str());
-        let filter = lower(Bound::And(conditions), &mut scan, &self.own_scope());
-        if !filter.rest.is_empty() {
-            return invalid(
-                "the WHERE of a materialised view compares tags, fields and the time with constants, put together by AND and OR",
-            );
-        }
-        let (mut plan, added) = (filter.plan(scan), self.added(labels)?);
+        let (SourceRows { mut plan, tables, conditions }, added) = (self.rows(condition)?, self.added(labels)?);
+        let is_read = |name: &str| {
+            let mut is_read = aggregates.reads(name);
+            conditions.iter().for_each(|condition| {
+                condition.each_column(&mut |column| is_read |= column == name);
+            });
+            is_read
+        };
         for (number, (joined, table)) in self.joined.iter().zip(&tables).enumerate() {
             if let Some(said) = &joined.as_of {
                 let on = joined.on.iter().map(|(place, tag)| (self.name_of(*place).to_owned(), tag.clone())).collect();
-                let columns = self.as_of_columns((number, said), aggregates)?;
+                let columns = self.as_of_columns((number, said), &is_read)?;
                 let (is_earlier, within_ns) = (said.is_earlier, said.within_ns);
                 let table = table.clone();
                 plan = Plan::AsOf(Box::new(AsOf { input: plan, table, on, columns, is_earlier, within_ns }));
             }
         }
-        plan = aggregates.computed.rows(plan, &aggregates.calls);
+        plan = aggregates.computed.rows(plan.filtered(&conditions), &aggregates.calls);
         let of_labels = self.joined.iter().zip(tables).zip(&added).filter(|((joined, _), _)| joined.as_of.is_none());
         for ((joined, table), labels) in of_labels {
             let on = |(place, tag): &(usize, String)| (self.key_label(*place, &added).to_owned(), tag.clone());
@@ -323,14 +323,37 @@ impl ViewSource {
         Ok(plan)
     }
 
-    /// The columns that aggregates read of a table that is joined as of a time, and its fields.
+    /// The rows of the tables for which a condition holds, and what of it is left for rows that are joined as of a time.
+    fn rows(&self, condition: Option<&Typed>) -> Result<SourceRows, SqlError> {
+        let mut conditions = condition.map(|condition| conjuncts(condition.expression.clone())).unwrap_or_default();
+        let mut tables = Vec::with_capacity(self.joined.len());
+        for (number, joined) in self.joined.iter().enumerate() {
+            let is_of_table = |condition: &Bound| {
+                let is_of_labels = joined.as_of.is_none() && !condition.is_constant();
+                is_of_labels && condition.is_of_columns(&|place| self.table_of(place) == Some(number))
+            };
+            let (of_table, others): (Vec<Bound>, Vec<Bound>) = conditions.into_iter().partition(is_of_table);
+            conditions = others;
+            tables.push(self.joined_scan(joined, of_table)?);
+        }
+        let mut scan = Scan::of_table(self.schema.name.as_str());
+        let mut filter = lower(Bound::And(conditions), &mut scan, &self.own_scope());
+        let is_own = |condition: &Bound| condition.is_of_columns(&|place| self.table_of(place).is_none());
+        let (own, joined): (Vec<Bound>, Vec<Bound>) = std::mem::take(&mut filter.rest).into_iter().partition(is_own);
+        let (scope, schema) = (self.value_scope(), self.value_schema());
+        filter.conditions.extend(row_conditions(&own, (&scope, &schema))?);
+        let conditions = row_conditions(&joined, (&scope, &schema))?;
+        Ok(SourceRows { plan: filter.plan(scan), tables, conditions })
+    }
+
+    /// The columns that are read of a table that is joined as of a time, and its fields.
     fn as_of_columns(
         &self,
         (number, said): (usize, &AsOfSaid),
-        aggregates: &PlanAggregates,
+        is_read: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<(String, String)>, SqlError> {
         let named = said.fields.iter().map(|(field, _)| (as_of_name(number, field), field.clone()));
-        let columns: Vec<(String, String)> = named.filter(|(name, _)| aggregates.reads(name)).collect();
+        let columns: Vec<(String, String)> = named.filter(|(name, _)| is_read(name)).collect();
         match columns.iter().find(|(name, _)| self.schema.fields.iter().any(|(known, _)| known == name)) {
             None => Ok(columns),
             Some((name, field)) => invalid(format!(
@@ -344,7 +367,7 @@ impl ViewSource {
     fn joined_scan(&self, joined: &JoinedTable, conditions: Vec<Bound>) -> Result<Scan, SqlError> {
         if joined.keeps_all && !conditions.is_empty() {
             return invalid(
-                "the WHERE of a materialised view is of the columns of its first table, and of those that it joins without LEFT, and not as of a time",
+                "the WHERE of a materialised view is not of the columns of a table of labels that it joins by LEFT JOIN: join it by JOIN",
             );
         }
         let mut table = Scan::of_table(joined.name.as_str());

@@ -60,14 +60,14 @@ const COLUMNS: [(&str, &str); 41] = [
 ];
 
 /// Rows of half an hour, of three series of which one has no venue.
-fn world() -> World {
+pub(crate) fn world() -> World {
     let world = World::empty(17);
     let now_ns = world.db.now_ns();
     world.write("default", &rows(now_ns, 0..360));
     world
 }
 
-fn rows(now_ns: i64, numbers: std::ops::Range<i64>) -> String {
+pub(crate) fn rows(now_ns: i64, numbers: std::ops::Range<i64>) -> String {
     let mut lines = String::new();
     for number in numbers {
         let series = ["symbol=A,venue=x", "symbol=A,venue=y", "symbol=B"][number as usize % 3];
@@ -89,7 +89,7 @@ fn rows(now_ns: i64, numbers: std::ops::Range<i64>) -> String {
 }
 
 /// The query of some columns, of the table or of its rows as SQL computes with them itself.
-fn query(columns: &[(&str, &str)], from: &str, by: &str) -> String {
+pub(crate) fn query(columns: &[(&str, &str)], from: &str, by: &str) -> String {
     let shown: Vec<String> = columns.iter().map(|(name, of)| format!("{of} AS {name}")).collect();
     let keys = if by.is_empty() { "1".to_owned() } else { format!("1, {by}") };
     let by = if by.is_empty() { String::new() } else { format!("{by}, ") };
@@ -99,19 +99,27 @@ fn query(columns: &[(&str, &str)], from: &str, by: &str) -> String {
 impl World {
     /// Compares the view `v` with its query over the table, and with that over the rows of the table.
     fn check_computed(&self, columns: &[(&str, &str)], by: &str, after: &str) {
+        self.check_where("v", (columns, by), "", after);
+    }
+
+    /// As [`Self::check_computed`], of a view of rows for which a condition holds, which is written with its `WHERE`.
+    pub(crate) fn check_where(&self, view: &str, (columns, by): (&[(&str, &str)], &str), condition: &str, after: &str) {
         let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
         let shown = if by.is_empty() { String::new() } else { format!("{by}, ") };
         let keys = 1 + by.split(", ").filter(|tag| !tag.is_empty()).count();
-        let found = sorted(self.ask(&format!("SELECT bucket, {shown}{} FROM v", names.join(", "))), keys);
+        let found = sorted(self.ask(&format!("SELECT bucket, {shown}{} FROM {view}", names.join(", "))), keys);
         for from in ["trades", "(SELECT * FROM trades LIMIT 100000) q"] {
-            let expected = sorted(self.ask_tables(&query(columns, from, by)), keys);
-            assert_eq!(found.len(), expected.len(), "{after}, {from}");
+            let expected = sorted(self.ask_tables(&query(columns, &format!("{from} {condition}"), by)), keys);
+            assert_eq!(found.len(), expected.len(), "{after}, {from} {condition}");
             for (found, expected) in found.iter().zip(&expected) {
                 assert_eq!(found[..keys], expected[..keys], "{after}, {from}");
                 for ((a, b), (name, _)) in found[keys..].iter().zip(&expected[keys..]).zip(columns) {
                     // Plans have the largest of the numbers, as of columns; where SQL computes row by row NaN is above them.
                     let has_nan = *name == "ratio_max" && from != "trades";
-                    assert!(has_nan || a == b || is_close(a, b), "{after}, {from}: {name} is {a:?}, not {b:?}");
+                    assert!(
+                        has_nan || a == b || is_close(a, b),
+                        "{after}, {from} {condition}: {name} is {a:?}, not {b:?}"
+                    );
                 }
             }
         }
@@ -498,23 +506,40 @@ fn what_plans_compute_is_what_sql_computes() {
             ("f", &format!("count(DISTINCT {number})")),
         ];
         for (name, column) in columns {
-            made.set(made.get() + u32::from(check_written(&world, (name, column))));
+            made.set(made.get() + u32::from(check_written(&world, &[(name, column)], "")));
+        }
+        let of_columns = [("a", "max(price)"), ("b", "sum(amount)"), ("c", "count(*)"), ("d", "count(DISTINCT note)")];
+        let (condition, of_tag) =
+            (format!("WHERE {condition}"), format!("WHERE price > 9 AND {condition} AND symbol = 'A'"));
+        for condition in [&condition, &of_tag] {
+            made.set(made.get() + u32::from(check_written(&world, &of_columns, condition)));
+        }
+        // What a query computes of all rows at once, and of those of a series.
+        for (shown, by) in [
+            ("max(price), sum(amount)", ""),
+            ("count(*), max(price)", ""),
+            ("venue, count(*)", "GROUP BY 1 ORDER BY 1"),
+        ] {
+            let [by_plan, by_rows] = ["trades", "(SELECT * FROM trades LIMIT 100000) q"]
+                .map(|from| world.ask_as(Manner::Postgres, &format!("SELECT {shown} FROM {from} {condition} {by}")));
+            assert_eq!(by_plan.is_ok(), by_rows.is_ok(), "{shown} {condition}: {by_plan:?} {by_rows:?}");
+            assert!(by_plan.is_err() || by_plan == by_rows, "{shown} {condition}: {by_plan:?} {by_rows:?}");
         }
         Ok(())
     });
     outcome.unwrap();
-    println!("{} of {} columns are kept", made.get(), 6 * cases);
-    assert!(made.get() > 3 * cases, "{} of {} columns are kept", made.get(), 6 * cases);
+    println!("{} of {} views are kept", made.get(), 8 * cases);
+    assert!(made.get() > 4 * cases, "{} of {} views are kept", made.get(), 8 * cases);
 }
 
-/// Checks a column in a view and in a query of the table; returns whether a view has it.
-fn check_written(world: &World, column: (&str, &str)) -> bool {
+/// Checks columns in a view and in a query of the table, of the rows that a condition leaves; returns whether a view has them.
+fn check_written(world: &World, columns: &[(&str, &str)], condition: &str) -> bool {
     world.ask("DROP MATERIALIZED VIEW IF EXISTS v");
-    let made = format!("CREATE MATERIALIZED VIEW v AS {}", query(&[column], "trades", "symbol"));
-    if let Err(error) = world.ask_as(Manner::Postgres, &made) {
+    let query = query(columns, &format!("trades {condition}"), "symbol");
+    if let Err(error) = world.ask_as(Manner::Postgres, &format!("CREATE MATERIALIZED VIEW v AS {query}")) {
         assert!(error.contains("a materialised view") || error.contains("operator does not exist"), "{error}");
         return false;
     }
-    world.check_computed(&[column], "symbol", column.1);
+    world.check_where("v", (columns, "symbol"), condition, &query);
     true
 }

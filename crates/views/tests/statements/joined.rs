@@ -210,7 +210,7 @@ fn joins_that_no_view_can_have_are_refused() {
     refused(&view(&QUERY.replace("JOIN", "FULL JOIN")), "join it with up to 4 tables");
     refused(
         &view(&QUERY.replace("JOIN", "LEFT JOIN").replace("GROUP", "WHERE hosts.zone = 'z1' GROUP")),
-        "of its first table",
+        "not of the columns of a table of labels",
     );
     refused(
         &view(&QUERY.replace("GROUP", "WHERE hosts.owner = 'ann' GROUP")),

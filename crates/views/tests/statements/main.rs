@@ -1,4 +1,4 @@
-//! Views as statements make them, in simulated time: each dialect and the guide, joins with tables of labels, tables with a TTL, columns that views get later, continuous queries and tasks, queries that views answer, what was there before, and threads.
+//! Views as statements make them, in simulated time: each dialect and the guide, joins with tables of labels, tables with a TTL, columns that views get later, conditions, continuous queries and tasks, queries that views answer, what was there before, and threads.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod as_of;
@@ -6,6 +6,7 @@ mod as_of_kept;
 mod background;
 mod columns;
 mod computed;
+mod conditions;
 mod continuous;
 mod dialects;
 mod folded;

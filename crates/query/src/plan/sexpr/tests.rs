@@ -128,6 +128,18 @@ fn conditions_on_time_become_the_range() {
         ),
         // Of a column that two steps add the last one counts.
         (
+            r#"(->> (rows-of "x") (where (> #c 1)) (as-of (->> (rows-of "y")) (columns '("p" "p" "q" "q" "r" "r"))) (where (> #r #b)) (groupby 1h '((max "a") (min "q"))))"#,
+            "(->>\n  (rows-of \"x\" '(\"a\" \"b\" \"c\"))\n  (where (> (column \"c\") 1))\n  (as-of (->> (rows-of \"y\")) (columns '(\"q\" \"q\" \"r\" \"r\")))\n  (where (> (column \"r\") (column \"b\")))\n  (groupby 1h '((max \"a\") (min \"q\"))))",
+        ),
+        (
+            r#"(->> (rows-of "x") (as-of (->> (rows-of "y")) (columns '("p" "p" "q" "q"))) (where (is_null #p)) (labelled left (->> (rows-of "h")) (on '("h" "h")) (labels '("o" "o"))) (groupby 1h (max "a") (by '("o"))))"#,
+            "(->>\n  (rows-of \"x\" '(\"a\"))\n  (as-of (->> (rows-of \"y\")) (columns '(\"p\" \"p\")))\n  (where (is_null (column \"p\")))\n  (labelled left (->> (rows-of \"h\")) (on '(\"h\" \"h\")) (labels '(\"o\" \"o\")))\n  (groupby 1h (max \"a\") (by '(\"o\"))))",
+        ),
+        (
+            r#"(->> (rows-of "x") (as-of (->> (rows-of "y")) (columns '("p" "p" "q" "q"))) (where (= #q #c)) (map "a" (- #p #b) "d" #e) (groupby 1h (max "a")))"#,
+            "(->>\n  (rows-of \"x\" '(\"b\" \"c\"))\n  (as-of (->> (rows-of \"y\")) (columns '(\"p\" \"p\" \"q\" \"q\")))\n  (where (= (column \"q\") (column \"c\")))\n  (map \"a\" (- (column \"p\") (column \"b\")))\n  (groupby 1h (max \"a\")))",
+        ),
+        (
             r#"(->> (rows-of "x") (as-of (->> (rows-of "y")) (columns '("p" "p" "q" "q" "r" "r"))) (as-of (->> (rows-of "z")) (columns '("q" "v" "w" "w"))) (groupby 1h '((max "a") (min "q") (sum "r"))))"#,
             "(->>\n  (rows-of \"x\" '(\"a\"))\n  (as-of (->> (rows-of \"y\")) (columns '(\"r\" \"r\")))\n  (as-of (->> (rows-of \"z\")) (columns '(\"q\" \"v\")))\n  (groupby 1h '((max \"a\") (min \"q\") (sum \"r\"))))",
         ),
