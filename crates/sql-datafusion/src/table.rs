@@ -61,6 +61,8 @@ impl Table {
         budget: Arc<Budget>,
     ) -> Self {
         let column = |name: &str, arrow_type, source| TableColumn { name: name.to_owned(), arrow_type, source };
+        let layout = table.layout.as_deref();
+        let time_name = layout.and_then(|layout| layout.time_name.as_deref()).unwrap_or(time_name);
         let mut columns = vec![column(time_name, ArrowType::Time, ColumnSource::Time)];
         let tags = table.tags.iter().map(|tag| column(tag, ArrowType::Text, ColumnSource::Label(tag.clone())));
         columns.extend(tags);
@@ -69,6 +71,13 @@ impl Table {
         // A name means one column here: the time goes before a tag, a tag before a field.
         let mut known = std::collections::HashSet::new();
         columns.retain(|column| known.insert(column.name.clone()));
+        // Those that were declared stand as they were, and others after them; a time that was not is before all.
+        let declared = layout.map(|layout| layout.columns.as_slice()).unwrap_or_default();
+        columns.sort_by_key(|column| match declared.iter().position(|name| *name == column.name) {
+            Some(place) => place + 1,
+            None if matches!(column.source, ColumnSource::Time) => 0,
+            None => usize::MAX,
+        });
         let schema = schema_of(&columns);
         Self { name: table.name.clone(), columns, schema, requests, budget }
     }

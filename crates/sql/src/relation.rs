@@ -9,6 +9,8 @@ pub struct Column {
     pub name: String,
     /// The type of its values that are not null.
     pub sql_type: SqlType,
+    /// True if it is the time of a table's rows, by its own name.
+    pub(crate) is_time: bool,
 }
 
 /// Rows, all as long as the columns.
@@ -23,7 +25,7 @@ pub struct Relation {
 impl Column {
     /// A column.
     pub fn new(name: impl Into<String>, sql_type: SqlType) -> Self {
-        Self { name: name.into(), sql_type }
+        Self { name: name.into(), sql_type, is_time: false }
     }
 }
 

@@ -374,7 +374,7 @@ pub(crate) fn scope_of(relation: &Relation, qualifier: Option<&str>) -> Scope {
         name: column.name.clone(),
         sql_type: column.sql_type,
         role: if matches!(column.sql_type, SqlType::Timestamp | SqlType::LocalTimestamp)
-            && ["time", "timestamp"].contains(&column.name.as_str())
+            && (column.is_time || ["time", "timestamp"].contains(&column.name.as_str()))
         {
             Role::Time
         } else {

@@ -5,6 +5,9 @@ use sqlparser::ast::Ident;
 
 use crate::error::{SqlError, invalid};
 
+/// The name of the rows' time in what is asked besides a statement: no column is called so.
+pub(crate) const TIME: &str = "#time";
+
 /// The role of a column of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -50,12 +53,13 @@ impl Scope {
             })
         };
         let exact = self.indexes_where(|column| of_table(column) && column.name == name.value);
+        let exact = self.without_hidden_by_time(exact);
         let loose = || {
             let same = |column: &ScopeColumn| column.name.eq_ignore_ascii_case(&name.value);
             self.indexes_where(|column| of_table(column) && name.quote_style.is_none() && same(column))
         };
         let time = || {
-            let is_time = ["time", "timestamp"].contains(&name.value.to_lowercase().as_str());
+            let is_time = ["time", "timestamp", TIME].contains(&name.value.to_lowercase().as_str());
             self.indexes_where(|column| of_table(column) && is_time && column.role == Role::Time)
         };
         let found = [exact, loose(), time()].into_iter().find(|found| !found.is_empty()).unwrap_or_default();
@@ -66,12 +70,24 @@ impl Scope {
         }
     }
 
+    /// Leaves the time where a field or tag of the same table is called as it is: that came with rows.
+    fn without_hidden_by_time(&self, found: Vec<usize>) -> Vec<usize> {
+        let column = |index: &usize| self.columns.get(*index);
+        let is_time = |index: &usize| column(index).is_some_and(|column| column.role == Role::Time);
+        let table = |index: &usize| column(index).map(|column| &column.qualifier);
+        let is_hidden =
+            |index: &usize| !is_time(index) && found.iter().any(|other| is_time(other) && table(other) == table(index));
+        found.iter().copied().filter(|index| !is_hidden(index)).collect()
+    }
+
     /// The indexes of the columns that `*` stands for, those of one table in the order in which they were declared.
     pub(crate) fn star_columns(&self) -> Vec<usize> {
         let mut shown = self.indexes_where(|column| !column.is_hidden);
         let column = |index: &usize| self.columns.get(*index);
         let table = |index: &usize| column(index).map(|column| &column.qualifier);
-        let runs = shown.chunk_by_mut(|a, b| table(a) == table(b));
+        let begins = |index: &usize| column(index).is_some_and(|column| column.role == Role::Time);
+        // Another table may have the same name.
+        let runs = shown.chunk_by_mut(|a, b| table(a) == table(b) && !begins(b));
         runs.for_each(|run| run.sort_by_key(|index| column(index).map(|column| column.shown_at)));
         shown
     }

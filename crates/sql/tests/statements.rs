@@ -336,6 +336,23 @@ fn tables_keep_rows_as_long_as_their_ttl_says() {
     assert_eq!(ages(&db, "short"), "v\n1\n20\n30\n100\n");
 }
 
+/// Rows may bring a field that is called as the time that was declared: the name means the time.
+#[test]
+fn a_declared_time_is_meant_by_its_name() {
+    let db = MemoryDatabases::new().unwrap();
+    let run = |text: &str| ask(&db, text, Manner::Postgres);
+    assert_eq!(run("CREATE TABLE m (ts TIMESTAMP, a BIGINT, b BIGINT)"), "CREATE TABLE\n");
+    let (_, errors) = db.write_lines("default", b"m ts=1i,timestamp=7i,a=1i,b=1i 1000").unwrap();
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(run("INSERT INTO m VALUES ('2026-01-01', 1, 2)"), "INSERT 0 1\n");
+    let all = "ts|a|b|ts|timestamp\n1970-01-01 00:00:00.000001|1|1|1|7\n2026-01-01 00:00:00|1|2|NULL|NULL\n";
+    assert_eq!(run("SELECT * FROM m ORDER BY ts"), all);
+    assert_eq!(run("SELECT m.ts, b FROM m WHERE ts > '2000-01-01'"), "ts|b\n2026-01-01 00:00:00|2\n");
+    assert_eq!(run("SELECT a FROM m SAMPLE BY 1h FROM '2025-12-31' TO '2026-01-02'"), "a\n1\n");
+    assert!(run("CREATE TABLE m (b TIMESTAMP, x BIGINT)").starts_with("error: relation"));
+    assert_eq!(run("DROP TABLE m"), "DROP TABLE\n");
+}
+
 /// What a statement chose before is held: it is not to hide what has come or gone since.
 #[test]
 fn the_same_statement_sees_what_came_and_went() {

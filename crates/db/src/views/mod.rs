@@ -198,7 +198,13 @@ impl Views {
                     if states.get(&document).is_none_or(|bytes| !document::is_expiry_noted(bytes)) {
                         state_of.frozen_ns = state_of.frozen_ns.max(frozen::expired_before_ns(store, &definition));
                     }
-                    state_of.expired_ns = state_of.expired_ns.max(frozen::own_expired_before_ns(store, &definition));
+                    if state_of.expired_ns == i64::MIN {
+                        state_of.expired_ns = frozen::own_expired_before_ns(store, &definition);
+                        if state_of.expired_ns > i64::MIN {
+                            // A version before noted nothing. Where it cannot be written, it is found anew when the folder is opened.
+                            let _ = store.put_document(STATE_KIND, &document, &document::encode_state(&state_of));
+                        }
+                    }
                     let id = ids.fetch_add(1, Ordering::Relaxed);
                     state.insert(View { id, definition, bins, state: state_of });
                 }

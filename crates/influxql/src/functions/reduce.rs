@@ -104,7 +104,7 @@ fn sum(points: &[Point]) -> Option<Value> {
 }
 
 fn median(mut numbers: Vec<f64>) -> Option<Value> {
-    numbers.sort_by(f64::total_cmp);
+    statistics::sort(&mut numbers);
     statistics::quantile(&numbers, 0.5).map(Value::Float)
 }
 

@@ -413,7 +413,7 @@ impl Bin {
     /// Sorts the collected values, for quantiles, ranks and lines.
     pub(super) fn sort(&mut self) {
         match self {
-            Self::Numbers { values, .. } => values.sort_unstable_by(f64::total_cmp),
+            Self::Numbers { values, .. } => statistics::sort(values),
             Self::Points { points, order, .. } => order.sort(points),
             _ => {}
         }

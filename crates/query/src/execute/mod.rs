@@ -65,6 +65,8 @@ pub(crate) struct Context<'a> {
     pub(crate) bin_cache: Option<&'a dyn BinCache>,
     /// Materialised views, if there are any.
     pub(crate) views: Option<&'a dyn ViewCatalog>,
+    /// True if they may answer for their tables.
+    pub(crate) views_answer: bool,
 }
 
 /// The answer of a plan, and what it took to compute.
@@ -137,6 +139,7 @@ fn expansion_of(plan: &Plan, context: &Context<'_>) -> Result<(Plan, Vec<UsedVie
         extent: &extent,
         tags: &tags,
         label_rows: &label_rows,
+        may_answer: context.views_answer,
         used: RefCell::default(),
     };
     let plan = expansion.plan(plan, 0)?;

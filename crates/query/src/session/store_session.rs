@@ -73,7 +73,9 @@ impl<'a> StoreSession<'a> {
         }
         let clock_ns = || clock.now_ns();
         let budget = self.budget;
-        let done = read(&Context { store, database, budget, clock_ns: &clock_ns, helpers, bin_cache, views })?;
+        let clock_ns: &(dyn Fn() -> i64 + Sync) = &clock_ns;
+        let context = Context { store, database, budget, clock_ns, helpers, bin_cache, views, views_answer: true };
+        let done = read(&context)?;
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).merge(&reads(&done));
         Ok(done)
     }
@@ -135,14 +137,9 @@ impl<'a> StoreSession<'a> {
         let mut changed: Vec<UsedView> = Vec::new();
         for attempt in 1..=ATTEMPTS_MAX {
             let held = self.budget.samples();
-            let before = self.budget.view_use();
-            if attempt == ATTEMPTS_MAX && before == ViewUse::All && !changed.iter().any(UsedView::is_named) {
-                // Views that change all the time need not answer for their table.
-                self.budget.use_views(ViewUse::Named);
-            }
-            let run = self.run_noting_views(database, plan);
-            self.budget.use_views(before);
-            match run? {
+            // Views that change all the time need not answer for their table.
+            let views_answer = attempt < ATTEMPTS_MAX || changed.iter().all(UsedView::is_named);
+            match self.run_noting_views(database, plan, views_answer)? {
                 (outcome, used) if used.is_empty() => return Ok(outcome),
                 (_, used) => changed = used,
             }
@@ -155,26 +152,34 @@ impl<'a> StoreSession<'a> {
         )))
     }
 
-    /// Runs a plan; with its outcome are the views that it used, if what was read of one of them is not of one piece.
-    fn run_noting_views(&self, database: &str, plan: &Plan) -> Result<(Outcome, Vec<UsedView>), QueryError> {
+    /// Runs a plan; with its outcome are the views of which what was read is not of one piece.
+    fn run_noting_views(
+        &self,
+        database: &str,
+        plan: &Plan,
+        views_answer: bool,
+    ) -> Result<(Outcome, Vec<UsedView>), QueryError> {
         // Rows that go by windows go many at once.
         let bound_ns = || self.host.store.window_bound_ns(database);
         let before_ns = bound_ns();
-        let run = |context: &Context<'_>| execute::execute_with_views(plan, context);
-        let (outcome, used) = self.read(database, run, |(outcome, _)| outcome.reads)?;
+        let run = |context: &Context<'_>| execute::execute_with_views(plan, &Context { views_answer, ..*context });
+        let (outcome, mut used) = self.read(database, run, |(outcome, _)| outcome.reads)?;
         let Some(views) = self.host.views.filter(|_| !used.is_empty()) else { return Ok((outcome, Vec::new())) };
         let first_ns = push_down(plan.clone()).first_time_ns();
-        let mut is_whole = bound_ns() == before_ns || bound_ns().is_none_or(|now_ns| first_ns >= now_ns);
-        for view in &used {
-            match view.outcome(views, database, first_ns) {
-                UseOutcome::Whole => {}
-                UseOutcome::Changed => is_whole = false,
-                UseOutcome::Dropped => {
-                    return Err(QueryError::Execution(format!("the view {:?} was dropped meanwhile", view.name())));
-                }
+        let is_kept = bound_ns() == before_ns || bound_ns().is_none_or(|now_ns| first_ns >= now_ns);
+        let mut dropped = None;
+        used.retain(|view| match view.outcome(views, database, first_ns) {
+            UseOutcome::Whole => !is_kept,
+            UseOutcome::Changed => true,
+            UseOutcome::Dropped => {
+                dropped = dropped.take().or_else(|| Some(view.name().to_owned()));
+                true
             }
+        });
+        match dropped {
+            Some(name) => Err(QueryError::Execution(format!("the view {name:?} was dropped meanwhile"))),
+            None => Ok((outcome, used)),
         }
-        Ok((outcome, if is_whole { Vec::new() } else { used }))
     }
 
     /// Runs a plan; windows of views that are deleted meanwhile to be written again may be missing.

@@ -46,6 +46,11 @@ impl ValueMoments {
     }
 }
 
+/// Sorts numbers. NaN is above all others, whatever its sign, as in SQL: zero by zero has one on some processors.
+pub fn sort(values: &mut [f64]) {
+    values.sort_unstable_by(|a, b| a.is_nan().cmp(&b.is_nan()).then(a.total_cmp(b)));
+}
+
 /// The value below which this share of sorted values lies, between two values in proportion; `None` without values.
 pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = share * sorted.len().saturating_sub(1) as f64;
@@ -57,6 +62,14 @@ pub fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nan_is_above_all_numbers() {
+        let mut values = [2.0, -f64::NAN, f64::INFINITY, f64::NAN, -1.0, -0.0, 0.0];
+        sort(&mut values);
+        assert_eq!(values[..5], [-1.0, -0.0, 0.0, 2.0, f64::INFINITY]);
+        assert!(values[1].is_sign_negative() && values[5..].iter().all(|value| value.is_nan()));
+    }
 
     #[test]
     fn quantiles_lie_between_values_in_proportion() {

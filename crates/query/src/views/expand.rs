@@ -29,6 +29,8 @@ pub(crate) struct Expansion<'a> {
     pub(crate) tags: &'a dyn Fn(&str) -> Result<Vec<String>, QueryError>,
     /// What a table says of labels.
     pub(crate) label_rows: &'a dyn Fn(&Labelled) -> Result<Arc<LabelRows>, QueryError>,
+    /// True if views may answer for their tables.
+    pub(crate) may_answer: bool,
     /// The views that were used so far.
     pub(crate) used: RefCell<Vec<UsedView>>,
 }
@@ -51,10 +53,12 @@ impl Expansion<'_> {
             Plan::Fill { input, width_ns, with } => Plan::Fill { input: of(input)?, width_ns, with },
             Plan::Order { input, by, descending } => Plan::Order { input: of(input)?, by, descending },
             Plan::Limit { input, rows, skip: 0 } => {
-                Plan::Limit { input: Box::new(self.ends(*input, End::Oldest, depth)?), rows, skip: 0 }
+                Plan::Limit { input: Box::new(self.ends(*input, (End::Oldest, rows), depth)?), rows, skip: 0 }
             }
             Plan::Limit { input, rows, skip } => Plan::Limit { input: of(input)?, rows, skip },
-            Plan::Last { input, rows } => Plan::Last { input: Box::new(self.ends(*input, End::Newest, depth)?), rows },
+            Plan::Last { input, rows } => {
+                Plan::Last { input: Box::new(self.ends(*input, (End::Newest, rows), depth)?), rows }
+            }
             Plan::Join(mut join) => {
                 join.left = self.plan(join.left, depth)?;
                 join.right = self.plan(join.right, depth)?;
@@ -77,14 +81,16 @@ impl Expansion<'_> {
         })
     }
 
-    /// Rows of which those at one end are wanted: bins that are looked for from there are made of the table, of which little is read for it.
-    fn ends(&self, rows: Plan, end: End, depth: usize) -> Result<Plan, QueryError> {
+    /// Rows of which some at one end are wanted: few bins are looked for from there in the table, of which little is read for it.
+    fn ends(&self, rows: Plan, (end, count): (End, usize), depth: usize) -> Result<Plan, QueryError> {
         match rows {
-            Plan::GroupBy { input, grouping } if is_searched(&input, &grouping, end) => {
+            Plan::GroupBy { input, grouping }
+                if is_searched(&input, &grouping, end) && are_few(count, &input, &grouping) =>
+            {
                 Ok(Plan::GroupBy { input: Box::new(self.plan(*input, depth)?), grouping })
             }
             Plan::Order { input, by: Expression::Time, descending: false } if end == End::Oldest => {
-                let input = Box::new(self.ends(*input, end, depth)?);
+                let input = Box::new(self.ends(*input, (end, count), depth)?);
                 Ok(Plan::Order { input, by: Expression::Time, descending: false })
             }
             other => self.plan(other, depth),
@@ -93,7 +99,7 @@ impl Expansion<'_> {
 
     /// A query of a table as a view answers it, where one does and reads less for it.
     fn by_view(&self, input: &Plan, grouping: &Grouping, depth: usize) -> Result<Option<Plan>, QueryError> {
-        if depth > 0 || self.budget.view_use() != ViewUse::All {
+        if depth > 0 || !self.may_answer || self.budget.view_use() != ViewUse::All {
             return Ok(None);
         }
         let Some(query) = SourceQuery::new(input, grouping) else { return Ok(None) };
@@ -326,6 +332,19 @@ impl Answered {
         parts.sort_by_key(|part| part.range.start_ns);
         query.read_of(view, parts)
     }
+}
+
+/// Returns whether so many bins are few of those that a range has; of one without an end few are a hundred.
+fn are_few(count: usize, rows: &Plan, grouping: &Grouping) -> bool {
+    const FEW: usize = 100;
+    const SHARE: i128 = 16;
+    let range = rows.touched_range();
+    if range.start_ns == i64::MIN || range.end_ns == i64::MAX {
+        return count <= FEW;
+    }
+    let length_ns = i128::from(range.end_ns) - i128::from(range.start_ns);
+    let wanted_ns = i128::from(grouping.width_ns.unwrap_or(0)) * count as i128;
+    wanted_ns <= length_ns / SHARE
 }
 
 /// Parts of a range of whole windows. Rows that are joined as of a time are held until they are grouped: those of one part at a time.

@@ -54,14 +54,16 @@ pub(crate) fn is_time_of(schema: Option<&TableSchema>, name: &str) -> bool {
     declared.into_iter().chain(["time", "timestamp"]).any(|time| time.eq_ignore_ascii_case(name))
 }
 
-/// The places of columns as they were declared, a time that was not before all others, and what came with rows after them; of a table that was not declared
-/// all have one place.
-pub(crate) fn declared_place(schema: &TableSchema) -> impl Fn(&str) -> usize {
+/// The places of columns as they were declared, given whether each is the time: a time that was not is before all others, and what came with rows after them;
+/// of a table that was not declared all have one place.
+pub(crate) fn declared_place(schema: &TableSchema) -> impl Fn(&str, bool) -> usize {
     let layout = schema.layout.as_deref();
-    move |name| {
+    move |name, is_time| {
         let Some(layout) = layout else { return 0 };
-        let found = layout.columns.iter().position(|declared| declared == name).map(|place| place + 1);
-        found.unwrap_or(if layout.time_name.is_none() && is_time_of(None, name) { 0 } else { usize::MAX })
+        let time_name = layout.time_name.as_deref();
+        let is_meant = |declared: &String| declared == name && is_time == (time_name == Some(declared.as_str()));
+        let found = layout.columns.iter().position(is_meant).map(|place| place + 1);
+        found.unwrap_or(if is_time { 0 } else { usize::MAX })
     }
 }
 
@@ -77,12 +79,12 @@ pub(crate) fn row_columns(schema: &TableSchema, time_name: &str) -> Vec<CatalogC
 pub(crate) fn columns_of(schema: &TableSchema, time_name: &str) -> Vec<CatalogColumn> {
     let mut columns = row_columns(schema, time_name);
     let place = declared_place(schema);
-    columns.sort_by_key(|(name, ..)| place(name));
+    columns.sort_by_key(|(name, _, kind)| place(name, *kind == "time"));
     columns
 }
 
-/// The columns of rows that are written without names of columns, in the order of queries: those that were declared, of a table that was. Given is how many
-/// values a row has, if that is known.
+/// The columns of rows that are written without names of columns: those that were declared, in that order, or all of a query of the table, as many as a row has
+/// values, if that is known.
 ///
 /// # Errors
 /// If the table was not declared, and several are of texts: one would be written for the other.
@@ -92,18 +94,25 @@ pub(crate) fn columns_by_place(
     values: Option<usize>,
 ) -> Result<Vec<String>, SqlError> {
     let columns = columns_of(schema, time_name);
-    let declared = schema.layout.as_deref().map(|layout| layout.columns.len());
-    if declared.is_none() && columns.iter().filter(|(_, sql_type, _)| *sql_type == SqlType::Text).count() > 1 {
-        let names: Vec<String> = columns.iter().map(|(name, ..)| format!("\"{name}\"")).collect();
-        let (table, names) = (&schema.name, names.join(", "));
-        return invalid(format!(
-            "name the columns that are written to \"{table}\", which has several of texts and was not declared by CREATE TABLE: \"{table}\" ({names})"
-        ));
+    let Some(layout) = schema.layout.as_deref() else {
+        if columns.iter().filter(|(_, sql_type, _)| *sql_type == SqlType::Text).count() > 1 {
+            let names: Vec<String> = columns.iter().map(|(name, ..)| format!("\"{name}\"")).collect();
+            let (table, names) = (&schema.name, names.join(", "));
+            return invalid(format!(
+                "name the columns that are written to \"{table}\", which has several of texts and was not declared by CREATE TABLE: \"{table}\" ({names})"
+            ));
+        }
+        return Ok(columns.into_iter().map(|(name, ..)| name).collect());
+    };
+    let declared = layout.columns.len();
+    match values {
+        Some(values) if values > declared => {
+            // A time that was not declared comes before the others, and what came with rows after them.
+            let count = if layout.time_name.is_none() && values == declared + 1 { values } else { columns.len() };
+            Ok(columns.into_iter().take(count).map(|(name, ..)| name).collect())
+        }
+        _ => Ok(layout.columns.clone()),
     }
-    // Columns that came with rows have no place that a client could know.
-    let declared = declared.filter(|declared| values.is_none_or(|values| values == *declared));
-    let count = declared.unwrap_or(columns.len());
-    Ok(columns.into_iter().take(count).map(|(name, ..)| name).collect())
 }
 
 /// The columns of a table as a query of all of them gives them.

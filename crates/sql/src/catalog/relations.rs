@@ -91,7 +91,10 @@ impl Run<'_> {
         Ok(match &listed.view {
             Some(_) if !self.views.is_empty() => None,
             Some(view) => self.listed_query_columns(view)?,
-            None => self.table(&listed.name)?.map(|schema| columns_of(&schema, self.time_name())),
+            None => match self.table(&listed.name)? {
+                Some(schema) => Some(columns_of(&schema, &self.time_name_of(&listed.name)?)),
+                None => None,
+            },
         })
     }
 

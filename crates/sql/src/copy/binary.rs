@@ -139,6 +139,17 @@ pub(super) fn rows(file: &[u8], types: &[SqlType]) -> Result<Vec<Vec<Value>>, Sq
     Ok(rows)
 }
 
+/// How many cells the first row of COPY's file has; `None` if it has none, or is no such file.
+pub(super) fn columns(file: &[u8]) -> Option<usize> {
+    let mut rest = Rest(file);
+    rest.take(SIGNATURE.len()).filter(|signature| *signature == SIGNATURE)?;
+    rest.take(4)?;
+    let extension = usize::try_from(rest.i32()?).ok()?;
+    rest.take(extension)?;
+    let cells = rest.take(2).and_then(array).map(i16::from_be_bytes)?;
+    usize::try_from(cells).ok()
+}
+
 /// The unread rest of a file.
 struct Rest<'a>(&'a [u8]);
 

@@ -155,7 +155,7 @@ impl Run<'_> {
         let known = schema.as_ref().map(|schema| crate::catalog::columns_of(schema, self.time_name()));
         let known = known.unwrap_or_default();
         let columns: Vec<String> = match (copy.columns.as_slice(), &schema) {
-            ([], Some(schema)) => crate::catalog::columns_by_place(schema, self.time_name(), None)?,
+            ([], Some(schema)) => crate::catalog::columns_by_place(schema, self.time_name(), binary::columns(sent))?,
             (named, _) => named.to_vec(),
         };
         let mut types = Vec::with_capacity(columns.len());

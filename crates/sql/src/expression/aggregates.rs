@@ -538,7 +538,7 @@ impl Accumulator {
                 text.map_or(Value::Null, Value::text)
             }
             AggregateFunction::Quantile(share) => {
-                self.values.sort_unstable_by(f64::total_cmp);
+                statistics::sort(&mut self.values);
                 float(statistics::quantile(&self.values, share))
             }
             // The plan computes it, or nothing does.

@@ -9,6 +9,7 @@ use sqlparser::ast::{
 use super::{QueryOutput, has_aggregate};
 use crate::error::SqlError;
 use crate::run::Run;
+use crate::scope::TIME;
 use crate::syntax::parse::parse;
 
 /// How many of its last rows a query asks for; `None` if it does not.
@@ -74,7 +75,7 @@ impl Run<'_> {
 
     /// Reads the newest rows only, and puts them in order.
     fn newest_rows(&mut self, select: &Select, rows: usize) -> Result<QueryOutput, SqlError> {
-        let ordered = parse(&format!("SELECT 1 ORDER BY {} DESC", self.time_name()))?;
+        let ordered = parse(&format!("SELECT 1 ORDER BY \"{TIME}\" DESC"))?;
         let order = match ordered.statements.first() {
             Some(Statement::Query(query)) => query.order_by.as_ref().map(|order| order.kind.clone()),
             _ => None,

@@ -343,6 +343,6 @@ pub(crate) fn table_scope(schema: &TableSchema, time_name: &str, qualifier: &str
     columns.extend(schema.tags.iter().map(|tag| column(tag, SqlType::Text, Role::Tag)));
     columns.extend(schema.fields.iter().map(|(name, value_type)| column(name, sql_type(*value_type), Role::Field)));
     let place = declared_place(schema);
-    columns.iter_mut().for_each(|column| column.shown_at = place(&column.name));
+    columns.iter_mut().for_each(|column| column.shown_at = place(&column.name, column.role == Role::Time));
     Scope { columns }
 }

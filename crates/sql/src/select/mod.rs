@@ -32,7 +32,7 @@ pub(crate) use projections::has_aggregate;
 use std::collections::HashSet;
 
 use from::Source;
-use projections::{Projection, ProjectionSource, group_keys, of_column, projected_index, projections};
+use projections::{Projection, ProjectionSource, group_keys, is_own_time, of_column, projected_index, projections};
 use query::{ResultRows, RowLimit, Value};
 use sqlparser::ast::{Distinct, Expr, OrderByExpr, Select, SelectItem};
 
@@ -206,7 +206,9 @@ impl Run<'_> {
                 ProjectionSource::Column(place) => of_column(scope, place),
                 ProjectionSource::Expression(expression) => self.bind(scope, expression)?,
             };
-            columns.push((Column::new(projected.name.as_str(), typed.sql_type), typed.expression));
+            let is_time = is_own_time(scope, &projected.name, &typed);
+            let column = Column { is_time, ..Column::new(projected.name.as_str(), typed.sql_type) };
+            columns.push((column, typed.expression));
         }
         let mut orders = Vec::with_capacity(clauses.order.len());
         for by in clauses.order {
@@ -237,7 +239,7 @@ impl Run<'_> {
         scope: &Scope,
         clauses: &Clauses<'_>,
     ) -> Result<Selected, SqlError> {
-        let selection = sample::selection(select, extension.sample.as_ref(), self.time_name());
+        let selection = sample::selection(select, extension.sample.as_ref());
         let condition = selection.as_ref().map(|expression| self.bind(scope, expression)).transpose()?;
         let mut grouped = Grouped::default();
         let sample = match &extension.sample {

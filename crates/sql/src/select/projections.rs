@@ -64,6 +64,12 @@ pub(super) fn projections<'a>(items: &'a [SelectItem], scope: &Scope) -> Result<
     Ok(all)
 }
 
+/// Returns whether what is shown is the time of a table's rows, by its own name.
+pub(super) fn is_own_time(scope: &Scope, name: &str, shown: &Typed) -> bool {
+    let column = shown.expression.column().and_then(|place| scope.columns.get(place));
+    column.is_some_and(|column| column.role == Role::Time && column.name == name)
+}
+
 /// The name of a column that has none of its own: the column's, or the function's.
 pub(super) fn name_of(expression: &Expr) -> String {
     match expression {

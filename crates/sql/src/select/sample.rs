@@ -11,7 +11,7 @@ use super::fill::Gaps;
 use crate::error::{SqlError, invalid};
 use crate::expression::{Bound, FilledRange, Grouped, Key, Typed, calendar_bins, filled_range, sample_bin, width};
 use crate::run::Run;
-use crate::scope::{Role, Scope};
+use crate::scope::{Role, Scope, TIME};
 use crate::syntax::parse::{Align, Sample, parse};
 
 /// `SAMPLE BY`, bound.
@@ -64,9 +64,9 @@ pub(super) fn start(
 }
 
 /// The condition of a SELECT, and that rows are between FROM and TO of its SAMPLE BY.
-pub(super) fn selection(select: &Select, sample: Option<&Sample>, time_name: &str) -> Option<Expr> {
+pub(super) fn selection(select: &Select, sample: Option<&Sample>) -> Option<Expr> {
     let compared = |op: BinaryOperator, bound: &String| Expr::BinaryOp {
-        left: Box::new(Expr::Identifier(Ident::new(time_name))),
+        left: Box::new(Expr::Identifier(Ident::new(TIME))),
         op,
         right: Box::new(Expr::Value(ast::Value::SingleQuotedString(bound.clone()).into())),
     };
@@ -86,10 +86,10 @@ impl Run<'_> {
         if sample.align != Align::FirstObservation {
             return Ok(None);
         }
-        let shown = parse(&format!("SELECT min({})", self.time_name()))?;
+        let shown = parse(&format!("SELECT min(\"{TIME}\")"))?;
         let Some(Statement::Query(query)) = shown.statements.first() else { return Ok(None) };
         let SetExpr::Select(minimum) = &*query.body else { return Ok(None) };
-        let selection = selection(select, Some(sample), self.time_name());
+        let selection = selection(select, Some(sample));
         // Without the place of the SELECT that has the SAMPLE BY.
         let select_token = AttachedToken::empty();
         let first = Select { select_token, from: select.from.clone(), selection, ..(**minimum).clone() };

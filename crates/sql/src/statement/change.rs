@@ -2,7 +2,7 @@
 
 use model::TimeRange;
 use query::plan::Scan;
-use query::{DatabaseSettings, NewTable, Value};
+use query::{DatabaseSettings, NewTable, TableSchema, Value};
 use sqlparser::ast::{self, AlterTableOperation, Expr, FromTable, ObjectName, ObjectType, Statement, TableFactor};
 
 use super::create::create_table;
@@ -145,7 +145,8 @@ impl Run<'_> {
                 Ok("ALTER DATABASE")
             }
             Change::CreateTable { table, ttl_ns, if_not_exists, notices } => {
-                let exists = self.table(&table.name)?.is_some();
+                let known = self.table(&table.name)?;
+                let exists = known.is_some();
                 if exists && if_not_exists {
                     return Ok("CREATE TABLE");
                 }
@@ -153,6 +154,7 @@ impl Run<'_> {
                 if exists && !session.groups(database, &Scan::of_table(table.name.as_str()))?.is_empty() {
                     return invalid(format!("relation \"{}\" already exists", table.name));
                 }
+                check_known_columns(&table, known.as_ref())?;
                 session.create_table(database, &table)?;
                 if let Some(ttl_ns) = ttl_ns {
                     session.set_table_ttl(database, &table.name, ttl_ns)?;
@@ -270,6 +272,20 @@ impl Run<'_> {
             Value::Int(count) => Some(*count),
             _ => None,
         }
+    }
+}
+
+/// Refuses a time that is called as a column of a table which is there already, without rows.
+fn check_known_columns(table: &NewTable, known: Option<&TableSchema>) -> Result<(), SqlError> {
+    let time_name = table.layout.as_ref().and_then(|layout| layout.time_name.as_deref());
+    let (Some(time_name), Some(known)) = (time_name, known) else { return Ok(()) };
+    let mut columns = known.tags.iter().chain(known.fields.iter().map(|(name, _)| name));
+    match columns.find(|column| column.eq_ignore_ascii_case(time_name)) {
+        None => Ok(()),
+        Some(column) => invalid(format!(
+            "\"{}\" has the column \"{column}\" already, which is no time: DROP TABLE it first, or call the time otherwise",
+            table.name
+        )),
     }
 }
 

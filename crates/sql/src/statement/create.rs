@@ -137,9 +137,9 @@ impl Columns {
             return invalid(format!("the table is to be cut by \"{named}\", which is no column of the type TIMESTAMP"));
         }
         let others = self.tags.iter().chain(self.fields.iter().map(|(name, _)| name));
-        match others.into_iter().find(|name| is_time_of(None, name)) {
+        match others.into_iter().find(|name| is_time_of(None, name) || is_time(name)) {
             Some(other) => invalid(format!(
-                "\"{other}\" means the time of a row in every table: name the column otherwise, or make it the TIMESTAMP"
+                "\"{other}\" means the time of a row: name the column otherwise, or make it the TIMESTAMP"
             )),
             None => Ok(()),
         }

@@ -1,7 +1,7 @@
 //! `INSERT INTO table (time, tag, field, …) VALUES …`
 
 use query::{SqlType, TableSchema, Value, time};
-use sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr, TableObject};
+use sqlparser::ast::{self, Expr, ObjectName, Query, SelectItem, SetExpr, TableObject};
 
 use super::Answer;
 use super::change::second_time;
@@ -36,10 +36,16 @@ pub(super) struct Target {
 
 impl Target {
     fn new(table: &str, schema: Option<TableSchema>, columns: &[String], time_name: &str) -> Self {
-        let mut columns = columns.to_vec();
+        let time_name = schema.as_ref().map_or(time_name, |schema| time_name_in(schema, time_name));
+        let has_layout = schema.as_ref().is_some_and(|schema| schema.layout.is_some());
+        let name = |column: &String| {
+            let is_time = has_layout && is_time_of(schema.as_ref(), column);
+            if is_time { time_name.to_owned() } else { column.clone() }
+        };
+        let mut columns: Vec<String> = columns.iter().map(name).collect();
         let is_time_added = !columns.iter().any(|column| is_time_of(schema.as_ref(), column));
         if is_time_added {
-            columns.push(schema.as_ref().map_or(time_name, |schema| time_name_in(schema, time_name)).to_owned());
+            columns.push(time_name.to_owned());
         }
         let kinds = columns.iter().map(|column| kind(schema.as_ref(), column)).collect();
         Self { table: table.to_owned(), schema, columns, kinds, is_time_added }
@@ -84,21 +90,14 @@ impl Run<'_> {
         }
         let Some(source) = &insert.source else { return invalid("INSERT takes VALUES or a query") };
         let table = name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.clone()).unwrap_or_default();
-        let schema = self.table(&table)?;
-        let columns: Vec<String> = if insert.columns.is_empty() {
-            let Some(schema) = &schema else {
-                return invalid(format!(
-                    "\"{table}\" does not exist yet: name the columns, INSERT INTO {table} (time, host, usage) …"
-                ));
-            };
-            crate::catalog::columns_by_place(schema, self.time_name(), values_of(source))?
-        } else {
-            insert.columns.iter().filter_map(|name| Some(name.0.last()?.as_ident()?.value.clone())).collect()
-        };
-        let target = Target::new(&table, schema, &columns, self.time_name());
+        let mut target = self.insert_target(&table, &insert.columns, values_of(source))?;
         self.note_inserted(source, &target);
+        let query = self.query(source)?;
+        if values_of(source).is_none() && insert.columns.is_empty() {
+            target = self.insert_target(&table, &insert.columns, Some(query.columns.len()))?;
+        }
         let conflict = insert.on.as_ref().map(|on| self.conflict(on, &target)).transpose()?;
-        let mut rows = self.query(source)?.rows;
+        let mut rows = query.rows;
         if self.describes {
             rows.clear();
         }
@@ -113,6 +112,22 @@ impl Run<'_> {
             self.write_rows(&target, rows)?;
         }
         Ok(returned.map_or(done, |returned| Answer::Returned(returned, "INSERT 0")))
+    }
+
+    /// The table of an INSERT and its columns, given those that are named, and how many values a row has, if that is known.
+    fn insert_target(&self, table: &str, named: &[ObjectName], values: Option<usize>) -> Result<Target, SqlError> {
+        let schema = self.table(table)?;
+        let columns: Vec<String> = if named.is_empty() {
+            let Some(schema) = &schema else {
+                return invalid(format!(
+                    "\"{table}\" does not exist yet: name the columns, INSERT INTO {table} (time, host, usage) …"
+                ));
+            };
+            crate::catalog::columns_by_place(schema, self.time_name(), values)?
+        } else {
+            named.iter().filter_map(|name| Some(name.0.last()?.as_ident()?.value.clone())).collect()
+        };
+        Ok(Target::new(table, schema, &columns, self.time_name()))
     }
 
     /// Notes the types of parameters that are values of columns.
@@ -169,9 +184,22 @@ impl Run<'_> {
         rows: Vec<Vec<Value>>,
     ) -> Result<usize, SqlError> {
         let schema = self.table(table)?;
-        // The time is that of the table, whatever it is called where it comes from.
+        // The time is that of the table, whatever it is called where it comes from; another one is not added to it.
         let time_name = schema.as_ref().map_or(self.time_name(), |schema| time_name_in(schema, self.time_name()));
-        let name = |column: &OutputColumn| if column.kind == Kind::Time { time_name } else { &column.name }.to_owned();
+        let is_said = |column: &OutputColumn| column.kind != Kind::Time && is_time_of(schema.as_ref(), &column.name);
+        let has_said = columns.iter().any(is_said);
+        let is_kept = |column: &OutputColumn| column.kind != Kind::Time || !has_said;
+        let rows: Vec<Vec<Value>> = rows
+            .into_iter()
+            .map(|row| {
+                row.into_iter().zip(columns).filter(|(_, column)| is_kept(column)).map(|(value, _)| value).collect()
+            })
+            .collect();
+        let columns: Vec<&OutputColumn> = columns.iter().filter(|column| is_kept(column)).collect();
+        let name = |column: &&OutputColumn| {
+            let is_time = column.kind == Kind::Time || is_said(column);
+            if is_time { time_name } else { &column.name }.to_owned()
+        };
         let names: Vec<String> = columns.iter().map(name).collect();
         let mut target = Target::new(table, schema, &names, self.time_name());
         for (kind, column) in target.kinds.iter_mut().zip(columns).filter(|(kind, _)| **kind == Kind::New) {

@@ -358,7 +358,10 @@ impl Run<'_> {
     fn columns(&mut self, table: &str) -> Result<Relation, SqlError> {
         let columns = match self.find_query(table, false)? {
             Some(view) => self.query_columns(&view)?,
-            None => columns_of(&self.schema(table, false)?, self.time_name()),
+            None => {
+                let schema = self.schema(table, false)?;
+                columns_of(&schema, &self.time_name_of(&schema.name)?)
+            }
         };
         let row = |(name, sql_type, kind): (String, crate::SqlType, &str)| {
             let designated = (kind == "time").to_string();

@@ -59,7 +59,7 @@ fn new_column(target: &Target, index: usize, rows: &[Vec<Value>]) -> ScopeColumn
         sql_type: if is_time { SqlType::Timestamp } else { sql_type },
         role: if is_time { Role::Time } else { Role::Other },
         is_hidden: false,
-        shown_at: 0,
+        shown_at: usize::MAX,
         needs_table: false,
     }
 }

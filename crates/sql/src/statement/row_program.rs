@@ -1,7 +1,7 @@
 //! A condition and a list of columns over the rows of one table, one row at a time: what triggers evaluate.
 
 use query::{SqlType, TableSchema, Value};
-use sqlparser::ast::{BinaryOperator, Expr, Ident, Query, SelectItem};
+use sqlparser::ast::{BinaryOperator, Expr, Ident, Query, SelectItem, UnaryOperator};
 
 use crate::context::{ClientContext, Manner};
 use crate::error::{SqlError, invalid, unsupported};
@@ -148,6 +148,16 @@ fn check_comparisons(condition: &Expr, binder: &mut Binder<'_>) -> Result<(), Sq
             check_comparisons(left, binder)?;
             check_comparisons(right, binder)
         }
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } => {
+            let of = binder.bind(expr)?.sql_type;
+            if !matches!(of, SqlType::Bool | SqlType::Unknown) {
+                return invalid(format!(
+                    "{condition} is of the type {}, not boolean: compare {expr} with a value",
+                    of.name()
+                ));
+            }
+            check_comparisons(expr, binder)
+        }
         Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => check_comparisons(inner, binder),
         Expr::IsTrue(inner) | Expr::IsNotTrue(inner) | Expr::IsFalse(inner) | Expr::IsNotFalse(inner) => {
             check_comparisons(inner, binder)
@@ -177,9 +187,11 @@ fn check_comparison(compared: &Expr, with: &Expr, binder: &mut Binder<'_>) -> Re
         SqlType::Float => Value::Float(0.0),
         SqlType::Int | SqlType::Int4 => Value::Int(0),
         SqlType::Bool => Value::Bool(false),
+        SqlType::Timestamp | SqlType::LocalTimestamp => Value::Timestamp(0),
         _ => return Ok(()),
     };
-    if value.is_null() || compared_as.expression.is_constant() || sample.compare(value).is_some() {
+    let is_text = matches!(value, Value::Text(_)) && matches!(sample, Value::Timestamp(_));
+    if is_text || value.is_null() || compared_as.expression.is_constant() || sample.compare(value).is_some() {
         return Ok(());
     }
     let what = if compared_as.expression.column().is_some() { "the column" } else { "the expression" };
@@ -347,6 +359,8 @@ mod tests {
             ("usage BETWEEN 1 AND 'high'", None, "'high' is not"),
             ("(usage = true) IS TRUE", None, "which true is not"),
             ("usage * 2 < 'abc'", None, "the expression usage * 2 is of type double precision"),
+            ("time > 5", None, "the column time is of type timestamp"),
+            ("NOT usage OR host = 'a'", None, "NOT usage is of the type double precision, not boolean"),
             ("usage > 1", Some("usage * 2"), "needs a name"),
             ("usage > 1", Some("usage, host AS usage"), "twice"),
         ] {

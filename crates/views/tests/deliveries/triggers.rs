@@ -225,6 +225,39 @@ fn rows_go_on_to_other_tables() {
     assert_eq!(world.report("copy").failed_rows, 0);
 }
 
+/// The time of a table is called as it was declared, and another one may be computed for it.
+#[test]
+fn rows_go_to_tables_whose_time_has_a_name_of_its_own() {
+    let mut world = World::new(options);
+    world.lines("cpu,host=z usage=-1,n=0i 1");
+    for table in
+        ["CREATE TABLE copies (n BIGINT, ts TIMESTAMP, host TAG)", "CREATE TABLE later (ts TIMESTAMP, n BIGINT)"]
+    {
+        let client = sql::ClientContext::new("default", world.db().now_ns());
+        drop(world.db().sql(&sql::parse(table).unwrap(), 0, &client, &world.db().budget(1 << 40)).unwrap());
+    }
+    world.run("CREATE TRIGGER copy ON cpu WHEN (usage >= 0) DO INSERT INTO copies SELECT host, n").unwrap();
+    world
+        .run("CREATE TRIGGER shift ON copies WHEN (n >= 1) DO INSERT INTO later SELECT ts + INTERVAL '1 hour' AS ts, n")
+        .unwrap();
+    world.run("CREATE TRIGGER all ON copies WHEN (n >= 2 AND ts > '2000-01-01') DO INSERT INTO others").unwrap();
+    world.write(4);
+    world.network.run_ms(5_000);
+    let second = |text: &str| (query(&world, text)[0][0].time_ns().unwrap() - START_NS) / 1_000_000_000;
+    assert_eq!(second("SELECT min(ts) FROM copies"), 0);
+    assert_eq!(second("SELECT min(ts) FROM later"), 3_601);
+    assert_eq!(second("SELECT min(time) FROM others"), 2);
+    let count = |text: &str| query(&world, text)[0][0].to_string();
+    assert_eq!(
+        [
+            count("SELECT count(n) FROM copies"),
+            count("SELECT count(n) FROM later"),
+            count("SELECT count(n) FROM others")
+        ],
+        ["4", "3", "2"]
+    );
+}
+
 #[test]
 fn a_row_that_cannot_be_written_keeps_no_other_back() {
     let mut world = World::new(options);
