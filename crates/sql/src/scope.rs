@@ -53,7 +53,7 @@ impl Scope {
             })
         };
         let exact = self.indexes_where(|column| of_table(column) && column.name == name.value);
-        let exact = self.without_hidden_by_time(exact);
+        let exact = self.without_hidden_by_time(&exact);
         let loose = || {
             let same = |column: &ScopeColumn| column.name.eq_ignore_ascii_case(&name.value);
             self.indexes_where(|column| of_table(column) && name.quote_style.is_none() && same(column))
@@ -71,7 +71,7 @@ impl Scope {
     }
 
     /// Leaves the time where a field or tag of the same table is called as it is: that came with rows.
-    fn without_hidden_by_time(&self, found: Vec<usize>) -> Vec<usize> {
+    fn without_hidden_by_time(&self, found: &[usize]) -> Vec<usize> {
         let column = |index: &usize| self.columns.get(*index);
         let is_time = |index: &usize| column(index).is_some_and(|column| column.role == Role::Time);
         let table = |index: &usize| column(index).map(|column| &column.qualifier);
