@@ -173,8 +173,13 @@ impl Summary {
         self.sum.1 += later.sum.1;
     }
 
-    /// Adds a summary of samples that may lie among those before: what does not depend on their order is exact.
+    /// Adds a summary of samples that may lie among those before: what does not depend on their order is exact. Of samples of one time, which are of several
+    /// series, the larger is the first, or the last.
     pub fn merge_unordered(&mut self, other: &Self) {
+        let ends = (self.count > 0 && other.count > 0).then(|| {
+            let of_one_time = |a: (i64, u64), b: (i64, u64)| (a.0 == b.0).then(|| (a.0, self.larger(a.1, b.1)));
+            (of_one_time(self.first, other.first), of_one_time(self.last, other.last))
+        });
         let (earlier, later) = match (self.count, other.count) {
             (_, 0) | (0, _) => (*self, *other),
             _ if other.first.0 < self.first.0 => (*other, *self),
@@ -184,6 +189,15 @@ impl Summary {
         *self = earlier;
         self.merge(&later);
         self.last = last.unwrap_or(self.last);
+        if let Some((first, last)) = ends {
+            self.first = first.unwrap_or(self.first);
+            self.last = last.unwrap_or(self.last);
+        }
+    }
+
+    /// The larger of two values; NaN is above all numbers.
+    fn larger(&self, a: u64, b: u64) -> u64 {
+        if self.is_nan(a) || self.less(b, a) { a } else { b }
     }
 
     /// The sum, as a float.
@@ -278,6 +292,29 @@ mod tests {
         assert_eq!((summary.resets, summary.changes), (1, 3));
         let counter = summed(ValueType::I64, &[(0, 4), (1, 9), (2, 2), (3, -5i64 as u64)]);
         assert_eq!((counter.sum_integer, counter.min, counter.resets), (10, -5i64 as u64, 2));
+    }
+
+    /// Whichever series comes first.
+    #[test]
+    fn of_values_of_one_time_the_larger_is_the_first_and_the_last() {
+        let floats = |samples: &[(i64, f64)]| {
+            let samples: Vec<(i64, u64)> = samples.iter().map(|(time_ns, value)| (*time_ns, value.to_bits())).collect();
+            summed(ValueType::F64, &samples)
+        };
+        for (a, b, first, last) in [
+            (floats(&[(1, 2.0), (5, 3.0)]), floats(&[(1, 4.0), (5, -7.0)]), 4.0, 3.0),
+            (floats(&[(1, 2.0), (5, 3.0)]), floats(&[(0, 1.0), (4, 9.0)]), 1.0, 3.0),
+            (floats(&[(1, 2.0)]), floats(&[(1, -2.0)]), 2.0, 2.0),
+            (floats(&[]), floats(&[(1, -2.0)]), -2.0, -2.0),
+        ] {
+            for (mut summary, other) in [(a, b), (b, a)] {
+                summary.merge_unordered(&other);
+                assert_eq!((f64::from_bits(summary.first.1), f64::from_bits(summary.last.1)), (first, last));
+            }
+        }
+        let mut nan = floats(&[(1, f64::NAN)]);
+        nan.merge_unordered(&floats(&[(1, 2.0)]));
+        assert!(f64::from_bits(nan.first.1).is_nan() && f64::from_bits(nan.last.1).is_nan());
     }
 
     /// Checks that each part of a summary equals that of the whole.

@@ -169,6 +169,13 @@ fn definitions() -> Vec<ViewDefinition> {
         ),
         slow,
         view(
+            "ends",
+            minute,
+            "(->> (rows-of \"t\") (groupby 1m '((last \"v\") (first \"i\") (count #TS)) (by '(\"h\"))) \
+             (map \"last_v\" (column \"last v\") \"first_i\" (column \"first i\") \"n\" (coalesce (column \"count #TS\") 0)))",
+            &[("last_v", F64), ("first_i", I64), ("n", I64)],
+        ),
+        view(
             "uneven",
             Interval::of_ns(420 * SECOND_NS),
             "(->> (rows-of \"slow\") (groupby 7m '((sum \"first_i\") (count \"last_v\")) (by '(\"h\"))) \
@@ -444,7 +451,7 @@ fn counted_definitions() -> Vec<ViewDefinition> {
 
 /// Queries that views answer: their own groups, wider bins, fewer labels, a condition on their label, all rows of a group as one, and what is computed from
 /// rows.
-const SOURCE_QUERIES: [&str; 20] = [
+const SOURCE_QUERIES: [&str; 22] = [
     "(->> (rows-of \"t\") (groupby 1m '((sum \"v\") (count \"v\") (max \"i\") (count #TS)) (by '(\"h\"))))",
     "(->> (rows-of \"t\") (groupby 5m '((sum \"v\") (avg \"v\") (max \"i\") (count #TS)) (by '())))",
     "(->> (rows-of \"t\") (tag \"h\" \"h1\") (groupby 2m '((max \"i\") (sum \"v\") (count #TS)) (by '(\"h\"))))",
@@ -454,6 +461,8 @@ const SOURCE_QUERIES: [&str; 20] = [
     "(->> (rows-of \"t\") (groupby 5m '((approx_quantile 0.5 \"v\") (quantile_sketch \"v\") (approx_distinct \"i\") (histogram 0 8 4 \"i\") (count #TS)) (by '())))",
     "(->> (table \"t\" '(\"v\")) (groupby 1m '((sum \"v\") (count \"v\")) (by '(\"h\"))))",
     "(->> (table \"t\" '(\"i\" \"v\")) (tag \"h\" \"h1\") (groupby 3m '((max \"i\") (avg \"v\")) (by '(\"h\"))))",
+    "(->> (rows-of \"t\") (groupby 5m '((last \"v\") (first \"i\") (count #TS)) (by '(\"h\"))))",
+    "(->> (rows-of \"t\") (groupby all '((last \"v\") (first \"i\")) (by '(\"h\")) (undated)))",
     "(->> (rows-of \"t\") (groupby all '((sum \"v\") (avg \"v\") (max \"i\") (count #TS)) (by '()) (undated)))",
     "(->> (rows-of \"t\") (tag \"h\" \"h1\") (groupby all '((max \"i\") (sum \"v\") (count #TS)) (by '(\"h\")) (undated)))",
     "(->> (rows-of \"t\") (groupby all '((max \"i\") (count \"v\")) (by '()) (undated)))",

@@ -325,10 +325,11 @@ impl Bin {
             ) => {
                 *count += more;
                 hashes.extend(more_hashes);
-                if other_first.0 < first.0 {
+                // Of texts of one time the larger counts, as of numbers.
+                if other_first.0 < first.0 || other_first.0 == first.0 && other_first.1 > first.1 {
                     *first = other_first;
                 }
-                if other_last.0 >= last.0 {
+                if other_last.0 > last.0 || other_last.0 == last.0 && other_last.1 > last.1 {
                     *last = other_last;
                 }
                 if other_min < *min {

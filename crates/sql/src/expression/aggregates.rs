@@ -453,9 +453,11 @@ impl Accumulator {
     }
 
     fn keep_at(&mut self, at: Value, value: Value, first: bool) {
-        let replaces = self.at.as_ref().is_none_or(|(known, _)| {
-            let order = at.order(known);
-            if first { order == std::cmp::Ordering::Less } else { order != std::cmp::Ordering::Less }
+        let wanted = if first { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater };
+        // Of values of one time the largest counts, whatever the order of their series.
+        let replaces = self.at.as_ref().is_none_or(|(known, before)| match at.order(known) {
+            std::cmp::Ordering::Equal => value.order(before) == std::cmp::Ordering::Greater,
+            order => order == wanted,
         });
         if replaces {
             self.at = Some((at, value));
