@@ -91,7 +91,7 @@ fn tags_of_a_new_table_exist_before_its_rows() {
     let open = || Db::open(simulation.platform(), DbOptions::new("/data")).unwrap();
     let db = open();
     ask(&db, "CREATE TABLE t (time TIMESTAMP, room TAG, warmth DOUBLE PRECISION, house TAG)").unwrap();
-    let expected = "time:timestamp with time zone house:text room:text warmth:double precision";
+    let expected = "time:timestamp with time zone room:text warmth:double precision house:text";
     assert_eq!(columns(&db, "t"), expected);
     assert_eq!(ask(&db, "SELECT room, count(*) FROM t GROUP BY room").unwrap().len(), 0);
     drop(db);

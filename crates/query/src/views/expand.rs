@@ -302,7 +302,7 @@ impl Answered {
         let is_read = |name: &str| answer.fields().iter().any(|field| field == name);
         let stale = stale_ranges(view, catalog, changes, (&is_read, 0));
         let stored = subtract(&[answer.range], &stale).into_iter().map(|range| query.bins_in(&range));
-        let stored: Vec<TimeRange> = stored.filter(|range| range.start_ns <= range.end_ns).collect();
+        let stored = longest(stored.filter(|range| range.start_ns <= range.end_ns).collect());
         let rest = subtract(&[query.times()], &stored);
         (!stored.is_empty()).then_some(Self { answer, stored, rest })
     }
@@ -332,6 +332,17 @@ impl Answered {
         parts.sort_by_key(|part| part.range.start_ns);
         query.read_of(view, parts)
     }
+}
+
+/// The longest of ranges, in order of time: each is a scan of its own, so that short ones between late rows are not worth it.
+fn longest(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
+    const RANGES_MAX: usize = 8;
+    if ranges.len() > RANGES_MAX {
+        ranges.sort_by_key(|range| std::cmp::Reverse(i128::from(range.end_ns) - i128::from(range.start_ns)));
+        ranges.truncate(RANGES_MAX);
+        ranges.sort_by_key(|range| range.start_ns);
+    }
+    ranges
 }
 
 /// Returns whether so many bins are few of those that a range has; of one without an end few are a hundred.
