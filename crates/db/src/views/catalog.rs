@@ -205,6 +205,7 @@ impl ViewCatalog for Views {
             )));
         }
         let newest_ns = self.newest_window(&view);
+        let kept_from_ns = super::frozen::own_expired_before_ns(&self.store, &view.definition);
         self.change_state(&view, true, |state| {
             let moved = TimeRange::new(state.watermark_ns, newest_ns.saturating_sub(1));
             if moved.start_ns <= moved.end_ns {
@@ -212,6 +213,8 @@ impl ViewCatalog for Views {
                 state.add(PendingRange { range: moved, is_fill: true });
             }
             if request.is_forced {
+                // What its TTL took before it was longer is computed, too.
+                state.expired_ns = kept_from_ns;
                 state.add(PendingRange { range: whole, is_fill: false });
             }
         })?;

@@ -23,6 +23,13 @@ const FROZEN_STEP_NS: i64 = 3_600_000_000_000;
 impl Views {
     /// The time before which a part of a view's source is gone, or was at some time. What a TTL takes the state knows before it goes.
     pub(super) fn gone_before_ns(&self, view: &View) -> i64 {
+        // Windows that went by the view's own TTL are not computed again either: a late row would bring back a part of them.
+        let expired_ns = self.current(view).map_or(i64::MIN, |current| current.state.expired_ns);
+        self.source_gone_before_ns(view).max(expired_ns)
+    }
+
+    /// The time before which windows lack rows of the source.
+    fn source_gone_before_ns(&self, view: &View) -> i64 {
         let of_database = self.store.database_number(&view.definition.database);
         let oldest_ns = of_database.map(|number| self.store.oldest_retained_ns(number));
         let of_database = oldest_ns.map(|oldest_ns| frozen_from_ns(&view.definition, None, oldest_ns));
@@ -311,7 +318,7 @@ pub(super) fn frozen_from_ns(definition: &ViewDefinition, table: Option<&str>, g
 impl Db {
     /// Writes to disk now and then before which time a part of a view's source is gone.
     pub fn note_view_frozen(&self, view: &View) -> Result<(), QueryError> {
-        let gone_before_ns = self.views.gone_before_ns(view);
+        let gone_before_ns = self.views.source_gone_before_ns(view);
         if gone_before_ns <= view.state.frozen_ns.saturating_add(FROZEN_STEP_NS) {
             return Ok(());
         }

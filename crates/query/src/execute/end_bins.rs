@@ -7,6 +7,7 @@ use store::{End, SelectedGroup};
 use super::scan::Reader;
 use super::{Run, cached_bins, filtered_scan, limited};
 use crate::plan::{AggregateInput, Grouping, Plan, Scan};
+use crate::views::intersect;
 use crate::{Frame, QueryError};
 
 /// How much longer each range is than the one before.
@@ -71,7 +72,8 @@ pub(crate) fn is_searched(input: &Plan, grouping: &Grouping, end: End) -> bool {
 impl Run<'_> {
     /// So many bins at an end, those nearest to it first.
     pub(super) fn end_bins(&mut self, end_bins: &EndBins<'_>, rows: usize) -> Result<Vec<Frame>, QueryError> {
-        let mut left = self.extent_of(end_bins.scan)?;
+        let extent = self.extent_of(end_bins.scan)?.map(|extent| intersect(&extent, &end_bins.scan.range));
+        let mut left = extent.filter(|range| range.start_ns <= range.end_ns);
         let groups = self.reads.groups;
         let mut ranges: Vec<(Vec<Frame>, TimeRange)> = Vec::new();
         let (mut found, mut bins) = (0, rows.max(1));

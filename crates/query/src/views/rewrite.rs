@@ -192,16 +192,16 @@ impl<'a> SourceQuery<'a> {
     /// What a view gives of it, if it is of the same rows; windows before a time count as gone.
     pub(super) fn answer(&self, view: &View, frozen_before_ns: i64) -> Option<ViewAnswer> {
         let definition = &view.definition;
-        let is_same_bins = match (self.bins, view.bins.equal_bins()) {
-            (None, _) => false,
-            (Some(bins), Some(windows)) => {
-                let ((width_ns, offset_ns), (window_ns, window_offset_ns)) = (bins, windows);
-                if width_ns % window_ns != 0 || (offset_ns - window_offset_ns) % window_ns != 0 {
+        let is_same_bins = match self.bins {
+            None => false,
+            Some((width_ns, offset_ns)) => {
+                let (window_ns, window_offset_ns) = self.windows_of(view)?;
+                let distance_ns = i128::from(offset_ns) - i128::from(window_offset_ns);
+                if width_ns % window_ns != 0 || distance_ns % i128::from(window_ns) != 0 {
                     return None;
                 }
                 width_ns == window_ns
             }
-            (Some(_), None) => return None,
         };
         let selectors = self.selectors(definition)?;
         if !self.is_of_every_row() && !tells_rows(&self.grouping.aggregates) {
@@ -243,6 +243,18 @@ impl<'a> SourceQuery<'a> {
             scan: Scan { table: Some(table), selectors, tokens: Vec::new(), range },
             grouping: Grouping { aggregates, ..self.grouping.clone() },
             columns: derived.into_iter().map(|of| (of.name, of.expression)).collect(),
+        })
+    }
+
+    /// Width and offset of a view's windows, if they are equal in the query's range: months, and days of a zone, are there in ranges of few of them.
+    fn windows_of(&self, view: &View) -> Option<(i64, i64)> {
+        view.bins.equal_bins().or_else(|| {
+            let TimeRange { start_ns, end_ns } = self.scan.range;
+            if start_ns == i64::MIN || end_ns == i64::MAX || start_ns > end_ns {
+                return None;
+            }
+            let runs = view.bins.equal_runs((start_ns, end_ns), 1, |_, _| true)?;
+            runs.first().map(|run| (run.width_ns, run.offset_ns()))
         })
     }
 

@@ -51,6 +51,21 @@ impl Target {
         Self { table: table.to_owned(), schema, columns, kinds, is_time_added }
     }
 
+    /// Refuses a column that is written twice: one value of a row would be lost.
+    fn check_columns(&self) -> Result<(), SqlError> {
+        let kinds = self.columns.iter().zip(&self.kinds).enumerate();
+        for (place, (column, kind)) in kinds {
+            let mut before = self.columns.iter().zip(&self.kinds).take(place);
+            let is_twice = |(other, other_kind): (&String, &Kind)| {
+                other == column || *kind == Kind::Time && *other_kind == Kind::Time
+            };
+            if before.any(is_twice) {
+                return invalid(format!("column \"{column}\" specified more than once"));
+            }
+        }
+        Ok(())
+    }
+
     /// The number of values that a row comes with.
     fn values(&self) -> usize {
         self.columns.len() - usize::from(self.is_time_added)
@@ -116,6 +131,12 @@ impl Run<'_> {
 
     /// The table of an INSERT and its columns, given those that are named, and how many values a row has, if that is known.
     fn insert_target(&self, table: &str, named: &[ObjectName], values: Option<usize>) -> Result<Target, SqlError> {
+        let view = self.session.view(&self.environment.database, table)?;
+        if view.is_some_and(|view| view.definition.is_exposed()) {
+            return invalid(format!(
+                "\"{table}\" is a materialised view: its rows are computed from those of its source"
+            ));
+        }
         let schema = self.table(table)?;
         let columns: Vec<String> = if named.is_empty() {
             let Some(schema) = &schema else {
@@ -218,6 +239,7 @@ impl Run<'_> {
         rows: Vec<Vec<Value>>,
         unwritable: Unwritable,
     ) -> Result<Vec<Vec<Value>>, SqlError> {
+        target.check_columns()?;
         let (mut typed, mut cells_left_out, mut rows_left_out) = (Vec::with_capacity(rows.len()), 0, 0);
         for mut row in rows {
             if row.len() != target.values() {

@@ -192,3 +192,92 @@ fn windows_that_went_by_a_ttl_are_read_of_the_table() {
         check(&world, &format!("both go, step {step}"));
     }
 }
+
+/// Days and months of a zone are answered by a view of those windows.
+#[test]
+fn bins_of_a_zone_use_views_of_theirs() {
+    let mut world = World::empty(73);
+    let now_ns = world.db.now_ns();
+    for day in 0..70 {
+        world.write("default", &lines(now_ns - day * 24 * HOUR_NS, 0..20));
+    }
+    world.ask("CREATE MATERIALIZED VIEW days AS SELECT time_bucket('1 day', time, 'Europe/Berlin') AS bucket, stddev(usage) AS dev, sum(requests) AS requests, count(*) AS n FROM cpu GROUP BY 1");
+    world.ask(VIEWS[2]);
+    world.settle();
+    let at = |ago_ns: i64| format!("'{}'::timestamp", query::time::format_rfc3339_us(now_ns - ago_ns));
+    let times = format!("time >= {} AND time < {}", at(80 * 24 * HOUR_NS + 17_000), at(47 * SECOND_NS));
+    for (text, view) in [
+        (
+            "SELECT time_bucket('1 day', time, 'Europe/Berlin') AS b, sum(requests), stddev(usage), count(*) FROM cpu WHERE {times} GROUP BY b ORDER BY b",
+            "days",
+        ),
+        (
+            "SELECT time_bucket('1 month', time, 'Europe/Berlin') AS b, sum(requests), count(*) FROM cpu WHERE {times} GROUP BY b ORDER BY b",
+            "days",
+        ),
+        (
+            "SELECT time_bucket('1 month', time, 'Europe/Berlin') AS b, last(usage, time), count(usage) FROM cpu WHERE usage > 50 AND {times} GROUP BY b ORDER BY b",
+            "high",
+        ),
+        (
+            "SELECT time_bucket('1 day', time) AS b, sum(requests), count(*) FROM cpu WHERE {times} GROUP BY b ORDER BY b",
+            "",
+        ),
+        (
+            "SELECT time_bucket('1 month', time, 'Asia/Tokyo') AS b, sum(requests), count(*) FROM cpu WHERE {times} GROUP BY b ORDER BY b",
+            "",
+        ),
+    ] {
+        let text = text.replace("{times}", &times);
+        let explained = world.explained(&text);
+        assert_eq!(explained.contains("(view "), !view.is_empty(), "{text}: {explained}");
+        assert!(view.is_empty() || explained.contains(&format!("(view {view:?}")), "{text}: {explained}");
+        let [found, expected] = [world.ask(&text), world.ask_tables(&text)];
+        assert!(found.len() > 1 && found.len() == expected.len(), "{text}: {found:?}\n{expected:?}");
+        let pairs = found.iter().flatten().zip(expected.iter().flatten());
+        pairs.for_each(|(a, b)| assert!(is_close(a, b), "{text}: {a:?}, not {b:?}"));
+    }
+}
+
+/// Ranges without any time have no rows, also where few bins at an end are wanted.
+#[test]
+fn empty_ranges_have_no_bins() {
+    let world = World::empty(74);
+    world.write("default", &lines(world.db.now_ns(), 0..1_000));
+    let at = format!("'{}'::timestamp", query::time::format_rfc3339_us(world.db.now_ns() - HOUR_NS));
+    for order in ["b LIMIT 6", "b DESC LIMIT 6"] {
+        for times in [format!("time >= {at} AND time < {at}"), format!("time > {at} AND time <= {at}")] {
+            let text = format!(
+                "SELECT time_bucket('2 minutes', time) AS b, count(*) FROM cpu WHERE {times} GROUP BY b ORDER BY {order}"
+            );
+            assert_eq!(world.ask(&text), Vec::<Vec<Value>>::new(), "{text}");
+        }
+    }
+}
+
+/// Windows that went by a view's TTL are not brought back in part by late rows.
+#[test]
+fn late_rows_bring_back_no_part_of_what_a_ttl_took() {
+    let mut world = World::empty(75);
+    let now_ns = world.db.now_ns();
+    let old_ns = now_ns - 50 * HOUR_NS;
+    world.write("default", &format!("c,h=a v=1 {old_ns}\nc,h=b v=2 {old_ns}\nc,h=a v=3 {now_ns}"));
+    world.ask("CREATE MATERIALIZED VIEW m AS SELECT time_bucket('1 hour', time) AS b, h, sum(v) AS s, count(*) AS n FROM c GROUP BY b, h");
+    world.settle();
+    let counts = "SELECT h, n FROM m ORDER BY b, h";
+    let row = |host: &str, n: i64| vec![Value::text(host), Value::Int(n)];
+    world.ask("ALTER MATERIALIZED VIEW m SET TTL 1 DAY");
+    world.write("default", &format!("c,h=a v=5 {}", old_ns + SECOND_NS));
+    for _ in 0..2 {
+        assert_eq!(world.ask(counts), [row("a", 1)]);
+        world.settle();
+    }
+    world.ask("ALTER MATERIALIZED VIEW m SET TTL 0");
+    world.settle();
+    assert_eq!(world.ask(counts), [row("a", 1)]);
+    world.ask_as(sql::Manner::QuestDb, "REFRESH MATERIALIZED VIEW m FULL").unwrap();
+    for _ in 0..2 {
+        assert_eq!(world.ask(counts), [row("a", 2), row("b", 1), row("a", 1)]);
+        world.settle();
+    }
+}
