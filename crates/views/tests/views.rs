@@ -748,8 +748,14 @@ impl World {
     /// What views answer is what the source gives.
     fn check_queries_of_the_source(&self, after: &Step) {
         let now_ns = self.db().now_ns();
-        let [early, late] = [5_000, 17].map(|ago| now_ns - ago * SECOND_NS - 3);
-        for range in [TimeRange::ALL, TimeRange::new(early, late), TimeRange::new(early, i64::MAX)] {
+        // The window of the last but one is stored mostly, that of the last is not.
+        let [early, stored, late] = [5_000, 431, 17].map(|ago| now_ns - ago * SECOND_NS - 3);
+        for range in [
+            TimeRange::ALL,
+            TimeRange::new(early, stored),
+            TimeRange::new(early, late),
+            TimeRange::new(early, i64::MAX),
+        ] {
             for text in SOURCE_QUERIES {
                 let mut plan = query::parse(text, 0).unwrap();
                 let grouped = match &mut plan {

@@ -66,6 +66,7 @@ impl World {
         let ranges = [
             "time >= '1971-01-01'".to_owned(),
             format!("time >= {} AND time < {}", at(2 * HOUR_NS + 17_000), at(47 * SECOND_NS)),
+            format!("time >= {} AND time < {}", at(2 * HOUR_NS + 17_000), at(70 * 60 * SECOND_NS + 13_000)),
             format!("time > {}", at(25 * 60 * SECOND_NS)),
             format!("time < {}", at(30 * HOUR_NS)),
         ];
