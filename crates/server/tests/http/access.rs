@@ -212,6 +212,10 @@ fn statements_need_their_rights() {
             guarded.ask("POST", "/api/v1/admin/tsdb/delete_series?db=metrics&match[]=absent", Some(token), "");
         assert_eq!(deletes.status, if drop == 200 { 204 } else { 403 });
     }
+    // Those who may write alone see the columns that they write to, and nothing else.
+    let write_only = guarded.token("write_only", r#"{"grants":["write:metrics"]}"#);
+    assert_eq!(sql(&write_only, "INSERT INTO m (time, v) VALUES ('2024-01-01', 1)"), 200);
+    assert_eq!(sql(&write_only, "INSERT INTO m (time, v) SELECT time, v FROM m"), 403);
     // Rows into a database that does not exist need the right to make it.
     let write = |token: &str, database: &str| {
         guarded.ask("POST", &format!("/write?db={database}"), Some(token), "m v=1").status

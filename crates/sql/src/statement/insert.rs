@@ -116,7 +116,8 @@ impl Run<'_> {
         if self.describes {
             rows.clear();
         }
-        let mut rows = self.typed_rows(&target, rows, Unwritable::Refused)?;
+        let typed = self.typed_rows(&target, rows, Unwritable::Refused);
+        let mut rows = typed.map_err(|error| self.refusal_of_view(&table).unwrap_or(error))?;
         if let Some(conflict) = conflict {
             rows = self.resolve(&conflict, &target, rows)?;
         }
@@ -131,12 +132,6 @@ impl Run<'_> {
 
     /// The table of an INSERT and its columns, given those that are named, and how many values a row has, if that is known.
     fn insert_target(&self, table: &str, named: &[ObjectName], values: Option<usize>) -> Result<Target, SqlError> {
-        let view = self.session.view(&self.environment.database, table)?;
-        if view.is_some_and(|view| view.definition.is_exposed()) {
-            return invalid(format!(
-                "\"{table}\" is a materialised view: its rows are computed from those of its source"
-            ));
-        }
         let schema = self.table(table)?;
         let columns: Vec<String> = if named.is_empty() {
             let Some(schema) = &schema else {
@@ -149,6 +144,13 @@ impl Run<'_> {
             named.iter().filter_map(|name| Some(name.0.last()?.as_ident()?.value.clone())).collect()
         };
         Ok(Target::new(table, schema, &columns, self.time_name()))
+    }
+
+    /// Why rows of a table that is a view are not written, for those who may know of it: rather than what is wrong with the rows.
+    fn refusal_of_view(&self, table: &str) -> Option<SqlError> {
+        let view = self.session.view(&self.environment.database, table).ok()??;
+        let message = format!("\"{table}\" is a materialised view: its rows are computed from those of its source");
+        view.definition.is_exposed().then(|| SqlError::Invalid(message))
     }
 
     /// Notes the types of parameters that are values of columns.

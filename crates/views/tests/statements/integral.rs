@@ -36,7 +36,7 @@ impl Query {
         world.influxql("default", &text).unwrap();
     }
 
-    /// What is written of each window is what a query of this window alone gives; so many rows at least.
+    /// Each window has the value that a query of this window alone gives; so many rows at least.
     fn check(&self, world: &World, begun_ns: i64, rows_min: usize) {
         let grouped = self.tags.strip_prefix(',').map_or_else(String::new, |tags| format!(" GROUP BY{tags}"));
         let and = if self.from.contains("WHERE") { "AND" } else { "WHERE" };

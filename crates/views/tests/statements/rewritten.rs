@@ -28,7 +28,7 @@ const VIEWS: [&str; 3] = [
     "CREATE MATERIALIZED VIEW high AS SELECT time_bucket('1 month', time, 'Europe/Berlin') AS bucket, last(usage, time) AS newest, count(usage) AS n FROM cpu WHERE usage > 50 GROUP BY 1",
 ];
 
-/// What is asked of the table: what is shown, with `{times}` in a condition, and the view that answers it where all rows are asked for.
+/// Queries of the table, with `{times}` in place of a condition, and the view that answers each where it is of all rows.
 const QUERIES: [(&str, &str); 14] = [
     ("SELECT region, avg(usage), max(usage), count(*) FROM cpu WHERE {times} GROUP BY region", "hours"),
     ("SELECT stddev(usage), approx_percentile(0.5, usage), count(*) FROM cpu WHERE {times}", "hours"),
