@@ -150,7 +150,7 @@ impl Run<'_> {
     fn refusal_of_view(&self, table: &str) -> Option<SqlError> {
         let view = self.session.view(&self.environment.database, table).ok()??;
         let message = format!("\"{table}\" is a materialised view: its rows are computed from those of its source");
-        view.definition.is_exposed().then(|| SqlError::Invalid(message))
+        view.definition.is_exposed().then_some(SqlError::Invalid(message))
     }
 
     /// Notes the types of parameters that are values of columns.
