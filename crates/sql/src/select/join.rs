@@ -101,6 +101,9 @@ impl Run<'_> {
         let common: Vec<sqlparser::ast::Ident>;
         let names: Vec<&sqlparser::ast::Ident> = match constraint {
             JoinConstraint::None => return Ok((Vec::new(), Vec::new())),
+            JoinConstraint::On(Expr::Value(value)) if value.value == sqlparser::ast::Value::Boolean(true) => {
+                return Ok((Vec::new(), Vec::new()));
+            }
             JoinConstraint::On(Expr::Nested(expression)) if matches!(**expression, Expr::Identifier(_)) => {
                 match &**expression {
                     // QuestDB: `ON (host)`

@@ -263,9 +263,30 @@ struct Level {
     select: Option<Location>,
     /// The beginning of the right side of its last ASOF JOIN or LT JOIN.
     joined: Option<Location>,
+    /// True after it while neither ON, USING nor another clause came.
+    lacks_on: bool,
+}
+
+impl Level {
+    /// Returns whether the grammar would read a join that comes next as a part of the right side of the last ASOF JOIN or LT JOIN, which has no ON.
+    fn would_nest(&mut self, cursor: &Cursor<'_>) -> bool {
+        let is_join = cursor.timed_join().is_some()
+            || ["join", "inner", "left", "right", "full"].iter().any(|word| cursor.at(&[word]));
+        let ends = ["on", "using", "where", "group", "having", "order", "limit", "sample", "latest", "union", "window"];
+        if ends.iter().any(|word| cursor.at(&[word])) {
+            self.lacks_on = false;
+        }
+        self.lacks_on && is_join
+    }
 }
 
 impl Extracted {
+    /// Adds words of the grammar in the place of a token.
+    fn push_keywords<const N: usize>(&mut self, keywords: [&str; N], at: &TokenWithSpan) {
+        let token = |keyword| TokenWithSpan { token: Token::make_keyword(keyword), span: at.span };
+        self.tokens.extend(keywords.map(token));
+    }
+
     /// Takes the beginning of a statement that the grammar does not have, or spells otherwise; returns whether it was one.
     fn take_beginning(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, SqlError> {
         if let Some(taken) = settings::take(cursor.rest())? {
@@ -320,7 +341,7 @@ fn extract(tokens: &[TokenWithSpan], dialect: &dyn Dialect) -> Result<Extracted,
             Token::SemiColon => levels = vec![Level::default()],
             Token::Word(word) if word.keyword == Keyword::SELECT => {
                 if let Some(last) = levels.last_mut() {
-                    *last = Level { select: Some(token.span.start), joined: None };
+                    *last = Level { select: Some(token.span.start), ..Level::default() };
                 }
             }
             _ => {}
@@ -334,7 +355,11 @@ fn extract(tokens: &[TokenWithSpan], dialect: &dyn Dialect) -> Result<Extracted,
             cursor.next += respelled.read;
             continue;
         }
-        let Level { select, joined } = levels.last().copied().unwrap_or_default();
+        if levels.last_mut().is_some_and(|level| level.would_nest(&cursor)) {
+            out.push_keywords(["ON", "TRUE"], token);
+            levels.last_mut().into_iter().for_each(|level| level.lacks_on = false);
+        }
+        let Level { select, joined, .. } = levels.last().copied().unwrap_or_default();
         if cursor.splice_join() {
             // The grammar would read an alias.
             return invalid(
@@ -343,15 +368,14 @@ fn extract(tokens: &[TokenWithSpan], dialect: &dyn Dialect) -> Result<Extracted,
         }
         if let Some(kind) = cursor.timed_join() {
             // Two words that nothing else here uses stand for one that the grammar has only in another form, or not at all.
-            for keyword in ["LEFT", kind] {
-                out.tokens.push(TokenWithSpan { token: Token::make_keyword(keyword), span: token.span });
-            }
+            out.push_keywords(["LEFT", kind, "JOIN"], token);
             if let Some(level) = levels.last_mut() {
                 let after = cursor.rest().iter().skip(2).find(|token| token.token != Token::LParen);
                 level.joined = after.map(|token| token.span.start);
+                level.lacks_on = true;
             }
             out.parsed.has_asof = true;
-            cursor.next += 1;
+            cursor.next += 2;
         } else if let Some(joined) = joined.filter(|_| cursor.at(&["tolerance"])) {
             cursor.next += 1;
             out.parsed.tolerances.insert(position(joined), cursor.width()?);
