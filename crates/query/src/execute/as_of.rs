@@ -1,14 +1,16 @@
-//! Columns of another table as of the times of rows: of that table what is read lies between the first row and the last, and of each series the newest
-//! row before.
+//! Columns and labels of another table as of the times of rows: of that table what is read lies between the first row and the last, and of each series the
+//! newest row before.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::{Cell, Labels, MatchOp, TimeRange};
+use index::{CompiledMatcher, compile};
+use model::{Cell, Labels, MatchOp, Matcher, TimeRange};
 
+use super::labelled::not_a_label;
 use super::{Run, note_folds};
 use crate::plan::{AsOf, Scan, Selector};
 use crate::result::frame::FrameColumn;
-use crate::{Frame, QueryError};
+use crate::{Budget, Frame, QueryError};
 
 /// Values of a label of the rows by which less is read of the table; with more, all of its series are.
 const VALUES_MAX: usize = 100;
@@ -16,6 +18,9 @@ const VALUES_BYTES_MAX: usize = 4 << 10;
 
 /// A row of the table costs as much as so many samples to know of.
 const SAMPLES_PER_ROW: usize = 2;
+
+/// A series that is made of some rows of another one costs as much as so many samples besides.
+const SAMPLES_PER_SERIES: usize = 24;
 
 /// The labels by which rows find others.
 type Key<'a> = Vec<&'a str>;
@@ -42,7 +47,7 @@ impl AsOf {
     fn scan_for(&self, rows: &[Frame]) -> Scan {
         let mut scan = self.table.clone();
         if let Some(table) = &mut scan.table {
-            table.fields = self.columns.iter().map(|(_, field)| field.clone()).collect();
+            table.fields = self.columns.iter().chain(&self.labels).map(|(_, column)| column.clone()).collect();
             table.fields.sort_unstable();
             table.fields.dedup();
         }
@@ -87,9 +92,10 @@ impl Run<'_> {
             .iter()
             .map(|frame| TimeRange::from_timestamps(&frame.timestamps_ns))
             .fold(TimeRange::EMPTY, TimeRange::union);
-        if as_of.columns.is_empty() || times.start_ns > times.end_ns {
+        if as_of.columns.is_empty() && as_of.labels.is_empty() || times.start_ns > times.end_ns {
             return Ok(rows);
         }
+        let added = AddedLabels::new(as_of)?;
         self.timed("as of", |run| {
             let budget = run.context.budget;
             let held = budget.samples();
@@ -114,15 +120,17 @@ impl Run<'_> {
             for frame in rows {
                 budget.check()?;
                 let before = frame.samples();
-                let frame = {
+                let (columns, split) = {
                     let key = as_of.key(&frame.labels);
                     let found = key.and_then(|key| by_key.get(&key)).map(Vec::as_slice).unwrap_or_default();
-                    let columns = columns(as_of, &frame, found)?;
-                    with_columns(frame, columns)
+                    let newest = frame.timestamps_ns.iter().map(|time_ns| as_of.newest(found, *time_ns));
+                    let newest: Vec<Option<&TableRow<'_>>> = newest.collect();
+                    (columns(as_of, &newest)?, added.split(&frame.labels, &newest, budget)?)
                 };
+                let frame = with_columns(frame, columns);
                 budget.take(frame.samples())?;
                 budget.give_back(before);
-                joined.push(frame);
+                split.apply(frame, budget, &mut joined)?;
             }
             budget.give_back(read);
             Ok(joined)
@@ -153,9 +161,7 @@ impl Run<'_> {
 }
 
 /// The columns that rows get of those that they find.
-fn columns(as_of: &AsOf, rows: &Frame, found: &[TableRow<'_>]) -> Result<Vec<FrameColumn>, QueryError> {
-    let newest: Vec<Option<&TableRow<'_>>> =
-        rows.timestamps_ns.iter().map(|time_ns| as_of.newest(found, *time_ns)).collect();
+fn columns(as_of: &AsOf, newest: &[Option<&TableRow<'_>>]) -> Result<Vec<FrameColumn>, QueryError> {
     let column = |(name, field): &(String, String)| {
         let cells: Vec<Cell<'_>> = newest.iter().map(|found| cell(*found, field)).collect();
         FrameColumn::of_cells(name, &cells).map_err(QueryError::Execution)
@@ -163,10 +169,90 @@ fn columns(as_of: &AsOf, rows: &Frame, found: &[TableRow<'_>]) -> Result<Vec<Fra
     as_of.columns.iter().map(column).collect()
 }
 
-fn cell<'f>(found: Option<&TableRow<'f>>, field: &str) -> Cell<'f> {
-    match found.and_then(|found| Some((found.frame.column(field)?, found.row))) {
-        Some((column, row)) => column.cell(row),
-        None => Cell::Null,
+/// The value of a field, or of a tag, of a row that was found.
+fn cell<'f>(found: Option<&TableRow<'f>>, column: &str) -> Cell<'f> {
+    let Some(TableRow { frame, row, .. }) = found else { return Cell::Null };
+    match (frame.column(column), frame.labels.get(column)) {
+        (Some(column), _) => column.cell(*row),
+        (None, Some(tag)) if !tag.is_empty() => Cell::Text(tag),
+        (None, _) => Cell::Null,
+    }
+}
+
+/// Labels that rows get of those that they find, and the conditions on them.
+struct AddedLabels<'a> {
+    as_of: &'a AsOf,
+    matchers: Vec<CompiledMatcher>,
+}
+
+/// The rows of a series by the labels that they have now; `None`: it stays as it is.
+struct SplitRows(Option<BTreeMap<Labels, Vec<usize>>>);
+
+impl<'a> AddedLabels<'a> {
+    fn new(as_of: &'a AsOf) -> Result<Self, QueryError> {
+        let matchers: Vec<Matcher> = as_of.selectors.iter().map(Selector::matcher).collect();
+        Ok(Self { as_of, matchers: compile(&matchers)? })
+    }
+
+    /// Tells the rows of a series apart by what they find.
+    fn split(
+        &self,
+        labels: &Labels,
+        newest: &[Option<&TableRow<'_>>],
+        budget: &Budget,
+    ) -> Result<SplitRows, QueryError> {
+        if self.as_of.labels.is_empty() {
+            return Ok(SplitRows(None));
+        }
+        budget.take(newest.len())?;
+        let own = labels.retain(|name| !self.as_of.adds_label(name));
+        let mut by_values: HashMap<Vec<&str>, Vec<usize>> = HashMap::new();
+        for (row, found) in newest.iter().enumerate() {
+            let values = self.as_of.labels.iter().map(|(_, column)| self.value(*found, column));
+            by_values.entry(values.collect::<Result<_, QueryError>>()?).or_default().push(row);
+        }
+        budget.take(by_values.len() * SAMPLES_PER_SERIES)?;
+        let with = |values: &[&str]| {
+            let added = self.as_of.labels.iter().zip(values).filter(|(_, value)| !value.is_empty());
+            added.fold(own.clone(), |labels, ((name, _), value)| labels.with(name, value))
+        };
+        let by_labels = by_values.into_iter().map(|(values, rows)| (with(&values), rows));
+        Ok(SplitRows(Some(by_labels.filter(|(labels, _)| self.is_selected(labels)).collect())))
+    }
+
+    /// The value of a label for a row; empty if it finds none.
+    fn value<'f>(&self, found: Option<&TableRow<'f>>, column: &str) -> Result<&'f str, QueryError> {
+        let Some(TableRow { frame, row, .. }) = found else { return Ok("") };
+        if let Some(tag) = frame.labels.get(column).filter(|tag| !tag.is_empty()) {
+            return Ok(tag);
+        }
+        match frame.column(column).map_or(Cell::Null, |column| column.cell(*row)) {
+            Cell::Null => Ok(""),
+            Cell::Text(text) => Ok(text),
+            other => Err(not_a_label(self.as_of.table_name(), column, &other)),
+        }
+    }
+
+    fn is_selected(&self, labels: &Labels) -> bool {
+        let mut selectors = self.as_of.selectors.iter().zip(&self.matchers);
+        selectors.all(|(Selector { name, .. }, matcher)| matcher.matches(labels.get(name).unwrap_or_default()))
+    }
+}
+
+impl SplitRows {
+    /// Adds the series that are made of one, which is held; they are held afterwards.
+    fn apply(self, frame: Frame, budget: &Budget, series: &mut Vec<Frame>) -> Result<(), QueryError> {
+        let Some(by_labels) = self.0 else {
+            series.push(frame);
+            return Ok(());
+        };
+        let (rows, columns) = (frame.rows(), frame.columns.len().max(1));
+        for (labels, of_labels) in by_labels {
+            budget.take(of_labels.len() * columns)?;
+            series.push(Frame { labels, ..frame.pick(&of_labels) });
+        }
+        budget.give_back(frame.samples() + rows);
+        Ok(())
     }
 }
 

@@ -60,11 +60,7 @@ fn rows_of(frame: &Frame, labelled: &Labelled) -> Result<Vec<KeyLabels>, QueryEr
         match frame.column(column).map_or(Cell::Null, |column| column.cell(row)) {
             Cell::Null => Ok(String::new()),
             Cell::Text(text) => Ok(text.to_owned()),
-            other => Err(QueryError::Execution(format!(
-                "the column {column:?} of the table {:?} holds a {}: labels are tags and texts",
-                labelled.table_name(),
-                other.kind()
-            ))),
+            other => Err(not_a_label(labelled.table_name(), column, &other)),
         }
     };
     let row = |row: usize| {
@@ -72,6 +68,14 @@ fn rows_of(frame: &Frame, labelled: &Labelled) -> Result<Vec<KeyLabels>, QueryEr
         Ok((key.clone(), labels.collect::<Result<_, QueryError>>()?))
     };
     (0..frame.rows()).map(row).collect()
+}
+
+/// Refuses a value that is no text as a label.
+pub(super) fn not_a_label(table: &str, column: &str, cell: &Cell<'_>) -> QueryError {
+    QueryError::Execution(format!(
+        "the column {column:?} of the table {table:?} holds a {}: labels are tags and texts",
+        cell.kind()
+    ))
 }
 
 /// How series get labels of one table.

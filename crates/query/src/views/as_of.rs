@@ -34,7 +34,38 @@ impl ViewDefinition {
     /// Refuses tables that are the view's own, or of whose rows not every one counts, and columns that two joins add.
     pub(super) fn check_as_ofs(&self) -> Result<(), QueryError> {
         let mut columns = BTreeSet::new();
-        self.as_ofs().try_for_each(|as_of| self.check_as_of(as_of, &mut columns))
+        self.as_ofs().try_for_each(|as_of| self.check_as_of(as_of, &mut columns))?;
+        let as_ofs: Vec<&AsOf> = self.as_ofs().collect();
+        for (place, as_of) in as_ofs.iter().enumerate() {
+            self.check_as_of_labels(as_of, as_ofs.get(..place).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// Refuses labels that two joined tables say, and those that neither groups nor the tables need that are joined after it.
+    fn check_as_of_labels(&self, as_of: &AsOf, after: &[&AsOf]) -> Result<(), QueryError> {
+        let (name, table) = (&self.name, as_of.table_name());
+        let invalid = |message: String| Err(QueryError::Invalid(message));
+        let labelled = self.labelled();
+        let is_said_twice = |(label, _): &&(String, String)| {
+            as_of.labels.iter().filter(|(known, _)| known == label).count() > 1
+                || labelled.iter().any(|step| step.adds(label))
+                || after.iter().any(|step| step.adds_label(label))
+        };
+        if let Some((label, _)) = as_of.labels.iter().find(is_said_twice) {
+            return invalid(format!(
+                "the view {name:?} has the label {label:?} of two joined tables: show one of them by another name"
+            ));
+        }
+        let keys: BTreeSet<&String> = labelled.iter().flat_map(|step| &step.on).map(|(key, _)| key).collect();
+        let is_needed = |(label, _): &(String, String)| {
+            let is_key = |step: &&AsOf| step.on.iter().any(|(key, _)| key == label);
+            self.labels().contains(label) || keys.contains(label) || after.iter().any(is_key)
+        };
+        if !as_of.selectors.is_empty() || !as_of.labels.iter().all(is_needed) {
+            return invalid(format!("the view {name:?} has labels of {table:?} by which it does not group"));
+        }
+        Ok(())
     }
 
     fn check_as_of<'a>(&'a self, as_of: &'a AsOf, columns: &mut BTreeSet<&'a str>) -> Result<(), QueryError> {

@@ -31,6 +31,7 @@ impl ViewDefinition {
     /// Returns whether a joined table says a label.
     pub fn is_joined_label(&self, label: &str) -> bool {
         self.labelled().iter().any(|labelled| labelled.adds(label))
+            || self.as_ofs().any(|as_of| as_of.adds_label(label))
     }
 
     /// A text that differs where the joined tables say something else, given what each of them says: that of each, with commas between; `None` if none is joined.

@@ -525,6 +525,10 @@ struct ComputedPart<'a> {
 }
 
 impl ComputedPart<'_> {
+    const fn with_selectors<'a>(&self, selectors: &'a [Selector]) -> ComputedPart<'a> {
+        ComputedPart { range: self.range, selectors, width_ns: self.width_ns, offset_ns: self.offset_ns }
+    }
+
     fn restrict(&self, plan: &Plan) -> Plan {
         let of = |input: &Plan| Box::new(self.restrict(input));
         match plan {
@@ -545,16 +549,17 @@ impl ComputedPart<'_> {
                 let is_added = |selector: &Selector| labelled.adds(&selector.name);
                 let (added, own): (Vec<Selector>, Vec<Selector>) = self.selectors.iter().cloned().partition(is_added);
                 let mut labelled = labelled.clone();
-                let Self { range, width_ns, offset_ns, .. } = *self;
-                let of_source = ComputedPart { range, selectors: &own, width_ns, offset_ns };
-                labelled.input = of_source.restrict(&labelled.input);
+                labelled.input = self.with_selectors(&own).restrict(&labelled.input);
                 labelled.selectors.extend(added);
                 Plan::Labelled(labelled)
             }
             Plan::AsOf(as_of) => {
                 // What is read of the table follows from the rows.
+                let is_added = |selector: &Selector| as_of.adds_label(&selector.name);
+                let (added, own): (Vec<Selector>, Vec<Selector>) = self.selectors.iter().cloned().partition(is_added);
                 let mut as_of = as_of.clone();
-                as_of.input = self.restrict(&as_of.input);
+                as_of.input = self.with_selectors(&own).restrict(&as_of.input);
+                as_of.selectors.extend(added);
                 Plan::AsOf(as_of)
             }
             other => other.clone(),

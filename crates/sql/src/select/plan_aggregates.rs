@@ -180,7 +180,7 @@ fn row_column(place: usize, scope: &Scope, schema: &TableSchema) -> Result<Compu
         )),
         Role::Time => invalid("a materialised view computes nothing from the rows' time but comparisons with moments"),
         Role::Other => invalid(format!(
-            "a materialised view computes nothing from {:?} of a joined table: of a table of labels WHERE compares tags and the time with constants, apart from other tables, and rows are grouped by what it says; of one that is joined as of a time the fields are read",
+            "a materialised view computes nothing from {:?} of a joined table: of a table of labels WHERE compares tags and the time with constants, apart from other tables, and rows are grouped by what it says; of one that is joined as of a time all is read but its time",
             column.name
         )),
     }

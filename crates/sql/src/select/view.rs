@@ -407,7 +407,7 @@ fn why_no_group(grouped: &Grouped, scope: &Scope, has_as_of: bool) -> String {
         let column = key.typed.expression.column().and_then(|place| scope.columns.get(place));
         match column {
             Some(column) if column.role == Role::Tag => {}
-            Some(column) if has_as_of => return format!("{:?} is no tag of its first table", column.name),
+            Some(column) if has_as_of => return format!("{:?} is no tag, and no text of a joined table", column.name),
             Some(column) if column.role == Role::Field => {
                 let name = &column.name;
                 return format!(

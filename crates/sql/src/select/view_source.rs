@@ -59,7 +59,7 @@ struct AsOfSaid {
     /// True if rows of the same time are too late.
     is_earlier: bool,
     within_ns: Option<i64>,
-    /// Its fields.
+    /// Its fields, and its tags as texts.
     fields: Vec<(String, ValueType)>,
 }
 
@@ -105,13 +105,15 @@ impl Run<'_> {
             let column = right.columns.get(place).filter(|column| column.role == Role::Tag)?;
             Some(column.name.clone())
         };
-        let is_key = |place: usize| source.is_key(place) && (as_of.is_none() || source.table_of(place).is_none());
+        // Rows find others as of their times before they have labels of tables.
+        let is_known = |place: usize| source.table_of(place).is_none_or(|number| source.as_of(number).is_some());
+        let is_key = |place: usize| source.is_key(place) && (as_of.is_none() || is_known(place));
         let key = |(a, b): &(usize, usize)| Some((is_key(*a).then_some(*a)?, tag(*b)?));
         let on = keys.iter().map(key).collect::<Option<Vec<_>>>();
         let Some(on) = on.filter(|on| (!on.is_empty() || as_of.is_some()) && conditions.is_empty()) else {
             if as_of.is_some() {
                 return invalid(
-                    "each ASOF JOIN and LT JOIN of a materialised view is by tags of its first table that equal tags of the table that it joins, and by nothing of a table that is joined before: \
+                    "each ASOF JOIN and LT JOIN of a materialised view is by tags of its first table, or tags and texts of one that is joined so before, that equal tags of the table that it joins: \
                      ON (symbol), or trades.symbol = quotes.symbol",
                 );
             }
@@ -148,7 +150,10 @@ impl Run<'_> {
                 return invalid("the TOLERANCE of a materialised view is of a fixed length: 30d instead of a month");
             }
         };
-        Ok(AsOfSaid { is_earlier, within_ns, fields: table.fields.clone() })
+        let mut fields = table.fields.clone();
+        let tags = table.tags.iter().filter(|tag| !table.fields.iter().any(|(field, _)| field == *tag));
+        fields.extend(tags.map(|tag| (tag.clone(), ValueType::String)));
+        Ok(AsOfSaid { is_earlier, within_ns, fields })
     }
 
     /// A table by its name, which is not read.
@@ -194,7 +199,8 @@ impl ViewSource {
         let mut scope = self.own_scope();
         for (place, column) in self.scope.columns.iter().enumerate() {
             let number = self.table_of(place).filter(|number| self.as_of(*number).is_some());
-            if let (Some(number), Role::Field, Some(of_value)) = (number, column.role, scope.columns.get_mut(place)) {
+            let is_read = matches!(column.role, Role::Field | Role::Tag);
+            if let (Some(number), true, Some(of_value)) = (number, is_read, scope.columns.get_mut(place)) {
                 (of_value.role, of_value.name) = (Role::Field, as_of_name(number, &column.name));
             }
         }
@@ -235,21 +241,17 @@ impl ViewSource {
 
     /// The columns that conditions may read.
     pub(super) fn own_scope(&self) -> Scope {
-        self.with_joined(|_| Role::Other)
+        let column = |(place, column): (usize, &ScopeColumn)| {
+            let role = if self.table_of(place).is_some() { Role::Other } else { column.role };
+            ScopeColumn { role, ..column.clone() }
+        };
+        Scope { columns: self.scope.columns.iter().enumerate().map(column).collect() }
     }
 
     /// The columns that groups may be by: of joined tables tags and texts.
     pub(super) fn key_scope(&self) -> Scope {
-        self.with_joined(joined_role)
-    }
-
-    fn with_joined(&self, role: impl Fn(&ScopeColumn) -> Role) -> Scope {
         let column = |(place, column): (usize, &ScopeColumn)| {
-            let role = match self.table_of(place) {
-                Some(number) if self.as_of(number).is_some() => Role::Other,
-                Some(_) => role(column),
-                None => column.role,
-            };
+            let role = if self.table_of(place).is_some() { joined_role(column) } else { column.role };
             ScopeColumn { role, ..column.clone() }
         };
         Scope { columns: self.scope.columns.iter().enumerate().map(column).collect() }
@@ -281,6 +283,12 @@ impl ViewSource {
             if labels.iter().flatten().any(|label| label.name == name) {
                 return invalid(format!("a materialised view has one label {name:?}: show the other by another name"));
             }
+            if table.is_some_and(|table| self.as_of(table).is_some()) && self.schema.tags.contains(&name) {
+                return invalid(format!(
+                    "the label {name:?} of a table that a materialised view joins as of a time has the name of a tag of {:?}: show it by another name",
+                    self.schema.name
+                ));
+            }
             let joined = table.map(|table| JoinedColumn { table, column: tag.clone() });
             labels.push(Some(ViewLabel { name, joined }));
         }
@@ -302,23 +310,25 @@ impl ViewSource {
             });
             is_read
         };
-        for (number, (joined, table)) in self.joined.iter().zip(&tables).enumerate() {
+        let on = |joined: &JoinedTable| {
+            let pair = |(place, tag): &(usize, String)| (self.key_label(*place, &added).to_owned(), tag.clone());
+            joined.on.iter().map(pair).collect()
+        };
+        for (number, ((joined, table), labels)) in self.joined.iter().zip(&tables).zip(&added).enumerate() {
             if let Some(said) = &joined.as_of {
-                let on = joined.on.iter().map(|(place, tag)| (self.name_of(*place).to_owned(), tag.clone())).collect();
+                let (table, on, labels, selectors) = (table.clone(), on(joined), labels.clone(), Vec::new());
                 let columns = self.as_of_columns((number, said), &is_read)?;
-                let (is_earlier, within_ns) = (said.is_earlier, said.within_ns);
-                let table = table.clone();
-                plan = Plan::AsOf(Box::new(AsOf { input: plan, table, on, columns, is_earlier, within_ns }));
+                let (input, is_earlier, within_ns) = (plan, said.is_earlier, said.within_ns);
+                let as_of = AsOf { input, table, on, columns, labels, selectors, is_earlier, within_ns };
+                plan = Plan::AsOf(Box::new(as_of));
             }
         }
         plan = aggregates.computed.rows(plan.filtered(&conditions), &aggregates.calls);
         let of_labels = self.joined.iter().zip(tables).zip(&added).filter(|((joined, _), _)| joined.as_of.is_none());
         for ((joined, table), labels) in of_labels {
-            let on = |(place, tag): &(usize, String)| (self.key_label(*place, &added).to_owned(), tag.clone());
-            let (on, keeps_all) = (joined.on.iter().map(on).collect(), joined.keeps_all);
-            let labels = labels.clone();
-            plan =
-                Plan::Labelled(Box::new(Labelled { input: plan, table, on, labels, keeps_all, selectors: Vec::new() }));
+            let (input, on, labels, selectors) = (plan, on(joined), labels.clone(), Vec::new());
+            let keeps_all = joined.keeps_all;
+            plan = Plan::Labelled(Box::new(Labelled { input, table, on, labels, keeps_all, selectors }));
         }
         Ok(plan)
     }

@@ -146,15 +146,15 @@ fn columns_of_the_second_table_are_added() {
 }
 
 #[test]
-fn joins_by_what_is_joined_before_and_too_many_tables_are_refused() {
+fn joins_by_values_that_are_joined_before_and_too_many_tables_are_refused() {
     let world = world();
     let refused = |query: &str, expected: &str| {
         let error = world.ask_as(Manner::Postgres, &create("x", query)).unwrap_err();
         assert!(error.contains(expected), "{query}: {error}");
     };
-    let by_tags = "by nothing of a table that is joined before";
-    refused(&changed("t.venue = r.venue", "q.venue = r.venue"), by_tags);
-    refused(&changed("t.venue = r.venue", "t.venue = r.venue AND q.symbol = r.symbol"), by_tags);
+    let by_tags = "or tags and texts of one that is joined so before";
+    refused(&changed("t.venue = r.venue", "t.venue = r.rate"), by_tags);
+    refused(&changed("t.venue = r.venue", "t.venue = r.venue AND q.bid = r.symbol"), by_tags);
     refused(&changed("t.venue = r.venue", "t.venue = r.venue AND q.time >= r.time"), by_tags);
     refused(&changed("t.venue = r.venue", "t.venue = r.venue AND q.bid > r.rate"), by_tags);
     refused(&changed("LT JOIN rates r", "LT JOIN trades r").replace("r.rate", "r.price"), "with itself as of a time");

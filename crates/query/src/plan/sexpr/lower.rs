@@ -155,8 +155,7 @@ impl Lowering {
             _ => return Err(step.fault(form)),
         };
         let (mut on, mut labels) = (Vec::new(), Vec::new());
-        let conditions = Scan { table: None, selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL };
-        let mut conditions = Pipe::Scan(conditions);
+        let mut conditions = no_conditions();
         for option in options {
             let Kind::List(items) = &option.kind else { return Err(option.fault(form)) };
             match head(option, items)? {
@@ -166,7 +165,7 @@ impl Lowering {
                 _ => return Err(option.fault(form)),
             }
         }
-        let Pipe::Scan(Scan { selectors, .. }) = conditions else { return Err(step.fault(form)) };
+        let selectors = selectors_of(conditions).ok_or_else(|| step.fault(form))?;
         let labelled = Labelled { input, table, on, labels, keeps_all, selectors };
         let is_added = |selector: &Selector| labelled.adds(&selector.name);
         if labelled.on.is_empty() || labelled.table_name().is_empty() || !labelled.selectors.iter().all(is_added) {
@@ -175,25 +174,31 @@ impl Lowering {
         Ok(Plan::Labelled(Box::new(labelled)))
     }
 
-    /// `(as-of (->> (rows-of "quotes")) (on '("symbol" "symbol")) (columns '("bid" "bid")) (within 1m))`: columns, and the table's fields.
+    /// `(as-of (->> (rows-of "quotes")) (on '("symbol" "symbol")) (columns '("bid" "bid")) (within 1m))`: columns, and the table's fields or tags.
     fn as_of(&self, input: Plan, step: &Node, rest: &[Node]) -> Result<Plan, Fault> {
         let form = "columns of a table as of the rows' times are (as-of (->> (rows-of \"quotes\")) (on '(\"symbol\" \"symbol\")) (columns '(\"bid\" \"bid\"))), then \
-                    (earlier) and (within 1m) if wanted";
+                    (labels '(\"venue\" \"venue\")), (earlier) and (within 1m) if wanted, and conditions on these labels such as (tag \"venue\" \"v\")";
         let [table, options @ ..] = rest else { return Err(step.fault(form)) };
         let Plan::Scan(table) = self.plan(table)? else { return Err(table.fault(form)) };
-        let (on, columns) = (Vec::new(), Vec::new());
-        let mut as_of = AsOf { input, table, on, columns, is_earlier: false, within_ns: None };
+        let (on, columns, labels, selectors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut as_of = AsOf { input, table, on, columns, labels, selectors, is_earlier: false, within_ns: None };
+        let mut conditions = no_conditions();
         for option in options {
             let Kind::List(items) = &option.kind else { return Err(option.fault(form)) };
             match head(option, items)? {
                 ("on", [of]) => as_of.on = pairs(of, form)?,
                 ("columns", [of]) => as_of.columns = pairs(of, form)?,
+                ("labels", [of]) => as_of.labels = pairs(of, form)?,
+                (word, rest) if word.starts_with("tag") => conditions = self.select(conditions, option, word, rest)?,
                 ("earlier", []) => as_of.is_earlier = true,
                 ("within", [Node { kind: Kind::Duration(ns), .. }]) if *ns >= 0 => as_of.within_ns = Some(*ns),
                 _ => return Err(option.fault(form)),
             }
         }
-        if as_of.table_name().is_empty() || !as_of.table.is_of_every_row() {
+        as_of.selectors = selectors_of(conditions).ok_or_else(|| step.fault(form))?;
+        let is_added = |selector: &Selector| as_of.adds_label(&selector.name);
+        let is_of_rows = !as_of.table_name().is_empty() && as_of.table.is_of_every_row();
+        if !is_of_rows || !as_of.selectors.iter().all(is_added) {
             return Err(step.fault(form));
         }
         Ok(Plan::AsOf(Box::new(as_of)))
@@ -357,6 +362,19 @@ fn texts(node: &Node) -> Result<Vec<String>, Fault> {
 }
 
 /// A quoted list of texts, two by two.
+/// Where conditions on labels are put that a table says.
+fn no_conditions() -> Pipe {
+    Pipe::Scan(Scan { table: None, selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL })
+}
+
+/// Conditions on labels; `None` if others are among them.
+fn selectors_of(conditions: Pipe) -> Option<Vec<Selector>> {
+    match conditions {
+        Pipe::Scan(scan) if scan.table.is_none() && scan.tokens.is_empty() => Some(scan.selectors),
+        _ => None,
+    }
+}
+
 fn pairs(node: &Node, form: &str) -> Result<Vec<(String, String)>, Fault> {
     let all = texts(node)?;
     let (pairs, rest) = all.as_chunks::<2>();

@@ -86,6 +86,10 @@ const TABLES: &[(&str, &str)] = &[
         "(->>\n  (rows-of \"trades\")\n  (as-of (->> (rows-of \"quotes\")) (columns '(\"b\" \"bid\")))\n  (as-of (->> (rows-of \"rates\")) (columns '(\"r\" \"rate\")) (within 1m))\n  (limit 1))",
     ),
     (
+        r#"(->> (rows-of "trades") (as-of (->> (rows-of "quotes")) (tag-not "v" '("a" "b")) (within 1m) (labels '("v" "venue" "n" "note")) (columns '("at" "venue"))) (limit 1))"#,
+        "(->>\n  (rows-of \"trades\")\n  (as-of (->> (rows-of \"quotes\")) (columns '(\"at\" \"venue\")) (labels '(\"v\" \"venue\" \"n\" \"note\")) (within 1m) (tag-not \"v\" '(\"a\" \"b\")))\n  (limit 1))",
+    ),
+    (
         r#"(->> (rows-of "trades") (as-of (->> (rows-of "quotes"))) (limit 1))"#,
         "(->>\n  (rows-of \"trades\")\n  (as-of (->> (rows-of \"quotes\")))\n  (limit 1))",
     ),
@@ -162,6 +166,10 @@ fn errors_say_where() {
         ("(->>\n  (metric x))", "2:11: a text such as \"host_0\" is wanted, not `x`"),
         (
             "(->> (rows-of \"x\") (as-of (->> (table \"y\")) (within 1m)))",
+            "1:20: columns of a table as of the rows' times are",
+        ),
+        (
+            "(->> (rows-of \"x\") (as-of (->> (rows-of \"y\")) (labels '(\"a\" \"b\")) (tag \"c\" \"d\")))",
             "1:20: columns of a table as of the rows' times are",
         ),
         (
