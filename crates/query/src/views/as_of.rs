@@ -75,9 +75,9 @@ impl ViewDefinition {
         if !is_table || table.is_empty() || !as_of.table.tokens.is_empty() || as_of.table.range != TimeRange::ALL {
             return invalid(format!("the view {name:?} joins all rows of a table by its name as of a time"));
         }
-        if [self.source(), self.target.as_str(), name.as_str()].contains(&table) || !self.is_exposed() {
+        if [self.target.as_str(), name.as_str()].contains(&table) || !self.is_exposed() {
             return invalid(format!(
-                "the view {name:?} joins {table:?} as of a time, which it reads or writes itself: join another table"
+                "the view {name:?} joins {table:?} as of a time, which it writes itself: join another table"
             ));
         }
         if let Some((column, _)) = as_of.columns.iter().find(|(column, _)| !columns.insert(column)) {

@@ -22,6 +22,7 @@ pub(crate) mod table_rows;
 pub(crate) mod type_tree;
 mod view;
 mod view_source;
+mod view_table;
 pub(crate) mod windows;
 
 pub(crate) use filter::lower;

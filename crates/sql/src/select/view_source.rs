@@ -7,17 +7,17 @@ use query::{SqlType, TableSchema, Value};
 use sqlparser::ast::{Join, JoinOperator, TableFactor, TableWithJoins};
 
 use super::filter::{conjuncts, lower};
-use super::from::Source;
 use super::join::take_keys;
 use super::plan_aggregates::{PlanAggregates, row_conditions};
 use super::pushed::PlanKey;
+use super::view_table::ViewTable;
 use crate::error::{SqlError, invalid};
 use crate::expression::{Bound, Grouped, Typed, compares_times, width};
 use crate::run::Run;
 use crate::scope::{Role, Scope, ScopeColumn};
 
 /// Refuses what no view reads.
-fn refused<T>() -> Result<T, SqlError> {
+pub(super) fn refused<T>() -> Result<T, SqlError> {
     invalid(format!(
         "a materialised view reads a table, or another materialised view, and may join it with up to {} tables: small ones of labels by JOIN hosts ON cpu.host = hosts.host, \
          or LEFT JOIN, others by ASOF JOIN or LT JOIN: write what more of them say as tags of the rows, or join the view when it is read",
@@ -30,12 +30,16 @@ pub(super) struct ViewSource {
     pub(super) schema: TableSchema,
     /// Its columns, and those of the tables that it joins.
     pub(super) scope: Scope,
+    /// Its rows, and conditions on them besides those of WHERE.
+    rows: (Scan, Vec<Expression>),
     joined: Vec<JoinedTable>,
 }
 
 /// A table of labels, or one that is joined as of a time.
 struct JoinedTable {
     name: String,
+    /// Those of its rows that a query in its place chooses.
+    scan: Scan,
     /// How many columns come before its own.
     columns_before: usize,
     /// Places of columns before its own, and the tags of the table that equal them.
@@ -66,11 +70,11 @@ struct AsOfSaid {
 impl Run<'_> {
     /// The rows that the query of a view reads.
     pub(super) fn view_source(&mut self, from: &TableWithJoins) -> Result<ViewSource, SqlError> {
-        let (schema, scope) = self.view_table(&from.relation)?;
+        let ViewTable { schema, scope, scan, conditions } = self.view_table(&from.relation)?;
         if from.joins.len() > Labelled::TABLES_MAX {
             return refused();
         }
-        let mut source = ViewSource { schema, scope, joined: Vec::new() };
+        let mut source = ViewSource { schema, scope, rows: (scan, conditions), joined: Vec::new() };
         for join in &from.joins {
             self.join_view_table(&mut source, join)?;
         }
@@ -87,11 +91,17 @@ impl Run<'_> {
             JoinOperator::LeftAnti(constraint) => (constraint, true, Some(true)),
             _ => return refused(),
         };
-        let (table, right) = self.view_table(&join.relation)?;
+        let table = self.view_table(&join.relation)?;
+        if !table.conditions.is_empty() {
+            return invalid(
+                "the WHERE of a query that a materialised view joins compares tags and the time of its table with constants",
+            );
+        }
         let as_of = match is_earlier {
-            Some(is_earlier) => Some(self.as_of_said(source, (&table, &join.relation), is_earlier)?),
+            Some(is_earlier) => Some(self.as_of_said((&table, &join.relation), is_earlier)?),
             None => None,
         };
+        let ViewTable { schema: table, scope: right, scan, .. } = table;
         let columns_before = source.scope.columns.len();
         let mut both = Scope { columns: [source.scope.columns.clone(), right.columns.clone()].concat() };
         let (mut conditions, shared) = self.join_conditions(constraint, &source.scope, &right, &both)?;
@@ -125,23 +135,15 @@ impl Run<'_> {
             let column = both.columns.get_mut(right);
             column.into_iter().for_each(|column| (column.is_hidden, column.needs_table) = (true, true));
         }
-        source.joined.push(JoinedTable { name: table.name, columns_before, on, keeps_all, as_of });
+        source.joined.push(JoinedTable { name: table.name, scan, columns_before, on, keeps_all, as_of });
         source.scope = both;
         Ok(())
     }
 
     /// How a table is joined as of a time.
-    fn as_of_said(
-        &self,
-        source: &ViewSource,
-        (table, factor): (&TableSchema, &TableFactor),
-        is_earlier: bool,
-    ) -> Result<AsOfSaid, SqlError> {
-        if table.name == source.schema.name {
-            return invalid(format!(
-                "a materialised view does not join {:?} with itself as of a time: join it when the view is read",
-                table.name
-            ));
+    fn as_of_said(&self, (table, factor): (&ViewTable, &TableFactor), is_earlier: bool) -> Result<AsOfSaid, SqlError> {
+        if !table.has_time() {
+            return invalid("a query in an ASOF JOIN or LT JOIN shows its table's time, by which rows are found");
         }
         let within_ns = match self.parsed.tolerance(factor).map(|text| width(&Value::text(text))).transpose()? {
             None => None,
@@ -150,24 +152,11 @@ impl Run<'_> {
                 return invalid("the TOLERANCE of a materialised view is of a fixed length: 30d instead of a month");
             }
         };
-        let mut fields = table.fields.clone();
-        let tags = table.tags.iter().filter(|tag| !table.fields.iter().any(|(field, _)| field == *tag));
+        let TableSchema { tags, fields, .. } = &table.schema;
+        let tags = tags.iter().filter(|tag| !fields.iter().any(|(field, _)| field == *tag));
+        let mut fields = fields.clone();
         fields.extend(tags.map(|tag| (tag.clone(), ValueType::String)));
         Ok(AsOfSaid { is_earlier, within_ns, fields })
-    }
-
-    /// A table by its name, which is not read.
-    fn view_table(&mut self, factor: &TableFactor) -> Result<(TableSchema, Scope), SqlError> {
-        let TableFactor::Table { args: None, alias, .. } = factor else { return refused() };
-        if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
-            return invalid(
-                "the query of a materialised view names columns as their tables do: name the table alone, cpu AS c",
-            );
-        }
-        match self.factor(factor)? {
-            (Source::Table(table), scope) => Ok((table.schema, scope)),
-            _ => refused(),
-        }
     }
 }
 
@@ -346,8 +335,9 @@ impl ViewSource {
             conditions = others;
             tables.push(self.joined_scan(joined, of_table)?);
         }
-        let mut scan = Scan::of_table(self.schema.name.as_str());
+        let (mut scan, before) = self.rows.clone();
         let mut filter = lower(Bound::And(conditions), &mut scan, &self.own_scope());
+        filter.conditions.splice(0..0, before);
         let is_own = |condition: &Bound| condition.is_of_columns(&|place| self.table_of(place).is_none());
         let (own, joined): (Vec<Bound>, Vec<Bound>) = std::mem::take(&mut filter.rest).into_iter().partition(is_own);
         let (scope, schema) = (self.value_scope(), self.value_schema());
@@ -380,7 +370,7 @@ impl ViewSource {
                 "the WHERE of a materialised view is not of the columns of a table of labels that it joins by LEFT JOIN: join it by JOIN",
             );
         }
-        let mut table = Scan::of_table(joined.name.as_str());
+        let mut table = joined.scan.clone();
         let lowered: Lowered<Bound> = lower(Bound::And(conditions), &mut table, &self.scope);
         if !lowered.is_in_scan() {
             return invalid(

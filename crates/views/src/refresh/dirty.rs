@@ -301,7 +301,9 @@ impl Followed {
             return;
         }
         let is_refused = self.add_as_of(Some(table), &TimeRange::new(row.time_ns, row.time_ns));
-        self.dirty.late_samples_refused += if is_refused { row.samples } else { 0 };
+        // Those of its source are counted by their own windows.
+        let is_of_source = self.chain.first().is_some_and(|view| view.definition.source() == table);
+        self.dirty.late_samples_refused += if is_refused && !is_of_source { row.samples } else { 0 };
     }
 
     /// Adds the windows that rows of a range change of a table that is joined as of a time, or of any; returns whether some of them are not computed

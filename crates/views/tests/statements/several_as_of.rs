@@ -157,7 +157,6 @@ fn joins_by_values_that_are_joined_before_and_too_many_tables_are_refused() {
     refused(&changed("t.venue = r.venue", "t.venue = r.venue AND q.bid = r.symbol"), by_tags);
     refused(&changed("t.venue = r.venue", "t.venue = r.venue AND q.time >= r.time"), by_tags);
     refused(&changed("t.venue = r.venue", "t.venue = r.venue AND q.bid > r.rate"), by_tags);
-    refused(&changed("LT JOIN rates r", "LT JOIN trades r").replace("r.rate", "r.price"), "with itself as of a time");
     refused(
         &changed("GROUP BY", "WHERE q.bid > 3 OR q.time > r.time GROUP BY"),
         "nothing from \"time\" of a joined table",
