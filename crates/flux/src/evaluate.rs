@@ -206,9 +206,10 @@ impl Machine<'_> {
                 format!("tried to produce more than one result with the name {name:?}: name them by yield(name: …)");
             return Err(FluxError::new(at, message).into());
         }
+        let range = stream.range();
         let tables = Arc::new(stream.tables(self.session)?);
         self.results.push((name.to_owned(), tables.clone()));
-        Ok(Stream::Tables(tables))
+        Ok(Stream::shared(tables, range))
     }
 
     pub(crate) fn item(&mut self, expression: &Expr) -> Result<Item, QueryError> {
@@ -412,7 +413,7 @@ impl Machine<'_> {
                 arguments.finish()?;
                 let rows = self.session.databases().into_iter().map(|name| vec![Value::text(name)]).collect();
                 let columns = vec![Column::new("name", "string")];
-                Ok(Item::Stream(Stream::in_memory(vec![Table { key: Key::new(), columns, rows }])))
+                Ok(Item::Stream(Stream::in_memory(vec![Table { key: Key::new(), columns, rows }], None)))
             }
             "now" => {
                 arguments.finish()?;
@@ -444,14 +445,11 @@ impl Machine<'_> {
 
     fn union(&mut self, streams: Vec<Item>, arguments: &Arguments) -> Result<Stream, QueryError> {
         arguments.finish()?;
-        let mut tables = Vec::new();
-        for stream in streams {
-            match stream {
-                Item::Stream(stream) => tables.extend(stream.tables(self.session)?),
-                other => return Ok(arguments.error(format_args!("tables are streams, not {}", other.kind()))?),
-            }
-        }
-        Ok(Stream::in_memory(crate::stream::table::merged(self.session, tables)?))
+        let stream = |item| match item {
+            Item::Stream(stream) => Ok(stream),
+            other => arguments.error(format_args!("tables are streams, not {}", other.kind())),
+        };
+        Stream::union(self.session, streams.into_iter().map(stream).collect::<Result<_, _>>()?)
     }
 
     /// The body of a function of a row.

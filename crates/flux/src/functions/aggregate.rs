@@ -56,6 +56,7 @@ pub(super) fn aggregate(machine: &Machine<'_>, stream: Stream, mut arguments: Ar
     let aggregate = read(&name, &mut arguments)?;
     let column = arguments.text("column")?.unwrap_or_else(|| VALUE.to_owned());
     arguments.finish()?;
+    let range = stream.range();
     if let Stream::Source(source) = &stream
         && column == VALUE
     {
@@ -73,12 +74,12 @@ pub(super) fn aggregate(machine: &Machine<'_>, stream: Stream, mut arguments: Ar
             if !matches!(aggregate, Aggregate::First | Aggregate::Last) {
                 tables.iter_mut().for_each(|table| table.remove(TIME));
             }
-            return Ok(Stream::in_memory(tables));
+            return Ok(Stream::in_memory(tables, range));
         }
     }
     let tables = stream.tables(machine.session)?;
     let made = tables.into_iter().map(|table| of_table(table, &aggregate, (&column, &arguments)));
-    Ok(Stream::in_memory(made.collect::<Result<_, _>>()?))
+    Ok(Stream::in_memory(made.collect::<Result<_, _>>()?, range))
 }
 
 fn read(name: &str, arguments: &mut Arguments) -> Result<Aggregate, FluxError> {

@@ -89,9 +89,10 @@ pub(crate) fn apply(machine: &mut Machine<'_>, stream: Stream, mut arguments: Ar
     if !NAMES.contains(&name.as_str()) {
         return Err(not_supported(&name, arguments.at).into());
     }
+    let range = stream.range();
     let tables = stream.tables(session)?;
     let tables = match name.as_str() {
-        "window" => window::window(machine, tables, arguments)?,
+        "window" => window::window(machine, (tables, range), arguments)?,
         "pivot" => pivot::pivot(session, tables, arguments)?,
         "map" => change::map(machine, tables, arguments)?,
         "fill" => change::fill(tables, arguments)?,
@@ -103,5 +104,5 @@ pub(crate) fn apply(machine: &mut Machine<'_>, stream: Stream, mut arguments: Ar
         "limit" | "tail" | "sort" | "top" | "bottom" => shape::rows(tables, arguments)?,
         _ => shape::columns(machine, tables, arguments)?,
     };
-    Ok(Stream::in_memory(tables))
+    Ok(Stream::in_memory(tables, range))
 }

@@ -45,7 +45,7 @@ pub(super) fn range(machine: &Machine<'_>, stream: Stream, mut arguments: Argume
     };
     let mut tables: Vec<Table> = tables.into_iter().map(within).collect();
     tables.retain(|table| !table.rows.is_empty());
-    Ok(Stream::in_memory(merged(machine.session, tables)?))
+    Ok(Stream::in_memory(merged(machine.session, tables)?, Some((start_ns, stop_ns))))
 }
 
 /// `filter(fn: (r) => …)`
@@ -61,6 +61,7 @@ pub(super) fn filter(
     };
     let condition = row_function(machine, &mut arguments)?;
     arguments.finish()?;
+    let range = stream.range();
     let tables = match stream {
         Stream::Source(mut source) if !keeps_empty => {
             source.filters.push(condition);
@@ -72,7 +73,7 @@ pub(super) fn filter(
     let mut tables: Vec<Table> =
         tables.into_iter().map(|table| filtered(table, &conditions)).collect::<Result<_, _>>()?;
     tables.retain(|table| keeps_empty || !table.rows.is_empty());
-    Ok(Stream::in_memory(tables))
+    Ok(Stream::in_memory(tables, range))
 }
 
 fn row_function(machine: &mut Machine<'_>, arguments: &mut Arguments) -> Result<RowExpr, QueryError> {

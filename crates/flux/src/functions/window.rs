@@ -73,9 +73,14 @@ impl Windows {
         Ok(starts)
     }
 
-    /// The windows of a table as tables, by where they begin.
-    fn tables(&self, session: &dyn Session, table: &Table) -> Result<BTreeMap<i64, Table>, QueryError> {
-        let bounds = bounds_of(table)?;
+    /// The windows of a table within bounds as tables, by where they begin.
+    fn tables(
+        &self,
+        session: &dyn Session,
+        (mut table, bounds): (Table, (i64, i64)),
+    ) -> Result<BTreeMap<i64, Table>, QueryError> {
+        // Those of the windows stand in their place.
+        [START, STOP].into_iter().for_each(|name| table.remove(name));
         let empty = |start_ns: i64| {
             let (start_ns, stop_ns) = self.bounds(start_ns, bounds);
             let mut key = table.key.clone();
@@ -89,36 +94,35 @@ impl Windows {
             session.budget().take(starts.len() * table.key.len().max(1))?;
             windows.extend(starts.into_iter().map(|start_ns| (start_ns, empty(start_ns))));
         }
-        let time = table.column(TIME);
-        for row in &table.rows {
-            let Some(at_ns) = time.and_then(|time| row.get(time)).and_then(Value::time_ns) else { continue };
+        let (time, time_of_all) = (table.column(TIME), table.key.get(TIME).and_then(Value::time_ns));
+        for row in std::mem::take(&mut table.rows) {
+            let at_ns = time.and_then(|time| row.get(time)).map_or(time_of_all, Value::time_ns);
+            let Some(at_ns) = at_ns else { continue };
             let start_ns = self.bins.start_of(at_ns);
-            windows.entry(start_ns).or_insert_with(|| empty(start_ns)).rows.push(row.clone());
+            windows.entry(start_ns).or_insert_with(|| empty(start_ns)).rows.push(row);
         }
         Ok(windows)
     }
 }
 
-fn bounds_of(table: &Table) -> Result<(i64, i64), QueryError> {
-    let message =
-        "the tables have no columns _start and _stop in their group key: window them before group(), or keep both";
-    table.bounds().ok_or_else(|| QueryError::Invalid(message.to_owned()))
+/// The bounds of a table's windows: those in its key, or the range that was read.
+fn bounds_of(table: &Table, range: Option<(i64, i64)>) -> Result<(i64, i64), QueryError> {
+    let message = "the tables are of no range of time: from() |> range() gives them one";
+    table.bounds().or(range).ok_or_else(|| QueryError::Invalid(message.to_owned()))
 }
 
 /// `window(every)`
 pub(super) fn window(
     machine: &Machine<'_>,
-    tables: Vec<Table>,
+    (tables, range): (Vec<Table>, Option<(i64, i64)>),
     mut arguments: Arguments,
 ) -> Result<Vec<Table>, QueryError> {
     let windows = Windows::read(&mut arguments, false)?;
     arguments.finish()?;
     let mut cut = Vec::new();
     for table in tables {
-        machine.session.budget().take(table.cells())?;
-        let windows = windows.tables(machine.session, &table)?;
-        machine.session.budget().give_back(table.cells());
-        cut.extend(windows.into_values());
+        let bounds = bounds_of(&table, range)?;
+        cut.extend(windows.tables(machine.session, (table, bounds))?.into_values());
     }
     Ok(cut)
 }
@@ -140,16 +144,18 @@ pub(super) fn aggregate_window(
     if let Stream::Source(source) = &stream
         && let Some(tables) = in_plan(machine.session, source, (&windows, &aggregated))?
     {
-        return Ok(Stream::in_memory(tables));
+        return Ok(Stream::in_memory(tables, source.range));
     }
+    let range = stream.range();
     let mut all = Vec::new();
     for table in stream.tables(machine.session)? {
-        all.extend(of_table(machine, &table, (&windows, &aggregated), &arguments)?);
+        let bounds = bounds_of(&table, range)?;
+        all.extend(of_table(machine, (table, bounds), (&windows, &aggregated), &arguments)?);
     }
-    Ok(Stream::in_memory(merged(machine.session, all)?))
+    Ok(Stream::in_memory(merged(machine.session, all)?, range))
 }
 
-/// Windows that the plan makes of each series; `None` if it cannot.
+/// Windows that the plan makes of each table; `None` if it cannot.
 fn in_plan(
     session: &dyn Session,
     source: &Source,
@@ -192,30 +198,33 @@ fn in_plan(
 /// The windows of one table, each aggregated, together again.
 fn of_table(
     machine: &mut Machine<'_>,
-    table: &Table,
+    (table, bounds): (Table, (i64, i64)),
     (windows, aggregated): (&Windows, &Aggregated),
     arguments: &Arguments,
 ) -> Result<Vec<Table>, QueryError> {
-    let (start_ns, stop_ns) = bounds_of(table)?;
-    let cut: Vec<Table> = windows.tables(machine.session, table)?.into_values().collect();
+    let cut: Vec<Table> = windows.tables(machine.session, (table, bounds))?.into_values().collect();
     // A function of the script may do without the column that is passed to it.
     let passed = vec![("column".to_owned(), Item::Value(Value::text(aggregated.column.as_str())))];
-    let made = machine.call_with(&aggregated.function, Stream::in_memory(cut), passed, arguments.at)?;
+    let made = machine.call_with(&aggregated.function, Stream::in_memory(cut, Some(bounds)), passed, arguments.at)?;
     let mut tables = made.tables(machine.session)?;
     for table in &mut tables {
         if table.rows.is_empty() && windows.creates_empty {
             table.rows.push(vec![Value::Null; table.columns.len()]);
         }
         duplicate(table, &aggregated.time_source, &aggregated.time_target.as_str().into());
-        for (name, ns) in [(START, start_ns), (STOP, stop_ns)] {
-            if table.has(name) {
-                table.key.insert(name.into(), Value::Timestamp(ns));
-            }
-        }
+        put_bounds(table, bounds);
         put_time_first(table);
     }
     tables.retain(|table| !table.rows.is_empty());
     merged(machine.session, tables)
+}
+
+/// Tables of windows that are together again are of all of their range.
+fn put_bounds(table: &mut Table, (start_ns, stop_ns): (i64, i64)) {
+    for (name, ns) in [(START, start_ns), (STOP, stop_ns)] {
+        table.remove(name);
+        table.key.insert(name.into(), Value::Timestamp(ns));
+    }
 }
 
 /// The column of the time stands before the others.
