@@ -407,6 +407,7 @@ impl Machine<'_> {
                     database,
                     range: None,
                     filters: Vec::new(),
+                    group_key: None,
                 })))
             }
             "buckets" => {

@@ -3,13 +3,13 @@
 //! ```text
 //! text ── syntax ──► statements ── evaluate ──► stream of tables ── csv ──► annotated CSV
 //!                                                 │
-//!                          source: from |> range |> filter (|> aggregate) as plans of the table engine
+//!                          source: from |> range |> filter (|> group) (|> aggregate) as plans of the table engine
 //!                          functions: what follows, over tables in memory
 //! ```
 //!
 //! * `syntax`: text to expressions with their positions
 //! * `evaluate`: variables, calls and pipes of a script · `row`: functions of one row (`filter`, `map`) · `arguments`: those of a call
-//! * `stream`: tables in memory (`table`), and tables that are not read yet (`source`), whose filters and aggregates become plans
+//! * `stream`: tables in memory (`table`), and tables that are not read yet (`source`), whose filters, groups (`group_key`) and aggregates (`plan_function`) become plans
 //! * `functions`: pipeline functions over tables: `aggregate`, `window`, `shape` (groups, columns, order), `change` (values row by row), `pivot`
 //! * `csv`: the answer's text
 //! * `task`: scripts that are kept and write what they give, as continuous queries

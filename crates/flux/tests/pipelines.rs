@@ -102,7 +102,7 @@ fn the_plan_and_the_tables_agree() {
     let db = MemoryDatabases::new().unwrap();
     fixture(&db);
     let from = "from(bucket: \"b\") |> range(start: -57s, stop: -3s) |> filter(fn: (r) => r._measurement == \"cpu\")";
-    for function in ["mean", "sum", "count", "min", "max", "first", "last"] {
+    for function in ["mean", "sum", "count", "min", "max", "first", "last", "stddev", "spread", "median"] {
         for create in ["true", "false"] {
             for source in ["_stop", "_start"] {
                 let aggregate = format!(

@@ -1,15 +1,15 @@
 //! Functions that make one row, or a few, of all rows of a table.
 
-use query::plan::Aggregate as PlanFunction;
-use query::{QueryError, Value};
+use query::{QueryError, Session, Value, plan};
 
 use crate::arguments::Arguments;
 use crate::evaluate::Machine;
 use crate::row::{compare, number_of, type_name};
 use crate::stream::Stream;
-use crate::stream::source::PlanAggregate;
+use crate::stream::plan_function::PlanFunction;
+use crate::stream::source::{PlanAggregate, Source};
 use crate::stream::table::{Column, TIME, Table, VALUE};
-use crate::syntax::FluxError;
+use crate::syntax::{FluxError, Position};
 
 /// Functions of the values of a column.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,18 +36,9 @@ enum Method {
     Selector,
 }
 
-/// The plan's aggregate of a function, if it has one of each series.
-pub(super) fn plan_function(name: &str) -> Option<PlanFunction> {
-    Some(match name {
-        "count" => PlanFunction::Count,
-        "sum" => PlanFunction::Sum,
-        "mean" => PlanFunction::Avg,
-        "min" => PlanFunction::Min,
-        "max" => PlanFunction::Max,
-        "first" => PlanFunction::First,
-        "last" => PlanFunction::Last,
-        _ => return None,
-    })
+/// The plan's function of a function of Flux that is called without arguments, if it has one.
+pub(super) fn plan_function(name: &str, at: Position) -> Option<PlanFunction> {
+    read(name, &mut Arguments::new(name, at, Vec::new())).ok()?.in_plan()
 }
 
 /// `mean(column)` and the like.
@@ -59,27 +50,25 @@ pub(super) fn aggregate(machine: &Machine<'_>, stream: Stream, mut arguments: Ar
     let range = stream.range();
     if let Stream::Source(source) = &stream
         && column == VALUE
+        && let Some(tables) = in_plan(machine.session, source, &aggregate)?
     {
-        let made = match aggregate {
-            Aggregate::First | Aggregate::Last => source.ends(machine.session, aggregate == Aggregate::Last)?,
-            Aggregate::Count | Aggregate::Sum | Aggregate::Mean => match plan_function(&name) {
-                Some(function) => {
-                    source.aggregates(machine.session, PlanAggregate { aggregate: function, bins: None })?
-                }
-                None => None,
-            },
-            _ => None,
-        };
-        if let Some(mut tables) = made {
-            if !matches!(aggregate, Aggregate::First | Aggregate::Last) {
-                tables.iter_mut().for_each(|table| table.remove(TIME));
-            }
-            return Ok(Stream::in_memory(tables, range));
-        }
+        return Ok(Stream::in_memory(tables, range));
     }
     let tables = stream.tables(machine.session)?;
     let made = tables.into_iter().map(|table| of_table(table, &aggregate, (&column, &arguments)));
     Ok(Stream::in_memory(made.collect::<Result<_, _>>()?, range))
+}
+
+/// The aggregate of each table, made by plans; `None` if they cannot.
+fn in_plan(session: &dyn Session, source: &Source, aggregate: &Aggregate) -> Result<Option<Vec<Table>>, QueryError> {
+    if let Aggregate::First | Aggregate::Last = aggregate {
+        return source.ends(session, *aggregate == Aggregate::Last);
+    }
+    // Of a row that is chosen the time is shown, too.
+    let Some(function) = aggregate.in_plan().filter(|function| !function.is_selector()) else { return Ok(None) };
+    let mut made = source.aggregates(session, PlanAggregate { function, bins: None })?;
+    made.iter_mut().flatten().for_each(|table| table.remove(TIME));
+    Ok(made)
 }
 
 fn read(name: &str, arguments: &mut Arguments) -> Result<Aggregate, FluxError> {
@@ -169,6 +158,24 @@ fn of_table(
 }
 
 impl Aggregate {
+    /// The plan's function, if it has one.
+    const fn in_plan(&self) -> Option<PlanFunction> {
+        Some(match self {
+            Self::Count => PlanFunction::One(plan::Aggregate::Count),
+            Self::Sum => PlanFunction::One(plan::Aggregate::Sum),
+            Self::Mean => PlanFunction::One(plan::Aggregate::Avg),
+            Self::Min => PlanFunction::One(plan::Aggregate::Min),
+            Self::Max => PlanFunction::One(plan::Aggregate::Max),
+            Self::First => PlanFunction::One(plan::Aggregate::First),
+            Self::Last => PlanFunction::One(plan::Aggregate::Last),
+            Self::Quantile(share, Method::Mean) => PlanFunction::One(plan::Aggregate::Quantile(*share)),
+            Self::Stddev { is_sample: true } => PlanFunction::StddevSample,
+            Self::Stddev { is_sample: false } => PlanFunction::One(plan::Aggregate::Stddev),
+            Self::Spread => PlanFunction::Spread,
+            Self::Quantile(_, Method::Selector) | Self::Distinct => return None,
+        })
+    }
+
     /// Returns whether it chooses a row.
     const fn is_selector(&self) -> bool {
         matches!(self, Self::First | Self::Last | Self::Min | Self::Max | Self::Quantile(_, Method::Selector))
@@ -242,11 +249,8 @@ fn computed(aggregate: &Aggregate, values: &[Value]) -> Value {
             }
         }
         Aggregate::Quantile(share, _) => {
-            numbers.sort_by(f64::total_cmp);
-            let at = share * (count - 1.0);
-            let number = |index: f64| numbers.get(index as usize).copied().unwrap_or(f64::NAN);
-            let (below, above) = (number(at.floor()), number(at.ceil()));
-            Value::Float(below + (above - below) * at.fract())
+            query::statistics::sort(&mut numbers);
+            query::statistics::quantile(&numbers, *share).map_or(Value::Null, Value::Float)
         }
         _ => Value::Float(mean),
     }

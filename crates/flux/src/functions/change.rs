@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use query::{Budget, QueryError, Value};
 
-use super::shape::split;
 use crate::arguments::Arguments;
 use crate::evaluate::{Item, Machine, RowRecord};
 use crate::row::{RowFunction, compare, number_of, text_of, type_name};
-use crate::stream::table::{Column, TIME, Table, VALUE, merged};
+use crate::stream::table::{Column, TIME, Table, VALUE, merged, split};
 use crate::syntax::FluxError;
 
 /// `map(fn: (r) => ({r with …}))`

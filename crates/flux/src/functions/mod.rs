@@ -76,6 +76,7 @@ pub(crate) fn apply(machine: &mut Machine<'_>, stream: Stream, mut arguments: Ar
     match name.as_str() {
         "range" => return shape::range(machine, stream, arguments),
         "filter" => return shape::filter(machine, stream, arguments),
+        "group" => return shape::group(machine, stream, arguments),
         "yield" => {
             let result = arguments.text("name")?.unwrap_or_else(|| "_result".to_owned());
             arguments.finish()?;

@@ -9,7 +9,8 @@ use crate::arguments::Arguments;
 use crate::evaluate::{Item, Machine};
 use crate::row::{RowExpr, compare};
 use crate::stream::Stream;
-use crate::stream::source::filtered;
+use crate::stream::group_key::GroupKey;
+use crate::stream::source::{Source, filtered};
 use crate::stream::table::{Column, START, STOP, TIME, Table, VALUE, merged};
 use crate::syntax::FluxError;
 
@@ -63,7 +64,7 @@ pub(super) fn filter(
     arguments.finish()?;
     let range = stream.range();
     let tables = match stream {
-        Stream::Source(mut source) if !keeps_empty => {
+        Stream::Source(mut source) if !keeps_empty && source.group_key.is_none() => {
             source.filters.push(condition);
             return Ok(Stream::Source(source));
         }
@@ -129,14 +130,13 @@ fn value_order(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-/// `group`, `keep`, `drop`, `rename`, `set`, `duplicate`
+/// `keep`, `drop`, `rename`, `set`, `duplicate`
 pub(super) fn columns(
     machine: &mut Machine<'_>,
     mut tables: Vec<Table>,
     mut arguments: Arguments,
 ) -> Result<Vec<Table>, QueryError> {
     match arguments.function.clone().as_str() {
-        "group" => return group(machine, tables, arguments),
         "keep" => {
             let names = arguments.names("columns")?;
             let names = arguments.required("columns", names)?;
@@ -213,7 +213,7 @@ pub(super) fn duplicate(table: &mut Table, from: &str, to: &Arc<str>) {
 }
 
 /// `group(columns, mode)`
-fn group(machine: &Machine<'_>, tables: Vec<Table>, mut arguments: Arguments) -> Result<Vec<Table>, QueryError> {
+pub(super) fn group(machine: &Machine<'_>, stream: Stream, mut arguments: Arguments) -> Result<Stream, QueryError> {
     let names = arguments.names("columns")?.unwrap_or_default();
     let is_except = match arguments.text("mode")?.as_deref() {
         None | Some("by") => false,
@@ -221,47 +221,15 @@ fn group(machine: &Machine<'_>, tables: Vec<Table>, mut arguments: Arguments) ->
         Some(other) => return Ok(arguments.error(format_args!("mode is \"by\" or \"except\", not {other:?}"))?),
     };
     arguments.finish()?;
-    let mut grouped = Vec::new();
-    for mut table in tables {
-        let is_key = |name: &Arc<str>| names.contains(name) != is_except;
-        let released: Vec<Arc<str>> = table.key.keys().filter(|name| !is_key(name)).cloned().collect();
-        machine.session.budget().take(table.rows.len() * released.len())?;
-        table.release(&released);
-        let into_key: Vec<Arc<str>> =
-            table.columns.iter().map(|column| column.name.clone()).filter(|name| is_key(name)).collect();
-        grouped.extend(split(table, &into_key));
-    }
-    merged(machine.session, grouped)
-}
-
-/// The rows of a table by the values of columns, which become part of the key.
-pub(super) fn split(table: Table, names: &[Arc<str>]) -> Vec<Table> {
-    if names.is_empty() {
-        return vec![table];
-    }
-    let places: Vec<usize> = names.iter().filter_map(|name| table.column(name)).collect();
-    let columns: Vec<Column> = table
-        .columns
-        .iter()
-        .enumerate()
-        .filter(|(place, _)| !places.contains(place))
-        .map(|(_, column)| column.clone())
-        .collect();
-    let mut parts: Vec<(Vec<Value>, Table)> = Vec::new();
-    let mut by_values: std::collections::HashMap<Vec<String>, usize> = std::collections::HashMap::new();
-    for row in table.rows {
-        let values: Vec<Value> = places.iter().map(|place| row.get(*place).cloned().unwrap_or(Value::Null)).collect();
-        let key = values.iter().map(|value| format!("{}{value}", crate::row::type_name(value))).collect();
-        let part = *by_values.entry(key).or_insert_with(|| {
-            let mut key = table.key.clone();
-            key.extend(names.iter().cloned().zip(values.iter().cloned()));
-            parts.push((values, Table { key, columns: columns.clone(), rows: Vec::new() }));
-            parts.len() - 1
-        });
-        let rest = row.into_iter().enumerate().filter(|(place, _)| !places.contains(place)).map(|(_, value)| value);
-        if let Some((_, part)) = parts.get_mut(part) {
-            part.rows.push(rest.collect());
+    let group_key = GroupKey { names, is_except };
+    let range = stream.range();
+    match stream {
+        Stream::Source(source) if source.range.is_some() && source.group_key.is_none() => {
+            Ok(Stream::Source(Source { group_key: Some(group_key), ..source }))
+        }
+        other => {
+            let tables = other.tables(machine.session)?;
+            Ok(Stream::in_memory(group_key.regroup(machine.session, tables)?, range))
         }
     }
-    parts.into_iter().map(|(_, part)| part).collect()
 }

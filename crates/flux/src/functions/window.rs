@@ -14,7 +14,7 @@ use crate::row::type_name;
 use crate::stream::Stream;
 use crate::stream::source::{PlanAggregate, Source};
 use crate::stream::table::{Column, START, STOP, TIME, Table, VALUE, merged};
-use crate::syntax::FluxError;
+use crate::syntax::{FluxError, Position};
 
 /// Windows of a query, empty ones included.
 const WINDOWS_MAX: usize = 10_000_000;
@@ -142,7 +142,7 @@ pub(super) fn aggregate_window(
     arguments.finish()?;
     let aggregated = Aggregated { function, column, time_source, time_target };
     if let Stream::Source(source) = &stream
-        && let Some(tables) = in_plan(machine.session, source, (&windows, &aggregated))?
+        && let Some(tables) = in_plan(machine.session, source, (&windows, &aggregated, arguments.at))?
     {
         return Ok(Stream::in_memory(tables, source.range));
     }
@@ -159,7 +159,7 @@ pub(super) fn aggregate_window(
 fn in_plan(
     session: &dyn Session,
     source: &Source,
-    (windows, aggregated): (&Windows, &Aggregated),
+    (windows, aggregated, at): (&Windows, &Aggregated, Position),
 ) -> Result<Option<Vec<Table>>, QueryError> {
     let Item::Builtin(name) = &aggregated.function else { return Ok(None) };
     let is_usual = aggregated.column == VALUE && aggregated.time_target == TIME;
@@ -168,10 +168,10 @@ fn in_plan(
         STOP => false,
         _ => return Ok(None),
     };
-    let (Some(aggregate), Some(bins), true) = (plan_function(name), windows.bins.equal_bins(), is_usual) else {
+    let (Some(function), Some(bins), true) = (plan_function(name, at), windows.bins.equal_bins(), is_usual) else {
         return Ok(None);
     };
-    let wanted = PlanAggregate { aggregate, bins: Some(bins) };
+    let wanted = PlanAggregate { function, bins: Some(bins) };
     let Some(mut tables) = source.aggregates(session, wanted)? else { return Ok(None) };
     let bounds = source.bounds()?;
     let starts = if windows.creates_empty { windows.starts(session, bounds)? } else { Vec::new() };

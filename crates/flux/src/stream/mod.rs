@@ -1,5 +1,7 @@
 //! What a pipeline passes on: tables that are not read yet, or tables in memory.
 
+pub(crate) mod group_key;
+pub(crate) mod plan_function;
 pub(crate) mod source;
 pub(crate) mod table;
 

@@ -1,18 +1,21 @@
 //! The rows of a bucket with filters: read by plans of the table engine, filtered and aggregated there as far as it can.
 
+use std::sync::Arc;
+
 use model::{MatchOp, TimeRange, ValueType};
 use query::plan::{
-    Aggregate, AggregateCall, Condition, Expression, Grouping, Lowered, MissingTag, Operator, Scan, Selector,
-    TableColumns,
+    AggregateCall, Condition, Expression, Grouping, Lowered, MissingTag, Operator, Scan, Selector, TableColumns,
 };
 use query::{Frame, Plan, QueryError, Session, Value};
 
-use super::table::{Column, FIELD, Key, MEASUREMENT, START, STOP, TIME, Table, VALUE};
+use super::group_key::GroupKey;
+use super::plan_function::PlanFunction;
+use super::table::{Column, FIELD, Key, KeyOrder, MEASUREMENT, START, STOP, TIME, Table, VALUE};
 use crate::row::RowExpr;
 use crate::syntax::ast::Binary;
 use crate::syntax::{FluxError, Position};
 
-/// `from(bucket: …) |> range(…) |> filter(…)`
+/// `from(bucket: …) |> range(…) |> filter(…) |> group(…)`
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) at: Position,
@@ -21,12 +24,14 @@ pub(crate) struct Source {
     pub(crate) range: Option<(i64, i64)>,
     /// All must hold.
     pub(crate) filters: Vec<RowExpr>,
+    /// How tables are grouped that are left; `None`: each series is one.
+    pub(crate) group_key: Option<GroupKey>,
 }
 
-/// An aggregate of each series that the plan makes, in bins or of all rows.
+/// An aggregate of each table that the plan makes, in bins or of all rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlanAggregate {
-    pub(crate) aggregate: Aggregate,
+    pub(crate) function: PlanFunction,
     /// Width and offset of the bins.
     pub(crate) bins: Option<(i64, i64)>,
 }
@@ -40,8 +45,11 @@ pub(crate) struct TableRead {
 }
 
 /// Fields of a table that are read together, and what their filters leave to be tried.
+#[derive(Clone)]
 struct FieldScan {
     table: String,
+    /// The tags of the table's series.
+    tags: Arc<Vec<String>>,
     fields: Vec<(String, ValueType)>,
     condition: Option<RowExpr>,
 }
@@ -64,24 +72,57 @@ enum Read {
     },
 }
 
+/// A read of fields: where from, and in which form.
+struct Request<'a> {
+    database: &'a str,
+    /// Start and stop; the latter is not part of it.
+    range: (i64, i64),
+    read: Read,
+    /// How aggregates are grouped.
+    group_key: Option<&'a GroupKey>,
+}
+
 impl Source {
-    /// The tables, one for each series.
+    /// The tables: one for each series, or as they are grouped.
     pub(crate) fn read(&self, session: &dyn Session) -> Result<Vec<Table>, QueryError> {
-        Ok(self.run(session, &Read::Rows)?.unwrap_or_default())
+        let tables = self.run(session, self.bounded_scans(session)?, Read::Rows)?.unwrap_or_default();
+        match &self.group_key {
+            Some(group_key) => group_key.regroup(session, tables),
+            None => Ok(tables),
+        }
     }
 
     /// The first or the last row of each series; `None` if the plan cannot find them.
     pub(crate) fn ends(&self, session: &dyn Session, is_last: bool) -> Result<Option<Vec<Table>>, QueryError> {
-        self.run(session, &Read::End { is_last })
+        if self.group_key.is_some() {
+            return Ok(None);
+        }
+        self.run(session, self.bounded_scans(session)?, Read::End { is_last })
     }
 
-    /// An aggregate of each series, a row for each bin that has values, whose time is where it begins; `None` if the plan cannot make them.
+    /// An aggregate of each table, a row for each bin that has values, whose time is where it begins; `None` if the plan cannot make them.
     pub(crate) fn aggregates(
         &self,
         session: &dyn Session,
         wanted: PlanAggregate,
     ) -> Result<Option<Vec<Table>>, QueryError> {
-        self.run(session, &Read::Aggregates(wanted))
+        let scans = self.bounded_scans(session)?;
+        if !self.may_group(&scans, wanted.function) {
+            return Ok(None);
+        }
+        let mut tables = self.run(session, scans, Read::Aggregates(wanted))?;
+        if let (Some(tables), Some(_)) = (&mut tables, &self.group_key) {
+            tables.sort_by_cached_key(|table| KeyOrder(table.key.clone()));
+        }
+        Ok(tables)
+    }
+
+    /// Returns whether plans give what a function gives of the grouped rows. Of a row that is chosen from several series the other columns are shown, too.
+    fn may_group(&self, scans: &[FieldScan], function: PlanFunction) -> bool {
+        let Some(group_key) = &self.group_key else { return true };
+        let fields = scans.iter().flat_map(|scan| scan.fields.iter().map(|(field, _)| (&*scan.table, &**field)));
+        group_key.keeps_fields_apart(fields)
+            && (!function.is_selector() || scans.iter().all(|scan| group_key.has_series(&scan.tags)))
     }
 
     /// The range of time; an error if there is none.
@@ -91,16 +132,13 @@ impl Source {
         })
     }
 
-    fn run(&self, session: &dyn Session, read: &Read) -> Result<Option<Vec<Table>>, QueryError> {
-        let bounds = self.bounds()?;
-        if !session.databases().contains(&self.database) {
-            let message = format!("could not find bucket {:?}", self.database);
-            return Err(FluxError::new(self.at, message).into());
-        }
+    fn run(&self, session: &dyn Session, scans: Vec<FieldScan>, read: Read) -> Result<Option<Vec<Table>>, QueryError> {
+        let request =
+            Request { database: &self.database, range: self.bounds()?, read, group_key: self.group_key.as_ref() };
         let mut tables = Vec::new();
-        for scan in self.field_scans(session)? {
+        for scan in scans {
             session.budget().check()?;
-            match scan.run(session, (&self.database, bounds), read)? {
+            match scan.run(session, &request)? {
                 Some(read) => tables.extend(read),
                 None => return Ok(None),
             }
@@ -111,9 +149,6 @@ impl Source {
     /// The rows of any time, which are of one table, all of whose conditions the plan tries.
     pub(crate) fn of_one_table(&self, session: &dyn Session) -> Result<TableRead, QueryError> {
         let error = |message: String| Err(FluxError::new(self.at, message).into());
-        if !session.databases().contains(&self.database) {
-            return error(format!("could not find bucket {:?}", self.database));
-        }
         // Of a name that no table has: a filter of other columns alone would let tables in that come later.
         let any_name = |column: &str| (column == MEASUREMENT).then(|| Value::text("\0"));
         let is_out = |filter: &RowExpr| matches!(filter.with_known(&any_name), RowExpr::Constant(value) if value != Value::Bool(true));
@@ -162,8 +197,18 @@ impl Source {
         left.map_or(FieldFilter::All, FieldFilter::Some)
     }
 
+    /// The fields to read of its range.
+    fn bounded_scans(&self, session: &dyn Session) -> Result<Vec<FieldScan>, QueryError> {
+        self.bounds()?;
+        self.field_scans(session)
+    }
+
     /// The fields to read: those of a table without a filter of their own are read together.
     fn field_scans(&self, session: &dyn Session) -> Result<Vec<FieldScan>, QueryError> {
+        if !session.databases().contains(&self.database) {
+            let message = format!("could not find bucket {:?}", self.database);
+            return Err(FluxError::new(self.at, message).into());
+        }
         let mut scans: Vec<FieldScan> = Vec::new();
         for table in session.tables(&self.database)? {
             session.budget().check()?;
@@ -175,15 +220,16 @@ impl Source {
                 continue;
             }
             let Some(schema) = session.table(&self.database, &table)? else { continue };
-            let mut together = FieldScan { table: table.clone(), fields: Vec::new(), condition: None };
+            let tags = Arc::new(schema.tags);
+            let mut together = FieldScan { table: table.clone(), tags, fields: Vec::new(), condition: None };
             for (field, value_type) in schema.fields {
                 match self.filters_of(&table, &field) {
                     FieldFilter::Nothing => {}
                     FieldFilter::All => together.fields.push((field, value_type)),
                     FieldFilter::Some(condition) => scans.push(FieldScan {
-                        table: table.clone(),
                         fields: vec![(field, value_type)],
                         condition: Some(condition),
+                        ..together.clone()
                     }),
                 }
             }
@@ -196,42 +242,41 @@ impl Source {
 }
 
 impl FieldScan {
-    fn run(
-        &self,
-        session: &dyn Session,
-        (database, (start_ns, stop_ns)): (&str, (i64, i64)),
-        read: &Read,
-    ) -> Result<Option<Vec<Table>>, QueryError> {
+    fn run(&self, session: &dyn Session, request: &Request<'_>) -> Result<Option<Vec<Table>>, QueryError> {
+        let (start_ns, stop_ns) = request.range;
         if start_ns >= stop_ns {
             return Ok(Some(Vec::new()));
         }
         let (input, rest) = self.input(TimeRange::new(start_ns, stop_ns.saturating_sub(1)));
-        let plan = match read {
+        let plan = match &request.read {
             Read::Rows => input,
             _ if !rest.is_empty() => return Ok(None),
             Read::End { .. } if self.fields.len() > 1 => {
-                return self.each_apart(session, (database, (start_ns, stop_ns)), read);
+                return self.each_apart(session, request);
             }
             Read::End { is_last: true } => Plan::Last { input: Box::new(input), rows: 1 },
             Read::End { is_last: false } => Plan::Limit { input: Box::new(input), rows: 1, skip: 0 },
-            Read::Aggregates(wanted) => match self.grouping(*wanted) {
+            Read::Aggregates(wanted) => match self.grouping(*wanted, request.group_key) {
                 Some(grouping) => Plan::GroupBy { input: Box::new(input), grouping },
                 None => return Ok(None),
             },
         };
-        let frames = session.run(database, &plan)?.frames;
+        let frames = session.run(request.database, &plan)?.frames;
         query::note_folds(&frames, session.budget())?;
         let read_samples = frames.iter().map(|frame| frame.rows() * frame.columns.len().max(1)).sum();
         let mut tables = Vec::new();
         for frame in frames {
             for (field, value_type) in &self.fields {
-                let table = self.table_of(&frame, (field, *value_type), (read, (start_ns, stop_ns)));
+                let table = self.table_of(&frame, (field, *value_type), request);
                 tables.extend(table.map(|table| filtered(table, &rest)).transpose()?);
             }
         }
         tables.retain(|table| !table.rows.is_empty());
         // What was read is let go of.
         session.budget().give_back(read_samples);
+        if matches!(request.read, Read::Aggregates(_)) && tables.iter().any(is_beyond_integers) {
+            return Ok(None);
+        }
         session.budget().take(tables.iter().map(Table::cells).sum())?;
         Ok(Some(tables))
     }
@@ -251,17 +296,11 @@ impl FieldScan {
     }
 
     /// Reads each field by itself: their ends are rows of their own.
-    fn each_apart(
-        &self,
-        session: &dyn Session,
-        from: (&str, (i64, i64)),
-        read: &Read,
-    ) -> Result<Option<Vec<Table>>, QueryError> {
+    fn each_apart(&self, session: &dyn Session, request: &Request<'_>) -> Result<Option<Vec<Table>>, QueryError> {
         let mut tables = Vec::new();
         for field in &self.fields {
-            let one =
-                Self { table: self.table.clone(), fields: vec![field.clone()], condition: self.condition.clone() };
-            match one.run(session, from, read)? {
+            let one = Self { fields: vec![field.clone()], ..self.clone() };
+            match one.run(session, request)? {
                 Some(read) => tables.extend(read),
                 None => return Ok(None),
             }
@@ -269,55 +308,80 @@ impl FieldScan {
         Ok(Some(tables))
     }
 
-    fn grouping(&self, wanted: PlanAggregate) -> Option<Grouping> {
+    /// Returns whether the table's summaries may not do for a function.
+    fn reads_samples(&self, function: PlanFunction) -> bool {
+        self.condition.is_some() || !function.aggregates().iter().all(|aggregate| aggregate.from_summaries())
+    }
+
+    fn grouping(&self, wanted: PlanAggregate, group_key: Option<&GroupKey>) -> Option<Grouping> {
         let is_number = |value_type: &ValueType| matches!(value_type, ValueType::F64 | ValueType::I64 | ValueType::U64);
-        let any_type = matches!(wanted.aggregate, Aggregate::Count | Aggregate::First | Aggregate::Last);
-        if !any_type && !self.fields.iter().all(|(_, value_type)| is_number(value_type)) {
+        let PlanAggregate { function, bins } = wanted;
+        if !function.is_of_any_type() && !self.fields.iter().all(|(_, value_type)| is_number(value_type)) {
             return None;
         }
-        let call = |(field, _): &(String, ValueType)| AggregateCall::of_column(wanted.aggregate, field.as_str());
-        let (width_ns, offset_ns) = wanted.bins.unzip();
-        let aggregates = self.fields.iter().map(call).collect();
-        Some(Grouping { width_ns, offset_ns: offset_ns.unwrap_or(0), aggregates, by: None, undated: false })
+        let (width_ns, offset_ns) = bins.unzip();
+        let aggregates = self.fields.iter().flat_map(|(field, _)| function.calls(field)).collect();
+        let is_column = |tag: &str| is_tag(tag) && tag != model::METRIC_NAME;
+        let by = match group_key {
+            Some(key) => Some(self.tags.iter().filter(|tag| is_column(tag) && key.has(tag)).cloned().collect()),
+            // Each series by itself, which is by all tags: of those that are named views answer where they spare samples.
+            None if self.reads_samples(function) => Some(Vec::clone(&self.tags)),
+            None => None,
+        };
+        let (offset_ns, undated) = (offset_ns.unwrap_or(0), width_ns.is_none());
+        Some(Grouping { width_ns, offset_ns, aggregates, by, undated })
     }
 
     /// The rows of a field in a frame; `None` if it has none.
-    fn table_of(
-        &self,
-        frame: &Frame,
-        (field, value_type): (&str, ValueType),
-        (read, (start_ns, stop_ns)): (&Read, (i64, i64)),
-    ) -> Option<Table> {
-        let (name, kind) = match read {
-            Read::Aggregates(PlanAggregate { aggregate, .. }) => {
-                let kind = match aggregate {
-                    Aggregate::Count => "long",
-                    Aggregate::Avg => "double",
-                    _ => kind_of(value_type),
-                };
-                (AggregateCall::of_column(*aggregate, field).column_name(), kind)
+    fn table_of(&self, frame: &Frame, (field, value_type): (&str, ValueType), request: &Request<'_>) -> Option<Table> {
+        let (names, function) = match request.read {
+            Read::Aggregates(PlanAggregate { function, .. }) => {
+                (function.calls(field).iter().map(AggregateCall::column_name).collect(), Some(function))
             }
-            Read::Rows | Read::End { .. } => (field.to_owned(), kind_of(value_type)),
+            Read::Rows | Read::End { .. } => (vec![field.to_owned()], None),
         };
-        let column = frame.column(&name)?;
+        let kind = function.map_or(kind_of(value_type), |function| function.kind(value_type));
+        let columns: Vec<_> = names.iter().map(|name| frame.column(name)).collect::<Option<_>>()?;
         let row = |(row, time_ns): (usize, &i64)| {
-            let value = match (Value::from(column.cell(row)), kind) {
+            let cells: Vec<Value> = columns.iter().map(|column| Value::from(column.cell(row))).collect();
+            let value = match function {
+                Some(function) => function.value(&cells),
+                None => cells.into_iter().next()?,
+            };
+            let value = match (value, kind) {
                 (Value::Null, _) => return None,
                 (Value::Unsigned(count), "long") => Value::Int(count as i64),
+                (Value::Int(sum), "unsignedLong") => Value::Unsigned(sum as u64),
                 (value, "double") => Value::Float(value.number()?),
                 (value, _) => value,
             };
             Some(vec![Value::Timestamp(*time_ns), value])
         };
         let rows: Vec<Vec<Value>> = frame.timestamps_ns.iter().enumerate().filter_map(row).collect();
+        let columns = vec![Column::new(TIME, "dateTime:RFC3339"), Column::new(VALUE, kind)];
+        (!rows.is_empty()).then(|| Table { key: self.key_of(frame, field, request), columns, rows })
+    }
+
+    /// The key of a field's rows in a frame.
+    fn key_of(&self, frame: &Frame, field: &str, request: &Request<'_>) -> Key {
         let mut key: Key = frame.labels.iter().map(|(name, value)| (name.into(), Value::text(value))).collect();
         key.remove(model::METRIC_NAME);
-        key.insert(MEASUREMENT.into(), Value::text(self.table.as_str()));
-        key.insert(FIELD.into(), Value::text(field));
-        key.insert(START.into(), Value::Timestamp(start_ns));
-        key.insert(STOP.into(), Value::Timestamp(stop_ns));
-        let columns = vec![Column::new(TIME, "dateTime:RFC3339"), Column::new(VALUE, kind)];
-        (!rows.is_empty()).then_some(Table { key, columns, rows })
+        let (start_ns, stop_ns) = request.range;
+        let of_all_tables = [
+            (MEASUREMENT, Value::text(self.table.as_str())),
+            (FIELD, Value::text(field)),
+            (START, Value::Timestamp(start_ns)),
+            (STOP, Value::Timestamp(stop_ns)),
+        ];
+        let has = |name: &str| match (&request.read, request.group_key) {
+            // Windows that are put together have the bounds of the range.
+            (Read::Aggregates(wanted), Some(group_key)) => {
+                group_key.has(name) || wanted.bins.is_some() && [START, STOP].contains(&name)
+            }
+            _ => true,
+        };
+        key.extend(of_all_tables.into_iter().filter(|(name, _)| has(name)).map(|(name, value)| (name.into(), value)));
+        key
     }
 }
 
@@ -335,7 +399,16 @@ pub(crate) fn filtered(mut table: Table, conditions: &[RowExpr]) -> Result<Table
     Ok(table)
 }
 
-const fn kind_of(value_type: ValueType) -> &'static str {
+/// Returns whether a table of whole numbers has a sum that is none: the plan's is a float where Flux's begins again at the least number.
+fn is_beyond_integers(table: &Table) -> bool {
+    let is_integer = |column: &Column| matches!(column.kind, "long" | "unsignedLong");
+    let places: Vec<usize> =
+        (0..table.columns.len()).filter(|at| table.columns.get(*at).is_some_and(is_integer)).collect();
+    table.rows.iter().any(|row| places.iter().any(|at| matches!(row.get(*at), Some(Value::Float(_)))))
+}
+
+/// The type of values, as annotations name it.
+pub(super) const fn kind_of(value_type: ValueType) -> &'static str {
     match value_type {
         ValueType::I64 => "long",
         ValueType::U64 => "unsignedLong",

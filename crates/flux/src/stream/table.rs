@@ -1,6 +1,6 @@
 //! Tables in memory: rows that share the values of the columns that they are grouped by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use query::{QueryError, Session, Value};
@@ -113,6 +113,38 @@ impl Table {
             }
         }
     }
+}
+
+/// The rows of a table by the values of columns, which become part of the key.
+pub(crate) fn split(table: Table, names: &[Arc<str>]) -> Vec<Table> {
+    if names.is_empty() {
+        return vec![table];
+    }
+    let places: Vec<usize> = names.iter().filter_map(|name| table.column(name)).collect();
+    let columns: Vec<Column> = table
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| !places.contains(place))
+        .map(|(_, column)| column.clone())
+        .collect();
+    let mut parts: Vec<(Vec<Value>, Table)> = Vec::new();
+    let mut by_values: HashMap<Vec<String>, usize> = HashMap::new();
+    for row in table.rows {
+        let values: Vec<Value> = places.iter().map(|place| row.get(*place).cloned().unwrap_or(Value::Null)).collect();
+        let key = values.iter().map(|value| format!("{}{value}", type_name(value))).collect();
+        let part = *by_values.entry(key).or_insert_with(|| {
+            let mut key = table.key.clone();
+            key.extend(names.iter().cloned().zip(values.iter().cloned()));
+            parts.push((values, Table { key, columns: columns.clone(), rows: Vec::new() }));
+            parts.len() - 1
+        });
+        let rest = row.into_iter().enumerate().filter(|(place, _)| !places.contains(place)).map(|(_, value)| value);
+        if let Some((_, part)) = parts.get_mut(part) {
+            part.rows.push(rest.collect());
+        }
+    }
+    parts.into_iter().map(|(_, part)| part).collect()
 }
 
 /// Puts tables of the same key together, in order of their keys; the columns of each are those of all of them.

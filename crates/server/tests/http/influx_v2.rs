@@ -69,3 +69,30 @@ fn rows_are_deleted_by_predicate() {
     let left = server.get("/api/v3/query_influxql?db=d&format=csv&q=SELECT%20v%20FROM%20m,n");
     assert_eq!(left.body, "iox::measurement,time,v\nm,1970-01-01T00:00:05,2.0\n");
 }
+
+/// More samples than a query may hold are read without the view.
+#[test]
+fn flux_uses_views_unless_that_is_forbidden() {
+    let server = Running::start_with(|settings| settings.query_samples_max = 150);
+    let lines: Vec<String> =
+        (0..600_i64).map(|second| format!("t,h=h{} v={second} {}", second % 7, second * 1_000_000_000)).collect();
+    server.write(&lines.join("\n"));
+    let create = "CREATE MATERIALIZED VIEW w AS SELECT time_bucket('1 minute', time) AS b, stddev(v) AS dev, count(*) AS n FROM t GROUP BY b";
+    let query = form_urlencoded::Serializer::new(String::new()).append_pair("query", create).finish();
+    let made = server.post(&format!("/sql?{query}"), "");
+    assert_eq!(made.status, 200, "{}", made.body);
+    let script = "from(bucket: \"default\") |> range(start: 0, stop: 1970-01-01T00:10:00Z) |> filter(fn: (r) => r._measurement == \"t\") |> group() |> stddev()";
+    let flux = |parameters: &str| {
+        let path = format!("/api/v2/query{parameters}");
+        server.send("POST", &path, &[("content-type", "application/vnd.flux")], script)
+    };
+    // Its windows are computed in the background.
+    let started = std::time::Instant::now();
+    while flux("?nocache=1").status != 200 {
+        assert!(started.elapsed() < std::time::Duration::from_secs(30), "{}", flux("").body);
+    }
+    // The square root of 600 * 601 / 12.
+    assert!(flux("?nocache=1").body.contains("173.34935"), "{}", flux("").body);
+    let refused = flux("?nocache=1&noviews=1");
+    assert!(refused.status != 200 && refused.body.contains("query_samples_max"), "{}", refused.body);
+}

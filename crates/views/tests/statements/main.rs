@@ -9,6 +9,7 @@ mod computed;
 mod conditions;
 mod continuous;
 mod dialects;
+mod flux_queries;
 mod folded;
 mod histograms;
 mod hostile;
