@@ -378,6 +378,12 @@ fn rows_of_conditions_are_charged_as_they_are() {
             "(->> (rows-of \"t\") (as-of (->> (rows-of \"t\")) (columns '(\"of_t\" \"x\"))) (where (is_null #z)) (groupby 1m '((count #TS)) (by '())))",
             1,
         ),
+        // Both rows find the one of h=b, and are one series then.
+        ("(->> (rows-of \"t\") (as-of (->> (rows-of \"t\")) (labels '(\"h\" \"h\")) (columns '(\"of\" \"h\"))))", 2),
+        (
+            "(->> (rows-of \"t\") (as-of (->> (rows-of \"t\")) (labels '(\"h\" \"h\")) (tag \"h\" \"a\")) (groupby 1m '((count #TS)) (by '())))",
+            0,
+        ),
     ] {
         let budget = Budget::new(1_000);
         let outcome = db.run_plan("default", &db.parse_plan(text).unwrap(), &budget).unwrap();

@@ -140,7 +140,7 @@ impl Source {
             session.budget().check()?;
             match scan.run(session, &request)? {
                 Some(read) => tables.extend(read),
-                None => return Ok(None),
+                None => return Ok(let_go(session, &tables)),
             }
         }
         Ok(Some(tables))
@@ -302,7 +302,7 @@ impl FieldScan {
             let one = Self { fields: vec![field.clone()], ..self.clone() };
             match one.run(session, request)? {
                 Some(read) => tables.extend(read),
-                None => return Ok(None),
+                None => return Ok(let_go(session, &tables)),
             }
         }
         Ok(Some(tables))
@@ -383,6 +383,12 @@ impl FieldScan {
         key.extend(of_all_tables.into_iter().filter(|(name, _)| has(name)).map(|(name, value)| (name.into(), value)));
         key
     }
+}
+
+/// Gives tables back that were read before it was known that another one cannot be.
+fn let_go(session: &dyn Session, tables: &[Table]) -> Option<Vec<Table>> {
+    session.budget().give_back(tables.iter().map(Table::cells).sum());
+    None
 }
 
 /// The rows for which all conditions hold.

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use index::{CompiledMatcher, compile};
-use model::{Cell, Labels, MatchOp, Matcher, TimeRange};
+use model::{Cell, Labels, Limits, MatchOp, Matcher, TimeRange};
 
+use super::bins::samples_of;
 use super::labelled::not_a_label;
 use super::{Run, note_folds};
 use crate::plan::{AsOf, Scan, Selector};
@@ -115,7 +116,7 @@ impl Run<'_> {
             }
             // Of rows of one time the last one by labels counts, as in SQL.
             by_key.values_mut().for_each(|found| found.sort_by_key(|found| found.time_ns));
-            let read = budget.samples().saturating_sub(held) as usize;
+            let mut read = budget.samples().saturating_sub(held) as usize;
             let mut joined = Vec::with_capacity(rows.len());
             for frame in rows {
                 budget.check()?;
@@ -125,15 +126,19 @@ impl Run<'_> {
                     let found = key.and_then(|key| by_key.get(&key)).map(Vec::as_slice).unwrap_or_default();
                     let newest = frame.timestamps_ns.iter().map(|time_ns| as_of.newest(found, *time_ns));
                     let newest: Vec<Option<&TableRow<'_>>> = newest.collect();
+                    let text_samples = text_samples(as_of, &newest);
+                    budget.take(text_samples)?;
+                    read += text_samples;
                     (columns(as_of, &newest)?, added.split(&frame.labels, &newest, budget)?)
                 };
                 let frame = with_columns(frame, columns);
                 budget.take(frame.samples())?;
                 budget.give_back(before);
+                read += split.series_samples;
                 split.apply(frame, budget, &mut joined)?;
             }
             budget.give_back(read);
-            Ok(joined)
+            if as_of.labels.is_empty() { Ok(joined) } else { merged(joined, budget) }
         })
     }
 
@@ -157,6 +162,57 @@ impl Run<'_> {
         }
         frames.sort_by(|a, b| a.labels.cmp(&b.labels));
         Ok(frames)
+    }
+}
+
+/// The samples that texts of the columns are taken out of the budget for, besides their cells: each row gets one of its own.
+fn text_samples(as_of: &AsOf, newest: &[Option<&TableRow<'_>>]) -> usize {
+    let text_bytes = |found: Option<&TableRow<'_>>| -> usize {
+        let bytes = |(_, column): &(String, String)| match cell(found, column) {
+            Cell::Text(text) => size_of::<String>() + text.len(),
+            _ => 0,
+        };
+        as_of.columns.iter().map(bytes).sum()
+    };
+    samples_of(newest.iter().copied().map(text_bytes).sum())
+}
+
+/// Series of which no two have the same labels: rows that found the same may be of series whose own labels were replaced.
+fn merged(series: Vec<Frame>, budget: &Budget) -> Result<Vec<Frame>, QueryError> {
+    let mut by_labels: BTreeMap<Labels, Vec<Frame>> = BTreeMap::new();
+    for frame in series {
+        by_labels.entry(frame.labels.clone()).or_default().push(frame);
+    }
+    let one = |(labels, mut frames): (Labels, Vec<Frame>)| match frames.pop() {
+        Some(only) if frames.is_empty() => Ok(only),
+        last => {
+            frames.extend(last);
+            let held = frames.iter().map(Frame::samples).sum();
+            let merged = together(labels, &frames)?;
+            budget.take(merged.samples())?;
+            budget.give_back(held);
+            Ok(merged)
+        }
+    };
+    by_labels.into_iter().map(one).collect()
+}
+
+/// The rows of several series as one, in order of time.
+fn together(labels: Labels, series: &[Frame]) -> Result<Frame, QueryError> {
+    let names: BTreeSet<&str> = series.iter().flat_map(|frame| &frame.columns).map(|column| &*column.name).collect();
+    let column = |name: &&str| {
+        let cells: Vec<Cell<'_>> = series.iter().flat_map(|frame| cells_of(frame, name)).collect();
+        FrameColumn::of_cells(name, &cells).map_err(QueryError::Execution)
+    };
+    let columns = names.iter().map(column).collect::<Result<_, QueryError>>()?;
+    let times = series.iter().flat_map(|frame| frame.timestamps_ns.iter().copied()).collect();
+    Ok(Frame::new(labels, times, columns).in_time_order())
+}
+
+fn cells_of<'f>(frame: &'f Frame, name: &str) -> Vec<Cell<'f>> {
+    match frame.column(name) {
+        Some(column) => (0..frame.rows()).map(|row| column.cell(row)).collect(),
+        None => vec![Cell::Null; frame.rows()],
     }
 }
 
@@ -185,8 +241,14 @@ struct AddedLabels<'a> {
     matchers: Vec<CompiledMatcher>,
 }
 
-/// The rows of a series by the labels that they have now; `None`: it stays as it is.
-struct SplitRows(Option<BTreeMap<Labels, Vec<usize>>>);
+/// The rows of a series by the labels that they have now.
+#[derive(Default)]
+struct SplitRows {
+    /// `None`: it stays as it is.
+    by_labels: Option<BTreeMap<Labels, Vec<usize>>>,
+    /// The samples that its series are taken out of the budget for, besides their rows.
+    series_samples: usize,
+}
 
 impl<'a> AddedLabels<'a> {
     fn new(as_of: &'a AsOf) -> Result<Self, QueryError> {
@@ -202,7 +264,7 @@ impl<'a> AddedLabels<'a> {
         budget: &Budget,
     ) -> Result<SplitRows, QueryError> {
         if self.as_of.labels.is_empty() {
-            return Ok(SplitRows(None));
+            return Ok(SplitRows::default());
         }
         budget.take(newest.len())?;
         let own = labels.retain(|name| !self.as_of.adds_label(name));
@@ -211,25 +273,29 @@ impl<'a> AddedLabels<'a> {
             let values = self.as_of.labels.iter().map(|(_, column)| self.value(*found, column));
             by_values.entry(values.collect::<Result<_, QueryError>>()?).or_default().push(row);
         }
-        budget.take(by_values.len() * SAMPLES_PER_SERIES)?;
+        let label_bytes = by_values.keys().flatten().map(|value| value.len()).sum();
+        let series_samples = by_values.len() * SAMPLES_PER_SERIES + samples_of(label_bytes);
+        budget.take(series_samples)?;
         let with = |values: &[&str]| {
             let added = self.as_of.labels.iter().zip(values).filter(|(_, value)| !value.is_empty());
             added.fold(own.clone(), |labels, ((name, _), value)| labels.with(name, value))
         };
         let by_labels = by_values.into_iter().map(|(values, rows)| (with(&values), rows));
-        Ok(SplitRows(Some(by_labels.filter(|(labels, _)| self.is_selected(labels)).collect())))
+        let by_labels = by_labels.filter(|(labels, _)| self.is_selected(labels)).collect();
+        Ok(SplitRows { by_labels: Some(by_labels), series_samples })
     }
 
     /// The value of a label for a row; empty if it finds none.
     fn value<'f>(&self, found: Option<&TableRow<'f>>, column: &str) -> Result<&'f str, QueryError> {
-        let Some(TableRow { frame, row, .. }) = found else { return Ok("") };
-        if let Some(tag) = frame.labels.get(column).filter(|tag| !tag.is_empty()) {
-            return Ok(tag);
-        }
-        match frame.column(column).map_or(Cell::Null, |column| column.cell(*row)) {
+        let (table, bytes_max) = (self.as_of.table_name(), Limits::default().key_bytes_max);
+        match cell(found, column) {
             Cell::Null => Ok(""),
-            Cell::Text(text) => Ok(text),
-            other => Err(not_a_label(self.as_of.table_name(), column, &other)),
+            Cell::Text(text) if text.len() <= bytes_max => Ok(text),
+            Cell::Text(text) => Err(QueryError::Execution(format!(
+                "the column {column:?} of the table {table:?} holds a text of {} bytes: a label has {bytes_max} at most",
+                text.len()
+            ))),
+            other => Err(not_a_label(table, column, &other)),
         }
     }
 
@@ -242,7 +308,7 @@ impl<'a> AddedLabels<'a> {
 impl SplitRows {
     /// Adds the series that are made of one, which is held; they are held afterwards.
     fn apply(self, frame: Frame, budget: &Budget, series: &mut Vec<Frame>) -> Result<(), QueryError> {
-        let Some(by_labels) = self.0 else {
+        let Some(by_labels) = self.by_labels else {
             series.push(frame);
             return Ok(());
         };

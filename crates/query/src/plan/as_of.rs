@@ -6,7 +6,7 @@ use super::print::{duration, list, scan_lines, selector_text};
 use super::{Plan, Scan, Selector};
 
 /// Rows with columns of the newest row of another table that is not later than they are, of those whose tags equal labels of the rows' series. All
-/// rows stay; the columns of one that finds no row are null. The input may have such columns of other tables.
+/// rows stay, unless conditions on the labels that they get leave them out; the columns of one that finds no row are null. The input may have such columns of other tables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AsOf {
     /// Whose rows.
@@ -20,7 +20,7 @@ pub struct AsOf {
     /// Labels that are added, and the tags or texts of the table that say them; a label that the input has is replaced. Rows of a series that find
     /// different ones are several series. One that finds none has none.
     pub labels: Vec<(String, String)>,
-    /// Conditions on the labels that are added.
+    /// Conditions on the labels that are added: rows for which they do not hold go.
     pub selectors: Vec<Selector>,
     /// True if a row of the same time is too late: SQL's `LT JOIN`.
     pub is_earlier: bool,

@@ -36,6 +36,12 @@ impl ViewDefinition {
         let mut columns = BTreeSet::new();
         self.as_ofs().try_for_each(|as_of| self.check_as_of(as_of, &mut columns))?;
         let as_ofs: Vec<&AsOf> = self.as_ofs().collect();
+        if self.reach_ns() > 0 && as_ofs.iter().any(|as_of| !as_of.labels.is_empty()) {
+            return Err(QueryError::Invalid(format!(
+                "the view {:?} has the increase of a counter, whose rows are of several series by what they find as of a time: take it in a view of its own",
+                self.name
+            )));
+        }
         for (place, as_of) in as_ofs.iter().enumerate() {
             self.check_as_of_labels(as_of, as_ofs.get(..place).unwrap_or_default())?;
         }

@@ -98,6 +98,12 @@ impl ViewDefinition {
         for column in shown.chain(self.labels()).chain([&self.time_name]) {
             check_column(&format!("the view {name:?}"), column)?;
         }
+        if self.labels().contains(&self.time_name) {
+            return invalid(format!(
+                "the view {name:?} has the column {:?} twice: name one of them otherwise",
+                self.time_name
+            ));
+        }
         for (place, (field, _)) in self.fields.iter().enumerate() {
             let is_label = self.labels().contains(field) || *field == self.time_name;
             if is_label || self.fields.iter().take(place).any(|(known, _)| known == field) {

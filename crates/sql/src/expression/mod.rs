@@ -33,7 +33,7 @@ pub(crate) use evaluate::holds;
 pub(crate) use functions::call_by_name;
 pub use parameters::ParameterType;
 pub(crate) use parameters::parameter_index;
-pub(crate) use shapes::{begins_at, compares_times, equal, equal_columns, sample_bin, sum, time_bins};
+pub(crate) use shapes::{begins_at, equal, equal_columns, sample_bin, sum, take_as_of, time_bins};
 pub(crate) use times::{FilledRange, calendar_bins, filled_range, time_zone, width};
 
 use jiff::tz::TimeZone;

@@ -23,14 +23,38 @@ pub(crate) fn equal_columns(condition: &Bound) -> Option<(usize, usize)> {
     }
 }
 
-/// Returns whether a condition compares two columns of time.
-pub(crate) fn compares_times(condition: &Bound, scope: &Scope) -> bool {
-    match condition {
-        Bound::Call(function, operands) if matches!(function.name, "<" | "<=" | ">" | ">=") => {
-            operands.iter().all(|operand| matches!(operand, Bound::Column(place) if is_time(scope, *place)))
+/// Takes a comparison of the times of a row and of the one that it finds as of its time out of conditions: `a.time >= b.time`, of one that is earlier
+/// `a.time > b.time`, is meant anyway.
+///
+/// # Errors
+/// If they are compared otherwise.
+pub(crate) fn take_as_of(
+    conditions: &mut Vec<Bound>,
+    (row, found): (usize, usize),
+    is_earlier: bool,
+) -> Result<(), SqlError> {
+    let operator = |condition: &Bound| {
+        let Bound::Call(function, operands) = condition else { return None };
+        let operator = [">=", ">", "<=", "<"].into_iter().find(|operator| *operator == function.name)?;
+        match operands.as_slice() {
+            [Bound::Column(a), Bound::Column(b)] if (*a, *b) == (row, found) => Some(operator),
+            [Bound::Column(a), Bound::Column(b)] if (*a, *b) == (found, row) => Some(match operator {
+                ">=" => "<=",
+                ">" => "<",
+                "<=" => ">=",
+                _ => ">",
+            }),
+            _ => None,
         }
-        _ => false,
+    };
+    let meant = if is_earlier { ">" } else { ">=" };
+    if conditions.iter().filter_map(operator).any(|operator| operator != meant) {
+        return crate::error::invalid(
+            "ON compares the times of both tables otherwise than the join does: ASOF JOIN finds rows by a.time >= b.time, and LT JOIN by a.time > b.time; both may be left out",
+        );
     }
+    conditions.retain(|condition| operator(condition).is_none());
+    Ok(())
 }
 
 /// The sum of two values.

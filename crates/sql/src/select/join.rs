@@ -149,9 +149,9 @@ impl Run<'_> {
             Some(as_of) => Some((as_of, as_of_times(sides.left.0, sides.right.0)?)),
             None => None,
         };
-        if times.is_some() {
-            // `a.time >= b.time` says what ASOF means anyway.
-            conditions.retain(|condition| !crate::expression::compares_times(condition, sides.both));
+        if let Some((as_of, (row, found))) = times {
+            let found = sides.left.0.columns.len() + found;
+            crate::expression::take_as_of(conditions, (row, found), as_of.is_earlier)?;
         }
         let right = &sides.right.1;
         let partners = partners(right, &keys, times.map(|(_, (_, time))| time));

@@ -1,6 +1,6 @@
 //! What the query of a materialised view reads: a table, labels of its series that small tables say, and columns of tables as of its rows' times.
 
-use model::ValueType;
+use model::{TimeRange, ValueType};
 use query::plan::{Aggregate, AggregateCall, AsOf, Expression, Labelled, Lowered, Plan, Scan};
 use query::views::FIELD_PREFIX;
 use query::{SqlType, TableSchema, Value};
@@ -12,7 +12,7 @@ use super::plan_aggregates::{PlanAggregates, row_conditions};
 use super::pushed::PlanKey;
 use super::view_table::ViewTable;
 use crate::error::{SqlError, invalid};
-use crate::expression::{Bound, Grouped, Typed, compares_times, width};
+use crate::expression::{Bound, Grouped, Typed, take_as_of, width};
 use crate::run::Run;
 use crate::scope::{Role, Scope, ScopeColumn};
 
@@ -92,6 +92,11 @@ impl Run<'_> {
             _ => return refused(),
         };
         let table = self.view_table(&join.relation)?;
+        if is_earlier.is_some() && (!table.conditions.is_empty() || table.scan.range != TimeRange::ALL) {
+            return invalid(
+                "the WHERE of a query that a materialised view joins as of a time compares tags of its table with constants",
+            );
+        }
         if !table.conditions.is_empty() {
             return invalid(
                 "the WHERE of a query that a materialised view joins compares tags and the time of its table with constants",
@@ -106,10 +111,11 @@ impl Run<'_> {
         let mut both = Scope { columns: [source.scope.columns.clone(), right.columns.clone()].concat() };
         let (mut conditions, shared) = self.join_conditions(constraint, &source.scope, &right, &both)?;
         let keys = take_keys(&mut conditions, columns_before);
-        if as_of.is_some() {
-            // `a.time >= b.time` says what ASOF means anyway; of a table between the two it would say something else.
-            let is_of_ends = |place: usize| place >= columns_before || source.table_of(place).is_none();
-            conditions.retain(|condition| !compares_times(condition, &both) || !condition.is_of_columns(&is_of_ends));
+        if let Some(said) = &as_of {
+            let time = |scope: &Scope| scope.columns.iter().position(|column| column.role == Role::Time);
+            if let (Some(row), Some(found)) = (time(&source.scope), time(&right)) {
+                take_as_of(&mut conditions, (row, columns_before + found), said.is_earlier)?;
+            }
         }
         let tag = |place: usize| {
             let column = right.columns.get(place).filter(|column| column.role == Role::Tag)?;

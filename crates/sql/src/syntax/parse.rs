@@ -270,13 +270,40 @@ struct Level {
 impl Level {
     /// Returns whether the grammar would read a join that comes next as a part of the right side of the last ASOF JOIN or LT JOIN, which has no ON.
     fn would_nest(&mut self, cursor: &Cursor<'_>) -> bool {
-        let is_join = cursor.timed_join().is_some()
-            || ["join", "inner", "left", "right", "full"].iter().any(|word| cursor.at(&[word]));
-        let ends = ["on", "using", "where", "group", "having", "order", "limit", "sample", "latest", "union", "window"];
-        if ends.iter().any(|word| cursor.at(&[word])) {
+        const JOINS: [&[&str]; 8] = [
+            &["join"],
+            &["inner", "join"],
+            &["left", "join"],
+            &["left", "outer"],
+            &["right", "join"],
+            &["right", "outer"],
+            &["full", "join"],
+            &["full", "outer"],
+        ];
+        const ENDS: [&[&str]; 17] = [
+            &["on"],
+            &["using"],
+            &["cross"],
+            &["natural"],
+            &["where"],
+            &["group"],
+            &["having"],
+            &["order"],
+            &["limit"],
+            &["sample", "by"],
+            &["latest", "by"],
+            &["latest", "on"],
+            &["union"],
+            &["intersect"],
+            &["except"],
+            &["window"],
+            &["returning"],
+        ];
+        let is_comma = cursor.peek().is_some_and(|token| token.token == Token::Comma);
+        if is_comma || ENDS.iter().any(|words| cursor.at(words)) {
             self.lacks_on = false;
         }
-        self.lacks_on && is_join
+        self.lacks_on && (cursor.timed_join().is_some() || JOINS.iter().any(|words| cursor.at(words)))
     }
 }
 

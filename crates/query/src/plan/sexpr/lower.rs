@@ -201,6 +201,11 @@ impl Lowering {
         if !is_of_rows || !as_of.selectors.iter().all(is_added) {
             return Err(step.fault(form));
         }
+        for (place, (name, _)) in as_of.labels.iter().enumerate() {
+            if as_of.labels.iter().take(place).any(|(known, _)| known == name) {
+                return Err(step.fault(format!("two labels are called {name:?}")));
+            }
+        }
         Ok(Plan::AsOf(Box::new(as_of)))
     }
 
@@ -361,7 +366,6 @@ fn texts(node: &Node) -> Result<Vec<String>, Fault> {
     }
 }
 
-/// A quoted list of texts, two by two.
 /// Where conditions on labels are put that a table says.
 fn no_conditions() -> Pipe {
     Pipe::Scan(Scan { table: None, selectors: Vec::new(), tokens: Vec::new(), range: TimeRange::ALL })
@@ -375,6 +379,7 @@ fn selectors_of(conditions: Pipe) -> Option<Vec<Selector>> {
     }
 }
 
+/// A quoted list of texts, two by two.
 fn pairs(node: &Node, form: &str) -> Result<Vec<(String, String)>, Fault> {
     let all = texts(node)?;
     let (pairs, rest) = all.as_chunks::<2>();
