@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scrape::relabel::Labels;
+use relabel::Labels;
 
 use crate::file::AlertRule;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use platform::{Files, read_file};
 use promql::{Expression, Features};
+use relabel::{Labels, NameScheme, is_label_name, is_metric_name};
 use scrape::config::reader::{Fields, Problem, Reading};
 use scrape::config::yaml::Position;
 use scrape::config::{glob, parse_tree};
-use scrape::relabel::{self, Labels, NameScheme, is_label_name, is_metric_name};
 
 use crate::template;
 

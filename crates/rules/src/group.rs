@@ -8,7 +8,7 @@ use db::Db;
 use model::{Labels as SeriesLabels, METRIC_NAME, MatchOp, Matcher};
 use parking_lot::Mutex;
 use promql::{EvaluationResult, ResultValue, VectorSample};
-use scrape::relabel::{self, Labels};
+use relabel::Labels;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::alert::{Alert, AlertResult, Alerts, SendTimes};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use platform::network::{HttpRequest, NetworkPlatform};
+use relabel::{Labels, relabel};
 use scrape::Client;
 use scrape::config::{AlertingConfig, AlertmanagerConfig};
 use scrape::discovery::{self, Found, TargetGroup};
-use scrape::relabel::{self, Labels, relabel};
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::{METRIC_NAME, MatchOp, Matcher};
-use scrape::relabel::Labels;
+use relabel::Labels;
 
 use crate::alert::Alert;
 use crate::file::{ALERT_NAME, AlertRule, RuleKind};

@@ -16,8 +16,8 @@ use model::MatchOp;
 use platform::Files;
 use platform::sim::Simulation;
 use promql::ResultValue;
+use relabel::Labels;
 use scrape::config::reader::Problem;
-use scrape::relabel::Labels;
 
 use crate::alert::AlertState;
 use crate::file::{self, ALERT_NAME, GroupConfig, ReadOptions, RuleKind};

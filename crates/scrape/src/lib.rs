@@ -1,4 +1,4 @@
-//! Prometheus's configuration, service discovery, relabelling and scraping.
+//! Prometheus's configuration, service discovery and scraping; labels are changed by the crate `relabel`.
 //!
 //! ```text
 //! config ──► scraper: a pool for each job ──► discovery: groups of labels ──► relabel ──► targets
@@ -6,7 +6,7 @@
 //!                      db: rows by token ◄── append: lines ◄── response ◄── request ◄──────┘
 //! ```
 //!
-//! * [`config`]: a `prometheus.yml`, typed · [`relabel`]: labels changed by rules · [`discovery`]: where targets are found
+//! * [`config`]: a `prometheus.yml`, typed · [`discovery`]: where targets are found
 //! * [`forward`]: samples sent on by `remote_write`
 //! * `scraper`: all jobs · `pool`: the targets of one · [`target`]: one target and its scrapes · `client`: requests with credentials · [`aws`]: requests signed for AWS
 //! * `tokens`: tokens that requests sign in with
@@ -17,7 +17,6 @@ pub mod config;
 pub mod discovery;
 pub mod forward;
 mod pool;
-pub mod relabel;
 mod scraper;
 pub mod target;
 mod tokens;

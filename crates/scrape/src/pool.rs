@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use crate::client::Client;
 use crate::config::ScrapeConfig;
 use crate::discovery::{self, Found, TargetGroup};
-use crate::relabel::Labels;
 use crate::target::{self, Command, Destination, Target, TargetLoop, Unusable, from_discovered};
+use relabel::Labels;
 
 /// A job that runs.
 pub struct Pool {

@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 11] = [
         "crates/similarity",
         "crates/plot",
     ],
-    &["crates/store"],
+    &["crates/store", "crates/relabel"],
     &["crates/query"],
     &["crates/promql", "crates/sql", "crates/influxql", "crates/flux", "crates/sql-datafusion"],
     &["crates/db", "crates/client"],

@@ -36,7 +36,7 @@ fn brackets(line: &str) -> i64 {
 
 /// `name = …` or `name.workspace = true`, but for crates of ours, which lie in the workspace under their short names.
 fn is_outside(line: &str) -> bool {
-    const OURS: [&str; 27] = [
+    const OURS: [&str; 28] = [
         "model",
         "codec",
         "platform",
@@ -62,6 +62,7 @@ fn is_outside(line: &str) -> bool {
         "bench",
         "cli",
         "embedded",
+        "relabel",
         "similarity",
         "plot",
     ];

@@ -88,7 +88,7 @@ async fn find(job: &ScrapeConfig, timeout_ms: u64) -> Vec<Option<Found>> {
     all
 }
 
-fn show(discovered: &scrape::relabel::Labels, job: &ScrapeConfig) -> Value {
+fn show(discovered: &relabel::Labels, job: &ScrapeConfig) -> Value {
     match from_discovered(discovered, job) {
         Ok(target) => json!({ "discoveredLabels": discovered, "labels": target.labels }),
         Err(Unusable::Dropped) => json!({ "discoveredLabels": discovered, "labels": {} }),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use db::Db;
 use model::TimeRange;
 use query::views::merged_to;
-use scrape::relabel::Labels;
+use relabel::Labels;
 use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_128;
 

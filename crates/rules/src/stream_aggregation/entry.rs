@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use model::{METRIC_NAME, MatchOp, Matcher};
+use relabel::{Action, NameScheme, Rule};
 use scrape::config::read_rules;
 use scrape::config::reader::Fields;
 use scrape::config::units::duration_text;
 use scrape::config::yaml::Value;
-use scrape::relabel::{Action, NameScheme, Rule};
 
 use super::duration::duration_ms;
 use super::input::{self, AggregationInput};

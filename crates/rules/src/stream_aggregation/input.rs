@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use model::{METRIC_NAME, MatchOp, Matcher};
+use relabel::{Action, NameScheme, Rule, RuleText};
 use scrape::config::read_rules;
 use scrape::config::reader::Fields;
-use scrape::relabel::{Action, NameScheme, Rule, RuleText};
 
 use super::entry::may_rename;
 use super::matching::{self, label_alternatives};
@@ -135,11 +135,8 @@ fn opposite(matcher: &Matcher) -> Matcher {
 /// The conditions of a step that keeps or drops series, all of which must hold.
 fn conditions(text: &RuleText) -> Result<Vec<Matcher>, String> {
     let (action, keeps) = (text.action.name(), text.action == Action::Keep);
-    let selectors: Result<Vec<Vec<Matcher>>, String> = text
-        .conditions
-        .iter()
-        .map(|selector| promql::parse_conditions(selector).map_err(|error| error.to_string()))
-        .collect();
+    let selectors: Result<Vec<Vec<Matcher>>, String> =
+        text.conditions.iter().map(|condition| Ok(condition.matchers.clone())).collect();
     let selectors = selectors?;
     let is_of_labels = text.regex.is_some() || !text.source_labels.is_empty();
     let of_label = match text.source_labels.as_slice() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::{METRIC_NAME, MatchOp, Matcher};
-use scrape::relabel::{NameScheme, is_label_name, is_metric_name};
+use relabel::{NameScheme, is_label_name, is_metric_name};
 
 /// Selectors of PromQL by the names of their metrics; a series is of the entry if one of them selects it.
 pub(super) type MetricSelectors = BTreeMap<String, Vec<String>>;

@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 use platform::Files;
 use promql::{Expression, Features};
+use relabel::Labels;
 use scrape::config::parse_tree;
 use scrape::config::reader::{Fields, Problem, Reading};
 use scrape::config::yaml::Position;
-use scrape::relabel::{self, Labels};
 
 use crate::file::{DroppedInput, GroupConfig, LoadedRules, RuleConfig, RuleKind, read_text};
 use entry::AggregationEntry;

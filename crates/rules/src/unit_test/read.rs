@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use platform::{Files, read_file};
+use relabel::Labels;
 use scrape::config::parse_tree;
 use scrape::config::reader::{Fields, Problem, Reading};
 use scrape::config::yaml::Position;
-use scrape::relabel::Labels;
 
 const FILE_BYTES_MAX: u64 = 16 << 20;
 

@@ -4,8 +4,8 @@ use super::discovery::{self, Discovery};
 use super::http::HttpConfig;
 use super::job::read_scheme;
 use super::reader::Fields;
-use super::relabel::read_rules;
-use crate::relabel::{NameScheme, Rule};
+use super::relabelling::read_rules;
+use relabel::{NameScheme, Rule};
 
 /// Where alerts are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use super::cloud::AwsIdentity;
 use super::http::HttpConfig;
 use super::reader::Fields;
-use super::relabel::read_labels;
+use super::relabelling::read_labels;
 use super::secret::Source;
 use crate::discovery::TargetGroup;
-use crate::relabel::{Labels, NameScheme};
+use relabel::{Labels, NameScheme};
 
 /// A way to find targets.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::reader::Fields;
 use super::units::duration_text;
-use crate::relabel::{Labels, NameScheme, is_label_name};
+use relabel::{Labels, NameScheme, is_label_name};
 
 /// Defaults of jobs and rules.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use super::discovery::{self, Discovery};
 use super::global::{GlobalConfig, ScrapeDefaults, ScrapeProtocol};
 use super::http::HttpConfig;
 use super::reader::Fields;
-use super::relabel::read_rules;
+use super::relabelling::read_rules;
 use super::units::duration_text;
-use crate::relabel::Rule;
+use relabel::Rule;
 
 /// A job: which targets, and how they are scraped.
 #[allow(clippy::struct_excessive_bools, reason = "each is a field of its own in the file")]

@@ -1,7 +1,7 @@
 //! A `prometheus.yml`, typed. Unknown and wrong fields are errors with their positions, what has no meaning here is a warning.
 //!
 //! * `yaml`: trees with positions · `reader`: from trees to values · `units`: durations and sizes · `glob`: paths with stars
-//! * `global`, `job`: scraping · `discovery`: where targets are found · `relabel`: steps and labels
+//! * `global`, `job`: scraping · `discovery`: where targets are found · `relabelling`: steps and labels
 //! * `http`, `cloud`, `secret`: requests and what they sign in with · `alerting`, `remote`: where alerts and samples go
 
 mod alerting;
@@ -12,7 +12,7 @@ mod global;
 mod http;
 mod job;
 pub mod reader;
-mod relabel;
+mod relabelling;
 mod remote;
 mod secret;
 pub mod units;
@@ -38,7 +38,7 @@ pub use http::{
     AssertionAlgorithm, AssertionConfig, Credentials, HeaderConfig, HttpConfig, Oauth2Config, ProxyConfig, TlsConfig,
 };
 pub use job::{AgentConfig, ScrapeConfig};
-pub use relabel::{read_labels, read_rules};
+pub use relabelling::{read_labels, read_rules, read_selector};
 pub use remote::{OtlpConfig, QueueConfig, RemoteWriteConfig};
 pub use secret::Source;
 

@@ -2,8 +2,8 @@
 
 use super::http::HttpConfig;
 use super::reader::Fields;
-use super::relabel::read_rules;
-use crate::relabel::{NameScheme, Rule};
+use super::relabelling::read_rules;
+use relabel::{NameScheme, Rule};
 
 /// A place where samples are forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]

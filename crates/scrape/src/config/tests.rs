@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::relabel::NameScheme;
+use relabel::NameScheme;
 
 const WHOLE: &str = include_str!("../../tests/configs/whole.yml");
 const AGENT: &str = include_str!("../../tests/configs/agent.yml");

@@ -7,7 +7,7 @@ use super::http::fetch_json;
 use super::{Found, Sink, TargetGroup, join_host_port, labels_of, sanitized};
 use crate::client::Client;
 use crate::config::ConsulDiscovery;
-use crate::relabel::Labels;
+use relabel::Labels;
 
 pub(super) async fn run(config: &ConsulDiscovery, network: &NetworkPlatform, sink: &Sink) {
     let client = Client::new(network, &config.http);

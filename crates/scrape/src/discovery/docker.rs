@@ -9,7 +9,7 @@ use super::http::fetch_json;
 use super::{Found, Sink, TargetGroup, join_host_port, labels_of, sanitized};
 use crate::client::Client;
 use crate::config::DockerDiscovery;
-use crate::relabel::Labels;
+use relabel::Labels;
 
 pub(super) async fn run(config: &DockerDiscovery, network: &NetworkPlatform, sink: &Sink) {
     let client = Client::new(network, &config.http);

@@ -7,7 +7,7 @@ use super::{Found, Sink, TargetGroup, join_host_port, labels_of, sanitized};
 use crate::aws::{self, xml, xml::Element};
 use crate::client::Client;
 use crate::config::{Credentials, Ec2Discovery, HttpConfig, Sigv4Config};
-use crate::relabel::Labels;
+use relabel::Labels;
 
 const API_VERSION: &str = "2016-11-15";
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::TargetGroup;
 use crate::config::parse_tree;
 use crate::config::reader::Reading;
-use crate::relabel::Labels;
+use relabel::Labels;
 
 /// Reads JSON.
 pub(super) fn from_json(body: &[u8], source: &str) -> Result<Vec<TargetGroup>, String> {

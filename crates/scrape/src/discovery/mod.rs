@@ -15,7 +15,7 @@ mod list;
 use platform::network::NetworkPlatform;
 
 use crate::config::Discovery;
-use crate::relabel::Labels;
+use relabel::Labels;
 
 /// Targets that a source gives at once, with labels that they have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

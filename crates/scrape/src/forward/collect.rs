@@ -13,7 +13,7 @@ use super::lanes::NewRound;
 use super::outgoing::{Item, Outgoing};
 use super::queue::{Queue, SAVE_MS};
 use crate::config::RemoteWriteConfig;
-use crate::relabel::Labels;
+use relabel::Labels;
 
 /// The pause after the log could not be read: there was no memory, say.
 const ERROR_PAUSE_MS: u64 = 1_000;

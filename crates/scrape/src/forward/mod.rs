@@ -30,8 +30,8 @@ use platform::network::NetworkPlatform;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::{AzureIdentity, Config, Credentials, RemoteWriteConfig, Source};
-use crate::relabel::Labels;
 use queue::Queue;
+use relabel::Labels;
 
 /// Names of cursors begin with this.
 const CURSOR_PREFIX: &str = "forward/";

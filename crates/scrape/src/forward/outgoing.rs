@@ -8,7 +8,7 @@ use model::{Exemplar, NativeHistogram};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::config::RemoteWriteConfig;
-use crate::relabel::{Labels, relabel};
+use relabel::{Labels, relabel};
 
 const NS_PER_MS: i64 = 1_000_000;
 

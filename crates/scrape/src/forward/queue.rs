@@ -15,7 +15,7 @@ use super::pace::next_shards;
 use super::{CURSOR_PREFIX, Forwarder, without_credentials};
 use crate::client::Client;
 use crate::config::RemoteWriteConfig;
-use crate::relabel::Labels;
+use relabel::Labels;
 
 /// The position is saved so often: what was sent since is sent again after a crash.
 pub(super) const SAVE_MS: u64 = 5_000;

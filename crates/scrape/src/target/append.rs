@@ -16,7 +16,7 @@ use super::custom_buckets::{Converted, convert};
 use super::identity::HistogramSettings;
 use super::negotiation::Format;
 use crate::config::ScrapeConfig;
-use crate::relabel::{Labels, NameScheme, is_label_name, is_metric_name, relabel};
+use relabel::{Labels, NameScheme, is_label_name, is_metric_name, relabel};
 
 /// The time of samples that bring none, before it is filled in: no line has it.
 pub(super) const NO_TIME: i64 = i64::MIN;

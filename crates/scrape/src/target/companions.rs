@@ -9,7 +9,7 @@ use model::{Exemplar, GroupKey, SeriesExemplar, StartTimestamp};
 
 use super::append::{Body, Destination, NO_TIME, Reader, spell};
 use super::negotiation::Format;
-use crate::relabel::Labels;
+use relabel::Labels;
 
 /// Ends the name of a line of OpenMetrics that says since when a series counts.
 const CREATED: &str = "_created";

@@ -10,7 +10,7 @@ use model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, CounterReset, Counts, 
 use model::{METRIC_NAME, MetricKind, NativeHistogram};
 
 use super::append::{NO_TIME, spell};
-use crate::relabel::Labels;
+use relabel::Labels;
 
 /// What ends the names of a classic histogram's series.
 const SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];

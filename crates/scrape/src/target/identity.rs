@@ -1,7 +1,7 @@
 //! From what was discovered to a target: defaults, relabelling, checks, the address.
 
 use crate::config::{ScrapeConfig, units};
-use crate::relabel::{Labels, is_label_name, relabel};
+use relabel::{Labels, is_label_name, relabel};
 
 /// A target.
 #[derive(Debug, Clone, PartialEq, Eq)]

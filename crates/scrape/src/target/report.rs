@@ -3,7 +3,7 @@
 use model::METRIC_NAME;
 
 use super::append::{Counts, Destination, Rows, named};
-use crate::relabel::Labels;
+use relabel::Labels;
 
 const NAMES: [&str; 5] = [
     "up",

@@ -6,7 +6,7 @@ use super::objects::{add_metadata, list, name, namespace, set, text};
 use super::targets::{Source, container_port, containers, pod_labels, protocol, with_address};
 use super::watch::Resource;
 use crate::discovery::{TargetGroup, join_host_port};
-use crate::relabel::Labels;
+use relabel::Labels;
 
 /// The label that says which service a slice is of.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::watch::Resource;
 use crate::discovery::sanitized;
-use crate::relabel::Labels;
+use relabel::Labels;
 
 /// Objects by kind, namespace and name.
 #[derive(Default)]

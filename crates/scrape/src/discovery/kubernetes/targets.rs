@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::objects::{Objects, add_metadata, list, name, namespace, set, text};
 use super::watch::Resource;
 use crate::discovery::{TargetGroup, join_host_port, sanitized};
-use crate::relabel::Labels;
+use relabel::Labels;
 
 /// Objects, and which of them lend labels to others.
 pub(super) struct Source<'a> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::HttpConfig;
-use crate::relabel::Labels;
+use relabel::Labels;
 
 fn config(role: KubernetesRole) -> KubernetesDiscovery {
     KubernetesDiscovery {

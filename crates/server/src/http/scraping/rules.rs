@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::extract::{Request, State as From};
 use axum::response::Response;
 use model::TimeRange;
+use relabel::Selector;
 use rules::alert::{Alert, AlertState};
 use rules::file::{AlertRule, RuleKind};
 use rules::group::{Group, Rule, RuleHealth, RuleState};
 use rules::materialize::PastReport;
-use scrape::relabel::Selector;
+use scrape::config::read_selector;
 use serde_json::{Value, json};
 
 use super::targets::time;
@@ -50,7 +51,7 @@ impl Filter {
             Some("record") => Some(Kind::Record),
             Some(_) => return Err(ApiError::invalid_parameter("type", "it is neither alert nor record")),
         };
-        let selectors: Result<Vec<Selector>, _> = parameters.all("match[]").map(Selector::parse).collect();
+        let selectors: Result<Vec<Selector>, _> = parameters.all("match[]").map(read_selector).collect();
         let limit = match present("group_limit").map(str::parse::<usize>) {
             None => None,
             Some(Ok(limit)) if limit > 0 => Some(limit),

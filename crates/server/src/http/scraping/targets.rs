@@ -9,8 +9,8 @@ use axum::extract::{Request, State as From};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use model::MetricMetadata;
-use scrape::config::units;
-use scrape::relabel::{Labels, Selector, relabel_steps};
+use relabel::{Labels, relabel_steps};
+use scrape::config::{read_selector, units};
 use scrape::target::TargetLoop;
 use scrape::{Dropped, Pool};
 use serde_json::{Map, Value, json};
@@ -133,7 +133,7 @@ pub(crate) async fn scrape_pools(From(state): From<Arc<State>>, Extension(caller
 pub(crate) async fn metadata(From(state): From<Arc<State>>, request: Request) -> Result<Response, ApiError> {
     let parts = extract(&state, request).await?;
     let parameters = &parts.parameters;
-    let selector = parameters.get("match_target").filter(|text| !text.is_empty()).map(Selector::parse).transpose();
+    let selector = parameters.get("match_target").filter(|text| !text.is_empty()).map(read_selector).transpose();
     let selector = selector.map_err(|error| ApiError::invalid_parameter("match_target", error))?;
     let limit = match parameters.get("limit").filter(|text| !text.is_empty()).map(str::parse::<i64>) {
         None => usize::MAX,

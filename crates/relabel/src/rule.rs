@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use index::CompiledMatcher;
+use model::Matcher;
 use regex::Regex;
 
 use super::graphite::Pattern;
@@ -91,6 +92,44 @@ impl Action {
     }
 }
 
+/// The condition of a step (`if`): a selector of PromQL, which may hold for labels that are not there. Who reads PromQL parses it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// As it is written.
+    pub text: String,
+    /// All of them hold.
+    pub matchers: Vec<Matcher>,
+}
+
+/// The hash of `hashmod`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HashKind {
+    /// The last eight bytes of the MD5 sum, as Prometheus takes them.
+    #[default]
+    Md5,
+    /// The 64 bits of xxHash, as VictoriaMetrics takes them.
+    XxHash64,
+}
+
+impl HashKind {
+    /// The kind of this name, `md5` or `xxhash64`.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "md5" => Ok(Self::Md5),
+            "xxhash64" => Ok(Self::XxHash64),
+            _ => Err(format!("unknown hash {name:?}; there are md5 and xxhash64")),
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Md5 => "md5",
+            Self::XxHash64 => "xxhash64",
+        }
+    }
+}
+
 /// The fields of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RuleText {
@@ -106,10 +145,12 @@ pub struct RuleText {
     pub regex: Option<String>,
     /// The divisor of a hash.
     pub modulus: u64,
+    /// That hash.
+    pub hash: HashKind,
     /// The text with references to the match's groups; `$1` if it is not said.
     pub replacement: Option<String>,
     /// Selectors of which one must match; none: the step always applies.
-    pub conditions: Vec<String>,
+    pub conditions: Vec<Condition>,
     /// Graphite's pattern.
     pub graphite_match: String,
     /// Labels that it gives.
@@ -156,9 +197,10 @@ impl Rule {
             Action::ReplaceAll | Action::LabelMapAll => Some(Regex::new(expression).map_err(bad)?),
             _ => None,
         };
-        let conditions =
-            text.conditions.iter().map(|text| condition(text).map_err(|reason| format!("if {text:?}: {reason}")));
-        let conditions = conditions.collect::<Result<Vec<_>, _>>()?.into();
+        let selector = |condition: &Condition| {
+            Selector::new(&condition.matchers).map_err(|reason| format!("if {:?}: {reason}", condition.text))
+        };
+        let conditions = text.conditions.iter().map(selector).collect::<Result<Vec<_>, _>>()?.into();
         let pattern = match text.action {
             Action::Graphite => Some(Pattern::new(&text.graphite_match)?),
             _ => None,
@@ -183,10 +225,9 @@ fn last_line(message: &str) -> &str {
 pub struct Selector(Vec<CompiledMatcher>);
 
 impl Selector {
-    /// Reads a selector as PromQL writes it.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let matchers = promql::parse_selector(text).map_err(|error| error.to_string())?;
-        index::compile(&matchers).map(Self).map_err(|error| error.to_string())
+    /// Compiles its matchers, all of which must hold; fails where one has no valid regular expression.
+    pub fn new(matchers: &[Matcher]) -> Result<Self, String> {
+        index::compile(matchers).map(Self).map_err(|error| error.to_string())
     }
 
     /// Returns whether it selects these labels.
@@ -194,12 +235,6 @@ impl Selector {
         let value = |name: &str| labels.get(name).map(String::as_str).unwrap_or_default();
         self.0.iter().all(|matcher| matcher.matches(value(matcher.name())))
     }
-}
-
-/// The condition of a step, which may hold for labels that are not there.
-fn condition(text: &str) -> Result<Selector, String> {
-    let matchers = promql::parse_conditions(text).map_err(|error| error.to_string())?;
-    index::compile(&matchers).map(Selector).map_err(|error| error.to_string())
 }
 
 /// Prometheus's rules of which fields go together.

@@ -1,6 +1,6 @@
 //! Relabelling's section.
 
-use crate::relabel::{Action, Labels, NameScheme, Rule, is_label_name};
+use relabel::{Action, Condition, HashKind, Labels, NameScheme, Rule, RuleText, Selector, is_label_name};
 
 use super::reader::Fields;
 
@@ -23,20 +23,36 @@ fn read_rule(fields: &Fields<'_>, names: NameScheme) -> Option<Rule> {
         super::yaml::Value::List(items) => items.iter().filter_map(|item| fields.reading.text(item)).collect(),
         _ => fields.reading.text(node).into_iter().collect::<Vec<_>>(),
     });
-    let rule = Rule::new(crate::relabel::RuleText {
+    let conditions = condition.unwrap_or_default().into_iter().map(read_condition).collect::<Result<Vec<_>, _>>();
+    let text = RuleText {
         action,
         source_labels: fields.texts("source_labels"),
         separator: fields.has("separator").then(|| fields.text_or("separator", "")),
         target_label: fields.text_or("target_label", ""),
         regex: expression,
         modulus: fields.number("modulus").unwrap_or(0),
+        hash: HashKind::default(),
         replacement: fields.has("replacement").then(|| fields.text_or("replacement", "")),
-        conditions: condition.unwrap_or_default(),
+        conditions: Vec::new(),
         graphite_match: fields.text_or("match", ""),
         graphite_labels: fields.text_pairs("labels"),
         names,
-    });
+    };
+    let rule = conditions.and_then(|conditions| Rule::new(RuleText { conditions, ..text }));
     rule.map_err(|message| fields.reading.error(fields.position, message)).ok()
+}
+
+fn read_condition(text: String) -> Result<Condition, String> {
+    let matchers = promql::parse_conditions(&text).map_err(|reason| format!("if {text:?}: {reason}"))?;
+    Ok(Condition { text, matchers })
+}
+
+/// Reads a selector as PromQL writes it, such as `up{job="a"}`.
+///
+/// # Errors
+/// The text is no selector, or one that selects everything.
+pub fn read_selector(text: &str) -> Result<Selector, String> {
+    Selector::new(&promql::parse_selector(text).map_err(|error| error.to_string())?)
 }
 
 /// Labels of a target or of all series: names are checked.

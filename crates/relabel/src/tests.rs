@@ -1,5 +1,7 @@
 //! Each action, by tables.
 
+use model::{MatchOp, Matcher};
+
 use super::*;
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {
@@ -12,6 +14,11 @@ fn text(action: Action) -> RuleText {
 
 fn sources(names: &[&str]) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
+}
+
+fn condition(matchers: &[(&str, MatchOp, &str)]) -> Condition {
+    let matchers: Vec<Matcher> = matchers.iter().map(|(name, op, value)| Matcher::new(*name, *op, *value)).collect();
+    Condition { text: format!("{matchers:?}"), matchers }
 }
 
 const INPUT: [(&str, &str); 4] = [("__name__", "up"), ("a", "foo"), ("b", "bar"), ("c", "Baz.1")];
@@ -102,6 +109,14 @@ fn values_are_hashed_and_their_case_changed() {
     let hashed = |value: &str| hash_of(value, 1000);
     assert_eq!(hashed("foo\nbar"), "734");
     assert_eq!(hash_of("foo", 1000), "696");
+    // xxHash of foo is 33bf00a859c4ba3f.
+    let agents = RuleText {
+        source_labels: sources(&["a"]),
+        target_label: "d".to_owned(),
+        modulus: u64::MAX,
+        ..text(Action::HashMod)
+    };
+    check_set(RuleText { hash: HashKind::XxHash64, ..agents }, "d", "3728699739546630719");
 }
 
 fn hash_of(value: &str, modulus: u64) -> String {
@@ -128,7 +143,10 @@ fn what_the_agent_has_beyond() {
         replacement: Some("0".to_owned()),
         ..text(Action::ReplaceAll)
     };
-    check_set(all, "a", "f00");
+    check_set(all.clone(), "a", "f00");
+    check_set(RuleText { target_label: "d".to_owned(), ..all.clone() }, "d", "f00");
+    // Nothing is replaced.
+    check(RuleText { target_label: "c".to_owned(), regex: Some("x".to_owned()), ..all }, Some(&INPUT));
     let renamed =
         RuleText { regex: Some("[ab]".to_owned()), replacement: Some("z$0".to_owned()), ..text(Action::LabelMapAll) };
     check(renamed, Some(&[("__nzame__", "up"), ("c", "Baz.1"), ("za", "foo"), ("zb", "bar")]));
@@ -139,14 +157,21 @@ fn what_the_agent_has_beyond() {
         |action| RuleText { source_labels: sources(&["missing"]), target_label: "a".to_owned(), ..text(action) };
     check(contains(Action::KeepIfContains), Some(&INPUT));
     check(contains(Action::DropIfContains), None);
-    let with_condition = |action, selector: &str| RuleText { conditions: vec![selector.to_owned()], ..text(action) };
-    check(with_condition(Action::Drop, "up{a=\"foo\"}"), None);
-    check(with_condition(Action::Drop, "up{a!~\"f.*\"}"), Some(&INPUT));
-    check(with_condition(Action::Keep, "{b=\"other\"}"), None);
-    check(with_condition(Action::Keep, "{b=\"bar\"}"), Some(&INPUT));
+    let with_condition =
+        |action, matchers: &[(&str, MatchOp, &str)]| RuleText { conditions: vec![condition(matchers)], ..text(action) };
+    check(with_condition(Action::Drop, &[("__name__", MatchOp::Equal, "up"), ("a", MatchOp::Equal, "foo")]), None);
+    check(
+        with_condition(Action::Drop, &[("__name__", MatchOp::Equal, "up"), ("a", MatchOp::NotRegex, "f.*")]),
+        Some(&INPUT),
+    );
+    check(with_condition(Action::Keep, &[("b", MatchOp::Equal, "other")]), None);
+    check(with_condition(Action::Keep, &[("b", MatchOp::Equal, "bar")]), Some(&INPUT));
     // They select nothing by themselves.
-    check(with_condition(Action::Keep, "{missing!=\"x\"}"), Some(&INPUT));
-    check(with_condition(Action::Drop, "{missing=\"\", a!=\"foo\"}"), Some(&INPUT));
+    check(with_condition(Action::Keep, &[("missing", MatchOp::NotEqual, "x")]), Some(&INPUT));
+    check(
+        with_condition(Action::Drop, &[("missing", MatchOp::Equal, ""), ("a", MatchOp::NotEqual, "foo")]),
+        Some(&INPUT),
+    );
     let graphite = RuleText {
         graphite_match: "*.*.total".to_owned(),
         graphite_labels: vec![
@@ -170,7 +195,13 @@ fn wrong_steps_are_refused() {
         (RuleText { regex: Some("(".to_owned()), ..with_target(Action::Replace, "a") }, "regex"),
         (with_target(Action::LabelDrop, "a"), "regex alone"),
         (RuleText { regex: Some("a".to_owned()), ..with_target(Action::KeepEqual, "a") }, "alone"),
-        (RuleText { conditions: vec!["{".to_owned()], ..with_target(Action::Replace, "a") }, "if"),
+        (
+            RuleText {
+                conditions: vec![condition(&[("a", MatchOp::Regex, "(")])],
+                ..with_target(Action::Replace, "a")
+            },
+            "if",
+        ),
         (RuleText { graphite_match: "a.*".to_owned(), ..text(Action::Drop) }, "graphite"),
     ] {
         let error = Rule::new(rule.clone()).unwrap_err();

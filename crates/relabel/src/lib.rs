@@ -1,9 +1,22 @@
-//! Relabelling: steps that change, keep or drop a set of labels. One implementation for targets, metrics, alerts and forwarded samples.
+//! Relabelling: steps that change, keep or drop a set of labels. One implementation for targets, metrics, alerts, forwarded samples, and the
+//! samples that stream aggregation reads.
+//!
+//! ```text
+//! configuration, PromQL ──► RuleText ──► Rule: checked, compiled ──► apply: labels ──► labels, or dropped
+//!                              ▲ │                                     ▲
+//!                              │ ▼                                     │
+//!                           fields: names and values                 bounds: how large a step makes them at most
+//! ```
 //!
 //! * `rule`: a step as it is configured, checked and compiled · `apply`: what it does
+//! * `fields`: the fields of a step as texts, and back · `bounds`: steps of those who are not trusted
 //! * `graphite`: VictoriaMetrics's patterns of Graphite's names
+//!
+//! Selectors (`if`) come as matchers: the crates that read PromQL stand above.
 
 mod apply;
+mod bounds;
+mod fields;
 mod graphite;
 mod rule;
 #[cfg(test)]
@@ -12,7 +25,8 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub use apply::{Step, relabel, relabel_steps};
-pub use rule::{Action, Rule, RuleText, Selector};
+pub use bounds::{StepTooLarge, relabel_within};
+pub use rule::{Action, Condition, HashKind, Rule, RuleText, Selector};
 
 /// A set of labels while it is changed, `__name__` among them.
 pub type Labels = BTreeMap<String, String>;

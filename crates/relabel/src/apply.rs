@@ -2,8 +2,9 @@
 
 use md5::{Digest, Md5};
 use model::METRIC_NAME;
+use xxhash_rust::xxh64::xxh64;
 
-use super::{Action, Labels, Rule, is_label_name};
+use super::{Action, HashKind, Labels, Rule, is_label_name};
 
 /// A step and the labels after it; `None` if it dropped them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,7 @@ fn set(labels: &mut Labels, name: &str, value: String) {
 
 impl Rule {
     /// Applies the step; returns whether the labels are kept.
-    fn apply(&self, labels: &mut Labels) -> bool {
+    pub(super) fn apply(&self, labels: &mut Labels) -> bool {
         if !self.conditions.is_empty() && !self.conditions.iter().any(|selector| selector.matches(labels)) {
             // As in VictoriaMetrics's agent: what a condition does not select is not kept, and not changed.
             return !matches!(self.text.action, Action::Keep | Action::KeepMetrics);
@@ -76,7 +77,7 @@ impl Rule {
     }
 
     /// The values of the source labels.
-    fn joined(&self, labels: &Labels) -> String {
+    pub(super) fn joined(&self, labels: &Labels) -> String {
         let values: Vec<&str> = self.text.source_labels.iter().map(|name| value(labels, name)).collect();
         values.join(&self.separator)
     }
@@ -93,10 +94,11 @@ impl Rule {
     }
 
     fn change(&self, labels: &mut Labels, joined: &str) {
-        let target = self.text.target_label.as_str();
-        match self.text.action {
+        let text = &self.text;
+        let target = text.target_label.as_str();
+        match text.action {
             Action::Replace => self.replace(labels, joined),
-            Action::HashMod => set(labels, target, (hash(joined) % self.text.modulus).to_string()),
+            Action::HashMod => set(labels, target, (hash(joined, text.hash) % text.modulus).to_string()),
             Action::Lowercase => set(labels, target, joined.to_lowercase()),
             Action::Uppercase => set(labels, target, joined.to_uppercase()),
             Action::LabelMap => {
@@ -110,8 +112,11 @@ impl Rule {
             Action::LabelKeep => labels.retain(|name, _| self.regex.is_match(name)),
             Action::ReplaceAll => {
                 if let Some(inner) = &self.inner {
-                    let replaced = inner.replace_all(joined, self.replacement.as_str()).into_owned();
-                    set(labels, target, replaced);
+                    let replaced = inner.replace_all(joined, self.replacement.as_str());
+                    // As in VictoriaMetrics's agent: where nothing is replaced, the label stays as it is.
+                    if replaced != joined {
+                        set(labels, target, replaced.into_owned());
+                    }
                 }
             }
             Action::LabelMapAll => {
@@ -122,7 +127,7 @@ impl Rule {
             }
             Action::Graphite => {
                 let parts = self.pattern.as_ref().and_then(|pattern| pattern.parts(value(labels, METRIC_NAME)));
-                for (name, template) in parts.iter().flat_map(|_| &self.text.graphite_labels) {
+                for (name, template) in parts.iter().flat_map(|_| &text.graphite_labels) {
                     set(labels, name, super::graphite::fill(template, parts.as_deref().unwrap_or_default()));
                 }
             }
@@ -143,8 +148,12 @@ impl Rule {
     }
 }
 
-/// The last eight bytes of the MD5 sum, as Prometheus takes them.
-pub(crate) fn hash(text: &str) -> u64 {
-    let sum = Md5::digest(text.as_bytes());
-    sum.iter().skip(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+fn hash(text: &str, kind: HashKind) -> u64 {
+    match kind {
+        HashKind::Md5 => {
+            let sum = Md5::digest(text.as_bytes());
+            sum.iter().skip(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+        }
+        HashKind::XxHash64 => xxh64(text.as_bytes(), 0),
+    }
 }
