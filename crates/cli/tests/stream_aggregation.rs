@@ -27,6 +27,14 @@ const FILE: &str = "
   - {action: drop, source_labels: [instance], regex: '9'}
   - {target_label: shard, source_labels: [job, instance], separator: '-'}
   - {action: labeldrop, regex: instance}
+- match: load
+  interval: 1m
+  by: [team]
+  input_relabel_configs:
+  - {action: drop, source_labels: [job, instance], regex: 'b;9'}
+  - {source_labels: [instance], regex: '[12]', target_label: team, replacement: low}
+  - {action: labeldrop, regex: 'inst.*'}
+  outputs: [sum_samples, count_series, last]
 - match: arrivals
   interval: 2s
   outputs: [count_samples]
@@ -85,6 +93,7 @@ fn totals(samples: &Samples, begin_s: i64) -> Results {
 /// What the entries give of samples, each by its definition.
 fn expected(samples: &Samples, begin_s: i64) -> Results {
     let mut results = totals(samples, begin_s);
+    results.extend(of_teams(samples, begin_s));
     // The samples after a minute, and up to the next one.
     let end_s = |second: i64| (second + MINUTE_S - 1).div_euclid(MINUTE_S) * MINUTE_S;
     let mut groups: BTreeMap<(&str, i64), Vec<Member>> = BTreeMap::new();
@@ -130,6 +139,31 @@ fn expected(samples: &Samples, begin_s: i64) -> Results {
     }
     for ((labels, end_s), kept) in halves {
         results.insert(("load:1m_count_samples".to_owned(), labels, end_s), kept.len() as f64);
+    }
+    results
+}
+
+/// The results of samples whose instances become teams.
+fn of_teams(samples: &Samples, begin_s: i64) -> Results {
+    let end_s = |second: i64| begin_s + (second - begin_s + MINUTE_S - 1).div_euclid(MINUTE_S) * MINUTE_S;
+    let mut groups: BTreeMap<(String, i64), Vec<Member>> = BTreeMap::new();
+    for ((job, instance, second), value) in
+        samples.iter().filter(|((job, instance, _), _)| (*job, *instance) != ("b", "9"))
+    {
+        let team = if ["1", "2"].contains(instance) { "team=low" } else { "" };
+        groups.entry((team.to_owned(), end_s(*second))).or_default().push((*second, *job, *value));
+    }
+    let mut results = Results::new();
+    for ((team, end_s), members) in groups {
+        let mut add = |output: &str, value: f64| {
+            results.insert((format!("load:1m_by_team_{output}"), team.clone(), end_s), value);
+        };
+        add("sum_samples", members.iter().map(|(_, _, value)| value).sum());
+        // The instances of a job are one series.
+        let jobs: std::collections::BTreeSet<&str> = members.iter().map(|(_, job, _)| *job).collect();
+        add("count_series", jobs.len() as f64);
+        let newest = members.iter().map(|(second, _, value)| (*second, *value as i64)).max().unwrap();
+        add("last", newest.1 as f64);
     }
     results
 }

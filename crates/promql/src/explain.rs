@@ -16,6 +16,7 @@
 use model::{METRIC_NAME, MatchOp, Matcher};
 use query::plan::{Scan, Selector as PlanSelector, duration, quoted};
 use query::{Plan, QueryError, ViewedWindows};
+use relabel::Rule;
 
 use crate::eval::evaluator::Evaluation;
 use crate::eval::rows::Steps;
@@ -27,6 +28,7 @@ use crate::settings::EvaluationSettings;
 use crate::syntax::ast::{
     Aggregate, Call, Cardinality, Chain, Edges, Expr, Grouping, Link, Matching, Node, Range, Selector, Shift, Subquery,
 };
+use crate::syntax::ast::{RELABELLED, Relabelling};
 use crate::syntax::bind_times::{QueryTimes, bind_times};
 use crate::syntax::number::plain;
 
@@ -279,9 +281,21 @@ impl Explainer<'_> {
     }
 }
 
-fn grouping_items(Grouping { without, labels }: &Grouping) -> Vec<Item> {
-    let is_of_some = *without || !labels.is_empty();
-    is_of_some.then(|| Item::labels(if *without { "without" } else { "by" }, labels)).into_iter().collect()
+fn grouping_items(grouping: &Grouping) -> Vec<Item> {
+    let head = if grouping.without { "without" } else { "by" };
+    let labels = (!grouping.is_of_all()).then(|| Item::labels(head, &grouping.labels));
+    labels.into_iter().chain(grouping.relabelling.as_ref().map(relabelling_item)).collect()
+}
+
+/// The metric's name that steps see, and each step as the texts of its fields.
+fn relabelling_item(relabelling: &Relabelling) -> Item {
+    let step = |rule: &Rule| {
+        let fields = rule.text().fields();
+        let field = |(name, value): &(String, String)| Item::list(name, [Item::Word(quoted(value))]);
+        Item::List(fields.iter().map(field).collect())
+    };
+    let metric = relabelling.metric.iter().map(|metric| Item::Word(quoted(metric)));
+    Item::list(RELABELLED, metric.chain(relabelling.rules.iter().map(step)))
 }
 
 /// An operator with what it is applied to.
@@ -393,6 +407,10 @@ mod tests {
         check(
             r#"quantiles_of_samples without (a) ("q", 0.5, (up[10m]))"#,
             r#"(quantiles_of_samples (without '("a")) "q" 0.5 (window 10m (->> (metric "up") (range 3000001000000 7200001000000))))"#,
+        );
+        check(
+            r#"sum(up) by () relabelled ("up", {target_label="a", regex="b"})"#,
+            &format!(r#"(sum (by '()) (relabelled "up" ((action "replace") (target_label "a") (regex "b"))) {up})"#),
         );
         check(
             "distinct_of_samples(up[10m])",

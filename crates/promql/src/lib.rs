@@ -11,7 +11,7 @@
 //! * `expression`: a parsed expression; `settings`: how it is evaluated; `evaluate`: the functions that do it; `result`: what they yield
 //! * `syntax`: text, tokens, trees, names of functions; depends on nothing else here
 //! * `eval`: scalars and instant vectors
-//! * `range`, `aggregate`, `histogram`: as above
+//! * `range`, `aggregate`, `histogram`: as above; series may be relabelled before they are grouped, by the crate `relabel`
 //! * `explain`: the written form of an evaluation
 //! * `sample_counts`: the samples that an evaluation touches, as Prometheus counts them
 //! * `cache`: what a result cache needs to know of expressions, and the form of what it keeps

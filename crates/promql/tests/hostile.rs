@@ -8,7 +8,7 @@ use query::sketch::DistinctSketch;
 use query::{Budget, QueryError, Stop, TextSample};
 use support::Memory;
 use thalweg_promql::{
-    Evaluation, EvaluationSettings, Expression, QueryTimes, evaluate_instant, evaluate_range, parse_selector,
+    Evaluation, EvaluationSettings, Expression, Features, QueryTimes, evaluate_instant, evaluate_range, parse_selector,
 };
 
 fn refused(text: &str, reason: &str) {
@@ -159,6 +159,55 @@ fn steps_samples_and_time_are_bounded() {
     assert_eq!(range("1", 0, &stopped).unwrap_err(), QueryError::Stopped(Stop::Timeout));
 }
 
+/// Steps with all fields, and with texts and names that need quotes; the guide's example among them.
+#[test]
+fn steps_are_read_back_as_they_are_written() {
+    let guide = include_str!("../../../docs/guide/promql.md");
+    let example = guide.split_once("```promql\n").unwrap().1.split_once("```").unwrap().0.trim();
+    for text in [
+        example,
+        r#"max(x) by () relabelled ({action="hashmod",source_label="a.b",source_label="c",separator="",target_label="by",modulus="7",hash="xxhash64"})"#,
+        r#"topk without (a) relabelled ('m"\n', {"action"="graphite","match"="*.é","labels.by"="$1","labels.a b"='${1}"'}) (2, x)"#,
+        r#"last_of_samples by (if) relabelled ({action="drop",if="{a=~\"b|c\"}",if='d{e!="f"}'}, {action="labeldrop",regex="\\d+"}) (x[5m], y[5m])"#,
+        r#"sum(max by (a) relabelled ({target_label="a",replacement=""}) (x)) by (b) relabelled ({action="keepequal",source_label="a",target_label="b"})"#,
+    ] {
+        let expression = Expression::parse(text).unwrap();
+        let line = expression.line();
+        assert!(expression.tree_json().contains(r#""relabelled":"relabelled ("#), "{text}");
+        for printed in [&line, &expression.pretty()] {
+            assert_eq!(Expression::parse(printed).unwrap().line(), line);
+        }
+        let plain = Features { experimental_functions: false, ..Features::default() };
+        let told = Expression::parse_with(text, plain).unwrap_err().to_string();
+        assert!(told.contains("not enabled"), "{told}");
+    }
+}
+
+/// Steps double a value each, and there are as many as there may be.
+#[test]
+fn steps_that_relabel_have_limits() {
+    let mut source = Memory::default();
+    let labels = model::Labels::from_pairs([("__name__", "x"), ("a", "abcdefgh")]).unwrap();
+    source.series.insert(labels, vec![(0, 1.0)]);
+    let (settings, budget) = (EvaluationSettings::default(), Budget::new(1000));
+    let double = r#"{source_label="a",target_label="a",replacement="$1$1"}"#;
+    let sum = |steps: usize| format!("sum by (a) relabelled ({}) (x)", vec![double; steps].join(","));
+    for (steps, is_small) in [(8, true), (60, false), (200, false)] {
+        let expression = Expression::parse(&sum(steps)).unwrap();
+        let found = evaluate_instant(&expression, 0, &Evaluation::new(&source, &settings, &budget));
+        match found {
+            Ok(_) => assert!(is_small, "{steps}"),
+            Err(error) => {
+                let told = error.to_string();
+                assert!(!is_small && told.contains("the limit is 65536") && told.contains("step 1"), "{steps}: {told}");
+            }
+        }
+    }
+    refused(&sum(201), "more than 200 steps and regular expressions");
+    refused(&format!("{} + {}", sum(150), sum(51)), "more than 200 steps and regular expressions");
+    refused(&sum(1).replace("$1$1\"", "b\",regex=\"(\\\\w{50}){50}\""), "too large");
+}
+
 /// Of many series of large sketches those are held that the steps need, and one series.
 #[test]
 fn sketches_are_merged_as_they_come() {
@@ -239,6 +288,9 @@ const PIECES: &[&str] = &[
     "approx_percentile",
     "approx_count_distinct by (x)",
     "quantiles_of_samples",
+    "by (a) relabelled (",
+    "{action=\"labelmap\"}",
+    "{source_label=\"a\",target_label=\"a\",replacement=\"$1$1\"}",
     "(",
     ")",
     "{",

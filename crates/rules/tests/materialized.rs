@@ -34,6 +34,8 @@ groups:
   - {record: 'job:load:distinct', expr: 'distinct_of_samples by (job) (load[3m])'}
   - {record: 'job:load:quantiles', expr: 'quantiles_of_samples by (job) ("quantile", 0.25, 0.9, load{job="j0"}[2m], load[2m])'}
   - {record: 'job:load:total', expr: 'total_of_period(job:load:distinct[10m])'}
+  - {record: 'team:load:sum', expr: 'sum by (team) relabelled ("load", {source_label="job",source_label="instance",regex="j[01];i(.)",target_label="team"}, {action="drop",source_label="team",source_label="job",regex="0;j1"}) (sum_over_time(load[2m]))'}
+  - {record: 'team:load:last', expr: 'last_of_samples without (instance) relabelled ({action="hashmod",source_label="job",modulus="2",target_label="job"}) (load[3m])'}
   - {record: 'load:buckets', expr: 'histogram_of_samples without (job) (load[1m])'}
 - name: halves
   interval: 30s
@@ -43,7 +45,7 @@ groups:
 "#;
 
 /// How many rules that is.
-const RULES_COUNT: usize = 10;
+const RULES_COUNT: usize = 12;
 
 struct World {
     simulation: Simulation,
@@ -263,7 +265,7 @@ fn what_was_not_there_when_a_rule_was_evaluated_counts_and_ends() {
     let evaluated: Vec<bool> = world.reports().iter().map(|report| report.counts.evaluations > 0).collect();
     assert_eq!(
         evaluated,
-        [false, true, false, false, false, false, false, false, false, false],
+        [false, true, false, false, false, false, false, false, false, false, false, false],
         "{:?}",
         world.reports()
     );

@@ -3,12 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use db::{Db, DbOptions, RangeQuery};
 use platform::sim::Simulation;
 use promql::{Features, ResultValue};
 use proptest::prelude::*;
+use relabel::{HashKind, NameScheme, Rule, RuleText, relabel};
+use scrape::config::reader::Reading;
+use scrape::config::{parse_tree, read_rules};
 use thalweg_rules::file::LoadedRules;
 use thalweg_rules::materialize::{RulePatterns, select};
 use thalweg_rules::stream_aggregation::AggregationFile;
@@ -46,6 +50,9 @@ fn names_and_expressions_are_as_they_were() {
 /// Values of a label by its name.
 type Labels = BTreeMap<&'static str, String>;
 
+/// The labels that series and results have.
+const LABELS: [&str; 6] = ["job", "instance", "quantile", "vmrange", "team", "shard"];
+
 /// The samples of a series, by milliseconds.
 type Samples = BTreeMap<i64, f64>;
 
@@ -59,19 +66,38 @@ struct Entry {
     of_counters: bool,
     /// It is of series of the job j0 and of those of the instance i1, by a selector each.
     is_of_some: bool,
-    /// Steps that relabel samples, which leave the instance i2 out and these labels.
-    input: Option<(&'static str, &'static [&'static str])>,
+    /// Steps that relabel samples.
+    input: &'static str,
 }
 
 const PLAIN: Entry =
-    Entry { by: None, without: &[], dropped: &[], dedup_ms: None, of_counters: false, is_of_some: false, input: None };
+    Entry { by: None, without: &[], dropped: &[], dedup_ms: None, of_counters: false, is_of_some: false, input: "" };
 const COUNTERS: Entry = Entry { of_counters: true, ..PLAIN };
 
 const NOT_I2: &str = "{action: drop, source_labels: [instance], regex: i2}";
 const NO_INSTANCE: &str = "{action: keep, if: '{instance!=\"i2\"}'}, {action: labeldrop, regex: instance|other}";
 const JOB_ALONE: &str = "{action: drop, if: '{instance=\"i2\"}'}, {action: labelkeep, regex: __name__|job}";
 
-const ENTRIES: [Entry; 20] = [
+/// The instance in capitals beside the job, for instances but i2; the latter stays as it is.
+const CASED: &str = "{action: uppercase, source_labels: [instance], target_label: team, if: '{instance!=\"i2\"}'}";
+/// One team for two of three instances; the job is gone for one, and a series whose labels are equal is left out.
+const TEAMS: &str = "{source_labels: [job, instance], regex: 'j(.);i[01]', target_label: team, replacement: 't$1'}, \
+                     {action: labeldrop, regex: 'jo.*', if: '{team=\"\"}'}, {action: labeldrop, regex: instance}";
+/// Series of both jobs become one by a number that is not theirs alone, those of one number are left out.
+const SHARDS: &str = "{action: drop, source_labels: [instance], regex: i2}, {action: labeldrop, regex: job}, \
+                      {action: hashmod, source_labels: [instance], modulus: 3, target_label: shard}, \
+                      {action: labelkeep, regex: '__name__|s.*'}, {action: drop, source_labels: [shard, job], regex: '0;'}";
+const COPIES: &str = "{action: labelmap, regex: 'inst(ance)', replacement: 'te$1'}, {action: labelmap_all, regex: 'teance', replacement: team}, \
+                      {action: replace_all, source_labels: [team, job], target_label: shard, regex: '[ij;]', replacement: x}, \
+                      {action: drop_if_contains, source_labels: [team], target_label: shard}, {action: labeldrop, regex: team|instance}, \
+                      {action: keep_if_equal, source_labels: [job, instance], if: n}, {action: dropequal, source_labels: [shard], target_label: job}";
+const OF_NAME: &str = "{action: graphite, match: '*', labels: {team: 'of-$1'}}, {action: lowercase, source_labels: [__name__], target_label: shard}, \
+                       {action: drop, source_labels: [__name__, instance], regex: 'm;i0'}, {action: keep_metrics, regex: m, if: '{job!=\"\"}'}, {action: labeldrop, regex: instance}";
+/// Leaves series out, and changes none.
+const CHOSEN: &str = "{action: drop, source_labels: [job, instance], regex: 'j0;i[12]'}, {action: keep, if: ['m{job=\"j0\"}', '{instance!=\"i0\"}']}, \
+                      {action: drop, if: '{job=\"j1\", instance=\"i1\"}'}";
+
+const ENTRIES: [Entry; 37] = [
     PLAIN,
     Entry { by: Some(&["job"]), ..PLAIN },
     Entry { by: Some(&["__name__"]), ..PLAIN },
@@ -84,11 +110,28 @@ const ENTRIES: [Entry; 20] = [
     Entry { without: &["job"], dedup_ms: Some(60_000), ..PLAIN },
     Entry { by: Some(&["job"]), is_of_some: true, ..PLAIN },
     Entry { dedup_ms: Some(30_000), is_of_some: true, ..PLAIN },
-    Entry { input: Some((NOT_I2, &["job", "instance"])), is_of_some: true, dedup_ms: Some(30_000), ..PLAIN },
-    Entry { input: Some((NO_INSTANCE, &["job"])), by: Some(&["job", "instance"]), ..PLAIN },
-    Entry { input: Some((NO_INSTANCE, &["job"])), without: &["job"], ..PLAIN },
-    Entry { input: Some((JOB_ALONE, &["job"])), ..PLAIN },
-    Entry { input: Some((NOT_I2, &["job", "instance"])), by: Some(&["job"]), ..COUNTERS },
+    Entry { input: NOT_I2, is_of_some: true, dedup_ms: Some(30_000), ..PLAIN },
+    Entry { input: NO_INSTANCE, by: Some(&["job", "instance"]), ..PLAIN },
+    Entry { input: NO_INSTANCE, without: &["job"], ..PLAIN },
+    Entry { input: JOB_ALONE, ..PLAIN },
+    Entry { input: NOT_I2, by: Some(&["job"]), ..COUNTERS },
+    Entry { input: CASED, ..PLAIN },
+    Entry { input: CASED, by: Some(&["team", "job"]), is_of_some: true, ..PLAIN },
+    Entry { input: TEAMS, ..PLAIN },
+    Entry { input: TEAMS, by: Some(&["team"]), ..PLAIN },
+    Entry { input: TEAMS, without: &["team"], is_of_some: true, ..PLAIN },
+    Entry { input: TEAMS, by: Some(&["__name__"]), ..PLAIN },
+    Entry { input: TEAMS, dropped: &["instance"], ..PLAIN },
+    Entry { input: SHARDS, ..PLAIN },
+    Entry { input: SHARDS, by: Some(&["shard"]), ..PLAIN },
+    Entry { input: COPIES, ..PLAIN },
+    Entry { input: COPIES, without: &["job"], dropped: &["other"], ..PLAIN },
+    Entry { input: OF_NAME, by: Some(&["team", "job"]), ..PLAIN },
+    Entry { input: OF_NAME, without: &["job"], is_of_some: true, ..PLAIN },
+    Entry { input: CHOSEN, ..PLAIN },
+    Entry { input: CHOSEN, by: Some(&["job"]), dedup_ms: Some(20_000), is_of_some: true, ..PLAIN },
+    Entry { input: CHOSEN, by: Some(&["job"]), ..COUNTERS },
+    Entry { input: CHOSEN, is_of_some: true, ..COUNTERS },
     COUNTERS,
     Entry { by: Some(&["job"]), ..COUNTERS },
     Entry { without: &["job"], ..COUNTERS },
@@ -122,9 +165,7 @@ impl Entry {
         add("by", self.by.unwrap_or_default());
         add("without", self.without);
         add("drop_input_labels", self.dropped);
-        if let Some((steps, _)) = self.input {
-            write!(text, ", input_relabel_configs: [{steps}]").unwrap();
-        }
+        write!(text, ", input_relabel_configs: [{}]", self.input).unwrap();
         if let Some(dedup_ms) = self.dedup_ms {
             write!(text, ", dedup_interval: {dedup_ms}ms").unwrap();
         }
@@ -132,20 +173,36 @@ impl Entry {
     }
 
     fn selects(&self, labels: &Labels) -> bool {
-        let is_left = self.input.is_none() || labels["instance"] != "i2";
-        is_left && (!self.is_of_some || labels["job"] == "j0" || labels["instance"] == "i1")
+        !self.is_of_some || labels["job"] == "j0" || labels["instance"] == "i1"
     }
 
-    /// Returns whether samples keep a label before they are aggregated.
-    fn keeps(&self, name: &str) -> bool {
-        !self.dropped.contains(&name) && self.input.is_none_or(|(_, left)| left.contains(&name))
+    /// The steps, as those of a scrape are read.
+    fn steps(&self) -> Vec<Rule> {
+        let (path, text) = (Path::new("steps.yml"), format!("steps: [{}]", self.input));
+        let (reading, node) = (Reading::new(path), parse_tree(path, &text).unwrap());
+        let steps = read_rules(&reading.fields(&node).unwrap(), "steps", NameScheme::Utf8);
+        assert_eq!(reading.finish().0, Vec::new());
+        // The agent hashes otherwise than Prometheus.
+        let of_agent = |rule: &Rule| Rule::new(RuleText { hash: HashKind::XxHash64, ..rule.text().clone() }).unwrap();
+        steps.iter().map(of_agent).collect()
     }
 
-    /// The labels of the result that a series is part of.
+    /// The labels that samples of a series have when they are aggregated; `None` if steps leave them out.
+    fn relabelled(&self, labels: &Labels, steps: &[Rule]) -> Option<Labels> {
+        let left = labels.iter().filter(|(name, _)| !self.dropped.contains(*name));
+        let mut changed: relabel::Labels = left.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        changed.insert("__name__".to_owned(), "m".to_owned());
+        if !relabel(&mut changed, steps) {
+            return None;
+        }
+        assert_eq!(changed.remove("__name__").as_deref(), Some("m"));
+        let name_of = |name: &String| *LABELS.iter().find(|label| *label == name).unwrap();
+        Some(changed.iter().map(|(name, value)| (name_of(name), value.clone())).collect())
+    }
+
+    /// The labels of the result that a series is part of which has these labels.
     fn group(&self, labels: &Labels) -> Labels {
-        let is_left = |name: &&'static str| {
-            self.keeps(name) && !self.without.contains(name) && self.by.is_none_or(|by| by.contains(name))
-        };
+        let is_left = |name: &&'static str| !self.without.contains(name) && self.by.is_none_or(|by| by.contains(name));
         labels.iter().filter(|(name, _)| is_left(name)).map(|(name, value)| (*name, value.clone())).collect()
     }
 }
@@ -156,10 +213,16 @@ fn between(samples: &Samples, after_ms: i64, to_ms: i64) -> Samples {
 }
 
 /// What an output is by VictoriaMetrics's description, for the window that ends at a time.
-fn expected(entry: &Entry, output: &str, series: &BTreeMap<Labels, Samples>, end_ms: i64) -> BTreeMap<Labels, f64> {
-    let mut groups: BTreeMap<Labels, Vec<(&Labels, Samples)>> = BTreeMap::new();
+fn expected(
+    (entry, steps): (&Entry, &[Rule]),
+    output: &str,
+    series: &BTreeMap<Labels, Samples>,
+    end_ms: i64,
+) -> BTreeMap<Labels, f64> {
+    let mut groups: BTreeMap<Labels, Vec<(Labels, Samples)>> = BTreeMap::new();
     let mut increases: BTreeMap<Labels, Vec<f64>> = BTreeMap::new();
     for (labels, samples) in series.iter().filter(|(labels, _)| entry.selects(labels)) {
+        let Some(labels) = entry.relabelled(labels, steps) else { continue };
         let mut window = between(samples, end_ms - MINUTE_MS, end_ms);
         if let Some(dedup_ms) = entry.dedup_ms {
             // What is not the last of its time.
@@ -170,9 +233,9 @@ fn expected(entry: &Entry, output: &str, series: &BTreeMap<Labels, Samples>, end
         }
         if entry.of_counters {
             let found = of_counter(output, samples, &window, end_ms);
-            found.into_iter().for_each(|value| increases.entry(entry.group(labels)).or_default().push(value));
+            found.into_iter().for_each(|value| increases.entry(entry.group(&labels)).or_default().push(value));
         } else if !window.is_empty() {
-            groups.entry(entry.group(labels)).or_default().push((labels, window));
+            groups.entry(entry.group(&labels)).or_default().push((labels, window));
         }
     }
     if entry.of_counters {
@@ -182,7 +245,7 @@ fn expected(entry: &Entry, output: &str, series: &BTreeMap<Labels, Samples>, end
         };
         return increases.into_iter().map(|(labels, values)| (labels, merged(values))).collect();
     }
-    let results = |(labels, members): (Labels, Vec<(&Labels, Samples)>)| {
+    let results = |(labels, members): (Labels, Vec<(Labels, Samples)>)| {
         let values: Vec<f64> = members.iter().flat_map(|(_, window)| window.values().copied()).collect();
         match output {
             "histogram_bucket" => {
@@ -192,7 +255,7 @@ fn expected(entry: &Entry, output: &str, series: &BTreeMap<Labels, Samples>, end
                 let of = |quantile: &str| (with(&labels, "quantile", quantile.to_owned()), ranked(quantile, &values));
                 ["0", "0.3", "0.5", "0.95", "1"].map(of).to_vec()
             }
-            _ => vec![(labels, of_samples(entry, output, &members))],
+            _ => vec![(labels, of_samples(output, &members))],
         }
     };
     groups.into_iter().flat_map(results).collect()
@@ -228,7 +291,7 @@ fn buckets(values: &[f64]) -> BTreeMap<String, f64> {
     counts
 }
 
-fn of_samples(entry: &Entry, output: &str, members: &[(&Labels, Samples)]) -> f64 {
+fn of_samples(output: &str, members: &[(Labels, Samples)]) -> f64 {
     let values: Vec<f64> = members.iter().flat_map(|(_, window)| window.values().copied()).collect();
     let (sum, count) = (values.iter().sum::<f64>(), values.len() as f64);
     let mean = sum / count;
@@ -236,16 +299,7 @@ fn of_samples(entry: &Entry, output: &str, members: &[(&Labels, Samples)]) -> f6
     match output {
         "sum_samples" => sum,
         "count_samples" => count,
-        "count_series" => {
-            let left = |labels: &Labels| -> Labels {
-                labels
-                    .iter()
-                    .filter(|(name, _)| entry.keeps(name))
-                    .map(|(name, value)| (*name, value.clone()))
-                    .collect()
-            };
-            members.iter().map(|(labels, _)| left(labels)).collect::<BTreeSet<_>>().len() as f64
-        }
+        "count_series" => members.iter().map(|(labels, _)| labels).collect::<BTreeSet<_>>().len() as f64,
         "min" => values.iter().copied().fold(f64::INFINITY, f64::min),
         "max" => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         "avg" => mean,
@@ -292,8 +346,7 @@ fn found(db: &Db, expr: &str, start_ms: i64) -> BTreeMap<i64, BTreeMap<Labels, f
     let ResultValue::Matrix(series) = db.range("default", &query).unwrap().value else { panic!("a matrix") };
     let mut found: BTreeMap<i64, BTreeMap<Labels, f64>> = BTreeMap::new();
     for (labels, points) in series {
-        let names = ["job", "instance", "quantile", "vmrange"].into_iter();
-        let labels: Labels = names.filter_map(|name| Some((name, labels.get(name)?.to_owned()))).collect();
+        let labels: Labels = LABELS.into_iter().filter_map(|name| Some((name, labels.get(name)?.to_owned()))).collect();
         for (time_ms, value) in points.floats {
             assert_eq!(found.entry(time_ms).or_default().insert(labels.clone(), value), None, "{expr}");
         }
@@ -305,12 +358,13 @@ fn check(db: &Db, series: &BTreeMap<Labels, Samples>, start_ms: i64) {
     for entry in ENTRIES {
         let groups = load(&entry.text()).groups;
         assert_eq!(groups.len(), 1);
+        let steps = entry.steps();
         for (rule, output) in groups[0].rules.iter().zip(entry.outputs()) {
             let output_name = output.split('(').next().unwrap();
             assert!(rule.name().ends_with(&format!("_{output_name}")), "{}", rule.name());
             let found = found(db, &rule.expr, start_ms);
             for end_ms in (0..WINDOWS).map(|window| start_ms + window * MINUTE_MS) {
-                let expected = expected(&entry, output, series, end_ms);
+                let expected = expected((&entry, &steps), output, series, end_ms);
                 let found = found.get(&end_ms).cloned().unwrap_or_default();
                 let is_same = found.len() == expected.len()
                     && found.iter().zip(&expected).all(|((labels, value), (of, wanted))| {

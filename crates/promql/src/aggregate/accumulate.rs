@@ -232,22 +232,26 @@ impl Accumulate for GroupAccumulator {
 
 /// Welford's method.
 #[derive(Clone, Copy)]
-struct Squares {
+pub(super) struct Squares {
     count: f64,
     mean: f64,
     deviations: f64,
 }
 
 impl Squares {
-    fn new(value: f64) -> Self {
+    pub(super) fn new(value: f64) -> Self {
         Self { count: 1.0, mean: value, deviations: if value.is_finite() { 0.0 } else { f64::NAN } }
     }
 
-    fn add(&mut self, value: f64) {
+    pub(super) fn add(&mut self, value: f64) {
         self.count += 1.0;
         let delta = value - self.mean;
         self.mean += delta / self.count;
         self.deviations += delta * (value - self.mean);
+    }
+
+    pub(super) fn variance(self) -> f64 {
+        self.deviations / self.count
     }
 }
 
@@ -265,7 +269,7 @@ impl Accumulate for VarianceAccumulator {
     }
 
     fn finish(self, _: &Annotations, _: Span) -> Option<Sample> {
-        Some(Sample::Float(self.0.deviations / self.0.count))
+        Some(Sample::Float(self.0.variance()))
     }
 }
 
@@ -283,6 +287,6 @@ impl Accumulate for StddevAccumulator {
     }
 
     fn finish(self, _: &Annotations, _: Span) -> Option<Sample> {
-        Some(Sample::Float((self.0.deviations / self.0.count).sqrt()))
+        Some(Sample::Float(self.0.variance().sqrt()))
     }
 }

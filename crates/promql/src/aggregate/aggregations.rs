@@ -34,12 +34,12 @@ struct Group {
     rows: Vec<usize>,
 }
 
-/// Groups by a key of each row, in order of their first rows.
-fn groups_of(rows: &[Row], key: impl Fn(&Row) -> Labels) -> Vec<Group> {
+/// Groups by a key of each row, in order of their first rows; rows without one are left out.
+fn groups_of(rows: &[Row], key: impl Fn(&Row) -> Result<Option<Labels>, QueryError>) -> Result<Vec<Group>, QueryError> {
     let mut indices: HashMap<Labels, usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
     for (index, row) in rows.iter().enumerate() {
-        let labels = key(row);
+        let Some(labels) = key(row)? else { continue };
         let group = *indices.entry(labels.clone()).or_insert_with(|| {
             groups.push(Group { labels, rows: Vec::new() });
             groups.len() - 1
@@ -48,7 +48,7 @@ fn groups_of(rows: &[Row], key: impl Fn(&Row) -> Labels) -> Vec<Group> {
             group.rows.push(index);
         }
     }
-    groups
+    Ok(groups)
 }
 
 impl Group {
@@ -182,8 +182,8 @@ impl<'q> Evaluator<'q> {
                     None => self.ordered(input, steps)?,
                 };
                 for row in rows.rows {
-                    let group = Some(grouping.key(&row.labels));
-                    aggregation.push(SeriesRow { series: row.labels.clone(), group, row })?;
+                    let made = SeriesRow::grouped((row.labels.clone(), row), Some(grouping), self.budget)?;
+                    made.map_or(Ok(()), |made| aggregation.push(made))?;
                 }
                 return aggregation.finish(&self.annotations);
             }
@@ -215,7 +215,7 @@ impl<'q> Evaluator<'q> {
         }
         let mut vector = Vector::empty(self.budget);
         let mut values = Vec::new();
-        for group in groups_of(&input.rows, |row| grouping.key(&row.labels)) {
+        for group in groups_of(&input.rows, |row| grouping.group_of(&row.labels, self.budget))? {
             let mut row = group.result(&input.rows, self.keeps_names(grouping));
             for step in group.span(&input.rows) {
                 self.budget.check()?;
@@ -252,7 +252,7 @@ impl<'q> Evaluator<'q> {
         let mut selected_rows: Vec<Row> = input.rows.iter().map(Row::emptied).collect();
         let mut order = Vec::new();
         let mut selected: Vec<(usize, Sample)> = Vec::new();
-        for group in groups_of(&input.rows, |row| grouping.key(&row.labels)) {
+        for group in groups_of(&input.rows, |row| grouping.group_of(&row.labels, self.budget))? {
             for step in group.span(&input.rows) {
                 self.budget.check()?;
                 let parameter = parameters.get(step).copied().unwrap_or(f64::NAN);
@@ -290,7 +290,7 @@ impl<'q> Evaluator<'q> {
             return Err(QueryError::Execution(format!("invalid label name {}", quote(label))));
         }
         let input = self.vector(&aggregate.input, steps)?;
-        let groups = groups_of(&input.rows, |row| grouping.key(&row.labels.with(label, "")));
+        let groups = groups_of(&input.rows, |row| grouping.group_of_without(&row.labels, Some(label), self.budget))?;
         // If the label for the value is left out by `without`, values are not distinguished.
         let tells_values_apart =
             !grouping.without || label != METRIC_NAME && !grouping.labels.iter().any(|out| out == label);

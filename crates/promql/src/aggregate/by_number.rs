@@ -71,7 +71,13 @@ impl<'a> NumberedJoin<'a> {
         let matching = link.matching.as_ref()?;
         let has_fill = matching.fill_left.is_some() || matching.fill_right.is_some();
         let is_arithmetic = matches!(link.operator, Operator::Arithmetic(_)) && !link.return_bool;
-        if grouping.without || !matching.on || has_fill || !is_arithmetic || chain.invariant_operands() > 0 {
+        if grouping.without
+            || grouping.relabelling.is_some()
+            || !matching.on
+            || has_fill
+            || !is_arithmetic
+            || chain.invariant_operands() > 0
+        {
             return None;
         }
         let (left, right) = ((&chain.first, matchers_of(&chain.first)?), (&link.right, matchers_of(&link.right)?));
@@ -93,9 +99,8 @@ impl<'q> Evaluator<'q> {
             Aggregation::BottomK => false,
             _ => return Ok(None),
         };
-        let is_of_all = !aggregate.grouping.without && aggregate.grouping.labels.is_empty();
         let (Some(matchers), [count]) = (matchers_of(&aggregate.input), counts) else { return Ok(None) };
-        if !is_of_all || !self.is_instant(steps) || !(1.0..=SELECTED_MAX).contains(count) {
+        if !aggregate.grouping.is_of_all() || !self.is_instant(steps) || !(1.0..=SELECTED_MAX).contains(count) {
             return Ok(None);
         }
         let input = self.numbered_rows(&aggregate.input, matchers, Projection::NONE, steps)?;

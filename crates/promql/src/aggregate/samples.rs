@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use model::Labels;
 use query::{Budget, QueryError, SAMPLE_BYTES};
 
+use crate::aggregate::accumulate::Squares;
 use crate::eval::evaluator::Evaluator;
 use crate::eval::relabel::string_argument;
 use crate::eval::rows::{Charge, Row, Steps, Vector, without_name};
@@ -48,14 +49,19 @@ struct SampleGroup<'r> {
 enum SampleFold<'a> {
     Distinct,
     Histogram,
+    /// The largest of those that are the newest.
+    Last,
     /// The label, and its values by the quantiles.
     Quantiles(&'a str, Vec<(f64, String)>),
+    Variance,
 }
 
 impl<'a> SampleFold<'a> {
     fn new(aggregate: &'a SampleAggregate) -> Result<Self, QueryError> {
         Ok(match (aggregate.operation, aggregate.arguments.split_first()) {
             (SampleAggregation::Histogram, _) => Self::Histogram,
+            (SampleAggregation::Last, _) => Self::Last,
+            (SampleAggregation::Variance, _) => Self::Variance,
             (SampleAggregation::Quantiles, Some((label, others))) => {
                 let number = |argument: &Expr| match argument.unwrapped().node {
                     Node::Number { value, .. } => Some((value, short(value))),
@@ -70,7 +76,7 @@ impl<'a> SampleFold<'a> {
     /// The label by which several results of a group differ.
     fn label(&self) -> Option<&'a str> {
         match self {
-            Self::Distinct => None,
+            Self::Distinct | Self::Last | Self::Variance => None,
             Self::Histogram => Some(BUCKET_LABEL),
             Self::Quantiles(label, _) => Some(label),
         }
@@ -91,17 +97,38 @@ impl<'a> SampleFold<'a> {
                 let ranked = (0..).zip(quantiles);
                 ranked.filter_map(|(number, (quantile, _))| Some((number, nearest_rank(*quantile, values)?))).collect()
             }
-            _ => {
+            Self::Variance => vec![(0, variance(values))],
+            Self::Last => values.last().map(|largest| (0, *largest)).into_iter().collect(),
+            Self::Distinct | Self::Histogram => {
                 values.dedup();
                 vec![(0, values.len() as f64)]
             }
         }
     }
 
+    /// Puts the values of the series' windows that count into a list.
+    fn collect(&self, members: &[Member<'_>], values: &mut Vec<f64>) {
+        let inside = |member: &Member<'_>| member.window.0..member.window.1;
+        if let Self::Last = self {
+            let last = |member: &Member<'_>| {
+                let values = member.samples.values.get(inside(member))?;
+                let index = member.window.0 + values.iter().rposition(|value| !value.is_nan())?;
+                Some((*member.samples.timestamps_ms.get(index)?, *member.samples.values.get(index)?))
+            };
+            let newest_ms = members.iter().filter_map(last).map(|(time_ms, _)| time_ms).max();
+            let newest = members.iter().filter_map(last).filter(|(time_ms, _)| Some(*time_ms) == newest_ms);
+            return values.extend(newest.map(|(_, value)| value));
+        }
+        for member in members {
+            let inside = member.samples.values.get(inside(member)).unwrap_or_default();
+            values.extend(inside.iter().copied().filter(|value| !value.is_nan()));
+        }
+    }
+
     /// The labels of a result.
     fn labels(&self, group: &Labels, number: u32) -> Labels {
         match self {
-            Self::Distinct => group.clone(),
+            Self::Distinct | Self::Last | Self::Variance => group.clone(),
             Self::Histogram => group.with(BUCKET_LABEL, &vm_ranges::bounds_text(number)),
             Self::Quantiles(label, quantiles) => {
                 group.with(label, quantiles.get(number as usize).map_or("", |(_, text)| text))
@@ -112,9 +139,15 @@ impl<'a> SampleFold<'a> {
 
 impl SampleAggregate {
     /// The labels of the group of a series; the label of the results, if they have one, takes the place of its own.
-    pub(super) fn group_of(&self, series: &Labels, label: Option<&str>, delays_names: bool) -> Labels {
+    /// `None` if the series is left out.
+    pub(super) fn group_of(
+        &self,
+        series: &Labels,
+        label: Option<&str>,
+        (delays_names, budget): (bool, &Budget),
+    ) -> Result<Option<Labels>, QueryError> {
         let named = if delays_names { series.clone() } else { without_name(series) };
-        self.grouping.key(&label.map_or_else(|| named.clone(), |label| named.with(label, "")))
+        self.grouping.group_of_without(&named, label, budget)
     }
 }
 
@@ -123,6 +156,18 @@ fn nearest_rank(quantile: f64, sorted: &[f64]) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let rank = (quantile * last as f64 + 0.5) as usize;
     sorted.get(rank.min(last)).copied()
+}
+
+/// The variance of values, in their order, so that it does not depend on that of series.
+fn variance(sorted: &[f64]) -> f64 {
+    let mut squares: Option<Squares> = None;
+    for value in sorted {
+        match &mut squares {
+            Some(squares) => squares.add(*value),
+            None => squares = Some(Squares::new(*value)),
+        }
+    }
+    squares.map_or(f64::NAN, Squares::variance)
 }
 
 /// Rows of a group by their numbers, charged as they grow.
@@ -208,7 +253,8 @@ impl<'q> Evaluator<'q> {
             if !series.samples.histograms.is_empty() {
                 self.annotations.ignored_in_aggregation(aggregate.operation.name(), span);
             }
-            let labels = aggregate.group_of(&series.labels, fold.label(), delayed_names);
+            let labels = aggregate.group_of(&series.labels, fold.label(), (delayed_names, self.budget))?;
+            let Some(labels) = labels else { continue };
             let index = match indices.get(&labels) {
                 Some(index) => *index,
                 None => {
@@ -254,10 +300,7 @@ impl<'q> Evaluator<'q> {
             }
             values.clear();
             values.reserve_exact(count);
-            for member in &members {
-                let inside = member.samples.values.get(member.window.0..member.window.1).unwrap_or_default();
-                values.extend(inside.iter().copied().filter(|value| !value.is_nan()));
-            }
+            fold.collect(&members, &mut values);
             if values.is_empty() {
                 continue;
             }

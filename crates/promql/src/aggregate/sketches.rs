@@ -123,7 +123,8 @@ impl<'q> GroupSink<'_, 'q> {
 
     fn add(&self, series: &TextSeries) -> Result<(), QueryError> {
         let SketchFold { aggregate, kind, windows, span } = self.fold;
-        let group = aggregate.group_of(&series.labels, None, self.delays_names);
+        let group = aggregate.group_of(&series.labels, None, (self.delays_names, self.budget))?;
+        let Some(group) = group else { return Ok(()) };
         let mut groups = self.lock();
         groups.read = (groups.read.0 + 1, groups.read.1 + series.samples.len());
         if series.is_folded {

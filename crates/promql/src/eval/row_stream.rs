@@ -33,6 +33,19 @@ pub(crate) struct SeriesRow {
     pub(crate) row: Row,
 }
 
+impl SeriesRow {
+    /// The row of a series with its group, if an aggregation consumes it; `None` if the aggregation leaves the series out.
+    pub(crate) fn grouped(
+        (series, row): (Labels, Row),
+        grouping: Option<&Grouping>,
+        budget: &Budget,
+    ) -> Result<Option<Self>, QueryError> {
+        let Some(grouping) = grouping else { return Ok(Some(Self { series, group: None, row })) };
+        let group = grouping.group_of(&row.labels, budget)?;
+        Ok(group.map(|group| Self { series, group: Some(group), row }))
+    }
+}
+
 /// The destination of rows, one at a time.
 pub(crate) trait RowSink: Send {
     /// Takes the next row, which is not empty.
@@ -78,18 +91,25 @@ struct Batch<'b> {
     charge: Charge<'b>,
 }
 
-/// The labels of groups, by those of series that many share: where few labels are needed.
+/// The labels of groups, by those of series that many share: where few labels are needed. Series that are left out have none.
 #[derive(Default)]
-struct GroupLabels(HashMap<usize, (Labels, Labels)>);
+struct GroupLabels(HashMap<usize, (Labels, Option<Labels>)>);
 
 impl GroupLabels {
-    fn get(&mut self, grouping: &Grouping, options: &StreamOptions<'_>, series: &Labels, row: &Row) -> Labels {
-        if options.projection.is_none() {
-            return grouping.key(&row.labels);
+    fn get(
+        &mut self,
+        grouping: &Grouping,
+        (series, row): (&Labels, &Row),
+        budget: &Budget,
+    ) -> Result<Option<Labels>, QueryError> {
+        let address = series.packed().as_ptr().addr();
+        if let Some((_, group)) = self.0.get(&address) {
+            return Ok(group.clone());
         }
+        let group = grouping.group_of(&row.labels, budget)?;
         // The labels of the series are kept, so that no others get their address.
-        let known = self.0.entry(series.packed().as_ptr().addr());
-        known.or_insert_with(|| (series.clone(), grouping.key(&row.labels))).1.clone()
+        self.0.insert(address, (series.clone(), group.clone()));
+        Ok(group)
     }
 }
 
@@ -297,10 +317,20 @@ impl LastSampleSink for RowMaker<'_, '_, '_> {
 
 impl Batch<'_> {
     fn add(&mut self, options: &StreamOptions<'_>, series: Labels, row: Row) -> Result<(), QueryError> {
-        if !row.is_empty() {
-            self.charge.add(row.charge())?;
-            let group = options.grouping.map(|grouping| self.groups.get(grouping, options, &series, &row));
-            self.made.push(SeriesRow { series, group, row });
+        if row.is_empty() {
+            return Ok(());
+        }
+        let (charge, budget) = (row.charge(), self.charge.budget());
+        let made = match options.grouping {
+            Some(grouping) if options.projection.is_some() => {
+                let group = self.groups.get(grouping, (&series, &row), budget)?;
+                group.map(|group| SeriesRow { series, group: Some(group), row })
+            }
+            grouping => SeriesRow::grouped((series, row), grouping, budget)?,
+        };
+        if let Some(made) = made {
+            self.charge.add(charge)?;
+            self.made.push(made);
         }
         Ok(())
     }

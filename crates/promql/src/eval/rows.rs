@@ -335,6 +335,10 @@ impl<'b> Charge<'b> {
         Self { budget, samples }
     }
 
+    pub(crate) const fn budget(&self) -> &'b Budget {
+        self.budget
+    }
+
     pub(crate) fn add(&mut self, samples: usize) -> Result<(), QueryError> {
         self.budget.take(samples)?;
         self.samples += samples;

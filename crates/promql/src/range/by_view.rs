@@ -63,7 +63,7 @@ impl Aggregate {
         let Node::Call(call) = &self.input.unwrapped().node else { return None };
         let (function, range) = call.of_range()?;
         let value = self.operation.of_windows(function)?;
-        let Grouping { without, labels } = &self.grouping;
+        let Grouping { without, labels, relabelling: None } = &self.grouping else { return None };
         let labels = match without {
             true => ViewedLabels::Without(labels),
             false if labels.iter().any(|label| label == METRIC_NAME) => return None,
@@ -131,8 +131,8 @@ impl<'q> Evaluator<'q> {
                 row.labels = without_name(&row.labels);
             }
             if !row.is_empty() {
-                let group = needed.grouping().map(|grouping| grouping.key(&row.labels));
-                sink.push(SeriesRow { series, group, row })?;
+                let made = SeriesRow::grouped((series, row), needed.grouping(), self.budget)?;
+                made.map_or(Ok(()), |made| sink.push(made))?;
             }
             charge.release(asked.count);
         }

@@ -95,8 +95,8 @@ impl Evaluator<'_> {
         for series in &range.series {
             self.budget.check()?;
             let row = evaluation.row(&series.labels, series.drop_name, &series.samples, &self.annotations)?;
-            let group = needed.grouping().map(|grouping| grouping.key(&row.labels));
-            output.push(SeriesRow { series: series.labels.clone(), group, row })?;
+            let made = SeriesRow::grouped((series.labels.clone(), row), needed.grouping(), self.budget)?;
+            made.map_or(Ok(()), |made| output.push(made))?;
         }
         Ok(())
     }

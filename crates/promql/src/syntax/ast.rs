@@ -1,8 +1,11 @@
 //! Expressions as trees. Times and durations are milliseconds.
 
+use std::sync::Arc;
+
 use model::{Labels, METRIC_NAME, Matcher};
 use query::Projection;
 use query::sketch::SketchKind;
+use relabel::Rule;
 
 use crate::syntax::functions::{Function, Signature};
 use crate::syntax::result_kind::ResultKind;
@@ -360,6 +363,19 @@ pub(crate) struct Grouping {
     /// All labels but the named ones, else the named ones only.
     pub(crate) without: bool,
     pub(crate) labels: Vec<String>,
+    /// Steps that change the labels of series before; not Prometheus's.
+    pub(crate) relabelling: Option<Relabelling>,
+}
+
+/// The word before steps that relabel.
+pub(crate) const RELABELLED: &str = "relabelled";
+
+/// How series are relabelled before they are grouped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Relabelling {
+    /// The metric's name that the steps see; without it they see none.
+    pub(crate) metric: Option<String>,
+    pub(crate) rules: Arc<[Rule]>,
 }
 
 /// An aggregation over the samples in windows of series, whichever series they are of; not Prometheus's.
@@ -382,17 +398,23 @@ pub(crate) enum SampleAggregation {
     Distinct,
     /// How many samples are in each bucket.
     Histogram,
+    /// The newest sample.
+    Last,
     /// Some of the samples, by their ranks.
     Quantiles,
+    /// The variance of all samples.
+    Variance,
 }
 
 impl SampleAggregation {
-    const ALL: [(&'static str, Self); 5] = [
+    const ALL: [(&'static str, Self); 7] = [
         ("approx_count_distinct", Self::ApproxDistinct),
         ("approx_percentile", Self::ApproxPercentile),
         ("distinct_of_samples", Self::Distinct),
         ("histogram_of_samples", Self::Histogram),
+        ("last_of_samples", Self::Last),
         ("quantiles_of_samples", Self::Quantiles),
+        ("stdvar_of_samples", Self::Variance),
     ];
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -408,7 +430,7 @@ impl SampleAggregation {
         match self {
             Self::ApproxDistinct => Some(SketchKind::Distinct),
             Self::ApproxPercentile => Some(SketchKind::Quantiles),
-            Self::Distinct | Self::Histogram | Self::Quantiles => None,
+            Self::Distinct | Self::Histogram | Self::Last | Self::Quantiles | Self::Variance => None,
         }
     }
 }
@@ -514,7 +536,7 @@ impl<'a> NeededLabels<'a> {
     pub(crate) fn projection(self) -> Option<Projection<'a>> {
         match self {
             Self::All => None,
-            Self::Grouping(grouping) => Some(grouping.projection()),
+            Self::Grouping(grouping) => grouping.projection(),
             Self::Numbered(projection) => Some(projection),
         }
     }
@@ -525,12 +547,17 @@ impl<'a> NeededLabels<'a> {
 }
 
 impl Grouping {
-    /// The labels that tell to which group a series belongs.
-    pub(crate) fn projection(&self) -> Projection<'_> {
-        Projection { names: &self.labels, is_without: self.without }
+    /// The labels that tell to which group a series belongs; `None` if all may, which steps look at.
+    pub(crate) fn projection(&self) -> Option<Projection<'_>> {
+        self.relabelling.is_none().then_some(Projection { names: &self.labels, is_without: self.without })
     }
 
-    /// The labels of the group to which a series belongs.
+    /// Returns whether all series are one group.
+    pub(crate) const fn is_of_all(&self) -> bool {
+        !self.without && self.labels.is_empty() && self.relabelling.is_none()
+    }
+
+    /// The labels of the group to which a series belongs that has these labels after the steps.
     pub(crate) fn key(&self, labels: &Labels) -> Labels {
         let named = |name: &str| self.labels.iter().any(|label| label == name);
         if self.without {

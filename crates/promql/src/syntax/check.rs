@@ -19,7 +19,7 @@ const REGEX_BYTES_BASE: usize = 256 * 1024;
 const REGEX_BYTES_PER_BYTE: usize = 64;
 
 /// Regular expressions in one expression.
-const REGEXES_MAX: usize = 200;
+pub(super) const REGEXES_MAX: usize = 200;
 
 /// Compiles a pattern to be matched from end to end; the error is for the user.
 pub(crate) fn compile_regex(pattern: &str) -> Result<Regex, String> {

@@ -6,7 +6,7 @@
 //!                                                             └─ tree    as JSON
 //! ```
 //!
-//! `functions` has the names, arguments and results of functions, `result_kind` the types of expressions, `number`, `strings` and `span` the
+//! `relabelling` reads the steps of an aggregation that relabels series first. `functions` has the names, arguments and results of functions, `result_kind` the types of expressions, `number`, `strings` and `span` the
 //! smallest parts of the text.
 
 pub(crate) mod ast;
@@ -20,6 +20,7 @@ mod modifiers;
 pub(crate) mod number;
 pub(crate) mod parse;
 pub(crate) mod print;
+mod relabelling;
 pub(crate) mod result_kind;
 pub(crate) mod span;
 pub(crate) mod strings;

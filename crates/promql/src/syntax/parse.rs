@@ -59,6 +59,8 @@ pub(super) struct Parser<'t> {
     /// Aggregations around the current token: Prometheus names them in errors.
     aggregations: usize,
     depth: usize,
+    /// Steps of `relabelled` so far, and the regular expressions of their conditions.
+    pub(super) step_regexes: usize,
     /// The construct that the current duration belongs to.
     pub(super) duration_of: &'static str,
     /// The last token with which an expression may end, as far as read.
@@ -107,7 +109,18 @@ fn plain_selector(expr: Expr, text: &str) -> ParseResult<Vec<Matcher>> {
 impl<'t> Parser<'t> {
     fn new(text: &'t str, features: Features) -> Self {
         let (tokens, error) = tokens(text);
-        Self { text, tokens, position: 0, error, features, aggregations: 0, depth: 0, duration_of: "", last_closing: 0 }
+        Self {
+            text,
+            tokens,
+            position: 0,
+            error,
+            features,
+            aggregations: 0,
+            depth: 0,
+            step_regexes: 0,
+            duration_of: "",
+            last_closing: 0,
+        }
     }
 
     pub(super) fn peek(&self) -> Token {
@@ -371,7 +384,8 @@ impl<'t> Parser<'t> {
         if !without && self.accept(TokenKind::Keyword("by")).is_none() {
             return Ok(None);
         }
-        Ok(Some(Grouping { without, labels: self.labels()? }))
+        let labels = self.labels()?;
+        Ok(Some(Grouping { without, labels, relabelling: self.relabelling()? }))
     }
 
     /// The arguments of an aggregation, and how it groups, before or after them.
@@ -392,7 +406,7 @@ impl<'t> Parser<'t> {
             }
         };
         self.aggregations -= 1;
-        let grouping = grouping.unwrap_or(Grouping { without: false, labels: Vec::new() });
+        let grouping = grouping.unwrap_or(Grouping { without: false, labels: Vec::new(), relabelling: None });
         Ok(AggregationParts { arguments, grouping, span: Span::new(start.start, end), height })
     }
 
@@ -486,7 +500,7 @@ impl<'t> Parser<'t> {
     }
 
     /// The inside of braces and the right one.
-    fn matchers(&mut self) -> ParseResult<Vec<Matcher>> {
+    pub(super) fn matchers(&mut self) -> ParseResult<Vec<Matcher>> {
         const CONTEXT: &str = "label matching";
         let mut matchers = Vec::new();
         if self.accept(TokenKind::Mark('}')).is_some() {

@@ -1,11 +1,13 @@
 //! Expressions as text: on one line, or with line breaks where a line would be longer than a hundred characters.
 
 use model::{METRIC_NAME, MatchOp, Matcher};
+use relabel::Rule;
 
 use crate::syntax::ast::{
     At, Cardinality, Chain, Duration, DurationNode, DurationSpec, Edges, Expr, Grouping, Link, Matching, Node,
     Selector, Shift,
 };
+use crate::syntax::ast::{RELABELLED, Relabelling};
 use crate::syntax::number::{duration_text, plain, short};
 use crate::syntax::strings::quote;
 
@@ -163,13 +165,25 @@ fn matching(matching: &Matching) -> String {
 
 /// The name of an aggregation, and how it groups.
 fn head(name: &str, grouping: &Grouping) -> String {
-    if grouping.without {
-        format!("{name} without ({}) ", labels(&grouping.labels))
-    } else if grouping.labels.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{name} by ({}) ", labels(&grouping.labels))
+    if grouping.is_of_all() {
+        return name.to_owned();
     }
+    let how = if grouping.without { "without" } else { "by" };
+    let relabelling = grouping.relabelling.as_ref().map(|relabelling| format!("{} ", relabelled(relabelling)));
+    format!("{name} {how} ({}) {}", labels(&grouping.labels), relabelling.unwrap_or_default())
+}
+
+/// Steps that relabel series, as they stand after the labels of a grouping.
+pub(crate) fn relabelled(relabelling: &Relabelling) -> String {
+    let step = |rule: &Rule| {
+        let fields = rule.text().fields();
+        let fields: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{}={}", label(name), quote(value))).collect();
+        format!("{{{}}}", fields.join(","))
+    };
+    let metric = relabelling.metric.iter().map(|metric| quote(metric));
+    let parts: Vec<String> = metric.chain(relabelling.rules.iter().map(step)).collect();
+    format!("{RELABELLED} ({})", parts.join(", "))
 }
 
 fn labels(names: &[String]) -> String {

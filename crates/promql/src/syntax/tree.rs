@@ -2,11 +2,13 @@
 
 use model::{MatchOp, Matcher};
 
+use crate::syntax::ast::RELABELLED;
 use crate::syntax::ast::{
-    At, Cardinality, Chain, Duration, DurationNode, DurationSpec, Edges, Expr, Link, Node, Range, Selector, Shift,
-    Subquery,
+    At, Cardinality, Chain, Duration, DurationNode, DurationSpec, Edges, Expr, Grouping, Link, Node, Range, Selector,
+    Shift, Subquery,
 };
 use crate::syntax::number::plain;
+use crate::syntax::print;
 use crate::syntax::strings::hexadecimal;
 
 /// An object of fields whose values are JSON already.
@@ -57,21 +59,23 @@ pub(crate) fn json(expr: &Expr) -> String {
             object(&[kind("unaryExpr"), ("op", op), ("expr", json(inner))])
         }
         Node::Chain(chain) => chain_json(chain),
-        Node::Aggregate(aggregate) => object(&[
-            kind("aggregation"),
-            ("op", text(aggregate.operation.name())),
-            ("expr", json(&aggregate.input)),
-            ("param", aggregate.parameter.as_ref().map_or("null".to_owned(), json)),
-            ("grouping", texts(&aggregate.grouping.labels)),
-            ("without", aggregate.grouping.without.to_string()),
-        ]),
-        Node::SampleAggregate(aggregate) => object(&[
-            kind("sampleAggregation"),
-            ("op", text(aggregate.operation.name())),
-            ("args", list(aggregate.arguments.iter().map(json))),
-            ("grouping", texts(&aggregate.grouping.labels)),
-            ("without", aggregate.grouping.without.to_string()),
-        ]),
+        Node::Aggregate(aggregate) => {
+            let fields = [
+                kind("aggregation"),
+                ("op", text(aggregate.operation.name())),
+                ("expr", json(&aggregate.input)),
+                ("param", aggregate.parameter.as_ref().map_or("null".to_owned(), json)),
+            ];
+            object(&[&fields[..], &grouping_fields(&aggregate.grouping)].concat())
+        }
+        Node::SampleAggregate(aggregate) => {
+            let fields = [
+                kind("sampleAggregation"),
+                ("op", text(aggregate.operation.name())),
+                ("args", list(aggregate.arguments.iter().map(json))),
+            ];
+            object(&[&fields[..], &grouping_fields(&aggregate.grouping)].concat())
+        }
         Node::Call(call) => {
             let signature = call.signature;
             let function = object(&[
@@ -83,6 +87,13 @@ pub(crate) fn json(expr: &Expr) -> String {
             object(&[kind("call"), ("func", function), ("args", list(call.arguments.iter().map(json)))])
         }
     }
+}
+
+/// How an aggregation groups. The steps of one that relabels, which Prometheus does not have, are a text.
+fn grouping_fields(grouping: &Grouping) -> Vec<(&'static str, String)> {
+    let mut fields = vec![("grouping", texts(&grouping.labels)), ("without", grouping.without.to_string())];
+    fields.extend(grouping.relabelling.as_ref().map(|relabelling| (RELABELLED, text(&print::relabelled(relabelling)))));
+    fields
 }
 
 /// An object for each operator, the left side of the last one within it. All are around the first operand, so that a long chain is

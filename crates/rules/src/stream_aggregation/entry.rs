@@ -58,7 +58,8 @@ impl AggregationEntry {
         let input = AggregationInput::read(fields, &dropped);
         let relabel = read_relabelling(fields);
         let interval_ms = interval_ms?;
-        let grouping = named.after(&input.left);
+        // Where there are steps, these take the labels away.
+        let grouping = if input.has_steps() { named.clone() } else { named.after(&input.left) };
         let entry = Self {
             selection,
             interval,
@@ -89,7 +90,11 @@ impl AggregationEntry {
     }
 
     /// The samples of some selectors, of one metric.
-    pub(super) fn source<'a>(&'a self, selectors: &'a [String], lookback_ms: u64) -> AggregationSource<'a> {
+    pub(super) fn source<'a>(
+        &'a self,
+        (metric, selectors): (&str, &'a [String]),
+        lookback_ms: u64,
+    ) -> AggregationSource<'a> {
         AggregationSource {
             selectors,
             interval: duration_text(self.interval_ms),
@@ -97,6 +102,7 @@ impl AggregationEntry {
             lookback: duration_text(lookback_ms),
             grouping: &self.grouping,
             left: &self.input.left,
+            relabelling: self.input.relabelling(metric),
         }
     }
 
@@ -105,6 +111,7 @@ impl AggregationEntry {
         let dropped = AggregationGrouping::Without(self.dropped.clone());
         let by_steps =
             self.input.left != AggregationGrouping::Each && (self.dropped.is_empty() || self.input.left != dropped);
+        let by_steps = by_steps || self.input.changes_labels();
         let fields = [("drop_input_labels", !self.dropped.is_empty()), (input::FIELD, by_steps)];
         fields.into_iter().filter(|(_, is_there)| *is_there).map(|(field, _)| field)
     }
@@ -128,7 +135,8 @@ impl AggregationEntry {
             error(field, why);
         }
         for (output, label) in self.outputs.iter().filter_map(|output| Some((output.name(), output.label()?))) {
-            if self.grouping.names(label) {
+            let is_set = self.input.sets(label) && !self.grouping.lacks(label);
+            if self.grouping.names(label) || is_set {
                 let field = if self.named.names(label) { "by" } else { input::FIELD };
                 let why = format!(
                     "{field}: the results of the output {output:?} have a label {label:?} of their own. Leave it out"
@@ -137,6 +145,14 @@ impl AggregationEntry {
             }
         }
         self.check_totals(fields);
+        if let (true, Some(action)) = (self.drops_input, self.input.choice()) {
+            let why = format!(
+                "drop_input: samples that a step leaves out stay, but which those are that a step of {} with the action {action} leaves out shows \
+                 once the labels are computed. Write in match which series are left, or leave drop_input out",
+                input::FIELD
+            );
+            error("drop_input", why);
+        }
         if self.outputs.contains(&AggregationOutput::HistogramBucket) {
             let message = "the buckets of histogram_bucket hold the samples of one window each, and do not go on counting as vmagent's do: \
                            where those are read with increase(…[1h]), read these with sum_over_time(…[1h])";

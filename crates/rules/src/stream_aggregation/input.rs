@@ -1,10 +1,10 @@
 //! `input_relabel_configs`: steps that leave series out are conditions on what is read, and those that take labels away say which labels are left.
-//! What else a step may do gives samples labels that no series has, and is refused.
+//! From the first step on that is neither of these, the steps are part of how series are grouped: PromQL relabels them there.
 
 use std::collections::BTreeSet;
 
 use model::{METRIC_NAME, MatchOp, Matcher};
-use relabel::{Action, NameScheme, Rule, RuleText};
+use relabel::{Action, HashKind, NameScheme, Rule, RuleText};
 use scrape::config::read_rules;
 use scrape::config::reader::Fields;
 
@@ -14,13 +14,15 @@ use super::outputs::AggregationGrouping;
 
 pub(super) const FIELD: &str = "input_relabel_configs";
 
-/// The steps of an entry that relabel samples before they are aggregated: conditions on their series, and the labels that are left.
+/// The steps of an entry that relabel samples before they are aggregated: conditions on their series, the labels that are left, and the steps
+/// that look at labels one series at a time.
 #[derive(Debug)]
 pub(super) struct AggregationInput {
     /// Hold for the series that count, whose names are among their labels.
     conditions: Vec<Matcher>,
-    /// The labels that their samples keep.
+    /// The labels that their samples keep before the steps.
     pub(super) left: AggregationGrouping,
+    steps: Vec<Rule>,
 }
 
 impl AggregationInput {
@@ -28,9 +30,9 @@ impl AggregationInput {
     pub(super) fn read(fields: &Fields<'_>, dropped: &BTreeSet<String>) -> Self {
         let left = AggregationGrouping::Without(dropped.clone());
         let left = if dropped.is_empty() { AggregationGrouping::Each } else { left };
-        let mut input = Self { conditions: Vec::new(), left };
+        let mut input = Self { conditions: Vec::new(), left, steps: Vec::new() };
         for rule in read_rules(fields, FIELD, NameScheme::Utf8) {
-            if let Err(why) = input.add(&rule) {
+            if let Err(why) = as_agent(rule).and_then(|rule| input.add(rule)) {
                 fields.reading.error(fields.position_of(FIELD), format!("{FIELD}: {why}"));
             }
         }
@@ -52,62 +54,166 @@ impl AggregationInput {
         selectors.iter().map(narrowed).collect()
     }
 
+    /// The steps as PromQL writes them for series of a metric, those before them that take labels away among them; `None` without any.
+    pub(super) fn relabelling(&self, metric: &str) -> Option<String> {
+        if self.steps.is_empty() {
+            return None;
+        }
+        let before = loss(&self.left).map(|text| step(&text));
+        let steps = before.into_iter().chain(self.steps.iter().map(|rule| step(rule.text())));
+        let parts: Vec<String> = std::iter::once(matching::quoted(metric)).chain(steps).collect();
+        Some(format!("relabelled ({})", parts.join(", ")))
+    }
+
+    /// Returns whether series become those of the results by steps.
+    pub(super) const fn has_steps(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
+    /// Returns whether steps change labels, so that several series may become one.
+    pub(super) fn changes_labels(&self) -> bool {
+        self.steps.iter().any(|rule| !chooses(rule.text().action))
+    }
+
+    /// The action of a step that leaves out series which no selector leaves out.
+    pub(super) fn choice(&self) -> Option<&'static str> {
+        self.steps.iter().map(|rule| rule.text().action).find(|action| chooses(*action)).map(Action::name)
+    }
+
+    /// Returns whether a step sets this label by name.
+    pub(super) fn sets(&self, label: &str) -> bool {
+        self.steps.iter().map(Rule::text).any(|text| match text.action {
+            Action::Graphite => text.graphite_labels.iter().any(|(name, _)| name == label),
+            action => !chooses(action) && text.target_label == label,
+        })
+    }
+
     fn push(&mut self, condition: Matcher) -> Result<(), String> {
         index::compile(std::slice::from_ref(&condition)).map_err(|error| error.to_string())?;
         self.conditions.push(condition);
         Ok(())
     }
 
-    fn add(&mut self, rule: &Rule) -> Result<(), String> {
+    /// Adds a step: to the conditions and the labels that are left as long as these say all of it, else to the steps.
+    fn add(&mut self, rule: Rule) -> Result<(), String> {
         let text = rule.text();
         let action = text.action.name();
         match text.action {
+            Action::LabelDrop | Action::LabelKeep if may_rename(&rule) => {
+                return Err(format!(
+                    "{action} takes the names of metrics, __name__, by which results are named. Leave them"
+                ));
+            }
+            _ if renames(text) => {
+                return Err(format!(
+                    "{action} changes the names of metrics, __name__, by which results are named. Let it change other labels alone"
+                ));
+            }
+            Action::Keep | Action::Drop if text.source_labels.is_empty() && text.conditions.is_empty() => {
+                return Err(format!("{action} needs source_labels and regex, or if"));
+            }
             Action::Keep | Action::Drop => {
-                for matcher in conditions(text)? {
-                    if self.left.lacks(&matcher.name) {
-                        let name = &matcher.name;
-                        return Err(format!(
-                            "a step looks at {name}, which samples have lost before, by a step or by drop_input_labels: put it before the step, or take \
-                             {name} out of drop_input_labels"
-                        ));
-                    }
-                    self.push(matcher)?;
+                let is_known = |matcher: &Matcher| {
+                    // No step changes a name.
+                    matcher.name == METRIC_NAME || self.steps.is_empty() && !self.left.lacks(&matcher.name)
+                };
+                if let Some(matchers) = conditions(text).filter(|matchers| matchers.iter().all(is_known)) {
+                    return matchers.into_iter().try_for_each(|matcher| self.push(matcher));
                 }
-                Ok(())
             }
             Action::KeepMetrics | Action::DropMetrics if text.conditions.is_empty() => {
-                self.push(of_regex(METRIC_NAME, text, text.action == Action::KeepMetrics))
+                return self.push(of_regex(METRIC_NAME, text, text.action == Action::KeepMetrics));
             }
-            Action::LabelDrop | Action::LabelKeep if may_rename(rule) => {
-                Err(format!("{action} takes the names of metrics, __name__, by which results are named. Leave them"))
+            Action::LabelDrop | Action::LabelKeep if text.conditions.is_empty() && self.steps.is_empty() => {
+                if let Some(names) = text.regex.as_deref().and_then(label_alternatives) {
+                    let names: BTreeSet<String> = names.into_iter().filter(|name| name != METRIC_NAME).collect();
+                    let step = match text.action {
+                        Action::LabelKeep => AggregationGrouping::By(names),
+                        _ => AggregationGrouping::Without(names),
+                    };
+                    self.left = step.after(&self.left);
+                    return Ok(());
+                }
             }
-            Action::LabelDrop | Action::LabelKeep if text.conditions.is_empty() => {
-                let names = text.regex.as_deref().and_then(label_alternatives).ok_or_else(|| {
-                    format!("{action} names labels one by one, pod|instance: which others a pattern means is not known before they come")
-                })?;
-                let names: BTreeSet<String> = names.into_iter().filter(|name| name != METRIC_NAME).collect();
-                let step = match text.action {
-                    Action::LabelKeep => AggregationGrouping::By(names),
-                    _ => AggregationGrouping::Without(names),
-                };
-                self.left = step.after(&self.left);
-                Ok(())
-            }
-            Action::KeepMetrics | Action::DropMetrics | Action::LabelDrop | Action::LabelKeep => {
-                Err(format!("{action} has no condition (if) here: write an entry of its own for those series"))
-            }
-            _ => Err(format!(
-                "a step with the action {action} gives samples labels that their series do not have. There are keep, drop, keep_metrics, drop_metrics, \
-                 labeldrop and labelkeep; set labels of the results by output_relabel_configs, or of samples before they are stored \
-                 (metric_relabel_configs of the scrape)"
-            )),
+            _ => {}
         }
+        self.steps.push(rule);
+        Ok(())
     }
 }
 
-/// How series are chosen by conditions that a step does not have.
-const IN_MATCH: &str = "write in match which series are left, a selector for each way, such as ['m{a!=\"x\"}', 'm{b!=\"y\"}'] where those are left out \
-                        that have both";
+/// The step as VictoriaMetrics's agent takes it, where Prometheus takes it otherwise.
+fn as_agent(rule: Rule) -> Result<Rule, String> {
+    let text = rule.text();
+    match text.action {
+        Action::HashMod => Rule::new(RuleText { hash: HashKind::XxHash64, ..text.clone() }),
+        Action::Replace if text.replacement.as_deref().is_some_and(|replacement| replacement.contains("{{")) => Err(
+            "replacement: {{label}} stands for the value of a label there, which it does not here. Write source_labels: [label] and $1".to_owned(),
+        ),
+        _ => Ok(rule),
+    }
+}
+
+/// Returns whether an action leaves series out, and changes no labels.
+const fn chooses(action: Action) -> bool {
+    match action {
+        Action::Keep
+        | Action::Drop
+        | Action::KeepEqual
+        | Action::DropEqual
+        | Action::KeepMetrics
+        | Action::DropMetrics
+        | Action::KeepIfEqual
+        | Action::DropIfEqual
+        | Action::KeepIfContains
+        | Action::DropIfContains => true,
+        Action::Replace
+        | Action::HashMod
+        | Action::LabelMap
+        | Action::LabelDrop
+        | Action::LabelKeep
+        | Action::Lowercase
+        | Action::Uppercase
+        | Action::ReplaceAll
+        | Action::LabelMapAll
+        | Action::Graphite => false,
+    }
+}
+
+/// Returns whether a step that sets labels changes the name of a metric, by what it says of names. Whether one does by what labels have in them,
+/// PromQL notices.
+fn renames(text: &RuleText) -> bool {
+    match text.action {
+        Action::LabelMap => text.replacement.as_deref() == Some(METRIC_NAME),
+        Action::LabelMapAll => {
+            let mut labels = relabel::Labels::from([(METRIC_NAME.to_owned(), "m".to_owned())]);
+            let rule = Rule::new(RuleText { conditions: Vec::new(), ..text.clone() });
+            rule.is_ok_and(|rule| relabel::relabel(&mut labels, &[rule]) && !labels.contains_key(METRIC_NAME))
+        }
+        Action::Graphite => text.graphite_labels.iter().any(|(name, _)| name == METRIC_NAME),
+        action => !chooses(action) && text.target_label == METRIC_NAME,
+    }
+}
+
+/// The step that leaves these labels.
+fn loss(left: &AggregationGrouping) -> Option<RuleText> {
+    let (action, names) = match left {
+        AggregationGrouping::Each => return None,
+        AggregationGrouping::By(names) => (Action::LabelKeep, names),
+        AggregationGrouping::Without(names) => (Action::LabelDrop, names),
+    };
+    let name = (action == Action::LabelKeep).then(|| METRIC_NAME.to_owned());
+    let names: Vec<String> = name.into_iter().chain(names.iter().map(|name| regex::escape(name))).collect();
+    Some(RuleText { action, regex: Some(names.join("|")), ..RuleText::default() })
+}
+
+/// A step as PromQL writes it.
+fn step(text: &RuleText) -> String {
+    let fields = text.fields();
+    let fields: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{}={}", matching::label(name), matching::quoted(value))).collect();
+    format!("{{{}}}", fields.join(","))
+}
 
 /// Returns whether a condition holds for a value of its label.
 fn matches(matcher: &Matcher, value: &str) -> bool {
@@ -132,28 +238,20 @@ fn opposite(matcher: &Matcher) -> Matcher {
     Matcher::new(&*matcher.name, op, &*matcher.value)
 }
 
-/// The conditions of a step that keeps or drops series, all of which must hold.
-fn conditions(text: &RuleText) -> Result<Vec<Matcher>, String> {
-    let (action, keeps) = (text.action.name(), text.action == Action::Keep);
-    let selectors: Result<Vec<Vec<Matcher>>, String> =
-        text.conditions.iter().map(|condition| Ok(condition.matchers.clone())).collect();
-    let selectors = selectors?;
-    let is_of_labels = text.regex.is_some() || !text.source_labels.is_empty();
+/// The conditions of a step that keeps or drops series, all of which must hold; `None` if it has others.
+fn conditions(text: &RuleText) -> Option<Vec<Matcher>> {
+    let keeps = text.action == Action::Keep;
     let of_label = match text.source_labels.as_slice() {
-        _ if !is_of_labels => None,
+        [] if text.regex.is_none() => None,
         [label] => Some(of_regex(label, text, keeps)),
-        _ if keeps => {
-            return Err("keep looks at one label here, source_labels: [job]: write a step for each".to_owned());
-        }
-        _ => return Err(format!("drop looks at one label here, source_labels: [job]: {IN_MATCH}")),
+        _ => return None,
     };
-    match (selectors.as_slice(), of_label) {
-        ([], Some(of_label)) => Ok(vec![of_label]),
-        ([], None) => Err(format!("{action} needs source_labels and regex, or if")),
-        ([selector], of_label) if keeps => Ok(selector.iter().cloned().chain(of_label).collect()),
-        (selectors, None) if !keeps && selectors.iter().all(|selector| selector.len() == 1) => {
-            Ok(selectors.iter().flatten().map(opposite).collect())
+    match (text.conditions.as_slice(), of_label) {
+        ([], Some(of_label)) => Some(vec![of_label]),
+        ([condition], of_label) if keeps => Some(condition.matchers.iter().cloned().chain(of_label).collect()),
+        (conditions, None) if !keeps && conditions.iter().all(|condition| condition.matchers.len() == 1) => {
+            Some(conditions.iter().flat_map(|condition| &condition.matchers).map(opposite).collect())
         }
-        _ => Err(format!("the conditions (if) of {action} are not those of one selector: {IN_MATCH}")),
+        _ => None,
     }
 }

@@ -81,6 +81,7 @@ pub(super) fn label(name: &str) -> String {
     if is_label_name(name, NameScheme::Legacy) { name.to_owned() } else { quoted(name) }
 }
 
-fn quoted(text: &str) -> String {
+/// A text of PromQL.
+pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }

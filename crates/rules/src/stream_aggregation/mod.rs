@@ -5,7 +5,7 @@
 //! PromQL does not give exactly as VictoriaMetrics defines it is refused when the file is read.
 //!
 //! * this file: from a file to groups of rules · [`entry`]: the fields of an entry · [`matching`]: which metrics and series it is of
-//! * [`input`]: steps that relabel samples first
+//! * [`input`]: steps that relabel samples first: as selectors and groupings, and from the first on that is neither as PromQL's `relabelled`
 //! * [`outputs`]: its outputs as PromQL · [`duration`]: durations as VictoriaMetrics writes them
 
 mod duration;
@@ -97,7 +97,7 @@ impl AggregationFile {
                         let results = matching::written(&format!("{prefix}_{}", summand.name()), &[]);
                         outputs::running_total(&results, entry.interval_ms)
                     }
-                    None => output.expression(&entry.source(&selectors, self.lookback_ms)),
+                    None => output.expression(&entry.source((metric, &selectors), self.lookback_ms)),
                 };
                 if let Err(why) = Expression::parse_with(&expr, self.features) {
                     let output = output.name();
@@ -294,21 +294,26 @@ mod tests {
     #[test]
     fn steps_that_no_rule_can_take_are_refused() {
         for (steps, expected) in [
-            ("[{target_label: a, replacement: b}]", "a step with the action replace gives samples labels"),
-            ("[{action: keep, source_labels: [a, b], regex: 'x;y'}]", "write a step for each"),
-            ("[{action: drop, source_labels: [a, b], regex: 'x;y'}]", "write in match which series are left"),
-            ("[{action: drop, if: '{a=\"b\"}', source_labels: [c], regex: d}]", "conditions (if) of drop"),
+            ("[{target_label: __name__, replacement: b}]", "replace changes the names of metrics"),
+            ("[{action: labelmap, regex: a, replacement: __name__}]", "labelmap changes the names of metrics"),
+            (
+                "[{action: labelmap_all, regex: _, replacement: '-', if: n}]",
+                "labelmap_all changes the names of metrics",
+            ),
+            ("[{action: graphite, match: '*', labels: {__name__: '$1'}}]", "graphite changes the names of metrics"),
             ("[{action: drop_metrics, regex: 'x)|(y'}]", "input_relabel_configs: "),
             ("[{action: keep}]", "needs source_labels and regex, or if"),
-            ("[{action: keep, if: ['m{a=\"b\"}', 'm{c=\"d\"}']}]", "conditions (if) of keep"),
-            ("[{action: drop, if: 'm{a=\"b\"}'}]", "conditions (if) of drop"),
-            ("[{action: labeldrop, regex: 'tmp_.*'}]", "names labels one by one"),
             ("[{action: labeldrop, regex: __name__}]", "takes the names of metrics"),
             ("[{action: labelkeep, regex: a}]", "takes the names of metrics"),
-            ("[{action: labeldrop, regex: a, if: '{b=\"c\"}'}]", "has no condition"),
-            ("[{action: labeldrop, regex: a}, {action: keep, source_labels: [a], regex: b}]", "lost before"),
+            ("[{target_label: a, replacement: 'x-{{job}}'}]", "{{label}} stands for"),
+            ("[{action: labelkeep, regex: 'tmp_.*', if: n}]", "takes the names of metrics"),
+            ("[{action: drop, source_labels: [a, b], regex: x}, {action: drop, regex: x}]", "drop needs source_labels"),
             ("[{action: labeldrop, regex: a}], dedup_interval: 30s", "input_relabel_configs and dedup_interval"),
-            ("[{action: keep, source_labels: [a], regex: b}], drop_input_labels: [a]", "out of drop_input_labels"),
+            ("[{target_label: a, replacement: b}], dedup_interval: 30s", "input_relabel_configs and dedup_interval"),
+            (
+                "[{action: keepequal, source_labels: [a], target_label: b}], drop_input: true",
+                "the action keepequal leaves out",
+            ),
             ("[], drop_input_labels: [__name__]", "cannot be left out"),
         ] {
             refused(&format!("outputs: [max], input_relabel_configs: {steps}"), expected);
@@ -317,10 +322,57 @@ mod tests {
             "outputs: ['quantiles(0.5)'], input_relabel_configs: [{action: labelkeep, regex: __name__|job|quantile}]",
             "input_relabel_configs: the results of the output \"quantiles\" have a label",
         );
-        refused(
-            "outputs: [increase], staleness_interval: 5m, input_relabel_configs: [{action: labeldrop, regex: a}]",
-            "not exact with input_relabel_configs",
+        for sets in ["target_label: quantile, replacement: x", "action: graphite, match: '*', labels: {quantile: '$1'}"]
+        {
+            refused(
+                &format!("outputs: ['quantiles(0.5)'], without: [a], input_relabel_configs: [{{{sets}}}]"),
+                "input_relabel_configs: the results of the output \"quantiles\" have a label",
+            );
+        }
+        for step in
+            ["action: labeldrop, regex: a", "action: labeldrop, regex: 'a.*'", "target_label: a, replacement: b"]
+        {
+            refused(
+                &format!("outputs: [increase], staleness_interval: 5m, input_relabel_configs: [{{{step}}}]"),
+                "not exact with input_relabel_configs",
+            );
+        }
+    }
+
+    #[test]
+    fn steps_from_the_first_that_sets_labels_on_are_of_the_grouping() {
+        let expr = |rest: &str| one(&format!("- {{match: m, interval: 1m, {rest}}}")).1;
+        let steps = "input_relabel_configs: [{action: drop, source_labels: [a], regex: x}, {action: labeldrop, regex: pod}, \
+                     {source_labels: [a, b], target_label: c, replacement: '$1'}, {action: keep, source_labels: [c], regex: 'y.*'}, \
+                     {action: keep_metrics, regex: m|n}, {action: drop, source_labels: [a], regex: z}]";
+        let clause = r#"relabelled ("m", {action="labeldrop",regex="pod"}, {action="replace",source_label="a",source_label="b",target_label="c",replacement="$1"}, {action="keep",source_label="c",regex="y.*"}, {action="drop",source_label="a",regex="z"})"#;
+        let range = r#"m{a!~"x"}[1m]"#;
+        for (rest, expected) in [
+            ("outputs: [max]", format!("max without () {clause} (max_over_time({range}))")),
+            ("by: [c, pod], outputs: [sum_samples]", format!("sum by (c, pod) {clause} (sum_over_time({range}))")),
+            ("by: [__name__], outputs: [min]", format!("min by () {clause} (min_over_time({range}))")),
+            ("without: [a], outputs: [last]", format!("last_of_samples without (a) {clause} ({range})")),
+            ("outputs: [stddev]", format!("sqrt(stdvar_of_samples without () {clause} ({range}))")),
+            ("by: [c], outputs: [unique_samples]", format!("distinct_of_samples by (c) {clause} ({range})")),
+            (
+                "by: [c], outputs: [count_series]",
+                format!("count by (c) (group without () {clause} (present_over_time({range})))"),
+            ),
+        ] {
+            assert_eq!(expr(&format!("{rest}, {steps}")), expected);
+        }
+        // What only leaves series out goes with everything; what drop_input_labels leaves is what steps see.
+        let both = "input_relabel_configs: [{action: keep, source_labels: [a, b], regex: 'x;y'}]";
+        assert_eq!(
+            expr(&format!("outputs: [max], dedup_interval: 30s, {both}")),
+            r#"max without () relabelled ("m", {action="keep",source_label="a",source_label="b",regex="x;y"}) (max_over_time(max without () (last_over_time(m[30s]))[1m:30s]))"#
         );
+        assert_eq!(
+            expr(&format!("outputs: [min], drop_input_labels: [a.b, b], {both}")),
+            r#"min without () relabelled ("m", {action="labeldrop",regex="a\\.b|b"}, {action="keep",source_label="a",source_label="b",regex="x;y"}) (min_over_time(m[1m]))"#
+        );
+        let counter = "outputs: [increase_prometheus], staleness_interval: 5m";
+        assert!(expr(&format!("{counter}, {both}")).contains("(increase(m[1m] anchored))"));
     }
 
     #[test]

@@ -70,18 +70,20 @@ impl AggregationGrouping {
     fn aggregate(&self, operation: &str, inner: &str) -> String {
         match self {
             Self::Each => inner.to_owned(),
-            Self::By(labels) if labels.is_empty() => format!("{operation}({inner})"),
-            Self::By(labels) => format!("{operation} by ({}) ({inner})", list(labels)),
-            Self::Without(labels) => format!("{operation} without ({}) ({inner})", list(labels)),
+            _ => self.aggregate_all(operation, None, inner),
         }
     }
 
-    /// An aggregation over the samples of series.
-    fn aggregate_samples(&self, operation: &str, inner: &str) -> String {
-        match self {
-            Self::Each => format!("{operation} without () ({inner})"),
-            _ => self.aggregate(operation, inner),
-        }
+    /// An aggregation that there is for each series by itself, too: over samples, or over relabelled series.
+    fn aggregate_all(&self, operation: &str, relabelling: Option<&str>, inner: &str) -> String {
+        let labels = match self {
+            Self::Each => "without ()".to_owned(),
+            Self::By(labels) if labels.is_empty() && relabelling.is_none() => return format!("{operation}({inner})"),
+            Self::By(labels) => format!("by ({})", list(labels)),
+            Self::Without(labels) => format!("without ({})", list(labels)),
+        };
+        let relabelling = relabelling.map(|relabelling| format!("{relabelling} ")).unwrap_or_default();
+        format!("{operation} {labels} {relabelling}({inner})")
     }
 
     /// Returns whether results have a label by which series are grouped.
@@ -137,9 +139,24 @@ pub(super) struct AggregationSource<'a> {
     pub(super) grouping: &'a AggregationGrouping,
     /// The labels that samples keep before that.
     pub(super) left: &'a AggregationGrouping,
+    /// Steps that relabel series before they are grouped, as PromQL writes them; they take the labels away that are not left, too.
+    pub(super) relabelling: Option<String>,
 }
 
 impl AggregationSource<'_> {
+    /// An aggregation over series, relabelled if they are to be; without that what is of each series by itself needs none.
+    fn aggregate(&self, operation: &str, inner: &str) -> String {
+        match &self.relabelling {
+            Some(relabelling) => self.grouping.aggregate_all(operation, Some(relabelling), inner),
+            None => self.grouping.aggregate(operation, inner),
+        }
+    }
+
+    /// Returns whether each series is a group, with its own labels.
+    fn is_of_each(&self) -> bool {
+        self.relabelling.is_none() && *self.grouping == AggregationGrouping::Each
+    }
+
     /// A text for each selector, as one expression: a series that several select counts once.
     fn joined(&self, text: impl Fn(&str) -> String) -> String {
         let texts: Vec<String> = self.selectors.iter().map(|selector| text(selector)).collect();
@@ -164,16 +181,16 @@ impl AggregationSource<'_> {
 
     /// An aggregation over the samples of the window, of all series of a group together.
     fn of_samples(&self, operation: &str, arguments: &str) -> String {
-        let ranges = match &self.dedup {
-            Some(dedup) => self.deduplicated(dedup),
-            None => self
-                .selectors
-                .iter()
-                .map(|selector| format!("{selector}[{}]", self.interval))
-                .collect::<Vec<_>>()
-                .join(", "),
-        };
-        self.grouping.aggregate_samples(operation, &format!("{arguments}{ranges}"))
+        let ranges = self.dedup.as_ref().map_or_else(|| self.ranges(), |dedup| self.deduplicated(dedup));
+        let relabelling = self.relabelling.as_deref();
+        self.grouping.aggregate_all(operation, relabelling, &format!("{arguments}{ranges}"))
+    }
+
+    /// All samples of the window.
+    fn ranges(&self) -> String {
+        let ranges: Vec<String> =
+            self.selectors.iter().map(|selector| format!("{selector}[{}]", self.interval)).collect();
+        ranges.join(", ")
     }
 
     /// A function over all samples of the window, also of those that are not the last of their time.
@@ -243,7 +260,7 @@ impl AggregationOutput {
 
     /// The expression whose result at the end of a window is the output; of running totals that is [`running_total`].
     pub(super) fn expression(&self, source: &AggregationSource<'_>) -> String {
-        let aggregate = |operation: &str, inner: &str| source.grouping.aggregate(operation, inner);
+        let aggregate = |operation: &str, inner: &str| source.aggregate(operation, inner);
         match self {
             Self::Average => average(source),
             Self::CountSamples => aggregate("sum", &source.of_each("count_over_time")),
@@ -264,11 +281,9 @@ impl AggregationOutput {
             }
             Self::RateAverage => aggregate("avg", &rate(source)),
             Self::RateSum => aggregate("sum", &rate(source)),
-            Self::StandardDeviation if *source.grouping == AggregationGrouping::Each => {
-                source.of_each("stddev_over_time")
-            }
+            Self::StandardDeviation if source.is_of_each() => source.of_each("stddev_over_time"),
             Self::StandardDeviation => format!("sqrt({})", variance(source)),
-            Self::Variance if *source.grouping == AggregationGrouping::Each => source.of_each("stdvar_over_time"),
+            Self::Variance if source.is_of_each() => source.of_each("stdvar_over_time"),
             Self::Variance => variance(source),
             Self::SumSamples | Self::SumSamplesTotal => aggregate("sum", &source.of_each("sum_over_time")),
             Self::UniqueSamples => source.of_samples("distinct_of_samples", ""),
@@ -278,12 +293,16 @@ impl AggregationOutput {
 
 fn average(source: &AggregationSource<'_>) -> String {
     let (sum, count) = (source.of_each("sum_over_time"), source.of_each("count_over_time"));
-    format!("{} / {}", source.grouping.aggregate("sum", &sum), source.grouping.aggregate("sum", &count))
+    format!("{} / {}", source.aggregate("sum", &sum), source.aggregate("sum", &count))
 }
 
 /// Series that differ in labels alone that samples lose are one.
 fn count_series(source: &AggregationSource<'_>) -> String {
     let present = source.of_each("present_over_time");
+    if let Some(relabelling) = &source.relabelling {
+        let distinct = AggregationGrouping::Each.aggregate_all("group", Some(relabelling), &present);
+        return source.grouping.aggregate("count", &distinct);
+    }
     if *source.left == AggregationGrouping::Each {
         return source.grouping.aggregate("count", &present);
     }
@@ -293,8 +312,12 @@ fn count_series(source: &AggregationSource<'_>) -> String {
 
 /// The newest sample of a group; of several at one time the largest.
 fn last(source: &AggregationSource<'_>) -> String {
+    if let Some(relabelling) = &source.relabelling {
+        // A series does not find its group by labels that it does not have. The last sample is that of dedup_interval, too.
+        return source.grouping.aggregate_all("last_of_samples", Some(relabelling), &source.ranges());
+    }
     let last = source.of_all("last_over_time");
-    if *source.grouping == AggregationGrouping::Each {
+    if source.is_of_each() {
         return last;
     }
     let times = source.of_all("ts_of_last_over_time");
@@ -313,6 +336,9 @@ fn rate(source: &AggregationSource<'_>) -> String {
 
 /// The variance of all samples of a group: that within each series, and that of their means.
 fn variance(source: &AggregationSource<'_>) -> String {
+    if source.relabelling.is_some() {
+        return source.of_samples("stdvar_of_samples", "");
+    }
     let of_each = |function| source.of_each(function);
     let (count, mean, within) = (of_each("count_over_time"), of_each("avg_over_time"), of_each("stdvar_over_time"));
     let matching = source.grouping.matching();
