@@ -148,7 +148,7 @@ impl<'a> StoreSession<'a> {
         let changed: Vec<&str> = changed.iter().map(UsedView::name).collect();
         Err(QueryError::Execution(format!(
             "windows of the views {changed:?} were written again, or went, each of the {ATTEMPTS_MAX} times that they were read: try again, \
-             or narrow the range"
+             narrow the range, or have them refreshed less often, ALTER MATERIALIZED VIEW … SET REFRESH EVERY 1m"
         )))
     }
 

@@ -1,6 +1,6 @@
 //! Which definitions are taken.
 
-use model::Limits;
+use model::{Limits, METRIC_NAME};
 
 use super::{ViewDefinition, ViewOutput};
 use crate::QueryError;
@@ -97,6 +97,11 @@ impl ViewDefinition {
         let shown = self.fields.iter().map(|(field, _)| field).filter(|field| !is_partial(field));
         for column in shown.chain(self.labels()).chain([&self.time_name]) {
             check_column(&format!("the view {name:?}"), column)?;
+        }
+        if let Some(label) = self.labels().iter().find(|label| *label == METRIC_NAME && self.is_exposed()) {
+            return invalid(format!(
+                "the view {name:?} has a label {label:?}, which is the name of a metric: name it otherwise"
+            ));
         }
         if self.labels().contains(&self.time_name) {
             return invalid(format!(

@@ -118,6 +118,7 @@ impl Run<'_> {
                 }
             }
             CopySource::Table { table_name, columns } => {
+                self.check_schema(table_name)?;
                 let table = table_name.0.last().and_then(|part| part.as_ident());
                 let table = table.map(|part| part.value.clone()).unwrap_or_default();
                 let columns = columns.iter().map(|column| column.value.clone()).collect();

@@ -111,7 +111,7 @@ impl Translation<'_> {
             Bound::In { operand, list, is_negated } => self.exactly(|| self.is_in(operand, list, *is_negated)),
             Bound::Call(function, operands) => self.call(function.name, operands),
             Bound::Matches { .. } => invalid(
-                "a materialised view has LIKE and regular expressions in its WHERE alone, of tags, and not within an OR: compare with texts by = and IN",
+                "a materialised view has LIKE and regular expressions in its WHERE alone, of tags of its first table, and not within an OR: compare with texts by = and IN, or narrow a joined table by a query in its place, (SELECT * FROM quotes WHERE venue LIKE 'v%') q",
             ),
             Bound::Lookup { .. } => invalid("a materialised view computes nothing with queries"),
         }

@@ -124,6 +124,7 @@ impl Run<'_> {
             let scope = scope_of(&relation, Some(qualifier));
             return Ok((Source::Rows(relation.rows), scope));
         }
+        self.check_schema(name)?;
         let quoted = name.0.last().and_then(|part| part.as_ident()).is_some_and(|part| part.quote_style.is_some());
         if let Some(view) = self.find_query(table, quoted)? {
             let mut relation = self.query_rows(&view, None)?;

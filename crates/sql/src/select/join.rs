@@ -204,6 +204,10 @@ impl Run<'_> {
 impl AsOf {
     /// The newest of candidates, which are in order of time, that a row of a time finds; none or one.
     fn newest<'a>(self, now: &Value, candidates: &'a [usize], at: impl Fn(&usize) -> Value) -> &'a [usize] {
+        // A row of an outer join without one of the first table has no time.
+        if now.is_null() {
+            return &[];
+        }
         let is_early = |place: &usize| {
             let order = at(place).order(now);
             order.is_lt() || (order.is_eq() && !self.is_earlier)
@@ -266,5 +270,8 @@ fn as_of_times(left: &Scope, right: &Scope) -> Result<(usize, usize), SqlError> 
     let time = |scope: &Scope| scope.columns.iter().position(|column| column.role == Role::Time);
     time(left)
         .zip(time(right))
-        .ok_or_else(|| SqlError::Invalid("ASOF JOIN is of tables with a column of time".to_owned()))
+        .ok_or_else(|| {
+            let message = "ASOF JOIN and LT JOIN are of tables with their times: a query in FROM shows its table's time by the name that it has, time or timestamp";
+            SqlError::Invalid(message.to_owned())
+        })
 }

@@ -93,6 +93,7 @@ pub(super) fn last(name: &ObjectName) -> String {
 impl Run<'_> {
     /// The change that a statement makes; `None` if it is none of these.
     pub(crate) fn change(&mut self, statement: &Statement) -> Result<Option<Change>, SqlError> {
+        self.check_schemas(statement)?;
         Ok(Some(match statement {
             Statement::CreateDatabase { db_name, if_not_exists, .. } => self.database(db_name, *if_not_exists),
             Statement::CreateTable(create) => create_table(create)?,

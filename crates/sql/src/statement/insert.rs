@@ -104,6 +104,7 @@ impl Run<'_> {
             return unsupported("SET in INSERT");
         }
         let Some(source) = &insert.source else { return invalid("INSERT takes VALUES or a query") };
+        self.check_schema(name)?;
         let table = name.0.last().and_then(|part| part.as_ident()).map(|part| part.value.clone()).unwrap_or_default();
         let mut target = self.insert_target(&table, &insert.columns, values_of(source))?;
         self.note_inserted(source, &target);

@@ -11,6 +11,7 @@ pub(crate) mod policies;
 mod regular;
 mod returning;
 mod row_program;
+mod schemas;
 mod session;
 mod settings;
 mod stored_queries;

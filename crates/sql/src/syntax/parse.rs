@@ -314,6 +314,15 @@ impl Extracted {
         self.tokens.extend(keywords.map(token));
     }
 
+    /// Takes the TOLERANCE of a join.
+    fn take_tolerance(&mut self, joined: Location, cursor: &mut Cursor<'_>) -> Result<(), SqlError> {
+        cursor.next += 1;
+        match self.parsed.tolerances.insert(position(joined), cursor.width()?) {
+            None => Ok(()),
+            Some(_) => invalid("a join has one TOLERANCE"),
+        }
+    }
+
     /// Takes the beginning of a statement that the grammar does not have, or spells otherwise; returns whether it was one.
     fn take_beginning(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, SqlError> {
         if let Some(taken) = settings::take(cursor.rest())? {
@@ -404,8 +413,7 @@ fn extract(tokens: &[TokenWithSpan], dialect: &dyn Dialect) -> Result<Extracted,
             out.parsed.has_asof = true;
             cursor.next += 2;
         } else if let Some(joined) = joined.filter(|_| cursor.at(&["tolerance"])) {
-            cursor.next += 1;
-            out.parsed.tolerances.insert(position(joined), cursor.width()?);
+            out.take_tolerance(joined, &mut cursor)?;
         } else if let Some(select) = select.filter(|_| cursor.at(&["sample", "by"])) {
             out.parsed.extensions.entry(position(select)).or_default().sample = Some(cursor.sample()?);
         } else if let Some(select) = select.filter(|_| cursor.at(&["latest", "by"]) || cursor.at(&["latest", "on"])) {
