@@ -120,6 +120,43 @@ fn rows_of_a_transaction_wait_for_its_end() {
     });
 }
 
+/// What a view has computed is of rows that are committed.
+#[test]
+fn views_of_rows_that_a_transaction_has_changed_wait_for_its_end() {
+    let server = start();
+    on_a_runtime(&server, "", async |client| {
+        check(
+            &client,
+            &[
+                ("INSERT INTO t (time, h, v) VALUES ('2020-01-01', 'a', 1)", ""),
+                ("INSERT INTO u (time, h, v) VALUES ('2020-01-01', 'a', 1)", ""),
+                (
+                    "CREATE MATERIALIZED VIEW low AS SELECT time_bucket('1 minute', time) AS at, h, sum(v) AS v, count(*) AS n FROM t GROUP BY 1, 2",
+                    "",
+                ),
+                (
+                    "CREATE MATERIALIZED VIEW high AS SELECT time_bucket('1 hour', at) AS at, sum(v) AS v FROM low GROUP BY 1",
+                    "",
+                ),
+                ("BEGIN", ""),
+                ("INSERT INTO u (time, h, v) VALUES ('2020-01-01', 'a', 2)", ""),
+                ("SELECT v FROM high", "1"),
+                ("INSERT INTO t (time, h, v) VALUES ('2020-01-01', 'b', 2)", ""),
+                ("SELECT sum(v) FROM t", "3"),
+                ("SAVEPOINT s", ""),
+                ("SELECT v FROM high", "0A000"),
+                ("ROLLBACK TO s", ""),
+                ("SELECT sum(v) FROM low", "0A000"),
+                ("ROLLBACK TO s", ""),
+                ("COMMIT", ""),
+                ("SELECT v FROM high", "3"),
+                ("SELECT sum(v) FROM low", "3"),
+            ],
+        )
+        .await;
+    });
+}
+
 #[test]
 fn a_transaction_holds_no_more_than_it_may() {
     let server = Running::start_with(|settings| {

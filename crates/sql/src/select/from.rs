@@ -133,6 +133,7 @@ impl Run<'_> {
             return Ok((Source::Rows(relation.rows), scope));
         }
         let schema = self.schema(table, quoted)?;
+        self.check_views_of_own_rows(&schema.name)?;
         let mut scope = self.scope(&schema, qualifier);
         let is_changed = self.has_pending_rows(&schema.name);
         let table = Table { schema };

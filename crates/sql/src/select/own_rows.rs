@@ -8,7 +8,7 @@ use query::{SqlType, TableSchema, Value};
 use regex::Regex;
 
 use super::filter::lower;
-use crate::error::{SqlError, invalid};
+use crate::error::{SqlError, invalid, refused};
 use crate::expression::Typed;
 use crate::pending::{DeletedRows, Kind, PendingWrite, RowChange, WrittenRows};
 use crate::run::Run;
@@ -42,6 +42,32 @@ impl Run<'_> {
         let mut found = false;
         self.visit_pending(table, |_| found = true);
         found
+    }
+
+    /// Refuses a materialised view of a table whose rows the transaction has changed: what it has computed and stored is of rows that are committed.
+    pub(crate) fn check_views_of_own_rows(&self, table: &str) -> Result<(), SqlError> {
+        if !self.client.has_pending_writes() {
+            return Ok(());
+        }
+        let Ok(views) = self.session.views(&self.environment.database) else { return Ok(()) };
+        let of =
+            |table: &str| views.iter().find(|view| view.definition.target == table && view.definition.is_exposed());
+        let mut read = of(table);
+        while let Some(view) = read {
+            let definition = &view.definition;
+            let mut tables = [definition.source()].into_iter().chain(definition.joined_tables());
+            if let Some(changed) = tables.find(|table| self.has_pending_rows(table)) {
+                return refused(
+                    "0A000",
+                    format!(
+                        "the transaction has changed rows of \"{changed}\", of which the materialised view \"{table}\" is: it has them after COMMIT. Commit first, or \
+                         ask the view's query"
+                    ),
+                );
+            }
+            read = of(definition.source()).filter(|below| below.id != view.id);
+        }
+        Ok(())
     }
 
     /// A table's columns with those that the transaction has added.
