@@ -6,12 +6,12 @@
 //!   `settings`: those of databases · `accounts`: statements about users · `triggers`, `views`: about triggers and materialised views · `view_columns`: columns that these get later · `view_texts`: those that make views of plain SQL, as they were written · `spelling`, `table_options`: other spellings of statements, and of what CREATE TABLE has · `cursor`: their tokens · `access`: which
 //!   statements only read, and which the audit log has
 //! * `statement`: which kind a statement is · `session`, `settings`: statements about the session · `change`, `insert`, `conflict`: statements
-//!   that write · `create`, `table_options`: CREATE TABLE · `accepted`: statements that do nothing here · `policies`, `timescale`: functions and tables of TimescaleDB · `views`, `view_columns`: those about materialised views · `stored_queries`: views of plain SQL, and what they show · `likeness`: tables of what is alike · `row_program`: conditions and columns of single rows, for triggers · `copy`: COPY in text, CSV, binary and
+//!   that write · `create`, `table_options`: CREATE TABLE · `accepted`: statements that do nothing here · `policies`, `timescale`: functions and tables of TimescaleDB · `views`, `view_columns`: those about materialised views · `stored_queries`: views of plain SQL, and what they show · `likeness`: tables of what is alike · `row_program`: conditions and columns of single rows, for triggers · `schemas`: what stands before names of tables · `copy`: COPY in text, CSV, binary and
 //!   Parquet
 //! * `run`: queries as wholes: CTEs, set operations · `catalog`: tables about tables, `types` as clients know them
 //! * `select`: FROM, WHERE, groups, `order` · `filter`, `pushed`, `latest`: what the plan does · `join`, `group`, `sample`, `fill`: what is
 //!   done on rows · `windows`: row numbers · `folds`: aggregates of rows that stand for folded ones · `table_rows`: rows as they were read ·
-//!   `own_rows`: tables as their own transaction sees them · `narrow`: conditions that become a view's · `type_tree`: a question of asyncpg
+//!   `own_rows`: tables as their own transaction sees them · `narrow`: conditions that become a view's · `view`, `view_source`, `view_table`: queries of materialised views as their plans · `type_tree`: a question of asyncpg
 //! * `context`: the connection that statements come from · `pending`: the writes of its transaction · `settings`: those of its session
 //! * `scope`: the columns that a name may mean · `expression`: names to columns, values of rows
 //! * `relation`: rows of values · `arrow`: record batches · `error`: why there is no answer · `fuzzing`: entries for fuzzers

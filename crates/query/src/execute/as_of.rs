@@ -188,8 +188,10 @@ fn merged(series: Vec<Frame>, budget: &Budget) -> Result<Vec<Frame>, QueryError>
         last => {
             frames.extend(last);
             let held = frames.iter().map(Frame::samples).sum();
-            let merged = together(labels, &frames)?;
-            budget.take(merged.samples())?;
+            let names = names_of(&frames);
+            let rows: usize = frames.iter().map(Frame::rows).sum();
+            budget.take(rows.saturating_mul(names.len().max(1)))?;
+            let merged = together(labels, &frames, &names)?;
             budget.give_back(held);
             Ok(merged)
         }
@@ -198,8 +200,7 @@ fn merged(series: Vec<Frame>, budget: &Budget) -> Result<Vec<Frame>, QueryError>
 }
 
 /// The rows of several series as one, in order of time.
-fn together(labels: Labels, series: &[Frame]) -> Result<Frame, QueryError> {
-    let names: BTreeSet<&str> = series.iter().flat_map(|frame| &frame.columns).map(|column| &*column.name).collect();
+fn together(labels: Labels, series: &[Frame], names: &BTreeSet<&str>) -> Result<Frame, QueryError> {
     let column = |name: &&str| {
         let cells: Vec<Cell<'_>> = series.iter().flat_map(|frame| cells_of(frame, name)).collect();
         FrameColumn::of_cells(name, &cells).map_err(QueryError::Execution)
@@ -207,6 +208,11 @@ fn together(labels: Labels, series: &[Frame]) -> Result<Frame, QueryError> {
     let columns = names.iter().map(column).collect::<Result<_, QueryError>>()?;
     let times = series.iter().flat_map(|frame| frame.timestamps_ns.iter().copied()).collect();
     Ok(Frame::new(labels, times, columns).in_time_order())
+}
+
+/// The names of the columns of series.
+fn names_of(series: &[Frame]) -> BTreeSet<&str> {
+    series.iter().flat_map(|frame| &frame.columns).map(|column| &*column.name).collect()
 }
 
 fn cells_of<'f>(frame: &'f Frame, name: &str) -> Vec<Cell<'f>> {
